@@ -1,0 +1,17 @@
+"""Learner-versus-sampler importance weights, for engines whose probabilities are not exactly the learner's."""
+
+from typing import TYPE_CHECKING
+
+from posttrain.component import Component
+from posttrain.types import Tokens
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Correction(Component):
+    """A factor, not differentiated, on each token's loss."""
+
+    def __call__(self, tokens: Tokens) -> "torch.Tensor":
+        """[T] factor from the gap between `old_logp_T` and `behavior_logp_T`."""
+        raise NotImplementedError

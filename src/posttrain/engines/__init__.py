@@ -1,0 +1,75 @@
+"""What samples: token ids in, token ids out, and log-probabilities of both.
+
+Contract of every engine: a completion depends on the weights, the prompt, the sampling settings and its seed, never on
+what else is in the batch; the log-probability of a sampled token is that of the untruncated distribution at the
+sampling temperature.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Protocol
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+
+from posttrain.component import Component, frozen
+from posttrain.types import Completion, FloatArray, IntArray, Message
+
+if TYPE_CHECKING:
+    from posttrain.policies import Policy
+
+Share = Annotated[float, Field(gt=0.0, le=1.0)]
+
+
+@frozen
+class Sampling:
+    """How a completion is drawn."""
+
+    temperature: NonNegativeFloat = 1.0
+    """Divides the logits; 0 takes the likeliest token."""
+    top_k: NonNegativeInt = 0
+    """Keep the k likeliest tokens; 0 keeps all."""
+    top_p: Share = 1.0
+    """Keep the likeliest tokens that together reach this probability."""
+    min_p: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    """Drop tokens less likely than this share of the likeliest one."""
+    max_tokens: PositiveInt = 128
+    """Tokens after the prompt; a completion cut here has stop reason ``length``."""
+    stop: tuple[str, ...] = ()
+    """Strings that end a completion; the match is sampled and kept in the ids, and cut from the text."""
+    stop_token_ids: tuple[int, ...] = ()
+    """Token ids that end a completion, beside the model's own end tokens."""
+
+
+class Sampler(Protocol):
+    """One role's model, ready to write and to judge likelihood. Bound to a seed; see `Rollout.collect`."""
+
+    def encode(self, prompt: str | Sequence[Message]) -> IntArray:
+        """Token ids of a prompt: text as it stands (with the model's start token), messages by its chat template."""
+        ...
+
+    def decode(self, token_ids: IntArray) -> str:
+        """Text of token ids, special tokens left out."""
+        ...
+
+    async def sample(self, token_ids: IntArray, n: int, sampling: Sampling) -> list[Completion]:
+        """Write `n` completions of a prompt. Raises `UserError` when the prompt leaves no room in the context."""
+        ...
+
+    async def logp(self, token_ids: IntArray, *, temperature: float = 1.0) -> FloatArray:
+        """[L-1] log-probability of each token after the first, given those before it."""
+        ...
+
+
+class Server(Protocol):
+    """A model that is ready to sample, shared by everything that runs at the same time."""
+
+    def bind(self, *key: int | str) -> Sampler:
+        """A sampler whose n-th completion is a function of (weights, prompt, settings, key, n) alone."""
+        ...
+
+
+class Engine(Component):
+    """Makes policies sample."""
+
+    def serve(self, policy: "Policy", seed: int) -> Server:
+        """Start sampling with the weights of a policy: the live ones, so that an update is seen at once."""
+        raise NotImplementedError

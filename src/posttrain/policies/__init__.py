@@ -1,0 +1,114 @@
+"""What is trained.
+
+A `Policy` is a model in a role: weights, tokenizer, and the one forward pass that sampling and learning share. The
+bodies that it can have (`Body`) are the native decoder and any causal model of ``transformers``; both work on packed
+tokens, so there is no padding anywhere above them.
+
+    bodies     native decoder (Llama-, Qwen2-, Qwen3-shaped) | transformers
+    policy     body + head (language or value) + tokenizer + version
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from posttrain.policies.tokenizer import Tokenizer
+    from posttrain.recipe import Model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """Sequences laid end to end. L tokens in all, N sequences."""
+
+    token_ids_L: Tensor
+    """int64 [L]."""
+    starts: tuple[int, ...]
+    """N + 1 offsets: sequence i is ``token_ids_L[starts[i]:starts[i + 1]]``."""
+
+    @property
+    def lengths(self) -> list[int]:
+        """N lengths in tokens."""
+        return [end - begin for begin, end in zip(self.starts, self.starts[1:], strict=False)]
+
+
+class Cache(Protocol):
+    """Keys and values of the sequences in progress, one per slot."""
+
+    lengths: list[int]
+    """Tokens held by each slot; 0 for a free one."""
+
+    def release(self, slot: int) -> None:
+        """Forget what a slot holds, so that another sequence can have it."""
+        ...
+
+    def copy(self, source: int, targets: Sequence[int]) -> None:
+        """Give every target slot what the source slot holds: a prompt computed once for a whole group."""
+        ...
+
+
+class Body(nn.Module):
+    """A causal transformer that gives a hidden state for each token.
+
+    Contract: `hidden` and `extend` are the same function of (weights, sequence) up to rounding (1e-5 in float32 on the
+    log-probabilities), and neither depends on what else is packed or in the cache beside a sequence.
+    """
+
+    width: int
+    vocabulary_size: int
+    context: int
+    """Longest sequence in tokens."""
+
+    def hidden(self, packed: Packed) -> Tensor:
+        """[L, D] final hidden states (after the last norm); differentiable."""
+        raise NotImplementedError
+
+    def logits(self, hidden_TD: Tensor) -> Tensor:
+        """[T, V] next-token logits of hidden states."""
+        raise NotImplementedError
+
+    def new_cache(self, slots: int, capacity: int) -> Cache:
+        """An empty cache for `slots` sequences of up to `capacity` tokens each."""
+        raise NotImplementedError
+
+    def extend(self, cache: Cache, slots: Sequence[int], packed: Packed) -> Tensor:
+        """[B, D] hidden state of the last token of each sequence, after appending packed sequence i to slot
+        ``slots[i]``. One call serves prompts (many tokens) and decoding (one token each).
+        """
+        raise NotImplementedError
+
+
+class Policy(nn.Module):
+    """A model in a role."""
+
+    role: str
+    body: Body
+    tokenizer: "Tokenizer"
+    version: int
+    """Number of updates that the weights have seen in this run."""
+
+    def evaluate(
+        self, packed: Packed, positions_T: Tensor, needs: frozenset[str] = frozenset(), *, temperature: float = 1.0
+    ) -> Mapping[str, Tensor]:
+        """Signals of the tokens at `positions_T` (indices into L), each [T] and differentiable.
+
+        A language head gives ``logp`` (of the token at the position, given those before it, at the temperature) and,
+        if needed, ``entropy`` of the distribution that it was drawn from, in nats. A value head gives ``value``, of
+        the state before the token. No tensor of size L x V is ever made: logits exist for chunks of T only.
+        """
+        raise NotImplementedError
+
+    def save(self, folder: Path) -> None:
+        """Write an ordinary Hugging Face folder: config, safetensors, tokenizer, chat template, generation config."""
+        raise NotImplementedError
+
+
+def load_policy(role: str, model: "Model", others: "Mapping[str, Policy]", device: torch.device) -> Policy:
+    """Make the policy that a recipe's `Model` names. Raises `UserError` for a folder that cannot be used, and says why."""
+    from posttrain.policies.language_model import load
+
+    return load(role, model, others, device)

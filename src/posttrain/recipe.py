@@ -1,0 +1,220 @@
+"""A recipe: one frozen tree that says all of a run. Recipes are changed only with `dataclasses.replace`, which
+validates again; on the command line and in YAML the same tree is spelled with dotted paths.
+
+    posttrain run grpo rollout.n=16 objective.clip_high=0.28 tasks=mine.jsonl
+
+A path is looked up from the top of the recipe first (``tasks``, ``models.policy.lora``, ``stages.rl.steps``), then
+from the name of a stage (``rl.steps``), then inside the only stage that has it (``steps``). The value is YAML.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, TypeAdapter, ValidationError
+
+from posttrain.component import frozen, nearest
+from posttrain.engines import Sampling
+from posttrain.errors import UserError
+from posttrain.rewards import Reward
+from posttrain.stages import Stage
+from posttrain.tasks import Tasks
+
+Share = Annotated[float, Field(gt=0.0, lt=1.0)]
+
+
+@frozen
+class LoRA:
+    """Low-rank adapters on chosen projections. Hu et al. 2021, arXiv:2106.09685."""
+
+    rank: PositiveInt = 16
+    alpha: PositiveFloat = 32.0
+    """The update is scaled by alpha / rank."""
+    targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+    """Names of the projections that get an adapter."""
+
+
+@frozen
+class Model:
+    """The model that plays a role."""
+
+    source: str
+    """A bundled name (``pebble``), a Hugging Face folder, or ``role:NAME`` for a copy of another role's model as it
+    is when the stage begins (a reference, a critic's body)."""
+    trained: bool = False
+    """Whether stages update it."""
+    head: Literal["language", "value"] = "language"
+    """``language`` gives next-token logits; ``value`` one number a token."""
+    lora: LoRA | None = None
+    """Train adapters only; None trains every weight."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Type of weights and arithmetic."""
+    context: PositiveInt | None = None
+    """Longest sequence in tokens; None takes the model's own limit."""
+
+
+@frozen
+class Evaluation:
+    """How a run is judged: on tasks that it never trains on."""
+
+    tasks: Tasks | None = None
+    """A test set of its own; when left out, tasks are held out of the recipe's tasks by key."""
+    holdout: PositiveInt = 200
+    """Number of tasks held out (at most half of what there is, which is said when it happens)."""
+    verifier: Reward | None = None
+    """Judges the answers; when left out, the training reward does, and the report says so."""
+    correct_at: float = 1.0
+    """A score of at least this counts as a right answer."""
+    every: NonNegativeInt = 0
+    """Steps between evaluations inside a stage; 0 evaluates before the first stage and after each one only."""
+    samples: NonNegativeInt = 0
+    """Sampled answers per task for pass@k, beside the greedy one; 0 is greedy only."""
+    sampling: Sampling = Sampling()
+    """How the sampled answers are drawn; the greedy ones share its limits and stops."""
+
+
+@frozen
+class Checkpoints:
+    """When a run saves what it needs to go on bit for bit."""
+
+    every_steps: NonNegativeInt = 50
+    """Steps between checkpoints; 0 for none by step."""
+    every_seconds: PositiveFloat = 300.0
+    """Longest time without one."""
+    keep: PositiveInt = 2
+    """Number of newest checkpoints that are kept."""
+
+
+@frozen
+class Recipe:
+    """Everything that defines a run, except where it is written."""
+
+    name: str
+    """Names the run's folder."""
+    models: Mapping[str, Model]
+    """By role: ``policy``, ``reference``, ``critic``, ``teacher``, ``judge``, ..."""
+    tasks: Tasks
+    """The problems, shared by all stages that do not bring their own."""
+    stages: Mapping[str, Stage]
+    """By name, in order."""
+    evaluation: Evaluation = Evaluation()
+    checkpoints: Checkpoints = Checkpoints()
+    seed: NonNegativeInt = 0
+    """Decides every draw of the run."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: PositiveInt | None = None
+    """CPU threads; None takes all cores. A resumed run must use as many as the one it continues."""
+
+
+SHORTHANDS = {"model": "models.policy.source", "lr": "learner.optimizer.lr"}
+"""Short spellings of paths that everybody types."""
+
+_RECIPE: TypeAdapter[Recipe] = TypeAdapter(Recipe)
+
+
+def to_tree(recipe: Recipe) -> dict[str, Any]:
+    """The recipe as plain dicts, lists and scalars; `from_tree` gives the same recipe back."""
+    tree: dict[str, Any] = _RECIPE.dump_python(recipe, mode="json")
+    return tree
+
+
+def from_tree(tree: Any, *, places: Mapping[str, str] | None = None) -> Recipe:
+    """Validate a tree. Raises `UserError` that names each wrong path, what it holds and what it may hold.
+
+    `places` maps dotted paths to where they were written (``mine.yaml line 7``), for the message.
+    """
+    try:
+        return _RECIPE.validate_python(tree)
+    except ValidationError as error:
+        raise UserError("\n".join(_explain(item, places or {}) for item in error.errors(include_url=False))) from None
+
+
+def _explain(error: Any, places: Mapping[str, str]) -> str:
+    """One line for one validation error: the dotted path, where it was written, what is wrong."""
+    path = ".".join(str(part) for part in error["loc"])
+    key = error.get("ctx", {}).get("key")
+    written = [place for at, place in places.items() if at == (f"{path}.{key}".lstrip(".") if key else path)]
+    written = written or [place for at, place in places.items() if path and at.startswith(path)]
+    where = f" ({written[0]})" if written else ""
+    got = "" if error["type"] in ("unknown_field", "kind", "missing") else f", got {str(error['input'])[:80]!r}"
+    return f"{path or 'recipe'}{where}: {error['msg']}{got}"
+
+
+def override(recipe: Recipe, changes: Sequence[str]) -> Recipe:
+    """Apply ``path=value`` and ``path+=value`` (append to a list) in order, and validate once at the end."""
+    tree = to_tree(recipe)
+    places: dict[str, str] = {}
+    for change in changes:
+        matched = re.fullmatch(r"([\w.\-]+?)(\+?=)(.*)", change, flags=re.DOTALL)
+        if not matched:
+            raise UserError(f"'{change}' is not an override; write path=value, for example rollout.n=16")
+        path, operator, text = matched.groups()
+        target = resolve(tree, path)
+        assign(tree, target, parse_value(text), append=operator == "+=")
+        places[".".join(target)] = f"from '{change}'"
+    return from_tree(tree, places=places)
+
+
+def parse_value(text: str) -> Any:
+    """Read a value as YAML 1.2: numbers, booleans, lists and mappings, else the text itself."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        value = YAML(typ="safe", pure=True).load(text)
+    except YAMLError:
+        return text
+    return text if value is None and text.strip() not in ("null", "~", "") else value
+
+
+def resolve(tree: Mapping[str, Any], path: str) -> list[str]:
+    """The full path, from the top of the tree, that a possibly shortened dotted path means."""
+    parts = path.split(".")
+    if parts[0] in SHORTHANDS:
+        parts = SHORTHANDS[parts[0]].split(".") + parts[1:]
+    stages = tree["stages"]
+    if parts[0] in tree:
+        return parts
+    if parts[0] in stages:
+        return ["stages", *parts]
+    owners = [name for name, stage in stages.items() if parts[0] in stage]
+    if len(owners) == 1:
+        return ["stages", owners[0], *parts]
+    if owners:
+        spelled = " or ".join(f"{name}.{path}" for name in owners)
+        raise UserError(f"'{path}' is in {len(owners)} stages of this recipe; write {spelled}")
+    known = {*tree, *stages, *SHORTHANDS, *(field for stage in stages.values() for field in stage if field != "kind")}
+    raise UserError(
+        f"no field '{parts[0]}' in this recipe or its stages ({', '.join(stages)}); {nearest(parts[0], known)}"
+    )
+
+
+def assign(tree: dict[str, Any], path: Sequence[str], value: Any, *, append: bool = False) -> None:
+    """Set one leaf or subtree of a tree in place. Setting a component's ``kind`` drops the settings of the old kind."""
+    node: Any = tree
+    for depth, part in enumerate(path[:-1]):
+        if isinstance(node, Mapping) and node.get(part, ...) is None:
+            node[part] = {}
+        node = _descend(node, part, path[: depth + 1])
+    last = path[-1]
+    if isinstance(node, list):
+        _descend(node, last, path)
+        node[int(last)] = value
+    elif append:
+        node[last] = [*(node.get(last) or []), *(value if isinstance(value, list) else [value])]
+    elif last == "kind" and node.get("kind") != value:
+        node.clear()
+        node["kind"] = value
+    else:
+        node[last] = value
+
+
+def _descend(node: Any, part: str, path: Sequence[str]) -> Any:
+    """The child of a mapping or list; raises `UserError` where there is none."""
+    if isinstance(node, list) and part.isdigit() and int(part) < len(node):
+        return node[int(part)]
+    if isinstance(node, dict) and part in node:
+        return node[part]
+    known = node if isinstance(node, dict) else [str(i) for i in range(len(node))] if isinstance(node, list) else []
+    hint = nearest(part, map(str, known)) if known else f"{'.'.join(path[:-1])} holds {node!r}, which has no fields"
+    raise UserError(f"no '{'.'.join(path)}' in this recipe; {hint}")

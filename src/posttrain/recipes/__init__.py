@@ -1,0 +1,1 @@
+"""Published methods and settings, one function ``Recipe -> Recipe`` a file."""

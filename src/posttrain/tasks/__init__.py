@@ -1,0 +1,28 @@
+"""Where problems come from: files, data sets, generators.
+
+Contract: `Tasks.load` is deterministic, its keys are unique and stable, and asking for more generated tasks never
+changes the ones before.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from posttrain.component import Component
+from posttrain.types import Task
+
+
+class Tasks(Component):
+    """A source of tasks."""
+
+    def load(self) -> Sequence[Task]:
+        """Every task of the source, in a fixed order. Raises `UserError` with file and line for a bad row."""
+        raise NotImplementedError
+
+    def describe(self) -> str:
+        """What was found (columns, counts, what they were taken for), in a few lines for the terminal."""
+        return ""
+
+    @classmethod
+    def from_text(cls, text: str) -> Mapping[str, Any]:
+        """A path or data set name becomes the ``files`` kind; a known kind stays itself."""
+        return {"kind": text} if text in cls.kinds() else {"kind": "files", "path": text}

@@ -1,0 +1,1 @@
+"""Turning credit into new weights."""

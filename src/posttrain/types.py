@@ -1,0 +1,289 @@
+"""The nouns. Shapes and units are said once, here.
+
+Array names end in the axes they have: T trained tokens, N sequences (trajectories), G groups, V vocabulary, D width,
+L all tokens of a packed batch (trained or not). There is no padding and no mask: ragged things are flat, with an
+index array beside them.
+
+Everything up to `Group` is plain Python and numpy, so that recipes, rewards and reports work without torch. `Tokens`
+and `PerToken` hold torch tensors and are made by policies and objectives only.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import torch
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float32]
+
+Status = Literal["ok", "wrong", "error"]
+StopReason = Literal["stop", "length", "environment"]
+"""``stop``: a stop token or string; ``length``: cut at the token limit; ``environment``: the world ended it."""
+
+
+class Message(TypedDict):
+    """One chat message."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preference:
+    """Two completions of one prompt, the first preferred."""
+
+    chosen: str
+    rejected: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rated:
+    """A completion with a rating: a reward, or 1 and 0 for a thumb up or down."""
+
+    completion: str
+    rating: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A problem: what is asked, and whatever is needed to judge or imitate an answer."""
+
+    key: str
+    """Stable name: the same row has the same key in every run and on every machine."""
+    prompt: str | tuple[Message, ...]
+    """Text to be continued as it stands, or chat messages for the model's template."""
+    answer: str | None = None
+    """The reference answer, where the data has one."""
+    domain: str = ""
+    """Category, for curricula and for results by category."""
+    demonstrations: tuple[str, ...] = ()
+    """Completions worth imitating."""
+    preferences: tuple[Preference, ...] = ()
+    rated: tuple[Rated, ...] = ()
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """Every other column of the row, for rewards and environments."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """What a sampler wrote after a prompt."""
+
+    token_ids: IntArray
+    """[T] sampled ids, the stop token included."""
+    logp: FloatArray
+    """[T] natural-log probability of each under the sampling temperature, before top-k, top-p and min-p cut it."""
+    stop_reason: StopReason
+    version: int
+    """Number of updates that the weights had seen."""
+    text: str
+    """Decoded without the stop token or stop string."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """Consecutive tokens that one actor wrote."""
+
+    actor: str
+    """``prompt``, ``environment``, ``demonstration``, or the role of the model that wrote it (``policy``, ...)."""
+    token_ids: IntArray
+    trained: bool = False
+    """Whether the tokens are actions that an objective sees."""
+    logp: FloatArray | None = None
+    """Log-probability of each token when it was sampled; None where nothing was sampled."""
+    version: int = 0
+    turn: int = 0
+    """Number of the turn, from 0; a prompt, an observation and the reply to it share one."""
+    state_key: str | None = None
+    """What the writer could see, for methods that compare turns in the same state."""
+    reward: float = 0.0
+    """Reward that the environment gave for this turn, credited to the segment's last trained token."""
+    text: str = ""
+
+    def __len__(self) -> int:
+        """Number of tokens."""
+        return len(self.token_ids)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """The judgement of one trajectory. An ``error`` says that judging failed, and is never trained on as a zero."""
+
+    value: float
+    status: Status
+    answer: str | None = None
+    """What was extracted from the completion and judged."""
+    explanation: str = ""
+    parts: Mapping[str, "Score"] = field(default_factory=dict)
+    """Scores that this one was made of, by name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trajectory:
+    """One attempt at a task, from the prompt to its end."""
+
+    task: Task
+    segments: tuple[Segment, ...]
+    stop_reason: StopReason
+    sample: int = 0
+    """Number of this attempt among the attempts at its task in this step."""
+    score: Score | None = None
+    parent: int | None = None
+    """Sample number of the attempt that this one branched off, for trees."""
+    info: Mapping[str, Any] = field(default_factory=dict)
+    """What a rollout wants to tell an advantage or a report; values must be JSON."""
+
+    @cached_property
+    def token_ids(self) -> IntArray:
+        """[L] every token, in order."""
+        return np.concatenate([s.token_ids for s in self.segments]).astype(np.int64)
+
+    @cached_property
+    def trained_positions(self) -> IntArray:
+        """[T] positions in `token_ids` of the trained tokens."""
+        trained = np.concatenate([np.full(len(s), s.trained) for s in self.segments])
+        return np.flatnonzero(trained).astype(np.int64)
+
+    @cached_property
+    def behavior_logp(self) -> FloatArray:
+        """[T] log-probability of each trained token when it was sampled; NaN where it was not sampled."""
+        parts = [
+            np.full(len(s), np.nan, np.float32) if s.logp is None else np.asarray(s.logp, np.float32)
+            for s in self.segments
+            if s.trained
+        ]
+        return np.concatenate(parts) if parts else np.zeros(0, np.float32)
+
+    @property
+    def completion(self) -> str:
+        """Text of everything after the first prompt."""
+        return "".join(s.text for s in self.segments if s.actor != "prompt")
+
+    @property
+    def completion_ids(self) -> IntArray:
+        """Ids of everything after the first prompt."""
+        parts = [s.token_ids for s in self.segments if s.actor != "prompt"]
+        return np.concatenate(parts).astype(np.int64) if parts else np.zeros(0, np.int64)
+
+    @property
+    def num_trained(self) -> int:
+        """Number of trained tokens."""
+        return len(self.trained_positions)
+
+    def scored(self, score: Score) -> "Trajectory":
+        """The same attempt with a judgement."""
+        return replace(self, score=score)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Trajectories that are compared with one another; usually the attempts at one task."""
+
+    trajectories: tuple[Trajectory, ...]
+    key: str = ""
+
+    def __iter__(self) -> Iterator[Trajectory]:
+        """Iterate over the trajectories."""
+        return iter(self.trajectories)
+
+    def __len__(self) -> int:
+        """Number of trajectories."""
+        return len(self.trajectories)
+
+    @property
+    def rewards(self) -> NDArray[np.float64]:
+        """[N] values of the scores; every trajectory must have been scored without error."""
+        return np.array([value_of(t) for t in self.trajectories], np.float64)
+
+
+def value_of(trajectory: Trajectory) -> float:
+    """The value of a score that must be there and sound."""
+    score = trajectory.score
+    assert score is not None and score.status != "error", "unscored and failed trajectories never get this far"
+    return score.value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """The groups of one step with what is known of each trained token; all that an advantage may look at."""
+
+    groups: tuple[Group, ...]
+    signals: Mapping[str, tuple[FloatArray, ...]] = field(default_factory=dict)
+    """By name (``value``, ``reference_logp``, ...): for each trajectory in order, [T] numbers, one a trained token."""
+    token_rewards: tuple[FloatArray, ...] = ()
+    """For each trajectory, [T] rewards: turn rewards, penalties taken from the reward, the score at the last token."""
+    progress: float = 0.0
+    """Share of the stage that is done, in [0, 1]."""
+
+    @cached_property
+    def trajectories(self) -> tuple[Trajectory, ...]:
+        """[N] every trajectory, group by group."""
+        return tuple(t for g in self.groups for t in g)
+
+    @cached_property
+    def group_N(self) -> IntArray:
+        """[N] index of each trajectory's group."""
+        return np.repeat(np.arange(len(self.groups)), [len(g) for g in self.groups]).astype(np.int64)
+
+    @cached_property
+    def return_N(self) -> NDArray[np.float64]:
+        """[N] undiscounted sum of each trajectory's token rewards."""
+        return np.array([r.sum(dtype=np.float64) for r in self.token_rewards], np.float64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Credit:
+    """What an advantage gives: per trajectory, per trained token."""
+
+    advantages: tuple[FloatArray, ...]
+    value_targets: tuple[FloatArray, ...] = ()
+    """What a critic should have predicted; empty for methods without one."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokens:
+    """What an objective sees: flat tensors over trained tokens only. Signals that were not asked for are None."""
+
+    logp_T: "torch.Tensor"
+    """Log-probability under the weights being trained (differentiable)."""
+    behavior_logp_T: "torch.Tensor"
+    """When it was sampled, by the sampler; NaN for tokens nobody sampled (demonstrations)."""
+    old_logp_T: "torch.Tensor"
+    """Under the weights at the start of this step's updates."""
+    advantage_T: "torch.Tensor"
+    sequence_T: "torch.Tensor"
+    """Index into the sequences of this micro-batch, 0 .. N-1."""
+    group_N: "torch.Tensor"
+    turn_T: "torch.Tensor"
+    length_N: "torch.Tensor"
+    """Number of trained tokens of each sequence."""
+    reward_N: "torch.Tensor"
+    progress: float = 0.0
+    reference_logp_T: "Mapping[str, torch.Tensor]" = field(default_factory=dict)
+    """By role."""
+    entropy_T: "torch.Tensor | None" = None
+    value_T: "torch.Tensor | None" = None
+    old_value_T: "torch.Tensor | None" = None
+    value_target_T: "torch.Tensor | None" = None
+
+    def sequence_sum(self, x_T: "torch.Tensor") -> "torch.Tensor":
+        """[N] sum of a per-token quantity over each sequence."""
+        return x_T.new_zeros(len(self.length_N)).scatter_add(0, self.sequence_T, x_T)
+
+    def sequence_mean(self, x_T: "torch.Tensor") -> "torch.Tensor":
+        """[N] mean of a per-token quantity over each sequence (0 for an empty one)."""
+        return self.sequence_sum(x_T) / self.length_N.clamp(min=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PerToken:
+    """A loss for each trained token, and metrics that were truly computed, each [T] or [N], averaged by the learner."""
+
+    loss_T: "torch.Tensor"
+    metrics: "Mapping[str, torch.Tensor]" = field(default_factory=dict)
