@@ -118,7 +118,7 @@ class Component:
             if not isinstance(value, Mapping) or "kind" not in value:
                 context = {"family": cls.__name__.lower(), "got": repr(value)[:80]}
                 raise PydanticCustomError(
-                    "kind", "a {family} is a kind, or {{kind: ..., settings}}; got {got}", context
+                    "kind", "write a kind of {family}, or {kind: ..., settings}; got {got}", context
                 )
             member = cls.find(str(value["kind"]))
             settings = {key: item for key, item in value.items() if key != "kind"}

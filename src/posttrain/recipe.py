@@ -14,7 +14,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, TypeAdapter, ValidationError
 
 from posttrain.component import frozen, nearest
-from posttrain.engines import Sampling
+from posttrain.engines import Engine, Sampling
+from posttrain.engines.native import Native
 from posttrain.errors import UserError
 from posttrain.rewards import Reward
 from posttrain.stages import Stage
@@ -69,8 +70,9 @@ class Evaluation:
     """Steps between evaluations inside a stage; 0 evaluates before the first stage and after each one only."""
     samples: NonNegativeInt = 0
     """Sampled answers per task for pass@k, beside the greedy one; 0 is greedy only."""
-    sampling: Sampling = Sampling()
-    """How the sampled answers are drawn; the greedy ones share its limits and stops."""
+    sampling: Sampling | None = None
+    """How the sampled answers are drawn (the greedy ones share its limits and stops); when left out, as in the last
+    stage that samples."""
 
 
 @frozen
@@ -97,6 +99,8 @@ class Recipe:
     """The problems, shared by all stages that do not bring their own."""
     stages: Mapping[str, Stage]
     """By name, in order."""
+    engine: Engine = Native(slots=256)
+    """What samples."""
     evaluation: Evaluation = Evaluation()
     checkpoints: Checkpoints = Checkpoints()
     seed: NonNegativeInt = 0
@@ -193,11 +197,14 @@ def assign(tree: dict[str, Any], path: Sequence[str], value: Any, *, append: boo
     """Set one leaf or subtree of a tree in place. Setting a component's ``kind`` drops the settings of the old kind."""
     node: Any = tree
     for depth, part in enumerate(path[:-1]):
-        if isinstance(node, Mapping) and node.get(part, ...) is None:
+        if isinstance(node, dict) and node.get(part) is None:
             node[part] = {}
         node = _descend(node, part, path[: depth + 1])
+        if isinstance(node, str) and (whole := to_tree(from_tree(tree))) != tree:
+            tree.update(whole)  # text that stands for a component is spelled out before a setting of it is changed
+            return assign(tree, path, value, append=append)
     last = path[-1]
-    if isinstance(node, list):
+    if not isinstance(node, dict):
         _descend(node, last, path)
         node[int(last)] = value
     elif append:

@@ -6,6 +6,7 @@ sampling temperature.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Protocol
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
@@ -33,9 +34,9 @@ class Sampling:
     """Drop tokens less likely than this share of the likeliest one."""
     max_tokens: PositiveInt = 128
     """Tokens after the prompt; a completion cut here has stop reason ``length``."""
-    stop: tuple[str, ...] = ()
+    stop: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     """Strings that end a completion; the match is sampled and kept in the ids, and cut from the text."""
-    stop_token_ids: tuple[int, ...] = ()
+    stop_token_ids: tuple[NonNegativeInt, ...] = ()
     """Token ids that end a completion, beside the model's own end tokens."""
 
 
@@ -59,8 +60,39 @@ class Sampler(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counters:
+    """What a server has done since it began; the difference of two is what it did in between."""
+
+    sampled_tokens: int = 0
+    prompt_tokens: int = 0
+    """Tokens of prompts that were computed: once for all completions of a request."""
+    scored_tokens: int = 0
+    """Tokens whose log-probability was asked for."""
+    completions: int = 0
+    decode_steps: int = 0
+    slot_steps: int = 0
+    """Sum over the decode steps of the places that there were; each could have written a token."""
+
+    @property
+    def occupancy(self) -> float:
+        """Share of the places that wrote a token, in [0, 1]; NaN before the first step."""
+        return self.sampled_tokens / self.slot_steps if self.slot_steps else float("nan")
+
+    def __add__(self, other: "Counters") -> "Counters":
+        return Counters(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
+
+    def __sub__(self, other: "Counters") -> "Counters":
+        return Counters(**{f.name: getattr(self, f.name) - getattr(other, f.name) for f in fields(self)})
+
+
 class Server(Protocol):
     """A model that is ready to sample, shared by everything that runs at the same time."""
+
+    @property
+    def counters(self) -> Counters:
+        """What it has done until now."""
+        ...
 
     def bind(self, *key: int | str) -> Sampler:
         """A sampler whose n-th completion is a function of (weights, prompt, settings, key, n) alone."""

@@ -1,7 +1,8 @@
 """Per-token surrogate losses.
 
 Contract: a loss for each token, to be minimised; finite at extreme ratios; zero advantage gives zero gradient; on
-policy the gradient is that of REINFORCE. A member for which a law does not hold names it in `exceptions`.
+policy the gradient is that of REINFORCE; it solves a four-armed bandit. A member for which a law does not hold names
+it in `exceptions`.
 """
 
 from typing import ClassVar
@@ -16,7 +17,7 @@ class Objective(Component):
     needs: ClassVar[frozenset[str]] = frozenset()
     """Costly signals that `Tokens` must carry: ``entropy``, ``value``, ``<role>_logp``."""
     exceptions: ClassVar[frozenset[str]] = frozenset()
-    """Laws of the family that do not hold for this member: ``zero_advantage``, ``reinforce``."""
+    """Laws of the family that do not hold for this member: ``zero_advantage``, ``reinforce``, ``bandit``."""
 
     def __call__(self, tokens: Tokens) -> PerToken:
         """Loss of each trained token."""

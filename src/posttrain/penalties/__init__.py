@@ -4,7 +4,6 @@ A penalty acts either in the loss (differentiated) or in the reward (a number pe
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 from posttrain.component import Component
 from posttrain.types import FloatArray, PerToken, Tokens, Trajectory

@@ -108,7 +108,7 @@ class Policy(nn.Module):
 
 
 def load_policy(role: str, model: "Model", others: "Mapping[str, Policy]", device: torch.device) -> Policy:
-    """Make the policy that a recipe's `Model` names. Raises `UserError` for a folder that cannot be used, and says why."""
+    """Make the policy that a recipe's `Model` names. Raises `UserError` that says why a folder cannot be used."""
     from posttrain.policies.language_model import load
 
     return load(role, model, others, device)

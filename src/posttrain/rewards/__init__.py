@@ -1,9 +1,10 @@
 """Graders, and shapers of other graders' scores.
 
 Contract: one `Score` for each trajectory, in order; deterministic; a grader that fails gives status ``error`` with an
-explanation, never a number that looks like a judgement.
+explanation, never a number that looks like a judgement (its value is NaN: see `failure`).
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,7 +34,20 @@ class Reward(Component):
         """Judge every trajectory of the group."""
         raise NotImplementedError
 
+    def prepare(self) -> None:
+        """Load what judging needs. Raises `UserError` before anything is sampled, where that cannot be had."""
+
+    @property
+    def fingerprint(self) -> Mapping[str, str]:
+        """SHA-256 of each of the user's own files that judge, by path, for the record of a run."""
+        return {}
+
     @classmethod
     def from_text(cls, text: str) -> Mapping[str, Any]:
         """``file.py:name`` and ``package.module:name`` are functions; anything else is a kind."""
         return {"kind": "function", "path": text} if ":" in text else {"kind": text}
+
+
+def failure(explanation: str, *, answer: str | None = None, parts: Mapping[str, Score] | None = None) -> Score:
+    """The score of a trajectory that could not be judged. Its value is NaN, so that no sum passes for a judgement."""
+    return Score(value=math.nan, status="error", answer=answer, explanation=explanation, parts=parts or {})

@@ -14,6 +14,11 @@ from posttrain.types import Group, Task
 class Rollout(Component):
     """A sampling strategy, written as straight-line asynchronous code; the engine batches whatever is waiting."""
 
+    @property
+    def temperature(self) -> float:
+        """Of the distribution that trained tokens are drawn from; the learner's log-probabilities use it too."""
+        return 1.0
+
     async def collect(self, task: Task, samplers: Mapping[str, Sampler]) -> list[Group]:
         """Attempt a task with the models of the recipe, by role, and return groups of comparable trajectories.
 

@@ -1,18 +1,20 @@
 """What a recipe is made of. A stage starts from the models that the one before it left.
 
-Contract: a stage asks `run.resume_state` for the state that it last gave to `run.checkpoint`, and continues from it
-bit for bit; everything that it draws is a function of (seed, stage name, step).
+Contract: a stage continues from `run.steps_done`, `run.memory` and `run.restore`, bit for bit as if it had never
+stopped; everything that it draws is a function of (run.seed, step); it ends every step with `run.finish_step`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from posttrain.component import Component
 from posttrain.tasks import Tasks
+from posttrain.types import Task
 
 if TYPE_CHECKING:
     from posttrain.policies import Policy
-    from posttrain.runs.run import Run
+    from posttrain.runs.bench import StageBench
+    from posttrain.runs.run import StageRun
 
 Models = Mapping[str, "Policy"]
 
@@ -23,6 +25,19 @@ class Stage(Component):
     tasks: Tasks | None
     """The stage's own problems; when left out, those of the recipe."""
 
-    def run(self, models: Models, run: "Run") -> Models:
+    @property
+    def roles(self) -> frozenset[str]:
+        """Roles that the stage needs as copies of others (``role:NAME``) when it begins."""
+        return frozenset()
+
+    def total_steps(self, tasks: Sequence[Task]) -> int:
+        """Number of steps that the stage will take on these tasks."""
+        raise NotImplementedError
+
+    def run(self, models: Models, run: "StageRun") -> Models:
         """Train, and return the models by role for the next stage."""
+        raise NotImplementedError
+
+    def preview(self, models: Models, run: "StageBench") -> list[str]:
+        """Draw one batch without learning from it, and say in a few lines what training would see."""
         raise NotImplementedError

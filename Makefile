@@ -1,0 +1,40 @@
+# Every target brings .venv up to date first, which takes no time when it is.
+#   make quickstart PYTHON=/path/to/python3.12      another Python
+#   make quickstart TORCH_INDEX=<address>           torch from this index (PyTorch's CPU wheels, for example)
+
+export PYTHON TORCH_INDEX
+BIN := .venv/bin
+TESTS ?=
+
+.PHONY: help quickstart test test-fast check format docs clean core dev
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do printf '%-12s %s\n' "$$name" "$$text"; done
+
+quickstart: core ## install, and train the bundled model for a minute or two
+	@$(BIN)/posttrain run quickstart
+
+test: check ## install, check style and types, and run every test
+	@$(BIN)/python -m pytest $(TESTS)
+
+test-fast: dev ## run the tests that take no longer than a few seconds each
+	@$(BIN)/python -m pytest -m 'not slow' $(TESTS)
+
+check: dev ## ruff, format and mypy --strict
+	@$(BIN)/python -m ruff check
+	@$(BIN)/python -m ruff format --check
+	@$(BIN)/python -m mypy --strict
+
+format: dev ## put the code in its standard form
+	@$(BIN)/python -m ruff check --fix
+	@$(BIN)/python -m ruff format
+
+docs: dev ## run the examples of README.md and docs/
+	@$(BIN)/python -m pytest tests/structure/test_docs.py -rs
+
+clean: ## remove caches and build products (not .venv, not runs)
+	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+core dev: # set up .venv only
+	@sh setup/install $@

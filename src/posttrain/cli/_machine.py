@@ -1,0 +1,189 @@
+"""The checks of `posttrain doctor`: each looks at one thing and says what it found, and what to do about it."""
+
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from posttrain.errors import PosttrainError
+
+GB = 1e9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """What one check found."""
+
+    name: str
+    status: Literal["ok", "warn", "fail"]
+    found: str
+    advice: str = ""
+    """What to do; empty where there is nothing to do."""
+
+
+def checks() -> Iterator[Check]:
+    """Every check, in turn. One that cannot be made fails, with the reason."""
+    yield _made("python", check_python)
+    yield _made("torch", check_torch)
+    yield _made("processor", check_processor)
+    yield _made("memory", check_memory)
+    yield _made("disk", check_disk)
+    yield _made("write access", check_write_access)
+    yield _made("gpu", check_gpu)
+    for extra, packages in extras().items():
+        yield check_extra(extra, packages)
+    yield _made("model", check_model)
+    yield _made("speed", check_speed)
+
+
+def _made(name: str, check: Callable[[], Check]) -> Check:
+    """The result of a check, or that it could not be made."""
+    try:
+        return check()
+    except Exception as error:  # whatever it is, it is the finding
+        found = str(error) if isinstance(error, PosttrainError) else f"{type(error).__name__}: {error}"
+        return Check(name=name, status="fail", found=found)
+
+
+def check_python() -> Check:
+    """The interpreter's version."""
+    version, found = sys.version_info[:2], f"{platform.python_version()} ({sys.executable})"
+    if version > (3, 13):
+        return Check(name="python", status="warn", found=found, advice="tested with Python 3.11 to 3.13")
+    return Check(name="python", status="ok", found=found)
+
+
+def check_torch() -> Check:
+    """The build of torch, and that it computes."""
+    import torch
+
+    build = f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPU build"
+    found = f"{torch.__version__} ({build}), {torch.get_num_threads()} threads"
+    if float(torch.ones(2, 2).matmul(torch.ones(2, 2)).sum()) != 8.0:
+        return Check(name="torch", status="fail", found=f"{found} cannot multiply", advice="install torch again")
+    return Check(name="torch", status="ok", found=found)
+
+
+def check_processor() -> Check:
+    """Cores that this process may use."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    found = f"{usable} of {os.cpu_count()} cores, {platform.machine()}"
+    if usable == 1:
+        return Check(name="processor", status="warn", found=found, advice="two cores are twice as fast")
+    return Check(name="processor", status="ok", found=found)
+
+
+def check_memory() -> Check:
+    """Memory that is free, within the limit of the container if there is one."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    free = total
+    if (meminfo := Path("/proc/meminfo")).exists():
+        free = int(re.findall(r"MemAvailable:\s+(\d+)", meminfo.read_text())[0]) * 1024
+    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        if Path(limit).exists() and (text := Path(limit).read_text().strip()).isdigit():
+            free, total = min(free, int(text)), min(total, int(text))
+    found = f"{free / GB:.1f} of {total / GB:.1f} GB free"
+    if free < 2 * GB:
+        return Check(name="memory", status="warn", found=found, advice="the quickstart takes up to 2 GB")
+    return Check(name="memory", status="ok", found=found)
+
+
+def check_disk() -> Check:
+    """Room for runs in the working directory."""
+    free = shutil.disk_usage(Path.cwd()).free
+    found = f"{free / GB:.1f} GB free in {Path.cwd()}"
+    if free < 0.2 * GB:
+        return Check(name="disk", status="fail", found=found, advice="make room, or work on another disk")
+    if free < 2 * GB:
+        return Check(name="disk", status="warn", found=found, advice="checkpoints of larger models will not fit")
+    return Check(name="disk", status="ok", found=found)
+
+
+def check_write_access() -> Check:
+    """Whether runs can be written where they go."""
+    folder = Path("runs") if Path("runs").is_dir() else Path()
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder):
+            return Check(name="write access", status="ok", found=str(folder.resolve()))
+    except OSError as error:
+        advice = "work in a folder of your own, or name one: posttrain run ... --runs FOLDER"
+        return Check(name="write access", status="fail", found=f"{folder.resolve()}: {error.strerror}", advice=advice)
+
+
+def check_gpu() -> Check:
+    """The GPUs that torch can use, and one that it cannot."""
+    import torch
+
+    if torch.cuda.is_available():
+        devices = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
+        found = ", ".join(f"{device.name} with {device.total_memory / GB:.0f} GB" for device in devices)
+        return Check(name="gpu", status="ok", found=found)
+    if not Path("/proc/driver/nvidia/version").exists():
+        return Check(name="gpu", status="ok", found="none; everything runs on the CPU")
+    if torch.version.cuda is None:
+        advice = "install torch's CUDA build (README, Installation)"
+        return Check(name="gpu", status="warn", found="there is one, and torch is a CPU build", advice=advice)
+    advice = f"the driver must support CUDA {torch.version.cuda}: see nvidia-smi"
+    return Check(name="gpu", status="warn", found="there is one, and torch cannot use it", advice=advice)
+
+
+def extras() -> dict[str, list[str]]:
+    """The packages of each optional extra, the developers' aside."""
+    found: dict[str, list[str]] = {}
+    for requirement in importlib.metadata.requires("posttrain") or ():
+        if (extra := re.search(r"extra == ['\"]([\w-]+)['\"]", requirement)) and extra[1] != "dev":
+            found.setdefault(extra[1], []).append(re.split(r"[^\w.-]", requirement, maxsplit=1)[0])
+    return found
+
+
+def check_extra(extra: str, packages: list[str]) -> Check:
+    """Whether an optional extra is installed; it is no fault if it is not."""
+    versions = []
+    for package in packages:
+        try:
+            versions.append(f"{package} {importlib.metadata.version(package)}")
+        except importlib.metadata.PackageNotFoundError:
+            advice = f"to have it: pip install 'posttrain[{extra}]'"
+            return Check(name=extra, status="ok", found="not installed (optional)", advice=advice)
+    return Check(name=extra, status="ok", found=", ".join(versions))
+
+
+def check_model() -> Check:
+    """The bundled model loads and writes a token."""
+    import asyncio
+
+    import torch
+
+    from posttrain.engines import Sampling
+    from posttrain.engines.native import Native
+    from posttrain.policies import load_policy
+    from posttrain.recipe import Model
+
+    started = time.monotonic()
+    policy = load_policy("policy", Model(source="pebble"), {}, torch.device("cpu"))
+    sampler = Native().serve(policy, 0).bind("doctor")
+    [completion] = asyncio.run(sampler.sample(sampler.encode("1+1="), 1, Sampling(max_tokens=1)))
+    millions, seconds = sum(p.numel() for p in policy.parameters()) / 1e6, time.monotonic() - started
+    found = f"pebble, {millions:.1f} million parameters, wrote {completion.text!r} after {seconds:.1f} s"
+    return Check(name="model", status="ok", found=found)
+
+
+def check_speed() -> Check:
+    """How fast the processor multiplies matrices, in float32."""
+    import torch
+
+    size, best = 1024, float("inf")
+    matrix = torch.ones(size, size)
+    for _ in range(5):
+        started = time.perf_counter()
+        matrix.matmul(matrix)
+        best = min(best, time.perf_counter() - started)
+    return Check(name="speed", status="ok", found=f"{2 * size**3 / best / 1e9:.0f} GFLOP/s in float32 on the CPU")

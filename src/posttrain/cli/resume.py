@@ -1,0 +1,24 @@
+"""Go on with a run that was interrupted or killed, bit for bit.
+
+RUN is its folder. It continues from the newest good checkpoint, or from the beginning where there is none; a run that is
+complete is left as it is.
+
+    posttrain resume runs/quickstart-1
+"""
+
+from pathlib import Path
+
+import click
+
+from posttrain.cli._output import verb
+
+
+@verb
+@click.argument("run", type=click.Path(path_type=Path))
+def command(run: Path, as_json: bool) -> None:
+    """Continue and finish."""
+    from posttrain.cli.run import finish
+    from posttrain.runs.launch import resume
+    from posttrain.runs.live import LiveView
+
+    finish(run, resume(run, LiveView(json=as_json)), as_json)

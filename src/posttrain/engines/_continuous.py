@@ -1,0 +1,125 @@
+"""The server of the native engine: checks what is asked, gives every completion its key, and keeps a pump going."""
+
+import asyncio
+from collections.abc import Sequence
+
+import numpy as np
+
+from posttrain.engines import Counters, Sampling
+from posttrain.engines._pump import Pump
+from posttrain.engines._random import key_of
+from posttrain.engines._slots import Order
+from posttrain.errors import PosttrainError, UserError
+from posttrain.policies import Policy
+from posttrain.types import Completion, FloatArray, IntArray, Message
+
+
+class ContinuousServer:
+    """A policy that is ready to sample; see `posttrain.engines.Server`. Used from one event loop at a time."""
+
+    def __init__(self, policy: Policy, seed: int, *, slots: int, prefill_tokens: int) -> None:
+        self.policy = policy
+        self.seed = seed
+        self.counters = Counters()
+        self._slots = slots
+        self._prefill_tokens = prefill_tokens
+        self._pump: Pump | None = None
+
+    def bind(self, *key: int | str) -> "BoundSampler":
+        """A sampler whose n-th completion is a function of (weights, prompt, settings, key, n) alone."""
+        return BoundSampler(self, (self.seed, *key))
+
+    async def complete(self, token_ids: IntArray, keys: list[int], sampling: Sampling) -> list[Completion]:
+        """Write a completion of the prompt for each key. Raises `UserError` before anything is sampled."""
+        order = self._order(token_ids, sampling)
+        return await self._running_pump().complete(order, keys) if keys else []
+
+    async def score(self, token_ids: IntArray, temperature: float) -> FloatArray:
+        """[L-1] log-probability of each token after the first. Raises `UserError` for what cannot be judged."""
+        sequence = self._checked(token_ids, reserved=0)
+        if not temperature > 0:
+            raise UserError(
+                f"log-probabilities at temperature {temperature} are not defined; use a positive temperature "
+                "(greedy completions record theirs at 1)"
+            )
+        return await self._running_pump().score(sequence, temperature) if len(sequence) > 1 else np.zeros(0, np.float32)
+
+    def _order(self, token_ids: IntArray, sampling: Sampling) -> Order:
+        """What is to be written, with the limit and the stop tokens that hold for this model."""
+        body = self.policy.body
+        prompt = self._checked(token_ids, reserved=1)
+        beyond = [i for i in sampling.stop_token_ids if i >= body.vocabulary_size]
+        if beyond:
+            raise UserError(
+                f"stop_token_ids has {beyond[0]}, but the vocabulary of role {self.policy.role} has the ids 0 to "
+                f"{body.vocabulary_size - 1}; leave it out"
+            )
+        ends = {i for i in self.policy.tokenizer.end_token_ids if i < body.vocabulary_size}
+        return Order(
+            prompt=prompt,
+            sampling=sampling,
+            max_tokens=min(sampling.max_tokens, body.context - len(prompt)),
+            stop_token_ids=np.array(sorted(ends.union(sampling.stop_token_ids)), np.int64),
+        )
+
+    def _checked(self, token_ids: IntArray, reserved: int) -> IntArray:
+        """A copy of ids that the model can take, with `reserved` tokens of its context left."""
+        body, role = self.policy.body, self.policy.role
+        ids = np.array(token_ids, np.int64)
+        if ids.ndim != 1 or not len(ids):
+            raise UserError(f"role {role} needs a list of at least one token id, got an array of shape {ids.shape}")
+        if len(ids) > body.context - reserved:
+            room = f", of which {reserved} must be left to write in" if reserved else ""
+            raise UserError(
+                f"{len(ids)} tokens are too many for role {role}: its context is {body.context} tokens{room}. Use at "
+                f"most {body.context - reserved}: leave long tasks out, or set models.{role}.context higher if the "
+                "model allows it."
+            )
+        if ids.min() < 0 or ids.max() >= body.vocabulary_size:
+            wrong = int(ids[(ids < 0) | (ids >= body.vocabulary_size)][0])
+            raise UserError(
+                f"token id {wrong} is not in the vocabulary of role {role}, which has the ids 0 to "
+                f"{body.vocabulary_size - 1}; encode text with the sampler's own encode"
+            )
+        return ids
+
+    def _running_pump(self) -> Pump:
+        """The pump of the running event loop."""
+        pump, loop = self._pump, asyncio.get_running_loop()
+        if pump and pump.loop is not loop and pump.busy and not pump.loop.is_closed():
+            raise PosttrainError(
+                f"role {self.policy.role} is being sampled from another event loop: await what was asked there first"
+            )
+        if pump is None or pump.loop is not loop or pump.finished:
+            pump = self._pump = Pump(self.policy, self._slots, self._prefill_tokens, self._count)
+        return pump
+
+    def _count(self, more: Counters) -> None:
+        self.counters += more
+
+
+class BoundSampler:
+    """A server with the key of one use; see `posttrain.engines.Sampler`."""
+
+    def __init__(self, server: ContinuousServer, key: tuple[int | str, ...]) -> None:
+        self._server = server
+        self._key = key
+        self._asked = 0
+
+    def encode(self, prompt: str | Sequence[Message]) -> IntArray:
+        """Token ids of a prompt."""
+        return self._server.policy.tokenizer.encode_prompt(prompt)
+
+    def decode(self, token_ids: IntArray) -> str:
+        """Text of token ids, special tokens left out."""
+        return self._server.policy.tokenizer.decode(token_ids)
+
+    async def sample(self, token_ids: IntArray, n: int, sampling: Sampling) -> list[Completion]:
+        """Write `n` completions of a prompt."""
+        numbers = range(self._asked, self._asked + n)
+        self._asked += n
+        return await self._server.complete(token_ids, [key_of(*self._key, i) for i in numbers], sampling)
+
+    async def logp(self, token_ids: IntArray, *, temperature: float = 1.0) -> FloatArray:
+        """[L-1] log-probability of each token after the first, given those before it."""
+        return await self._server.score(token_ids, temperature)

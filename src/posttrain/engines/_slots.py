@@ -1,0 +1,199 @@
+"""The batch that is being decoded: one slot a sequence, all of them advanced by one token in a step.
+
+Nothing here waits or knows of requests; `posttrain.engines._continuous` decides which sequence gets which slot. What
+a step needs of each sequence lies in arrays over the slots, so that a step costs the same few operations however many
+sequences there are; only finished ones, and those with stop strings, are looked at one by one.
+
+S slots, B of them in use, V vocabulary, D width, C longest completion.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from posttrain.engines import Sampling
+from posttrain.engines._random import uniform
+from posttrain.engines._stopping import StopStrings
+from posttrain.engines._truncation import Rules, choose
+from posttrain.errors import RunFailed
+from posttrain.policies import Body, Packed, Policy
+from posttrain.types import Completion, IntArray, StopReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What is to be written after a prompt."""
+
+    prompt: IntArray
+    sampling: Sampling
+    max_tokens: int
+    """The limit of the sampling settings, or what the context leaves if that is less."""
+    stop_token_ids: IntArray
+    """The model's end tokens and those of the sampling settings."""
+
+
+class Slots:
+    """Sequences in progress. One more slot, `stage`, holds a prompt whose sequences have not all begun."""
+
+    def __init__(self, policy: Policy, slots: int, prefill_tokens: int) -> None:
+        body: Body = policy.body
+        self.policy = policy
+        self.body = body
+        self.size = slots
+        self.stage = slots
+        self.prefill_tokens = prefill_tokens
+        self.cache = body.new_cache(slots + 1, body.context)
+        self.device = next(policy.parameters()).device
+        self.version = policy.version
+        self.hidden_SD: Tensor | None = None  # of the last token of each sequence; of the dtype that the body gives
+        self.active_S = np.zeros(slots, bool)
+        self.position_S = np.zeros(slots, np.int64)
+        self.limit_S = np.zeros(slots, np.int64)
+        self.key_S = np.zeros(slots, np.uint64)
+        self.temperature_S = np.ones(slots, np.float64)
+        self.top_k_S = np.zeros(slots, np.int64)
+        self.top_p_S = np.ones(slots, np.float64)
+        self.min_p_S = np.zeros(slots, np.float64)
+        self.ends_SV = np.zeros((slots, body.vocabulary_size), bool)
+        self.ids_SC = np.zeros((slots, 0), np.int64)
+        self.logp_SC = np.zeros((slots, 0), np.float32)
+        self.watched: dict[int, StopStrings] = {}
+
+    def free(self) -> list[int]:
+        """Slots that hold no sequence, in order."""
+        free: list[int] = np.flatnonzero(~self.active_S).tolist()
+        return free
+
+    def prefill(self, prompts: Sequence[tuple[int, IntArray]]) -> None:
+        """Compute prompts, each into the slot beside it."""
+        for batch in passes(prompts, self.prefill_tokens):
+            self._extend([slot for slot, _ in batch], [piece for _, piece in batch])
+
+    def begin(self, order: Order, source: int, slots: Sequence[int], keys: Sequence[int]) -> None:
+        """Let a sequence begin in each of `slots`, after the prompt that has been computed into `source`."""
+        assert self.hidden_SD is not None, "prefill comes before"
+        rows = np.array(slots)
+        self.cache.copy(source, [slot for slot in slots if slot != source])
+        self.hidden_SD[torch.from_numpy(rows).to(self.device)] = self.hidden_SD[source].clone()
+        sampling = order.sampling
+        self.active_S[rows] = True
+        self.position_S[rows] = 0
+        self.limit_S[rows] = order.max_tokens
+        self.key_S[rows] = np.array(keys, np.uint64)
+        self.temperature_S[rows] = sampling.temperature
+        self.top_k_S[rows] = min(sampling.top_k, self.body.vocabulary_size)
+        self.top_p_S[rows] = sampling.top_p
+        self.min_p_S[rows] = sampling.min_p
+        self.ends_SV[rows] = False
+        self.ends_SV[rows[:, None], order.stop_token_ids] = True
+        missing = order.max_tokens - self.ids_SC.shape[1]
+        if missing > 0:
+            self.ids_SC = np.pad(self.ids_SC, ((0, 0), (0, missing)))
+            self.logp_SC = np.pad(self.logp_SC, ((0, 0), (0, missing)))
+        if sampling.stop:
+            self.watched |= {slot: StopStrings(sampling.stop, self.policy.tokenizer.decode) for slot in slots}
+
+    def release(self, slot: int) -> None:
+        """Give up what a slot holds."""
+        self.cache.release(slot)
+        self.watched.pop(slot, None)
+        if slot != self.stage:
+            self.active_S[slot] = False
+
+    def step(self) -> dict[int, Completion]:
+        """Advance every sequence by one token. Gives the finished ones by slot; their slots are free again."""
+        row_B = np.flatnonzero(self.active_S)
+        going_B = row_B[self.position_S[row_B] > 0]
+        if len(going_B):
+            self._extend(going_B.tolist(), self.ids_SC[going_B, self.position_S[going_B] - 1][:, None])
+        token_B, logp_B = self._choose(row_B)
+        self.ids_SC[row_B, self.position_S[row_B]] = token_B
+        self.logp_SC[row_B, self.position_S[row_B]] = logp_B
+        self.position_S[row_B] += 1
+        ended_B = self.ends_SV[row_B, token_B]
+        texts = self._watch(row_B[~ended_B])
+        over_B = ended_B | (self.position_S[row_B] == self.limit_S[row_B]) | np.isin(row_B, list(texts))
+        return {slot: self._finish(slot, texts.get(slot)) for slot in row_B[over_B].tolist()}
+
+    def _extend(self, slots: Sequence[int], pieces: Sequence[IntArray] | IntArray) -> None:
+        """Append a piece of tokens to each slot, and keep the last hidden state of each."""
+        hidden_BD = self.body.extend(self.cache, slots, pack(pieces, self.device))
+        if self.hidden_SD is None:
+            self.hidden_SD = hidden_BD.new_empty(self.size + 1, hidden_BD.shape[1])
+        self.hidden_SD[torch.tensor(slots, device=self.device)] = hidden_BD
+
+    def _choose(self, row_B: IntArray) -> tuple[IntArray, IntArray]:
+        """Ids and log-probabilities of the next tokens."""
+        assert self.hidden_SD is not None, "a sequence begins with a prompt"
+
+        def tensor(array_S: np.ndarray) -> Tensor:
+            return torch.from_numpy(array_S[row_B]).to(self.device)
+
+        rules = Rules(
+            temperature_B=tensor(self.temperature_S),
+            top_k_B=tensor(self.top_k_S),
+            top_p_B=tensor(self.top_p_S),
+            min_p_B=tensor(self.min_p_S),
+        )
+        draw_B = uniform(self.key_S[row_B], self.position_S[row_B].astype(np.uint64))
+        logits_BV = self.body.logits(self.hidden_SD[torch.from_numpy(row_B).to(self.device)])
+        token_B, logp_B = choose(logits_BV, rules, torch.from_numpy(draw_B).to(self.device))
+        # One copy to the host for both; float64 holds every token id exactly.
+        tokens, logps = torch.stack((token_B.to(torch.float64), logp_B)).cpu().numpy()
+        if not np.isfinite(logps).all():
+            raise RunFailed(
+                f"role {self.policy.role}: the model gives logits that are not finite (NaN or infinity) after "
+                f"{self.policy.version} updates, so nothing can be sampled from it. Training has diverged, or the "
+                "weights were broken when they were loaded: lower the learning rate, or check the model's folder."
+            )
+        return tokens.astype(np.int64), logps
+
+    def _watch(self, row_B: IntArray) -> dict[int, str]:
+        """Texts, cut at the match, of the sequences that just wrote a stop string."""
+        texts = {}
+        for slot in row_B.tolist() if self.watched else ():
+            watched = self.watched.get(slot)
+            text = watched.push(int(self.ids_SC[slot, self.position_S[slot] - 1])) if watched else None
+            if text is not None:
+                texts[slot] = text
+        return texts
+
+    def _finish(self, slot: int, text: str | None) -> Completion:
+        """The completion of a slot, which becomes free; `text` is given where a stop string ended it."""
+        ids = self.ids_SC[slot, : self.position_S[slot]].copy()
+        ended = bool(self.ends_SV[slot, ids[-1]])
+        stop_reason: StopReason = "length" if text is None and not ended else "stop"
+        if text is None:
+            text = self.policy.tokenizer.decode(ids[:-1] if ended else ids)
+        logp = self.logp_SC[slot, : len(ids)].copy()
+        self.release(slot)
+        return Completion(token_ids=ids, logp=logp, stop_reason=stop_reason, version=self.version, text=text)
+
+
+def passes(prompts: Sequence[tuple[int, IntArray]], limit: int) -> Iterator[list[tuple[int, IntArray]]]:
+    """Group prompts, in order, so that no pass has more than `limit` tokens; a longer one takes several passes.
+
+    A prompt is cut as its own length says, so that how it is computed does not depend on what is beside it.
+    """
+    batch: list[tuple[int, IntArray]] = []
+    room = limit
+    for slot, prompt in prompts:
+        for begin in range(0, len(prompt), limit):
+            piece = prompt[begin : begin + limit]
+            if len(piece) > room:
+                yield batch
+                batch, room = [], limit
+            batch.append((slot, piece))
+            room -= len(piece)
+    if batch:
+        yield batch
+
+
+def pack(pieces: Sequence[IntArray] | IntArray, device: torch.device) -> Packed:
+    """Lay pieces end to end."""
+    token_ids_L = torch.from_numpy(np.concatenate(pieces)).to(device)
+    return Packed(token_ids_L=token_ids_L, starts=(0, *accumulate(map(len, pieces))))

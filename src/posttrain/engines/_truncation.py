@@ -1,0 +1,102 @@
+"""From logits to a chosen token: temperature, then top-k, then top-p, then min-p, then one uniform draw.
+
+Tokens are ranked by probability, likeliest first, and by id where probabilities tie.
+
+1. temperature   divides the logits; 0 takes the first-ranked token, and the rest of this list does not apply
+2. top-k         keeps the first k ranks: exactly k, also where probabilities tie
+3. top-p         keeps a rank while the ranks before it hold less than top-p of what top-k kept: the shortest list that
+                 reaches top-p, the token that reaches it included
+4. min-p         keeps what is at least min-p times as likely as the likeliest token
+5. draw          the first token, in the order of the ids, at which the cumulative share of what is kept exceeds it
+
+The log-probability given back is that of step 1: over the whole vocabulary, at temperature 1 for a greedy row. All of
+it is done in float64 on weights relative to the likeliest token, so that ties and equal shares are exact.
+
+B rows, V vocabulary.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """Sampling settings of each row; see `posttrain.engines.Sampling`."""
+
+    temperature_B: Tensor
+    """float64."""
+    top_k_B: Tensor
+    """int64."""
+    top_p_B: Tensor
+    """float64."""
+    min_p_B: Tensor
+    """float64."""
+
+
+def choose(logits_BV: Tensor, rules: Rules, uniform_B: Tensor) -> tuple[Tensor, Tensor]:
+    """Draw a token for each row. Gives int64 [B] and the float64 [B] log-probability of it.
+
+    A row whose logits hold NaN or positive infinity, or nothing finite, gets a log-probability of NaN.
+    """
+    greedy_B = rules.temperature_B == 0
+    scaled_BV = logits_BV.to(torch.float64, copy=True)
+    best_B1, argmax_B1 = scaled_BV.max(dim=1, keepdim=True)
+    scaled_BV -= best_B1  # before the division: a tiny temperature then gives minus infinity, not a NaN
+    scaled_BV /= torch.where(greedy_B, 1.0, rules.temperature_B)[:, None]
+    weight_BV = scaled_BV.exp()
+    log_total_B1 = weight_BV.sum(dim=1, keepdim=True).log()
+    token_B1 = argmax_B1
+    if not bool(greedy_B.all()):
+        drawn_B1 = invert(truncate(weight_BV, rules), uniform_B)
+        token_B1 = torch.where(greedy_B[:, None], argmax_B1, drawn_B1)
+    logp_B1 = scaled_BV.gather(1, token_B1) - log_total_B1
+    return token_B1[:, 0], logp_B1[:, 0]
+
+
+def truncate(weight_BV: Tensor, rules: Rules) -> Tensor:
+    """Weights with zeros for the tokens that each row's rules drop. The largest weight of a row is 1."""
+    vocabulary = weight_BV.shape[1]
+    top_k_B = torch.where(rules.top_k_B == 0, vocabulary, rules.top_k_B.clamp(max=vocabulary))
+    ranked_B = (rules.temperature_B > 0) & ((top_k_B < vocabulary) | (rules.top_p_B < 1))
+    kept_BV = weight_BV
+    if bool(ranked_B.any()):
+        rows = ranked_B.nonzero()[:, 0]
+        kept_BV = weight_BV.index_copy(0, rows, _truncate_ranks(weight_BV[rows], top_k_B[rows], rules.top_p_B[rows]))
+    if bool((rules.min_p_B > 0).any()):
+        kept_BV = kept_BV.where(weight_BV >= rules.min_p_B[:, None], 0.0)
+    return kept_BV
+
+
+def _truncate_ranks(weight_BV: Tensor, top_k_B: Tensor, top_p_B: Tensor) -> Tensor:
+    """Weights with zeros outside of top-k and top-p."""
+    ranked_BV, order_BV = weight_BV.sort(dim=1, descending=True, stable=True)
+    rank_V = torch.arange(weight_BV.shape[1], device=weight_BV.device)
+    ranked_BV = ranked_BV.where(rank_V < top_k_B[:, None], 0.0)
+    reached_BV = ranked_BV.cumsum(dim=1)
+    before_BV = F.pad(reached_BV[:, :-1], (1, 0))
+    short_BV = (before_BV < top_p_B[:, None] * reached_BV[:, -1:]) | (top_p_B[:, None] == 1)
+    return torch.zeros_like(weight_BV).scatter(1, order_BV, ranked_BV.where(short_BV, 0.0))
+
+
+def invert(weight_BV: Tensor, uniform_B: Tensor) -> Tensor:
+    """[B, 1] first token at which the cumulative share of the weights exceeds the draw; never one of weight zero."""
+    reached_BV = weight_BV.cumsum(dim=1)
+    target_B1 = uniform_B[:, None] * reached_BV[:, -1:]
+    token_B1 = torch.searchsorted(reached_BV, target_B1, right=True).clamp(max=weight_BV.shape[1] - 1)
+    lost_B = weight_BV.gather(1, token_B1)[:, 0] == 0
+    if bool(lost_B.any()):  # A parallel scan need not be monotone to the last bit: go on to the next possible token.
+        rows = lost_B.nonzero()[:, 0]
+        token_B1 = token_B1.index_copy(0, rows, _nearest_possible(weight_BV[rows], token_B1[rows]))
+    return token_B1
+
+
+def _nearest_possible(weight_BV: Tensor, token_B1: Tensor) -> Tensor:
+    """[B, 1] first token of positive weight from `token_B1` on, or else the last one there is."""
+    possible_BV = weight_BV > 0
+    id_V = torch.arange(weight_BV.shape[1], device=weight_BV.device)
+    after_BV = possible_BV & (id_V >= token_B1)
+    last_B1 = torch.where(possible_BV, id_V, 0).amax(dim=1, keepdim=True)
+    return torch.where(after_BV.any(dim=1, keepdim=True), after_BV.int().argmax(dim=1, keepdim=True), last_B1)

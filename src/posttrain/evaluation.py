@@ -1,0 +1,110 @@
+"""How good is a model on tasks that it never trains on: one greedy answer per task, and sampled ones for pass@k.
+
+The draws are a function of (seed, task key) alone, so that two models, or one model at two times, answer the same
+tasks under the same luck: comparisons are paired.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from posttrain.engines import Sampler, Sampling, Server
+from posttrain.recipe import Evaluation
+from posttrain.rewards import Reward, RewardContext
+from posttrain.statistics.intervals import wilson
+from posttrain.statistics.pass_at_k import pass_at_k
+from posttrain.types import Group, Score, Segment, Task, Trajectory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluated:
+    """An evaluation: every answer with its judgement, and the numbers made of them."""
+
+    trajectories: tuple[Trajectory, ...]
+    """Per task the greedy answer (sample 0), then the sampled ones (1, 2, ...)."""
+    summary: Mapping[str, Any]
+    """``accuracy`` with ``accuracy_interval`` (95 %, Wilson), ``tasks``, ``correct``, ``mean_score``, ``errors``,
+    ``mean_tokens``, ``truncated``; with samples, ``pass_at_k`` by k."""
+
+
+def evaluate(
+    server: Server, tasks: Sequence[Task], verifier: Reward, settings: Evaluation, sampling: Sampling
+) -> Evaluated:
+    """Answer and judge every task. A task whose judgement fails counts as an error, not as wrong, and is left out."""
+
+    async def run() -> list[list[Trajectory]]:
+        return list(await asyncio.gather(*(answer(task, server, verifier, settings, sampling) for task in tasks)))
+
+    answered = asyncio.run(run())
+    return Evaluated(
+        trajectories=tuple(t for ts in answered for t in ts), summary=summarize(answered, settings.correct_at)
+    )
+
+
+async def answer(
+    task: Task, server: Server, verifier: Reward, settings: Evaluation, sampling: Sampling
+) -> list[Trajectory]:
+    """The judged answers to one task: greedy, then `settings.samples` sampled ones."""
+    greedy = await attempt(task, server.bind("evaluation", task.key, "greedy"), 1, replace(sampling, temperature=0.0))
+    sampled: list[Trajectory] = []
+    if settings.samples:
+        sampled = await attempt(task, server.bind("evaluation", task.key), settings.samples, sampling, first=1)
+    attempts = [*greedy, *sampled]
+    scores = await verifier.score(Group(trajectories=tuple(attempts), key=task.key), RewardContext())
+    return [t.scored(s) for t, s in zip(attempts, scores, strict=True)]
+
+
+async def attempt(task: Task, sampler: Sampler, n: int, sampling: Sampling, *, first: int = 0) -> list[Trajectory]:
+    """`n` attempts at a task, numbered from `first`."""
+    prompt_ids = sampler.encode(task.prompt)
+    completions = await sampler.sample(prompt_ids, n, sampling)
+    prompt = Segment(actor="prompt", token_ids=prompt_ids, text=sampler.decode(prompt_ids))
+    return [
+        Trajectory(
+            task=task,
+            segments=(
+                prompt,
+                Segment(
+                    actor="policy", token_ids=c.token_ids, logp=c.logp, version=c.version, trained=True, text=c.text
+                ),
+            ),
+            stop_reason=c.stop_reason,
+            sample=first + i,
+        )
+        for i, c in enumerate(completions)
+    ]
+
+
+def summarize(answered: Sequence[Sequence[Trajectory]], correct_at: float) -> dict[str, Any]:
+    """Numbers of an evaluation from its judged answers, task by task."""
+    greedy = [attempts[0] for attempts in answered]
+    scores = [_score(t) for t in greedy]
+    judged = [s for s in scores if s.status != "error"]
+    correct = sum(s.value >= correct_at for s in judged)
+    summary: dict[str, Any] = {
+        "accuracy": correct / len(judged) if judged else None,
+        "accuracy_interval": list(wilson(correct, len(judged))) if judged else None,
+        "tasks": len(greedy),
+        "correct": correct,
+        "errors": len(scores) - len(judged),
+        "mean_score": sum(s.value for s in judged) / len(judged) if judged else None,
+        "mean_tokens": sum(t.num_trained for t in greedy) / max(len(greedy), 1),
+        "truncated": sum(t.stop_reason == "length" for t in greedy) / max(len(greedy), 1),
+    }
+    samples = min((len(attempts) - 1 for attempts in answered), default=0)
+    if samples:
+        sampled = [[s for s in map(_score, attempts[1:]) if s.status != "error"] for attempts in answered]
+        counts = [(len(ss), sum(s.value >= correct_at for s in ss)) for ss in sampled]
+        ks = [k for k in (1, 2, 4, 8, 16, 32, 64, 128, 256) if k <= samples]
+        summary["pass_at_k"] = {str(k): _mean([pass_at_k(n, c, k) for n, c in counts if n >= k]) for k in ks}
+    return summary
+
+
+def _score(trajectory: Trajectory) -> Score:
+    assert trajectory.score is not None, "evaluated trajectories are scored"
+    return trajectory.score
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None

@@ -1,0 +1,75 @@
+"""KL divergence from a reference, estimated from the log-probabilities of sampled tokens.
+
+Source: Schulman 2020, "Approximating KL Divergence" (joschu.net/blog/kl-approx.html). With d = log p - log reference:
+k1 = d, k2 = d^2 / 2, k3 = exp(-d) - 1 + d. The mean of k1 and of k3 over samples of p is KL(p || reference); that of k2
+is near it while p is near the reference.
+
+In the loss it is the gradient that counts, and the gradient of an estimate is not an estimate of the gradient. Averaged
+over samples of p, the gradient of k1 is 0 (it pulls nowhere, and adds noise), that of k2 is the gradient of
+KL(p || reference), and that of k3, the term of GRPO (arXiv:2402.03300, equation 4), is the gradient of
+KL(reference || p). In the reward nothing is differentiated, and k1 gives the gradient of KL(p || reference).
+
+Differs: in k3, d is held above -20, so that the exponential stays finite.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+import numpy as np
+from pydantic import NonNegativeFloat
+
+from posttrain.component import frozen
+from posttrain.penalties import Penalty
+from posttrain.types import FloatArray, PerToken, Tokens, Trajectory
+
+if TYPE_CHECKING:
+    import torch
+
+Array = TypeVar("Array", "torch.Tensor", "FloatArray")
+
+MAX_LOG_RATIO = 20.0
+
+
+@frozen
+class KL(Penalty):
+    """A cost for moving away from a reference model."""
+
+    coefficient: NonNegativeFloat = 0.04
+    """Weight of the divergence, in units of reward per nat (0.04: section 4.2 of the DeepSeekMath paper)."""
+    form: Literal["k1", "k2", "k3"] = "k3"
+    """The estimator."""
+    where: Literal["loss", "reward"] = "loss"
+    """``loss`` adds the estimate to each token's loss; ``reward`` takes it from each token's reward."""
+    role: str = "reference"
+    """The model to stay close to."""
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The reference's log-probabilities."""
+        return frozenset({f"{self.role}_logp"})
+
+    def in_loss(self, tokens: Tokens) -> PerToken | None:
+        """[T] coefficient times the estimate under the weights being trained; the metric is the bare estimate."""
+        if self.where != "loss":
+            return None
+        import torch
+
+        estimate_T = self._estimate(tokens.logp_T - tokens.reference_logp_T[self.role], torch.expm1)
+        return PerToken(loss_T=self.coefficient * estimate_T, metrics={"estimate": estimate_T.detach()})
+
+    def in_reward(self, trajectory: Trajectory, signals: Mapping[str, FloatArray]) -> FloatArray | None:
+        """[T] minus coefficient times the estimate when the tokens were sampled; 0 for tokens that nobody sampled."""
+        if self.where != "reward":
+            return None
+        estimate_T = self._estimate(trajectory.behavior_logp - signals[f"{self.role}_logp"], np.expm1)
+        estimate_T[np.isnan(trajectory.behavior_logp)] = 0.0
+        return np.asarray(-self.coefficient * estimate_T, np.float32)
+
+    def _estimate(self, d_T: Array, expm1: Callable[[Array], Array]) -> Array:
+        """[T] one estimate a token."""
+        if self.form == "k1":
+            return d_T
+        if self.form == "k2":
+            return 0.5 * d_T**2
+        held_T: Array = d_T.clip(min=-MAX_LOG_RATIO)
+        return expm1(-held_T) + held_T

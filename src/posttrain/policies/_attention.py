@@ -1,0 +1,253 @@
+"""Causal attention over packed tokens, and over what a cache holds, without any effect of one sequence on another.
+
+The linear layers see one flat list of tokens. Here each sequence is laid out in a padded block whose length is a
+function of that sequence alone (`padded_length`), so that the kernels round its numbers in the same way whatever else
+is in the batch; sequences of equal padded length share a block.
+
+R rows (tokens, and padding up to `MIN_ROWS`), B sequences of a block, Q new tokens of each, S attended tokens, H query
+heads, K key-value heads, d width of a head.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from inspect import signature
+from itertools import accumulate
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from posttrain.policies._cache import KeyValueCache
+
+MIN_ROWS = 16
+"""Matrix products of fewer rows round differently on CPUs, so that they are padded to this many."""
+DECODE_STEP = 64
+"""The attended length of one-token steps is rounded up to a multiple of this."""
+
+
+def token_positions(past: Sequence[int], lengths: Sequence[int]) -> Tensor:
+    """[L] position of each new token in its sequence, where sequences have `past` tokens already."""
+    length_N = torch.tensor(lengths)
+    first_N = torch.tensor(past) - (length_N.cumsum(0) - length_N)
+    return first_N.repeat_interleave(length_N) + torch.arange(sum(lengths))
+
+
+def padded_length(length: int) -> int:
+    """The block length for a sequence: a multiple of 32, at most an eighth longer than it beyond 256 tokens."""
+    step = max(32, 1 << max(0, length.bit_length() - 4))
+    return -(-length // step) * step
+
+
+class Block(Protocol):
+    """Sequences that are attended together; gives their outputs [B * Q, H * d] in block order."""
+
+    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """Attend; query is [R, H, d], key and value are [R, K, d]."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SelfBlock:
+    """Sequences that attend to themselves."""
+
+    row_BQ: Tensor
+    """Flat [B * Q] rows; the padding of a sequence repeats its last row, which no real query sees."""
+    size: int
+
+    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """Attend within the rows that were given."""
+        q, k, v = (
+            x.index_select(0, self.row_BQ).view(-1, self.size, *x.shape[1:]).transpose(1, 2)
+            for x in (query, key, value)
+        )
+        out = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
+        return out.transpose(1, 2).flatten(2).flatten(0, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class VariableBlock:
+    """All sequences at once without padding, by flash attention on a GPU."""
+
+    starts: Tensor
+    """int32 [N + 1] offsets."""
+    longest: int
+
+    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """Attend within the rows that were given; rows beyond the last sequence are padding."""
+        out: Tensor = _variable_attention()(
+            query,
+            key,
+            value,
+            self.starts,
+            self.starts,
+            self.longest,
+            self.longest,
+            window_size=(-1, 0),
+            enable_gqa=query.shape[1] != key.shape[1],
+        )
+        return out.flatten(1)
+
+
+@dataclass(frozen=True, slots=True)
+class CachedBlock:
+    """Sequences whose new tokens attend to everything that their slots hold, the new tokens included."""
+
+    cache: KeyValueCache
+    slots: Tensor | slice
+    row_BQ: Tensor
+    size: int
+    bias_B1QS: Tensor
+    """0 where a query may look, minus infinity elsewhere."""
+
+    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """Attend to the cache, which holds the given keys and values already."""
+        attended = self.bias_B1QS.shape[-1]
+        k, v = (stored[layer][self.slots, :, :attended] for stored in (self.cache.keys, self.cache.values))
+        q = query.index_select(0, self.row_BQ)
+        if self.size == 1:  # The query heads that share a key head take the place of the queries.
+            q = q.view(len(q), k.shape[1], -1, q.shape[2])
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=self.bias_B1QS).flatten(1)
+        q = q.view(-1, self.size, *q.shape[1:]).transpose(1, 2)
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=self.bias_B1QS, enable_gqa=q.shape[1] != k.shape[1])
+        return out.transpose(1, 2).flatten(2).flatten(0, 1)
+
+
+class Attend:
+    """The attention of one forward pass: index tensors are built once here, and used by every layer."""
+
+    def __init__(self, blocks: Sequence[Block], place_R: Tensor) -> None:
+        self.blocks = blocks
+        self.place_R = place_R
+
+    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """[R, H * d] from query [R, H, d], key and value [R, K, d]."""
+        outputs = [block(layer, query, key, value) for block in self.blocks]
+        return torch.cat(outputs).index_select(0, self.place_R)
+
+
+class AttendCached(Attend):
+    """The attention of a forward pass that adds to a cache."""
+
+    def __init__(self, blocks: Sequence[Block], place_R: Tensor, cache: KeyValueCache, write_TK: Tensor) -> None:
+        super().__init__(blocks, place_R)
+        self.cache = cache
+        self.write_TK = write_TK
+
+    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """[R, H * d] from query [R, H, d], key and value [R, K, d]."""
+        self.cache.write(layer, self.write_TK, key, value)
+        return super().__call__(layer, query, key, value)
+
+
+class Layout:
+    """Collects blocks and remembers where in their outputs each row went."""
+
+    def __init__(self, lengths: Sequence[int], rows: int, device: torch.device) -> None:
+        self.device = device
+        self.start_N = torch.tensor([0, *accumulate(lengths)][:-1])
+        self.length_N = torch.tensor(list(lengths))
+        self.blocks: list[Block] = []
+        self.place_R = torch.zeros(rows, dtype=torch.int64)
+        self.filled = 0
+
+    def rows(self, members: Sequence[int], size: int) -> Tensor:
+        """[B, Q] rows of some sequences, each padded to `size` with its last row; books their place in the output."""
+        begin_B1, length_B1 = self.start_N[members, None], self.length_N[members, None]
+        column_1Q = torch.arange(size)[None]
+        row_BQ = begin_B1 + torch.minimum(column_1Q, length_B1 - 1)
+        real_BQ = column_1Q < length_B1
+        self.place_R[row_BQ[real_BQ]] = self.filled + real_BQ.flatten().nonzero()[:, 0]
+        self.filled += row_BQ.numel()
+        return row_BQ
+
+    def add_self(self, members: Iterable[int]) -> None:
+        """Blocks for sequences that attend to themselves, one for each padded length."""
+        by_size: dict[int, list[int]] = defaultdict(list)
+        for i in members:
+            by_size[padded_length(int(self.length_N[i]))].append(i)
+        for size, same in by_size.items():
+            self.blocks.append(SelfBlock(self.rows(same, size).flatten().to(self.device), size))
+
+    def add_continued(
+        self, members: Sequence[int], size: int, attended: int, cache: KeyValueCache, slots: Tensor
+    ) -> None:
+        """A block for sequences of several new tokens after those that their slots hold."""
+        row_BQ = self.rows(members, size)
+        last_BQ = torch.tensor(cache.lengths)[slots][:, None] + row_BQ - self.start_N[members, None]
+        self._add_cached(cache, slots.to(self.device), row_BQ, last_BQ, attended)
+
+    def add_decoding(self, members: Sequence[int], attended: int, cache: KeyValueCache, slots: Tensor) -> None:
+        """A block for sequences of one new token."""
+        row_B1, last_B1 = self.start_N[members, None], torch.tensor(cache.lengths)[slots][:, None]
+        top = int(slots.max()) + 1
+        if 2 * len(members) < top:
+            self.place_R[row_B1[:, 0]] = self.filled + torch.arange(len(members))
+            self.filled += len(members)
+            self._add_cached(cache, slots.to(self.device), row_B1, last_B1, attended)
+            return
+        # Most slots take part: reading all of them in place is cheaper than gathering those that do.
+        self.place_R[row_B1[:, 0]] = self.filled + slots
+        self.filled += top
+        row_S1 = torch.zeros(top, 1, dtype=torch.int64).index_copy(0, slots, row_B1)
+        last_S1 = torch.zeros(top, 1, dtype=torch.int64).index_copy(0, slots, last_B1)
+        self._add_cached(cache, slice(top), row_S1, last_S1, attended)
+
+    def _add_cached(
+        self, cache: KeyValueCache, slots: Tensor | slice, row_BQ: Tensor, last_BQ: Tensor, attended: int
+    ) -> None:
+        """A block whose query at a row may look at positions up to `last_BQ`."""
+        bias = torch.zeros(*row_BQ.shape, attended, dtype=cache.keys[0].dtype)
+        bias.masked_fill_(torch.arange(attended) > last_BQ[..., None], -torch.inf)
+        row = row_BQ.flatten().to(self.device)
+        self.blocks.append(CachedBlock(cache, slots, row, row_BQ.shape[1], bias[:, None].to(self.device)))
+
+
+def attend_packed(lengths: Sequence[int], rows: int, dtype: torch.dtype, device: torch.device) -> Attend:
+    """Attention of packed sequences to themselves, for `rows` rows of which the last may be padding."""
+    half = dtype in (torch.bfloat16, torch.float16)
+    if half and device.type == "cuda" and any(lengths) and _variable_attention() is not None:
+        starts = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device)
+        return Attend([VariableBlock(starts, max(lengths))], torch.arange(rows, device=device))
+    layout = Layout(lengths, rows, device)
+    layout.add_self(i for i, length in enumerate(lengths) if length)
+    return Attend(layout.blocks, layout.place_R.to(device))
+
+
+def attend_cached(cache: KeyValueCache, slots: Sequence[int], lengths: Sequence[int], rows: int) -> AttendCached:
+    """Attention of new tokens, sequence i in slot ``slots[i]``, to themselves and to what the slots hold.
+
+    A sequence is treated by what it is, never by what is beside it: a first prompt as in training, one token as a
+    decoding step, several tokens after others as a continuation.
+    """
+    past = [cache.lengths[slot] for slot in slots]
+    total = [p + n for p, n in zip(past, lengths, strict=True)]
+    cache.reserve(max(total))
+    slot_N = torch.tensor(list(slots))
+    layout = Layout(lengths, rows, cache.keys[0].device)
+    layout.add_self(i for i, p in enumerate(past) if p == 0)
+    decoding = [i for i, p in enumerate(past) if p > 0 and lengths[i] == 1]
+    if decoding:
+        attended = -(-max(total[i] for i in decoding) // DECODE_STEP) * DECODE_STEP
+        layout.add_decoding(decoding, attended, cache, slot_N[decoding])
+    longer: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for i, p in enumerate(past):
+        if p > 0 and lengths[i] > 1:
+            longer[padded_length(lengths[i]), -(-total[i] // DECODE_STEP) * DECODE_STEP].append(i)
+    for (size, attended), same in longer.items():
+        layout.add_continued(same, size, attended, cache, slot_N[same])
+    slot_T = slot_N.repeat_interleave(torch.tensor(lengths))
+    write_TK = cache.places(slot_T, token_positions(past, lengths)).to(layout.device)
+    return AttendCached(layout.blocks, layout.place_R.to(layout.device), cache, write_TK)
+
+
+@cache
+def _variable_attention() -> Any:
+    """Flash attention over packed sequences, where this torch has it in the form that is used here."""
+    try:
+        from torch.nn.attention.varlen import varlen_attn
+    except ImportError:
+        return None
+    return varlen_attn if {"window_size", "enable_gqa"} <= signature(varlen_attn).parameters.keys() else None

@@ -1,0 +1,169 @@
+"""The shape of a Llama-, Qwen2- or Qwen3-like decoder, as a Hugging Face ``config.json`` gives it."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from posttrain.errors import UserError
+
+NATIVE_TYPES = ("llama", "qwen2", "qwen3")
+ROPE_TYPES = ("default", "linear", "dynamic", "llama3", "yarn")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rope:
+    """Rotary position embedding: the rotation speed of each pair of dimensions. Su et al. 2021, arXiv:2104.09864."""
+
+    type: str
+    theta: float
+    settings: Mapping[str, Any]
+    """The rest of ``rope_parameters`` (``rope_scaling`` in older configs)."""
+
+    def frequencies(self, head_dim: int, context: int) -> tuple[Tensor, float]:
+        """[head_dim / 2] radians per position in float32, and the factor that scales cosine and sine."""
+        exponent = torch.arange(0, head_dim, 2, device="cpu").float() / head_dim
+        plain: Tensor = 1.0 / (self.theta**exponent)
+        if self.type == "linear":
+            interpolated: Tensor = plain / float(self.settings["factor"])
+            return interpolated, 1.0
+        if self.type == "llama3":
+            return self._llama3(plain, context), 1.0
+        if self.type == "yarn":
+            return self._yarn(plain, head_dim, context)
+        # Dynamic NTK equals the default up to the model's own context, which is as long as a sequence gets here.
+        return plain, 1.0
+
+    def _llama3(self, plain: Tensor, context: int) -> Tensor:
+        """Slow rotations divided by the factor, fast ones kept, those between interpolated (Llama 3.1)."""
+        original = self.settings.get("original_max_position_embeddings", context)
+        low, high = self.settings["low_freq_factor"], self.settings["high_freq_factor"]
+        turns = original * plain / (2 * math.pi)
+        keep = ((turns - low) / (high - low)).clamp(0.0, 1.0)
+        scaled: Tensor = (1 - keep) * plain / float(self.settings["factor"]) + keep * plain
+        return scaled
+
+    def _yarn(self, plain: Tensor, head_dim: int, context: int) -> tuple[Tensor, float]:
+        """YaRN, Peng et al. 2023, arXiv:2309.00071, section 3.2 (a ramp over dimensions) and 3.4 (temperature)."""
+        original = self.settings.get("original_max_position_embeddings", context)
+        factor = self.settings.get("factor") or context / original
+
+        def dimension(rotations: float) -> float:
+            return head_dim * math.log(original / (rotations * 2 * math.pi)) / (2 * math.log(self.theta))
+
+        low, high = dimension(self.settings.get("beta_fast") or 32), dimension(self.settings.get("beta_slow") or 1)
+        if self.settings.get("truncate", True):
+            low, high = math.floor(low), math.ceil(high)
+        low, high = max(low, 0), min(high, head_dim - 1)
+        ramp = (torch.arange(head_dim // 2, device="cpu").float() - low) / max(high - low, 0.001)
+        keep = 1 - ramp.clamp(0.0, 1.0)
+        return plain / factor * (1 - keep) + plain * keep, self._yarn_scale(factor)
+
+    def _yarn_scale(self, factor: float) -> float:
+        def scale(weight: float) -> float:
+            return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1.0
+
+        given, one, all_dims = (self.settings.get(k) for k in ("attention_factor", "mscale", "mscale_all_dim"))
+        if given is not None:
+            return float(given)
+        return scale(one) / scale(all_dims) if one and all_dims else scale(1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """Sizes and switches of a decoder."""
+
+    model_type: str
+    vocabulary_size: int
+    width: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    mlp_width: int
+    norm_eps: float
+    context: int
+    rope: Rope
+    tied: bool
+    """Whether the output projection is the embedding."""
+    qkv_bias: bool
+    o_bias: bool
+    mlp_bias: bool
+    qk_norm: bool
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "Shape":
+        """Read a config. Raises `UserError` for what the native decoder does not do."""
+        reason = not_native(config)
+        if reason:
+            raise UserError(f"the native decoder cannot run this model: {reason}; the transformers body can")
+        kind = config["model_type"]
+        width, heads = config["hidden_size"], config["num_attention_heads"]
+        bias = bool(config.get("attention_bias", False))
+        return cls(
+            model_type=kind,
+            vocabulary_size=config["vocab_size"],
+            width=width,
+            layers=config["num_hidden_layers"],
+            heads=heads,
+            kv_heads=config.get("num_key_value_heads") or heads,
+            head_dim=config.get("head_dim") or (128 if kind == "qwen3" else width // heads),
+            mlp_width=config["intermediate_size"],
+            norm_eps=config.get("rms_norm_eps", 1e-6),
+            context=config.get("max_position_embeddings", 2048 if kind == "llama" else 32768),
+            rope=_rope(config),
+            tied=bool(config.get("tie_word_embeddings", False)),
+            qkv_bias=kind == "qwen2" or bias,
+            o_bias=kind != "qwen2" and bias,
+            mlp_bias=kind == "llama" and bool(config.get("mlp_bias", False)),
+            qk_norm=kind == "qwen3",
+        )
+
+
+def not_native(config: Mapping[str, Any]) -> str | None:
+    """Why the native decoder does not do this model; None when it does."""
+    kind = config.get("model_type")
+    if kind not in NATIVE_TYPES:
+        return f"model_type is {kind!r} (native: {', '.join(NATIVE_TYPES)})"
+    missing = [
+        k
+        for k in ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+        if not isinstance(config.get(k), int)
+    ]
+    if missing:
+        return f"its config.json has no number for {', '.join(missing)}"
+    if config.get("hidden_act", "silu") != "silu":
+        return f"hidden_act is {config['hidden_act']!r} (native: 'silu')"
+    if _uses_sliding_window(config):
+        return f"it uses a sliding attention window of {config.get('sliding_window')} tokens"
+    rope = _rope(config)
+    if rope.type not in ROPE_TYPES:
+        return f"its rope type is {rope.type!r} (native: {', '.join(ROPE_TYPES)})"
+    if rope.settings.get("partial_rotary_factor", 1.0) != 1.0:
+        return f"it rotates only {rope.settings['partial_rotary_factor']} of each head"
+    return None
+
+
+def _uses_sliding_window(config: Mapping[str, Any]) -> bool:
+    """Whether some layer's window is truly limited (Qwen configs carry a window that is usually switched off)."""
+    layer_types = config.get("layer_types")
+    if layer_types is not None:
+        return any(kind != "full_attention" for kind in layer_types)
+    switched_on = config.get("use_sliding_window", False) and config.get("sliding_window") is not None
+    return bool(switched_on and config.get("max_window_layers", 28) < config["num_hidden_layers"])
+
+
+def _rope(config: Mapping[str, Any]) -> Rope:
+    """Rope settings from ``rope_parameters`` (transformers 5) or ``rope_theta`` and ``rope_scaling`` (before)."""
+    settings = dict(config.get("rope_scaling") or config.get("rope_parameters") or {})
+    legacy = settings.pop("type", "default")
+    kind = settings.pop("rope_type", legacy)
+    theta = settings.pop("rope_theta", None) or config.get("rope_theta") or 10_000.0
+    if "partial_rotary_factor" in config:
+        settings.setdefault("partial_rotary_factor", config["partial_rotary_factor"])
+    if "original_max_position_embeddings" in config:
+        settings["original_max_position_embeddings"] = config["original_max_position_embeddings"]
+    return Rope(type=kind, theta=float(theta), settings=settings)

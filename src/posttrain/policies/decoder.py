@@ -1,0 +1,189 @@
+"""The native decoder: Llama-, Qwen2- and Qwen3-shaped transformers, on packed tokens.
+
+RMSNorm, rotary positions (with the scaling that the config names), grouped-query attention, query and key norms
+(Qwen3), biases (Qwen2), SwiGLU. Parameters have the names of Hugging Face checkpoints. Every linear layer works on a
+flat list of tokens; only attention knows where a sequence begins (`posttrain.policies._attention`).
+
+R rows (L tokens, and padding up to 16), D width, H query heads, K key-value heads, d width of a head.
+"""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from posttrain.policies import Body, Cache, Packed
+from posttrain.policies._attention import MIN_ROWS, Attend, attend_cached, attend_packed, token_positions
+from posttrain.policies._cache import KeyValueCache
+from posttrain.policies._shape import Shape
+
+
+class Attention(nn.Module):
+    """Grouped-query self-attention."""
+
+    def __init__(self, shape: Shape, layer: int) -> None:
+        super().__init__()
+        self.layer = layer
+        self.head_dim = shape.head_dim
+        heads, kv_heads = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+        self.q_proj = nn.Linear(shape.width, heads, bias=shape.qkv_bias)
+        self.k_proj = nn.Linear(shape.width, kv_heads, bias=shape.qkv_bias)
+        self.v_proj = nn.Linear(shape.width, kv_heads, bias=shape.qkv_bias)
+        self.o_proj = nn.Linear(heads, shape.width, bias=shape.o_bias)
+        self.q_norm = nn.RMSNorm(shape.head_dim, shape.norm_eps) if shape.qk_norm else nn.Identity()
+        self.k_norm = nn.RMSNorm(shape.head_dim, shape.norm_eps) if shape.qk_norm else nn.Identity()
+
+    def forward(self, x_RD: Tensor, rotation: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
+        """[R, D] from [R, D]."""
+        query, key, value = (
+            project(x_RD).unflatten(1, (-1, self.head_dim)) for project in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        query, key = rotate(self.q_norm(query), rotation), rotate(self.k_norm(key), rotation)
+        output: Tensor = self.o_proj(attend(self.layer, query, key, value))
+        return output
+
+
+class MLP(nn.Module):
+    """SwiGLU. Shazeer 2020, arXiv:2002.05202."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.gate_proj = nn.Linear(shape.width, shape.mlp_width, bias=shape.mlp_bias)
+        self.up_proj = nn.Linear(shape.width, shape.mlp_width, bias=shape.mlp_bias)
+        self.down_proj = nn.Linear(shape.mlp_width, shape.width, bias=shape.mlp_bias)
+
+    def forward(self, x_RD: Tensor) -> Tensor:
+        """[R, D] from [R, D]."""
+        output: Tensor = self.down_proj(F.silu(self.gate_proj(x_RD)) * self.up_proj(x_RD))
+        return output
+
+
+class Layer(nn.Module):
+    """Attention and MLP, each behind a norm and beside a residual."""
+
+    def __init__(self, shape: Shape, layer: int) -> None:
+        super().__init__()
+        self.self_attn = Attention(shape, layer)
+        self.mlp = MLP(shape)
+        self.input_layernorm = nn.RMSNorm(shape.width, shape.norm_eps)
+        self.post_attention_layernorm = nn.RMSNorm(shape.width, shape.norm_eps)
+
+    def forward(self, x_RD: Tensor, rotation: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
+        """[R, D] from [R, D]."""
+        x_RD = x_RD + self.self_attn(self.input_layernorm(x_RD), rotation, attend)
+        output: Tensor = x_RD + self.mlp(self.post_attention_layernorm(x_RD))
+        return output
+
+
+class Transformer(nn.Module):
+    """Embedding, layers and last norm: what checkpoints call ``model``."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.embed_tokens = nn.Embedding(shape.vocabulary_size, shape.width)
+        self.layers = nn.ModuleList(Layer(shape, layer) for layer in range(shape.layers))
+        self.norm = nn.RMSNorm(shape.width, shape.norm_eps)
+
+
+class Decoder(Body):
+    """A decoder of a given shape. Its parameters are uninitialised until a state dict is loaded."""
+
+    def __init__(self, shape: Shape, *, context: int | None = None) -> None:
+        super().__init__()
+        self.shape = shape
+        self.width = shape.width
+        self.vocabulary_size = shape.vocabulary_size
+        self.context = context or shape.context
+        assert self.context <= shape.context, "no model is run beyond its limit"
+        self.model = Transformer(shape)
+        if not shape.tied:
+            self.lm_head = nn.Linear(shape.width, shape.vocabulary_size, bias=False)
+        self._frequencies, self._rotation_scale = shape.rope.frequencies(shape.head_dim, shape.context)
+        self._rotations: tuple[Tensor, Tensor] | None = None
+
+    def hidden(self, packed: Packed) -> Tensor:
+        """[L, D] final hidden states; differentiable."""
+        lengths = packed.lengths
+        rows = max(MIN_ROWS, len(packed.token_ids_L))
+        positions = token_positions([0] * len(lengths), lengths)
+        x_RD = self._embed(packed.token_ids_L, rows)
+        attend = attend_packed(lengths, rows, x_RD.dtype, x_RD.device)
+        x_RD = self._layers(x_RD, positions, max(lengths), attend)
+        hidden: Tensor = self.model.norm(x_RD[: len(packed.token_ids_L)])
+        return hidden
+
+    def logits(self, hidden_TD: Tensor) -> Tensor:
+        """[T, V] next-token logits of hidden states."""
+        rows = pad_rows(hidden_TD, MIN_ROWS)
+        logits: Tensor = F.linear(rows, self.model.embed_tokens.weight) if self.shape.tied else self.lm_head(rows)
+        return logits[: len(hidden_TD)]
+
+    def new_cache(self, slots: int, capacity: int) -> KeyValueCache:
+        """An empty cache; it is allocated in steps, and grows beyond `capacity` if it must."""
+        weight = self.model.embed_tokens.weight
+        return KeyValueCache(
+            layers=self.shape.layers,
+            slots=slots,
+            heads=self.shape.kv_heads,
+            width=self.shape.head_dim,
+            capacity=capacity,
+            dtype=weight.dtype,
+            device=weight.device,
+        )
+
+    @torch.no_grad()
+    def extend(self, cache: Cache, slots: Sequence[int], packed: Packed) -> Tensor:
+        """[B, D] hidden state of the last token of each sequence, after appending sequence i to slot ``slots[i]``."""
+        lengths = packed.lengths
+        assert isinstance(cache, KeyValueCache), "the cache is this body's own"
+        assert len(set(slots)) == len(slots) == len(lengths) and min(lengths) > 0, "one non-empty sequence a slot"
+        past = [cache.lengths[slot] for slot in slots]
+        rows = max(MIN_ROWS, len(packed.token_ids_L))
+        positions = token_positions(past, lengths)
+        attend = attend_cached(cache, slots, lengths, rows)
+        longest = max(p + n for p, n in zip(past, lengths, strict=True))
+        x_RD = self._layers(self._embed(packed.token_ids_L, rows), positions, longest, attend)
+        for slot, n in zip(slots, lengths, strict=True):
+            cache.lengths[slot] += n
+        last_B = torch.tensor(packed.starts[1:], device=x_RD.device) - 1
+        hidden: Tensor = self.model.norm(x_RD[last_B])
+        return hidden
+
+    def _embed(self, token_ids_L: Tensor, rows: int) -> Tensor:
+        """[R, D] embeddings, padded with zeros."""
+        return pad_rows(self.model.embed_tokens(token_ids_L), rows)
+
+    def _layers(self, x_RD: Tensor, positions: Tensor, longest: int, attend: Attend) -> Tensor:
+        """[R, D] after all layers."""
+        assert longest <= self.context, "callers check prompts against body.context"
+        rotation = self._rotation(positions.to(x_RD.device), longest, x_RD)
+        for layer in self.model.layers:
+            x_RD = layer(x_RD, rotation, attend)
+        return x_RD
+
+    def _rotation(self, positions: Tensor, longest: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosine and sine [R, 1, d / 2] of the rows' positions; padding rows take position 0."""
+        table = self._rotations
+        if table is None or len(table[0]) < longest or (table[0].device, table[0].dtype) != (like.device, like.dtype):
+            # Not an inference tensor, because the backward pass needs it.
+            with torch.inference_mode(False):
+                length = min(self.context, 1 << (longest - 1).bit_length())
+                angles = torch.outer(torch.arange(length).float(), self._frequencies)
+                cos, sin = ((f(angles) * self._rotation_scale).to(like) for f in (torch.cos, torch.sin))
+            table = self._rotations = cos, sin
+        positions = pad_rows(positions, len(like))
+        return table[0][positions, None], table[1][positions, None]
+
+
+def rotate(x_RHd: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
+    """Turn the pair (i, i + d / 2) of each head by the angle of its row."""
+    cos, sin = rotation
+    a, b = x_RHd.chunk(2, dim=-1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+
+
+def pad_rows(x: Tensor, rows: int) -> Tensor:
+    """Append zero rows until there are `rows`."""
+    missing = rows - len(x)
+    return x if missing <= 0 else torch.cat((x, x.new_zeros(missing, *x.shape[1:])))

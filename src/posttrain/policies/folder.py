@@ -1,0 +1,272 @@
+"""Models on disk: the ordinary Hugging Face folder, read and written without ``transformers``.
+
+A folder has ``config.json``, weights in ``model.safetensors`` (or shards with an index), tokenizer files, and perhaps a
+``generation_config.json``. What was read is written back as it was: a config that was not touched is the same bytes,
+and a tensor that was not trained is the same bits.
+
+Types. A folder's tensors have a stored type, a policy's weights a training type. When every weight fits the stored type
+exactly (bfloat16 weights that were never trained, held in float32), weights are saved in the stored type; otherwise in
+the training type, and then the config's ``dtype`` says so.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from posttrain.component import nearest
+from posttrain.errors import RunFailed, UserError
+from posttrain.policies import _byte_tokenizer
+from posttrain.policies._shape import Shape
+from posttrain.policies.decoder import Decoder
+from posttrain.policies.tokenizer import TOKENIZER_FILES, read_json
+
+CARRIED_FILES = (*TOKENIZER_FILES, "generation_config.json")
+BUNDLED = Path(__file__).parents[1] / "bundled"
+SINGLE_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A model folder that was found to have a config and weights."""
+
+    path: Path
+
+    @cached_property
+    def config_bytes(self) -> bytes:
+        """The config as it is written."""
+        return (self.path / "config.json").read_bytes()
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The config."""
+        return read_json(self.path / "config.json")
+
+    @cached_property
+    def carried(self) -> dict[str, bytes]:
+        """Files that belong to a model beside config and weights, by name."""
+        return {name: (self.path / name).read_bytes() for name in CARRIED_FILES if (self.path / name).is_file()}
+
+    @cached_property
+    def shards(self) -> dict[str, list[str]]:
+        """Tensor names by weight file."""
+        if (self.path / SINGLE_FILE).is_file():
+            with _weights(self.path / SINGLE_FILE) as file:
+                return {SINGLE_FILE: list(file.keys())}
+        shards: dict[str, list[str]] = {}
+        for tensor, file_name in read_json(self.path / INDEX_FILE).get("weight_map", {}).items():
+            shards.setdefault(str(file_name), []).append(tensor)
+        return shards
+
+    def tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """Every stored tensor by name, one at a time."""
+        for file_name, names in self.shards.items():
+            with _weights(self.path / file_name) as file:
+                held = set(file.keys())
+                for name in names:
+                    if name not in held:
+                        raise UserError(f"'{self.path / file_name}' lacks the tensor '{name}' that the index promises")
+                    yield name, file.get_tensor(name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """What a policy keeps of the folder that it came from, to write an ordinary folder again."""
+
+    source: str
+    """Absolute path."""
+    config: bytes
+    stored: Mapping[str, torch.dtype]
+    """Type by name, of every tensor that a folder of this model holds."""
+    carried: Mapping[str, bytes]
+    """Files that are written back as they were, by name."""
+
+
+def open_folder(path: Path) -> Folder:
+    """Check that a folder holds a model. Raises `UserError` that says what is missing and what to do."""
+    if not path.is_dir():
+        what = "is a file, not a folder" if path.exists() else "does not exist"
+        raise UserError(f"the model folder '{path}' {what}; {_siblings(path)}")
+    if not (path / "config.json").is_file():
+        raise UserError(f"'{path}' has no config.json, so it is not a model folder; it holds: {_listing(path)}")
+    if not (path / SINGLE_FILE).is_file() and not (path / INDEX_FILE).is_file():
+        pickled = sorted(p.name for pattern in ("*.bin", "*.pt", "*.pth") for p in path.glob(pattern))
+        if pickled:
+            raise UserError(
+                f"'{path}' has its weights in {pickled[0]}, a pickle: loading one runs whatever code is in it, so it "
+                "is refused. Convert it where you trust it: from_pretrained(...).save_pretrained(...) of transformers "
+                "writes model.safetensors"
+            )
+        raise UserError(f"'{path}' has no weights ({SINGLE_FILE} or {INDEX_FILE}); it holds: {_listing(path)}")
+    return Folder(path)
+
+
+def bundled(name: str) -> Path:
+    """The folder of a model that ships with the package."""
+    names = bundled_names()
+    if name not in names:
+        raise UserError(f"no bundled model '{name}'; {nearest(name, names)}")
+    return BUNDLED / name
+
+
+def bundled_names() -> list[str]:
+    """Names of the models that ship with the package."""
+    return sorted(path.parent.name for path in BUNDLED.glob("*/config.json"))
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write a safetensors file, with the permissions that any new file gets."""
+    own = {name: tensor.detach().to("cpu").contiguous() for name, tensor in tensors.items()}
+    path.touch()
+    mode = path.stat().st_mode
+    try:
+        save_file(own, path, metadata={"format": "pt"})
+    except SafetensorError as error:
+        raise RunFailed(f"the weights could not be written to '{path}': {error}") from None
+    path.chmod(mode)  # The library makes a private file and moves it here.
+
+
+def write_folder(
+    path: Path,
+    tensors: Mapping[str, Tensor],
+    origin: Origin,
+    *,
+    write: Callable[[Path, Mapping[str, Tensor]], None] = write_tensors,
+) -> None:
+    """Write a model folder, made if needed."""
+    kept = _in_stored_types(tensors, origin.stored)
+    path.mkdir(parents=True, exist_ok=True)
+    write(path / SINGLE_FILE, kept or tensors)
+    (path / INDEX_FILE).unlink(missing_ok=True)
+    (path / "config.json").write_bytes(origin.config if kept else _with_dtype(origin.config, tensors))
+    for name, content in origin.carried.items():
+        (path / name).write_bytes(content)
+
+
+def check_context(context: int | None, limit: int) -> int:
+    """The longest sequence: the model's limit, or less when the recipe says so."""
+    if context is not None and context > limit:
+        raise UserError(f"context is {context} tokens, but the model is made for {limit}; give at most that")
+    return context or limit
+
+
+def new_folder(
+    path: Path,
+    *,
+    architecture: Literal["qwen3", "llama"] = "qwen3",
+    layers: int = 2,
+    width: int = 64,
+    heads: int = 4,
+    kv_heads: int | None = None,
+    head_dim: int | None = None,
+    mlp_width: int | None = None,
+    context: int = 512,
+    tied: bool = True,
+    seed: int = 0,
+) -> Path:
+    """Make a model from nothing: a randomly initialised decoder in float32 with the byte-level tokenizer.
+
+    Linear weights are normal with standard deviation 1 / sqrt(inputs), those that write to the residual stream smaller
+    by sqrt(2 layers) (Radford et al. 2019, GPT-2); embeddings have 0.02, norms are one.
+    """
+    config = {
+        "architectures": ["Qwen3ForCausalLM" if architecture == "qwen3" else "LlamaForCausalLM"],
+        "model_type": architecture,
+        "vocab_size": _byte_tokenizer.VOCABULARY_SIZE,
+        "hidden_size": width,
+        "intermediate_size": mlp_width or 3 * width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads or heads,
+        "head_dim": head_dim or width // heads,
+        "hidden_act": "silu",
+        "max_position_embeddings": context,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 10000.0,
+        "attention_bias": False,
+        "tie_word_embeddings": tied,
+        "initializer_range": 0.02,
+        "bos_token_id": None,
+        "eos_token_id": _byte_tokenizer.END_TOKEN_ID,
+        "pad_token_id": _byte_tokenizer.PAD_TOKEN_ID,
+        "dtype": "float32",
+    }
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    generation = {"eos_token_id": _byte_tokenizer.END_TOKEN_ID, "pad_token_id": _byte_tokenizer.PAD_TOKEN_ID}
+    (path / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n", encoding="utf-8")
+    _byte_tokenizer.write_byte_tokenizer(path)
+    write_tensors(path / SINGLE_FILE, _random_weights(Shape.from_config(config), seed))
+    return path
+
+
+def _random_weights(shape: Shape, seed: int) -> dict[str, Tensor]:
+    """Initial tensors of a decoder, by name."""
+    with torch.device("meta"):
+        wanted = Decoder(shape).state_dict()
+    generator = torch.Generator().manual_seed(seed)
+    tensors = {}
+    for name, like in wanted.items():
+        if like.dim() == 1:
+            tensors[name] = torch.ones(like.shape)
+            continue
+        std = 0.02 if "embed" in name or "lm_head" in name else like.shape[1] ** -0.5
+        if name.endswith(("o_proj.weight", "down_proj.weight")):
+            std /= (2 * shape.layers) ** 0.5
+        tensors[name] = torch.randn(like.shape, generator=generator) * std
+    return tensors
+
+
+def _in_stored_types(tensors: Mapping[str, Tensor], stored: Mapping[str, torch.dtype]) -> dict[str, Tensor] | None:
+    """The tensors in the types that they are stored in; None when a value would be lost by it."""
+    converted = {}
+    for name, tensor in tensors.items():
+        converted[name] = tensor.detach().to(stored.get(name, tensor.dtype))
+        if not torch.equal(converted[name].to(tensor.dtype), tensor.detach()):
+            return None
+    return converted
+
+
+def _with_dtype(config: bytes, tensors: Mapping[str, Tensor]) -> bytes:
+    """The config with the type that the tensors have now, so that others load them in it."""
+    settings = json.loads(config)
+    key = "torch_dtype" if "torch_dtype" in settings else "dtype"
+    settings[key] = str(next(iter(tensors.values())).dtype).removeprefix("torch.")
+    return (json.dumps(settings, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+@contextmanager
+def _weights(path: Path) -> Iterator[Any]:
+    """An open safetensors file; `UserError` when it is missing or broken."""
+    if not path.is_file():
+        raise UserError(f"the weight file '{path}' is missing, though the index names it; the folder is incomplete")
+    try:
+        with safe_open(path, framework="pt") as file:
+            yield file
+    except SafetensorError as error:
+        raise UserError(
+            f"'{path}' ({path.stat().st_size} bytes) is damaged or cut short: {error}. Copy or download it again"
+        ) from None
+
+
+def _siblings(path: Path) -> str:
+    """What else could have been meant by a folder that is not there."""
+    parent = path.parent
+    if not parent.is_dir():
+        return f"'{parent}' does not exist either (working in {Path.cwd()}); models are not downloaded by this program"
+    here = {p.name for p in parent.iterdir() if (p / "config.json").is_file()}
+    return f"model folders there and bundled models: {nearest(path.name, here | set(bundled_names()))}"
+
+
+def _listing(path: Path) -> str:
+    """Names of the first few files."""
+    names = sorted(p.name for p in path.iterdir())
+    return ", ".join(names[:8]) + (", ..." if len(names) > 8 else "") if names else "nothing"

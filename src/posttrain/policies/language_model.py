@@ -1,0 +1,205 @@
+"""A causal language model in a role: a body, a language or value head, a tokenizer, and the folder it came from."""
+
+import copy
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from posttrain.component import nearest
+from posttrain.errors import UserError
+from posttrain.policies import Body, Packed, Policy
+from posttrain.policies._bodies import read_body
+from posttrain.policies._signals import token_signals
+from posttrain.policies.decoder import Decoder
+from posttrain.policies.folder import (
+    Origin,
+    bundled,
+    bundled_names,
+    check_context,
+    open_folder,
+    write_folder,
+    write_tensors,
+)
+from posttrain.policies.lora import (
+    CONFIG_FILE,
+    add_adapters,
+    load_adapter,
+    merge_adapters,
+    merged_state,
+    read_adapter,
+    save_adapter,
+)
+from posttrain.policies.tokenizer import Tokenizer
+from posttrain.recipe import LoRA, Model
+
+VALUE_FILE = "value_head.safetensors"
+
+
+class LanguageModelPolicy(Policy):
+    """A language model, or the critic that has a language model's body."""
+
+    lora: LoRA | None
+    """The adapters that are trained, if adapters are."""
+    value_head: nn.Linear | None
+
+    def __init__(
+        self,
+        role: str,
+        body: Body,
+        tokenizer: Tokenizer,
+        origin: Origin,
+        *,
+        value_head: nn.Linear | None = None,
+        lora: LoRA | None = None,
+    ) -> None:
+        super().__init__()
+        self.role, self.body, self.tokenizer, self.version = role, body, tokenizer, 0
+        self.origin, self.value_head, self.lora = origin, value_head, lora
+        self.eval()
+
+    def evaluate(
+        self, packed: Packed, positions_T: Tensor, needs: frozenset[str] = frozenset(), *, temperature: float = 1.0
+    ) -> Mapping[str, Tensor]:
+        """Signals [T] of the tokens at `positions_T`; none of them may be the first of its sequence."""
+        head, given = ("language", {"logp", "entropy"}) if self.value_head is None else ("value", {"value"})
+        if not needs <= given:
+            raise UserError(
+                f"the model in the role '{self.role}' has a {head} head: it gives {' and '.join(sorted(given))}, not "
+                f"{', '.join(sorted(needs - given))}"
+            )
+        assert temperature > 0, "greedy choices have no log-probability"
+        first = torch.tensor(packed.starts, device=positions_T.device)
+        assert not torch.isin(positions_T, first).any(), "the first token of a sequence has nothing before it"
+        before_TD = self.body.hidden(packed).index_select(0, positions_T - 1)
+        if self.value_head is not None:
+            return {"value": _values(self.value_head, before_TD)}
+        return token_signals(
+            self.body.logits,
+            before_TD,
+            packed.token_ids_L.index_select(0, positions_T),
+            vocabulary_size=self.body.vocabulary_size,
+            temperature=temperature,
+            entropy="entropy" in needs,
+        )
+
+    def save(self, folder: Path) -> None:
+        """Write an ordinary Hugging Face folder; adapters are merged into it, and also kept apart in ``adapter/``."""
+        if isinstance(self.body, Decoder):
+            state = merged_state(self.body)
+            if "lm_head.weight" in self.origin.stored and self.body.shape.tied:
+                state["lm_head.weight"] = state["model.embed_tokens.weight"].clone()
+            write_folder(folder, state, self.origin)
+        else:
+            from posttrain.policies.transformers_body import TransformersBody
+
+            assert isinstance(self.body, TransformersBody), "there are two bodies"
+            self.body.save(folder, merged_state(self.body.causal), self.origin)
+        if self.value_head is not None:
+            write_tensors(folder / VALUE_FILE, self.value_head.state_dict())
+        if self.lora is not None:
+            save_adapter(folder / "adapter", root_of(self.body), self.lora, self.origin.source)
+
+
+def root_of(body: Body) -> nn.Module:
+    """The module whose parameters have the names of the model's files."""
+    if isinstance(body, Decoder):
+        return body
+    return body.get_submodule("causal")
+
+
+def load(role: str, model: Model, others: Mapping[str, Policy], device: torch.device) -> LanguageModelPolicy:
+    """Make the policy that a recipe's `Model` names; see `posttrain.policies.load_policy`."""
+    if model.lora is not None and not model.trained:
+        raise UserError(f"models.{role}: lora says how the model is trained, but trained is false; change one of them")
+    try:
+        make = _copied if model.source.startswith("role:") else _read
+        policy = make(role, model, others)
+    except UserError as error:
+        raise UserError(f"models.{role}: {error}") from None
+    if model.head == "value" and policy.value_head is None:
+        policy.value_head = new_value_head(policy.body.width)
+    for name, parameter in policy.named_parameters():
+        part = policy.lora is None or "lora_" in name or name.startswith("value_head.")
+        parameter.requires_grad_(model.trained and part)
+    return policy.to(device)
+
+
+def _read(role: str, model: Model, others: Mapping[str, Policy]) -> LanguageModelPolicy:
+    """A policy from a bundled model, a model folder, or the folder of an adapter."""
+    path = bundled(model.source) if model.source in bundled_names() else Path(model.source).expanduser()
+    dtype = getattr(torch, model.dtype)
+    lora = model.lora
+    if (path / CONFIG_FILE).is_file() and not (path / "config.json").is_file():
+        stored, base = read_adapter(path)
+        base_path = Path(base) if Path(base).is_dir() else path / base
+        body, origin = read_body(open_folder(base_path), dtype, model.context)
+        add_adapters(root_of(body), stored)
+        load_adapter(path, root_of(body))
+        if lora is None:
+            merge_adapters(root_of(body))
+        elif (lora.rank, lora.alpha, sorted(lora.targets)) != (stored.rank, stored.alpha, sorted(stored.targets)):
+            raise UserError(
+                f"the adapter '{path}' has rank {stored.rank}, alpha {stored.alpha:g} and targets "
+                f"{', '.join(stored.targets)}; the recipe's lora differs: give the same to train it on, or leave it out"
+            )
+    else:
+        body, origin = read_body(open_folder(path), dtype, model.context)
+        base_path = path
+        if lora is not None:
+            add_adapters(root_of(body), lora)
+    tokenizer = Tokenizer.load(path if (path / "tokenizer.json").is_file() else base_path, model=base_path)
+    if tokenizer.size > body.vocabulary_size:
+        raise UserError(
+            f"the tokenizer of '{path}' knows {tokenizer.size} tokens, but the model has only {body.vocabulary_size}; "
+            "they do not belong together"
+        )
+    value_head = read_value_head(path, body.width) if model.head == "value" else None
+    return LanguageModelPolicy(role, body, tokenizer, origin, value_head=value_head, lora=lora)
+
+
+def _copied(role: str, model: Model, others: Mapping[str, Policy]) -> LanguageModelPolicy:
+    """A copy of another role's model as it is now, its adapters merged."""
+    name = model.source.removeprefix("role:")
+    if name not in others:
+        raise UserError(f"source is '{model.source}', but there is no role '{name}'; {nearest(name, others)}")
+    original = others[name]
+    assert isinstance(original, LanguageModelPolicy), "the only policies that there are"
+    body = copy.deepcopy(original.body)
+    body.context = check_context(model.context, body.context)
+    merge_adapters(root_of(body))
+    body.to(getattr(torch, model.dtype))
+    if model.lora is not None:
+        add_adapters(root_of(body), model.lora)
+    value_head = copy.deepcopy(original.value_head) if model.head == "value" else None
+    return LanguageModelPolicy(role, body, original.tokenizer, original.origin, value_head=value_head, lora=model.lora)
+
+
+def new_value_head(width: int) -> nn.Linear:
+    """A head that gives 0 for every state."""
+    head = nn.Linear(width, 1, dtype=torch.float32)
+    nn.init.zeros_(head.weight)
+    nn.init.zeros_(head.bias)
+    return head
+
+
+def read_value_head(folder: Path, width: int) -> nn.Linear | None:
+    """The value head that was saved beside a model, if one was."""
+    path = folder / VALUE_FILE
+    if not path.is_file():
+        return None
+    head = new_value_head(width)
+    try:
+        head.load_state_dict(load_file(path))
+    except (SafetensorError, RuntimeError) as error:
+        raise UserError(f"the value head '{path}' is damaged or of another model: {error}") from None
+    return head
+
+
+def _values(head: nn.Linear, hidden_TD: Tensor) -> Tensor:
+    """[T] values of hidden states; a sum over each row, so that no other row has any effect on it."""
+    weight, bias = head.weight[0], head.bias
+    return (hidden_TD.to(weight.dtype) * weight).sum(-1) + bias

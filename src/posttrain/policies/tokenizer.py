@@ -1,0 +1,239 @@
+"""Text and chat messages to token ids and back, from the tokenizer files of an ordinary Hugging Face folder.
+
+Built on the ``tokenizers`` library and a sandboxed template engine; ``transformers`` is not needed.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jinja2 import Template, TemplateError, nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from tokenizers import Tokenizer as Backend
+
+from posttrain.errors import UserError
+from posttrain.types import IntArray, Message
+
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+    "vocab.json",
+    "merges.txt",
+    "vocab.txt",
+    "tokenizer.model",
+)
+"""Everything that belongs to a tokenizer and is carried along when a model is saved."""
+
+
+class Tokenizer:
+    """Encodes and decodes; immutable."""
+
+    end_token_ids: frozenset[int]
+    """Ids that end a completion: the end tokens of the generation config, the config and the tokenizer config."""
+    pad_token_id: int | None
+
+    def __init__(
+        self,
+        backend: Backend,
+        settings: Mapping[str, Any],
+        *,
+        end_token_ids: Iterable[int] = (),
+        where: str = "tokenizer",
+    ) -> None:
+        backend.no_padding()
+        backend.no_truncation()
+        self._backend = backend
+        self._settings = settings
+        self._where = where
+        self.pad_token_id = self._special_id("pad_token")
+        end = self._special_id("eos_token")
+        self.end_token_ids = frozenset(end_token_ids) | ({end} if end is not None else set())
+        self._start = self._start_ids()
+
+    @classmethod
+    def load(cls, folder: Path, *, model: Path | None = None) -> "Tokenizer":
+        """Read a folder. Raises `UserError` when there is no usable ``tokenizer.json`` in it.
+
+        `model` is the folder of the model's configs, where it is another one.
+        """
+        path = folder / "tokenizer.json"
+        if not path.is_file():
+            raise UserError(
+                f"'{folder}' has no tokenizer.json. Tokenizers are read in that form only; make one with "
+                f"AutoTokenizer.from_pretrained('{folder}').save_pretrained('{folder}') of transformers"
+            )
+        try:
+            backend = Backend.from_file(str(path))
+        except Exception as error:  # The library raises bare exceptions.
+            raise UserError(f"'{path}' is not a tokenizer: {error}") from None
+        settings = read_json(folder / "tokenizer_config.json")
+        template = folder / "chat_template.jinja"
+        if template.is_file():
+            settings["chat_template"] = template.read_text(encoding="utf-8")
+        ends: set[int] = set()
+        for name in ("generation_config.json", "config.json"):
+            given = read_json((model or folder) / name).get("eos_token_id")
+            ends.update(given if isinstance(given, list) else [] if given is None else [given])
+        return cls(backend, settings, end_token_ids=ends, where=str(folder))
+
+    @property
+    def size(self) -> int:
+        """Number of tokens, special ones included."""
+        return int(self._backend.get_vocab_size(with_added_tokens=True))
+
+    @property
+    def has_chat_template(self) -> bool:
+        """Whether chat messages can be given."""
+        return bool(self._settings.get("chat_template"))
+
+    def encode(self, text: str) -> IntArray:
+        """Ids of a text as it stands, after the start token where the model has one; special tokens are recognised."""
+        return np.array([*self._start, *self._ids(text)], np.int64)
+
+    def encode_chat(self, messages: Sequence[Message], add_generation_prompt: bool = True) -> IntArray:
+        """Ids of chat messages in the model's own template, by default up to where the assistant's reply begins."""
+        return np.array(self._ids(self.render_chat(messages, add_generation_prompt)), np.int64)
+
+    def encode_prompt(self, prompt: str | Sequence[Message]) -> IntArray:
+        """Ids of a prompt: text as it stands, or chat messages by the template."""
+        return self.encode(prompt) if isinstance(prompt, str) else self.encode_chat(prompt)
+
+    def encode_completion(self, prompt: str | Sequence[Message], text: str) -> IntArray:
+        """Ids of a completion as the model should write it after `prompt`, up to and including its end token.
+
+        After messages it is what the chat template makes of an assistant's reply, where the template continues its own
+        generation prompt; otherwise the text and the end token.
+        """
+        written = text
+        if not isinstance(prompt, str):
+            asked = self.render_chat(prompt)
+            whole = self.render_chat([*prompt, Message(role="assistant", content=text)], add_generation_prompt=False)
+            written = whole[len(asked) :] if whole.startswith(asked) else text
+        ids = self._ids(written)
+        ends = [place for place, token in enumerate(ids) if token in self.end_token_ids]
+        if ends:
+            return np.array(ids[: ends[0] + 1], np.int64)
+        end = self._special_id("eos_token")
+        closing = [end] if end is not None else sorted(self.end_token_ids)[:1]
+        return np.array([*ids, *closing], np.int64)
+
+    def decode(self, token_ids: Iterable[int], *, special: bool = False) -> str:
+        """Text of token ids, without special tokens unless they are asked for. Broken UTF-8 becomes U+FFFD."""
+        text: str = self._backend.decode([int(i) for i in token_ids], skip_special_tokens=not special)
+        return text
+
+    def render_chat(self, messages: Sequence[Message], add_generation_prompt: bool = True) -> str:
+        """The text that the chat template makes of messages."""
+        names = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+        tokens = {name: text for name in names if (text := self._special(name)) is not None}
+        try:
+            return self._template.render(
+                messages=[dict(message) for message in messages],
+                tools=None,
+                documents=None,
+                add_generation_prompt=add_generation_prompt,
+                **tokens,
+            )
+        except (TemplateError, TypeError, ValueError) as error:
+            raise UserError(f"the chat template of '{self._where}' refuses these messages: {error}") from None
+
+    @cached_property
+    def _template(self) -> Template:
+        """The compiled default chat template."""
+        source = self._settings.get("chat_template")
+        if isinstance(source, list):
+            named = {item["name"]: item["template"] for item in source}
+            source = named.get("default")
+        if not source:
+            raise UserError(
+                f"the model '{self._where}' has no chat template, so chat messages cannot be given to it; write "
+                "prompts as plain text, or put a chat_template.jinja into its folder"
+            )
+        try:
+            return _environment().from_string(source)
+        except TemplateError as error:
+            raise UserError(f"the chat template of '{self._where}' is broken: {error}") from None
+
+    def _ids(self, text: str) -> list[int]:
+        ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def _special(self, name: str) -> str | None:
+        """Text of a special token by role."""
+        value = self._settings.get(name)
+        return value["content"] if isinstance(value, Mapping) else value
+
+    def _special_id(self, name: str) -> int | None:
+        text = self._special(name)
+        return None if text is None else self._backend.token_to_id(text)
+
+    def _start_ids(self) -> list[int]:
+        """The start token, if texts begin with one: as the config says, else as the post-processor does.
+
+        An end token that a post-processor would append is left out: a prompt is to be continued.
+        """
+        start = self._special_id("bos_token")
+        added = self._settings.get("add_bos_token")
+        if added is None:
+            added = self._backend.encode("", add_special_tokens=True).ids[:1] == [start]
+        return [start] if added and start is not None else []
+
+
+class _Generation(Extension):
+    """Accepts ``{% generation %}`` blocks, which mark the assistant's words in some templates, and renders them."""
+
+    tags = {"generation"}  # noqa: RUF012
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        """The block's own content."""
+        next(parser.stream)
+        return list(parser.parse_statements(("name:endgeneration",), drop_needle=True))
+
+
+def _environment() -> ImmutableSandboxedEnvironment:
+    """The template engine with what chat templates of Hugging Face models rely on."""
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
+    )
+    environment.filters["tojson"] = _to_json
+    environment.globals["raise_exception"] = _raise
+    environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+    return environment
+
+
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """JSON without the escapes that HTML would need."""
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
+def _raise(message: str) -> None:
+    """What templates call to refuse messages."""
+    raise TemplateError(message)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file; empty when there is no file. Raises `UserError` for anything else."""
+    if not path.is_file():
+        return {}
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        raise UserError(f"'{path}' is not readable JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise UserError(f"'{path}' holds a {type(value).__name__}, not a JSON object")
+    return value

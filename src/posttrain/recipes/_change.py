@@ -1,0 +1,44 @@
+"""How a recipe changes another one: take a stage out by its type, put it back changed."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from posttrain.errors import UserError
+from posttrain.recipe import Model, Recipe
+from posttrain.stages import Stage
+from posttrain.stages.rl import RL
+from posttrain.stages.sft import SFT
+
+S = TypeVar("S", bound=Stage)
+
+
+def rl_of(recipe: Recipe) -> RL:
+    """The recipe's reinforcement stage. Raises `UserError` where there is none or more than one."""
+    return _only(recipe, RL)
+
+
+def sft_of(recipe: Recipe) -> SFT:
+    """The recipe's imitation stage. Raises `UserError` where there is none or more than one."""
+    return _only(recipe, SFT)
+
+
+def with_stage(recipe: Recipe, changed: Stage) -> Recipe:
+    """The recipe with a stage in the place of its only one of the same type."""
+    old = _only(recipe, type(changed))
+    return replace(recipe, stages={n: changed if s is old else s for n, s in recipe.stages.items()})
+
+
+def with_models(recipe: Recipe, models: Mapping[str, Model]) -> Recipe:
+    """The recipe with more roles, or other models in them."""
+    return replace(recipe, models={**recipe.models, **models})
+
+
+def _only(recipe: Recipe, kind: type[S]) -> S:
+    found = [stage for stage in recipe.stages.values() if isinstance(stage, kind)]
+    if len(found) != 1:
+        raise UserError(
+            f"recipe '{recipe.name}' has {len(found)} stages of type {kind.__name__} where this change needs exactly "
+            f"one; its stages: {', '.join(f'{n} ({s.kind})' for n, s in recipe.stages.items())}"
+        )
+    return found[0]

@@ -1,0 +1,21 @@
+"""Dr. GRPO: GRPO without its two biases: no division by the group's deviation, none by a completion's length.
+
+Source: Liu et al. 2025, arXiv:2503.20783, section 3.2.
+
+Differs: nothing known.
+"""
+
+from dataclasses import replace
+
+from posttrain.advantages.group_mean import GroupMean
+from posttrain.recipe import Recipe
+from posttrain.recipes._change import rl_of, with_stage
+from posttrain.recipes.grpo import grpo
+from posttrain.reducers.constant import Constant
+
+
+def dr_grpo(recipe: Recipe | None = None) -> Recipe:
+    """A change to GRPO: advantage in units of reward, tokens summed and divided by a constant."""
+    recipe = recipe or grpo()
+    stage = replace(rl_of(recipe), advantage=GroupMean(scale="none"), reducer=Constant(length=64.0))
+    return with_stage(replace(recipe, name="dr_grpo"), stage)

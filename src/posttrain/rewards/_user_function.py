@@ -1,0 +1,125 @@
+"""Finds a function of the user's, by file or by module, and says where in the user's file something went wrong.
+
+A file is run as it is on disk at that moment (never from a stale ``.pyc``), and the SHA-256 of exactly those bytes is
+kept. Its folder, and for modules the working directory, join the end of the import path, so that it can import what
+lies beside it and shadows nothing.
+"""
+
+import hashlib
+import importlib
+import inspect
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from posttrain.component import nearest
+from posttrain.errors import UserError
+
+
+@dataclass(frozen=True, slots=True)
+class UserFunction:
+    """A function and the file that it was read from."""
+
+    call: Callable[..., Any]
+    file: str | None
+    """As Python's tracebacks name it; None for a function without source."""
+    sha256: str
+    """Of the file; empty without one."""
+
+
+def is_path(spelling: str) -> bool:
+    """Whether the part before the colon is a file rather than a module."""
+    return spelling.endswith(".py") or "/" in spelling or "\\" in spelling
+
+
+def load_function(spelling: str) -> UserFunction:
+    """The function that ``file.py:name`` or ``package.module:name`` means. Raises `UserError`."""
+    source, _, name = spelling.rpartition(":")
+    if is_path(source):
+        file = (Path.cwd() / Path(source).expanduser()).resolve()
+        content = _read(file, spelling)
+        module = _run(file, content, spelling)
+        return UserFunction(_attribute(module, name, spelling), str(file), hashlib.sha256(content).hexdigest())
+    function = _attribute(_import(source, spelling), name, spelling)
+    try:
+        origin = inspect.getsourcefile(inspect.unwrap(function))
+    except TypeError:
+        origin = None
+    digest = hashlib.sha256(Path(origin).read_bytes()).hexdigest() if origin else ""
+    return UserFunction(function, origin, digest)
+
+
+def explain(error: BaseException, file: str | None) -> str:
+    """Type and message of an error, and the line of the user's file that it passed through last."""
+    message = " ".join("".join(traceback.format_exception_only(error)).split())
+    if isinstance(error, SyntaxError):
+        message = f"SyntaxError: {error.msg}"
+        return f"{message} ({Path(error.filename or '').name} line {error.lineno}: {(error.text or '').strip()})"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    where = f" ({Path(frames[-1].filename).name} line {frames[-1].lineno}: {frames[-1].line})" if frames else ""
+    return f"{message[:500]}{where}"
+
+
+def _read(file: Path, spelling: str) -> bytes:
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        beside = [other.name for other in file.parent.glob("*.py")] if file.parent.is_dir() else []
+        hint = f"; {nearest(file.name, beside)}" if beside else ""
+        raise UserError(f"reward function '{spelling}': no file {file} (working in {Path.cwd()}){hint}") from None
+    except OSError as error:
+        raise UserError(f"reward function '{spelling}': cannot read {file}: {error.strerror}") from None
+
+
+def _run(file: Path, content: bytes, spelling: str) -> ModuleType:
+    """Run a file as a module of its own."""
+    name = f"_posttrain_user_{file.stem}_{hashlib.sha256(str(file).encode()).hexdigest()[:8]}"
+    module = ModuleType(name)
+    module.__file__ = str(file)
+    _join_import_path(file.parent)
+    sys.modules[name] = module  # dataclasses and pickle look their module up there
+    try:
+        exec(compile(content, str(file), "exec"), module.__dict__)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        where = explain(error, str(file))
+        raise UserError(f"reward function '{spelling}': {file} does not run: {where}") from None
+    return module
+
+
+def _import(name: str, spelling: str) -> ModuleType:
+    _join_import_path(Path.cwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise UserError(f"reward function '{spelling}': module '{name}' needs '{error.name}': {error}") from None
+        raise UserError(
+            f"reward function '{spelling}': no module '{error.name}' on the import path (working in {Path.cwd()}); "
+            "write file.py:name for a file"
+        ) from None
+    except (Exception, SystemExit) as error:
+        raise UserError(
+            f"reward function '{spelling}': module '{name}' does not load: {explain(error, None)}"
+        ) from None
+
+
+def _attribute(module: ModuleType, name: str, spelling: str) -> Callable[..., Any]:
+    own = [key for key, value in vars(module).items() if inspect.isfunction(value) and not key.startswith("_")]
+    if not hasattr(module, name):
+        where = module.__file__ or module.__name__
+        raise UserError(f"reward function '{spelling}': no function '{name}' in {where}; {nearest(name, own)}")
+    function = getattr(module, name)
+    if not callable(function):
+        raise UserError(f"reward function '{spelling}': '{name}' is no function, its type is {type(function).__name__}")
+    found: Callable[..., Any] = function
+    return found
+
+
+def _join_import_path(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))

@@ -1,0 +1,37 @@
+"""The pieces that every rollout is made of."""
+
+from collections.abc import Mapping
+
+from posttrain.component import nearest
+from posttrain.engines import Sampler
+from posttrain.errors import UserError
+from posttrain.types import Completion, Segment, Task
+
+
+def sampler_of(role: str, samplers: Mapping[str, Sampler]) -> Sampler:
+    """The sampler of a role. Raises `UserError` for a role that no model of the recipe plays."""
+    if role not in samplers:
+        raise UserError(
+            f"the rollout samples from role '{role}', but no model of this recipe plays it; {nearest(role, samplers)}"
+        )
+    return samplers[role]
+
+
+def prompt_segment(task: Task, sampler: Sampler) -> Segment:
+    """The task's prompt in the ids of one model."""
+    token_ids = sampler.encode(task.prompt)
+    text = task.prompt if isinstance(task.prompt, str) else sampler.decode(token_ids)
+    return Segment(actor="prompt", token_ids=token_ids, text=text)
+
+
+def sampled_segment(completion: Completion, role: str, *, trained: bool = True, turn: int = 0) -> Segment:
+    """What a model wrote, with the log-probabilities and the version that it was written with."""
+    return Segment(
+        actor=role,
+        token_ids=completion.token_ids,
+        trained=trained,
+        logp=completion.logp,
+        version=completion.version,
+        turn=turn,
+        text=completion.text,
+    )

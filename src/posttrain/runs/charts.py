@@ -1,0 +1,248 @@
+"""Curves as inline SVG, without a library: small, sharp on any screen, and coloured by the page's style sheet."""
+
+import json
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+WIDTH, HEIGHT = 520, 210
+_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 10, 22, 24
+_MOST_POINTS = 400
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """One line of a chart."""
+
+    name: str
+    points: Sequence[Point]
+    """(step, value), by step."""
+    intervals: Sequence[tuple[float, float]] = ()
+    """For each point, both ends of its confidence interval."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """What is drawn, and what it says."""
+
+    title: str
+    caption: str
+    """What the quantity tells, in a sentence."""
+    series: Sequence[Series]
+    percent: bool = False
+    """Values are shares, and shown in percent."""
+    floor: float | None = None
+    """The value axis begins here rather than below the least value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A stage on the step axis."""
+
+    name: str
+    first: int
+    last: int
+
+
+def draw(chart: Chart, spans: Sequence[Span]) -> Markup:
+    """The chart as an SVG element whose ``data-series`` holds the values for the page's pointer read-out."""
+    reduced = [_reduced(series) for series in chart.series]
+    xs = [x for series in reduced for x, _ in series.points] + [edge for s in spans for edge in (s.first - 1, s.last)]
+    x_axis = _Axis(min(xs), max(xs), _LEFT, WIDTH - _RIGHT)
+    y_axis = _y_axis(chart, reduced)
+    parts = [_shading(spans, x_axis), _grid(y_axis, x_axis, percent=chart.percent)]
+    parts += [_line(number, series, x_axis, y_axis) for number, series in enumerate(reduced)]
+    read_out = {
+        "percent": chart.percent,
+        "series": [
+            {
+                "name": series.name,
+                "points": [[x, y, round(x_axis.at(x), 1), round(y_axis.at(y), 1)] for x, y in series.points],
+                "intervals": [list(pair) for pair in series.intervals],
+            }
+            for series in reduced
+        ],
+    }
+    return Markup(
+        '<svg class="chart" viewBox="0 0 {w} {h}" role="img" aria-label="{label}" data-series="{data}">{parts}'
+        '<g class="cursor"><line y1="{top}" y2="{bottom}"/></g></svg>'
+    ).format(
+        w=WIDTH,
+        h=HEIGHT,
+        label=chart.title,
+        data=json.dumps(read_out),
+        parts=Markup("").join(parts),
+        top=_TOP,
+        bottom=HEIGHT - _BOTTOM,
+    )
+
+
+def draw_intervals(rows: Sequence[tuple[str, float, Sequence[float]]]) -> Markup:
+    """Shares with their intervals on one scale from 0 to 100 %, a row each: (name, share, [low, high])."""
+    axis = _Axis(0.0, 1.0, 64, WIDTH - 14)
+    height = 26 * len(rows) + 22
+    parts = [
+        Markup('<line class="grid" x1="{x}" x2="{x}" y1="4" y2="{y}"/><text class="tick" x="{x}" y="{t}">{n} %</text>').format(
+            x=round(axis.at(share / 100), 1), y=height - 18, t=height - 4, n=share
+        )
+        for share in (0, 25, 50, 75, 100)
+    ]
+    for number, (name, share, (low, high)) in enumerate(rows):
+        parts.append(
+            Markup(
+                '<g class="range r{n}"><text x="0" y="{text}">{name}</text>'
+                '<rect x="{x}" y="{y}" width="{w}" height="10" rx="5"/><circle cx="{c}" cy="{m}" r="5.5"/></g>'
+            ).format(
+                n=number,
+                name=name,
+                x=round(axis.at(low), 1),
+                w=round(max(axis.at(high) - axis.at(low), 1.0), 1),
+                c=round(axis.at(share), 1),
+                y=26 * number + 9,
+                m=26 * number + 14,
+                text=26 * number + 18,
+            )
+        )
+    return Markup('<svg class="ranges" viewBox="0 0 {w} {h}" role="img" aria-label="{label}">{parts}</svg>').format(
+        w=WIDTH,
+        h=height,
+        parts=Markup("").join(parts),
+        label=", ".join(f"{name} {100 * share:.1f} %" for name, share, _ in rows),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """A linear map from values to pixels."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def at(self, value: float) -> float:
+        """The pixel of a value."""
+        return self.start + (value - self.low) / ((self.high - self.low) or 1.0) * (self.end - self.start)
+
+
+def ticks(low: float, high: float, count: int = 4) -> list[float]:
+    """Round numbers, about `count` of them, that hold an interval between the first and the last."""
+    if high <= low:
+        low, high = low - (abs(low) or 1.0) / 2, high + (abs(high) or 1.0) / 2
+    rough = (high - low) / count
+    unit = 10.0 ** math.floor(math.log10(rough))
+    step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= rough * 0.999)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [index * step for index in range(first, last + 1)]
+
+
+def _y_axis(chart: Chart, series: Sequence[Series]) -> "_Axis":
+    """The value axis, with room for intervals."""
+    values = [y for one in series for _, y in one.points] + [edge for one in series for p in one.intervals for edge in p]
+    low = min(values) if chart.floor is None else min(chart.floor, *values)
+    marks = ticks(low, max(values))
+    high = min(marks[-1], 1.0) if chart.percent and max(values) <= 1.0 else marks[-1]
+    return _Axis(marks[0], high, HEIGHT - _BOTTOM, _TOP)
+
+
+def _grid(y_axis: _Axis, x_axis: _Axis, *, percent: bool) -> Markup:
+    """Lines and numbers of both axes."""
+    parts = []
+    for value in ticks(y_axis.low, y_axis.high):
+        if not y_axis.low - 1e-12 <= value <= y_axis.high + 1e-12:
+            continue
+        y = round(y_axis.at(value), 1)
+        parts.append(
+            Markup(
+                '<line class="grid" x1="{l}" x2="{r}" y1="{y}" y2="{y}"/><text class="tick y" x="{t}" y="{b}">{v}</text>'
+            ).format(l=_LEFT, r=WIDTH - _RIGHT, y=y, t=_LEFT - 6, b=y + 3.5, v=_label(value, percent=percent))
+        )
+    for value in ticks(x_axis.low, x_axis.high, 5):
+        if x_axis.low <= value <= x_axis.high and value == int(value):
+            parts.append(
+                Markup('<text class="tick" x="{x}" y="{y}">{v:,}</text>').format(
+                    x=round(x_axis.at(value), 1), y=HEIGHT - 7, v=int(value)
+                )
+            )
+    return Markup("").join(parts)
+
+
+def _label(value: float, *, percent: bool) -> str:
+    """A number of an axis."""
+    if percent:
+        return f"{100 * value:.3g} %"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _shading(spans: Sequence[Span], axis: _Axis) -> Markup:
+    """A band behind each stage, with its name, when there are several."""
+    if len(spans) < 2:
+        return Markup("")
+    parts = []
+    for number, span in enumerate(spans):
+        left, right = axis.at(span.first - 1), axis.at(span.last)
+        parts.append(
+            Markup('<rect class="band b{n}" x="{x}" y="{t}" width="{w}" height="{h}"/>').format(
+                n=number % 2, x=round(left, 1), t=_TOP, w=round(right - left, 1), h=HEIGHT - _BOTTOM - _TOP
+            )
+        )
+        if right - left > 7 * len(span.name):
+            parts.append(
+                Markup('<text class="stage" x="{x}" y="{y}">{name}</text>').format(
+                    x=round(left + 4, 1), y=_TOP - 7, name=span.name
+                )
+            )
+    return Markup("").join(parts)
+
+
+def _line(number: int, series: Series, x_axis: _Axis, y_axis: _Axis) -> Markup:
+    """A series: intervals and points when there are few values, a line, and a smoothed one over many noisy values."""
+    at = [(round(x_axis.at(x), 1), round(y_axis.at(y), 1)) for x, y in series.points]
+    parts = []
+    for (x, _), (low, high) in zip(at, series.intervals, strict=False):
+        parts.append(
+            Markup('<line class="whisker" x1="{x}" x2="{x}" y1="{a}" y2="{b}"/>').format(
+                x=x, a=round(y_axis.at(low), 1), b=round(y_axis.at(high), 1)
+            )
+        )
+    noisy = len(at) >= 40
+    parts.append(Markup('<path class="{c}" d="{d}"/>').format(c="raw" if noisy else "line", d=_path(at)))
+    if noisy:
+        parts.append(Markup('<path class="line" d="{d}"/>').format(d=_path(_smoothed(at))))
+    if len(at) <= 30:
+        parts += [Markup('<circle cx="{x}" cy="{y}" r="2.6"/>').format(x=x, y=y) for x, y in at]
+    return Markup('<g class="series s{n}">{parts}</g>').format(n=number % 5, parts=Markup("").join(parts))
+
+
+def _path(points: Sequence[Point]) -> str:
+    """Commands of an SVG path through the points."""
+    return "M" + "L".join(f"{x:g},{y:g}" for x, y in points)
+
+
+def _smoothed(points: Sequence[Point]) -> list[Point]:
+    """Centred moving average over a twelfth of the points."""
+    reach = max(1, len(points) // 24)
+    ys = [y for _, y in points]
+    return [
+        (x, round(statistics.fmean(ys[max(0, i - reach) : i + reach + 1]), 1)) for i, (x, _) in enumerate(points)
+    ]
+
+
+def _reduced(series: Series) -> Series:
+    """The series with at most `_MOST_POINTS` points, neighbours averaged."""
+    count = len(series.points)
+    if count <= _MOST_POINTS or series.intervals:
+        return series
+    bounds = [i * count // _MOST_POINTS for i in range(_MOST_POINTS + 1)]
+    points = [
+        (series.points[end - 1][0], statistics.fmean(y for _, y in series.points[begin:end]))
+        for begin, end in zip(bounds, bounds[1:], strict=False)
+    ]
+    return Series(name=series.name, points=points)
+
+

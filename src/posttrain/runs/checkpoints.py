@@ -1,0 +1,176 @@
+"""Checkpoint folders that survive a kill or a power cut at any moment.
+
+A checkpoint is written into a temporary folder beside the others, listed with sizes and SHA-256 sums in
+``manifest.json``, forced to the disk, and only then given its name; the parent folder is forced to the disk last.
+So a folder with a name is whole, unless the disk itself spoils it, which the sums show.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from posttrain.runs.failure import cannot_write, is_about_storage
+
+MANIFEST = "manifest.json"
+_TEMPORARY = ".tmp-"
+_REPLACED = ".old-"
+
+
+def save(folder: Path, name: str, write: Callable[[Path], None], keep: int) -> Path:
+    """Write the checkpoint `name` and delete all but the newest `keep`; return its folder.
+
+    `write` fills the folder that it is given. A checkpoint of the same name is replaced. When this fails, the earlier
+    checkpoints are as they were. Raises `RunFailed` for a full disk or a folder that has been deleted.
+    """
+    assert keep >= 1, "the checkpoint just written is always kept"
+    assert not name.startswith(".") and Path(name).name == name, f"'{name}' is not a plain folder name"
+    temporary = folder / f"{_TEMPORARY}{name}"
+    try:
+        if folder.parent.is_dir():  # a run's folder that the user has deleted must not come back to life
+            folder.mkdir(exist_ok=True)
+        number = 1 + max((number for number, _ in _numbered(folder)), default=0)
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+        write(temporary)
+        _seal(temporary, number)
+        _publish(temporary, folder / name)
+        for _, path in _numbered(folder)[keep:]:
+            _discard(path)
+    except BaseException as error:
+        about_storage = isinstance(error, Exception) and is_about_storage(error, temporary)
+        shutil.rmtree(temporary, ignore_errors=True)
+        _restore(folder)
+        if about_storage:
+            raise cannot_write(error, folder / name, folder.parent) from error
+        raise
+    return folder / name
+
+
+def newest(folder: Path, on_bad: Callable[[Path, str], None]) -> Path | None:
+    """The newest whole checkpoint, or None; `on_bad` hears of each damaged one on the way, and what is wrong."""
+    numbered = _numbered(folder)
+    known = {path for _, path in numbered}
+    for path in _folders(folder):
+        if path not in known:
+            on_bad(path, f"its {MANIFEST} is missing or cannot be read")
+    for _, path in numbered:
+        damage = find_damage(path)
+        if damage is None:
+            return path
+        on_bad(path, damage)
+    return None
+
+
+def find_damage(checkpoint: Path) -> str | None:
+    """What is wrong with a checkpoint, by the sizes and sums in its manifest; None when it is whole."""
+    manifest = _manifest(checkpoint)
+    if manifest is None:
+        return f"its {MANIFEST} is missing or cannot be read"
+    for name, expected in manifest["files"].items():
+        path = checkpoint / name
+        try:
+            size = path.stat().st_size
+            if size != expected["bytes"]:
+                return f"{name} has {size} bytes instead of {expected['bytes']}"
+            if _sha256(path) != expected["sha256"]:
+                return f"{name} has changed: its SHA-256 sum is not the one in {MANIFEST}"
+        except OSError as error:
+            return f"{name} cannot be read ({error.strerror})"
+    return None
+
+
+def sweep(folder: Path) -> list[Path]:
+    """Remove what killed processes left half-done; return what was removed. Call it while nobody else saves there."""
+    _restore(folder)
+    leftovers = sorted([*folder.glob(f"{_TEMPORARY}*"), *folder.glob(f"{_REPLACED}*")])
+    for path in leftovers:
+        shutil.rmtree(path, ignore_errors=True)
+    return leftovers
+
+
+def _seal(temporary: Path, number: int) -> None:
+    """Write the manifest and force every file and folder to the disk."""
+    paths = sorted(path for path in temporary.rglob("*") if path.is_file())
+    files = {
+        path.relative_to(temporary).as_posix(): {"bytes": path.stat().st_size, "sha256": _sha256(path)}
+        for path in paths
+    }
+    manifest = temporary / MANIFEST
+    manifest.write_text(json.dumps({"number": number, "files": files}, indent=1) + "\n")
+    for path in [*paths, manifest, *(p for p in temporary.rglob("*") if p.is_dir()), temporary]:
+        sync(path)
+
+
+def _publish(temporary: Path, target: Path) -> None:
+    """Give a finished checkpoint its name, taking the place of one that has it already."""
+    replaced = target.with_name(_REPLACED + target.name)
+    shutil.rmtree(replaced, ignore_errors=True)
+    if target.exists():
+        target.rename(replaced)
+    temporary.rename(target)
+    sync(target.parent)
+    shutil.rmtree(replaced, ignore_errors=True)
+
+
+def _restore(folder: Path) -> None:
+    """Name a checkpoint again that was moved aside for one that then did not come."""
+    for path in sorted(folder.glob(f"{_REPLACED}*")):
+        original = folder / path.name.removeprefix(_REPLACED)
+        if not original.exists():
+            path.rename(original)
+
+
+def _discard(checkpoint: Path) -> None:
+    """Delete a checkpoint; a kill in the middle leaves no half of one under its name."""
+    doomed = checkpoint.with_name(_TEMPORARY + checkpoint.name)
+    checkpoint.rename(doomed)
+    shutil.rmtree(doomed)
+
+
+def sync(path: Path) -> None:
+    """Force a file's content, or a folder's names, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        if sys.platform == "darwin":
+            import fcntl
+
+            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)  # fsync there stops at the drive's own cache
+        else:
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _folders(folder: Path) -> Iterator[Path]:
+    """Named folders in a checkpoints folder, damaged ones too."""
+    if folder.is_dir():
+        yield from sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+
+
+def _numbered(folder: Path) -> list[tuple[int, Path]]:
+    """Checkpoints with their running number, newest first."""
+    manifests = [(path, _manifest(path)) for path in _folders(folder)]
+    return sorted(((m["number"], path) for path, m in manifests if m is not None), reverse=True)
+
+
+def _manifest(checkpoint: Path) -> dict[str, Any] | None:
+    """The manifest of a checkpoint; None when it is missing or not one."""
+    try:
+        manifest = json.loads((checkpoint / MANIFEST).read_bytes())
+        sound = isinstance(manifest["number"], int) and all(
+            isinstance(f["bytes"], int) and isinstance(f["sha256"], str) for f in manifest["files"].values()
+        )
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+    return manifest if sound else None
+
+
+def _sha256(path: Path) -> str:
+    """Hexadecimal SHA-256 sum of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

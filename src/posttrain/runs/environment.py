@@ -1,0 +1,90 @@
+"""Where a run happens: everything about machine and software that a number in it may depend on."""
+
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+PACKAGES = (
+    "posttrain",
+    "torch",
+    "numpy",
+    "transformers",
+    "tokenizers",
+    "safetensors",
+    "peft",
+    "datasets",
+    "reasoning-gym",
+    "pydantic",
+    "duckdb",
+)
+
+
+def describe_environment(more: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Versions, machine, code and command line as JSON; `more` is what only the caller knows (threads, device)."""
+    return {
+        "command": sys.argv,
+        "folder": os.getcwd(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": {name: version for name in PACKAGES if (version := _version(name))},
+        "cpu": _cpu(),
+        "cores": available_cores(),
+        "memory_bytes": _memory_bytes(),
+        "git": describe_git(Path.cwd()),
+        **(more or {}),
+    }
+
+
+def available_cores() -> int:
+    """Cores that this process may use, which can be fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def describe_git(folder: Path) -> dict[str, Any] | None:
+    """Commit of the repository around a folder, and whether tracked files differ from it; None outside of one."""
+    commit = _git(folder, "rev-parse", "HEAD")
+    if commit is None:
+        return None
+    changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    return {"commit": commit, "dirty": None if changes is None else bool(changes)}
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """Output of a git command; None when there is no git or it refuses."""
+    try:
+        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _cpu() -> str:
+    """Model of the processor, as the system calls it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.machine()
+
+
+def _memory_bytes() -> int | None:
+    """Memory of the machine."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        return None

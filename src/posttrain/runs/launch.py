@@ -1,0 +1,91 @@
+"""From a recipe to a finished run: the one way in, for the commands and for Python."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posttrain.errors import UserError
+from posttrain.policies import Policy
+from posttrain.recipe import Recipe, from_tree, to_tree
+from posttrain.runs.bench import Bench
+from posttrain.runs.live import LiveView
+from posttrain.runs.report import write_report
+from posttrain.runs.run import Run
+from posttrain.runs.store import RunStore
+from posttrain.runs.summary import write_summary
+from posttrain.stages import Models
+
+if TYPE_CHECKING:
+    import torch
+
+
+def start(recipe: Recipe, root: Path, view: LiveView) -> tuple[Path, dict[str, Any]]:
+    """Run a recipe in a new folder under `root`; returns the folder and the summary.
+
+    Data and models are read before the folder is made, so that a mistake in them leaves nothing behind.
+    """
+    bench = Bench(recipe, prepare_machine(recipe))
+    models = bench.first_models()
+    store = RunStore.create(root, recipe.name, to_tree(recipe), bench.environment())
+    return store.folder, _execute(bench, store, view, models)
+
+
+def resume(folder: Path, view: LiveView) -> dict[str, Any]:
+    """Go on with a run from its newest good checkpoint, or from its beginning where there is none."""
+    with RunStore.open(folder) as store:
+        recipe = from_tree(store.recipe_tree())
+        bench = Bench(recipe, prepare_machine(recipe))
+        return _execute(bench, store, view, bench.first_models())
+
+
+def prepare_machine(recipe: Recipe) -> "torch.device":
+    """Set the number of threads and choose the device. Raises `UserError` for a device that is not there."""
+    import torch
+
+    if recipe.threads is not None:
+        torch.set_num_threads(recipe.threads)
+    has_gpu = torch.cuda.is_available()
+    if recipe.device == "cuda" and not has_gpu:
+        raise UserError(
+            "device=cuda was asked for and torch sees no GPU here; use device=cpu or device=auto, or install a CUDA "
+            "build of torch (posttrain doctor says what this machine has)"
+        )
+    return torch.device("cuda" if has_gpu and recipe.device != "cpu" else "cpu")
+
+
+def _execute(bench: Bench, store: RunStore, view: LiveView, models: Models) -> dict[str, Any]:
+    """Run to the end, then write what a user takes away: the model, the summary, the report."""
+    stages = bench.recipe.stages
+    lengths = {name: stage.total_steps(bench.problems.of(stage)) for name, stage in stages.items()}
+    with store:
+        view.start(bench.recipe.name, sum(lengths.values()), lengths)
+        try:
+            for note in bench.problems.notes:
+                view.event("note", note)
+            models = Run(bench, store, view).execute(models)
+        finally:
+            view.close()
+        save_model(models["policy"], store.folder / "model")
+        summary = write_summary(store)
+        write_report(store.folder)
+        return summary
+
+
+def save_model(policy: Policy, folder: Path) -> None:
+    """Write the trained model as an ordinary Hugging Face folder; a half-written one is never seen."""
+    temporary = folder.with_name(f".{folder.name}-writing")
+    shutil.rmtree(temporary, ignore_errors=True)
+    policy.save(temporary)
+    shutil.rmtree(folder, ignore_errors=True)
+    os.rename(temporary, folder)
+
+
+def model_of_run(folder: Path) -> Path:
+    """The trained policy of a run: the final one, else that of its newest checkpoint."""
+    if (folder / "model").is_dir():
+        return folder / "model"
+    saved = sorted((folder / "checkpoints").glob("step_*/models/policy"))
+    if not saved:
+        raise UserError(f"{folder} has no model yet: neither a final one nor a checkpoint")
+    return saved[-1]

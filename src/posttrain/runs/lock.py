@@ -1,0 +1,38 @@
+"""One process at a time may write to a run."""
+
+import fcntl
+import os
+import socket
+from pathlib import Path
+
+from posttrain.errors import UserError
+
+
+class RunLock:
+    """A lock file held by this process; the system lets go of it when the process ends, however it ends.
+
+    It belongs to the process and not to the open file, so that a forked worker which outlives a killed run does not
+    hold it.
+    """
+
+    def __init__(self, run: Path) -> None:
+        """Takes the lock. Raises `UserError` that names the process which has it."""
+        path = run / ".lock"
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.read(self._descriptor, 200).decode(errors="replace") or "another process"
+            os.close(self._descriptor)
+            if not isinstance(error, BlockingIOError | PermissionError):
+                raise
+            raise UserError(
+                f"the run {run} is in use by {holder}; two processes cannot write to one run. "
+                "Wait until that one has ended, or stop it (it saves first), and try again"
+            ) from None
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
+
+    def release(self) -> None:
+        """Let others write."""
+        os.close(self._descriptor)

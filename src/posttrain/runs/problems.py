@@ -1,0 +1,75 @@
+"""Which tasks a run trains on and which it is judged on: the two never share a prompt."""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from posttrain.engines import Sampling
+from posttrain.errors import UserError
+from posttrain.recipe import Recipe
+from posttrain.rewards import Reward
+from posttrain.stages import Stage
+from posttrain.tasks import Tasks
+from posttrain.tasks._holdout import exclude, holdout
+from posttrain.types import Task
+
+
+class Problems:
+    """The tasks of a recipe, split once."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        """Loads and splits at once, so that bad data is said before anything is trained."""
+        self.recipe = recipe
+        self.notes: list[str] = []
+        """What a user should know about the split."""
+        settings = recipe.evaluation
+        own = load(recipe.tasks)
+        if settings.tasks is not None:
+            self.held_out: list[Task] = list(load(settings.tasks))[: settings.holdout]
+            self.train: list[Task] = list(own)
+        else:
+            train, held_out = holdout(own, settings.holdout, recipe.seed)
+            self.train, self.held_out = list(train), list(held_out)
+            if len(held_out) < settings.holdout:
+                self.notes.append(f"only {len(held_out)} tasks could be held out, not {settings.holdout}")
+        self._stages = {name: self._without_held_out(stage, name) for name, stage in recipe.stages.items()}
+
+    def of(self, stage: Stage) -> list[Task]:
+        """The tasks that a stage of the recipe trains on."""
+        return next(self._stages[name] for name, member in self.recipe.stages.items() if member is stage)
+
+    @cached_property
+    def verifier(self) -> Reward:
+        """Judges the held-out answers: the evaluation's own verifier, else the reward of the last stage with one."""
+        if self.recipe.evaluation.verifier is not None:
+            return self.recipe.evaluation.verifier
+        rewards = [r for s in self.recipe.stages.values() if isinstance(r := getattr(s, "reward", None), Reward)]
+        if not rewards:
+            raise UserError("evaluation.verifier is needed: no stage of this recipe has a reward to judge with")
+        return rewards[-1]
+
+    @cached_property
+    def sampling(self) -> Sampling:
+        """Limits of held-out answers: the evaluation's own, else those of the last stage that samples."""
+        if self.recipe.evaluation.sampling is not None:
+            return self.recipe.evaluation.sampling
+        rollouts = [getattr(stage, "rollout", None) for stage in self.recipe.stages.values()]
+        found = [s for r in rollouts if isinstance(s := getattr(r, "sampling", None), Sampling)]
+        return found[-1] if found else Sampling()
+
+    def _without_held_out(self, stage: Stage, name: str) -> list[Task]:
+        """A stage's tasks, none of which is in the held-out set."""
+        tasks = self.train if stage.tasks is None else list(load(stage.tasks))
+        kept, removed = exclude(tasks, self.held_out)
+        if removed:
+            self.notes.append(f"stage {name}: left out {removed} tasks that are in the held-out set")
+        if not kept:
+            raise UserError(f"stage {name}: no task is left to train on after holding {len(self.held_out)} out")
+        return list(kept)
+
+
+def load(tasks: Tasks) -> Sequence[Task]:
+    """Every task of a source. Raises `UserError` when there is none."""
+    loaded = tasks.load()
+    if not loaded:
+        raise UserError(f"the tasks of kind '{tasks.kind}' are empty; a run needs at least two")
+    return loaded

@@ -1,0 +1,73 @@
+"""What one step has to tell: numbers, and every trajectory with what was known of its tokens."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from posttrain.runs.tables import RolloutTable, rollout_rows
+from posttrain.types import FloatArray, Group, Trajectory
+
+if TYPE_CHECKING:
+    from posttrain.training.learner import Learned
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One trajectory of a step."""
+
+    trajectory: Trajectory
+    group: int
+    columns: Mapping[str, FloatArray] = field(default_factory=dict)
+    """[T] numbers by name: ``advantage``, ``trained_logp``, ``ratio``, ``entropy``, ``value``, ``<role>_logp``."""
+    dropped: str | None = None
+    """Why it was not learned from."""
+
+
+@dataclass(kw_only=True)
+class StepRecord:
+    """Filled in while a step runs, written when it ends."""
+
+    metrics: dict[str, float] = field(default_factory=dict)
+    rows: list[Row] = field(default_factory=list)
+
+    def drop(self, group: Group, reason: str, index: int) -> None:
+        """Record a group that is not learned from."""
+        self.rows += [Row(trajectory=t, group=index, dropped=reason) for t in group]
+
+    def table(self, stage: str) -> RolloutTable:
+        """The rows as they are written, in the order of their groups."""
+        rows = sorted(self.rows, key=lambda row: (row.group, row.trajectory.sample))
+        return rollout_rows(
+            [row.trajectory for row in rows],
+            stage=stage,
+            groups=[row.group for row in rows],
+            dropped=[row.dropped for row in rows],
+            columns=[row.columns for row in rows],
+        )
+
+    def learn(
+        self,
+        role: str,
+        trajectories: Sequence[Trajectory],
+        group_N: Sequence[int],
+        columns: Sequence[Mapping[str, FloatArray]],
+        learned: "Learned",
+    ) -> None:
+        """Record what a role's learner saw. The policy's metrics keep their names, other roles' get theirs in front."""
+        prefix = "" if role == "policy" else f"{role}/"
+        self.metrics |= {f"{prefix}{name}": value for name, value in learned.metrics.items()}
+        if role != "policy":
+            return
+        self.metrics["trained_tokens"] = float(sum(t.num_trained for t in trajectories))
+        for trajectory, group, own, signals in zip(trajectories, group_N, columns, learned.signals, strict=True):
+            kept = {name: values for name, values in own.items() if name not in ("behavior_logp", "old_logp")}
+            logp = signals.get("logp")
+            if logp is not None and len(logp) == trajectory.num_trained:
+                kept["trained_logp"] = logp
+                with np.errstate(over="ignore"):
+                    kept["ratio"] = np.exp(logp - own["old_logp"])
+            if "entropy" in signals and len(signals["entropy"]) == trajectory.num_trained:
+                kept["entropy"] = signals["entropy"]
+            self.rows.append(Row(trajectory=trajectory, group=int(group), columns=kept))

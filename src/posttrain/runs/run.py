@@ -1,0 +1,152 @@
+"""A run in progress: what stages ask of the world around them, and the order in which things are made safe.
+
+At the end of every step numbers and rollouts are appended, the held-out tasks are answered if it is time, then a
+checkpoint is written if one is due. A checkpoint holds the sizes of the files appended so far; a resumed run cuts
+them back to those sizes and goes on, so that nothing is lost, doubled or different.
+"""
+
+import resource
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from posttrain.errors import Interrupted
+from posttrain.evaluation import evaluate
+from posttrain.runs.bench import Bench, StageBench
+from posttrain.runs.live import LiveView
+from posttrain.runs.record import StepRecord
+from posttrain.runs.snapshot import Snapshot, newest_snapshot, save_snapshot
+from posttrain.runs.stop import StopRequest
+from posttrain.runs.store import RunStore
+from posttrain.runs.tables import rollout_rows
+from posttrain.stages import Models, Stage
+
+if TYPE_CHECKING:
+    from posttrain.training.learner import Learner
+
+
+class Run:
+    """One execution of a recipe, new or continued."""
+
+    def __init__(self, bench: Bench, store: RunStore, view: LiveView) -> None:
+        """`store` is where it is recorded; a checkpoint found there is continued from."""
+        self.bench, self.recipe, self.store, self.view = bench, bench.recipe, store, view
+        self.step = 0
+        self.stop = StopRequest()
+        self._saved_at = time.monotonic()
+
+    def execute(self, models: Models) -> Models:
+        """Run every stage that is left; returns the final models. Raises `Interrupted` after a safe stop.
+
+        `models` are those that the recipe begins with; a checkpoint's take their place.
+        """
+        snapshot = newest_snapshot(self.store, self.bench) or Snapshot(models=models)
+        self.store.rewind(snapshot.position)
+        self.step = snapshot.step
+        models = snapshot.models
+        with self.stop.listening():
+            if not snapshot.resumed:
+                for note in self.bench.problems.notes:
+                    self.store.log_event(0, "note", note)
+                self.evaluate(models, "before")
+            for place, (name, stage) in enumerate(self.recipe.stages.items()):
+                if place < snapshot.stage:
+                    continue
+                continued = snapshot if snapshot.steps_done and place == snapshot.stage else Snapshot.empty()
+                models = self.bench.with_copies(stage, models, keep=frozenset(continued.models))
+                models = stage.run(models, StageRun(self, name, stage, place, continued))
+                self.evaluate(models, name)
+                self.save(models, stage=place + 1)
+        return models
+
+    def evaluate(self, models: Models, name: str) -> None:
+        """Answer the held-out tasks and record how it went."""
+        problems = self.bench.problems
+        server, verifier = self.bench.server(models["policy"]), problems.verifier
+        evaluated = evaluate(server, problems.held_out, verifier, self.recipe.evaluation, problems.sampling)
+        summary = {"name": name, "step": self.step, **evaluated.summary, "verifier": verifier.kind}
+        rows = rollout_rows(evaluated.trajectories)
+        self.store.write_evaluation(self.step, name, rows, summary)
+        self.view.evaluation(name, summary)
+
+    def save(self, models: Models, *, stage: int, **state: Any) -> None:
+        """Write a checkpoint from which `execute` continues in the given stage."""
+        save_snapshot(self.store, self.recipe, models, step=self.step, stage=stage, **state)
+        self._saved_at = time.monotonic()
+
+    def checkpoint_due(self) -> bool:
+        """Whether enough steps or seconds have passed since the last one."""
+        every = self.recipe.checkpoints.every_steps
+        return bool(every and self.step % every == 0) or (
+            time.monotonic() - self._saved_at >= self.recipe.checkpoints.every_seconds
+        )
+
+
+class StageRun(StageBench):
+    """What one stage sees of its run."""
+
+    def __init__(self, run: Run, name: str, stage: Stage, place: int, continued: Snapshot) -> None:
+        """`continued` holds the state to go on from, or nothing."""
+        super().__init__(run.bench, name, stage)
+        self._run, self._continued, self._place, self._stage = run, continued, place, stage
+        self.steps_done = continued.steps_done
+        self.memory: dict[str, Any] = dict(continued.memory)
+        self._seconds: dict[str, float] = {}
+        self._began = time.monotonic()
+
+    def restore(self, learners: "Mapping[str, Learner]") -> None:
+        """Put the learners back into the state of the checkpoint, if the stage is being continued."""
+        for role, (numbers, tensors) in self._continued.learners.items():
+            learners[role].load_state(numbers, tensors)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Count the seconds inside towards a phase of the step."""
+        began = time.monotonic()
+        yield
+        self._seconds[name] = self._seconds.get(name, 0.0) + time.monotonic() - began
+
+    def finish_step(
+        self,
+        steps_done: int,
+        record: StepRecord,
+        memory: Mapping[str, Any],
+        learners: "Mapping[str, Learner]",
+        models: Models,
+    ) -> None:
+        """Record a step that is complete, and make it safe if it is time. Raises `Interrupted` if asked to stop."""
+        run = self._run
+        run.step += 1
+        run.store.log_metrics(run.step, self.name, steps_done, record.metrics)
+        if record.rows:
+            run.store.write_rollouts(run.step, record.table(self.name))
+        timing = self._timing(record)
+        run.store.log_timing(run.step, self.name, steps_done, timing)
+        run.view.step({"step": run.step, "stage": self.name, "stage_step": steps_done, **record.metrics}, timing)
+        last = steps_done == self._stage.total_steps(self.tasks)
+        every = self.recipe.evaluation.every
+        if every and steps_done % every == 0 and not last:
+            run.evaluate(models, f"{self.name} step {steps_done}")
+        if run.stop.requested or (run.checkpoint_due() and not last):
+            state = {role: learner.state() for role, learner in learners.items()}
+            run.save(models, stage=self._place, steps_done=steps_done, memory=memory, learners=state)
+        if run.stop.requested:
+            raise Interrupted(
+                f"stopped after step {run.step} ({run.stop.reason}); everything is saved. "
+                f"Go on with: posttrain resume {run.store.folder}"
+            )
+
+    def _timing(self, record: StepRecord) -> dict[str, float]:
+        """Seconds by phase, speed and memory of the step that ends now; starts the next one's clock."""
+        now = time.monotonic()
+        timing = {f"seconds_{name}": seconds for name, seconds in self._seconds.items()}
+        timing["seconds_total"] = now - self._began
+        sampling = self._seconds.get("sample", 0.0)
+        if sampling and "sampled_tokens" in record.metrics:
+            timing["tokens_per_second"] = record.metrics["sampled_tokens"] / sampling
+        elif "trained_tokens" in record.metrics:
+            timing["tokens_per_second"] = record.metrics["trained_tokens"] / max(timing["seconds_total"], 1e-9)
+        timing["peak_memory_bytes"] = float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+        self._seconds, self._began = {}, now
+        return timing

@@ -1,0 +1,176 @@
+"""What a checkpoint holds, and how a run comes back from it exactly.
+
+    checkpoints/step_000050/
+        state.json                   step, stage, memory of every part, learner counters, sizes of the record's files
+        models/<role>/               an ordinary Hugging Face folder: usable as it is
+        weights-<role>.safetensors   only where that folder is not exact (adapters are merged there, heads left out)
+        learner-<role>.safetensors   optimizer state
+
+Numbers are JSON and tensors are safetensors: reading a checkpoint never runs code.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posttrain.errors import UserError
+from posttrain.policies import Policy, load_policy
+from posttrain.recipe import Model, Recipe
+from posttrain.runs import checkpoints
+from posttrain.runs.bench import Bench
+from posttrain.runs.store import RunStore
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+LearnerState = tuple[Mapping[str, object], Mapping[str, "Tensor"]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """A moment between two steps."""
+
+    models: Mapping[str, Policy] = field(default_factory=dict)
+    step: int = 0
+    """Steps of the whole run that are done."""
+    stage: int = 0
+    """Place of the stage to go on with."""
+    steps_done: int = 0
+    """Steps of that stage that are done."""
+    memory: Mapping[str, Any] = field(default_factory=dict)
+    learners: "Mapping[str, LearnerState]" = field(default_factory=dict)
+    position: Mapping[str, int] = field(default_factory=dict)
+    """Sizes of the record's files, to cut them back to; empty cuts them to nothing."""
+    resumed: bool = False
+
+    @classmethod
+    def empty(cls) -> "Snapshot":
+        """Nothing to go on from."""
+        return cls()
+
+
+def save_snapshot(
+    store: RunStore,
+    recipe: Recipe,
+    models: Mapping[str, Policy],
+    *,
+    step: int,
+    stage: int,
+    steps_done: int = 0,
+    memory: Mapping[str, Any] | None = None,
+    learners: "Mapping[str, LearnerState] | None" = None,
+) -> Path:
+    """Write a checkpoint atomically; older ones beyond `recipe.checkpoints.keep` go."""
+    import torch
+    from safetensors.torch import save_file
+
+    own = {role: policy for role, policy in models.items() if _is_ours(recipe.models[role])}
+    state = {
+        "step": step,
+        "stage": stage,
+        "steps_done": steps_done,
+        "memory": memory or {},
+        "learners": {role: numbers for role, (numbers, _) in (learners or {}).items()},
+        "versions": {role: policy.version for role, policy in models.items()},
+        "roles": sorted(own),
+        "position": store.position(),
+        "threads": torch.get_num_threads(),
+    }
+
+    def write(folder: Path) -> None:
+        for role, policy in own.items():
+            policy.save(folder / "models" / role)
+            if not _folder_is_exact(recipe.models[role]):
+                save_file(_trained(policy), folder / f"weights-{role}.safetensors")
+        for role, (_, tensors) in (learners or {}).items():
+            save_file(dict(tensors), folder / f"learner-{role}.safetensors")
+        (folder / "state.json").write_text(json.dumps(state, indent=1, sort_keys=True), encoding="utf-8")
+
+    return checkpoints.save(store.folder / "checkpoints", f"step_{step:06d}_{stage}", write, recipe.checkpoints.keep)
+
+
+def newest_snapshot(store: RunStore, bench: Bench) -> Snapshot | None:
+    """The state of the newest good checkpoint; None where there is none."""
+    from safetensors.torch import load_file
+
+    folder = store.folder / "checkpoints"
+    checkpoints.sweep(folder)
+    found = checkpoints.newest(
+        folder,
+        lambda bad, why: store.log_history("bad checkpoint", f"{bad.name} is damaged and was passed over: {why}"),
+    )
+    if found is None:
+        return None
+    state = json.loads((found / "state.json").read_text(encoding="utf-8"))
+    _check_threads(state["threads"])
+    models = _load(bench, found, state["roles"])
+    for role, version in state["versions"].items():
+        models[role].version = version
+    learners = {
+        role: (numbers, load_file(found / f"learner-{role}.safetensors")) for role, numbers in state["learners"].items()
+    }
+    return Snapshot(
+        models=models,
+        step=state["step"],
+        stage=state["stage"],
+        steps_done=state["steps_done"],
+        memory=state["memory"],
+        learners=learners,
+        position=state["position"],
+        resumed=True,
+    )
+
+
+def _load(bench: Bench, checkpoint: Path, roles: Sequence[str]) -> dict[str, Policy]:
+    """Every role's model: from the checkpoint where it is there, else from the recipe."""
+    from safetensors.torch import load_file
+
+    models: dict[str, Policy] = {}
+    for role in sorted(bench.recipe.models, key=lambda role: bench.recipe.models[role].source.startswith("role:")):
+        model, folder = bench.recipe.models[role], checkpoint / "models" / role
+        if role in roles and _folder_is_exact(model):
+            models[role] = load_policy(role, replace(model, source=str(folder)), models, bench.device)
+        elif role in roles or not model.source.startswith("role:"):
+            models[role] = load_policy(role, model, models, bench.device)
+        if role in roles and not _folder_is_exact(model):
+            _put_back(models[role], load_file(checkpoint / f"weights-{role}.safetensors"))
+    return models
+
+
+def _is_ours(model: Model) -> bool:
+    """Whether the weights exist nowhere but in this run: they were trained, or copied from a trained role."""
+    return model.trained or model.source.startswith("role:")
+
+
+def _folder_is_exact(model: Model) -> bool:
+    """Whether a saved Hugging Face folder holds every trained number as it was."""
+    return model.lora is None and model.head == "language"
+
+
+def _trained(policy: Policy) -> "dict[str, Tensor]":
+    """Copies of every parameter that is trained."""
+    return {n: p.detach().cpu().clone().contiguous() for n, p in policy.named_parameters() if p.requires_grad}
+
+
+def _put_back(policy: Policy, tensors: "Mapping[str, Tensor]") -> None:
+    """Set trained parameters to saved values, bit for bit."""
+    import torch
+
+    parameters = dict(policy.named_parameters())
+    with torch.no_grad():
+        for name, tensor in tensors.items():
+            parameters[name].copy_(tensor)
+
+
+def _check_threads(threads: int) -> None:
+    """Use as many threads as the run did: another number rounds differently. Raises `UserError` where it cannot."""
+    import torch
+
+    torch.set_num_threads(threads)
+    if torch.get_num_threads() != threads:
+        raise UserError(
+            f"the run used {threads} CPU threads and this process has {torch.get_num_threads()}; a resumed run is "
+            "bitwise the same only with as many: set OMP_NUM_THREADS and try again"
+        )

@@ -1,0 +1,40 @@
+"""Stopping when asked: Ctrl-C and SIGTERM end the run after the step in progress, a second Ctrl-C at once."""
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class StopRequest:
+    """Remembers that somebody asked the run to stop, and who."""
+
+    def __init__(self) -> None:
+        """Nobody has asked yet."""
+        self.reason = ""
+
+    @property
+    def requested(self) -> bool:
+        """Whether the run should end after this step."""
+        return bool(self.reason)
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Take note of SIGINT and SIGTERM inside; outside of the main thread signals cannot be had, and are not."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.requested and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.reason = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+        print(f"{self.reason}: finishing this step, then saving. Ctrl-C again stops at once.", file=sys.stderr)

@@ -1,0 +1,384 @@
+"""The folder of a run: everything that it did, in files that any program can read.
+
+    recipe.yaml         the resolved recipe
+    environment.json    versions, machine, code, command line
+    metrics.jsonl       a line a step: what was measured; the same in every run of the same recipe
+    events.jsonl        alarms, discards, notes; likewise
+    evals.jsonl         a line an evaluation; likewise
+    timing.jsonl        a line a step: seconds, tokens per second, memory; differs from run to run
+    history.jsonl       starts, resumes and repairs of the process, with the time; never cut
+    rollouts/           step_000123.parquet: a row a trajectory
+    evals/              step_000123.parquet: a row an answer
+    checkpoints/        what is needed to go on
+    summary.json, report.html
+
+Steps count from 1 over all stages; step 0 is before the first. A checkpoint keeps `RunStore.position`; a resumed run
+calls `RunStore.rewind` with it, and from there on writes what the run would have written had it never been stopped.
+"""
+
+import difflib
+import json
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from posttrain.errors import RunFailed, UserError
+from posttrain.runs.checkpoints import sync
+from posttrain.runs.environment import describe_environment
+from posttrain.runs.failure import cannot_write, is_about_storage
+from posttrain.runs.journal import Journal, plain, read_lines
+from posttrain.runs.lock import RunLock
+from posttrain.runs.tables import RolloutTable, clean_text, new_connection, read_table, rollout_rows, write_table
+
+if TYPE_CHECKING:
+    import duckdb
+
+__all__ = ["RolloutTable", "RunStore", "rollout_rows"]
+
+_CUT = ("metrics.jsonl", "timing.jsonl", "events.jsonl", "evals.jsonl")
+_JOURNALS = (*_CUT, "history.jsonl")
+
+
+class RunStore:
+    """A run's folder, opened by the one process that may write to it, or by anybody to read it."""
+
+    def __init__(self, folder: Path, lock: RunLock | None) -> None:
+        """Use `create` or `open`."""
+        self.folder = folder
+        self._lock = lock
+        self._journals = {name: Journal(folder / name) for name in _JOURNALS} if lock else {}
+        self._unsynced: set[Path] = set()
+        self._database: duckdb.DuckDBPyConnection | None = None
+        self._last_step = 0
+
+    @classmethod
+    def create(
+        cls, root: Path, name: str, recipe_tree: Mapping[str, Any], environment: Mapping[str, Any] | None = None
+    ) -> Self:
+        """Make the folder ``root/name-1``, or the next number that is free, and open it for writing.
+
+        `environment` is added to what is found out about software and machine: threads, device.
+        """
+        folder = _make_folder(Path(root), re.sub(r"[^\w.+-]+", "-", name).strip(".-") or "run")
+        try:
+            for part in ("rollouts", "evals", "checkpoints"):
+                (folder / part).mkdir()
+            _write_yaml(folder / "recipe.yaml", recipe_tree)
+            found = describe_environment(environment)
+            _write_text(folder / "environment.json", json.dumps(plain(found), indent=1) + "\n")
+            store = cls(folder, RunLock(folder))
+        except OSError as error:
+            raise cannot_write(error, folder, folder) from error
+        store.log_history("started", "the run was started")
+        return store
+
+    @classmethod
+    def open(cls, folder: Path, *, reading: bool = False) -> Self:
+        """Open a run to continue it, or only for reading, which a run in progress allows.
+
+        Raises `UserError` when there is no run there, or another process is writing to it.
+        """
+        folder = Path(folder)
+        if not (folder / "recipe.yaml").is_file():
+            raise UserError(_no_run(folder))
+        if reading:
+            return cls(folder, None)
+        try:
+            store = cls(folder, RunLock(folder))
+        except OSError as error:
+            raise cannot_write(error, folder, folder) from error
+        store._repair()
+        store.log_history("opened", "the run was opened to be continued", environment=describe_environment())
+        return store
+
+    def __enter__(self) -> Self:
+        """The store itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.close()
+
+    def close(self) -> None:
+        """Let another process write to the run."""
+        for journal in self._journals.values():
+            journal.close()
+        self._journals = {}
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    @property
+    def name(self) -> str:
+        """Name of the run: of its folder."""
+        return self.folder.resolve().name
+
+    @property
+    def checkpoints(self) -> Path:
+        """Folder of the checkpoints."""
+        return self.folder / "checkpoints"
+
+    # Writing
+
+    def log_metrics(self, step: int, stage: str, stage_step: int, metrics: Mapping[str, Any]) -> None:
+        """Record what a step measured: only numbers that are the same whenever the same recipe runs."""
+        self._append("metrics.jsonl", {"step": step, "stage": stage, "stage_step": stage_step, **metrics})
+        self._last_step = step
+
+    def log_timing(self, step: int, stage: str, stage_step: int, timing: Mapping[str, Any]) -> None:
+        """Record seconds by phase, tokens per second and memory of a step, or of an evaluation after it."""
+        self._append("timing.jsonl", {"step": step, "stage": stage, "stage_step": stage_step, **timing})
+
+    def log_event(self, step: int, kind: str, message: str, **details: Any) -> None:
+        """Record something to be told: an alarm, a discard, a note. The same in every run of the same recipe."""
+        self._append("events.jsonl", {"step": step, "kind": kind, "message": message, **details})
+
+    def log_history(self, kind: str, message: str, **details: Any) -> None:
+        """Record something that happened to the process, with the time; it is never cut off."""
+        moment = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+        self._append("history.jsonl", {"time": moment, "kind": kind, "message": message, **details})
+
+    def note_bad_checkpoint(self, checkpoint: Path, damage: str) -> None:
+        """Record that a checkpoint is passed over, and why."""
+        self.log_history("bad checkpoint", f"the checkpoint {checkpoint} is damaged and was not used: {damage}")
+
+    def write_rollouts(self, step: int, rows: RolloutTable) -> None:
+        """Record the trajectories of a step."""
+        self._write_table(rows, _step_path(self.folder / "rollouts", step), step)
+
+    def write_evaluation(self, step: int, name: str, rows: RolloutTable, summary: Mapping[str, Any]) -> None:
+        """Record an evaluation after a step: its answers (sample 0 is the greedy one) and its numbers."""
+        self._write_table(rows, _step_path(self.folder / "evals", step), step, evaluation=name)
+        self._append("evals.jsonl", {"step": step, "name": name, **summary})
+
+    def write_document(self, name: str, text: str) -> Path:
+        """Write a file that can be made again from the record, such as ``report.html``; return its path."""
+        path = self.folder / name
+        try:
+            _write_text(path, text)
+        except OSError as error:
+            raise cannot_write(error, path, self.folder) from error
+        return path
+
+    # Going back
+
+    def position(self) -> dict[str, int]:
+        """How far the record reaches, after forcing it to the disk: bytes of each journal, and the last step."""
+        try:
+            for journal in self._journals.values():
+                journal.sync()
+            for path in sorted(self._unsynced):
+                sync(path)
+            for folder in (self.folder / "rollouts", self.folder / "evals", self.folder):
+                sync(folder)
+        except OSError as error:
+            raise cannot_write(error, self.folder, self.folder) from error
+        self._unsynced.clear()
+        return {"step": self._last_step, **{name: self._journal(name).size for name in _CUT}}
+
+    def rewind(self, position: Mapping[str, int]) -> None:
+        """Forget everything after a position; an empty one is the start."""
+        step = position.get("step", 0)
+        undone = [entry for entry in self.metrics() if entry["step"] > step]
+        if undone:
+            seconds = sum(entry.get("seconds_total") or 0.0 for entry in self.timing() if entry["step"] > step)
+            message = f"went back to step {step}: {len(undone)} steps after it had no checkpoint and are done again"
+            self.log_history("rewound", message, step=step, steps_undone=len(undone), seconds_undone=seconds)
+        for name in _CUT:
+            self._journal(name).cut(position.get(name, 0))
+        evaluated = {entry["step"] for entry in self.evaluations()}
+        for path in self._tables("rollouts"):
+            if _step_of(path) > step:
+                path.unlink()
+        for path in self._tables("evals"):
+            if _step_of(path) not in evaluated:
+                path.unlink()
+        self._unsynced = {path for path in self._unsynced if path.exists()}
+        for name in ("summary.json", "report.html"):
+            (self.folder / name).unlink(missing_ok=True)
+        self._last_step = step
+
+    # Reading
+
+    def recipe_tree(self) -> dict[str, Any]:
+        """The resolved recipe, as a tree."""
+        from ruamel.yaml import YAML
+
+        tree: dict[str, Any] = YAML(typ="safe", pure=True).load(self.folder / "recipe.yaml")
+        return tree
+
+    def environment(self) -> dict[str, Any]:
+        """Versions, machine, code and command line of the start."""
+        return _read_json(self.folder / "environment.json")
+
+    def summary(self) -> dict[str, Any]:
+        """What ``summary.json`` says; empty when the run has not ended."""
+        return _read_json(self.folder / "summary.json")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """A dict a step."""
+        return read_lines(self.folder / "metrics.jsonl")
+
+    def timing(self) -> list[dict[str, Any]]:
+        """Seconds, speed and memory, step by step."""
+        return read_lines(self.folder / "timing.jsonl")
+
+    def events(self) -> list[dict[str, Any]]:
+        """Alarms, discards and notes."""
+        return read_lines(self.folder / "events.jsonl")
+
+    def history(self) -> list[dict[str, Any]]:
+        """Starts, resumes and repairs."""
+        return read_lines(self.folder / "history.jsonl")
+
+    def evaluations(self) -> list[dict[str, Any]]:
+        """Numbers of each evaluation, in order."""
+        return read_lines(self.folder / "evals.jsonl")
+
+    def rollout_steps(self) -> list[int]:
+        """Steps whose trajectories are recorded."""
+        return [_step_of(path) for path in self._tables("rollouts")]
+
+    def rollouts(self, step: int, columns: Sequence[str] = (), where: str = "true") -> list[dict[str, Any]]:
+        """Trajectories of a step: the named columns or all, of the rows that a condition in SQL picks."""
+        return self._read_table("rollouts", step, columns, where)
+
+    def evaluation_rows(
+        self, step: int, name: str | None = None, columns: Sequence[str] = (), where: str = "true"
+    ) -> list[dict[str, Any]]:
+        """Answers of the evaluations after a step, or of the one with a name."""
+        if name is None:
+            return self._read_table("evals", step, columns, where)
+        return self._read_table("evals", step, columns, f"({where}) AND evaluation = ?", [clean_text(name)])
+
+    # Inside
+
+    def _append(self, name: str, entry: Mapping[str, Any]) -> None:
+        self._journal(name).append(entry)
+
+    def _journal(self, name: str) -> Journal:
+        assert name in self._journals, f"the run {self.folder} is closed, or open for reading only"
+        return self._journals[name]
+
+    def _connection(self) -> "duckdb.DuckDBPyConnection":
+        if self._database is None:
+            self._database = new_connection()
+        return self._database
+
+    def _tables(self, kind: str) -> list[Path]:
+        return sorted((self.folder / kind).glob("step_*.parquet"), key=_step_of)
+
+    def _write_table(self, rows: RolloutTable, path: Path, step: int, evaluation: str | None = None) -> None:
+        import duckdb
+
+        self._journal("metrics.jsonl")
+        try:
+            write_table(self._connection(), rows, path, step=step, evaluation=evaluation)
+        except (OSError, duckdb.Error) as error:
+            if not is_about_storage(error, path.parent):
+                raise
+            raise cannot_write(error, path, self.folder) from error
+        self._unsynced.add(path)
+
+    def _read_table(
+        self, kind: str, step: int, columns: Sequence[str], where: str, parameters: Sequence[object] = ()
+    ) -> list[dict[str, Any]]:
+        path = _step_path(self.folder / kind, step)
+        if not path.is_file():
+            steps = ", ".join(str(_step_of(p)) for p in self._tables(kind)) or "none"
+            raise UserError(f"{self.folder} has no {kind} of step {step}; those there are: {steps}")
+        return read_table(self._connection(), path, columns, where, parameters)
+
+    def _repair(self) -> None:
+        """Cut off what a killed process left unfinished."""
+        for name, journal in self._journals.items():
+            dropped = journal.drop_unfinished()
+            if dropped:
+                message = (
+                    f"dropped {dropped} bytes of an unfinished last line from {name}: the process was killed in it"
+                )
+                self.log_history("repaired", message, file=name, bytes=dropped)
+        for path in self.folder.glob("*/.step_*.tmp"):
+            path.unlink()
+        self._last_step = max((entry["step"] for entry in self.metrics()), default=0)
+
+
+def _make_folder(root: Path, name: str) -> Path:
+    """Make ``root/name-n`` with the lowest n that is above all there are."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        taken = [re.fullmatch(re.escape(name) + r"-(\d+)", path.name) for path in root.iterdir()]
+    except OSError as error:
+        raise UserError(f"no run can be kept in {root}: {error.strerror}; choose another folder for runs") from None
+    number = 1 + max((int(match[1]) for match in taken if match), default=0)
+    while True:
+        folder = root / f"{name}-{number}"
+        try:
+            folder.mkdir()
+            return folder
+        except FileExistsError:
+            number += 1
+        except OSError as error:
+            raise RunFailed(f"cannot make the folder {folder}: {error.strerror}. Nothing was started") from None
+
+
+def _no_run(folder: Path) -> str:
+    """Why a folder cannot be opened, and which runs there are near it."""
+    problem = f"{folder} is not a run: it holds no recipe.yaml" if folder.is_dir() else f"there is no run {folder}"
+    around = folder.absolute().parent
+    runs = [path.parent for path in around.glob("*/recipe.yaml")] if around.is_dir() else []
+    runs += [path.parent for path in folder.glob("*/recipe.yaml")] if folder.is_dir() else []
+    by_name = {path.name: path for path in sorted(runs)}
+    if not by_name:
+        return f"{problem}, and there are no runs in {around}"
+    close = difflib.get_close_matches(folder.name, by_name, n=3, cutoff=0.4)
+    newest = sorted(by_name, key=lambda name: by_name[name].stat().st_mtime, reverse=True)[:3]
+    return f"{problem}; did you mean {' or '.join(str(by_name[name]) for name in close or newest)}?"
+
+
+def _step_path(folder: Path, step: int) -> Path:
+    return folder / f"step_{step:06d}.parquet"
+
+
+def _step_of(path: Path) -> int:
+    return int(path.stem.removeprefix("step_"))
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value: dict[str, Any] = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    return value
+
+
+def _write_yaml(path: Path, tree: Mapping[str, Any]) -> None:
+    from io import StringIO
+
+    from ruamel.yaml import YAML
+
+    yaml = YAML(typ="safe", pure=True)
+    yaml.default_flow_style = False
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    yaml.width = 120
+    # Line breaks of Unicode come back as blanks unless they are escaped, which can only be had for all or nothing.
+    yaml.allow_unicode = not re.search("[\x85\u2028\u2029]", json.dumps(plain(tree), ensure_ascii=False))
+    text = StringIO()
+    yaml.dump(plain(tree), text)
+    _write_text(path, text.getvalue())
+
+
+def _write_text(path: Path, text: str) -> None:
+    """Replace a file at once, so that nobody ever reads half of it."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        temporary.write_bytes(text.encode("utf-8", "backslashreplace"))
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

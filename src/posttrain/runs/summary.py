@@ -1,0 +1,230 @@
+"""What a run came to, in numbers: `summary.json`, and one paragraph for the terminal.
+
+Everything is derived from the record, so that it can be derived again. Accuracies are of the greedy answers to the
+held-out tasks; a gain is judged on the tasks that were judged both before and after, in pairs.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from posttrain.runs.journal import plain
+from posttrain.runs.store import RunStore
+from posttrain.statistics.paired import paired_difference
+
+Entry = Mapping[str, Any]
+"""A line of a journal."""
+
+
+def write_summary(store: RunStore) -> dict[str, Any]:
+    """Make ``summary.json`` from the record, and return what is in it."""
+    summary = summarize(store)
+    store.write_document("summary.json", json.dumps(plain(summary), indent=1) + "\n")
+    return summary
+
+
+def summarize(store: RunStore) -> dict[str, Any]:
+    """The numbers of a run, finished or not. A number that was not measured is None."""
+    metrics, timing, evaluations = store.metrics(), store.timing(), store.evaluations()
+    recipe = store.recipe_tree()
+    before = evaluations[0] if evaluations and evaluations[0]["step"] == 0 else None
+    after = evaluations[-1] if evaluations else None
+    whole = _between(store, before, after, recipe)
+    summary = {
+        "run": str(store.folder),
+        "recipe": recipe.get("name"),
+        **whole,
+        "tasks_evaluated": after["tasks"] if after else 0,
+        "verifier": after["verifier"] if after else None,
+        "verifier_is_training_reward": _own_verifier(recipe) is None if after else None,
+        "steps": len(metrics),
+        **_cost(metrics, timing),
+        "stages": _stages(store, recipe, metrics, timing, evaluations),
+    }
+    summary["warnings"] = _warnings(summary, recipe, after, store.events())
+    summary["summary_line"] = summary_line(summary)
+    return summary
+
+
+def summary_line(summary: Entry) -> str:
+    """A run in a paragraph."""
+    took = f"{_count(summary['steps'], 'step')} in {duration(summary['seconds'])}"
+    if summary["sampled_tokens"]:
+        took += f", {summary['sampled_tokens']:,} tokens sampled"
+    if summary["peak_memory_bytes"]:
+        took += f", at most {summary['peak_memory_bytes'] / 2**20:,.0f} MiB of memory"
+    parts = [f"{summary['recipe']}: {took}."]
+    accuracy = [describe_accuracy(summary, when) for when in ("before", "after")]
+    tasks = _count(summary["tasks_evaluated"], "held-out task")
+    if all(accuracy):
+        parts.append(f"Accuracy on {tasks}: {accuracy[0]} before, {accuracy[1]} after.")
+        parts += [describe_gain(summary["gain"])] if summary["gain"] else []
+    elif accuracy[1]:
+        parts.append(f"Accuracy on {tasks}: {accuracy[1]} after; it was not measured before.")
+    else:
+        parts.append("Held-out accuracy was not measured.")
+    parts += [f"Warning: {warning}." for warning in summary["warnings"]]
+    return " ".join([*parts, f"Everything is in {summary['run']} (report.html to look at)."])
+
+
+def describe_accuracy(summary: Entry, when: str) -> str:
+    """``41.5 % [34.9, 48.4]``, or nothing when it was not measured."""
+    accuracy, interval = summary[f"accuracy_{when}"], summary[f"accuracy_{when}_interval"]
+    return "" if accuracy is None else percent(accuracy, interval)
+
+
+def describe_gain(gain: Entry) -> str:
+    """What a gain says, in a sentence that claims no more than its interval allows."""
+    low, high = gain["interval"]
+    points = f"{100 * gain['value']:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}]"
+    if low > 0:
+        return f"Better by {points}."
+    if high < 0:
+        return f"Worse: {points}."
+    return (
+        f"No difference that {_count(gain['tasks'], 'task')} can show: {points}; "
+        f"one of {100 * gain['detectable']:.1f} points would have been found 4 times in 5."
+    )
+
+
+def percent(share: float, interval: Sequence[float] | None = None) -> str:
+    """``41.5 %``, with its interval in percent where there is one."""
+    return f"{100 * share:.1f} %" + (f" [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]" if interval else "")
+
+
+def duration(seconds: float) -> str:
+    """``42.0 s``, ``3 min 5 s``, ``2 h 10 min``."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def correctness(store: RunStore, evaluation: Entry, correct_at: float) -> dict[str, bool]:
+    """By task key, whether the greedy answer was right; tasks whose judgement failed are left out."""
+    rows = store.evaluation_rows(
+        evaluation["step"],
+        evaluation["name"],
+        ["task_key", "reward"],
+        "sample = 0 AND score_status <> 'error' AND reward IS NOT NULL",
+    )
+    return {row["task_key"]: row["reward"] >= correct_at for row in rows}
+
+
+def correct_at(recipe: Entry) -> float:
+    """The score from which an answer counts as right."""
+    return float((recipe.get("evaluation") or {}).get("correct_at", 1.0))
+
+
+def seconds_by_phase(timing: Sequence[Entry]) -> dict[str, float]:
+    """Seconds of each phase over all steps, and as ``other`` what the phases leave of the total."""
+    phases: dict[str, float] = {}
+    for entry in timing:
+        for key, value in entry.items():
+            if key.startswith("seconds_") and key != "seconds_total" and value is not None:
+                name = key.removeprefix("seconds_")
+                phases[name] = phases.get(name, 0.0) + value
+    other = sum(map(_seconds, timing)) - sum(phases.values())
+    return phases | ({"other": other} if other > 1e-9 else {})
+
+
+def _stages(
+    store: RunStore,
+    recipe: Entry,
+    metrics: Sequence[Entry],
+    timing: Sequence[Entry],
+    evaluations: Sequence[Entry],
+) -> list[dict[str, Any]]:
+    """What each stage that was begun came to, in the order of the recipe."""
+    found = []
+    for name in dict.fromkeys(entry["stage"] for entry in metrics):
+        own = [entry for entry in metrics if entry["stage"] == name]
+        first, last = own[0]["step"], own[-1]["step"]
+        before = [e for e in evaluations if e["step"] < first]
+        after = [e for e in evaluations if first <= e["step"] <= last]
+        compared = _between(store, before[-1] if before else None, after[-1] if after else None, recipe)
+        timed = [entry for entry in timing if entry["stage"] == name]
+        found.append({"name": name, "steps": len(own), **compared, **_cost(own, timed)})
+    return found
+
+
+def _between(store: RunStore, before: Entry | None, after: Entry | None, recipe: Entry) -> dict[str, Any]:
+    """Accuracies of two evaluations, and the gain from one to the other on the tasks of both."""
+    if before is not None and before is after:
+        after = None
+    result: dict[str, Any] = {}
+    for when, evaluation in (("before", before), ("after", after)):
+        result[f"accuracy_{when}"] = evaluation["accuracy"] if evaluation else None
+        result[f"accuracy_{when}_interval"] = evaluation["accuracy_interval"] if evaluation else None
+    result["gain"] = _gain(store, before, after, correct_at(recipe)) if before and after else None
+    return result
+
+
+def _gain(store: RunStore, before: Entry, after: Entry, threshold: float) -> dict[str, Any] | None:
+    """The paired difference; None when no task was judged both times."""
+    right_before, right_after = (correctness(store, evaluation, threshold) for evaluation in (before, after))
+    shared = sorted(right_before.keys() & right_after.keys())
+    if not shared:
+        return None
+    found = paired_difference([right_before[key] for key in shared], [right_after[key] for key in shared])
+    return {
+        "value": found.value,
+        "interval": list(found.interval),
+        "p_value": found.p_value,
+        "tasks": found.tasks,
+        "gained": found.gained,
+        "lost": found.lost,
+        "detectable": found.detectable,
+    }
+
+
+def _cost(metrics: Sequence[Entry], timing: Sequence[Entry]) -> dict[str, Any]:
+    """Tokens, seconds and memory of some steps."""
+    memory = [entry["peak_memory_bytes"] for entry in timing if entry.get("peak_memory_bytes") is not None]
+    return {
+        "sampled_tokens": round(sum(entry.get("sampled_tokens") or 0 for entry in metrics)),
+        "trained_tokens": round(sum(entry.get("trained_tokens") or 0 for entry in metrics)),
+        "seconds": sum(map(_seconds, timing)),
+        "peak_memory_bytes": round(max(memory)) if memory else None,
+    }
+
+
+def _seconds(entry: Entry) -> float:
+    """Seconds that a line of timing stands for: its total, or its phases where it has none (an evaluation)."""
+    if entry.get("seconds_total") is not None:
+        return float(entry["seconds_total"])
+    return float(sum(v for k, v in entry.items() if k.startswith("seconds_") and v is not None))
+
+
+def _warnings(summary: Entry, recipe: Entry, after: Entry | None, events: Sequence[Entry]) -> list[str]:
+    """What a reader of the numbers must know before believing them."""
+    warnings = []
+    if after is None:
+        return ["no held-out accuracy was measured: nothing says whether the model got better"]
+    if summary["verifier_is_training_reward"]:
+        warnings.append(
+            "the held-out answers were judged by the training reward itself; evaluation.verifier sets another judge"
+        )
+    if after["errors"]:
+        warnings.append(f"{after['errors']} of {_count(after['tasks'], 'held-out answer')} could not be judged")
+    if (after.get("truncated") or 0.0) > 0.05:
+        warnings.append(f"{percent(after['truncated'])} of the held-out answers were cut at the token limit")
+    wanted = (recipe.get("evaluation") or {}).get("holdout")
+    if wanted and after["tasks"] < wanted:
+        warnings.append(f"only {_count(after['tasks'], 'task')} of the {wanted} asked for could be held out")
+    alarms = [event for event in events if event["kind"] == "alarm"]
+    if alarms:
+        warnings.append(f"{_count(len(alarms), 'alarm')}, the last at step {alarms[-1]['step']}: {alarms[-1]['message']}")
+    return [warning.rstrip(".") for warning in warnings]
+
+
+def _own_verifier(recipe: Entry) -> Any:
+    """The evaluation's own verifier; None when the training reward judges."""
+    return (recipe.get("evaluation") or {}).get("verifier")
+
+
+def _count(number: int, thing: str) -> str:
+    """``1 step``, ``2 steps``."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"

@@ -1,0 +1,211 @@
+"""The straight way from scored groups to a batch with credit: small steps that every reinforcement stage shares."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from posttrain.corrections import Correction
+from posttrain.engines import Sampler
+from posttrain.errors import AlarmStop
+from posttrain.filters import Dropped
+from posttrain.objectives import Objective
+from posttrain.penalties import Penalty
+from posttrain.rewards import Reward, RewardContext
+from posttrain.rollouts import Rollout
+from posttrain.types import Batch, Credit, FloatArray, Group, PerToken, Task, Tokens, Trajectory, value_of
+
+if TYPE_CHECKING:
+    from posttrain.policies import Policy
+
+
+async def collect(
+    tasks: Sequence[Task],
+    rollout: Rollout,
+    reward: Reward,
+    samplers: Sequence[Mapping[str, Sampler]],
+    context: RewardContext,
+) -> list[Group]:
+    """Attempt and judge every task, all at once; the groups come back in the order of the tasks."""
+
+    async def one(task: Task, bound: Mapping[str, Sampler]) -> list[Group]:
+        groups = await rollout.collect(task, bound)
+        return [await judge(group, reward, replace(context, samplers=bound)) for group in groups]
+
+    collected = await asyncio.gather(*(one(task, bound) for task, bound in zip(tasks, samplers, strict=True)))
+    return [group for groups in collected for group in groups]
+
+
+async def judge(group: Group, reward: Reward, context: RewardContext) -> Group:
+    """The group with a score on every trajectory."""
+    scores = await reward.score(group, context)
+    return replace(group, trajectories=tuple(t.scored(s) for t, s in zip(group, scores, strict=True)))
+
+
+def set_aside_failed(groups: Sequence[Group]) -> tuple[list[Group], list[Dropped]]:
+    """Take out the trajectories whose grader failed: they are neither right nor wrong, and are never learned from."""
+    kept, dropped = [], []
+    for group in groups:
+        sound = tuple(t for t in group if t.score is not None and t.score.status != "error")
+        failed = tuple(t for t in group if t not in sound) if len(sound) < len(group) else ()
+        if failed:
+            dropped.append(Dropped(group=replace(group, trajectories=failed), reason="grader error"))
+        if sound:
+            kept.append(replace(group, trajectories=sound))
+    return kept, dropped
+
+
+def signals_for(
+    trajectories: Sequence[Trajectory],
+    needs: frozenset[str],
+    models: "Mapping[str, Policy]",
+    *,
+    max_tokens: int,
+    temperature: float,
+) -> dict[str, tuple[FloatArray, ...]]:
+    """Costly signals of every trained token, one forward pass a model: ``value`` from the critic, ``<role>_logp``."""
+    from posttrain.training.learner import evaluate_examples
+    from posttrain.training.packing import example_of
+
+    examples = [example_of(t, {}) for t in trajectories]
+    signals = {}
+    for need in sorted(needs):
+        role, name = ("critic", "value") if need == "value" else (need.removesuffix("_logp"), "logp")
+        policy = models["policy" if role == "old" else role]
+        results = evaluate_examples(policy, examples, frozenset({name}), max_tokens=max_tokens, temperature=temperature)
+        signals[need] = tuple(result[name] for result in results)
+    return signals
+
+
+def token_rewards(trajectory: Trajectory, penalties: Sequence[FloatArray]) -> FloatArray:
+    """[T] reward of each trained token: penalties where they fall, each turn's reward at the last trained token up to
+    the end of that turn's segment, the score at the last token.
+    """
+    rewards = np.zeros(trajectory.num_trained, np.float64)
+    if not len(rewards):
+        return rewards.astype(np.float32)
+    for penalty in penalties:
+        rewards += penalty
+    seen = 0
+    for segment in trajectory.segments:
+        seen += len(segment) if segment.trained else 0
+        if segment.reward:
+            rewards[max(seen - 1, 0)] += segment.reward
+    rewards[-1] += value_of(trajectory)
+    return rewards.astype(np.float32)
+
+
+def batch_of(
+    groups: Sequence[Group],
+    signals: Mapping[str, tuple[FloatArray, ...]],
+    penalties: Mapping[str, Penalty],
+    progress: float,
+) -> Batch:
+    """All that an advantage may look at."""
+    trajectories = [t for group in groups for t in group]
+    rewards = []
+    for i, trajectory in enumerate(trajectories):
+        own = {name: values[i] for name, values in signals.items()}
+        taken = [penalty.in_reward(trajectory, own) for penalty in penalties.values()]
+        rewards.append(token_rewards(trajectory, [t for t in taken if t is not None]))
+    return Batch(groups=tuple(groups), signals=signals, token_rewards=tuple(rewards), progress=progress)
+
+
+def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
+    """What a step's attempts were like, before any filter."""
+    trajectories = [t for group in groups for t in group]
+    scores = [t.score for t in trajectories if t.score is not None and t.score.status != "error"]
+    logps = np.concatenate([t.behavior_logp for t in trajectories]) if trajectories else np.zeros(0)
+    logps = logps[np.isfinite(logps)]
+    metrics = {
+        "completion_tokens": float(np.mean([t.num_trained for t in trajectories])),
+        "truncated": float(np.mean([t.stop_reason == "length" for t in trajectories])),
+        "grader_errors": 1.0 - len(scores) / len(trajectories),
+        "sampled_tokens": float(len(logps)),
+    }
+    if len(logps):
+        # An unbiased estimate of the policy's mean entropy per token, in nats, without any extra computation.
+        metrics["entropy"] = -float(np.mean(logps, dtype=np.float64))
+    if scores:
+        metrics["reward"] = float(np.mean([s.value for s in scores]))
+        metrics["solved"] = float(np.mean([s.status == "ok" for s in scores]))
+        for name in sorted({name for s in scores for name in s.parts}):
+            metrics[f"reward/{name}"] = float(np.mean([s.parts[name].value for s in scores if name in s.parts]))
+        values = [[t.score.value for t in g if t.score and t.score.status != "error"] for g in groups]
+        metrics["zero_variance"] = float(np.mean([len(set(v)) <= 1 for v in values]))
+    return metrics
+
+
+def signal_metrics(
+    trajectories: Sequence[Trajectory], signals: Mapping[str, tuple[FloatArray, ...]]
+) -> dict[str, float]:
+    """Divergence of the sampling policy from each reference role, in nats per token (k3, which is never negative)."""
+    metrics = {}
+    sampled = np.concatenate([t.behavior_logp for t in trajectories]).astype(np.float64)
+    for need, values in signals.items():
+        if need.endswith("_logp") and need != "old_logp":
+            gap = np.concatenate(values).astype(np.float64) - sampled
+            gap = gap[np.isfinite(gap)]
+            metrics[f"kl/{need.removesuffix('_logp')}"] = float(np.mean(np.expm1(gap) - gap)) if len(gap) else 0.0
+    return metrics
+
+
+def combine(
+    objective: Objective, penalties: Mapping[str, Penalty], correction: Correction | None
+) -> Callable[[Tokens], PerToken]:
+    """One per-token loss: the objective, corrected, plus every penalty that acts in the loss."""
+
+    def per_token(tokens: Tokens) -> PerToken:
+        result = objective(tokens)
+        loss_T, metrics = result.loss_T, dict(result.metrics)
+        if correction is not None:
+            factor_T = correction(tokens)
+            loss_T, metrics["correction"] = loss_T * factor_T, factor_T
+        for name, penalty in penalties.items():
+            term = penalty.in_loss(tokens)
+            if term is not None:
+                loss_T = loss_T + term.loss_T
+                metrics |= {f"{name}/{metric}": values for metric, values in term.metrics.items()}
+        return PerToken(loss_T=loss_T, metrics=metrics)
+
+    return per_token
+
+
+def columns_of(batch: Batch, credit: Credit) -> list[dict[str, FloatArray]]:
+    """For each trajectory, the [T] columns that the learner and the record take."""
+    columns = []
+    for i, trajectory in enumerate(batch.trajectories):
+        own = {name: values[i] for name, values in batch.signals.items()}
+        own["behavior_logp"] = trajectory.behavior_logp
+        own.setdefault("old_logp", trajectory.behavior_logp)
+        own["advantage"] = credit.advantages[i]
+        if credit.value_targets:
+            own["value_target"] = credit.value_targets[i]
+        columns.append(own)
+    return columns
+
+
+def stop_if_grading_fails(groups: Sequence[Group], bound: float) -> None:
+    """Raise `AlarmStop` with the evidence when the share of failed judgements reaches `bound`."""
+    scores = [t.score for group in groups for t in group if t.score is not None]
+    failed = [s for s in scores if s.status == "error"]
+    if scores and len(failed) / len(scores) >= bound:
+        raise AlarmStop(
+            f"{len(failed)} of {len(scores)} judgements of this step failed, so there is nothing sound to learn from. "
+            f"The first failure: {failed[0].explanation}. Mend the reward and resume, or allow more with "
+            "max_grader_errors."
+        )
+
+
+def describe(groups: Sequence[Group]) -> list[str]:
+    """Judged attempts in a few lines, with the first group's attempts in full."""
+    metrics = rollout_metrics(groups)
+    numbers = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+    lines = [f"{sum(map(len, groups))} attempts at {len(groups)} tasks: {numbers}", f"prompt: {groups[0].key}"]
+    for trajectory in groups[0]:
+        score = trajectory.score
+        assert score is not None, "attempts are described after they were judged"
+        lines.append(f"[{score.status} {score.value:g}] {trajectory.completion!r} {score.explanation}")
+    return lines

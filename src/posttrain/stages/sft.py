@@ -1,0 +1,124 @@
+"""Imitation: raise the likelihood of demonstrations, token by token."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pydantic import PositiveFloat, PositiveInt
+
+from posttrain.component import frozen
+from posttrain.errors import UserError
+from posttrain.objectives import Objective
+from posttrain.reducers import Reducer
+from posttrain.runs.record import StepRecord
+from posttrain.stages import Models, Stage
+from posttrain.tasks import Tasks
+from posttrain.training.settings import Learning
+from posttrain.types import Segment, Task, Trajectory
+
+if TYPE_CHECKING:
+    from posttrain.policies import Policy
+    from posttrain.runs.bench import StageBench
+    from posttrain.runs.run import StageRun
+    from posttrain.training.packing import Example
+
+
+@frozen
+class SFT(Stage):
+    """Supervised fine-tuning on the demonstrations of the tasks, completions only."""
+
+    objective: Objective
+    reducer: Reducer
+    batch: PositiveInt = 32
+    """Demonstrations per optimizer step."""
+    epochs: PositiveFloat = 1.0
+    """Passes over the demonstrations; a part of one is allowed."""
+    max_steps: PositiveInt | None = None
+    """Stops earlier than the epochs would."""
+    learner: Learning = Learning()
+    tasks: Tasks | None = None
+    """Problems of this stage; None takes the recipe's."""
+
+    def run(self, models: Models, run: "StageRun") -> Models:
+        """Train on the demonstrations in a seeded order, new in every epoch."""
+        from posttrain.training.learner import Learner, Loss
+
+        policy = models["policy"]
+        pairs = self.pairs(run.tasks)
+        examples = [self.example(policy, task, text) for task, text in pairs]
+        steps = self.total_steps(run.tasks)
+        learner = Learner(policy, self.learner, seed=run.seed, num_steps=steps)
+        run.restore({"policy": learner})
+        loss = Loss(per_token=self.objective, reducer=self.reducer, needs=self.objective.needs)
+        for step in range(run.steps_done, steps):
+            record = StepRecord()
+            chosen = [examples[i] for i in self.order(len(examples), step, run.seed)]
+            with run.phase("learn"):
+                learned = learner.step(chosen, loss, progress=step / steps)
+            record.metrics |= learned.metrics
+            record.metrics["trained_tokens"] = float(sum(e.num_trained for e in chosen))
+            record.metrics["epoch"] = (step + 1) * self.batch / len(examples)
+            run.finish_step(step + 1, record, {}, {"policy": learner}, models)
+        return models
+
+    def total_steps(self, tasks: Sequence[Task]) -> int:
+        """Optimizer steps that the epochs come to, at least one."""
+        steps = max(1, round(len(self.pairs(tasks)) * self.epochs / self.batch))
+        return min(steps, self.max_steps) if self.max_steps else steps
+
+    def pairs(self, tasks: Sequence[Task]) -> list[tuple[Task, str]]:
+        """Every task with each of its demonstrations."""
+        pairs = [(task, text) for task in tasks for text in task.demonstrations]
+        if not pairs:
+            raise UserError(
+                f"none of the {len(tasks)} tasks has a demonstration to imitate; give a column named completion, "
+                "response, demonstration or solution, messages that end with the assistant, or leave the sft stage out"
+            )
+        return pairs
+
+    def preview(self, models: Models, run: "StageBench") -> list[str]:
+        """The size of the work and the first demonstration."""
+        pairs = self.pairs(run.tasks)
+        examples = [self.example(models["policy"], task, text) for task, text in pairs[: self.batch]]
+        tokens = sum(e.num_trained for e in examples) / len(examples)
+        task, text = pairs[0]
+        return [
+            f"{len(pairs)} demonstrations, {self.total_steps(run.tasks)} steps of {self.batch}",
+            f"{tokens:.1f} trained tokens per demonstration (mean of the first {len(examples)})",
+            f"first prompt: {task.prompt!r}",
+            f"first demonstration: {text!r}",
+        ]
+
+    def example(self, policy: "Policy", task: Task, text: str) -> "Example":
+        """The prompt, then the demonstration and the end token, which are trained."""
+        from posttrain.training.packing import example_of
+
+        trajectory = demonstration(policy, task, text)
+        return example_of(trajectory, {"advantage": np.ones(trajectory.num_trained, np.float32)})
+
+    def order(self, count: int, step: int, seed: int) -> list[int]:
+        """Indices of a step's demonstrations: consecutive places in an endless row of seeded shuffles."""
+        places = range(step * self.batch, (step + 1) * self.batch)
+        shuffles = {
+            epoch: np.random.Generator(np.random.Philox(key=[seed, epoch])).permutation(count)
+            for epoch in {place // count for place in places}
+        }
+        return [int(shuffles[place // count][place % count]) for place in places]
+
+
+def demonstration(policy: "Policy", task: Task, text: str) -> Trajectory:
+    """A demonstration as a trajectory. Raises `UserError` when it does not fit into the model's context."""
+    tokenizer = policy.tokenizer
+    prompt_ids = tokenizer.encode_prompt(task.prompt)
+    text_ids = tokenizer.encode_completion(task.prompt, text)
+    if len(prompt_ids) + len(text_ids) > policy.body.context:
+        raise UserError(
+            f"task {task.key}: prompt ({len(prompt_ids)} tokens) and demonstration ({len(text_ids)}) together pass the "
+            f"model's context of {policy.body.context} tokens; shorten or leave out the row, or raise "
+            "models.policy.context if the model allows it"
+        )
+    segments = (
+        Segment(actor="prompt", token_ids=prompt_ids),
+        Segment(actor="demonstration", token_ids=text_ids, trained=True, text=text),
+    )
+    return Trajectory(task=task, segments=segments, stop_reason="stop")

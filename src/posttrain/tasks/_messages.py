@@ -1,0 +1,73 @@
+"""Chat messages as data sets write them: lists, JSON text of lists, parts of content, and the ShareGPT spelling."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, NoReturn, cast
+
+from posttrain.types import Message
+
+_SHAREGPT_ROLES = {"human": "user", "gpt": "assistant"}
+
+
+def looks_like_messages(value: Any) -> bool:
+    """Whether a value is a list of messages, or JSON text of one."""
+    if isinstance(value, str):
+        value = _from_json(value)
+    return isinstance(value, list) and bool(value) and all(_is_message(item) for item in value)
+
+
+def read_messages(value: Any) -> tuple[Message, ...]:
+    """The messages of a value that looks like them. Raises `ValueError` that says what is wrong with which one."""
+    if isinstance(value, str):
+        value = _from_json(value)
+    return tuple(_message(item, number) for number, item in enumerate(value, 1))
+
+
+def to_chat(prompt: str | tuple[Message, ...], system: str | None) -> tuple[Message, ...]:
+    """A text as the only message of a user, after an optional system message; messages stay as they are."""
+    if not isinstance(prompt, str):
+        return prompt
+    opening = () if system is None else (Message(role="system", content=system),)
+    return (*opening, Message(role="user", content=prompt))
+
+
+def _from_json(text: str) -> Any:
+    if not text.lstrip().startswith("["):
+        return None
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _is_message(item: Any) -> bool:
+    return isinstance(item, Mapping) and ({"role", "content"} <= item.keys() or {"from", "value"} <= item.keys())
+
+
+def _message(item: Mapping[str, Any], number: int) -> Message:
+    """One message; whatever it holds beside role and content (tool calls, a name) is kept for the chat template."""
+    role, content = (item["role"], item["content"]) if "role" in item else (item["from"], item["value"])
+    if not isinstance(role, str) or not role:
+        raise ValueError(f"message {number} has the role {role!r}, which is not text")
+    if isinstance(content, list):
+        content = _join_parts(content, number)
+    if content is None and item.get("tool_calls"):
+        content = ""
+    if not isinstance(content, str):
+        raise ValueError(f"message {number} ({role}) has content that is not text: {str(content)[:60]}")
+    if not (role + content).isascii() and any("\ud800" <= character <= "\udfff" for character in role + content):
+        raise ValueError(f"message {number} holds half of a character (an unpaired surrogate)")
+    more = {k: v for k, v in item.items() if k not in ("role", "content", "from", "value") and v is not None}
+    return cast(Message, {"role": _SHAREGPT_ROLES.get(role, role), "content": content, **more})
+
+
+def _join_parts(parts: list[Any], number: int) -> str:
+    """The text of a content given as parts, ``[{"type": "text", "text": ...}]``."""
+    for part in parts:
+        if not isinstance(part, Mapping) or not isinstance(part.get("text"), str):
+            raise ValueError(f"message {number} has a part that is not text, which is not supported: {str(part)[:60]}")
+    return "".join(part["text"] for part in parts)

@@ -1,0 +1,69 @@
+"""Values of rows: what JSON can hold, and the text of an answer."""
+
+import base64
+import json
+import math
+from collections.abc import Mapping
+from datetime import date, time, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+
+def plain(value: Any) -> Any:
+    """A value that JSON can write: dates, decimals, bytes, numpy values and the like become text, numbers and lists.
+
+    Tuples and integer keys stay, since JSON writes them and some graders compare them. NaN, which is how data frames
+    spell a missing value, becomes None. Raises `TypeError` for anything else.
+    """
+    if value is None or type(value) in (str, int, bool):
+        return value
+    if isinstance(value, float):
+        return _finite(float(value))
+    if isinstance(value, Mapping):
+        return {key if isinstance(key, int) else str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(plain(item) for item in value) if type(value) in (list, tuple) else [*map(plain, value)]
+    if isinstance(value, set | frozenset):
+        return sorted(map(plain, value), key=repr)
+    return _scalar(value)
+
+
+def _finite(value: float) -> float | str | None:
+    if math.isnan(value):
+        return None
+    return value if math.isfinite(value) else repr(value)
+
+
+def _scalar(value: Any) -> Any:
+    """One of the types that data frames and databases add to those of JSON."""
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, Decimal):
+        return int(value) if value.is_finite() and value == value.to_integral_value() else _finite(float(value))
+    if isinstance(value, bytes | bytearray):
+        return base64.b64encode(value).decode("ascii")
+    if isinstance(value, UUID):
+        return str(value)
+    if hasattr(value, "tolist"):  # numpy scalars and arrays
+        return plain(value.tolist())
+    raise TypeError(type(value).__name__)
+
+
+def as_text(value: Any) -> str:
+    """Text of an answer: text as it is, numbers as Python writes them (without a trailing .0), the rest as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return repr(value).removesuffix(".0")
+    return json.dumps(value, ensure_ascii=False)
+
+
+def shorten(text: str, width: int = 90) -> str:
+    """One line of at most `width` characters, quoted, for messages and reports."""
+    line = repr(text)
+    return line if len(line) <= width else f"{line[: width - 4]}...{line[-1]}"

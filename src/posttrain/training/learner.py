@@ -1,0 +1,211 @@
+"""The learner: examples with credit in, new weights out. It knows nothing of methods.
+
+    examples --deal--> minibatches --pack--> micro-batches --forward--> Tokens --objective--> loss, backward
+                        (an optimizer step each)                                (weights from the reducer)
+
+The loss of an optimizer step is a weighted sum over all its tokens, with weights worked out before it is cut into
+micro-batches; how it is cut changes memory and rounding only.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from posttrain.errors import AlarmStop
+from posttrain.policies import Policy
+from posttrain.reducers import Reducer
+from posttrain.training.packing import Example, MicroBatch, pack, plan_micro_batches, split_evenly, tokens_of
+from posttrain.training.settings import Learning
+from posttrain.types import FloatArray, PerToken, Tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """What is minimised: a per-token loss, the signals that it reads, and how tokens are weighed."""
+
+    per_token: Callable[[Tokens], PerToken]
+    reducer: Reducer
+    needs: frozenset[str] = frozenset()
+    temperature: float = 1.0
+    """Of the distribution whose log-probabilities are trained: the one that was sampled from."""
+
+
+@dataclass
+class _Averages:
+    """Running means of metrics over the tokens or sequences that they were computed on."""
+
+    sums: dict[str, float] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def add(self, name: str, values: Tensor) -> None:
+        values = values.detach().double()
+        if name.endswith("_max"):
+            self.sums[name] = max(self.sums.get(name, -math.inf), float(values.max()) if len(values) else -math.inf)
+            self.counts[name] = 1
+        elif len(values):
+            self.sums[name] = self.sums.get(name, 0.0) + float(values.sum())
+            self.counts[name] = self.counts.get(name, 0) + len(values)
+
+    def means(self) -> dict[str, float]:
+        return {name: total / self.counts[name] for name, total in sorted(self.sums.items())}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learned:
+    """What a step of the learner has to report."""
+
+    metrics: Mapping[str, float]
+    """Means over all updates of the step."""
+    signals: Sequence[Mapping[str, FloatArray]]
+    """For each example, the [T] signals of the first pass, before the update that it was part of."""
+
+
+class Learner:
+    """Updates one policy. Its state (optimizer moments, update count) is saved and restored exactly."""
+
+    def __init__(self, policy: Policy, settings: Learning, *, seed: int, num_steps: int) -> None:
+        """`num_steps` calls of `step` make up the stage; schedules are spread over their updates."""
+        self.policy, self.settings, self.seed = policy, settings, seed
+        self.num_updates = num_steps * settings.epochs * settings.minibatches
+        self.updates = 0
+        self.parameters = {name: p for name, p in policy.named_parameters() if p.requires_grad}
+        self.optimizers = settings.optimizer.build(self.parameters)
+        self.peaks = [[group["lr"] for group in optimizer.param_groups] for optimizer in self.optimizers]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(iter(self.parameters.values())).device
+
+    def step(self, examples: Sequence[Example], loss: Loss, *, progress: float) -> Learned:
+        """All updates that one batch gives.
+
+        Raises `AlarmStop` before touching a weight when a loss or gradient is not finite.
+        """
+        indices = [i for i, e in enumerate(examples) if e.num_trained]
+        averages = _Averages()
+        seen: list[dict[str, FloatArray]] = [{} for _ in examples]
+        rng = np.random.Generator(np.random.Philox(key=[self.seed, self.updates]))
+        for epoch in range(self.settings.epochs):
+            order = [indices[i] for i in rng.permutation(len(indices))] if self.settings.minibatches > 1 else indices
+            for part in split_evenly(order, self.settings.minibatches):
+                signals = self._update([examples[i] for i in part], loss, progress, averages)
+                if epoch == 0:
+                    for i, values in zip(part, signals, strict=True):
+                        seen[i] = values
+        return Learned(metrics=averages.means(), signals=seen)
+
+    def _update(
+        self, examples: Sequence[Example], loss: Loss, progress: float, averages: _Averages
+    ) -> list[dict[str, FloatArray]]:
+        """One optimizer step. Returns the signals of each example as they were before it."""
+        total, signals = self.accumulate(examples, loss, progress, averages)
+        norm = torch.nn.utils.get_total_norm([p.grad for p in self.parameters.values() if p.grad is not None])
+        if not (math.isfinite(total) and math.isfinite(float(norm))):
+            for optimizer in self.optimizers:
+                optimizer.zero_grad(set_to_none=True)
+            raise AlarmStop(
+                f"the loss ({total}) or the gradient norm ({float(norm)}) of update {self.updates + 1} is not finite; "
+                "the weights are those of the update before. Look at the rollouts of this step; a smaller "
+                "learner.optimizer.lr or learner.clip_norm is the usual remedy."
+            )
+        if self.settings.clip_norm is not None:
+            torch.nn.utils.clip_grads_with_norm_(self.parameters.values(), self.settings.clip_norm, norm)
+        factor = self.settings.schedule.factor(self.updates / self.num_updates)
+        for optimizer, peaks in zip(self.optimizers, self.peaks, strict=True):
+            for group, peak in zip(optimizer.param_groups, peaks, strict=True):
+                group["lr"] = peak * factor
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        self.updates += 1
+        self.policy.version += 1
+        averages.add("loss", torch.tensor([total]))
+        averages.add("gradient_norm", norm.reshape(1))
+        averages.add("learning_rate", torch.tensor([self.peaks[0][0] * factor]))
+        return signals
+
+    def accumulate(
+        self, examples: Sequence[Example], loss: Loss, progress: float, averages: _Averages | None = None
+    ) -> tuple[float, list[dict[str, FloatArray]]]:
+        """Add the gradient of one optimizer step's loss to the parameters' ``grad``.
+
+        Returns the loss, and for each example its [T] signals.
+        """
+        averages = averages if averages is not None else _Averages()
+        total = 0.0
+        seen: list[dict[str, FloatArray]] = [{} for _ in examples]
+        for part, batch in self._micro_batches(examples, loss.reducer):
+            signals = self.policy.evaluate(batch.packed, batch.positions_T, loss.needs, temperature=loss.temperature)
+            result = loss.per_token(tokens_of(batch, signals, progress))
+            weighted = (result.loss_T * batch.weight_T).sum()
+            weighted.backward()  # type: ignore[no-untyped-call]
+            total += float(weighted.detach())
+            for name, values in result.metrics.items():
+                averages.add(name, values)
+            _scatter(signals, part, examples, seen)
+        return total, seen
+
+    def _micro_batches(self, examples: Sequence[Example], reducer: Reducer) -> Iterator[tuple[list[int], MicroBatch]]:
+        """The examples of an optimizer step, packed in micro-batches, with their indices."""
+        lengths = np.array([e.num_trained for e in examples], np.int64)
+        weight_N = reducer.weights(lengths, np.array([e.group for e in examples], np.int64))
+        for part in plan_micro_batches([len(e.token_ids) for e in examples], self.settings.micro_batch_tokens):
+            yield part, pack([examples[i] for i in part], weight_N[np.array(part)], self.device)
+
+    def state(self) -> tuple[dict[str, object], dict[str, Tensor]]:
+        """What must be saved: plain numbers, and tensors by name."""
+        tensors = {}
+        for name, parameter in self.parameters.items():
+            for optimizer in self.optimizers:
+                for key, value in optimizer.state.get(parameter, {}).items():
+                    tensors[f"{name}|{key}"] = torch.as_tensor(value).detach().clone().contiguous()
+        return {"updates": self.updates, "version": self.policy.version}, tensors
+
+    def load_state(self, numbers: Mapping[str, object], tensors: Mapping[str, Tensor]) -> None:
+        """Put back what `state` gave, exactly."""
+        self.updates = int(str(numbers["updates"]))
+        self.policy.version = int(str(numbers["version"]))
+        owner = {id(p): o for o in self.optimizers for group in o.param_groups for p in group["params"]}
+        for key, tensor in tensors.items():
+            name, entry = key.rsplit("|", 1)
+            parameter = self.parameters[name]
+            # Step counts stay on the CPU: that is where torch keeps them for optimizers that are not fused.
+            place = tensor.device if entry == "step" else parameter.device
+            owner[id(parameter)].state[parameter][entry] = tensor.to(place)
+
+
+def evaluate_examples(
+    policy: Policy,
+    examples: Sequence[Example],
+    needs: frozenset[str],
+    *,
+    max_tokens: int,
+    temperature: float = 1.0,
+) -> list[dict[str, FloatArray]]:
+    """For each example, [T] arrays of the signals that a policy gives, without gradients.
+
+    Serves a reference's log-probabilities, a critic's values, and the policy's own before an update.
+    """
+    device = next(policy.parameters()).device
+    results: list[dict[str, FloatArray]] = [{} for _ in examples]
+    bare = [Example(token_ids=e.token_ids, positions=e.positions, columns={}, turn_T=e.turn_T) for e in examples]
+    for part in plan_micro_batches([len(e.token_ids) for e in bare], max_tokens):
+        batch = pack([bare[i] for i in part], np.zeros(len(part), np.float32), device)
+        with torch.no_grad():
+            signals = policy.evaluate(batch.packed, batch.positions_T, needs, temperature=temperature)
+        _scatter(signals, part, bare, results)
+    return results
+
+
+def _scatter(
+    signals: Mapping[str, Tensor], part: Sequence[int], examples: Sequence[Example], into: list[dict[str, FloatArray]]
+) -> None:
+    """Give each example of a micro-batch its share of the flat signals."""
+    ends = np.cumsum([examples[i].num_trained for i in part])[:-1]
+    for name, signal in signals.items():
+        for i, values in zip(part, np.split(signal.detach().float().cpu().numpy(), ends), strict=True):
+            into[i][name] = values

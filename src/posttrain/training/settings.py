@@ -1,0 +1,25 @@
+"""How credit becomes updates: the learner's settings, without the machinery (which needs torch)."""
+
+from pydantic import PositiveFloat, PositiveInt
+
+from posttrain.component import frozen
+from posttrain.training.optimizers import Optimizer
+from posttrain.training.optimizers.adamw import AdamW
+from posttrain.training.schedules import Schedule
+from posttrain.training.schedules.constant import Constant
+
+
+@frozen
+class Learning:
+    """Settings of the learner of one trained role."""
+
+    optimizer: Optimizer = AdamW()
+    schedule: Schedule = Constant()
+    epochs: PositiveInt = 1
+    """Passes over each batch."""
+    minibatches: PositiveInt = 1
+    """Optimizer steps per pass: the batch's trajectories are dealt into this many, in a new order each pass."""
+    micro_batch_tokens: PositiveInt = 16384
+    """Tokens in one forward pass; smaller takes less memory and gives the same gradient."""
+    clip_norm: PositiveFloat | None = 1.0
+    """Largest global norm of the gradient; None leaves it as it is."""

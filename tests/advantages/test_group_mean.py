@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posttrain.advantages.group_mean import GroupMean
+from tests.builders import batch
+
+REWARDS = st.lists(st.lists(st.floats(-10, 10, width=32), min_size=1, max_size=5), min_size=1, max_size=4)
+
+
+def first_tokens(advantage: GroupMean, rewards: list[list[float]]) -> list[float]:
+    _, credit = advantage({}, batch(rewards))
+    return [float(a[0]) for a in credit.advantages]
+
+
+@pytest.mark.parametrize(
+    ("rewards", "expected"),
+    [
+        ([1, 0, 0, 1], [0.8660254, -0.8660254, -0.8660254, 0.8660254]),  # 0.5 / sqrt(4 * 0.25 / 3)
+        ([3, 1], [0.7071068, -0.7071068]),  # 1 / sqrt(2)
+        ([1, 0, 0, 0], [1.5, -0.5, -0.5, -0.5]),  # 0.75 / 0.5
+    ],
+)
+def test_grpo(rewards: list[float], expected: list[float]) -> None:
+    assert first_tokens(GroupMean(), [rewards]) == pytest.approx(expected, rel=1e-5)
+
+
+def test_dr_grpo_keeps_the_units_of_the_reward() -> None:
+    assert first_tokens(GroupMean(scale="none"), [[1, 0, 0, 0], [3, 1]]) == [0.75, -0.25, -0.25, -0.25, 1, -1]
+
+
+def test_lite_ppo_divides_by_the_deviation_of_the_raw_rewards_of_the_batch() -> None:
+    # 1, 0, 1, 1: variance (3 * 0.25^2 + 0.75^2) / 3 = 0.25
+    assert first_tokens(GroupMean(scale="batch"), [[1, 0], [1, 1]]) == pytest.approx([1, -1, 0, 0], abs=1e-5)
+
+
+@pytest.mark.parametrize("scale", ["group", "batch", "none"])
+def test_groups_without_a_comparison_get_exactly_nothing(scale: str) -> None:
+    assert first_tokens(GroupMean(scale=scale), [[0.1] * 3, [5.0], [0.3] * 7]) == [0.0] * 11
+
+
+def test_epsilon_is_added_to_the_deviation() -> None:
+    expected = 0.5 / (np.sqrt(0.5) + 0.25)
+    assert first_tokens(GroupMean(epsilon=0.25), [[1, 0]]) == pytest.approx([expected, -expected])
+
+
+def test_every_token_of_a_trajectory_gets_the_same() -> None:
+    _, credit = GroupMean(scale="none")({}, batch([[1, 0]], token_rewards=[[0.0, 0.5, 0.5], [0.0]]))
+    assert [a.tolist() for a in credit.advantages] == [[0.5] * 3, [-0.5]]
+
+
+@given(REWARDS)
+def test_groups_have_mean_zero_and_unit_deviation(rewards: list[list[float]]) -> None:
+    result = iter(first_tokens(GroupMean(epsilon=1e-12), rewards))
+    for row in rewards:
+        advantage = np.array([next(result) for _ in row])
+        assert advantage.sum() == pytest.approx(0, abs=1e-4)
+        if len(row) > 1 and np.ptp(row) > 1e-3:
+            assert advantage.std(ddof=1) == pytest.approx(1, abs=1e-3)
+
+
+@given(REWARDS, st.floats(-100, 100))
+def test_a_constant_added_to_a_groups_rewards_changes_nothing(rewards: list[list[float]], shift: float) -> None:
+    moved = [[r + shift for r in rewards[0]], *rewards[1:]]
+    before, after = (first_tokens(GroupMean(scale="none"), r) for r in (rewards, moved))
+    assert after == pytest.approx(before, abs=1e-4)

@@ -1,0 +1,299 @@
+"""Small valid objects for tests: tasks, trajectories, batches, tokens, a scripted sampler, a numerical gradient.
+
+batch([[1, 0], [1, 1, 0]])                     two groups with these scores, two tokens a trajectory
+tokens(logp=[[-1.0, -2.0], [-0.5]], advantage=[[1.0, 1.0], [-1.0]])
+random_batch(seed), random_tokens(seed)        ragged, several groups, every signal that is asked for
+"""
+
+import hashlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import fields, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from posttrain.engines import Sampling
+from posttrain.types import Batch, Completion, Group, Message, Score, Segment, Task, Tokens, Trajectory
+
+Rows = Sequence[Sequence[float]]
+
+
+def task(key: str = "task", prompt: str = "What is 2 + 2?", answer: str | None = "4") -> Task:
+    return Task(key=key, prompt=prompt, answer=answer)
+
+
+def score(value: float) -> Score:
+    return Score(value=value, status="ok" if value >= 1 else "wrong")
+
+
+def trajectory(
+    length: int = 2,
+    *,
+    reward: float = 0.0,
+    logp: Sequence[float] | None = None,
+    of: Task | None = None,
+    sample: int = 0,
+) -> Trajectory:
+    """A prompt of three tokens and `length` tokens of the policy; scored."""
+    logp_T = np.full(length, -1.0, np.float32) if logp is None else np.asarray(logp, np.float32)
+    segments = (
+        Segment(actor="prompt", token_ids=np.arange(3), text="abc"),
+        Segment(actor="policy", token_ids=np.arange(len(logp_T)) + 10, trained=True, logp=logp_T, text="x"),
+    )
+    return Trajectory(task=of or task(), segments=segments, stop_reason="stop", sample=sample, score=score(reward))
+
+
+def group(rewards: Sequence[float], *, key: str = "task", length: int = 2) -> Group:
+    """Attempts at one task with these scores."""
+    of = task(key)
+    return Group(
+        key=key,
+        trajectories=tuple(trajectory(length, reward=r, of=of, sample=i) for i, r in enumerate(rewards)),
+    )
+
+
+def batch(
+    rewards: Rows, *, token_rewards: Rows | None = None, length: int = 2, signals: Mapping[str, Rows] | None = None
+) -> Batch:
+    """One group per row of scores. The score is the reward of the last token, unless token rewards are given: a row a
+    trajectory, which then decides its length.
+    """
+    given = token_rewards or [[0.0] * (length - 1) + [reward] for row in rewards for reward in row]
+    lengths = map(len, given)
+    groups = []
+    for g, row in enumerate(rewards):
+        of = task(f"task-{g}")
+        attempts = [trajectory(next(lengths), reward=r, of=of, sample=i) for i, r in enumerate(row)]
+        groups.append(Group(key=of.key, trajectories=tuple(attempts)))
+    return Batch(
+        groups=tuple(groups),
+        token_rewards=tuple(np.asarray(row, np.float32) for row in given),
+        signals={name: tuple(np.asarray(r, np.float32) for r in rows) for name, rows in (signals or {}).items()},
+    )
+
+
+def random_batch(
+    seed: int = 0,
+    *,
+    sizes: Sequence[int] = (4, 3, 1, 2),
+    needs: Collection[str] = (),
+    rewards: Callable[[np.random.Generator], float] = lambda rng: float(rng.integers(2)),
+) -> Batch:
+    """Groups of the given sizes, attempts of one to six tokens in one or two turns, small rewards at every token."""
+    rng = np.random.default_rng(seed)
+    groups, token_rewards = [], []
+    for g, size in enumerate(sizes):
+        attempts = [_random_trajectory(rng, task(f"task-{g}"), i, rewards(rng)) for i in range(size)]
+        groups.append(Group(key=f"task-{g}", trajectories=tuple(attempts)))
+        for attempt in attempts:
+            assert attempt.score is not None
+            reward_T = rng.normal(scale=0.01, size=attempt.num_trained).astype(np.float32)
+            reward_T[-1] += attempt.score.value
+            token_rewards.append(reward_T)
+    signals = {
+        need: tuple(rng.normal(loc=-1.0, size=len(r)).astype(np.float32) for r in token_rewards)
+        for need in sorted(needs)
+    }
+    return Batch(groups=tuple(groups), token_rewards=tuple(token_rewards), signals=signals, progress=0.5)
+
+
+def _random_trajectory(rng: np.random.Generator, of: Task, sample: int, reward: float) -> Trajectory:
+    segments = [Segment(actor="prompt", token_ids=rng.integers(3, 100, 3), text="prompt")]
+    for turn in range(int(rng.integers(1, 3))):
+        length = int(rng.integers(1, 4))
+        if turn:
+            segments.append(Segment(actor="environment", token_ids=rng.integers(3, 100, 2), turn=turn, text="seen"))
+        segments.append(
+            Segment(
+                actor="policy",
+                token_ids=rng.integers(3, 100, length),
+                trained=True,
+                logp=-rng.exponential(size=length).astype(np.float32),
+                turn=turn,
+                state_key=f"state-{turn}",
+                text="said",
+            )
+        )
+    return Trajectory(task=of, segments=tuple(segments), stop_reason="stop", sample=sample, score=score(reward))
+
+
+def tokens(
+    logp: Rows,
+    *,
+    advantage: Rows | None = None,
+    old_logp: Rows | None = None,
+    behavior_logp: Rows | None = None,
+    reference_logp: Mapping[str, Rows] | None = None,
+    entropy: Rows | None = None,
+    value: Rows | None = None,
+    old_value: Rows | None = None,
+    value_target: Rows | None = None,
+    group_N: Sequence[int] | None = None,
+    reward_N: Sequence[float] | None = None,
+    dtype: torch.dtype = torch.float64,
+) -> Tokens:
+    """Tokens from rows, one a sequence. `logp`, `entropy` and `value` are leaves that take a gradient."""
+    lengths = [len(row) for row in logp]
+
+    def flat(rows: Rows) -> Tensor:
+        assert [len(row) for row in rows] == lengths, "every signal has one number a token"
+        return torch.tensor([x for row in rows for x in row], dtype=dtype)
+
+    def leaf(rows: Rows | None) -> Tensor | None:
+        return None if rows is None else flat(rows).requires_grad_()
+
+    logp_T = flat(logp)
+    return Tokens(
+        logp_T=logp_T.clone().requires_grad_(),
+        old_logp_T=flat(old_logp) if old_logp else logp_T.clone(),
+        behavior_logp_T=flat(behavior_logp or old_logp or logp),
+        advantage_T=flat(advantage) if advantage else torch.ones_like(logp_T),
+        reference_logp_T={role: flat(rows) for role, rows in (reference_logp or {}).items()},
+        entropy_T=leaf(entropy),
+        value_T=leaf(value),
+        old_value_T=None if old_value is None else flat(old_value),
+        value_target_T=None if value_target is None else flat(value_target),
+        sequence_T=torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths)),
+        turn_T=torch.zeros(sum(lengths), dtype=torch.int64),
+        length_N=torch.tensor(lengths),
+        group_N=torch.tensor(group_N if group_N is not None else [0] * len(lengths)),
+        reward_N=torch.tensor(reward_N if reward_N is not None else [0.0] * len(lengths), dtype=dtype),
+    )
+
+
+def random_tokens(
+    seed: int = 0,
+    *,
+    lengths: Sequence[int] = (3, 1, 4, 2, 5, 2),
+    needs: Collection[str] = (),
+    gap: float = 0.3,
+    advantage_by: str = "token",
+    dtype: torch.dtype = torch.float64,
+) -> Tokens:
+    """Tokens of three groups. Other models' log-probabilities are about `gap` away from the policy's; 0 is on policy.
+
+    Advantages differ by ``token`` or by ``sequence``. Of the costly signals, only those in `needs` are there.
+    """
+    rng = np.random.default_rng(seed)
+
+    def draw(sample: Callable[[int], np.ndarray]) -> list[list[float]]:
+        return [sample(length).tolist() for length in lengths]
+
+    logp = draw(lambda n: -rng.exponential(size=n) - 0.1)
+
+    def nearby() -> list[list[float]]:
+        return [[x + gap * rng.normal() for x in row] for row in logp]
+
+    wide = advantage_by == "token"
+    roles = sorted(need.removesuffix("_logp") for need in needs if need.endswith("_logp"))
+    costly: dict[str, list[list[float]]] = {}
+    if "entropy" in needs:
+        costly["entropy"] = draw(lambda n: rng.exponential(size=n))
+    if "value" in needs:
+        costly |= {name: draw(lambda n: rng.normal(size=n)) for name in ("value", "old_value", "value_target")}
+    num_groups = min(3, len(lengths))
+    return tokens(
+        logp,
+        old_logp=nearby(),
+        behavior_logp=nearby(),
+        advantage=draw(lambda n: rng.normal(size=n) if wide else np.full(n, rng.normal())),
+        reference_logp={role: nearby() for role in roles},
+        group_N=[i % num_groups for i in range(len(lengths))],
+        reward_N=rng.integers(2, size=len(lengths)).tolist(),
+        dtype=dtype,
+        **costly,
+    )
+
+
+def without(these: Tokens, need: str) -> Tokens:
+    """The same tokens without one costly signal."""
+    if need == "entropy":
+        return replace(these, entropy_T=None)
+    if need == "value":
+        return replace(these, value_T=None, old_value_T=None, value_target_T=None)
+    role = need.removesuffix("_logp")
+    return replace(these, reference_logp_T={k: v for k, v in these.reference_logp_T.items() if k != role})
+
+
+def reordered(these: Tokens, order: Sequence[int]) -> tuple[Tokens, Tensor]:
+    """The same sequences in another order, and where each of the new tokens was before."""
+    positions = torch.cat([torch.nonzero(these.sequence_T == i).flatten() for i in order])
+    lengths = these.length_N[list(order)]
+    changed: dict[str, object] = {
+        "sequence_T": torch.repeat_interleave(torch.arange(len(order)), lengths),
+        "reference_logp_T": {role: x[positions] for role, x in these.reference_logp_T.items()},
+    }
+    for field in fields(Tokens):
+        value = getattr(these, field.name)
+        if field.name not in changed and isinstance(value, Tensor):
+            changed[field.name] = value[positions] if field.name.endswith("_T") else value[list(order)]
+    return replace(these, **changed), positions  # type: ignore[arg-type]
+
+
+def gradients(loss: Tensor, these: Tokens) -> dict[str, Tensor]:
+    """Gradient of a loss with respect to every signal that the model gives; 0 where the loss does not depend on it."""
+    leaves = {f.name: getattr(these, f.name) for f in fields(Tokens)}
+    leaves = {n: x for n, x in leaves.items() if isinstance(x, Tensor) and x.requires_grad}
+    if not loss.requires_grad:
+        return {name: torch.zeros_like(leaf) for name, leaf in leaves.items()}
+    found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
+    return {n: torch.zeros_like(x) if g is None else g for (n, x), g in zip(leaves.items(), found, strict=True)}
+
+
+def numerical_gradient(loss: Callable[[Tensor], Tensor], at: Tensor, step: float = 1e-6) -> Tensor:
+    """Central differences of a scalar function of a float64 vector."""
+    assert at.dtype == torch.float64, "differences of float32 are noise"
+    at = at.detach()
+    result = torch.zeros_like(at)
+    for i in range(len(at)):
+        shift = torch.zeros_like(at)
+        shift[i] = step
+        result[i] = (loss(at + shift) - loss(at - shift)).item() / (2 * step)
+    return result
+
+
+class ScriptedSampler:
+    """A model whose answers are a function of (key, number of the completion, prompt), and which keeps a log.
+
+    Its text is lossy on purpose (upper case comes back as lower case), so that ids made from text again show.
+    """
+
+    def __init__(self, *key: int | str, version: int = 3) -> None:
+        self.key, self.version = key, version
+        self.completions: list[Completion] = []
+
+    def encode(self, prompt: str | Sequence[Message]) -> np.ndarray:
+        text = prompt if isinstance(prompt, str) else "".join(f"{m['role']}: {m['content']}\n" for m in prompt)
+        return np.array([1, *text.encode()], np.int64)
+
+    def decode(self, token_ids: np.ndarray) -> str:
+        return bytes(int(i) for i in token_ids if i > 1).decode("ascii", "replace").lower()
+
+    def _rng(self, *more: object) -> np.random.Generator:
+        digest = hashlib.sha256(repr((self.key, more)).encode()).digest()
+        return np.random.default_rng(int.from_bytes(digest[:8], "big"))
+
+    async def sample(self, token_ids: np.ndarray, n: int, sampling: Sampling) -> list[Completion]:
+        written = []
+        for _ in range(n):
+            rng = self._rng(len(self.completions), token_ids.tolist())
+            cut = bool(rng.random() < 0.3)
+            length = sampling.max_tokens if cut else int(rng.integers(1, min(8, sampling.max_tokens) + 1))
+            ids = rng.integers(65, 91, length)
+            written.append(
+                Completion(
+                    token_ids=ids,
+                    logp=-rng.exponential(size=length).astype(np.float32),
+                    stop_reason="length" if cut else "stop",
+                    version=self.version,
+                    text=self.decode(ids),
+                )
+            )
+            self.completions.append(written[-1])
+        return written
+
+    async def logp(self, token_ids: np.ndarray, *, temperature: float = 1.0) -> np.ndarray:
+        return (
+            -self._rng("logp", token_ids.tolist(), temperature).exponential(size=len(token_ids) - 1).astype(np.float32)
+        )

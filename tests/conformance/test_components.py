@@ -1,0 +1,143 @@
+"""Laws of every component of every family."""
+
+import ast
+import importlib
+import inspect
+import json
+import pickle
+import re
+from collections.abc import Iterator
+from dataclasses import FrozenInstanceError, fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+import posttrain
+from posttrain.advantages import Advantage
+from posttrain.component import Component
+from posttrain.corrections import Correction
+from posttrain.curricula import Curriculum
+from posttrain.filters import Filter
+from posttrain.objectives import Objective
+from posttrain.penalties import Penalty
+from posttrain.reducers import Reducer
+from posttrain.rollouts import Rollout
+from tests.conformance._members import contracts, example, kinds, variants
+
+METHODS = (Advantage, Correction, Curriculum, Filter, Objective, Penalty, Reducer, Rollout)
+"""Families whose members come from the literature."""
+SOURCE = Path(posttrain.__file__).parent
+TESTS = Path(__file__).parent.parent
+CITATION = re.compile(r"arXiv:\d{4}\.\d{4,5}|doi:10\.|\b[a-z0-9-]+\.(com|io|net|org|site)/\S+")
+
+every_kind = pytest.mark.parametrize(("contract", "kind"), kinds(*contracts()))
+every_method = pytest.mark.parametrize(("contract", "kind"), kinds(*METHODS))
+
+
+@pytest.fixture
+def cls(contract: type[Component], kind: str) -> type[Any]:
+    """The component's class; importing it is part of the test, so that a broken file fails alone."""
+    return contract.find(kind)
+
+
+def test_every_family_is_found() -> None:
+    assert set(METHODS) < set(contracts())
+    assert all(contract.kinds() for contract in METHODS)
+
+
+@every_kind
+def test_is_immutable(cls: type[Any]) -> None:
+    instance = example(cls)
+    for field in fields(instance):
+        with pytest.raises(FrozenInstanceError):
+            setattr(instance, field.name, getattr(instance, field.name))
+    with pytest.raises(FrozenInstanceError):
+        instance.a_new_name = 1
+
+
+@every_kind
+def test_json_round_trip(cls: type[Any], contract: type[Component], kind: str) -> None:
+    adapter = TypeAdapter(contract)
+    for _, instance in variants(cls):
+        text = adapter.dump_json(instance)
+        assert json.loads(text)["kind"] == instance.kind == kind
+        assert adapter.validate_json(text) == instance
+        assert adapter.dump_json(adapter.validate_json(text)) == text
+
+
+@every_kind
+def test_pickles(cls: type[Any]) -> None:
+    for _, instance in variants(cls):
+        assert pickle.loads(pickle.dumps(instance)) == instance
+
+
+@every_kind
+def test_extends_the_contract_directly(cls: type[Any], contract: type[Component]) -> None:
+    assert cls.__bases__ == (contract,), "a component inherits from its family's contract and nothing else"
+
+
+@every_kind
+def test_module_and_fields_are_documented(cls: type[Any]) -> None:
+    module = importlib.import_module(cls.__module__)
+    assert module.__doc__ and cls.__doc__
+    for name, field in cls.__pydantic_fields__.items():
+        documented = field.description or field.annotation in contracts()
+        assert documented, f"{cls.__name__}.{name} has no docstring below it"
+
+
+@every_kind
+def test_has_few_fields(cls: type[Any]) -> None:
+    limit = 8 if issubclass(cls, METHODS) else 24
+    assert len(fields(cls)) <= limit, "a component with this many knobs is several components"
+
+
+@every_method
+def test_cites_its_source(cls: type[Any]) -> None:
+    text = importlib.import_module(cls.__module__).__doc__ or ""
+    assert "Source:" in text or "Differs:" in text, "the module docstring says where the formula is from"
+    assert CITATION.search(text), "the source is cited by arXiv number, DOI or address"
+
+
+@every_kind
+def test_every_field_is_read(cls: type[Any]) -> None:
+    """By the component itself for a method; anywhere in the package for the others, whose settings others act on."""
+    own = set(attributes_read(Path(inspect.getfile(cls)), of="self"))
+    anywhere = own if issubclass(cls, METHODS) else attributes_read_anywhere()
+    unread = {field.name for field in fields(cls)} - anywhere
+    assert not unread, f"{cls.__name__} ignores {sorted(unread)}"
+
+
+@every_method
+def test_has_a_test_of_its_own(contract: type[Component], kind: str) -> None:
+    family = Path(inspect.getfile(contract)).parent.relative_to(SOURCE)
+    file = TESTS / family / f"test_{kind}.py"
+    assert file.exists(), f"{file.relative_to(TESTS.parent)} is missing"
+    assert f"posttrain.{family}.{kind}" in file.read_text(), f"{file.name} does not import {kind}"
+
+
+@every_kind
+def test_is_named_in_some_test(cls: type[Any]) -> None:
+    name = re.compile(rf"\b{cls.__name__}\b")
+    assert any(name.search(text) for text in texts_of_tests()), f"no test outside conformance/ names {cls.__name__}"
+
+
+@cache
+def texts_of_tests() -> tuple[str, ...]:
+    return tuple(f.read_text() for f in TESTS.rglob("test_*.py") if f.parent.name != "conformance")
+
+
+def attributes_read(file: Path, *, of: str | None = None) -> Iterator[str]:
+    """Names of the attributes that a module reads, of the variable `of` only when it is given."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            owner = node.value.id if isinstance(node.value, ast.Name) else None
+            if of in (None, owner):
+                yield node.attr
+
+
+@cache
+def attributes_read_anywhere() -> set[str]:
+    return {name for file in SOURCE.rglob("*.py") for name in attributes_read(file)}

@@ -1,0 +1,85 @@
+"""Laws of the curricula, for every member on arrival."""
+
+import json
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from posttrain.curricula import Curriculum, State
+from posttrain.types import Group, Task
+from tests.builders import task, trajectory
+from tests.conformance._members import members
+
+every_member = pytest.mark.parametrize("curriculum", members(Curriculum))
+
+POOL = [Task(key=f"t{i}", prompt=f"{i}?", domain="ab"[i % 2], fields={"difficulty": i / 10}) for i in range(10)]
+
+
+def attempts_at(chosen: list[Task], step: int) -> list[Group]:
+    """Scored groups: a task succeeds more often the smaller its number is."""
+    rng = np.random.default_rng(step)
+    groups = []
+    for of in chosen:
+        rewards = (rng.random(4) < 1 - int(of.key[1:]) / 10).astype(float)
+        groups.append(Group(key=of.key, trajectories=tuple(trajectory(reward=r, of=of) for r in rewards)))
+    return groups
+
+
+def play(
+    curriculum: Curriculum, *, seed: int = 0, steps: int = 8, count: int = 4, between: Callable[[State], State] = dict
+) -> list[list[str]]:
+    """Keys of the tasks of each step; `between` is done to the state whenever it is handed on."""
+    state, chosen_keys = curriculum.start(), []
+    for step in range(steps):
+        state, chosen = curriculum.select(between(state), POOL, count, seed=seed, step=step)
+        chosen_keys.append([of.key for of in chosen])
+        state = curriculum.observe(between(state), attempts_at(chosen, step))
+    return chosen_keys
+
+
+@every_member
+@pytest.mark.parametrize("count", [1, 4, 10, 23])
+def test_chooses_as_many_as_asked_from_the_pool(curriculum: Curriculum, count: int) -> None:
+    _, chosen = curriculum.select(curriculum.start(), POOL, count, seed=0, step=0)
+    assert len(chosen) == count
+    assert all(any(of is known for known in POOL) for of in chosen)
+
+
+@every_member
+def test_same_seed_same_order(curriculum: Curriculum) -> None:
+    random.seed(1), np.random.seed(1)
+    first = play(curriculum)
+    random.seed(2), np.random.seed(2)
+    assert play(curriculum) == first
+
+
+@every_member
+def test_resumed_is_uninterrupted(curriculum: Curriculum) -> None:
+    """The state goes through JSON between any two calls, and into a curriculum made anew."""
+    assert play(curriculum, between=through_json) == play(curriculum)
+
+
+@every_member
+def test_state_is_changed_by_returning_a_new_one(curriculum: Curriculum) -> None:
+    state: Mapping[str, Any] = curriculum.start()
+    for step in range(3):
+        before = json.dumps(state)
+        following, chosen = curriculum.select(state, POOL, 4, seed=0, step=step)
+        assert json.dumps(state) == before
+        before = json.dumps(following)
+        state = curriculum.observe(following, attempts_at(chosen, step))
+        assert json.dumps(following) == before
+
+
+@every_member
+def test_a_pool_of_one(curriculum: Curriculum) -> None:
+    _, chosen = curriculum.select(curriculum.start(), [task()], 3, seed=0, step=0)
+    assert [of.key for of in chosen] == ["task"] * 3
+
+
+def through_json(state: State) -> State:
+    loaded: State = json.loads(json.dumps(state, allow_nan=False))
+    return loaded

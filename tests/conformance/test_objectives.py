@@ -1,0 +1,163 @@
+"""Laws of the objectives, for every member on arrival."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from posttrain.advantages.group_mean import GroupMean
+from posttrain.objectives import Objective
+from posttrain.types import Tokens
+from tests.builders import batch, gradients, random_tokens, reordered, without
+from tests.conformance._members import members
+
+LAWS = {"zero_advantage", "reinforce", "bandit"}
+
+every_member = pytest.mark.parametrize("objective", members(Objective))
+
+
+def on_policy(objective: Objective, seed: int = 0) -> Tokens:
+    return random_tokens(seed, needs=objective.needs, gap=0.0, advantage_by="sequence")
+
+
+@every_member
+def test_exceptions_are_laws(objective: Objective) -> None:
+    assert objective.exceptions <= LAWS
+
+
+@every_member
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_one_loss_a_token(objective: Objective, dtype: torch.dtype) -> None:
+    tokens = random_tokens(needs=objective.needs, dtype=dtype)
+    result = objective(tokens)
+    assert result.loss_T.shape == tokens.logp_T.shape
+    assert result.loss_T.dtype == dtype
+    assert result.loss_T.requires_grad
+    for name, values in result.metrics.items():
+        assert values.shape in (tokens.logp_T.shape, tokens.length_N.shape), name
+        assert not values.requires_grad, f"{name} would keep the graph alive"
+        assert values.isfinite().all(), name
+
+
+@every_member
+def test_needs_are_exact(objective: Objective) -> None:
+    """What is not declared is not read (it would be None), and what is declared is read (it costs a forward pass)."""
+    tokens = random_tokens(needs=objective.needs)
+    objective(tokens)
+    for need in objective.needs:
+        with pytest.raises((AssertionError, AttributeError, KeyError, TypeError)):
+            objective(without(tokens, need))
+
+
+@every_member
+def test_same_tokens_same_loss_and_nothing_written(objective: Objective) -> None:
+    tokens, untouched = random_tokens(needs=objective.needs), random_tokens(needs=objective.needs)
+    first, second = objective(tokens).loss_T, objective(tokens).loss_T
+    assert torch.equal(first, second)
+    for name, before in vars(untouched).items():
+        if isinstance(before, Tensor):
+            assert torch.equal(before, getattr(tokens, name)), f"{name} was changed in place"
+
+
+@every_member
+def test_order_of_sequences_does_not_matter(objective: Objective) -> None:
+    tokens = random_tokens(needs=objective.needs)
+    shuffled, positions = reordered(tokens, [4, 1, 5, 0, 3, 2])
+    torch.testing.assert_close(objective(shuffled).loss_T, objective(tokens).loss_T[positions])
+
+
+@every_member
+@pytest.mark.parametrize("advantage", [1.0, -1.0])
+@pytest.mark.parametrize("gap", [20.0, -20.0, 80.0, -80.0, 200.0, -200.0])
+def test_finite_at_extreme_ratios(objective: Objective, gap: float, advantage: float) -> None:
+    tokens = random_tokens(needs=objective.needs, dtype=torch.float32)
+    likely, unlikely = torch.full_like(tokens.logp_T, -5.0), torch.full_like(tokens.logp_T, -5.0 - abs(gap))
+    logp_T, other_T = (likely, unlikely) if gap > 0 else (unlikely, likely)
+    tokens = replace(
+        tokens,
+        logp_T=logp_T.requires_grad_(),
+        old_logp_T=other_T,
+        behavior_logp_T=other_T,
+        reference_logp_T=dict.fromkeys(tokens.reference_logp_T, other_T),
+        advantage_T=torch.full_like(other_T, advantage),
+    )
+    loss_T = objective(tokens).loss_T
+    assert loss_T.isfinite().all()
+    for name, gradient in gradients(loss_T.sum(), tokens).items():
+        assert gradient.isfinite().all(), name
+
+
+@every_member
+def test_zero_advantage_gives_zero_gradient(objective: Objective) -> None:
+    tokens = random_tokens(needs=objective.needs)
+    tokens = replace(tokens, advantage_T=torch.zeros_like(tokens.advantage_T))
+    found = gradients(objective(tokens).loss_T.sum(), tokens)
+    holds = all(not gradient.any() for gradient in found.values())
+    assert holds == ("zero_advantage" not in objective.exceptions)
+
+
+@every_member
+def test_on_policy_gradient_is_reinforce(objective: Objective) -> None:
+    """With one advantage per sequence, so that ratios of whole sequences obey the law too."""
+    tokens = on_policy(objective)
+    found = gradients(objective(tokens).loss_T.sum(), tokens)
+    holds = torch.allclose(found.pop("logp_T"), -tokens.advantage_T, atol=1e-9)
+    holds = holds and all(not gradient.any() for gradient in found.values())
+    assert holds == ("reinforce" not in objective.exceptions)
+
+
+@every_member
+def test_solves_a_bandit(objective: Objective) -> None:
+    """Six four-armed bandits at once, each a group of 16 pulls; two updates per batch, so that ratios matter."""
+    best_arm = probability_of_best_arm(objective)
+    assert bool((best_arm > 0.9).all()) == ("bandit" not in objective.exceptions), best_arm
+
+
+def probability_of_best_arm(objective: Objective, *, bandits: int = 6, pulls: int = 16, batches: int = 100) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    reward_BA = torch.stack([torch.tensor([0.0, 0.3, 0.6, 1.0]).roll(b) for b in range(bandits)])
+    logits_BA = torch.zeros(bandits, 4, requires_grad=True)
+    optimizer = torch.optim.Adam([logits_BA], lr=0.1)
+    estimator = GroupMean()
+    for _ in range(batches):
+        arm_BP = torch.multinomial(logits_BA.detach().softmax(1), pulls, replacement=True, generator=generator)
+        reward_BP = reward_BA.gather(1, arm_BP)
+        _, credit = estimator(estimator.start(), batch(reward_BP.tolist(), length=1))
+        advantage_T = torch.from_numpy(np.concatenate(credit.advantages))
+        old_logp_T = logits_BA.detach().log_softmax(1).gather(1, arm_BP).flatten()
+        for _ in range(2):
+            tokens = bandit_tokens(
+                logits_BA.log_softmax(1), arm_BP, reward_BP, old_logp_T, advantage_T, objective.needs
+            )
+            optimizer.zero_grad()
+            objective(tokens).loss_T.sum().backward()
+            optimizer.step()
+    return logits_BA.detach().softmax(1).gather(1, reward_BA.argmax(1, keepdim=True)).flatten()
+
+
+def bandit_tokens(
+    logp_BA: Tensor, arm_BP: Tensor, reward_BP: Tensor, old_logp_T: Tensor, advantage_T: Tensor, needs: frozenset[str]
+) -> Tokens:
+    """Every pull is a sequence of one token; the reference is the uniform policy."""
+    bandits, pulls = arm_BP.shape
+    entropy_T = -(logp_BA * logp_BA.exp()).sum(1).repeat_interleave(pulls)
+    uniform_T, zero_T = torch.full_like(old_logp_T, -math.log(4.0)), torch.zeros_like(old_logp_T)
+    return Tokens(
+        logp_T=logp_BA.gather(1, arm_BP).flatten(),
+        old_logp_T=old_logp_T,
+        behavior_logp_T=old_logp_T,
+        advantage_T=advantage_T,
+        reference_logp_T={need.removesuffix("_logp"): uniform_T for need in needs if need.endswith("_logp")},
+        entropy_T=entropy_T if "entropy" in needs else None,
+        value_T=zero_T.clone().requires_grad_() if "value" in needs else None,
+        old_value_T=zero_T if "value" in needs else None,
+        value_target_T=zero_T if "value" in needs else None,
+        sequence_T=torch.arange(bandits * pulls),
+        turn_T=torch.zeros(bandits * pulls, dtype=torch.int64),
+        length_N=torch.ones(bandits * pulls, dtype=torch.int64),
+        group_N=torch.arange(bandits).repeat_interleave(pulls),
+        reward_N=reward_BP.flatten(),
+    )

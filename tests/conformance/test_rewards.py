@@ -1,0 +1,250 @@
+"""Laws of the rewards, for every member on arrival."""
+
+import importlib.util
+import json
+import math
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from posttrain.rewards import Reward, RewardContext
+from posttrain.types import Score, Task
+from tests.rewards.judging import attempt, judge, score_all
+
+QUESTION = "What is 6 times 7, do you think?"
+TASK = Task(key="task", prompt=QUESTION, answer="42")
+UNFIT = Task(key="unfit", prompt=QUESTION)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What the laws need to know about a member."""
+
+    settings: dict[str, Any]
+    """Settings that make it, beside its kind; ``MINE`` stands for a file with the function `MINE`."""
+    gold: str
+    """A completion that nothing can beat."""
+    task: Task = TASK
+    unfit: Task | None = UNFIT
+    """A task that it cannot judge; None if it judges any."""
+
+
+MINE = "def score(completion, task):\n    return float(completion.endswith(task.answer))\n"
+GYM = {"question": QUESTION, "answer": "42", "metadata": {}}
+
+CASES: dict[str, Case] = {
+    "countdown": Case(
+        settings={},
+        gold="<answer>2*3*4</answer>",
+        task=Task(key="task", prompt="Make 24 of 2, 3 and 4.", fields={"numbers": [2, 3, 4], "target": 24}),
+    ),
+    "format": Case(settings={}, gold="<think>6 * 7</think><answer>42</answer>", unfit=None),
+    "function": Case(settings={"path": "MINE:score"}, gold="42"),
+    "match": Case(settings={}, gold="42"),
+    "reasoning_gym": Case(
+        settings={},
+        gold="42",
+        task=Task(key="task", prompt=QUESTION, fields={"dataset": "chain_sum", "entry": GYM}),
+    ),
+    "regex": Case(settings={"pattern": "(?s)<think>.*</think>.*(4|2)+2$|^42"}, gold="42", unfit=None),
+    "sum": Case(settings={"parts": {"right": "match", "short": {"kind": "regex", "pattern": "^.{,2}$"}}}, gold="42"),
+}
+"""By kind. A new member needs an entry: how it is made, a completion that is best, a task that it cannot judge."""
+LIBRARIES = {"reasoning_gym": "reasoning_gym"}
+"""Optional package that a kind needs."""
+
+every_kind = pytest.mark.parametrize("kind", Reward.kinds())
+
+
+@pytest.fixture
+def case(kind: str) -> Case:
+    if kind not in CASES:
+        pytest.fail(f"reward '{kind}' is new: add an entry for it to CASES in {__file__}")
+    if kind in LIBRARIES and importlib.util.find_spec(LIBRARIES[kind]) is None:
+        pytest.skip(f"needs {LIBRARIES[kind]}")
+    return CASES[kind]
+
+
+@pytest.fixture
+def make(kind: str, case: Case, tmp_path: Path) -> Callable[[], Reward]:
+    """Make the member anew, as from a recipe file."""
+    file = tmp_path / "mine.py"
+    file.write_text(MINE)
+    settings = json.loads(json.dumps({"kind": kind, **case.settings}).replace("MINE", str(file)))
+    return lambda: TypeAdapter(Reward).validate_python(settings)
+
+
+def written(scores: list[Score]) -> list[str]:
+    """Scores as text, in which one NaN equals another."""
+    return [repr(score) for score in scores]
+
+
+def texts(case: Case) -> list[str]:
+    """Completions good and bad."""
+    rng = random.Random(0)
+    noise = ["".join(rng.choices("0123456789 +*/()<>answerthink\\boxed{}#\n", k=40)) for _ in range(20)]
+    near = [case.gold[:-1], f"{case.gold} or 41", f"41\n{case.gold}", case.gold * 2, case.gold.upper(), QUESTION]
+    return [case.gold, "", "41", "<answer>41</answer>", "#### 41", r"\boxed{41}", *near, *noise]
+
+
+def hostile(size: int) -> Iterator[tuple[str, str]]:
+    """Texts of about `size` characters that have broken graders, by name."""
+    units = [
+        "a",
+        "1",
+        "1,",
+        "9^",
+        "4 2\n",
+        " ",
+        "\n",
+        "\0",
+        "🙂",
+        "e\u0301",
+        "\u202e42",
+        "٤٢",
+        "４２",
+        "\ud800",
+        "\\",
+        "-",
+        ".",
+    ]
+    units += [
+        "(",
+        "((2*3)",
+        "{",
+        "}",
+        r"\boxed{",
+        r"\boxed{4}",
+        r"\frac{1}{",
+        r"\text{",
+        "#### ",
+        "####\n",
+        "answer is ",
+    ]
+    units += ["the answer is 42. ", "answer:\n", "<answer>", "</answer>", "<answer>4</answer>", "<think>", "</think>"]
+    units += ["<think></think><answer></answer>", "42</think>42", QUESTION, "2*", "/0", "1e9", "*" * 7, "`" * 5 + "\n"]
+    for unit in units:
+        yield repr(unit), unit * (size // len(unit))
+    yield "nested", "(" * (size // 2) + ")" * (size // 2)
+    yield "boxes", r"\boxed{" * (size // 8) + "}" * (size // 8)
+    yield "number and noise", "#### 42" + " " * size + "x"
+    yield "empty", ""
+
+
+@every_kind
+def test_json_round_trip(make: Callable[[], Reward], kind: str) -> None:
+    reward, adapter = make(), TypeAdapter(Reward)
+    text = adapter.dump_json(reward)
+    assert json.loads(text)["kind"] == kind
+    assert adapter.validate_json(text) == reward
+    assert adapter.dump_json(adapter.validate_json(text)) == text
+
+
+@every_kind
+def test_prepares_and_names_the_files_that_judge(make: Callable[[], Reward]) -> None:
+    reward = make()
+    reward.prepare()
+    assert all(Path(file).exists() and len(digest) == 64 for file, digest in reward.fingerprint.items())
+
+
+@every_kind
+def test_one_score_each_in_order_whatever_the_others_are(make: Callable[[], Reward], case: Case) -> None:
+    attempts = [attempt(text, case.task) for text in texts(case)]
+    together = written(score_all(make(), *attempts))
+    assert together == [written(score_all(make(), one))[0] for one in attempts]
+    order = random.Random(1).sample(range(len(attempts)), len(attempts))
+    assert written(score_all(make(), *(attempts[i] for i in order))) == [together[i] for i in order]
+    assert score_all(make()) == []
+
+
+@every_kind
+def test_is_deterministic(make: Callable[[], Reward], case: Case) -> None:
+    attempts = [attempt(text, case.task) for text in texts(case)]
+    reward = make()
+    first = written(score_all(reward, *attempts))
+    assert written(score_all(reward, *attempts)) == first
+    assert written(score_all(make(), *attempts)) == first
+
+
+@every_kind
+def test_the_memory_is_json(make: Callable[[], Reward], case: Case) -> None:
+    context = RewardContext()
+    score_all(make(), attempt(case.gold, case.task), context=context)
+    json.dumps(context.state, allow_nan=False)
+
+
+@every_kind
+def test_scores_are_sound(make: Callable[[], Reward], case: Case) -> None:
+    for score in score_all(make(), *(attempt(text, case.task) for text in texts(case))):
+        assert_sound(score)
+        assert score.status != "error", score.explanation
+
+
+def assert_sound(score: Score) -> None:
+    assert score.status in ("ok", "wrong", "error")
+    if score.status == "error":
+        assert math.isnan(score.value), "a failure has no value"
+        assert score.explanation, "a failure is explained"
+    else:
+        assert type(score.value) is float and math.isfinite(score.value)
+    for part in score.parts.values():
+        assert_sound(part)
+
+
+@every_kind
+def test_a_task_that_cannot_be_judged_is_an_error(make: Callable[[], Reward], case: Case) -> None:
+    if case.unfit is None:
+        assert judge(make(), case.gold, Task(key="bare", prompt="?")).status == "ok"
+        return
+    for text in (case.gold, "41", ""):
+        score = judge(make(), text, case.unfit)
+        assert score.status == "error"
+        assert_sound(score)
+
+
+@every_kind
+def test_the_gold_answer_scores_highest(make: Callable[[], Reward], case: Case) -> None:
+    gold, *others = score_all(make(), *(attempt(text, case.task) for text in texts(case)))
+    assert gold.value == max(score.value for score in (gold, *others))
+    assert gold.value > min(score.value for score in others)
+    assert gold.status == "ok"
+
+
+@every_kind
+def test_hostile_texts_do_not_raise(make: Callable[[], Reward], case: Case) -> None:
+    reward = make()
+    for name, text in hostile(20_000):
+        for stop_reason in ("stop", "length"):
+            attempted = replace(attempt("", case.task), stop_reason=stop_reason)
+            prompt, answer = attempted.segments
+            (score,) = score_all(reward, replace(attempted, segments=(prompt, replace(answer, text=text))))
+            assert_sound(score)
+            assert score.status != "error", f"{name}: {score.explanation}"
+
+
+@every_kind
+def test_hostile_texts_take_linear_work(make: Callable[[], Reward], case: Case) -> None:
+    """Four times the text takes about four times the work (sixteen, were it quadratic)."""
+    reward = make()
+    small, large = dict(hostile(20_000)), dict(hostile(80_000))
+    for name in small:
+        ratios = (work(reward, large[name], case) / work(reward, small[name], case) for _ in range(5))
+        assert any(ratio < 9 for ratio in ratios), f"{name} takes more than linear work"
+
+
+def work(reward: Reward, text: str, case: Case) -> float:
+    """Processor time of this thread that judging takes; the least of two, as other programs only add to it."""
+    prompt, answer = attempt("", case.task).segments
+    trajectory = replace(attempt("", case.task), segments=(prompt, replace(answer, text=text)))
+    times = []
+    for _ in range(2):
+        start = time.thread_time()
+        score_all(reward, trajectory)
+        times.append(time.thread_time() - start)
+    return min(times)

@@ -1,0 +1,87 @@
+"""Laws of the rollouts, for every member on arrival, with scripted models in every role."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+
+import numpy as np
+import pytest
+
+from posttrain.rollouts import Rollout
+from posttrain.types import Group, Task
+from tests.builders import ScriptedSampler
+from tests.conformance._members import members
+
+every_member = pytest.mark.parametrize("rollout", members(Rollout))
+
+TASKS = [
+    Task(key="text", prompt="What is 2 + 2?", answer="4", demonstrations=("It is 4.",)),
+    Task(key="chat", prompt=({"role": "user", "content": "What is 2 + 3?"},), answer="5", demonstrations=("It is 5.",)),
+]
+
+
+def models(rollout: Rollout, key: str) -> dict[str, ScriptedSampler]:
+    """A model in each usual role, and in each role that a field of the rollout names."""
+    named = {getattr(rollout, f.name) for f in fields(rollout) if f.name.split("_")[-1] == "role"}
+    usual = {"policy", "reference", "teacher", "guide", "judge", "verifier", "critic"}
+    return {role: ScriptedSampler(role, key, version=i + 1) for i, role in enumerate(sorted(usual | named))}
+
+
+def collect(rollout: Rollout, of: Task, samplers: Mapping[str, ScriptedSampler] | None = None) -> list[Group]:
+    return asyncio.run(rollout.collect(of, samplers or models(rollout, of.key)))
+
+
+def shown(groups: list[Group]) -> str:
+    """Everything that a trajectory holds, for comparison."""
+    return repr([(g.key, t.sample, t.stop_reason, [(s.actor, s.token_ids.tolist(), s.text) for s in t.segments])
+                 for g in groups for t in g])  # fmt: skip
+
+
+@every_member
+@pytest.mark.parametrize("of", TASKS, ids=lambda of: of.key)
+def test_every_sampled_token_is_accounted_for(rollout: Rollout, of: Task) -> None:
+    """Ids, log-probabilities and version of each sampled segment are those that a model gave, never made again."""
+    samplers = models(rollout, of.key)
+    groups = collect(rollout, of, samplers)
+    assert groups and all(len(group) for group in groups)
+    sampled = [s for g in groups for t in g for s in t.segments if s.actor in samplers]
+    assert sampled
+    for segment in sampled:
+        assert segment.logp is not None and np.isfinite(segment.logp).all()
+        written = [
+            c
+            for c in samplers[segment.actor].completions
+            if c.token_ids[: len(segment)].tolist() == segment.token_ids.tolist()
+        ]
+        assert any(np.array_equal(c.logp[: len(segment)], segment.logp) for c in written)
+        assert segment.version == samplers[segment.actor].version
+
+
+@every_member
+@pytest.mark.parametrize("of", TASKS, ids=lambda of: of.key)
+def test_trajectories_are_well_formed(rollout: Rollout, of: Task) -> None:
+    for group in collect(rollout, of):
+        for attempt in group:
+            assert attempt.task == of
+            assert attempt.segments[0].actor == "prompt" and len(attempt.segments[0])
+            assert attempt.num_trained > 0
+            assert attempt.trained_positions[0] > 0, "the first token has nothing before it to learn from"
+            assert len(attempt.behavior_logp) == attempt.num_trained
+            assert [s.turn for s in attempt.segments] == sorted(s.turn for s in attempt.segments)
+            assert attempt.score is None, "rollouts sample, rewards judge"
+            assert json.loads(json.dumps(attempt.info)) == attempt.info
+        samples = [attempt.sample for attempt in group]
+        assert len(set(samples)) == len(samples)
+
+
+@every_member
+def test_same_samplers_same_trajectories(rollout: Rollout) -> None:
+    first, again = collect(rollout, TASKS[0]), collect(rollout, TASKS[0])
+    assert shown(first) == shown(again)
+    assert shown(first) != shown(collect(rollout, TASKS[0], models(rollout, "another key")))
+
+
+@every_member
+def test_temperature_can_divide(rollout: Rollout) -> None:
+    assert rollout.temperature > 0

@@ -1,0 +1,101 @@
+"""The component base: frozen, validated, found by file name, spelled in plain data."""
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from posttrain.component import nearest
+from posttrain.objectives import Objective
+from posttrain.objectives.ppo_clip import PPOClip
+from posttrain.rewards import Reward
+from posttrain.tasks import Tasks
+
+OBJECTIVE: TypeAdapter[Objective] = TypeAdapter(Objective)
+
+
+def test_kind_is_the_file_name_and_the_directory_is_the_registry() -> None:
+    assert PPOClip().kind == "ppo_clip"
+    assert "ppo_clip" in Objective.kinds()
+    assert all(not kind.startswith("_") for kind in Objective.kinds())
+    assert Objective.find("ppo_clip") is PPOClip
+
+
+def test_plain_data_and_back_gives_the_same_component() -> None:
+    component = PPOClip(clip_low=0.1, clip_high=0.28, dual_clip=3.0)
+    tree = OBJECTIVE.dump_python(component, mode="json")
+    assert tree == {"kind": "ppo_clip", "clip_low": 0.1, "clip_high": 0.28, "dual_clip": 3.0}
+    assert OBJECTIVE.validate_python(json.loads(json.dumps(tree))) == component
+
+
+def test_a_bare_kind_is_the_component_with_its_defaults() -> None:
+    assert OBJECTIVE.validate_python("ppo_clip") == PPOClip()
+
+
+def test_components_cannot_be_changed_only_replaced_and_replacing_validates() -> None:
+    component = PPOClip()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        component.clip_low = 0.1  # type: ignore[misc]
+    assert dataclasses.replace(component, clip_low=0.1).clip_low == 0.1
+    with pytest.raises(ValidationError, match="greater than 0"):
+        dataclasses.replace(component, clip_low=-1.0)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("ppo_clp", "no objective named 'ppo_clp'; did you mean 'ppo_clip'?"),
+        ({"kind": "ppo_clip", "clip_lo": 0.1}, "PPOClip has no field 'clip_lo'; did you mean 'clip_low'?"),
+        ({"clip_low": 0.1}, "write a kind of objective, or {kind: ..., settings}; got {'clip_low': 0.1}"),
+        (3, "got 3"),
+        ("no.such.module", "no module 'no.such.module'"),
+    ],
+)
+def test_errors_name_what_was_got_and_the_nearest_name(value: object, message: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        OBJECTIVE.validate_python(value)
+    assert message in str(caught.value)
+
+
+def test_not_a_number_is_refused() -> None:
+    with pytest.raises(ValidationError, match="finite number"):
+        PPOClip(clip_low=float("nan"))
+
+
+def test_a_dotted_kind_is_anybodys_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "their_package").mkdir()
+    (tmp_path / "their_package" / "__init__.py").write_text("")
+    (tmp_path / "their_package" / "negative.py").write_text(
+        "from posttrain.component import frozen\n"
+        "from posttrain.objectives import Objective\n"
+        "from posttrain.types import PerToken\n"
+        "@frozen\n"
+        "class Negative(Objective):\n"
+        "    scale: float = 1.0\n"
+        "    def __call__(self, tokens):\n"
+        "        return PerToken(loss_T=-self.scale * tokens.logp_T)\n"
+    )
+    (tmp_path / "their_package" / "empty.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    loaded = OBJECTIVE.validate_python({"kind": "their_package.negative", "scale": 2.0})
+    assert loaded.kind == "their_package.negative"
+    assert OBJECTIVE.validate_python(OBJECTIVE.dump_python(loaded, mode="json")) == loaded
+    with pytest.raises(ValidationError, match="defines 0 subclasses of Objective; one is needed"):
+        OBJECTIVE.validate_python("their_package.empty")
+    sys.modules.pop("their_package", None)
+
+
+def test_families_may_know_shorter_spellings() -> None:
+    tasks = TypeAdapter(Tasks).validate_python("mine.jsonl")
+    assert (tasks.kind, getattr(tasks, "path", None)) == ("files", "mine.jsonl")
+    reward = TypeAdapter(Reward).validate_python("./mine.py:score")
+    assert (reward.kind, getattr(reward, "path", None)) == ("function", "./mine.py:score")
+
+
+def test_nearest_lists_what_is_known_when_nothing_is_near() -> None:
+    assert nearest("clip_lo", ["clip_low", "clip_high"]) == "did you mean 'clip_low'?"
+    assert nearest("zzzz", ["b", "a"]) == "known: a, b"
+    assert nearest("x", []) == "known: none"

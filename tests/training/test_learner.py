@@ -1,0 +1,182 @@
+"""The learner: cutting a step into micro-batches, the order of a batch and a restart change nothing."""
+
+import json
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from posttrain.errors import AlarmStop
+from posttrain.objectives.likelihood import Likelihood
+from posttrain.objectives.policy_gradient import PolicyGradient
+from posttrain.objectives.ppo_clip import PPOClip
+from posttrain.policies import Policy
+from posttrain.reducers import Reducer
+from posttrain.reducers.constant import Constant
+from posttrain.reducers.sequences import Sequences
+from posttrain.reducers.tokens import Tokens
+from posttrain.training.learner import Learner, Loss, evaluate_examples
+from posttrain.training.optimizers import Optimizer
+from posttrain.training.optimizers.adamw import AdamW
+from posttrain.training.optimizers.muon import Muon
+from posttrain.training.packing import Example
+from posttrain.training.schedules.linear import Linear
+from posttrain.training.settings import Learning
+from posttrain.types import PerToken
+from posttrain.types import Tokens as TokenArrays
+
+Lessons = Callable[..., list[Example]]
+
+
+def loss_with(reducer: Reducer | None = None) -> Loss:
+    return Loss(per_token=PPOClip(), reducer=reducer or Tokens())
+
+
+def gradient(policy: Policy, examples: list[Example], reducer: Reducer, micro_batch_tokens: int) -> torch.Tensor:
+    policy.zero_grad()
+    settings = Learning(micro_batch_tokens=micro_batch_tokens)
+    Learner(policy, settings, seed=0, num_steps=1).accumulate(examples, loss_with(reducer), 0.0)
+    return torch.cat([p.grad.flatten() for p in policy.parameters() if p.grad is not None]).double()
+
+
+@pytest.mark.parametrize("reducer", [Tokens(), Sequences(), Constant(length=40.0)], ids=lambda r: r.kind)
+def test_accumulation_does_not_change_the_gradient(policy: Policy, lessons: Lessons, reducer: Reducer) -> None:
+    examples = lessons(32)
+    total = sum(len(e.token_ids) for e in examples)
+    whole = gradient(policy, examples, reducer, total)
+    assert whole.norm() > 1e-3
+    for parts in (2, 8):
+        cut = gradient(policy, examples, reducer, math.ceil(total / parts))
+        assert (cut - whole).abs().max() < 1e-6
+        assert (cut - whole).norm() / whole.norm() < 1e-5
+
+
+def test_the_order_of_a_batch_does_not_matter(policy: Policy, lessons: Lessons) -> None:
+    examples = lessons(16)
+    whole = gradient(policy, examples, Sequences(), 10**6)
+    shuffled = [examples[i] for i in np.random.default_rng(1).permutation(16)]
+    assert (gradient(policy, shuffled, Sequences(), 10**6) - whole).abs().max() < 1e-6
+
+
+def test_a_neighbour_does_not_change_what_a_sequence_contributes(policy: Policy, lessons: Lessons) -> None:
+    examples = lessons(6)
+    alone = [gradient(policy, [e], Constant(length=1.0), 10**6) for e in examples]
+    together = gradient(policy, examples, Constant(length=1.0), 10**6)
+    assert (together - torch.stack(alone).mean(0)).abs().max() < 1e-6
+
+
+def test_the_loss_is_the_reducers_weighted_sum(policy: Policy, lessons: Lessons) -> None:
+    examples = lessons(5)
+    logps = [r["logp"] for r in evaluate_examples(policy, examples, frozenset({"logp"}), max_tokens=64)]
+    by_hand = np.mean([np.mean(-logp * e.columns["advantage"]) for logp, e in zip(logps, examples, strict=True)])
+    loss = Loss(per_token=PolicyGradient(), reducer=Sequences())
+    total, signals = Learner(policy, Learning(), seed=0, num_steps=1).accumulate(examples, loss, 0.0)
+    assert total == pytest.approx(by_hand, abs=1e-5)
+    for seen, logp in zip(signals, logps, strict=True):
+        np.testing.assert_allclose(seen["logp"], logp, atol=1e-6)
+
+
+@pytest.mark.parametrize("optimizer", [AdamW(lr=1e-3), Muon(lr=1e-3)], ids=lambda o: o.kind)
+def test_a_restored_learner_continues_bit_for_bit(
+    tiny_policy: Callable[[], Policy], lessons: Lessons, optimizer: Optimizer
+) -> None:
+    settings = Learning(optimizer=optimizer, schedule=Linear(warmup=0.2), epochs=2, minibatches=2)
+
+    def steps(learner: Learner, which: range) -> None:
+        for step in which:
+            learner.step(lessons(8, seed=step), loss_with(), progress=step / 6)
+
+    undisturbed = tiny_policy()
+    steps(Learner(undisturbed, settings, seed=5, num_steps=6), range(6))
+
+    stopped = tiny_policy()
+    learner = Learner(stopped, settings, seed=5, num_steps=6)
+    steps(learner, range(3))
+    numbers, tensors = learner.state()
+    resumed = tiny_policy()
+    resumed.load_state_dict(stopped.state_dict())
+    again = Learner(resumed, settings, seed=5, num_steps=6)
+    again.load_state(json.loads(json.dumps(numbers)), tensors)
+    steps(again, range(3, 6))
+
+    assert resumed.version == undisturbed.version == 24
+    for name, value in undisturbed.state_dict().items():
+        assert torch.equal(value, resumed.state_dict()[name]), name
+
+
+def test_epochs_and_minibatches_count_as_updates_and_the_schedule_spans_them(policy: Policy, lessons: Lessons) -> None:
+    settings = Learning(optimizer=AdamW(lr=1e-3), schedule=Linear(), epochs=2, minibatches=4)
+    learner = Learner(policy, settings, seed=0, num_steps=2)
+    first = learner.step(lessons(8), loss_with(), progress=0.0).metrics
+    second = learner.step(lessons(8), loss_with(), progress=0.5).metrics
+    assert learner.updates == 16
+    # The rate falls linearly over 16 updates; a step reports the mean of its eight.
+    assert first["learning_rate"] == pytest.approx(1e-3 * (1 - 3.5 / 16))
+    assert second["learning_rate"] == pytest.approx(1e-3 * (1 - 11.5 / 16))
+
+
+def test_every_example_is_seen_once_an_epoch(policy: Policy, lessons: Lessons) -> None:
+    examples, seen = lessons(10), []
+
+    def remember(tokens: TokenArrays) -> PerToken:
+        seen.extend(float(r) for r in tokens.reward_N)
+        return PerToken(loss_T=-tokens.logp_T)
+
+    learner = Learner(policy, Learning(epochs=2, minibatches=3), seed=0, num_steps=1)
+    learner.step(examples, Loss(per_token=remember, reducer=Tokens()), progress=0.0)
+    rewards = sorted(np.float32(e.reward) for e in examples)
+    assert sorted(map(np.float32, seen[:10])) == rewards == sorted(map(np.float32, seen[10:]))
+    assert seen[:10] != seen[10:]
+
+
+def test_clipping_bounds_the_update_and_reports_the_norm_before_it(policy: Policy, lessons: Lessons) -> None:
+    learner = Learner(policy, Learning(clip_norm=1e-3), seed=0, num_steps=1)
+    norms = []
+
+    def note(tokens: TokenArrays) -> PerToken:
+        return PerToken(loss_T=-tokens.logp_T)
+
+    step = learner.optimizers[0].step
+    learner.optimizers[0].step = lambda: (  # type: ignore[method-assign, misc]
+        norms.append(torch.nn.utils.get_total_norm([p.grad for p in policy.parameters()])),
+        step(),
+    )
+    metrics = learner.step(lessons(4), Loss(per_token=note, reducer=Tokens()), progress=0.0).metrics
+    assert float(norms[0]) == pytest.approx(1e-3, rel=1e-3)
+    assert metrics["gradient_norm"] > 1e-2
+
+
+def test_a_loss_that_is_not_finite_stops_before_any_weight_changes(policy: Policy, lessons: Lessons) -> None:
+    before = {name: value.clone() for name, value in policy.state_dict().items()}
+
+    def broken(tokens: TokenArrays) -> PerToken:
+        return PerToken(loss_T=tokens.logp_T / 0.0)
+
+    with pytest.raises(AlarmStop, match="update 1 is not finite; the weights are those of the update before"):
+        Learner(policy, Learning(), seed=0, num_steps=1).step(
+            lessons(4), Loss(per_token=broken, reducer=Tokens()), progress=0.0
+        )
+    assert all(torch.equal(before[name], value) for name, value in policy.state_dict().items())
+
+
+@pytest.mark.parametrize("optimizer", [AdamW(lr=3e-3), Muon(lr=3e-3)], ids=lambda o: o.kind)
+def test_likelihood_of_a_demonstration_rises(policy: Policy, lessons: Lessons, optimizer: Optimizer) -> None:
+    examples = lessons(4)
+    learner = Learner(policy, Learning(optimizer=optimizer), seed=0, num_steps=30)
+    loss = Loss(per_token=Likelihood(), reducer=Tokens())
+    losses = [learner.step(examples, loss, progress=step / 30).metrics["loss"] for step in range(30)]
+    assert losses[-1] < losses[0] - 1.0
+
+
+def test_muon_updates_hidden_matrices_and_adamw_the_rest(policy: Policy) -> None:
+    parameters = dict(policy.named_parameters())
+    muon, adamw = Muon().build(parameters)
+    names = {id(p): name for name, p in parameters.items()}
+    by_muon = {names[id(p)] for group in muon.param_groups for p in group["params"]}
+    by_adamw = {names[id(p)] for group in adamw.param_groups for p in group["params"]}
+    assert by_muon | by_adamw == set(parameters)
+    assert not by_muon & by_adamw
+    assert all("proj" in name for name in by_muon)
+    assert any("embed" in name for name in by_adamw)
