@@ -77,7 +77,7 @@ def _read(name: str, family: str, path: Path) -> Entry:
     docstring = ast.get_docstring(tree) or ""
     constants = _constants(tree)
     first, *_ = _SENTENCE_END.split(docstring.partition("\n\n")[0], maxsplit=1)
-    found = (match[0] for pattern in _SOURCES if (match := re.search(pattern, docstring)))
+    found = (match[0].replace("(", "") for pattern in _SOURCES if (match := re.search(pattern, docstring)))
     return Entry(
         name=name,
         family=family,

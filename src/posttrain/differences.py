@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from pydantic.fields import FieldInfo
+
 from posttrain.component import Component
 from posttrain.errors import UserError
 from posttrain.recipe import Recipe, parse_value, resolve, to_tree
@@ -49,7 +51,7 @@ def _compare(keys: Keys, x: Any, y: Any) -> Iterator[tuple[Keys, Change, Any, An
     """The differences of two values at the same path."""
     if keys == ("stages",):
         yield from _compare_order(keys, list(x), list(y))
-    if x == y:
+    if x == y and keys:  # at the top, equal trees can still differ in the order of their stages
         return
     if isinstance(x, Mapping) and isinstance(y, Mapping) and x.get("kind") == y.get("kind"):
         for key in dict.fromkeys((*x, *y)):
@@ -114,7 +116,9 @@ def _essence(value: Any) -> Any:
 
 
 def _default(field: "dataclasses.Field[Any]") -> Any:
-    """The value of a field that is not given; `dataclasses.MISSING` for one that must be."""
+    """The value of a field that is not given; something that equals nothing for one that must be."""
+    if isinstance(field.default, FieldInfo):
+        return field.default.get_default(call_default_factory=True, validated_data={})
     return field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
 
 
@@ -140,4 +144,8 @@ def spell(value: Any) -> str:
         return f"[{', '.join(map(spell, value))}]"
     if isinstance(value, str) and parse_value(f"[{value}]") == [value]:
         return value
-    return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        shown = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in escaped)
+        return f'"{"".join(shown)}"'
+    return json.dumps(value)

@@ -12,6 +12,7 @@ the command, wherever the YAML file lies. Only ``base`` is relative to the file 
 import importlib
 import importlib.util
 import inspect
+import re
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,23 +47,33 @@ def list_recipes() -> list[Entry]:
 
 def to_yaml(recipe: Recipe) -> str:
     """The recipe as YAML; `find_recipe` on a file with this text gives the same recipe."""
+    return _dump(to_tree(recipe))
+
+
+def _dump(tree: Mapping[str, Any]) -> str:
+    """Plain data as YAML."""
     yaml = YAML(typ="safe", pure=True)
     yaml.Representer = _Representer
     yaml.default_flow_style = False
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
     yaml.width = 120
     stream = StringIO()
-    yaml.dump(to_tree(recipe), stream)
+    yaml.dump(tree, stream)
     return stream.getvalue()
 
 
 class _Representer(SafeRepresenter):
-    """Writes lists of scalars on one line, and no anchors."""
+    """Writes lists of scalars on one line, rare line breaks as escapes, and no anchors."""
 
     def represent_list(self, items: Any) -> Any:
         """One line for scalars, a line an item for everything else."""
         flat = not any(isinstance(item, Mapping | list) for item in items)
         return self.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=flat)
+
+    def represent_str(self, text: str) -> Any:
+        """Quoted with escapes where YAML would take a character for a line break."""
+        style = '"' if re.search("[\r\x85\u2028\u2029]", text) else None
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
     def ignore_aliases(self, data: Any) -> bool:
         """Never refer to an equal value elsewhere in the file."""
@@ -70,6 +81,7 @@ class _Representer(SafeRepresenter):
 
 
 _Representer.add_representer(list, _Representer.represent_list)
+_Representer.add_representer(str, _Representer.represent_str)
 
 
 def _find(text: str, folder: Path, through: tuple[Path, ...]) -> Recipe:

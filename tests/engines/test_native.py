@@ -81,8 +81,9 @@ def test_stop_token_ids_end_beside_the_models_own():
     assert (completion.token_ids.tolist(), completion.text, completion.stop_reason) == ([*b"hel"], "he", "stop")
 
 
-def test_stop_tokens_of_one_request_are_not_those_of_another():
-    server = serve(writes({"Q:": "hello", "R:": "hello"}), slots=2)
+@pytest.mark.parametrize("slots", [1, 2])
+def test_stop_tokens_of_one_request_are_not_those_of_another(slots: int):
+    server = serve(writes({"Q:": "hello", "R:": "hello"}), slots=slots)
     sampler = server.bind()
     short, long = together(
         sampler.sample(ids(*b"Q:"), 1, Sampling(stop_token_ids=(ord("l"),))),
@@ -102,6 +103,12 @@ def test_stop_strings_are_kept_in_the_ids_and_cut_from_the_text():
     assert completion.stop_reason == "stop"
     (completion,) = complete(server, "Q:", Sampling(stop=("à v",), max_tokens=len("déjà".encode())))
     assert (completion.text, completion.stop_reason) == ("déjà", "length")
+
+
+def test_a_stop_token_counts_before_a_stop_string_that_it_completes():
+    sampling = Sampling(stop=("el",), stop_token_ids=(ord("l"),))
+    (completion,) = complete(serve(writes({"Q:": "hello"})), "Q:", sampling)
+    assert (completion.token_ids.tolist(), completion.text) == ([*b"hel"], "he")
 
 
 def test_a_slot_forgets_the_stop_strings_of_the_one_before():
@@ -426,7 +433,7 @@ def test_a_cancelled_caller_frees_its_slots(n: int):
     async def run() -> list[Completion]:
         leaving = asyncio.create_task(server.bind("leaving").sample(ids(1), n, sampling))
         waiting = asyncio.create_task(server.bind("waiting").sample(ids(2), 9, sampling))
-        staying = asyncio.create_task(server.bind("staying").sample(ids(3), 2, Sampling(max_tokens=5)))
+        staying = asyncio.create_task(server.bind("staying").sample(ids(3), 3, Sampling(max_tokens=5)))
         for _ in range(5):
             await asyncio.sleep(0)
         leaving.cancel()
@@ -434,11 +441,26 @@ def test_a_cancelled_caller_frees_its_slots(n: int):
         return await staying
 
     done = asyncio.run(run())
-    assert server.counters.decode_steps < 15
+    assert server.counters.decode_steps < 20
     assert written(done) == written(
-        together(serve(policy).bind("staying").sample(ids(3), 2, Sampling(max_tokens=5)))[0]
+        together(serve(policy).bind("staying").sample(ids(3), 3, Sampling(max_tokens=5)))[0]
     )
-    assert policy.body.cache.lengths[:2] == [0] * 2
+
+
+def test_what_a_cancelled_caller_wanted_judged_is_not_computed():
+    policy = ScriptedPolicy(bigrams())
+    sampler = serve(policy, prefill_tokens=3).bind()
+
+    async def run() -> None:
+        first, leaving, last = (asyncio.create_task(sampler.logp(np.arange(n))) for n in (3, 4, 2))
+        for _ in range(2):
+            await asyncio.sleep(0)
+        leaving.cancel()
+        await first
+        await last
+
+    asyncio.run(run())
+    assert policy.evaluations == [(3, 1.0), (2, 1.0)]
 
 
 def test_an_answer_that_comes_as_its_caller_is_cancelled_hurts_nobody():
@@ -474,6 +496,16 @@ def test_one_server_serves_successive_loops():
     assert flat == [written(c) for part in asyncio.run(one_loop()) for c in part]
 
 
+def test_two_open_loops_may_take_turns():
+    server = serve(ScriptedPolicy(bigrams()), slots=2)
+    first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
+    for loop in (first, second, first, first, second):
+        assert len(loop.run_until_complete(server.bind().sample(ids(1), 3, Sampling(max_tokens=4)))) == 3
+    first.close()
+    second.close()
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
 def test_a_loop_that_was_left_with_work_does_not_disturb_the_next():
     policy = ScriptedPolicy(bigrams())
     server = serve(policy, slots=2)
@@ -523,6 +555,21 @@ def test_an_update_is_seen_by_the_next_completion():
     assert after.token_ids.tolist() != before.token_ids.tolist()
     fresh = ScriptedPolicy(bigrams(1))
     assert complete(serve(fresh), "Q:", Sampling(max_tokens=9))[0].token_ids.tolist() == after.token_ids.tolist()
+
+
+def test_an_update_between_two_awaits_of_one_loop_is_seen():
+    policy = ScriptedPolicy(bigrams())
+    sampler = serve(policy).bind()
+
+    async def run() -> list[int]:
+        versions = []
+        for _ in range(3):
+            completions = await sampler.sample(ids(1), 2, Sampling(max_tokens=3))
+            versions += [c.version for c in completions]
+            policy.version += 1
+        return versions
+
+    assert asyncio.run(run()) == [0, 0, 1, 1, 2, 2]
 
 
 def test_an_update_under_completions_in_progress_is_refused():

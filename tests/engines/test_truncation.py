@@ -104,6 +104,9 @@ def test_ties_go_to_the_lower_id_and_edges_are_exact():
     assert kept([0.0] * 4, (1.0, 0, 0.5000001, 0.0)) == [0, 1, 2]
     assert kept([0.0] * 4, (1.0, 0, 1e-9, 0.0)) == [0]  # one token always stays
     assert kept([0.0] * 4, (1.0, 0, 1.0, 0.999)) == [0, 1, 2, 3]
+    weights = torch.tensor([[1.0, 0.5, 0.25, 0.25]], dtype=torch.float64)
+    assert truncate(weights, rules((1.0, 0, 1.0, 0.25))).tolist() == weights.tolist()
+    assert truncate(weights, rules((1.0, 0, 0.75, 0.25))).tolist() == [[1.0, 0.5, 0.0, 0.0]]
     token, logp = choose(torch.tensor([[1.0, 3.0, 3.0]]), rules((0.0, 0, 1.0, 0.0)), torch.zeros(1).double())
     assert token.tolist() == [1]
     assert logp.item() == pytest.approx(-math.log(2 + math.exp(-2)), abs=1e-15)

@@ -57,14 +57,19 @@ DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def make_folder(
-    path: Path, config: str, settings: dict[str, Any] | None = None, *, dtype: torch.dtype = torch.float32, seed: int = 0
+    path: Path,
+    config: str,
+    settings: dict[str, Any] | None = None,
+    *,
+    dtype: torch.dtype = torch.float32,
+    seed: int = 0,
 ) -> Path:
     """Save a random model of transformers, with weights large enough that every part of it matters."""
     import transformers
 
     sizes = SIZES | (settings or {})
     model: Any = transformers.AutoModelForCausalLM.from_config(getattr(transformers, config)(**sizes))
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in model.parameters():
             noise = torch.randn(parameter.shape, generator=generator)
@@ -112,7 +117,9 @@ def sampled_states(
     """
     slots = slots or range(len(sequences))
     cache = body.new_cache(max(slots) + 1, 8)
-    states = [[state] for state in body.extend(cache, slots, pack([s[:p] for s, p in zip(sequences, prompts, strict=True)]))]
+    states = [
+        [state] for state in body.extend(cache, slots, pack([s[:p] for s, p in zip(sequences, prompts, strict=True)]))
+    ]
     place = list(prompts)
     while going := [i for i, ids in enumerate(sequences) if place[i] < len(ids)]:
         new = pack([sequences[i][place[i] : place[i] + 1] for i in going])

@@ -70,7 +70,11 @@ def test_the_first_extractor_that_finds_something_decides() -> None:
     assert extract(text, ("boxed",)) is None
 
 
-def test_last_line_takes_as_many_lines_as_the_reference_has() -> None:
+def test_an_answer_may_have_as_many_lines_as_the_reference() -> None:
+    grid = "#### 1 2\n3 4\nbye"
+    assert [text_by("hashes", grid, lines=n) for n in (1, 2, 5)] == ["1 2", "1 2\n3 4", "1 2\n3 4\nbye"]
+    assert text_by("hashes", "#### 1 2\n#### 3 4\n5", lines=2) == "3 4\n5"
+    assert text_by("phrase", "The answer is:\n1. 2.\n3. 4.\nbye", lines=2) == "1. 2.\n3. 4."
     assert text_by("last_line", "grid:\n1 2\n3 4\n", lines=2) == "1 2\n3 4"
     assert text_by("last_line", "3 4", lines=3) == "3 4"
 

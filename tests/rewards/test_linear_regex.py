@@ -1,7 +1,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posttrain.rewards import _linear_regex
@@ -23,6 +23,7 @@ patterns = st.recursive(
 texts = st.text(alphabet="aAbéÉ1 _\n", max_size=7)
 
 
+@settings(deadline=None)
 @given(patterns, st.lists(texts, min_size=4, max_size=8))
 def test_agrees_with_re(pattern: str, some: list[str]) -> None:
     reference = re.compile(pattern)

@@ -1,7 +1,7 @@
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posttrain.rewards._numbers import Number, read_number, same_number, unwrapped
@@ -85,16 +85,19 @@ def test_the_largest_that_is_read() -> None:
     assert read_number("1e1000") == Number(Fraction(10**1000))
 
 
+@settings(deadline=None)
 @given(st.fractions(max_denominator=10**6))
 def test_every_fraction_reads_as_itself(value: Fraction) -> None:
     assert read_number(str(value)) == Number(value)
 
 
+@settings(deadline=None)
 @given(st.decimals(allow_nan=False, allow_infinity=False, places=4))
 def test_every_decimal_reads_as_itself(value: object) -> None:
     assert read_number(f"{value:f}") == Number(Fraction(str(value)))
 
 
+@settings(deadline=None)
 @given(st.text(max_size=60))
 def test_any_text_may_be_asked(text: str) -> None:
     read_number(text)

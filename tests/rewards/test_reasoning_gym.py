@@ -36,6 +36,24 @@ class TestWithTheLibrary:
         assert (loose.value, loose.status) == (3 / 8, "wrong")
         assert judge(ReasoningGym(), "<answer>red</answer>", task(name, entry)).value == 1.0
 
+    def test_a_verifier_that_anything_pleases_is_not_believed(self) -> None:
+        entry = {"question": "Will it halt?", "answer": "False", "metadata": {}}
+        game = task("game_of_life_halting", entry)
+        anything = judge(ReasoningGym(), "no idea", game)
+        assert (anything.value, anything.status) == (0.0, "wrong")
+        assert "and for any text; as texts they are not equal" in anything.explanation
+        assert judge(ReasoningGym(), "<answer>false</answer>", game).value == 1.0
+        assert judge(ReasoningGym(strict=False), "no idea", game).value == 1.0
+
+    def test_a_verifier_that_raises_about_what_it_cannot_read(self) -> None:
+        entry = {"question": "Factors of 12?", "answer": "2 × 2 × 3", "metadata": {"factors": [2, 2, 3]}}
+        factors = task("prime_factorization", entry)
+        assert judge(ReasoningGym(), "2 × 2 × 3", factors).value == 1.0
+        assert judge(ReasoningGym(), "no idea", factors).status == "error"
+        assert judge(ReasoningGym(raising="wrong"), "no idea", factors).status == "wrong"
+        unknown = judge(ReasoningGym(raising="wrong"), "no idea", task("prime_factorisation", entry))
+        assert unknown.status == "error", "a data set that is not there is no fault of the answer"
+
     def test_nothing_found(self) -> None:
         assert judge(ReasoningGym(extract=("boxed",)), "tac", task()).status == "wrong"
 
@@ -49,7 +67,11 @@ class TestWithTheLibrary:
         for name in ("chain_sum", "rotate_matrix", "number_sorting", "word_ladder"):
             for entry in library.create_dataset(name, size=3, seed=1):
                 gold = Task(key=name, prompt=entry["question"], fields={"dataset": name, "entry": entry})
-                for text in (f"<answer>\n{entry['answer']}\n</answer>", f"I think:\n{entry['answer']}"):
+                for text in (
+                    f"<answer>\n{entry['answer']}\n</answer>",
+                    f"I think:\n{entry['answer']}",
+                    f"#### {entry['answer']}",
+                ):
                     assert judge(ReasoningGym(), text, gold).status == "ok", (name, entry["answer"])
 
 
@@ -75,7 +97,8 @@ def test_a_verifier_that_fails_is_an_error(result: Any, monkeypatch: pytest.Monk
             raise result
         return result
 
-    monkeypatch.setattr(reasoning_gym, "_verifier", lambda name: verifier)
+    monkeypatch.setattr(reasoning_gym, "_library", lambda: None)
+    monkeypatch.setattr(reasoning_gym, "_verifier", lambda library, name: verifier)
     score = judge(ReasoningGym(), "tac", task())
     assert score.status == "error" and isnan(score.value) and score.answer == "tac"
     assert "the verifier of 'spell_backward'" in score.explanation
@@ -83,7 +106,6 @@ def test_a_verifier_that_fails_is_an_error(result: Any, monkeypatch: pytest.Monk
 
 def test_a_missing_library_is_named_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "reasoning_gym", None)
-    reasoning_gym._verifier.cache_clear()
     with pytest.raises(UserError, match=r"pip install 'posttrain\[reasoning-gym\]'"):
         ReasoningGym().prepare()
     with pytest.raises(UserError, match="reasoning-gym"):

@@ -1,7 +1,6 @@
 """Go on with a run that was interrupted or killed, bit for bit.
 
-RUN is its folder. It continues from the newest good checkpoint, or from the beginning where there is none; a run that is
-complete is left as it is.
+RUN is its folder. It continues from the newest good checkpoint, or from the beginning where there is none.
 
     posttrain resume runs/quickstart-1
 """

@@ -9,7 +9,7 @@ over samples of p, the gradient of k1 is 0 (it pulls nowhere, and adds noise), t
 KL(p || reference), and that of k3, the term of GRPO (arXiv:2402.03300, equation 4), is the gradient of
 KL(reference || p). In the reward nothing is differentiated, and k1 gives the gradient of KL(p || reference).
 
-Differs: in k3, d is held above -20, so that the exponential stays finite.
+Differs: in k3, d is held above -20, so that the exponential stays finite; beyond it the term has no gradient.
 """
 
 from collections.abc import Callable, Mapping

@@ -4,8 +4,8 @@ The linear layers see one flat list of tokens. Here each sequence is laid out in
 function of that sequence alone (`padded_length`), so that the kernels round its numbers in the same way whatever else
 is in the batch; sequences of equal padded length share a block.
 
-R rows (tokens, and padding up to `MIN_ROWS`), B sequences of a block, Q new tokens of each, S attended tokens, H query
-heads, K key-value heads, d width of a head.
+R rows (tokens, and padding up to a multiple of `ROWS`), B sequences of a block, Q new tokens of each, S attended
+tokens, H query heads, K key-value heads, d width of a head.
 """
 
 from collections import defaultdict
@@ -22,10 +22,17 @@ from torch import Tensor
 
 from posttrain.policies._cache import KeyValueCache
 
-MIN_ROWS = 16
-"""Matrix products of fewer rows round differently on CPUs, so that they are padded to this many."""
+ROWS = 16
+"""Rows are padded to a multiple of this: matrix products of fewer rows, and the last elements of a tensor whose size is
+no multiple of the vector width, are rounded differently on CPUs."""
 DECODE_STEP = 64
 """The attended length of one-token steps is rounded up to a multiple of this."""
+
+
+def pad_rows(x: Tensor) -> Tensor:
+    """Append zero rows until there are a multiple of `ROWS`."""
+    missing = -len(x) % ROWS
+    return torch.cat((x, x.new_zeros(missing, *x.shape[1:]))) if missing else x
 
 
 def token_positions(past: Sequence[int], lengths: Sequence[int]) -> Tensor:
@@ -205,9 +212,10 @@ class Layout:
         self.blocks.append(CachedBlock(cache, slots, row, row_BQ.shape[1], bias[:, None].to(self.device)))
 
 
-def attend_packed(lengths: Sequence[int], rows: int, dtype: torch.dtype, device: torch.device) -> Attend:
-    """Attention of packed sequences to themselves, for `rows` rows of which the last may be padding."""
-    half = dtype in (torch.bfloat16, torch.float16)
+def attend_packed(lengths: Sequence[int], x_RD: Tensor) -> Attend:
+    """Attention of packed sequences to themselves, for rows of which the last may be padding."""
+    rows, device = len(x_RD), x_RD.device
+    half = x_RD.dtype in (torch.bfloat16, torch.float16)
     if half and device.type == "cuda" and any(lengths) and _variable_attention() is not None:
         starts = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device)
         return Attend([VariableBlock(starts, max(lengths))], torch.arange(rows, device=device))

@@ -4,7 +4,7 @@ RMSNorm, rotary positions (with the scaling that the config names), grouped-quer
 (Qwen3), biases (Qwen2), SwiGLU. Parameters have the names of Hugging Face checkpoints. Every linear layer works on a
 flat list of tokens; only attention knows where a sequence begins (`posttrain.policies._attention`).
 
-R rows (L tokens, and padding up to 16), D width, H query heads, K key-value heads, d width of a head.
+R rows (L tokens, and padding up to a multiple of 16), D width, H query heads, K key-value heads, d width of a head.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from posttrain.policies import Body, Cache, Packed
-from posttrain.policies._attention import MIN_ROWS, Attend, attend_cached, attend_packed, token_positions
+from posttrain.policies._attention import Attend, attend_cached, attend_packed, pad_rows, token_positions
 from posttrain.policies._cache import KeyValueCache
 from posttrain.policies._shape import Shape
 
@@ -105,17 +105,16 @@ class Decoder(Body):
     def hidden(self, packed: Packed) -> Tensor:
         """[L, D] final hidden states; differentiable."""
         lengths = packed.lengths
-        rows = max(MIN_ROWS, len(packed.token_ids_L))
         positions = token_positions([0] * len(lengths), lengths)
-        x_RD = self._embed(packed.token_ids_L, rows)
-        attend = attend_packed(lengths, rows, x_RD.dtype, x_RD.device)
+        x_RD = pad_rows(self.model.embed_tokens(packed.token_ids_L))
+        attend = attend_packed(lengths, x_RD)
         x_RD = self._layers(x_RD, positions, max(lengths), attend)
         hidden: Tensor = self.model.norm(x_RD[: len(packed.token_ids_L)])
         return hidden
 
     def logits(self, hidden_TD: Tensor) -> Tensor:
         """[T, V] next-token logits of hidden states."""
-        rows = pad_rows(hidden_TD, MIN_ROWS)
+        rows = pad_rows(hidden_TD)
         logits: Tensor = F.linear(rows, self.model.embed_tokens.weight) if self.shape.tied else self.lm_head(rows)
         return logits[: len(hidden_TD)]
 
@@ -139,20 +138,16 @@ class Decoder(Body):
         assert isinstance(cache, KeyValueCache), "the cache is this body's own"
         assert len(set(slots)) == len(slots) == len(lengths) and min(lengths) > 0, "one non-empty sequence a slot"
         past = [cache.lengths[slot] for slot in slots]
-        rows = max(MIN_ROWS, len(packed.token_ids_L))
         positions = token_positions(past, lengths)
-        attend = attend_cached(cache, slots, lengths, rows)
+        x_RD = pad_rows(self.model.embed_tokens(packed.token_ids_L))
+        attend = attend_cached(cache, slots, lengths, len(x_RD))
         longest = max(p + n for p, n in zip(past, lengths, strict=True))
-        x_RD = self._layers(self._embed(packed.token_ids_L, rows), positions, longest, attend)
+        x_RD = self._layers(x_RD, positions, longest, attend)
         for slot, n in zip(slots, lengths, strict=True):
             cache.lengths[slot] += n
         last_B = torch.tensor(packed.starts[1:], device=x_RD.device) - 1
         hidden: Tensor = self.model.norm(x_RD[last_B])
         return hidden
-
-    def _embed(self, token_ids_L: Tensor, rows: int) -> Tensor:
-        """[R, D] embeddings, padded with zeros."""
-        return pad_rows(self.model.embed_tokens(token_ids_L), rows)
 
     def _layers(self, x_RD: Tensor, positions: Tensor, longest: int, attend: Attend) -> Tensor:
         """[R, D] after all layers."""
@@ -172,7 +167,7 @@ class Decoder(Body):
                 angles = torch.outer(torch.arange(length).float(), self._frequencies)
                 cos, sin = ((f(angles) * self._rotation_scale).to(like) for f in (torch.cos, torch.sin))
             table = self._rotations = cos, sin
-        positions = pad_rows(positions, len(like))
+        positions = pad_rows(positions)
         return table[0][positions, None], table[1][positions, None]
 
 
@@ -181,9 +176,3 @@ def rotate(x_RHd: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
     cos, sin = rotation
     a, b = x_RHd.chunk(2, dim=-1)
     return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
-
-
-def pad_rows(x: Tensor, rows: int) -> Tensor:
-    """Append zero rows until there are `rows`."""
-    missing = rows - len(x)
-    return x if missing <= 0 else torch.cat((x, x.new_zeros(missing, *x.shape[1:])))

@@ -177,15 +177,13 @@ class Tokenizer:
         return None if text is None else self._backend.token_to_id(text)
 
     def _start_ids(self) -> list[int]:
-        """The start token, if texts begin with one: as the config says, else as the post-processor does.
+        """The start token, if the post-processor puts one before texts.
 
-        An end token that a post-processor would append is left out: a prompt is to be continued.
+        An end token that it would append is left out: a prompt is to be continued.
         """
         start = self._special_id("bos_token")
-        added = self._settings.get("add_bos_token")
-        if added is None:
-            added = self._backend.encode("", add_special_tokens=True).ids[:1] == [start]
-        return [start] if added and start is not None else []
+        added: list[int] = self._backend.encode("", add_special_tokens=True).ids[:1]
+        return [start] if start is not None and added == [start] else []
 
 
 class _Generation(Extension):

@@ -20,8 +20,7 @@ from torch import Tensor
 
 from posttrain.errors import UserError
 from posttrain.policies import Body, Cache, Packed
-from posttrain.policies._attention import MIN_ROWS, padded_length
-from posttrain.policies.decoder import pad_rows
+from posttrain.policies._attention import ROWS, pad_rows, padded_length
 from posttrain.policies.folder import Folder, Origin, check_context, write_folder
 
 PROBE_TOKENS = 40
@@ -75,7 +74,7 @@ class TransformersBody(Body):
 
     def logits(self, hidden_TD: Tensor) -> Tensor:
         """[T, V] next-token logits of hidden states, with the scaling and soft capping that the config asks for."""
-        logits_TV: Tensor = self.causal.get_output_embeddings()(pad_rows(hidden_TD, MIN_ROWS))[: len(hidden_TD)]
+        logits_TV: Tensor = self.causal.get_output_embeddings()(pad_rows(hidden_TD))[: len(hidden_TD)]
         if scale := getattr(self.config, "logit_scale", None):  # Cohere
             logits_TV = logits_TV * scale
         if scaling := getattr(self.config, "logits_scaling", None):  # Granite
@@ -142,8 +141,8 @@ class TransformersBody(Body):
         """States of new tokens, and keys and values of all tokens, for sequences that hold equally many."""
         from transformers import DynamicCache
 
-        # Too few rows would be rounded differently; see MIN_ROWS.
-        copies = max(0, -(-MIN_ROWS // ids_NS.shape[1]) - len(held))
+        # Too few rows would be rounded differently; see ROWS.
+        copies = -len(held) % ROWS if ids_NS.shape[1] == 1 else 0
         held = [*held, *[held[-1]] * copies]
         ids_NS = torch.cat([ids_NS, ids_NS[-1:].expand(copies, -1)])
         cache = DynamicCache()

@@ -6,10 +6,11 @@ Each extractor looks for the last place of its kind that is not empty:
     boxed         \boxed{42}, braces balanced
     hashes        #### 42, to the end of the line
     phrase        "the answer is 42", "Answer: 42", to the end of the sentence or line
-    last_line     the last line that is not blank (or as many lines as the reference answer has)
+    last_line     the last line that is not blank
     last_number   the last number
     whole         the whole text
 
+Where the reference answer has several lines, so may what `hashes`, `phrase` and `last_line` find.
 They are tried in the order given, and the first that finds something decides, so a completion makes one guess, however
 many it lists. Three things keep a completion from being paid for what it did not answer. Copies of the prompt are
 blanked before the search, so repeating the question finds nothing. Where the completion was cut at the token limit, an
@@ -61,7 +62,7 @@ def find_answer(trajectory: Trajectory, extractors: Sequence[Extractor], *, gold
 def extract(text: str, extractors: Sequence[Extractor] = CASCADE, *, lines: int = 1, cut: bool = False) -> Found | None:
     """What the first extractor that finds something finds. `cut` says that the text was cut off at its end."""
     for where in extractors:
-        span = _last_lines(text, lines) if where == "last_line" else _FINDERS[where](text)
+        span = _FINDERS[where](text, lines)
         if span is None or (cut and text[span[1] :] in ("", ".")):
             continue
         answer = text[span[0] : span[1]].strip()
@@ -93,7 +94,7 @@ def _without_echo(text: str, task: Task, gold: str) -> str:
     return text
 
 
-def _answer_tag(text: str) -> Span | None:
+def _answer_tag(text: str, lines: int) -> Span | None:
     opened: int | None = None
     span: Span | None = None
     for tag in _ANSWER_TAG.finditer(text):
@@ -105,7 +106,7 @@ def _answer_tag(text: str) -> Span | None:
     return (opened, len(text)) if opened is not None and text[opened:].strip() else span
 
 
-def _boxed(text: str) -> Span | None:
+def _boxed(text: str, lines: int) -> Span | None:
     r"""The balanced ``\boxed`` that begins last, so the inner one of two; one pass with a stack of open braces."""
     opened: list[int | None] = []
     span: Span | None = None
@@ -121,27 +122,37 @@ def _boxed(text: str) -> Span | None:
     return span
 
 
-def _hashes(text: str) -> Span | None:
+def _hashes(text: str, lines: int) -> Span | None:
     end = len(text)
     while end >= 0:
         line = text.rfind("\n", 0, end) + 1
         mark = text.rfind("####", line, end)
         if mark >= 0 and text[mark + 4 : end].strip():
-            return mark + 4, end
+            return mark + 4, _line_end(text, mark, lines)
         end = line - 1
     return None
 
 
-def _phrase(text: str) -> Span | None:
+def _phrase(text: str, lines: int) -> Span | None:
     for phrase in reversed(list(_PHRASE.finditer(text))):
         end = _SENTENCE_END.search(text, phrase.end())
         span = phrase.end(), end.start() if end else len(text)
         if text[slice(*span)].strip():
-            return span
+            return span if lines == 1 else (phrase.end(), _line_end(text, phrase.end(), lines))
     return None
 
 
-def _last_lines(text: str, lines: int) -> Span | None:
+def _line_end(text: str, start: int, lines: int) -> int:
+    """Where so many lines end, counted from the one that holds `start`."""
+    end = start - 1
+    for _ in range(lines):
+        end = text.find("\n", end + 1)
+        if end < 0:
+            return len(text)
+    return end
+
+
+def _last_line(text: str, lines: int) -> Span | None:
     content = len(text.rstrip())
     start = content
     for _ in range(lines):
@@ -152,22 +163,23 @@ def _last_lines(text: str, lines: int) -> Span | None:
     return (start + 1, content if ended else len(text)) if content else None
 
 
-def _last_number(text: str) -> Span | None:
+def _last_number(text: str, lines: int) -> Span | None:
     span: Span | None = None
     for number in NUMBER.finditer(text):
         span = number.span()
     return span
 
 
-def _whole(text: str) -> Span | None:
+def _whole(text: str, lines: int) -> Span | None:
     return 0, len(text)
 
 
-_FINDERS: dict[Extractor, Callable[[str], Span | None]] = {
+_FINDERS: dict[Extractor, Callable[[str, int], Span | None]] = {
     "answer_tag": _answer_tag,
     "boxed": _boxed,
     "hashes": _hashes,
     "phrase": _phrase,
+    "last_line": _last_line,
     "last_number": _last_number,
     "whole": _whole,
 }

@@ -1,15 +1,16 @@
 """The verifier that a reasoning-gym data set brings along. Stojanovski et al. 2025, arXiv:2505.24760.
 
 Differs: the library's default verifier pays ``len(answer) / len(text)`` for a text that merely contains the answer,
-which a model learns to collect by writing several; `strict` pays for what the verifier calls fully right, and nothing
-else.
+which a model learns to collect by writing several, and a few verifiers take any text at all for a "no"
+(``game_of_life_halting``). `strict` pays for what the verifier calls fully right and nothing else; and where the
+verifier would call a text without an answer right too, for the entry's own answer only.
 """
 
 import importlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -17,7 +18,11 @@ from posttrain.component import frozen
 from posttrain.errors import UserError
 from posttrain.rewards import Reward, RewardContext, failure
 from posttrain.rewards._extraction import CASCADE, Extractor, find_answer, shown
+from posttrain.rewards._numbers import unwrapped
 from posttrain.types import Group, Score, Trajectory
+
+NO_ANSWER = "I do not know."
+"""A text that no verifier should call right."""
 
 
 @frozen
@@ -27,7 +32,10 @@ class ReasoningGym(Reward):
     extract: Annotated[tuple[Extractor, ...], Field(min_length=1)] = CASCADE
     """Where to look for the answer, in order; the first place that holds something decides."""
     strict: bool = True
-    """Whether a score below 1 counts as 0."""
+    """Whether a score below 1 counts as 0, and a verifier that anything pleases is not believed."""
+    raising: Literal["error", "wrong"] = "error"
+    """What it means that a verifier raises. Some raise about any answer that they cannot read (``prime_factorization``
+    does); with ``wrong`` such an answer is wrong, and so is one that the verifier has a bug about."""
 
     def prepare(self) -> None:
         """Load the library. Raises `UserError` where it is not installed."""
@@ -45,18 +53,34 @@ class ReasoningGym(Reward):
         found = find_answer(trajectory, self.extract, gold=str(entry.get("answer") or ""))
         if found is None:
             return Score(value=0.0, status="wrong", explanation=f"no answer found by {', '.join(self.extract)}")
+        verified = self._ask(name, found.text, entry)
+        if verified.status == "error" or not self.strict:
+            return verified
+        value, explanation = float(verified.value >= 1), f"{verified.explanation} (by {found.where})"
+        if value and self._ask(name, NO_ANSWER, entry).value >= 1:
+            value = float(_same(found.text, entry.get("answer")))
+            explanation = f"{explanation}, and for any text; as texts they are {'equal' if value else 'not equal'}"
+        return Score(value=value, status="ok" if value else "wrong", answer=found.text, explanation=explanation)
+
+    def _ask(self, name: str, answer: str, entry: Mapping[str, Any]) -> Score:
+        """What a data set's verifier says about an answer."""
+        library = _library()
         try:
-            scored = float(_verifier(name)(found.text, dict(entry)))
-        except UserError:
-            raise
-        except Exception as error:  # whatever 100 verifiers may raise about a text that a model wrote
-            explanation = f"the verifier of '{name}' failed on {shown(found.text)}: {type(error).__name__}: {error}"
-            return failure(explanation, answer=found.text)
+            verifier = _verifier(library, name)
+            scored = float(verifier(answer, dict(entry)))
+        except Exception as error:  # whatever a hundred verifiers may raise about a text that a model wrote
+            explanation = f"the verifier of '{name}' failed on {shown(answer)}: {type(error).__name__}: {error}"
+            if self.raising == "error" or name not in library.factory.DATASETS:
+                return failure(explanation, answer=answer)
+            return Score(value=0.0, status="wrong", answer=answer, explanation=explanation)
+        explanation = f"the verifier of '{name}' gives {scored:g} for {shown(answer)}"
         if not math.isfinite(scored):
-            return failure(f"the verifier of '{name}' gave {scored} for {shown(found.text)}", answer=found.text)
-        value = scored if scored >= 1 or not self.strict else 0.0
-        explanation = f"the verifier of '{name}' gives {scored:g} for {shown(found.text)} (by {found.where})"
-        return Score(value=value, status="ok" if scored >= 1 else "wrong", answer=found.text, explanation=explanation)
+            return failure(explanation, answer=answer)
+        return Score(value=scored, status="ok" if scored >= 1 else "wrong", answer=answer, explanation=explanation)
+
+
+def _same(answer: str, gold: Any) -> bool:
+    return isinstance(gold, str) and unwrapped(answer).casefold() == unwrapped(gold).casefold()
 
 
 def _library() -> Any:
@@ -71,8 +95,7 @@ def _library() -> Any:
 
 
 @lru_cache(maxsize=256)
-def _verifier(name: str) -> Callable[[str, Mapping[str, Any]], float]:
+def _verifier(library: Any, name: str) -> Callable[[str, Mapping[str, Any]], float]:
     """How a data set scores an answer; the same for every configuration of it."""
-    library = _library()
     verifier: Callable[[str, Mapping[str, Any]], float] = library.get_score_answer_fn(name)
     return verifier

@@ -4,13 +4,14 @@ from typing import TYPE_CHECKING, Any
 
 from posttrain.engines import Sampler, Server
 from posttrain.engines._random import key_of
-from posttrain.policies import Policy, load_policy
 from posttrain.recipe import Recipe
 from posttrain.runs.problems import Problems
 from posttrain.stages import Models, Stage
 
 if TYPE_CHECKING:
     import torch
+
+    from posttrain.policies import Policy
 
 
 class Bench:
@@ -22,8 +23,10 @@ class Bench:
         self.problems = Problems(recipe)
         self._servers: dict[int, Server] = {}
 
-    def first_models(self) -> dict[str, Policy]:
+    def first_models(self) -> "dict[str, Policy]":
         """The recipe's models as they begin; copies of other roles wait for the stage that needs them."""
+        from posttrain.policies import load_policy
+
         plain = {role: m for role, m in self.recipe.models.items() if not m.source.startswith("role:")}
         return {role: load_policy(role, model, {}, self.device) for role, model in plain.items()}
 
@@ -33,11 +36,13 @@ class Bench:
 
         return {"threads": torch.get_num_threads(), "device": str(self.device)}
 
-    def with_copies(self, stage: Stage, models: Models, keep: frozenset[str] = frozenset()) -> dict[str, Policy]:
+    def with_copies(self, stage: Stage, models: Models, keep: frozenset[str] = frozenset()) -> "dict[str, Policy]":
         """The models with copies for the ``role:`` roles that a stage needs, as the others are now.
 
         A frozen copy is taken anew by every stage, unless it is in `keep`; a trained one is made once.
         """
+        from posttrain.policies import load_policy
+
         made = dict(models)
         for role in sorted(stage.roles):
             model = self.recipe.models[role]
@@ -46,7 +51,7 @@ class Bench:
                 made[role] = load_policy(role, model, made, self.device)
         return made
 
-    def server(self, policy: Policy) -> Server:
+    def server(self, policy: "Policy") -> Server:
         """The policy, ready to sample."""
         if id(policy) not in self._servers:
             self._servers[id(policy)] = self.recipe.engine.serve(policy, self.recipe.seed)

@@ -3,8 +3,9 @@
 import json
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from markupsafe import Markup
 
@@ -56,7 +57,7 @@ def draw(chart: Chart, spans: Sequence[Span]) -> Markup:
     x_axis = _Axis(min(xs), max(xs), _LEFT, WIDTH - _RIGHT)
     y_axis = _y_axis(chart, reduced)
     parts = [_shading(spans, x_axis), _grid(y_axis, x_axis, percent=chart.percent)]
-    parts += [_line(number, series, x_axis, y_axis) for number, series in enumerate(reduced)]
+    parts += [_line(number, series, spans, x_axis, y_axis) for number, series in enumerate(reduced)]
     read_out = {
         "percent": chart.percent,
         "series": [
@@ -84,21 +85,20 @@ def draw(chart: Chart, spans: Sequence[Span]) -> Markup:
 
 def draw_intervals(rows: Sequence[tuple[str, float, Sequence[float]]]) -> Markup:
     """Shares with their intervals on one scale from 0 to 100 %, a row each: (name, share, [low, high])."""
-    axis = _Axis(0.0, 1.0, 64, WIDTH - 14)
+    axis = _Axis(0.0, 1.0, 64, WIDTH - 22)
     height = 26 * len(rows) + 22
     parts = [
-        Markup('<line class="grid" x1="{x}" x2="{x}" y1="4" y2="{y}"/><text class="tick" x="{x}" y="{t}">{n} %</text>').format(
-            x=round(axis.at(share / 100), 1), y=height - 18, t=height - 4, n=share
-        )
+        Markup(
+            '<line class="grid" x1="{x}" x2="{x}" y1="4" y2="{y}"/><text class="tick" x="{x}" y="{t}">{n} %</text>'
+        ).format(x=round(axis.at(share / 100), 1), y=height - 18, t=height - 4, n=share)
         for share in (0, 25, 50, 75, 100)
     ]
     for number, (name, share, (low, high)) in enumerate(rows):
         parts.append(
             Markup(
-                '<g class="range r{n}"><text x="0" y="{text}">{name}</text>'
+                '<g class="range {name}"><text x="0" y="{text}">{name}</text>'
                 '<rect x="{x}" y="{y}" width="{w}" height="10" rx="5"/><circle cx="{c}" cy="{m}" r="5.5"/></g>'
             ).format(
-                n=number,
                 name=name,
                 x=round(axis.at(low), 1),
                 w=round(max(axis.at(high) - axis.at(low), 1.0), 1),
@@ -136,14 +136,16 @@ def ticks(low: float, high: float, count: int = 4) -> list[float]:
         low, high = low - (abs(low) or 1.0) / 2, high + (abs(high) or 1.0) / 2
     rough = (high - low) / count
     unit = 10.0 ** math.floor(math.log10(rough))
-    step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= rough * 0.999)
+    step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= rough * 0.999)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return [index * step for index in range(first, last + 1)]
 
 
 def _y_axis(chart: Chart, series: Sequence[Series]) -> "_Axis":
     """The value axis, with room for intervals."""
-    values = [y for one in series for _, y in one.points] + [edge for one in series for p in one.intervals for edge in p]
+    values = [y for one in series for _, y in one.points] + [
+        edge for one in series for p in one.intervals for edge in p
+    ]
     low = min(values) if chart.floor is None else min(chart.floor, *values)
     marks = ticks(low, max(values))
     high = min(marks[-1], 1.0) if chart.percent and max(values) <= 1.0 else marks[-1]
@@ -159,7 +161,8 @@ def _grid(y_axis: _Axis, x_axis: _Axis, *, percent: bool) -> Markup:
         y = round(y_axis.at(value), 1)
         parts.append(
             Markup(
-                '<line class="grid" x1="{l}" x2="{r}" y1="{y}" y2="{y}"/><text class="tick y" x="{t}" y="{b}">{v}</text>'
+                '<line class="grid" x1="{l}" x2="{r}" y1="{y}" y2="{y}"/>'
+                '<text class="tick y" x="{t}" y="{b}">{v}</text>'
             ).format(l=_LEFT, r=WIDTH - _RIGHT, y=y, t=_LEFT - 6, b=y + 3.5, v=_label(value, percent=percent))
         )
     for value in ticks(x_axis.low, x_axis.high, 5):
@@ -200,23 +203,32 @@ def _shading(spans: Sequence[Span], axis: _Axis) -> Markup:
     return Markup("").join(parts)
 
 
-def _line(number: int, series: Series, x_axis: _Axis, y_axis: _Axis) -> Markup:
-    """A series: intervals and points when there are few values, a line, and a smoothed one over many noisy values."""
-    at = [(round(x_axis.at(x), 1), round(y_axis.at(y), 1)) for x, y in series.points]
+def _line(number: int, series: Series, spans: Sequence[Span], x_axis: _Axis, y_axis: _Axis) -> Markup:
+    """A series: intervals and dots when there are few values, a line, and a smoothed one over many noisy values."""
+    at = {x: (round(x_axis.at(x), 1), round(y_axis.at(y), 1)) for x, y in series.points}
     parts = []
-    for (x, _), (low, high) in zip(at, series.intervals, strict=False):
+    for (x, _), (low, high) in zip(at.values(), series.intervals, strict=False):
         parts.append(
             Markup('<line class="whisker" x1="{x}" x2="{x}" y1="{a}" y2="{b}"/>').format(
                 x=x, a=round(y_axis.at(low), 1), b=round(y_axis.at(high), 1)
             )
         )
+    # What a stage measures has nothing to do with what the one before it did; accuracy is of the same tasks throughout.
+    stretches = [list(at.values())] if series.intervals else _by_stage(at, spans)
     noisy = len(at) >= 40
-    parts.append(Markup('<path class="{c}" d="{d}"/>').format(c="raw" if noisy else "line", d=_path(at)))
-    if noisy:
-        parts.append(Markup('<path class="line" d="{d}"/>').format(d=_path(_smoothed(at))))
+    for stretch in stretches:
+        parts.append(Markup('<path class="{c}" d="{d}"/>').format(c="raw" if noisy else "line", d=_path(stretch)))
+        if noisy:
+            parts.append(Markup('<path class="line" d="{d}"/>').format(d=_path(_smoothed(stretch))))
     if len(at) <= 30:
-        parts += [Markup('<circle cx="{x}" cy="{y}" r="2.6"/>').format(x=x, y=y) for x, y in at]
+        parts += [Markup('<circle cx="{x}" cy="{y}" r="2.6"/>').format(x=x, y=y) for x, y in at.values()]
     return Markup('<g class="series s{n}">{parts}</g>').format(n=number % 5, parts=Markup("").join(parts))
+
+
+def _by_stage(at: Mapping[float, Point], spans: Sequence[Span]) -> list[list[Point]]:
+    """Pixels by step, split where a stage ends."""
+    split = [[pixel for x, pixel in at.items() if span.first <= x <= span.last] for span in spans]
+    return [stretch for stretch in split if stretch]
 
 
 def _path(points: Sequence[Point]) -> str:
@@ -228,9 +240,7 @@ def _smoothed(points: Sequence[Point]) -> list[Point]:
     """Centred moving average over a twelfth of the points."""
     reach = max(1, len(points) // 24)
     ys = [y for _, y in points]
-    return [
-        (x, round(statistics.fmean(ys[max(0, i - reach) : i + reach + 1]), 1)) for i, (x, _) in enumerate(points)
-    ]
+    return [(x, round(statistics.fmean(ys[max(0, i - reach) : i + reach + 1]), 1)) for i, (x, _) in enumerate(points)]
 
 
 def _reduced(series: Series) -> Series:
@@ -241,8 +251,6 @@ def _reduced(series: Series) -> Series:
     bounds = [i * count // _MOST_POINTS for i in range(_MOST_POINTS + 1)]
     points = [
         (series.points[end - 1][0], statistics.fmean(y for _, y in series.points[begin:end]))
-        for begin, end in zip(bounds, bounds[1:], strict=False)
+        for begin, end in pairwise(bounds)
     ]
     return Series(name=series.name, points=points)
-
-

@@ -3,10 +3,9 @@
 import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from posttrain.errors import UserError
-from posttrain.policies import Policy
 from posttrain.recipe import Recipe, from_tree, to_tree
 from posttrain.runs.bench import Bench
 from posttrain.runs.live import LiveView
@@ -18,6 +17,8 @@ from posttrain.stages import Models
 
 if TYPE_CHECKING:
     import torch
+
+    from posttrain.policies import Policy
 
 
 def start(recipe: Recipe, root: Path, view: LiveView) -> tuple[Path, dict[str, Any]]:
@@ -45,13 +46,20 @@ def prepare_machine(recipe: Recipe) -> "torch.device":
 
     if recipe.threads is not None:
         torch.set_num_threads(recipe.threads)
+    return find_device(recipe.device)
+
+
+def find_device(wanted: Literal["auto", "cpu", "cuda"]) -> "torch.device":
+    """The device meant by a recipe's word for it. Raises `UserError` for one that is not there."""
+    import torch
+
     has_gpu = torch.cuda.is_available()
-    if recipe.device == "cuda" and not has_gpu:
+    if wanted == "cuda" and not has_gpu:
         raise UserError(
             "device=cuda was asked for and torch sees no GPU here; use device=cpu or device=auto, or install a CUDA "
             "build of torch (posttrain doctor says what this machine has)"
         )
-    return torch.device("cuda" if has_gpu and recipe.device != "cpu" else "cpu")
+    return torch.device("cuda" if has_gpu and wanted != "cpu" else "cpu")
 
 
 def _execute(bench: Bench, store: RunStore, view: LiveView, models: Models) -> dict[str, Any]:
@@ -72,7 +80,7 @@ def _execute(bench: Bench, store: RunStore, view: LiveView, models: Models) -> d
         return summary
 
 
-def save_model(policy: Policy, folder: Path) -> None:
+def save_model(policy: "Policy", folder: Path) -> None:
     """Write the trained model as an ordinary Hugging Face folder; a half-written one is never seen."""
     temporary = folder.with_name(f".{folder.name}-writing")
     shutil.rmtree(temporary, ignore_errors=True)
@@ -81,11 +89,14 @@ def save_model(policy: Policy, folder: Path) -> None:
     os.rename(temporary, folder)
 
 
-def model_of_run(folder: Path) -> Path:
-    """The trained policy of a run: the final one, else that of its newest checkpoint."""
+def model_source(name: str) -> str:
+    """What to load for a model's name: a run's folder stands for its final model, or its newest checkpoint's."""
+    folder = Path(name)
+    if not (folder / "recipe.yaml").is_file():
+        return name
     if (folder / "model").is_dir():
-        return folder / "model"
+        return str(folder / "model")
     saved = sorted((folder / "checkpoints").glob("step_*/models/policy"))
     if not saved:
         raise UserError(f"{folder} has no model yet: neither a final one nor a checkpoint")
-    return saved[-1]
+    return str(saved[-1])

@@ -113,7 +113,9 @@ class LiveView:
                 for kind, message in self._events
             ]
         title = Text.assemble(("posttrain", "bold"), f"  {self._recipe}")
-        return Panel(Group(*body), title=title, title_align="left", border_style="dim", padding=(0, 1), width=self._width())
+        return Panel(
+            Group(*body), title=title, title_align="left", border_style="dim", padding=(0, 1), width=self._width()
+        )
 
     def _width(self) -> int:
         return min(self._console.width, 100)
@@ -125,7 +127,9 @@ class LiveView:
         where = Text("getting ready" if not done else "", style="dim")
         if done:
             stage = self._metrics["stage"]
-            where = Text.assemble((stage, "bold cyan"), f" {self._metrics['stage_step']}/{self._stages.get(stage, '?')}")
+            where = Text.assemble(
+                (stage, "bold cyan"), f" {self._metrics['stage_step']}/{self._stages.get(stage, '?')}"
+            )
             if len(self._stages) > 1 and stage in self._stages:
                 where.append(f"  stage {list(self._stages).index(stage) + 1} of {len(self._stages)}", "dim")
         ended = done >= self._total
@@ -141,13 +145,14 @@ class LiveView:
 
     def _table(self) -> RenderableType:
         """A row a quantity: name, value, its course, and what belongs to it."""
+        width = max(0, min(_CURVE, self._width() - 70))  # the numbers come before the curves on a narrow terminal
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="dim", no_wrap=True, min_width=8)
         grid.add_column(no_wrap=True)
         grid.add_column(style="cyan", no_wrap=True)
         grid.add_column(style="dim", overflow="fold")
         for reading in readings(self._metrics, self._timing):
-            curve = sparkline(self._courses.get(reading.metric, []), _CURVE)
+            curve = sparkline(self._courses.get(reading.metric, []), width)
             grid.add_row(reading.name, Text(reading.value, "bold"), curve, Text(" · ".join(reading.more)))
         if self._evaluations:
             name, summary = self._evaluations[-1]
@@ -156,7 +161,7 @@ class LiveView:
             if len(self._evaluations) > 1 and accuracies:
                 told.append(f"began at {100 * accuracies[0]:.1f} %")
             value = Text(describe_evaluation(summary, short=True), "bold green")
-            grid.add_row("held-out", value, sparkline(accuracies, _CURVE), Text(" · ".join(told)))
+            grid.add_row("held-out", value, sparkline(accuracies, width), Text(" · ".join(told)))
         return grid
 
     def _step_line(self) -> str:
@@ -164,7 +169,11 @@ class LiveView:
         stage = self._metrics["stage"]
         parts = [f"{stage} {self._metrics['stage_step']}/{self._stages.get(stage, '?')}"]
         for reading in readings(self._metrics, self._timing):
-            named = reading.value if reading.name in ("groups", "speed", "divergence") else f"{reading.name} {reading.value}"
+            named = (
+                reading.value
+                if reading.name in ("groups", "speed", "divergence")
+                else f"{reading.name} {reading.value}"
+            )
             parts.append(named + (f" ({', '.join(reading.more)})" if reading.more else ""))
         if self._left is not None:
             parts.append(f"{clock(self._left)} left")

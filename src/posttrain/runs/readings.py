@@ -4,6 +4,7 @@ import statistics
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 
@@ -68,11 +69,11 @@ def number(value: float | None) -> str:
 
 def sparkline(values: Sequence[float], width: int) -> str:
     """The course of some numbers in one line of blocks, from their least to their greatest."""
-    if len(values) < 2:
+    if len(values) < 2 or width < 2:
         return ""
     count = min(width, len(values))
     bounds = [i * len(values) // count for i in range(count + 1)]
-    means = [statistics.fmean(values[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)]
+    means = [statistics.fmean(values[a:b]) for a, b in pairwise(bounds)]
     low, high = min(means), max(means)
     if high == low:
         return "▄" * count

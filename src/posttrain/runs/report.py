@@ -3,7 +3,6 @@
 The page is made from the record alone, so it can be made again at any time, also of a run in progress.
 """
 
-import math
 import shlex
 from collections.abc import Mapping, Sequence
 from importlib import resources
@@ -14,47 +13,14 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from posttrain.runs.charts import Chart, Series, Span, draw, draw_intervals
-from posttrain.runs.readings import number
+from posttrain.runs.samples import compared_answers, last_rollouts
 from posttrain.runs.store import RunStore
-from posttrain.runs.summary import (
-    correct_at,
-    describe_gain,
-    duration,
-    percent,
-    seconds_by_phase,
-    summarize,
-)
-from posttrain.runs.token_text import TokenTexts
+from posttrain.runs.summary import describe_gain, duration, percent, seconds_by_phase, summarize
 
 Entry = Mapping[str, Any]
 
-SHOWN = {"gained": 6, "lost": 4, "wrong": 4, "right": 3}
-"""Held-out tasks that are shown, by what became of them."""
 _MOST_TEXT = 4000
-_MOST_TOKENS = 500
 _MOST_EVENTS = 200
-_ANSWER_COLUMNS = (
-    "task_key",
-    "prompt",
-    "completion",
-    "answer",
-    "reward",
-    "score_status",
-    "score_answer",
-    "score_explanation",
-    "stop_reason",
-)
-_ROLLOUT_COLUMNS = (
-    *_ANSWER_COLUMNS,
-    "group_index",
-    "dropped_reason",
-    "token_ids",
-    "trained",
-    "sampled_logp",
-    "trained_logp",
-    "entropy",
-    "advantage",
-)
 
 
 def write_report(folder: Path) -> Path:
@@ -65,7 +31,6 @@ def write_report(folder: Path) -> Path:
         environment.filters |= {
             "percent": percent,
             "duration": duration,
-            "number": number,
             "visible": visible,
             "shortened": shortened,
         }
@@ -76,8 +41,8 @@ def write_report(folder: Path) -> Path:
             gain=describe_gain(summary["gain"]) if summary["gain"] else "",
             intervals=_intervals(summary),
             charts=_charts(metrics, store.evaluations()),
-            answers=_answers(store),
-            rollouts=_rollouts(store),
+            answers=compared_answers(store),
+            rollouts=last_rollouts(store),
             events=[*store.events(), *_notable(store.history())][-_MOST_EVENTS:],
             phases=_phases(timing),
             machine=_machine(store.environment()),
@@ -156,7 +121,12 @@ def _charts(metrics: Sequence[Entry], evaluations: Sequence[Entry]) -> list[dict
         _chart(metrics, "Gradient norm", "Size of the update before clipping.", "gradient_norm", floor=0.0),
     ]
     return [
-        {"title": chart.title, "caption": chart.caption, "names": [s.name for s in chart.series], "svg": draw(chart, spans)}
+        {
+            "title": chart.title,
+            "caption": chart.caption,
+            "names": [s.name for s in chart.series],
+            "svg": draw(chart, spans),
+        }
         for chart in charts
         if any(series.points for series in chart.series)
     ]
@@ -186,107 +156,6 @@ def _accuracy(evaluations: Sequence[Entry]) -> Series:
     )
 
 
-def _answers(store: RunStore) -> dict[str, Any]:
-    """Held-out tasks with the answer before and the one after, by what became of them."""
-    evaluations = store.evaluations()
-    if not evaluations:
-        return {"groups": [], "before": False}
-    first, last = evaluations[0], evaluations[-1]
-    threshold = correct_at(store.recipe_tree())
-    before = {} if first is last else _greedy(store, first, threshold)
-    after = _greedy(store, last, threshold)
-    kinds: dict[str, list[dict[str, Any]]] = {name: [] for name in SHOWN}
-    for key, answer in after.items():
-        earlier = before.get(key)
-        was_right = earlier["right"] if earlier else answer["right"]
-        kind = {(False, True): "gained", (True, False): "lost", (False, False): "wrong", (True, True): "right"}[
-            was_right, answer["right"]
-        ]
-        kinds[kind].append({"before": earlier, "after": answer})
-    titles = {"gained": "Learned", "lost": "Lost", "wrong": "Still wrong", "right": "Still right"}
-    if not before:
-        titles |= {"wrong": "Wrong", "right": "Right"}
-    groups = [
-        {"name": name, "title": titles[name], "count": len(pairs), "pairs": pairs[: SHOWN[name]]}
-        for name, pairs in kinds.items()
-        if pairs
-    ]
-    return {"groups": groups, "before": bool(before)}
-
-
-def _greedy(store: RunStore, evaluation: Entry, threshold: float) -> dict[str, dict[str, Any]]:
-    """Greedy answers of an evaluation by task key, each marked right or not."""
-    rows = store.evaluation_rows(evaluation["step"], evaluation["name"], _ANSWER_COLUMNS, "sample = 0")
-    return {row["task_key"]: _marked(row, threshold) for row in rows}
-
-
-def _marked(row: dict[str, Any], threshold: float) -> dict[str, Any]:
-    """An answer with ``right`` and the ``badge`` that it gets."""
-    judged = row["reward"] is not None and row["score_status"] != "error"
-    right = judged and row["reward"] >= threshold
-    return {**row, "right": right, "badge": "right" if right else "wrong" if judged else "not judged"}
-
-
-def _rollouts(store: RunStore) -> dict[str, Any] | None:
-    """Two groups of the last recorded step, token by token; groups that taught something come first."""
-    steps = store.rollout_steps()
-    if not steps:
-        return None
-    step = steps[-1]
-    rewards: dict[int, set[float | None]] = {}
-    for row in store.rollouts(step, ["group_index", "reward"]):
-        rewards.setdefault(row["group_index"], set()).add(row["reward"])
-    chosen = sorted(sorted(rewards), key=lambda group: -len(rewards[group]))[:2]
-    if not chosen:
-        return None
-    rows = store.rollouts(step, _ROLLOUT_COLUMNS, f"group_index IN ({', '.join(map(str, chosen))})")
-    texts = TokenTexts.find(store.folder)
-    largest = max((abs(a) for row in rows for a in row["advantage"] or () if a is not None), default=0.0)
-    threshold = correct_at(store.recipe_tree())
-    groups = []
-    for group in chosen:
-        own = [_marked(row, threshold) for row in rows if row["group_index"] == group][:6]
-        for row in own:
-            row["pieces"] = _pieces(row, texts, largest) if texts else []
-            row["left_out"] = max(0, len(row["token_ids"]) - _MOST_TOKENS)
-        groups.append({"prompt": own[0]["prompt"], "answer": own[0]["answer"], "rows": own})
-    return {"step": step, "groups": groups, "coloured": texts is not None}
-
-
-def _pieces(row: Entry, texts: TokenTexts, largest: float) -> list[dict[str, Any]]:
-    """Texts after the prompt with the strength, in [0, 1], of each colour that a token can be shown in."""
-    start = next((i for i, trained in enumerate(row["trained"]) if trained), 0)
-    found = []
-    for piece in texts.pieces(row["token_ids"][start : start + _MOST_TOKENS]):
-        at = start + piece.start
-        advantage, entropy = _value(row["advantage"], at), _value(row["entropy"], at)
-        logp = _value(row["trained_logp"], at)
-        logp = _value(row["sampled_logp"], at) if logp is None else logp
-        told = {"advantage": advantage, "log-probability": logp, "entropy": entropy}
-        found.append(
-            {
-                "text": piece.text,
-                "trained": row["trained"][at],
-                "gain": advantage is not None and advantage > 0,
-                "advantage": _strength(advantage, largest),
-                "surprise": _strength(logp, 4.0),
-                "entropy": _strength(entropy, 2.0),
-                "told": ", ".join(f"{name} {number(value)}" for name, value in told.items() if value is not None),
-            }
-        )
-    return found
-
-
-def _value(values: Sequence[float | None] | None, at: int) -> float | None:
-    """An entry of a token list that may not be there."""
-    return values[at] if values is not None else None
-
-
-def _strength(value: float | None, full: float) -> float:
-    """How strong the colour of a value is, from 0 to 1."""
-    return 0.0 if value is None or not full or math.isnan(value) else round(min(1.0, abs(value) / full), 2)
-
-
 def _notable(history: Sequence[Entry]) -> list[Entry]:
     """What happened to the process that a reader should know."""
     return [entry for entry in history if entry["kind"] in ("rewound", "repaired", "bad checkpoint")]
@@ -310,7 +179,7 @@ def _machine(environment: Entry) -> list[tuple[str, str]]:
         "device": environment.get("device"),
         "system": environment.get("platform"),
         "python": environment.get("python"),
-        **(environment.get("packages") or {}),
+        "packages": ", ".join(f"{name} {version}" for name, version in (environment.get("packages") or {}).items()),
         "git": f"{git['commit'][:12]}{' with changes' if git['dirty'] else ''}" if git else None,
     }
-    return [(name, str(value)) for name, value in found.items() if value is not None]
+    return [(name, str(value)) for name, value in found.items() if value]

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posttrain.errors import UserError
-from posttrain.policies import Policy, load_policy
 from posttrain.recipe import Model, Recipe
 from posttrain.runs import checkpoints
 from posttrain.runs.bench import Bench
@@ -25,6 +24,8 @@ from posttrain.runs.store import RunStore
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from posttrain.policies import Policy
+
 LearnerState = tuple[Mapping[str, object], Mapping[str, "Tensor"]]
 
 
@@ -32,7 +33,7 @@ LearnerState = tuple[Mapping[str, object], Mapping[str, "Tensor"]]
 class Snapshot:
     """A moment between two steps."""
 
-    models: Mapping[str, Policy] = field(default_factory=dict)
+    models: "Mapping[str, Policy]" = field(default_factory=dict)
     step: int = 0
     """Steps of the whole run that are done."""
     stage: int = 0
@@ -54,7 +55,7 @@ class Snapshot:
 def save_snapshot(
     store: RunStore,
     recipe: Recipe,
-    models: Mapping[str, Policy],
+    models: "Mapping[str, Policy]",
     *,
     step: int,
     stage: int,
@@ -123,11 +124,13 @@ def newest_snapshot(store: RunStore, bench: Bench) -> Snapshot | None:
     )
 
 
-def _load(bench: Bench, checkpoint: Path, roles: Sequence[str]) -> dict[str, Policy]:
+def _load(bench: Bench, checkpoint: Path, roles: Sequence[str]) -> "dict[str, Policy]":
     """Every role's model: from the checkpoint where it is there, else from the recipe."""
     from safetensors.torch import load_file
 
-    models: dict[str, Policy] = {}
+    from posttrain.policies import load_policy
+
+    models: dict[str, "Policy"] = {}
     for role in sorted(bench.recipe.models, key=lambda role: bench.recipe.models[role].source.startswith("role:")):
         model, folder = bench.recipe.models[role], checkpoint / "models" / role
         if role in roles and _folder_is_exact(model):
@@ -149,12 +152,12 @@ def _folder_is_exact(model: Model) -> bool:
     return model.lora is None and model.head == "language"
 
 
-def _trained(policy: Policy) -> "dict[str, Tensor]":
+def _trained(policy: "Policy") -> "dict[str, Tensor]":
     """Copies of every parameter that is trained."""
     return {n: p.detach().cpu().clone().contiguous() for n, p in policy.named_parameters() if p.requires_grad}
 
 
-def _put_back(policy: Policy, tensors: "Mapping[str, Tensor]") -> None:
+def _put_back(policy: "Policy", tensors: "Mapping[str, Tensor]") -> None:
     """Set trained parameters to saved values, bit for bit."""
     import torch
 

@@ -216,7 +216,9 @@ def _warnings(summary: Entry, recipe: Entry, after: Entry | None, events: Sequen
         warnings.append(f"only {_count(after['tasks'], 'task')} of the {wanted} asked for could be held out")
     alarms = [event for event in events if event["kind"] == "alarm"]
     if alarms:
-        warnings.append(f"{_count(len(alarms), 'alarm')}, the last at step {alarms[-1]['step']}: {alarms[-1]['message']}")
+        warnings.append(
+            f"{_count(len(alarms), 'alarm')}, the last at step {alarms[-1]['step']}: {alarms[-1]['message']}"
+        )
     return [warning.rstrip(".") for warning in warnings]
 
 

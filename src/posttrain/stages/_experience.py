@@ -20,6 +20,9 @@ from posttrain.types import Batch, Credit, FloatArray, Group, PerToken, Task, To
 if TYPE_CHECKING:
     from posttrain.policies import Policy
 
+OF_THE_FORWARD_PASS = frozenset({"entropy", "value"})
+"""Signals that the trained model gives while it is trained; all others are columns, computed before."""
+
 
 async def collect(
     tasks: Sequence[Task],
@@ -203,7 +206,10 @@ def describe(groups: Sequence[Group]) -> list[str]:
     """Judged attempts in a few lines, with the first group's attempts in full."""
     metrics = rollout_metrics(groups)
     numbers = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
-    lines = [f"{sum(map(len, groups))} attempts at {len(groups)} tasks: {numbers}", f"prompt: {groups[0].key}"]
+    lines = [
+        f"{sum(map(len, groups))} attempts at {len(groups)} tasks: {numbers}",
+        f"first task: {groups[0].trajectories[0].task.prompt!r}",
+    ]
     for trajectory in groups[0]:
         score = trajectory.score
         assert score is not None, "attempts are described after they were judged"

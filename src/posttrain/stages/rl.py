@@ -27,6 +27,7 @@ from posttrain.rollouts import Rollout
 from posttrain.runs.record import StepRecord
 from posttrain.stages import Models, Stage
 from posttrain.stages._experience import (
+    OF_THE_FORWARD_PASS,
     batch_of,
     collect,
     columns_of,
@@ -71,9 +72,11 @@ class RL(Stage):
     correction: Correction | None = None
     """Importance weights for an engine whose probabilities are not the learner's."""
     learner: Learning = Learning()
+    """How the policy, and any other role that writes trained tokens, is updated."""
     critic: Objective | None = None
     """Loss of the role ``critic``, for advantages that need values."""
     critic_learner: Learning = Learning()
+    """How the critic is updated."""
     old_logp: Literal["sampled", "recomputed"] = "sampled"
     """Log-probabilities that ratios are taken against: the sampler's, or computed again by the learner first."""
     tasks: Tasks | None = None
@@ -93,7 +96,7 @@ class RL(Stage):
         """Signals to compute before credit is given."""
         wanted = self.advantage.needs.union(self.objective.needs, *(p.needs for p in self.penalties.values()))
         wanted |= {"old_logp"} if self.old_logp == "recomputed" else set()
-        return wanted - {"entropy"}
+        return wanted - {"entropy"} | ({"value"} if self.critic else set())
 
     def total_steps(self, tasks: Sequence[Task]) -> int:
         """As many as are asked for."""
@@ -181,7 +184,7 @@ class RL(Stage):
                 loss = Loss(
                     per_token=combine(objective, penalties, None if role == "critic" else self.correction),
                     reducer=self.reducer,
-                    needs=objective.needs.union(*(p.needs for p in penalties.values())),
+                    needs=objective.needs.union(*(p.needs for p in penalties.values())) & OF_THE_FORWARD_PASS,
                     temperature=temperature,
                 )
                 writer = None if role == "critic" else role

@@ -36,6 +36,7 @@ class SFT(Stage):
     max_steps: PositiveInt | None = None
     """Stops earlier than the epochs would."""
     learner: Learning = Learning()
+    """How the policy is updated."""
     tasks: Tasks | None = None
     """Problems of this stage; None takes the recipe's."""
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from posttrain.errors import UserError
+from posttrain.tasks._extras import extra
 from posttrain.tasks._values import plain
 
 Wanted = tuple[str, int, Mapping[str, Any]]
@@ -40,11 +41,10 @@ def draw(wanted: Sequence[Wanted], seed: int) -> list[list[dict[str, Any]]]:
 
 def _entries(name: str, size: int, settings: Mapping[str, Any], seed: int) -> list[dict[str, Any]] | str:
     """Entries 0 to size - 1; a text that says what is wrong where the library fails, in whatever way it does."""
-    from reasoning_gym.factory import create_dataset
-
+    factory = extra("reasoning_gym.factory", "reasoning-gym")
     try:
         _seed_global_generators(seed, -1)
-        dataset = create_dataset(name, size=size, seed=seed, **settings)
+        dataset = factory.create_dataset(name, size=size, seed=seed, **settings)
     except Exception as error:
         return f"reasoning-gym data set '{name}' does not accept {dict(settings)}: {error}"
     entries = []

@@ -5,7 +5,7 @@ to capitals; one with a dot is a value inside another (``reward_model.ground_tru
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -100,7 +100,7 @@ def rating_of(value: Any, column: str) -> float | None:
     return None if column.lower() == "label" and value not in (0, 1) else float(value)
 
 
-def detect(rows: Iterable[Row], said: Mapping[Role, str | None], name: str) -> Layout:
+def detect(rows: Sequence[Row], said: Mapping[Role, str | None], name: str) -> Layout:
     """Find the column of each role, `said` going first. Raises `UserError` where no prompt can be found."""
     first: dict[str, Any] = {}
     for row in rows:
@@ -108,7 +108,7 @@ def detect(rows: Iterable[Row], said: Mapping[Role, str | None], name: str) -> L
             if value is not None and column not in first:
                 first[column] = value
     for role, named in said.items():
-        if named is not None and lookup(first, named) is None:
+        if named is not None and all(lookup(row.values, named) is None for row in rows):
             raise UserError(
                 f"{name}: columns.{role} names '{named}', which no row has a value in; {nearest(named, first)}; "
                 f"the columns are {quoted(first)}"

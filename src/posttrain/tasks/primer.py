@@ -35,6 +35,7 @@ class Primer(Tasks):
     size: PositiveInt = 10000
     """Number of exercises."""
     seed: NonNegativeInt = 0
+    """Which exercises are drawn."""
     problems: Share = 0.4
     """Share of exercises that are problems of several numbers (``Q: 47+35-8``); the rest are single drills."""
     working: Share = 0.3

@@ -1,0 +1,49 @@
+"""Measure a model on tasks: greedy accuracy with its interval, and pass@k of sampled answers.
+
+MODEL is a bundled name, a Hugging Face folder, or the folder of a run; for a run its own held-out tasks, verifier and
+limits are taken. CHANGES are path=value pairs of the recipe that says the rest (grpo, or the run's own): tasks=...,
+reward=..., evaluation.samples=8, evaluation.holdout=500.
+
+    posttrain eval pebble tasks.kind=arithmetic tasks.size=400
+    posttrain eval runs/quickstart-1 evaluation.samples=8
+    posttrain eval my-model tasks=test.jsonl evaluation.tasks=test.jsonl --save answers.parquet
+"""
+
+from pathlib import Path
+
+import click
+
+from posttrain.cli._output import print_json, verb
+
+
+@verb
+@click.argument("model")
+@click.argument("changes", nargs=-1)
+@click.option("--save", type=click.Path(path_type=Path), help="Write every answer and its judgement to a Parquet file.")
+def command(model: str, changes: tuple[str, ...], save: Path | None, as_json: bool) -> None:
+    """Answer, judge, print."""
+    from dataclasses import replace
+
+    from posttrain.evaluation import evaluate
+    from posttrain.recipe import Model
+    from posttrain.recipe_files import find_recipe
+    from posttrain.runs.bench import Bench
+    from posttrain.runs.launch import model_source, prepare_machine
+    from posttrain.runs.live import describe_evaluation
+    from posttrain.runs.tables import new_connection, rollout_rows, write_table
+
+    is_run = (Path(model) / "recipe.yaml").is_file()
+    recipe = find_recipe(model if is_run else "grpo", changes)
+    recipe = replace(recipe, models={"policy": Model(source=model_source(model))})
+    bench = Bench(recipe, prepare_machine(recipe))
+    policy = bench.first_models()["policy"]
+    problems = bench.problems
+    result = evaluate(bench.server(policy), problems.held_out, problems.verifier, recipe.evaluation, problems.sampling)
+    if save is not None:
+        write_table(new_connection(), rollout_rows(result.trajectories), save, step=0)
+    summary = {"model": model, **result.summary, "verifier": problems.verifier.kind}
+    if as_json:
+        print_json(summary)
+        return
+    click.echo(describe_evaluation(summary))
+    click.secho(f"{len(problems.held_out)} held-out tasks, judged by {problems.verifier.kind}", dim=True)

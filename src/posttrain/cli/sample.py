@@ -1,0 +1,81 @@
+"""Write completions of a prompt with a model.
+
+MODEL is a bundled name, a Hugging Face folder, or the folder of a run. PROMPT is continued as it stands; with --chat it
+is a user's message in the model's own template. The same seed gives the same completions.
+
+    posttrain sample pebble "12+30="
+    posttrain sample runs/quickstart-1 "Q: 47+35-8\nA:" -n 4 --temperature 0.7
+    posttrain sample pebble "Spell: horse" --chat
+"""
+
+import asyncio
+
+import click
+
+from posttrain.cli._output import print_json, verb
+
+
+@verb
+@click.argument("model")
+@click.argument("prompt")
+@click.option("-n", "count", default=1, show_default=True, type=click.IntRange(1), help="Completions.")
+@click.option("--temperature", default=1.0, show_default=True, type=click.FloatRange(0.0), help="0 is greedy.")
+@click.option("--top-p", default=1.0, show_default=True, type=click.FloatRange(0.0, 1.0, min_open=True))
+@click.option("--top-k", default=0, show_default=True, type=click.IntRange(0), help="0 keeps every token.")
+@click.option("--max-tokens", default=128, show_default=True, type=click.IntRange(1))
+@click.option("--stop", multiple=True, help="Text that ends a completion; may be given again.")
+@click.option("--chat", is_flag=True, help="PROMPT is a message, not text to continue.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0))
+def command(
+    model: str,
+    prompt: str,
+    count: int,
+    temperature: float,
+    top_p: float,
+    top_k: int,
+    max_tokens: int,
+    stop: tuple[str, ...],
+    chat: bool,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Load, write, print."""
+    from posttrain.engines import Sampling
+    from posttrain.engines.native import Native
+    from posttrain.policies import load_policy
+    from posttrain.recipe import Model
+    from posttrain.runs.launch import find_device, model_source
+
+    sampling = Sampling(temperature=temperature, top_p=top_p, top_k=top_k, max_tokens=max_tokens, stop=stop)
+    policy = load_policy("policy", Model(source=model_source(model)), {}, find_device("auto"))
+    sampler = Native().serve(policy, seed).bind("sample")
+    # A shell passes \n as two characters; nobody means them.
+    text = prompt.replace("\\n", "\n")
+    token_ids = sampler.encode([{"role": "user", "content": text}] if chat else text)
+    completions = asyncio.run(sampler.sample(token_ids, count, sampling))
+    if as_json:
+        print_json(
+            {
+                "model": model,
+                "prompt": text,
+                "completions": [
+                    {
+                        "text": c.text,
+                        "token_ids": [int(i) for i in c.token_ids],
+                        "logp": [float(p) for p in c.logp],
+                        "stop_reason": c.stop_reason,
+                    }
+                    for c in completions
+                ],
+            }
+        )
+        return
+    for number, completion in enumerate(completions, start=1):
+        if count > 1:
+            mean = float(completion.logp.mean()) if len(completion.logp) else 0.0
+            click.secho(
+                f"[{number}] {len(completion.token_ids)} tokens, ended by {completion.stop_reason}, "
+                f"mean log-probability {mean:.3f}",
+                dim=True,
+            )
+        click.echo(completion.text)

@@ -1,0 +1,110 @@
+"""show, diff, list and doctor, as they are called."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from posttrain.catalogue import entries
+from posttrain.cli import _machine, main
+from posttrain.cli._machine import Check
+from posttrain.errors import UserError
+from posttrain.recipe import override, to_tree
+from posttrain.recipe_files import find_recipe
+from posttrain.recipes.grpo import grpo
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def answer(capfd: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    assert main([*arguments, "--json"]) == 0
+    return json.loads(capfd.readouterr().out)
+
+
+def test_what_show_prints_is_the_recipe(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "grpo", "rollout.n=4", "lr=1e-4"]) == 0
+    Path("mine.yaml").write_text(capfd.readouterr().out)
+    assert find_recipe("mine.yaml") == override(grpo(), ["rollout.n=4", "lr=1e-4"])
+
+
+def test_show_as_json_is_the_tree(capfd: pytest.CaptureFixture[str]) -> None:
+    assert answer(capfd, "show", "grpo", "seed=3") == {**to_tree(grpo()), "seed": 3}
+
+
+def test_diff_prints_a_line_a_difference_and_nothing_else(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("mine.yaml").write_text("base: grpo\nseed: 3\nmodels.reference.source: role:policy\nfilters: {}\n")
+    assert main(["diff", "grpo", "mine.yaml"]) == 0
+    assert capfd.readouterr().out.splitlines() == [
+        "+ models.reference       {source: role:policy}",
+        "- filters.zero_variance  zero_variance",
+        "~ seed                   0 -> 3",
+    ]
+
+
+def test_diff_of_two_runs(capfd: pytest.CaptureFixture[str]) -> None:
+    for name, seed in (("a", "1"), ("b", "2")):
+        assert main(["show", "grpo", f"seed={seed}"]) == 0
+        Path("runs", name).mkdir(parents=True)
+        Path("runs", name, "recipe.yaml").write_text(capfd.readouterr().out)
+    changes = [{"path": "seed", "change": "changed", "from": 1, "to": 2}]
+    assert answer(capfd, "diff", "runs/a", "runs/b") == {"a": "runs/a", "b": "runs/b", "changes": changes}
+    assert main(["diff", "runs/a", "runs/a"]) == 0
+    assert capfd.readouterr().out == "runs/a and runs/a are the same recipe\n"
+
+
+def test_list_is_a_table(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "objective"]) == 0
+    header, *rows = capfd.readouterr().out.splitlines()
+    assert header.split() == ["name", "family", "rows", "source", "summary"]
+    assert [row.split()[:2] for row in rows] == [[e.name, "objective"] for e in entries("objective")]
+
+
+def test_list_as_json(capfd: pytest.CaptureFixture[str]) -> None:
+    found = answer(capfd, "list")
+    assert found == [{**asdict(entry), "rows": list(entry.rows)} for entry in entries()]
+    assert set(found[0]) == {"name", "family", "rows", "source", "summary"}
+
+
+def test_doctor_reports_every_check_and_fails_if_one_fails(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> Check:
+        raise UserError("no such model")
+
+    monkeypatch.setattr(_machine, "check_model", broken)
+    monkeypatch.setattr(_machine, "extras", lambda: {"vision": ["no-such-package"]})
+    assert main(["doctor"]) == 1
+    lines = capfd.readouterr().out.splitlines()
+    assert "fail  model          no such model" in lines
+    assert "ok    vision         not installed (optional); to have it: pip install 'posttrain[vision]'" in lines
+    assert [line.split()[1] for line in lines][:5] == ["python", "torch", "processor", "memory", "disk"]
+    assert main(["doctor", "--json"]) == 1
+    found = json.loads(capfd.readouterr().out)
+    assert found["ok"] is False
+    assert {"name": "model", "status": "fail", "found": "no such model", "advice": ""} in found["checks"]
+
+
+def test_doctor_warns_of_little_disk_and_fails_without_write_access(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_only(dir: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("tempfile.NamedTemporaryFile", read_only)
+    assert _machine.check_write_access().status == "fail"
+    for free, status in ((1e8, "fail"), (1e9, "warn"), (1e10, "ok")):
+        monkeypatch.setattr("shutil.disk_usage", lambda path, free=free: type("Usage", (), {"free": free}))
+        assert _machine.check_disk().status == status
+
+
+def test_extras_are_those_of_the_package() -> None:
+    found = _machine.extras()
+    assert found["reasoning-gym"] == ["reasoning-gym"]
+    assert "dev" not in found
+
+
+def test_the_bundled_model_writes_a_token() -> None:
+    assert _machine.check_model().status == "ok"

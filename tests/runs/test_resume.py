@@ -1,0 +1,139 @@
+"""A run that is killed and resumed is the run that was left alone, bit for bit."""
+
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from posttrain.policies.folder import new_folder
+
+STEPS = 36
+RECIPE = """
+from dataclasses import replace
+from posttrain.recipes._change import rl_of, sft_of
+from posttrain.recipes.ppo import ppo
+from posttrain.recipes.sft import sft
+
+def score(completion, task):
+    return (sum(map(ord, completion)) + len(task.prompt)) % 7 / 6
+
+def everything():
+    "Imitation, then PPO with a critic, a reference, several passes and memory in every part that can have it."
+    recipe = ppo()
+    imitation = replace(sft_of(sft()), max_steps=8, batch=8)
+    return replace(recipe, stages={"sft": imitation, "rl": replace(rl_of(recipe), steps=28, prompts=3)})
+"""
+SETTINGS = [
+    "model=tiny",
+    "tasks.size=120",
+    "evaluation.holdout=10",
+    "evaluation.every=9",
+    "evaluation.samples=2",
+    "rollout.n=3",
+    "rollout.sampling.max_tokens=12",
+    "reward=mine.py:score",
+    "checkpoints.every_steps=3",
+    "threads=1",
+    "engine.slots=7",
+]
+
+
+def command(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    """The posttrain command in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-c", "import sys; from posttrain.cli import main; sys.exit(main())", *arguments],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "CI": "true"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    output, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, output
+    return output
+
+
+def steps_done(run: Path) -> int:
+    metrics = run / "metrics.jsonl"
+    return metrics.read_bytes().count(b"\n") if metrics.exists() else 0
+
+
+def contents(run: Path) -> dict[str, str]:
+    """Digest of every file that must not depend on interruptions."""
+    kept = ["metrics.jsonl", "events.jsonl", "evals.jsonl", "recipe.yaml"]
+    files = [run / name for name in kept] + sorted(
+        p for part in ("rollouts", "evals", "model") for p in (run / part).rglob("*")
+    )
+    return {str(p.relative_to(run)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files if p.is_file()}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("resume")
+    (folder / "mine.py").write_text(RECIPE)
+    new_folder(folder / "tiny", layers=1, width=32, heads=2, kv_heads=1, context=64)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def undisturbed(place: Path) -> Path:
+    finish(command(place, "run", "mine.py:everything", *SETTINGS, "--runs", "alone"))
+    run = place / "alone" / "ppo-1"
+    assert steps_done(run) == STEPS
+    return run
+
+
+def test_ten_kills_change_nothing(place: Path, undisturbed: Path) -> None:
+    rng = random.Random(7)
+    run = place / "killed" / "ppo-1"
+    kills = 0
+    process = command(place, "run", "mine.py:everything", *SETTINGS, "--runs", "killed")
+    # A kill comes somewhere in the steps after each of these; checkpoints every third step let the run get on.
+    for target in sorted(rng.sample(range(0, STEPS - 2), 10)):
+        while steps_done(run) < target or not run.exists():
+            assert process.poll() is None, process.communicate()[0]
+            time.sleep(0.002)
+        time.sleep(rng.uniform(0.0, 0.15))
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+        process.communicate()
+        kills += 1
+        process = command(place, "resume", str(run))
+    finish(process)
+    assert kills == 10
+    assert contents(run) == contents(undisturbed)
+    history = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
+    assert sum(entry["kind"] == "opened" for entry in history) == 10
+
+
+def test_sigterm_saves_and_says_how_to_go_on(place: Path, undisturbed: Path) -> None:
+    process = command(place, "run", "mine.py:everything", *SETTINGS, "checkpoints.every_steps=0", "--runs", "asked")
+    run = place / "asked" / "ppo-1"
+    while steps_done(run) < 15:
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.005)
+    process.terminate()
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "everything is saved. Go on with: posttrain resume" in output
+    stopped_at = steps_done(run)
+    assert 15 <= stopped_at < STEPS
+    finish(command(place, "resume", str(run)))
+    # Only the setting that was changed for this test may differ.
+    ours, theirs = contents(run), contents(undisturbed)
+    assert {name for name in ours | theirs if ours.get(name) != theirs.get(name)} == {"recipe.yaml"}
+
+
+def test_the_same_command_again_gives_the_same_numbers(place: Path, undisturbed: Path) -> None:
+    finish(command(place, "run", "mine.py:everything", *SETTINGS, "--runs", "again"))
+    assert contents(place / "again" / "ppo-1") == contents(undisturbed)
