@@ -40,7 +40,26 @@ def test_values(text: str, value: int | Fraction) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", " ", "1 2", "1+", "*2", "+2", "(1", "1)", "()", "3(4)", "(3)4", "2**3", "1.5", "x", "1=1", "٣+1", "1,000", ")("],
+    [
+        "",
+        " ",
+        "1 2",
+        "1+",
+        "*2",
+        "+2",
+        "(1",
+        "1)",
+        "()",
+        "3(4)",
+        "(3)4",
+        "2**3",
+        "1.5",
+        "x",
+        "1=1",
+        "٣+1",
+        "1,000",
+        ")(",
+    ],
 )
 def test_what_is_no_expression(text: str) -> None:
     assert evaluate(text) is None

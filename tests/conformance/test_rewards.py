@@ -193,6 +193,7 @@ def assert_sound(score: Score) -> None:
         assert score.explanation, "a failure is explained"
     else:
         assert type(score.value) is float and math.isfinite(score.value)
+        assert all(part.status != "error" for part in score.parts.values()), "a sound score is made of sound ones"
     for part in score.parts.values():
         assert_sound(part)
 

@@ -2,7 +2,7 @@ import hashlib
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posttrain.engines._random import key_of, philox, uniform
@@ -30,6 +30,7 @@ def test_uniform_is_the_first_53_bits_of_the_block():
     assert uniform(np.zeros(1, np.uint64), np.zeros(1, np.uint64)).tolist() == [((first << 32 | second) >> 11) / 2**53]
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))
 def test_uniform_takes_both_halves_of_key_and_counter(key: int, counter: int):
     low = np.uint64(0xFFFFFFFF)

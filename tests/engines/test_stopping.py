@@ -1,4 +1,4 @@
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posttrain.engines._stopping import StopStrings
@@ -65,6 +65,7 @@ pieces = st.sampled_from(["ab", "a", "b", " ", "\n\n", "é€😀", "é", "€",
 broken = st.lists(st.sampled_from([0xFF, 0x80, 0xC3, 0xE2, 0x82, 0xF0, 0x9F, 0x98, SILENT]), max_size=3)
 
 
+@settings(deadline=None)
 @given(
     st.lists(pieces | broken, max_size=60).map(lambda parts: [token for part in parts for token in part]),
     st.lists(

@@ -153,10 +153,9 @@ class TestResults:
         )
         score = judge(write(f"def score(completion):\n    return {source}\n"), "42")
         assert (score.value, score.status, score.answer) == (0.5, "wrong", "41")
-        parts = {name: (part.value, part.status) for name, part in score.parts.items() if part.status != "error"}
+        parts = {name: (part.value, part.status) for name, part in score.parts.items()}
         assert parts == {"acc": (1.0, "ok"), "fmt": (0.0, "wrong"), "length": (7.0, "ok")}
-        assert score.parts["bad"].status == "error"
-        assert score.explanation == "pred: 41; why: close"
+        assert score.explanation == "bad: inf; pred: 41; why: close"
 
     def test_correct_at(self, write: Write) -> None:
         reward = write("def score(completion):\n    return float(completion)\n", correct_at=0.5)

@@ -12,9 +12,7 @@ from posttrain.tasks.mixture import Mixture
 
 def test_order_by_hand() -> None:
     """With shares 2 and 1, a stands at 1/4, 3/4, 5/4, ... and b at 1/2, 3/2, ..."""
-    mixture = Mixture(
-        sources={"a": Arithmetic(size=4), "b": Arithmetic(size=9, seed=5)}, shares={"a": 2, "b": 1}
-    )
+    mixture = Mixture(sources={"a": Arithmetic(size=4), "b": Arithmetic(size=9, seed=5)}, shares={"a": 2, "b": 1})
     assert [task.key[0] for task in mixture.load()] == ["a", "b", "a", "a", "b", "a"]
 
 

@@ -53,7 +53,9 @@ def test_another_process_draws_the_same(several: list[Task]) -> None:
         "print(json.dumps([[t.key, t.fields['entry']['metadata']] for t in SEVERAL.load()]))"
     )
     for seed in ("1", "2"):
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, env={"PYTHONHASHSEED": seed}, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, env={"PYTHONHASHSEED": seed}, check=True
+        )
         expected = [[t.key, t.fields["entry"]["metadata"]] for t in several]
         assert json.loads(done.stdout) == json.loads(json.dumps(expected))
 

@@ -38,11 +38,11 @@ def only_answers_on_stdout(active: bool) -> Iterator[None]:
     kept = os.dup(1)
     os.dup2(2, 1)
     try:
-        with os.fdopen(os.dup(kept), "w", encoding="utf-8", errors="backslashreplace") as _answers:
+        answers = os.fdopen(os.dup(kept), "w", encoding="utf-8", errors="backslashreplace")
+        with contextlib.redirect_stdout(sys.stderr), answers as _answers:
             yield
     finally:
         _answers = None
-        sys.stdout.flush()
         os.dup2(kept, 1)
         os.close(kept)
 
@@ -63,4 +63,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    Console(width=None if sys.stdout.isatty() else 10_000).print(table)
+    console = Console(width=None if sys.stdout.isatty() else 10_000)
+    with console.capture() as captured:
+        console.print(table)
+    click.echo(captured.get(), nl=False)

@@ -2,7 +2,7 @@
 
 Contract of every engine: a completion depends on the weights, the prompt, the sampling settings and its seed, never on
 what else is in the batch; the log-probability of a sampled token is that of the untruncated distribution at the
-sampling temperature.
+sampling temperature (at temperature 1 for greedy completions).
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,9 @@ Share = Annotated[float, Field(gt=0.0, le=1.0)]
 
 @frozen
 class Sampling:
-    """How a completion is drawn."""
+    """How a completion is drawn. The cuts apply in the order of the fields; `posttrain.engines._truncation` has the
+    details, ties included.
+    """
 
     temperature: NonNegativeFloat = 1.0
     """Divides the logits; 0 takes the likeliest token."""

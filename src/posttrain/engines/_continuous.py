@@ -116,6 +116,7 @@ class BoundSampler:
 
     async def sample(self, token_ids: IntArray, n: int, sampling: Sampling) -> list[Completion]:
         """Write `n` completions of a prompt."""
+        assert n >= 0, "a number of completions"
         numbers = range(self._asked, self._asked + n)
         self._asked += n
         return await self._server.complete(token_ids, [key_of(*self._key, i) for i in numbers], sampling)

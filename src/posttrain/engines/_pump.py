@@ -121,8 +121,8 @@ class Pump:
         except Exception as error:
             for future in self._futures():
                 future.set_exception(error)
-        except BaseException:
-            for future in self._futures() if not self.loop.is_closed() else ():
+        except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
+            for future in self._futures():
                 future.cancel()
             raise
         finally:

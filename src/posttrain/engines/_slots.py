@@ -1,6 +1,6 @@
 """The batch that is being decoded: one slot a sequence, all of them advanced by one token in a step.
 
-Nothing here waits or knows of requests; `posttrain.engines._continuous` decides which sequence gets which slot. What
+Nothing here waits or knows of requests; `posttrain.engines._pump` decides which sequence gets which slot. What
 a step needs of each sequence lies in arrays over the slots, so that a step costs the same few operations however many
 sequences there are; only finished ones, and those with stop strings, are looked at one by one.
 
@@ -10,9 +10,11 @@ S slots, B of them in use, V vocabulary, D width, C longest completion.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from posttrain.engines import Sampling
@@ -20,7 +22,7 @@ from posttrain.engines._random import uniform
 from posttrain.engines._stopping import StopStrings
 from posttrain.engines._truncation import Rules, choose
 from posttrain.errors import RunFailed
-from posttrain.policies import Body, Packed, Policy
+from posttrain.policies import Packed, Policy
 from posttrain.types import Completion, IntArray, StopReason
 
 
@@ -40,7 +42,7 @@ class Slots:
     """Sequences in progress. One more slot, `stage`, holds a prompt whose sequences have not all begun."""
 
     def __init__(self, policy: Policy, slots: int, prefill_tokens: int) -> None:
-        body: Body = policy.body
+        body = policy.body
         self.policy = policy
         self.body = body
         self.size = slots
@@ -126,11 +128,11 @@ class Slots:
             self.hidden_SD = hidden_BD.new_empty(self.size + 1, hidden_BD.shape[1])
         self.hidden_SD[torch.tensor(slots, device=self.device)] = hidden_BD
 
-    def _choose(self, row_B: IntArray) -> tuple[IntArray, IntArray]:
+    def _choose(self, row_B: IntArray) -> tuple[IntArray, NDArray[np.float64]]:
         """Ids and log-probabilities of the next tokens."""
         assert self.hidden_SD is not None, "a sequence begins with a prompt"
 
-        def tensor(array_S: np.ndarray) -> Tensor:
+        def tensor(array_S: NDArray[Any]) -> Tensor:
             return torch.from_numpy(array_S[row_B]).to(self.device)
 
         rules = Rules(

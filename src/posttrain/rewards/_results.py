@@ -49,12 +49,10 @@ def as_number(value: Any) -> float | None:
 
 
 def as_part(value: Any) -> Score | None:
-    """One of several numbers that a function returned, for the record; None for what is no number."""
+    """One of several numbers that a function returned, for the record; None for what is no finite number."""
     number = as_number(value)
-    if number is None:
+    if number is None or not math.isfinite(number):
         return None
-    if not math.isfinite(number):
-        return failure(f"the function returned {number}")
     return Score(value=number, status="wrong" if value is False else "ok")
 
 

@@ -107,4 +107,4 @@ class TimeLeft:
         names = list(self._stages)
         later = names[names.index(stage) + 1 :] if stage in names else []
         steps = self._stages.get(stage, stage_step) - stage_step + sum(self._stages[name] for name in later)
-        return steps * statistics.median(self._recent)
+        return max(steps, 0) * statistics.median(self._recent)

@@ -39,6 +39,7 @@ def write_report(folder: Path) -> Path:
             script=Markup(_asset("report.js")),
             summary=summary,
             gain=describe_gain(summary["gain"]) if summary["gain"] else "",
+            verdict_on_gain=_verdict(summary["gain"]),
             intervals=_intervals(summary),
             charts=_charts(metrics, store.evaluations()),
             answers=compared_answers(store),
@@ -71,6 +72,13 @@ def shortened(text: str) -> str:
 def _asset(name: str) -> str:
     """A file that lies beside this module."""
     return resources.files("posttrain.runs").joinpath(name).read_text(encoding="utf-8")
+
+
+def _verdict(gain: Entry | None) -> str:
+    """Whether the interval of a gain is on one side of zero, and on which."""
+    if gain is None or gain["interval"][0] <= 0 <= gain["interval"][1]:
+        return "unclear"
+    return "better" if gain["interval"][0] > 0 else "worse"
 
 
 def _intervals(summary: Entry) -> Markup:

@@ -188,7 +188,7 @@ class RunStore:
         undone = [entry for entry in self.metrics() if entry["step"] > step]
         if undone:
             seconds = sum(entry.get("seconds_total") or 0.0 for entry in self.timing() if entry["step"] > step)
-            message = f"went back to step {step}: {len(undone)} steps after it had no checkpoint and are done again"
+            message = f"went back to step {step}; steps done again because no checkpoint held them: {len(undone)}"
             self.log_history("rewound", message, step=step, steps_undone=len(undone), seconds_undone=seconds)
         for name in _CUT:
             self._journal(name).cut(position.get(name, 0))

@@ -81,6 +81,8 @@ def describe_gain(gain: Entry) -> str:
         return f"Better by {points}."
     if high < 0:
         return f"Worse: {points}."
+    if gain["gained"] == gain["lost"] == 0:
+        return f"Not one of {_count(gain['tasks'], 'task')} changed: {points}."
     return (
         f"No difference that {_count(gain['tasks'], 'task')} can show: {points}; "
         f"one of {100 * gain['detectable']:.1f} points would have been found 4 times in 5."

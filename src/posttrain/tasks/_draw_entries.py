@@ -41,7 +41,7 @@ def draw(wanted: Sequence[Wanted], seed: int) -> list[list[dict[str, Any]]]:
 
 def _entries(name: str, size: int, settings: Mapping[str, Any], seed: int) -> list[dict[str, Any]] | str:
     """Entries 0 to size - 1; a text that says what is wrong where the library fails, in whatever way it does."""
-    factory = extra("reasoning_gym.factory", "reasoning-gym")
+    factory = extra("reasoning_gym", "reasoning-gym").factory
     try:
         _seed_global_generators(seed, -1)
         dataset = factory.create_dataset(name, size=size, seed=seed, **settings)

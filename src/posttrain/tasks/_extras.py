@@ -11,8 +11,8 @@ def extra(module: str, name: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name != module.partition(".")[0]:
+        if error.name != module:
             raise
         raise UserError(
-            f"this needs the package '{error.name}', which is not installed: pip install 'posttrain[{name}]'"
+            f"this needs the package '{module}', which is not installed: pip install 'posttrain[{name}]'"
         ) from None

@@ -7,6 +7,7 @@ to capitals; one with a dot is a value inside another (``reward_model.ground_tru
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 from posttrain.component import nearest
@@ -66,13 +67,13 @@ class Layout:
     keys: tuple[str, ...] = ()
     """Columns that may name the rows, if their values differ."""
 
-    @property
+    @cached_property
     def required(self) -> tuple[str, ...]:
         """Columns that every row must have a value in."""
         columns = (self.prompt, self.messages, self.text, self.chosen, self.rejected, self.completion, self.rating)
         return tuple(column for column in columns if column is not None)
 
-    @property
+    @cached_property
     def asked(self) -> frozenset[str]:
         """Columns that the prompt was made of, which therefore are not fields of the task."""
         return frozenset(column for column in (self.prompt, self.context, self.messages, self.text) if column)

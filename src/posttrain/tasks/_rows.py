@@ -73,7 +73,7 @@ def _json_lines(path: Path) -> Iterator[Row]:
     for number, text in _lines(path):
         if text.strip():
             try:
-                values = json.loads(text, parse_constant=_refuse_constant)
+                values = json.loads(text.rstrip(), parse_constant=_refuse_constant)
             except (ValueError, RecursionError) as error:
                 hint = "; each line holds one JSON object" if number == 1 else ""
                 raise _not_json(error, path, number, hint) from None

@@ -151,7 +151,7 @@ def _nothing_there(path: Path, name: str) -> str:
     if not folder.is_dir():
         return f"no file '{name}': there is no folder {folder.absolute()}"
     there = sorted(f.name for f in folder.iterdir() if f.name[0] != "." and (f.is_dir() or f.suffix.lower() in READERS))
-    close = get_close_matches(path.name, [*there, *Tasks.kinds()], n=3, cutoff=0.5)
-    known = f"did you mean {' or '.join(close)}?" if close else f"there is: {', '.join(there[:10]) or 'no data file'}"
+    close = get_close_matches(path.name, [*there, *Tasks.kinds()], n=1, cutoff=0.5)
+    known = f"did you mean {close[0]}?" if close else f"there is: {', '.join(there[:10]) or 'no data file'}"
     advice = "" if path.suffix else "; a data set of the Hugging Face hub is named as owner/name"
     return f"no file, folder or kind of tasks named '{name}' (looked in {folder.absolute()}); {known}{advice}"

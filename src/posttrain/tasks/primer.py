@@ -36,9 +36,9 @@ class Primer(Tasks):
     """Number of exercises."""
     seed: NonNegativeInt = 0
     """Which exercises are drawn."""
-    problems: Share = 0.4
+    problems: Share = 0.5
     """Share of exercises that are problems of several numbers (``Q: 47+35-8``); the rest are single drills."""
-    working: Share = 0.3
+    working: Share = 0.4
     """Share of the problems that are solved one step at a time; the others are answered at once."""
 
     def load(self) -> Sequence[Task]:

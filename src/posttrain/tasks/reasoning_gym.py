@@ -69,7 +69,7 @@ class ReasoningGym(Tasks):
     def _names(self) -> tuple[str, ...]:
         """The data sets, all of which there are, once each."""
         names = (self.name,) if isinstance(self.name, str) else self.name
-        known = extra("reasoning_gym.factory", "reasoning-gym").DATASETS
+        known = extra("reasoning_gym", "reasoning-gym").factory.DATASETS
         for name in names:
             if name not in known:
                 raise UserError(f"reasoning-gym has no data set '{name}'; {nearest(name, known)}")
@@ -88,7 +88,7 @@ class ReasoningGym(Tasks):
         settings = self.settings if isinstance(self.name, str) else self.settings.get(name, {})
         if not isinstance(settings, Mapping):
             raise UserError(f"tasks.settings.{name} is {settings!r}; it must be a mapping of settings")
-        config = extra("reasoning_gym.factory", "reasoning-gym").DATASETS[name][1]
+        config = extra("reasoning_gym", "reasoning-gym").factory.DATASETS[name][1]
         known = {f.name for f in fields(config)} - {"size", "seed"}
         for setting in settings:
             if setting not in known:

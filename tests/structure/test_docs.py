@@ -1,0 +1,153 @@
+"""The documentation: every example runs, every `make` target and every link in it is there.
+
+```bash and ```python blocks of a page run in order in one temporary folder, where `posttrain` is on the path. A block
+with the word ``text`` in its first line is only shown. ``<!-- test: skip REASON -->`` on the line before a block leaves
+it out; ``<!-- test: slow -->`` anywhere in a page keeps it out of `make test-fast`.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+RULES = [ROOT / "AGENTS.md", ROOT / "CONTRIBUTING.md"]
+FENCE = re.compile(r"^(?P<mark>```+)(?P<info>[^\n`]*)\n(?P<code>.*?)^(?P=mark)[ \t]*$", re.MULTILINE | re.DOTALL)
+SKIP = re.compile(r"<!-- test: skip (.*?)-->\s*\Z")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """A fenced block of a page."""
+
+    language: str
+    code: str
+    line: int
+    skip: str | None
+    """Why it does not run here."""
+
+
+def blocks(text: str) -> Iterator[Block]:
+    """The blocks of a page that are programs, in order."""
+    for found in FENCE.finditer(text):
+        words = found["info"].split()
+        if words and words[0] in ("bash", "python") and "text" not in words:
+            skip = SKIP.search(text[: found.start()])
+            line = text.count("\n", 0, found.start()) + 1
+            yield Block(language=words[0], code=found["code"], line=line, skip=skip and skip[1].strip())
+
+
+def make_targets(text: str) -> set[str]:
+    """The targets that the bash blocks of a page call."""
+    lines = "\n".join(block.code for block in blocks(text) if block.language == "bash")
+    return {
+        word
+        for call in re.findall(r"^\s*make\b(.*)$", lines, re.MULTILINE)
+        for word in call.partition("#")[0].split()
+        if not word.startswith("-") and "=" not in word
+    }
+
+
+def run(block: Block, folder: Path, place: str) -> None:
+    """Run one block, or fail with its place and everything that it printed."""
+    if block.language == "bash":
+        lines = [line for line in block.code.splitlines() if not re.match(r"\s*make\b", line)]
+        command = ["bash", "-euo", "pipefail", "-c", "\n".join(lines)]
+    else:
+        script = folder / f"block_at_line_{block.line}.py"
+        script.write_text(block.code)
+        command = [sys.executable, script.name]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    variables = {**os.environ, "PATH": path, "HF_HUB_OFFLINE": "1", "NO_COLOR": "1", "COLUMNS": "100"}
+    done = subprocess.run(
+        command, cwd=folder, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    if done.returncode:
+        pytest.fail(f"{place} ended with exit code {done.returncode}:\n{block.code}\n{done.stdout}", pytrace=False)
+
+
+def page_parameter(page: Path) -> object:
+    """A page as a test's parameter, marked when it is slow."""
+    slow = page.exists() and "<!-- test: slow -->" in page.read_text()
+    return pytest.param(page, id=str(page.relative_to(ROOT)), marks=[pytest.mark.slow] if slow else [])
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("page", [page_parameter(page) for page in PAGES])
+def test_every_example_runs(page: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for block in blocks(page.read_text()):
+        place = f"{page.relative_to(ROOT)}:{block.line}"
+        if block.skip is None:
+            run(block, tmp_path, place)
+        else:
+            with capsys.disabled():
+                print(f"\n{place} is not run: {block.skip}")
+
+
+@pytest.mark.parametrize("page", PAGES + RULES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_make_targets_and_links_are_there(page: Path) -> None:
+    text = page.read_text()
+    targets = set(re.findall(r"^([\w-]+)(?: [\w -]+)?:", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert make_targets(text) <= targets
+    for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", FENCE.sub("", text)):
+        if not re.match(r"[a-z]+:", link):
+            assert (page.parent / link).exists(), f"{page.relative_to(ROOT)} links to {link}"
+
+
+@pytest.mark.parametrize("page", RULES, ids=lambda page: page.name)
+def test_the_rules_are_short(page: Path) -> None:
+    assert len(page.read_text().splitlines()) <= 60
+
+
+PAGE = """
+```bash
+make test PYTHON=x -j2   # all of it
+cat > a.txt <<'END'
+1
+END
+```
+
+<!-- test: skip needs a GPU -->
+```python
+print(2)
+```
+```python text
+print(3)
+```
+````text
+```bash
+false
+```
+````
+```yaml
+a: 1
+```
+```python
+assert open("a.txt").read() == "1\\n"
+```
+"""
+
+
+def test_blocks_are_found() -> None:
+    found = list(blocks(PAGE))
+    assert [(b.language, b.line, b.skip) for b in found] == [
+        ("bash", 2, None),
+        ("python", 10, "needs a GPU"),
+        ("python", 24, None),
+    ]
+    assert make_targets(PAGE) == {"test"}
+
+
+def test_blocks_run_in_one_folder_and_a_failure_has_its_place(tmp_path: Path) -> None:
+    first, _, last = blocks(PAGE)
+    run(first, tmp_path, "page:2")
+    run(last, tmp_path, "page:24")
+    broken = Block(language="bash", code="echo before\nfalse | true\n", line=7, skip=None)
+    with pytest.raises(pytest.fail.Exception, match=r"page:7 ended with exit code 1:\n(.|\n)*before"):
+        run(broken, tmp_path, "page:7")
