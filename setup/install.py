@@ -143,7 +143,7 @@ class Pip:
 
     def has(self, requirement: str, *options: str) -> bool:
         """Try to install something that may not exist; False where no index has it."""
-        output = self._run("--no-deps", requirement, *options)
+        output = self._run("--no-deps", requirement, *options, constrained=False)
         if output is None:
             return True
         if f"No matching distribution found for {requirement}" in output and "(from versions: none)" not in output:
@@ -158,10 +158,11 @@ class Pip:
         path.unlink()
         return report
 
-    def _run(self, *arguments: str) -> str | None:
+    def _run(self, *arguments: str, constrained: bool = True) -> str | None:
         """Run ``pip install``; None when it went well, else what it printed."""
         command = [str(self.python), "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
-        command += ["--progress-bar=off", "--constraint", str(ROOT / "constraints.txt"), *arguments]
+        command += ["--progress-bar=off", *arguments]
+        command += ["--constraint", str(ROOT / "constraints.txt")] if constrained else []
         variables = {**os.environ, "PIP_USER": "0", "LC_ALL": "C.UTF-8"}
         done = subprocess.run(command, env=variables, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         with self.log.open("a") as log:

@@ -36,12 +36,36 @@ class LoRA:
 
 
 @frozen
+class Shape:
+    """Sizes of a model that begins with random weights and the byte-level tokenizer."""
+
+    architecture: Literal["qwen3", "llama"] = "qwen3"
+    """Of the decoder, as its Hugging Face config says it."""
+    layers: PositiveInt = 4
+    """Transformer layers."""
+    width: PositiveInt = 128
+    """Numbers in a hidden state."""
+    heads: PositiveInt = 4
+    """Attention heads of width / heads numbers each."""
+    kv_heads: PositiveInt = 2
+    """Heads of keys and values, each shared by heads / kv_heads attention heads."""
+    mlp_width: PositiveInt = 384
+    """Numbers between the two matrices of an MLP."""
+    context: PositiveInt = 512
+    """Longest sequence in tokens."""
+    seed: NonNegativeInt = 0
+    """Which random weights."""
+
+
+@frozen
 class Model:
     """The model that plays a role."""
 
     source: str
-    """A bundled name (``pebble``), a Hugging Face folder, or ``role:NAME`` for a copy of another role's model as it
-    is when the stage begins (a reference, a critic's body)."""
+    """A bundled name (``pebble``), a Hugging Face folder, ``role:NAME`` for a copy of another role's model as it is
+    when the stage begins (a reference, a critic's body), or ``new`` for random weights of the given `shape`."""
+    shape: Shape | None = None
+    """Sizes of a ``new`` model."""
     trained: bool = False
     """Whether stages update it."""
     head: Literal["language", "value"] = "language"

@@ -1,15 +1,19 @@
 """A policy whose logits are any function of the tokens so far, computed exactly, and a server made of it."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from posttrain.engines import Sampling
 from posttrain.engines._continuous import ContinuousServer
 from posttrain.engines._random import key_of
 from posttrain.engines.native import Native
 from posttrain.policies import Body, Packed, Policy
+from posttrain.types import Completion
 
 END = 256
 SILENT = 257
@@ -121,3 +125,23 @@ def writes(script: Mapping[str, str | Sequence[int]], context: int = 64) -> Scri
         return out
 
     return ScriptedPolicy(logits, context=context)
+
+
+def ids(*tokens: int) -> np.ndarray:
+    return np.array(tokens, np.int64)
+
+
+def together(*work: Awaitable[Any]) -> list[Any]:
+    async def run() -> list[Any]:
+        return list(await asyncio.gather(*work))
+
+    return asyncio.run(run())
+
+
+def complete(server: ContinuousServer, prompt: str, sampling: Sampling, n: int = 1) -> list[Completion]:
+    sampler = server.bind("test")
+    return together(sampler.sample(sampler.encode(prompt), n, sampling))[0]
+
+
+def written(completions: Sequence[Completion]) -> list[tuple[Any, ...]]:
+    return [(c.token_ids.tolist(), c.logp.tolist(), c.stop_reason, c.text, c.version) for c in completions]

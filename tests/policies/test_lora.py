@@ -1,4 +1,5 @@
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,18 @@ def test_we_read_the_adapters_of_peft(folder: Path, tmp_path: Path) -> None:
     policy = load(tmp_path)
     torch.testing.assert_close(packed_logits(policy.body, SEQUENCES), _peft_logits(folder, tmp_path), atol=1e-5, rtol=0)
     assert policy.tokenizer.size == 261
+
+
+def test_an_adapters_own_tokenizer_is_used_and_saved(folder: Path, tmp_path: Path) -> None:
+    trained(folder).save(tmp_path / "one")
+    adapter = tmp_path / "one" / "adapter"
+    shutil.copy(folder / "tokenizer.json", adapter)
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    (adapter / "tokenizer_config.json").write_text(json.dumps(settings | {"chat_template": "ours"}))
+    policy = load(adapter)
+    assert policy.tokenizer.render_chat([]) == "ours"
+    policy.save(tmp_path / "two")
+    assert load(tmp_path / "two").tokenizer.render_chat([]) == "ours"
 
 
 def _peft_logits(base: Path, adapter: Path) -> Tensor:

@@ -9,6 +9,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from posttrain.errors import UserError
+from posttrain.policies import Packed
 from posttrain.policies.lora import adapters
 from posttrain.policies.transformers_body import TransformersBody
 from posttrain.recipe import LoRA
@@ -83,6 +84,13 @@ def test_slots_are_copied_continued_and_released(gpt2: Path) -> None:
     assert cache.lengths == [31, 0, 30, 60]
     cache.release(3)
     torch.testing.assert_close(body.extend(cache, [3], pack([ids[:5]]))[0], states[4], atol=1e-5, rtol=0)
+
+
+def test_an_empty_sequence_takes_no_tokens(gpt2: Path) -> None:
+    body = load(gpt2).body
+    one, other = random_sequences(6, 7)
+    packed = Packed(token_ids_L=torch.cat([one, other]), starts=(0, 6, 6, 13))
+    assert torch.equal(body.hidden(packed), body.hidden(pack([one, other])))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -11,7 +11,14 @@ from torch import Tensor
 from posttrain.errors import UserError
 
 NATIVE_TYPES = ("llama", "qwen2", "qwen3")
-ROPE_TYPES = ("default", "linear", "dynamic", "llama3", "yarn")
+ROPE_SETTINGS: dict[str, tuple[str, ...]] = {
+    "default": (),
+    "linear": ("factor",),
+    "dynamic": (),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
+    "yarn": (),
+}
+"""The kinds of position scaling that are done natively, with the settings that they cannot do without."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,8 +147,11 @@ def not_native(config: Mapping[str, Any]) -> str | None:
     if _uses_sliding_window(config):
         return f"it uses a sliding attention window of {config.get('sliding_window')} tokens"
     rope = _rope(config)
-    if rope.type not in ROPE_TYPES:
-        return f"its rope type is {rope.type!r} (native: {', '.join(ROPE_TYPES)})"
+    if rope.type not in ROPE_SETTINGS:
+        return f"its rope type is {rope.type!r} (native: {', '.join(ROPE_SETTINGS)})"
+    lacking = [key for key in ROPE_SETTINGS[rope.type] if key not in rope.settings]
+    if lacking:
+        return f"its rope settings lack {', '.join(lacking)}"
     if rope.settings.get("partial_rotary_factor", 1.0) != 1.0:
         return f"it rotates only {rope.settings['partial_rotary_factor']} of each head"
     return None

@@ -2,7 +2,9 @@
 
 import copy
 from collections.abc import Mapping
+from dataclasses import fields, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from safetensors import SafetensorError
@@ -16,17 +18,19 @@ from posttrain.policies._bodies import read_body
 from posttrain.policies._signals import token_signals
 from posttrain.policies.decoder import Decoder
 from posttrain.policies.folder import (
+    Folder,
     Origin,
     bundled,
     bundled_names,
     check_context,
+    new_folder,
     open_folder,
     write_folder,
     write_tensors,
 )
 from posttrain.policies.lora import (
-    CONFIG_FILE,
     add_adapters,
+    is_adapter,
     load_adapter,
     merge_adapters,
     merged_state,
@@ -116,52 +120,71 @@ def load(role: str, model: Model, others: Mapping[str, Policy], device: torch.de
     if model.lora is not None and not model.trained:
         raise UserError(f"models.{role}: lora says how the model is trained, but trained is false; change one of them")
     try:
-        make = _copied if model.source.startswith("role:") else _read
-        policy = make(role, model, others)
+        copied = model.source.startswith("role:")
+        policy = _copy(role, model, others) if copied else _read(role, model)
     except UserError as error:
         raise UserError(f"models.{role}: {error}") from None
     if model.head == "value" and policy.value_head is None:
         policy.value_head = new_value_head(policy.body.width)
     for name, parameter in policy.named_parameters():
-        part = policy.lora is None or "lora_" in name or name.startswith("value_head.")
-        parameter.requires_grad_(model.trained and part)
+        free = policy.lora is None or "lora_" in name or name.startswith("value_head.")
+        parameter.requires_grad_(model.trained and free)
     return policy.to(device)
 
 
-def _read(role: str, model: Model, others: Mapping[str, Policy]) -> LanguageModelPolicy:
+def _read(role: str, model: Model) -> LanguageModelPolicy:
+    """A policy with random weights, or from a bundled model, a model folder, or the folder of an adapter."""
+    if (model.source == "new") != (model.shape is not None):
+        raise UserError(
+            f"source is '{model.source}' and shape is {'not ' if model.shape is None else ''}given; a shape is for "
+            "source: new, which needs one"
+        )
+    if model.shape is None:
+        return _open(role, model, model.source)
+    with TemporaryDirectory() as made:
+        settings = {field.name: getattr(model.shape, field.name) for field in fields(model.shape)}
+        return _open(role, model, str(new_folder(Path(made) / "new", **settings)))
+
+
+def _open(role: str, model: Model, source: str) -> LanguageModelPolicy:
     """A policy from a bundled model, a model folder, or the folder of an adapter."""
-    path = bundled(model.source) if model.source in bundled_names() else Path(model.source).expanduser()
+    path = bundled(source) if source in bundled_names() else Path(source).expanduser()
     dtype = getattr(torch, model.dtype)
-    lora = model.lora
-    if (path / CONFIG_FILE).is_file() and not (path / "config.json").is_file():
-        stored, base = read_adapter(path)
-        base_path = Path(base) if Path(base).is_dir() else path / base
-        body, origin = read_body(open_folder(base_path), dtype, model.context)
-        add_adapters(root_of(body), stored)
-        load_adapter(path, root_of(body))
-        if lora is None:
-            merge_adapters(root_of(body))
-        elif (lora.rank, lora.alpha, sorted(lora.targets)) != (stored.rank, stored.alpha, sorted(stored.targets)):
-            raise UserError(
-                f"the adapter '{path}' has rank {stored.rank}, alpha {stored.alpha:g} and targets "
-                f"{', '.join(stored.targets)}; the recipe's lora differs: give the same to train it on, or leave it out"
-            )
+    if is_adapter(path):
+        body, origin = _read_adapted(path, model, dtype)
     else:
         body, origin = read_body(open_folder(path), dtype, model.context)
-        base_path = path
-        if lora is not None:
-            add_adapters(root_of(body), lora)
-    tokenizer = Tokenizer.load(path if (path / "tokenizer.json").is_file() else base_path, model=base_path)
+        if model.lora is not None:
+            add_adapters(root_of(body), model.lora)
+    own_tokenizer = (path / "tokenizer.json").is_file()
+    tokenizer = Tokenizer.load(path if own_tokenizer else Path(origin.source), model=Path(origin.source))
     if tokenizer.size > body.vocabulary_size:
         raise UserError(
             f"the tokenizer of '{path}' knows {tokenizer.size} tokens, but the model has only {body.vocabulary_size}; "
             "they do not belong together"
         )
     value_head = read_value_head(path, body.width) if model.head == "value" else None
-    return LanguageModelPolicy(role, body, tokenizer, origin, value_head=value_head, lora=lora)
+    return LanguageModelPolicy(role, body, tokenizer, origin, value_head=value_head, lora=model.lora)
 
 
-def _copied(role: str, model: Model, others: Mapping[str, Policy]) -> LanguageModelPolicy:
+def _read_adapted(path: Path, model: Model, dtype: torch.dtype) -> tuple[Body, Origin]:
+    """The model that an adapter is made for with the adapter: merged, or to be trained on where the recipe says so."""
+    stored, base = read_adapter(path)
+    body, origin = read_body(open_folder(Path(base) if Path(base).is_dir() else path / base), dtype, model.context)
+    add_adapters(root_of(body), stored)
+    load_adapter(path, root_of(body))
+    lora = model.lora
+    if lora is None:
+        merge_adapters(root_of(body))
+    elif (lora.rank, lora.alpha, sorted(lora.targets)) != (stored.rank, stored.alpha, sorted(stored.targets)):
+        raise UserError(
+            f"the adapter '{path}' has rank {stored.rank}, alpha {stored.alpha:g} and targets "
+            f"{', '.join(stored.targets)}; the recipe's lora differs: give the same to train it on, or leave it out"
+        )
+    return body, replace(origin, carried={**origin.carried, **Folder(path).carried})
+
+
+def _copy(role: str, model: Model, others: Mapping[str, Policy]) -> LanguageModelPolicy:
     """A copy of another role's model as it is now, its adapters merged."""
     name = model.source.removeprefix("role:")
     if name not in others:

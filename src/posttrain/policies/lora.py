@@ -7,9 +7,7 @@ files are those of ``peft``: ``adapter_config.json`` and ``adapter_model.safeten
 import json
 import math
 import zlib
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -114,6 +112,11 @@ def save_adapter(folder: Path, root: nn.Module, lora: LoRA, base: str) -> None:
     write_tensors(folder / WEIGHTS_FILE, _tensors(root))
 
 
+def is_adapter(folder: Path) -> bool:
+    """Whether a folder holds an adapter, and not a whole model."""
+    return (folder / CONFIG_FILE).is_file() and not (folder / "config.json").is_file()
+
+
 def read_adapter(folder: Path) -> tuple[LoRA, str]:
     """Settings and base model of a ``peft`` adapter. Raises `UserError` for what is not a plain LoRA."""
     settings = read_json(folder / CONFIG_FILE)
@@ -144,11 +147,10 @@ def load_adapter(folder: Path, root: nn.Module) -> None:
 
 def _tensors(root: nn.Module) -> dict[str, Tensor]:
     """The adapters' parameters by the names that peft gives them."""
-    parts: Mapping[str, Any] = {"lora_A": lambda layer: layer.lora_A, "lora_B": lambda layer: layer.lora_B}
     return {
-        f"{PREFIX}{name}.{part}.weight": get(layer).detach()
+        f"{PREFIX}{name}.{part}.weight": tensor.detach()
         for name, layer in adapters(root).items()
-        for part, get in parts.items()
+        for part, tensor in (("lora_A", layer.lora_A), ("lora_B", layer.lora_B))
     }
 
 

@@ -28,7 +28,7 @@ PROBE_TOKENS = 40
 
 
 class SlotCache:
-    """What each slot holds: its tokens, and the keys and values of each layer, [1, heads, tokens, head width]."""
+    """What each slot holds: its tokens, or the keys and values of each layer, [1, heads, tokens, head width]."""
 
     def __init__(self, slots: int) -> None:
         self.lengths = [0] * slots
@@ -64,13 +64,13 @@ class TransformersBody(Body):
     def hidden(self, packed: Packed) -> Tensor:
         """[L, D] final hidden states; differentiable."""
         token_ids_L, lengths = packed.token_ids_L, packed.lengths
-        pieces: list[Tensor] = [token_ids_L] * len(lengths)
+        pieces: dict[int, Tensor] = {}
         for size, members in _by_size(enumerate(lengths), self.context).items():
             ids_NS = _padded([token_ids_L[packed.starts[i] : packed.starts[i + 1]] for i in members], size)
             states_NSD = self.causal.base_model(input_ids=ids_NS, use_cache=False).last_hidden_state
             for row, i in enumerate(members):
                 pieces[i] = states_NSD[row, : lengths[i]]
-        return torch.cat(pieces)
+        return torch.cat([pieces[i] for i in sorted(pieces)])
 
     def logits(self, hidden_TD: Tensor) -> Tensor:
         """[T, V] next-token logits of hidden states, with the scaling and soft capping that the config asks for."""
@@ -94,9 +94,7 @@ class TransformersBody(Body):
         assert isinstance(cache, SlotCache), "the cache is this body's own"
         assert len(set(slots)) == len(slots) == len(lengths) and min(lengths) > 0, "one non-empty sequence a slot"
         new = [packed.token_ids_L[begin:end] for begin, end in zip(packed.starts, packed.starts[1:], strict=False)]
-        for slot, ids in zip(slots, new, strict=True):
-            cache.token_ids[slot] = torch.cat([cache.token_ids[slot].to(ids), ids])
-        states = self._recomputed(cache, slots) if self.recomputes else self._continued(cache, slots, new)
+        states = self._recomputed(cache, slots, new) if self.recomputes else self._continued(cache, slots, new)
         for slot, n in zip(slots, lengths, strict=True):
             cache.lengths[slot] += n
         return states
@@ -111,8 +109,10 @@ class TransformersBody(Body):
         with _quiet():
             write_folder(folder, {name: state[name] for name in origin.stored}, origin, write=write)
 
-    def _recomputed(self, cache: SlotCache, slots: Sequence[int]) -> Tensor:
+    def _recomputed(self, cache: SlotCache, slots: Sequence[int], new: Sequence[Tensor]) -> Tensor:
         """[B, D] last states from the whole sequences."""
+        for slot, ids in zip(slots, new, strict=True):
+            cache.token_ids[slot] = torch.cat([cache.token_ids[slot].to(ids), ids])
         sequences = [cache.token_ids[slot] for slot in slots]
         starts = (0, *accumulate(len(ids) for ids in sequences))
         states_LD = self.hidden(Packed(token_ids_L=torch.cat(sequences), starts=starts))

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from posttrain.engines import Sampler, Server
 from posttrain.engines._random import key_of
+from posttrain.errors import UserError
 from posttrain.recipe import Recipe
 from posttrain.runs.problems import Problems
 from posttrain.stages import Models, Stage
@@ -18,9 +19,11 @@ class Bench:
     """A recipe made ready on this machine."""
 
     def __init__(self, recipe: Recipe, device: "torch.device") -> None:
-        """Loads and splits the tasks; models are loaded when they are asked for."""
+        """Loads and splits the tasks and readies the rewards; models are loaded when they are asked for."""
         self.recipe, self.device = recipe, device
         self.problems = Problems(recipe)
+        for reward in self.problems.rewards:
+            reward.prepare()
         self._servers: dict[int, Server] = {}
 
     def first_models(self) -> "dict[str, Policy]":
@@ -28,13 +31,31 @@ class Bench:
         from posttrain.policies import load_policy
 
         plain = {role: m for role, m in self.recipe.models.items() if not m.source.startswith("role:")}
-        return {role: load_policy(role, model, {}, self.device) for role, model in plain.items()}
+        models = {role: load_policy(role, model, {}, self.device) for role, model in plain.items()}
+        self._check_prompts(models["policy"])
+        return models
+
+    def _check_prompts(self, policy: "Policy") -> None:
+        """Raise `UserError` for prompts that leave no room for an answer, before anything is sampled."""
+        context, too_long = policy.body.context, []
+        for task in self.problems.everything:
+            length = len(policy.tokenizer.encode_prompt(task.prompt))
+            if length >= context:
+                too_long.append((task.key, length))
+        if too_long:
+            key, length = too_long[0]
+            raise UserError(
+                f"{len(too_long)} prompts do not fit into the context of {context} tokens of model "
+                f"'{self.recipe.models['policy'].source}' with room for an answer; the first is task {key} with {length} "
+                "tokens. Shorten or leave out those rows, or use a model with a longer context"
+            )
 
     def environment(self) -> dict[str, Any]:
         """What the record should know of this process, beside what can be found out later."""
         import torch
 
-        return {"threads": torch.get_num_threads(), "device": str(self.device)}
+        judges = {name: digest for reward in self.problems.rewards for name, digest in reward.fingerprint.items()}
+        return {"threads": torch.get_num_threads(), "device": str(self.device), "reward_files_sha256": judges}
 
     def with_copies(self, stage: Stage, models: Models, keep: frozenset[str] = frozenset()) -> "dict[str, Policy]":
         """The models with copies for the ``role:`` roles that a stage needs, as the others are now.

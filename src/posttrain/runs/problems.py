@@ -1,6 +1,6 @@
 """Which tasks a run trains on and which it is judged on: the two never share a prompt."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from posttrain.engines import Sampling
@@ -37,15 +37,32 @@ class Problems:
         """The tasks that a stage of the recipe trains on."""
         return next(self._stages[name] for name, member in self.recipe.stages.items() if member is stage)
 
+    @property
+    def everything(self) -> Iterator[Task]:
+        """Every task of every stage, and those held out; a task that several stages have comes several times."""
+        yield from self.held_out
+        for tasks in self._stages.values():
+            yield from tasks
+
     @cached_property
     def verifier(self) -> Reward:
         """Judges the held-out answers: the evaluation's own verifier, else the reward of the last stage with one."""
         if self.recipe.evaluation.verifier is not None:
             return self.recipe.evaluation.verifier
-        rewards = [r for s in self.recipe.stages.values() if isinstance(r := getattr(s, "reward", None), Reward)]
-        if not rewards:
+        if not self._training_rewards:
             raise UserError("evaluation.verifier is needed: no stage of this recipe has a reward to judge with")
-        return rewards[-1]
+        return self._training_rewards[-1]
+
+    @cached_property
+    def rewards(self) -> list[Reward]:
+        """Everything that judges in this run: the stages' rewards and the verifier."""
+        others = [r for r in self._training_rewards if r is not self.verifier]
+        return [*others, self.verifier]
+
+    @property
+    def _training_rewards(self) -> list[Reward]:
+        found = (getattr(stage, "reward", None) for stage in self.recipe.stages.values())
+        return [reward for reward in found if isinstance(reward, Reward)]
 
     @cached_property
     def sampling(self) -> Sampling:

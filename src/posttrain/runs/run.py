@@ -89,8 +89,9 @@ class StageRun(StageBench):
     def __init__(self, run: Run, name: str, stage: Stage, place: int, continued: Snapshot) -> None:
         """`continued` holds the state to go on from, or nothing."""
         super().__init__(run.bench, name, stage)
-        self._run, self._continued, self._place, self._stage = run, continued, place, stage
+        self._run, self._continued, self._place = run, continued, place
         self.steps_done = continued.steps_done
+        self._total_steps = stage.total_steps(self.tasks)
         self.memory: dict[str, Any] = dict(continued.memory)
         self._seconds: dict[str, float] = {}
         self._began = time.monotonic()
@@ -124,7 +125,7 @@ class StageRun(StageBench):
         timing = self._timing(record)
         run.store.log_timing(run.step, self.name, steps_done, timing)
         run.view.step({"step": run.step, "stage": self.name, "stage_step": steps_done, **record.metrics}, timing)
-        last = steps_done == self._stage.total_steps(self.tasks)
+        last = steps_done == self._total_steps
         every = self.recipe.evaluation.every
         if every and steps_done % every == 0 and not last:
             run.evaluate(models, f"{self.name} step {steps_done}")

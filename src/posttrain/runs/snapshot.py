@@ -134,7 +134,7 @@ def _load(bench: Bench, checkpoint: Path, roles: Sequence[str]) -> "dict[str, Po
     for role in sorted(bench.recipe.models, key=lambda role: bench.recipe.models[role].source.startswith("role:")):
         model, folder = bench.recipe.models[role], checkpoint / "models" / role
         if role in roles and _folder_is_exact(model):
-            models[role] = load_policy(role, replace(model, source=str(folder)), models, bench.device)
+            models[role] = load_policy(role, replace(model, source=str(folder), shape=None), models, bench.device)
         elif role in roles or not model.source.startswith("role:"):
             models[role] = load_policy(role, model, models, bench.device)
         if role in roles and not _folder_is_exact(model):

@@ -52,7 +52,7 @@ def set_aside_failed(groups: Sequence[Group]) -> tuple[list[Group], list[Dropped
     kept, dropped = [], []
     for group in groups:
         sound = tuple(t for t in group if t.score is not None and t.score.status != "error")
-        failed = tuple(t for t in group if t not in sound) if len(sound) < len(group) else ()
+        failed = tuple(t for t in group if t.score is None or t.score.status == "error")
         if failed:
             dropped.append(Dropped(group=replace(group, trajectories=failed), reason="grader error"))
         if sound:

@@ -46,19 +46,20 @@ class SFT(Stage):
 
         policy = models["policy"]
         pairs = self.pairs(run.tasks)
-        examples = [self.example(policy, task, text) for task, text in pairs]
+        for task, text in pairs:
+            demonstration(policy, task, text)  # A row that does not fit is told now, not hours later.
         steps = self.total_steps(run.tasks)
         learner = Learner(policy, self.learner, seed=run.seed, num_steps=steps)
         run.restore({"policy": learner})
         loss = Loss(per_token=self.objective, reducer=self.reducer, needs=self.objective.needs)
         for step in range(run.steps_done, steps):
             record = StepRecord()
-            chosen = [examples[i] for i in self.order(len(examples), step, run.seed)]
+            chosen = [self.example(policy, *pairs[i]) for i in self.order(len(pairs), step, run.seed)]
             with run.phase("learn"):
                 learned = learner.step(chosen, loss, progress=step / steps)
             record.metrics |= learned.metrics
             record.metrics["trained_tokens"] = float(sum(e.num_trained for e in chosen))
-            record.metrics["epoch"] = (step + 1) * self.batch / len(examples)
+            record.metrics["epoch"] = (step + 1) * self.batch / len(pairs)
             run.finish_step(step + 1, record, {}, {"policy": learner}, models)
         return models
 

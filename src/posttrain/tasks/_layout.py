@@ -209,7 +209,7 @@ class _Detection:
         known = ", ".join((*NAMES["prompt"], *NAMES["messages"], *NAMES["text"]))
         raise UserError(
             f"{self.name}: no column is known to hold the prompt; the columns are {quoted(self.first)}; known are "
-            f"{known}, or chosen with rejected; to use another name: columns: {{prompt: THAT_NAME}}"
+            f"{known}, or chosen with rejected; to use another: tasks.columns.prompt=NAME"
         )
 
 

@@ -1,0 +1,33 @@
+"""Pebble: how the bundled model was made, from random weights, by imitation of generated drills.
+
+    posttrain run pebble
+
+gives the folder that ships as `pebble`, up to the rounding of another machine. What it was taught: `tasks/primer.py`.
+"""
+
+from dataclasses import replace
+
+from posttrain.recipe import Checkpoints, Evaluation, Model, Recipe, Shape
+from posttrain.recipes._change import sft_of, with_stage
+from posttrain.recipes.sft import sft
+from posttrain.rewards.match import Match
+from posttrain.tasks.arithmetic import Arithmetic
+from posttrain.tasks.primer import Primer
+from posttrain.training.optimizers.adamw import AdamW
+from posttrain.training.schedules.linear import Linear
+from posttrain.training.settings import Learning
+
+
+def pebble(recipe: Recipe | None = None) -> Recipe:
+    """A change to SFT: a new model, a long primer, a high learning rate that falls to nothing."""
+    recipe = recipe or sft()
+    learner = Learning(optimizer=AdamW(lr=3e-3, weight_decay=0.01), schedule=Linear(warmup=0.03))
+    recipe = with_stage(recipe, replace(sft_of(recipe), batch=64, learner=learner))
+    return replace(
+        recipe,
+        name="pebble",
+        models={"policy": Model(source="new", shape=Shape(), trained=True)},
+        tasks=Primer(size=300_000),
+        evaluation=Evaluation(tasks=Arithmetic(size=200, seed=1, terms=(2, 4)), verifier=Match(), every=500),
+        checkpoints=Checkpoints(every_steps=500),
+    )
