@@ -28,7 +28,7 @@ PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 GB = 1_000_000_000
 ROOM = {"core": 1.6 * GB, "dev": 2.8 * GB}
 """Disk that an environment takes while it is being made, with the CPU build of torch."""
-GPU_DOWNLOAD, GPU_ROOM = 2.5 * GB, 7 * GB
+GPU_DOWNLOAD, GPU_ROOM = 2.7 * GB, 7 * GB
 """What the CUDA build of torch and its libraries add: over the network, and on the disk."""
 
 

@@ -110,7 +110,7 @@ def test_every_wrong_field_of_a_tree_is_told_at_once() -> None:
     tree["seed"], tree["models"]["policy"]["dtype"] = -1, "float16"
     with pytest.raises(UserError) as caught:
         from_tree(tree, places={"seed": "mine.yaml line 3"})
-    assert "seed (mine.yaml line 3): Input should be greater than or equal to 0, got '-1'" in str(caught.value)
+    assert "seed (mine.yaml line 3): Input should be greater than or equal to 0, got -1" in str(caught.value)
     assert "models.policy.dtype: Input should be 'float32' or 'bfloat16'" in str(caught.value)
 
 

@@ -164,7 +164,7 @@ def _explain(error: Any, places: Mapping[str, str]) -> str:
     written = [place for at, place in places.items() if at == (f"{path}.{key}".lstrip(".") if key else path)]
     written = written or [place for at, place in places.items() if path and at.startswith(path)]
     where = f" ({written[0]})" if written else ""
-    got = "" if error["type"] in ("unknown_field", "kind", "missing") else f", got {str(error['input'])[:80]!r}"
+    got = "" if error["type"] in ("unknown_field", "kind", "missing") else f", got {error['input']!r:.80}"
     return f"{path or 'recipe'}{where}: {error['msg']}{got}"
 
 

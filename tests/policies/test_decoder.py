@@ -1,12 +1,14 @@
+import itertools
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from posttrain.errors import UserError
-from posttrain.policies import Body, Packed
+from posttrain.policies import Body, Packed, _attention
 from posttrain.policies._attention import padded_length
 from posttrain.policies._shape import Shape, not_native
 from posttrain.policies.decoder import Decoder
@@ -108,7 +110,9 @@ def test_a_prompt_is_computed_once_for_a_group(body: Body) -> None:
 def test_sampling_within_inference_mode_does_not_spoil_training(tmp_path: Path) -> None:
     policy = load(new_folder(tmp_path), trained=True)
     with torch.inference_mode():
-        policy.body.extend(policy.body.new_cache(1, 8), [0], pack(random_sequences(20)))
+        cache = policy.body.new_cache(1, 8)
+        policy.body.extend(cache, [0], pack(random_sequences(20)))
+    policy.body.extend(cache, [0], pack(random_sequences(1)))
     policy.body.hidden(pack(random_sequences(30))).sum().backward()
     assert all(p.grad is not None for p in policy.parameters())
 
@@ -151,6 +155,29 @@ def test_what_is_not_native_is_said(changes: dict[str, Any], reason: str) -> Non
 def test_a_window_for_no_layer_is_none() -> None:
     config = {"model_type": "qwen2", **SIZES, "use_sliding_window": True, "sliding_window": 64, "max_window_layers": 2}
     assert not_native(config) is None
+
+
+def test_attention_without_padding_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The block for GPUs, with an attention of the same signature in the place of their kernel."""
+
+    def attention(q: Tensor, k: Tensor, v: Tensor, *offsets: Any, window_size: Any, enable_gqa: bool) -> Tensor:
+        assert len(q) == len(k) == len(v) == 18 and window_size == (-1, 0) and enable_gqa
+        starts, same, longest, again = offsets
+        assert starts.dtype == torch.int32 and torch.equal(starts, same) and longest == again == 11
+        parts = []
+        for begin, end in itertools.pairwise(starts.tolist()):
+            heads = (x[begin:end].transpose(0, 1) for x in (q, k, v))
+            parts.append(F.scaled_dot_product_attention(*heads, is_causal=True, enable_gqa=True).transpose(0, 1))
+        return torch.cat(parts)
+
+    monkeypatch.setattr(_attention, "variable_attention", lambda: attention)
+    generator = torch.Generator().manual_seed(0)
+    query, key, value = (torch.randn(32, heads, 8, generator=generator) for heads in (4, 2, 2))
+    block = _attention.VariableBlock(torch.tensor([0, 7, 18], dtype=torch.int32), 18, 11)
+    given = block(0, query, key, value)
+    expected = _attention.attend_packed([7, 11], torch.zeros(32, 1))(0, query, key, value)
+    torch.testing.assert_close(given[:18], expected[:18])
+    assert not given[18:].any()
 
 
 def test_an_empty_sequence_takes_no_tokens(body: Body) -> None:

@@ -11,6 +11,7 @@ from posttrain.policies import Packed, load_policy
 from posttrain.policies._signals import token_signals
 from posttrain.policies.folder import new_folder
 from posttrain.policies.language_model import LanguageModelPolicy
+from posttrain.policies.lora import adapters
 from posttrain.recipe import LoRA, Model
 from tests.policies.made_models import CPU, load, make_folder, pack, random_sequences
 
@@ -192,7 +193,8 @@ def test_copies_take_the_settings_of_their_own_role(folder: Path) -> None:
         if name.endswith("lora_B"):
             parameter.data.normal_(0, 0.02)
     critic = copy_of(policy, head="value", trained=True, context=100)
-    assert critic.lora is None and critic.value_head is not None and critic.body.context == 100
+    assert critic.value_head is not None and critic.body.context == 100
+    assert (critic.lora, adapters(critic.body)) == (None, {})
     assert all(p.requires_grad for p in critic.parameters())
     one, other = (p.body.hidden(pack(SEQUENCES)) for p in (critic, policy))
     torch.testing.assert_close(one, other, atol=1e-5, rtol=0)

@@ -24,7 +24,7 @@ from tests.policies.made_models import (
     transformers_logits,
 )
 
-GPT2 = {"n_positions": 128, "n_embd": 48, "n_layer": 2, "n_head": 4}
+GPT2 = {"n_embd": 48, "n_layer": 2, "n_head": 4}
 OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt2": ("GPT2Config", GPT2),
     "mistral with a window": ("MistralConfig", {"sliding_window": 24, "head_dim": 12}),
@@ -84,6 +84,16 @@ def test_slots_are_copied_continued_and_released(gpt2: Path) -> None:
     assert cache.lengths == [31, 0, 30, 60]
     cache.release(3)
     torch.testing.assert_close(body.extend(cache, [3], pack([ids[:5]]))[0], states[4], atol=1e-5, rtol=0)
+
+
+def test_sequences_are_never_padded_beyond_the_context(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path, "GPT2Config", GPT2 | {"max_position_embeddings": 45})
+    body, sequences = load(folder).body, random_sequences(45, 33)
+    assert body.context == 45
+    expected = transformers_logits(folder, sequences)
+    torch.testing.assert_close(packed_logits(body, sequences), expected, atol=1e-5, rtol=0)
+    states = sampled_states(body, sequences, [35, 33])
+    torch.testing.assert_close(body.logits(states[0]).detach(), expected[34:45], atol=1e-5, rtol=0)
 
 
 def test_an_empty_sequence_takes_no_tokens(gpt2: Path) -> None:

@@ -80,14 +80,15 @@ class VariableBlock:
 
     starts: Tensor
     """int32 [N + 1] offsets."""
+    tokens: int
     longest: int
 
     def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """Attend within the rows that were given; rows beyond the last sequence are padding."""
-        out: Tensor = _variable_attention()(
-            query,
-            key,
-            value,
+        """Attend within the rows that were given; the kernel would leave garbage in those of the padding."""
+        out: Tensor = variable_attention()(
+            query[: self.tokens],
+            key[: self.tokens],
+            value[: self.tokens],
             self.starts,
             self.starts,
             self.longest,
@@ -95,7 +96,7 @@ class VariableBlock:
             window_size=(-1, 0),
             enable_gqa=query.shape[1] != key.shape[1],
         )
-        return out.flatten(1)
+        return pad_rows(out.flatten(1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,9 +217,9 @@ def attend_packed(lengths: Sequence[int], x_RD: Tensor) -> Attend:
     """Attention of packed sequences to themselves, for rows of which the last may be padding."""
     rows, device = len(x_RD), x_RD.device
     half = x_RD.dtype in (torch.bfloat16, torch.float16)
-    if half and device.type == "cuda" and any(lengths) and _variable_attention() is not None:
+    if half and device.type == "cuda" and any(lengths) and variable_attention() is not None:
         starts = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device)
-        return Attend([VariableBlock(starts, max(lengths))], torch.arange(rows, device=device))
+        return Attend([VariableBlock(starts, sum(lengths), max(lengths))], torch.arange(rows, device=device))
     layout = Layout(lengths, rows, device)
     layout.add_self(i for i, length in enumerate(lengths) if length)
     return Attend(layout.blocks, layout.place_R.to(device))
@@ -252,7 +253,7 @@ def attend_cached(cache: KeyValueCache, slots: Sequence[int], lengths: Sequence[
 
 
 @cache
-def _variable_attention() -> Any:
+def variable_attention() -> Any:
     """Flash attention over packed sequences, where this torch has it in the form that is used here."""
     try:
         from torch.nn.attention.varlen import varlen_attn

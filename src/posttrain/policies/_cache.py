@@ -59,7 +59,8 @@ class KeyValueCache:
             return
         capacity = -(-max(tokens, 2 * self.capacity) // GRANULE) * GRANULE
         grown = (0, 0, 0, capacity - self.capacity)
-        # Zeros, not garbage: a masked position still takes part, as 0 times its value.
+        # Zeros, not garbage: a masked position still takes part, as 0 times its value. Never inference tensors, which
+        # could not be written in place outside of inference mode.
         with torch.inference_mode(False), torch.no_grad():
             self.keys = [F.pad(stored, grown) for stored in self.keys]
             self.values = [F.pad(stored, grown) for stored in self.values]

@@ -161,11 +161,9 @@ class Decoder(Body):
         """Cosine and sine [R, 1, d / 2] of the rows' positions; padding rows take position 0."""
         table = self._rotations
         if table is None or len(table[0]) < longest or (table[0].device, table[0].dtype) != (like.device, like.dtype):
-            # Not an inference tensor, because the backward pass needs it.
-            with torch.inference_mode(False):
-                length = min(self.context, 1 << (longest - 1).bit_length())
-                angles = torch.outer(torch.arange(length).float(), self._frequencies)
-                cos, sin = ((f(angles) * self._rotation_scale).to(like) for f in (torch.cos, torch.sin))
+            length = min(self.context, 1 << (longest - 1).bit_length())
+            angles = torch.outer(torch.arange(length).float(), self._frequencies)
+            cos, sin = ((f(angles) * self._rotation_scale).to(like) for f in (torch.cos, torch.sin))
             table = self._rotations = cos, sin
         positions = pad_rows(positions)
         return table[0][positions, None], table[1][positions, None]

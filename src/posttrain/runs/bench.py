@@ -66,6 +66,11 @@ class Bench:
 
         made = dict(models)
         for role in sorted(stage.roles):
+            if role not in self.recipe.models:
+                raise UserError(
+                    f"the {stage.kind} stage needs a model in the role '{role}'; write models.{role}.source=role:policy for "
+                    "a copy of the policy as the stage finds it, or name a model"
+                )
             model = self.recipe.models[role]
             kept = role in made and (model.trained or role in keep)
             if model.source.startswith("role:") and not kept:

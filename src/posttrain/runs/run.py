@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from posttrain.errors import Interrupted
+from posttrain.errors import AlarmStop, Interrupted
 from posttrain.evaluation import evaluate
 from posttrain.runs.bench import Bench, StageBench
 from posttrain.runs.live import LiveView
@@ -55,19 +55,29 @@ class Run:
                     continue
                 continued = snapshot if snapshot.steps_done and place == snapshot.stage else Snapshot.empty()
                 models = self.bench.with_copies(stage, models, keep=frozenset(continued.models))
-                models = stage.run(models, StageRun(self, name, stage, place, continued))
+                models = self._run_stage(models, StageRun(self, name, stage, place, continued), stage)
                 self.evaluate(models, name)
                 self.save(models, stage=place + 1)
         return models
 
+    def _run_stage(self, models: Models, stage_run: "StageRun", stage: Stage) -> Models:
+        """Run one stage; an alarm that stops it goes into the record."""
+        try:
+            return stage.run(models, stage_run)
+        except AlarmStop as alarm:
+            self.store.log_event(self.step, "alarm", str(alarm))
+            raise
+
     def evaluate(self, models: Models, name: str) -> None:
         """Answer the held-out tasks and record how it went."""
+        began = time.monotonic()
         problems = self.bench.problems
         server, verifier = self.bench.server(models["policy"]), problems.verifier
         evaluated = evaluate(server, problems.held_out, verifier, self.recipe.evaluation, problems.sampling)
         summary = {"name": name, "step": self.step, **evaluated.summary, "verifier": verifier.kind}
         rows = rollout_rows(evaluated.trajectories)
         self.store.write_evaluation(self.step, name, rows, summary)
+        self.store.log_timing(self.step, name, 0, {"seconds_evaluate": time.monotonic() - began})
         self.view.evaluation(name, summary)
 
     def save(self, models: Models, *, stage: int, **state: Any) -> None:

@@ -119,6 +119,8 @@ def demonstration(policy: "Policy", task: Task, text: str) -> Trajectory:
             f"model's context of {policy.body.context} tokens; shorten or leave out the row, or raise "
             "models.policy.context if the model allows it"
         )
+    if not len(prompt_ids):  # Nothing precedes the first token of a bare text, so it cannot be learned.
+        prompt_ids, text_ids = text_ids[:1], text_ids[1:]
     segments = (
         Segment(actor="prompt", token_ids=prompt_ids),
         Segment(actor="demonstration", token_ids=text_ids, trained=True, text=text),

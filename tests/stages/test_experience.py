@@ -1,0 +1,143 @@
+"""From scored groups to a batch with credit, by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from posttrain.errors import AlarmStop
+from posttrain.penalties.kl import KL
+from posttrain.stages._experience import (
+    batch_of,
+    combine,
+    rollout_metrics,
+    set_aside_failed,
+    signal_metrics,
+    stop_if_grading_fails,
+    token_rewards,
+)
+from posttrain.types import Group, PerToken, Score, Segment, Task, Tokens, Trajectory
+from tests.builders import random_tokens
+
+TASK = Task(key="t", prompt="p")
+
+
+def segment(actor: str, count: int, *, reward: float = 0.0, logp: float = -1.0) -> Segment:
+    trained = actor == "policy"
+    return Segment(
+        actor=actor,
+        token_ids=np.arange(count),
+        trained=trained,
+        logp=np.full(count, logp, np.float32) if trained else None,
+        reward=reward,
+    )
+
+
+def attempt(value: float, *segments: Segment, status: str = "ok") -> Trajectory:
+    score = Score(value=value, status=status)  # type: ignore[arg-type]
+    segments = segments or (segment("prompt", 2), segment("policy", 3))
+    return Trajectory(task=TASK, segments=segments, stop_reason="stop", score=score)
+
+
+def test_the_score_lands_on_the_last_trained_token() -> None:
+    assert token_rewards(attempt(0.75), []).tolist() == [0.0, 0.0, 0.75]
+
+
+def test_turn_rewards_land_where_the_turn_was_last_written() -> None:
+    turns = (
+        segment("prompt", 2),
+        segment("policy", 2),
+        segment("environment", 4, reward=0.25),
+        segment("policy", 1, reward=0.5),
+        segment("environment", 1),
+    )
+    assert token_rewards(attempt(1.0, *turns), []).tolist() == [0.0, 0.25, 1.5]
+
+
+def test_a_reward_before_anything_was_written_falls_on_the_first_token() -> None:
+    turns = (segment("environment", 2, reward=0.5), segment("policy", 2))
+    assert token_rewards(attempt(0.0, *turns), []).tolist() == [0.5, 0.0]
+
+
+def test_penalties_are_added_token_by_token() -> None:
+    penalty = np.array([-0.1, 0.2, 0.0], np.float32)
+    np.testing.assert_allclose(token_rewards(attempt(1.0), [penalty, penalty]), [-0.2, 0.4, 1.0], atol=1e-7)
+
+
+def test_a_kl_in_the_reward_lowers_the_return_by_the_sampled_divergence() -> None:
+    group = Group(trajectories=(attempt(1.0), attempt(0.0)))
+    signals = {"reference_logp": tuple(np.array([-1.5, -1.0, -3.0], np.float32) for _ in group)}
+    batch = batch_of([group], signals, {"kl": KL(coefficient=0.1, form="k1", where="reward")}, 0.5)
+    # log p - log reference = 0.5, 0, 2
+    np.testing.assert_allclose(batch.token_rewards[0], [-0.05, 0.0, 0.8], atol=1e-6)
+    np.testing.assert_allclose(batch.return_N, [0.75, -0.25], atol=1e-6)
+    assert batch.progress == 0.5
+    # k3 of gaps -0.5, 0, -2: exp(gap) - 1 - gap
+    by_hand = np.mean([np.exp(-0.5) - 0.5, 0.0, np.exp(-2.0) + 1.0])
+    assert signal_metrics(batch.trajectories, signals)["kl/reference"] == pytest.approx(by_hand, abs=1e-6)
+
+
+def test_failed_judgements_are_set_aside_one_by_one() -> None:
+    broken = attempt(float("nan"), status="error")
+    kept, dropped = set_aside_failed(
+        [Group(trajectories=(attempt(1.0), broken, attempt(0.0)), key="a"), Group(trajectories=(broken,), key="b")]
+    )
+    assert [(g.key, [t.score.value for t in g if t.score]) for g in kept] == [("a", [1.0, 0.0])]
+    assert [(d.group.key, len(d.group), d.reason) for d in dropped] == [
+        ("a", 1, "grader error"),
+        ("b", 1, "grader error"),
+    ]
+
+
+def test_metrics_of_a_step_leave_failed_judgements_out() -> None:
+    cut = replace(attempt(0.0, status="wrong"), stop_reason="length")
+    groups = [
+        Group(trajectories=(attempt(1.0), cut)),
+        Group(trajectories=(attempt(0.5), attempt(0.5), attempt(float("nan"), status="error"))),
+    ]
+    metrics = rollout_metrics(groups)
+    assert metrics["reward"] == pytest.approx(0.5)
+    assert metrics["solved"] == pytest.approx(3 / 4)
+    assert metrics["grader_errors"] == pytest.approx(1 / 5)
+    assert metrics["zero_variance"] == pytest.approx(1 / 2)
+    assert metrics["truncated"] == pytest.approx(1 / 5)
+    assert metrics["completion_tokens"] == 3.0
+    assert metrics["entropy"] == pytest.approx(1.0)
+    assert metrics["sampled_tokens"] == 15
+
+
+def test_parts_of_a_reward_are_averaged_by_name() -> None:
+    parts = {"format": Score(value=1.0, status="ok"), "answer": Score(value=0.0, status="wrong")}
+    whole = replace(attempt(1.0), score=Score(value=1.0, status="ok", parts=parts))
+    metrics = rollout_metrics([Group(trajectories=(whole, attempt(0.0)))])
+    assert metrics["reward/format"] == 1.0
+    assert metrics["reward/answer"] == 0.0
+
+
+def test_grading_may_fail_up_to_a_bound() -> None:
+    broken = replace(
+        attempt(0.0), score=Score(value=float("nan"), status="error", explanation="no connection to the judge")
+    )
+    group = Group(trajectories=(attempt(1.0), attempt(1.0), broken))
+    stop_if_grading_fails([group], 0.5)
+    with pytest.raises(AlarmStop, match=r"1 of 3 judgements of this step failed.*no connection to the judge"):
+        stop_if_grading_fails([group], 1 / 3)
+
+
+def test_a_loss_is_the_corrected_objective_plus_the_penalties() -> None:
+    tokens = random_tokens(seed=0)
+
+    def objective(given: Tokens) -> PerToken:
+        return PerToken(loss_T=2.0 * given.logp_T, metrics={"seen": given.logp_T})
+
+    class Halved:
+        def __call__(self, given: Tokens) -> object:
+            return 0.5 * (given.logp_T.detach() * 0 + 1)
+
+    class One:
+        def in_loss(self, given: Tokens) -> PerToken:
+            return PerToken(loss_T=given.logp_T.detach() * 0 + 1, metrics={"term": given.logp_T})
+
+    combined = combine(objective, {"extra": One()}, Halved())(tokens)  # type: ignore[arg-type, dict-item]
+    np.testing.assert_allclose(combined.loss_T.detach(), tokens.logp_T.detach() + 1.0)
+    assert set(combined.metrics) == {"seen", "correction", "extra/term"}

@@ -1,0 +1,99 @@
+"""Imitation: what is trained, in which order, and what does not fit."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from posttrain.errors import UserError
+from posttrain.policies import load_policy
+from posttrain.recipe import Model, Recipe
+from posttrain.recipes._change import sft_of, with_stage
+from posttrain.recipes.sft import sft
+from posttrain.runs.store import RunStore
+from posttrain.stages import Models
+from posttrain.stages.sft import SFT, demonstration
+from posttrain.types import Message, Task
+
+Small = Callable[..., Recipe]
+Train = Callable[[Recipe], tuple[Models, RunStore]]
+
+
+def stage(**changes: object) -> SFT:
+    return replace(sft_of(sft()), **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def policy(tiny_folder: Path):  # type: ignore[no-untyped-def]
+    return load_policy("policy", Model(source=str(tiny_folder), trained=True), {}, torch.device("cpu"))
+
+
+def test_only_the_completion_and_its_end_are_trained(policy) -> None:  # type: ignore[no-untyped-def]
+    made = demonstration(policy, Task(key="k", prompt="2+2="), "4")
+    assert made.token_ids.tolist() == [*b"2+2=", *b"4", 257]
+    assert made.trained_positions.tolist() == [4, 5]
+
+
+def test_after_messages_the_chat_template_decides(policy) -> None:  # type: ignore[no-untyped-def]
+    made = demonstration(policy, Task(key="k", prompt=(Message(role="user", content="hi"),)), "yo")
+    assert policy.tokenizer.decode(made.token_ids, special=True) == "<|user|>hi<|end|><|assistant|>yo<|end|>"
+    trained = made.token_ids[made.trained_positions]
+    assert policy.tokenizer.decode(trained, special=True) == "yo<|end|>"
+
+
+def test_a_bare_text_is_trained_from_its_second_token(policy) -> None:  # type: ignore[no-untyped-def]
+    made = demonstration(policy, Task(key="k", prompt=""), "abc")
+    assert made.token_ids.tolist() == [*b"abc", 257]
+    assert made.trained_positions.tolist() == [1, 2, 3]
+
+
+def test_a_demonstration_that_does_not_fit_is_refused_with_the_numbers(policy) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(UserError, match=r"task k: prompt \(60 tokens\) and demonstration \(11\) together pass"):
+        demonstration(policy, Task(key="k", prompt="x" * 60), "y" * 10)
+
+
+def test_every_demonstration_comes_once_an_epoch_in_a_new_order() -> None:
+    member = stage(batch=4)
+    places = [i for step in range(5) for i in member.order(10, step, seed=3)]
+    assert sorted(places[:10]) == sorted(places[10:]) == list(range(10))
+    assert places[:10] != places[10:]
+    assert places == [i for step in range(5) for i in member.order(10, step, seed=3)]
+    assert places != [i for step in range(5) for i in member.order(10, step, seed=4)]
+
+
+@pytest.mark.parametrize(
+    ("count", "batch", "epochs", "max_steps", "steps"),
+    [
+        (100, 10, 1.0, None, 10),
+        (100, 10, 2.5, None, 25),
+        (100, 32, 1.0, None, 3),
+        (3, 32, 1.0, None, 1),
+        (100, 10, 9.0, 7, 7),
+    ],
+)
+def test_steps_follow_from_epochs(count: int, batch: int, epochs: float, max_steps: int | None, steps: int) -> None:
+    tasks = [Task(key=str(i), prompt="a", demonstrations=("b",)) for i in range(count)]
+    assert stage(batch=batch, epochs=epochs, max_steps=max_steps).total_steps(tasks) == steps
+
+
+def test_tasks_without_demonstrations_are_refused() -> None:
+    with pytest.raises(UserError, match="none of the 1 tasks has a demonstration to imitate; give a column named"):
+        stage().pairs([Task(key="k", prompt="a")])
+
+
+def test_the_loss_falls_and_is_recorded(small: Small, train: Train) -> None:
+    recipe = small(sft(), "tasks.size=400", "batch=16", "epochs=2", "lr=3e-3")
+    models, store = train(recipe)
+    losses = [entry["loss"] for entry in store.metrics()]
+    assert len(losses) == models["policy"].version == 49
+    assert np.mean(losses[-5:]) < np.mean(losses[:3]) - 1.5
+    assert store.metrics()[-1]["epoch"] == pytest.approx(2.0, abs=0.05)
+
+
+def test_a_batch_larger_than_the_data_repeats_it(small: Small, train: Train) -> None:
+    recipe = small(sft(), "tasks.size=12", "max_steps=2")
+    _, store = train(with_stage(recipe, replace(sft_of(recipe), batch=20, epochs=10.0)))
+    assert [entry["epoch"] for entry in store.metrics()] == pytest.approx([20 / 7, 40 / 7])
