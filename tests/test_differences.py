@@ -2,7 +2,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from posttrain.differences import Difference, differences, spell
@@ -86,6 +86,7 @@ def test_applying_the_differences_gives_the_other_recipe(a: str, b: str) -> None
 
 @example('a, "b\\')
 @example("0x1F")
+@settings(derandomize=True)
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=5))
 def test_a_spelled_value_is_read_back(value: Any) -> None:
     assert parse_value(f"[{spell(value)}]") == [value]

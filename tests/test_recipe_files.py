@@ -3,13 +3,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from posttrain.errors import UserError
 from posttrain.recipe import Recipe, override, to_tree
-from posttrain.recipe_files import _dump, find_recipe, list_recipes, to_yaml
+from posttrain.recipe_files import tree_to_yaml, find_recipe, list_recipes, to_yaml
 from posttrain.recipes.grpo import grpo
 
 
@@ -185,7 +185,7 @@ def test_the_folder_of_a_run() -> None:
             "base: grpo\n\nstepz: 4\n",
             "mine.yaml line 3: no field 'stepz' in this recipe or its stages (rl); did you mean 'steps'?",
         ),
-        ("base: grpo\nseed: -1\n", "seed (mine.yaml line 2): Input should be greater than or equal to 0, got '-1'"),
+        ("base: grpo\nseed: -1\n", "seed (mine.yaml line 2): Input should be greater than or equal to 0"),
         (
             "base: grpo\nobjective:\n  kind: ppo_clop\n",
             "(mine.yaml line 2): no objective named 'ppo_clop'; did you mean 'ppo_clip'?",
@@ -227,10 +227,11 @@ leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, 
 trees = st.recursive(leaves, lambda inner: st.lists(inner) | st.dictionaries(st.text(min_size=1), inner), max_leaves=12)
 
 
-@settings(max_examples=200, deadline=None)
+@example({"stop": ["?0", "\x85", "a: b", "- x", "0 1", "1e3", "true", "", " ", "0000\x1f\x1f\x1f 0" * 20]})
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.dictionaries(st.text(min_size=1), trees, max_size=4))
 def test_everything_that_a_tree_can_hold_survives_yaml(tree: dict[str, Any]) -> None:
-    assert YAML(typ="safe", pure=True).load(_dump(tree)) == tree
+    assert YAML(typ="safe", pure=True).load(tree_to_yaml(tree)) == tree
 
 
 def test_yaml_keeps_the_order_of_stages() -> None:

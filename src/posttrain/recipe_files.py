@@ -47,23 +47,23 @@ def list_recipes() -> list[Entry]:
 
 def to_yaml(recipe: Recipe) -> str:
     """The recipe as YAML; `find_recipe` on a file with this text gives the same recipe."""
-    return _dump(to_tree(recipe))
+    return tree_to_yaml(to_tree(recipe))
 
 
-def _dump(tree: Mapping[str, Any]) -> str:
-    """Plain data as YAML."""
+def tree_to_yaml(tree: Mapping[str, Any]) -> str:
+    """Plain data as YAML that is read back as it was, whatever its strings hold."""
     yaml = YAML(typ="safe", pure=True)
     yaml.Representer = _Representer
     yaml.default_flow_style = False
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-    yaml.width = 120
+    yaml.width = sys.maxsize  # a folded string does not always come back the same
     stream = StringIO()
     yaml.dump(tree, stream)
     return stream.getvalue()
 
 
 class _Representer(SafeRepresenter):
-    """Writes lists of scalars on one line, rare line breaks as escapes, and no anchors."""
+    """Writes lists of scalars on one line, odd text in quotes, and no anchors."""
 
     def represent_list(self, items: Any) -> Any:
         """One line for scalars, a line an item for everything else."""
@@ -71,8 +71,8 @@ class _Representer(SafeRepresenter):
         return self.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=flat)
 
     def represent_str(self, text: str) -> Any:
-        """Quoted with escapes where YAML would take a character for a line break."""
-        style = '"' if re.search("[\r\x85\u2028\u2029]", text) else None
+        """In double quotes unless it is made of words and paths: what is plain to ruamel is not always read back."""
+        style = None if re.fullmatch(r"(\.{0,2}/)?\w([\w ./:+-]*\w)?", text) else '"'
         return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
     def ignore_aliases(self, data: Any) -> bool:

@@ -184,9 +184,12 @@ def test_what_is_wrong_with_a_folder_is_said(damage: Callable[[Path], Any], mess
         load(made)
 
 
-def test_a_path_that_leads_nowhere(tmp_path: Path) -> None:
+def test_a_path_that_leads_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "BUNDLED", tmp_path)
     with pytest.raises(UserError, match=r"'Qwen' does not exist either.*models are not downloaded"):
         open_folder(Path("Qwen/Qwen3-0.6B"))
+    with pytest.raises(UserError, match=f"'{tmp_path}/mine' does not exist; there are no model folders in {tmp_path}"):
+        open_folder(tmp_path / "mine")
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="is a file, not a folder"):
         open_folder(tmp_path / "file")

@@ -74,7 +74,7 @@ def test_a_kl_in_the_reward_lowers_the_return_by_the_sampled_divergence() -> Non
     assert batch.progress == 0.5
     # k3 of gaps -0.5, 0, -2: exp(gap) - 1 - gap
     by_hand = np.mean([np.exp(-0.5) - 0.5, 0.0, np.exp(-2.0) + 1.0])
-    assert signal_metrics(batch.trajectories, signals)["kl/reference"] == pytest.approx(by_hand, abs=1e-6)
+    assert signal_metrics(batch)["kl/reference"] == pytest.approx(by_hand, abs=1e-6)
 
 
 def test_failed_judgements_are_set_aside_one_by_one() -> None:

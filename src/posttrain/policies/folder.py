@@ -262,8 +262,10 @@ def _siblings(path: Path) -> str:
     parent = path.parent
     if not parent.is_dir():
         return f"'{parent}' does not exist either (working in {Path.cwd()}); models are not downloaded by this program"
-    here = {p.name for p in parent.iterdir() if (p / "config.json").is_file()}
-    return f"model folders there and bundled models: {nearest(path.name, here | set(bundled_names()))}"
+    names = {p.name for p in parent.iterdir() if (p / "config.json").is_file()} | set(bundled_names())
+    if not names:
+        return f"there are no model folders in {parent.resolve()}, and no bundled models"
+    return f"of model folders there and bundled models: {nearest(path.name, names)}"
 
 
 def _listing(path: Path) -> str:

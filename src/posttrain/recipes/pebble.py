@@ -27,7 +27,7 @@ def pebble(recipe: Recipe | None = None) -> Recipe:
         recipe,
         name="pebble",
         models={"policy": Model(source="new", shape=Shape(), trained=True)},
-        tasks=Primer(size=300_000),
+        tasks=Primer(size=400_000),
         evaluation=Evaluation(tasks=Arithmetic(size=200, seed=1, terms=(2, 4)), verifier=Match(), every=500),
         checkpoints=Checkpoints(every_steps=500),
     )

@@ -3,25 +3,23 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from posttrain.corrections import Correction
 from posttrain.engines import Sampler
 from posttrain.errors import AlarmStop
-from posttrain.filters import Dropped
+from posttrain.filters import Dropped, Filter
 from posttrain.objectives import Objective
 from posttrain.penalties import Penalty
 from posttrain.rewards import Reward, RewardContext
 from posttrain.rollouts import Rollout
+from posttrain.runs.record import StepRecord
 from posttrain.types import Batch, Credit, FloatArray, Group, PerToken, Task, Tokens, Trajectory, value_of
 
 if TYPE_CHECKING:
     from posttrain.policies import Policy
-
-OF_THE_FORWARD_PASS = frozenset({"entropy", "value"})
-"""Signals that the trained model gives while it is trained; all others are columns, computed before."""
 
 
 async def collect(
@@ -61,18 +59,18 @@ def set_aside_failed(groups: Sequence[Group]) -> tuple[list[Group], list[Dropped
 
 
 def signals_for(
-    trajectories: Sequence[Trajectory],
-    needs: frozenset[str],
-    models: "Mapping[str, Policy]",
-    *,
-    max_tokens: int,
-    temperature: float,
+    groups: Sequence[Group], needs: frozenset[str], models: "Mapping[str, Policy]", max_tokens: int, temperature: float
 ) -> dict[str, tuple[FloatArray, ...]]:
-    """Costly signals of every trained token, one forward pass a model: ``value`` from the critic, ``<role>_logp``."""
+    """Costly signals of every trained token, one forward pass a model: ``value`` from the critic, ``<role>_logp``.
+
+    `max_tokens` bounds a pass; `temperature` is that of the distribution which the tokens were drawn from.
+    """
+    if not needs:
+        return {}
     from posttrain.training.learner import evaluate_examples
     from posttrain.training.packing import example_of
 
-    examples = [example_of(t, {}) for t in trajectories]
+    examples = [example_of(trajectory, {}) for group in groups for trajectory in group]
     signals = {}
     for need in sorted(needs):
         role, name = ("critic", "value") if need == "value" else (need.removesuffix("_logp"), "logp")
@@ -141,13 +139,11 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
     return metrics
 
 
-def signal_metrics(
-    trajectories: Sequence[Trajectory], signals: Mapping[str, tuple[FloatArray, ...]]
-) -> dict[str, float]:
+def signal_metrics(batch: Batch) -> dict[str, float]:
     """Divergence of the sampling policy from each reference role, in nats per token (k3, which is never negative)."""
     metrics = {}
-    sampled = np.concatenate([t.behavior_logp for t in trajectories]).astype(np.float64)
-    for need, values in signals.items():
+    sampled = np.concatenate([t.behavior_logp for t in batch.trajectories]).astype(np.float64)
+    for need, values in batch.signals.items():
         if need.endswith("_logp") and need != "old_logp":
             gap = np.concatenate(values).astype(np.float64) - sampled
             gap = gap[np.isfinite(gap)]
@@ -215,3 +211,16 @@ def describe(groups: Sequence[Group]) -> list[str]:
         assert score is not None, "attempts are described after they were judged"
         lines.append(f"[{score.status} {score.value:g}] {trajectory.completion!r} {score.explanation}")
     return lines
+
+
+def filter_groups(
+    filters: Mapping[str, Filter], states: dict[str, Mapping[str, Any]], groups: Sequence[Group], record: StepRecord
+) -> list[Group]:
+    """The groups to learn from; what is left out goes into the record with its reason."""
+    kept, dropped = set_aside_failed(groups)
+    for name, member in filters.items():
+        states[name], kept, more = member(states[name], kept)
+        dropped += more
+    for offset, item in enumerate(dropped):
+        record.drop(item.group, item.reason, index=len(kept) + offset)
+    return kept

@@ -27,26 +27,23 @@ from posttrain.rollouts import Rollout
 from posttrain.runs.record import StepRecord
 from posttrain.stages import Models, Stage
 from posttrain.stages._experience import (
-    OF_THE_FORWARD_PASS,
     batch_of,
     collect,
-    columns_of,
-    combine,
     describe,
+    filter_groups,
     rollout_metrics,
-    set_aside_failed,
     signal_metrics,
     signals_for,
     stop_if_grading_fails,
 )
+from posttrain.stages._updates import Update, learn, make_learners
 from posttrain.tasks import Tasks
 from posttrain.training.settings import Learning
-from posttrain.types import Group, Task
+from posttrain.types import Task
 
 if TYPE_CHECKING:
     from posttrain.runs.bench import StageBench
     from posttrain.runs.run import StageRun
-    from posttrain.training.learner import Learner
 
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
 
@@ -81,7 +78,6 @@ class RL(Stage):
     """Log-probabilities that ratios are taken against: the sampler's, or computed again by the learner first."""
     tasks: Tasks | None = None
     """Problems of this stage; None takes the recipe's."""
-
     max_grader_errors: Share = 0.5
     """Share of failed judgements in one step at which the run stops."""
 
@@ -104,13 +100,9 @@ class RL(Stage):
 
     def run(self, models: Models, run: "StageRun") -> Models:
         """Train for the rounds that are left, and return the models with their new weights."""
-        learners = self._learners(models, run)
-        memory = run.memory or {
-            "curriculum": self.curriculum.start(),
-            "advantage": self.advantage.start(),
-            "filters": {name: member.start() for name, member in self.filters.items()},
-            "reward": {},
-        }
+        updates = self._updates(run)
+        learners = make_learners(updates, models, run, self.steps)
+        memory = run.memory or self._start()
         for step in range(run.steps_done, self.steps):
             progress, record = step / self.steps, StepRecord()
             with run.phase("sample"):
@@ -123,11 +115,28 @@ class RL(Stage):
             record.metrics |= rollout_metrics(groups)
             stop_if_grading_fails(groups, self.max_grader_errors)
             memory["curriculum"] = self.curriculum.observe(memory["curriculum"], groups)
-            kept = self._filter(memory, groups, record)
+            kept = filter_groups(self.filters, memory["filters"], groups, record)
             if kept:
-                self._learn(models, learners, memory, kept, progress, record, run)
+                with run.phase("signals"):
+                    signals = signals_for(
+                        kept, self.needs, models, self.learner.micro_batch_tokens, self.rollout.temperature
+                    )
+                batch = batch_of(kept, signals, self.penalties, progress)
+                memory["advantage"], credit = self.advantage(memory["advantage"], batch)
+                record.metrics |= signal_metrics(batch) | dict(credit.metrics)
+                with run.phase("learn"):
+                    learn(updates, learners, batch, credit, record)
             run.finish_step(step + 1, record, memory, learners, models)
         return models
+
+    def _start(self) -> dict[str, Any]:
+        """The state of every part with memory before the first step."""
+        return {
+            "curriculum": self.curriculum.start(),
+            "advantage": self.advantage.start(),
+            "filters": {name: member.start() for name, member in self.filters.items()},
+            "reward": {},
+        }
 
     def preview(self, models: Models, run: "StageBench") -> list[str]:
         """Sample and judge the first step's tasks, and say what came of it."""
@@ -135,62 +144,21 @@ class RL(Stage):
         samplers = [run.samplers(models, 0, place) for place in range(len(tasks))]
         return describe(asyncio.run(collect(tasks, self.rollout, self.reward, samplers, RewardContext())))
 
-    def _learners(self, models: Models, run: "StageRun") -> "dict[str, Learner]":
-        """One learner for each role that this stage trains, with the state of the checkpoint if there is one."""
-        from posttrain.training.learner import Learner
-
-        roles = [role for role in models if run.recipe.models[role].trained and (role != "critic" or self.critic)]
-        settings = {role: self.critic_learner if role == "critic" else self.learner for role in roles}
-        learners = {role: Learner(models[role], settings[role], seed=run.seed, num_steps=self.steps) for role in roles}
-        run.restore(learners)
-        return learners
-
-    def _filter(self, memory: dict[str, Any], groups: Sequence[Group], record: StepRecord) -> list[Group]:
-        """The groups to learn from; what is left out goes into the record with its reason."""
-        kept, dropped = set_aside_failed(groups)
-        for name, member in self.filters.items():
-            memory["filters"][name], kept, more = member(memory["filters"][name], kept)
-            dropped += more
-        for offset, item in enumerate(dropped):
-            record.drop(item.group, item.reason, index=len(kept) + offset)
-        return kept
-
-    def _learn(
-        self,
-        models: Models,
-        learners: "Mapping[str, Learner]",
-        memory: dict[str, Any],
-        groups: Sequence[Group],
-        progress: float,
-        record: StepRecord,
-        run: "StageRun",
-    ) -> None:
-        """Give credit and update every trained role; what was seen goes into the record."""
-        from posttrain.training.learner import Loss
-        from posttrain.training.packing import example_of
-
-        trajectories = [t for group in groups for t in group]
-        temperature, max_tokens = self.rollout.temperature, self.learner.micro_batch_tokens
-        with run.phase("signals"):
-            signals = signals_for(trajectories, self.needs, models, max_tokens=max_tokens, temperature=temperature)
-        batch = batch_of(groups, signals, self.penalties, progress)
-        memory["advantage"], credit = self.advantage(memory["advantage"], batch)
-        record.metrics |= signal_metrics(trajectories, signals) | dict(credit.metrics)
-        columns = columns_of(batch, credit)
-        with run.phase("learn"):
-            for role, learner in learners.items():
-                objective = self.critic if role == "critic" and self.critic else self.objective
-                penalties = {} if role == "critic" else self.penalties
-                loss = Loss(
-                    per_token=combine(objective, penalties, None if role == "critic" else self.correction),
-                    reducer=self.reducer,
-                    needs=objective.needs.union(*(p.needs for p in penalties.values())) & OF_THE_FORWARD_PASS,
-                    temperature=temperature,
-                )
-                writer = None if role == "critic" else role
-                examples = [
-                    example_of(t, own, group=int(g), actor=writer)
-                    for t, own, g in zip(trajectories, columns, batch.group_N, strict=True)
-                ]
-                learned = learner.step(examples, loss, progress=progress)
-                record.learn(role, trajectories, [int(g) for g in batch.group_N], columns, learned)
+    def _updates(self, run: "StageRun") -> dict[str, Update]:
+        """How each trained role learns: the critic from everybody's tokens, the others from their own."""
+        updates = {}
+        for role in sorted(role for role, model in run.recipe.models.items() if model.trained and role != "critic"):
+            updates[role] = Update(
+                learning=self.learner,
+                objective=self.objective,
+                reducer=self.reducer,
+                penalties=self.penalties,
+                correction=self.correction,
+                writer=role,
+                temperature=self.rollout.temperature,
+            )
+        if self.critic is not None:
+            updates["critic"] = Update(
+                learning=self.critic_learner, objective=self.critic, reducer=self.reducer, penalties={}
+            )
+        return updates

@@ -1,0 +1,77 @@
+"""From a batch with credit to new weights, role by role."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from posttrain.corrections import Correction
+from posttrain.objectives import Objective
+from posttrain.penalties import Penalty
+from posttrain.reducers import Reducer
+from posttrain.runs.record import StepRecord
+from posttrain.stages import Models
+from posttrain.stages._experience import columns_of, combine
+from posttrain.training.settings import Learning
+from posttrain.types import Batch, Credit
+
+if TYPE_CHECKING:
+    from posttrain.runs.run import StageRun
+    from posttrain.training.learner import Learner
+
+OF_THE_FORWARD_PASS = frozenset({"entropy", "value"})
+"""Signals that the trained model gives while it is trained; all others are columns, computed before."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Update:
+    """How one role learns from the trajectories of a step."""
+
+    learning: Learning
+    objective: Objective
+    reducer: Reducer
+    penalties: Mapping[str, Penalty]
+    correction: Correction | None = None
+    writer: str | None = None
+    """The role whose tokens it learns from; None learns from everybody's, as a critic does."""
+    temperature: float = 1.0
+    """Of the distribution that the tokens were drawn from."""
+
+
+def make_learners(updates: Mapping[str, Update], models: Models, run: "StageRun", steps: int) -> "dict[str, Learner]":
+    """A learner for each role, in the state of the checkpoint if the stage is being continued."""
+    from posttrain.training.learner import Learner
+
+    learners = {
+        role: Learner(models[role], update.learning, seed=run.seed, num_steps=steps) for role, update in updates.items()
+    }
+    run.restore(learners)
+    return learners
+
+
+def learn(
+    updates: Mapping[str, Update],
+    learners: "Mapping[str, Learner]",
+    batch: Batch,
+    credit: Credit,
+    record: StepRecord,
+) -> None:
+    """Update every role once; what each learner saw goes into the record."""
+    from posttrain.training.learner import Loss
+    from posttrain.training.packing import example_of
+
+    columns = columns_of(batch, credit)
+    group_N: Sequence[int] = [int(g) for g in batch.group_N]
+    for role, update in updates.items():
+        needs = update.objective.needs.union(*(penalty.needs for penalty in update.penalties.values()))
+        loss = Loss(
+            per_token=combine(update.objective, update.penalties, update.correction),
+            reducer=update.reducer,
+            needs=needs & OF_THE_FORWARD_PASS,
+            temperature=update.temperature,
+        )
+        examples = [
+            example_of(trajectory, own, group=group, actor=update.writer)
+            for trajectory, own, group in zip(batch.trajectories, columns, group_N, strict=True)
+        ]
+        learned = learners[role].step(examples, loss, progress=batch.progress)
+        record.learn(role, batch.trajectories, group_N, columns, learned)
