@@ -9,7 +9,7 @@ TESTS ?=
 .PHONY: help quickstart test test-fast check format docs clean core dev
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do printf '%-12s %s\n' "$$name" "$$text"; done
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 quickstart: core ## install, and train the bundled model for a minute or two
 	@$(BIN)/posttrain run quickstart

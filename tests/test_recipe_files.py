@@ -9,7 +9,7 @@ from ruamel.yaml import YAML
 
 from posttrain.errors import UserError
 from posttrain.recipe import Recipe, override, to_tree
-from posttrain.recipe_files import tree_to_yaml, find_recipe, list_recipes, to_yaml
+from posttrain.recipe_files import find_recipe, list_recipes, to_yaml, tree_to_yaml
 from posttrain.recipes.grpo import grpo
 
 

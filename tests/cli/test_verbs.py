@@ -38,7 +38,7 @@ def test_show_as_json_is_the_tree(capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_diff_prints_a_line_a_difference_and_nothing_else(capfd: pytest.CaptureFixture[str]) -> None:
     Path("mine.yaml").write_text("base: grpo\nseed: 3\nmodels.reference.source: role:policy\nfilters: {}\n")
-    assert main(["diff", "grpo", "mine.yaml"]) == 0
+    assert main(["diff", "mine.yaml", "grpo"]) == 0
     assert capfd.readouterr().out.splitlines() == [
         "+ models.reference       {source: role:policy}",
         "- filters.zero_variance  zero_variance",
@@ -52,7 +52,7 @@ def test_diff_of_two_runs(capfd: pytest.CaptureFixture[str]) -> None:
         Path("runs", name).mkdir(parents=True)
         Path("runs", name, "recipe.yaml").write_text(capfd.readouterr().out)
     changes = [{"path": "seed", "change": "changed", "from": 1, "to": 2}]
-    assert answer(capfd, "diff", "runs/a", "runs/b") == {"a": "runs/a", "b": "runs/b", "changes": changes}
+    assert answer(capfd, "diff", "runs/b", "runs/a") == {"recipe": "runs/b", "base": "runs/a", "changes": changes}
     assert main(["diff", "runs/a", "runs/a"]) == 0
     assert capfd.readouterr().out == "runs/a and runs/a are the same recipe\n"
 

@@ -106,7 +106,7 @@ def test_ten_kills_change_nothing(place: Path, undisturbed: Path) -> None:
     kills = 0
     process = command(place, "run", "mine.py:everything", *SETTINGS, "--runs", "killed")
     # A kill comes somewhere in the steps after each of these; checkpoints every third step let the run get on.
-    for target in sorted(rng.sample(range(0, STEPS - 2), 10)):
+    for target in sorted(rng.sample(range(STEPS - 2), 10)):
         while steps_done(run) < target or opened(run) == kills:
             assert process.poll() is None, process.communicate()[0]
             time.sleep(0.002)

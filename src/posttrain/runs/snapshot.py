@@ -130,7 +130,7 @@ def _load(bench: Bench, checkpoint: Path, roles: Sequence[str]) -> "dict[str, Po
 
     from posttrain.policies import load_policy
 
-    models: dict[str, "Policy"] = {}
+    models: dict[str, Policy] = {}
     for role in sorted(bench.recipe.models, key=lambda role: bench.recipe.models[role].source.startswith("role:")):
         model, folder = bench.recipe.models[role], checkpoint / "models" / role
         if role in roles and _folder_is_exact(model):
