@@ -98,8 +98,20 @@ def test_a_path_of_the_recipe_comes_before_one_of_a_stage() -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("1", 1), ("1e-6", 1e-6), ("1.5", 1.5), ("true", True), ("yes", "yes"), ("null", None), ("a: b: c", "a: b: c")]
-    + [("[1, 2]", [1, 2]), ("{a: 1}", {"a": 1}), ("./mine.py:score", "./mine.py:score"), ("", None), ("08", 8)],
+    [
+        ("1", 1),
+        ("1e-6", 1e-6),
+        ("1.5", 1.5),
+        ("true", True),
+        ("yes", "yes"),
+        ("null", None),
+        ("a: b: c", "a: b: c"),
+        ("[1, 2]", [1, 2]),
+        ("{a: 1}", {"a": 1}),
+        ("./mine.py:score", "./mine.py:score"),
+        ("", None),
+        ("08", 8),
+    ],
 )
 def test_values_are_read_as_yaml(text: str, value: object) -> None:
     assert parse_value(text) == value

@@ -1,8 +1,8 @@
 """Print what is different between two recipes: what a method is.
 
 RECIPE and BASE are anything that `posttrain show` takes: names of recipes, FILE.py:FUNCTION, YAML files, folders of
-runs. Every line is a path as it is written on the command line, with what it holds in BASE and in RECIPE: what to change
-in BASE to get RECIPE. Names of recipes are not compared, and settings at their defaults are not printed.
+runs. Every line is a path as it is written on the command line, with what it holds in BASE and in RECIPE: what to
+change in BASE to get RECIPE. Names of recipes are not compared, and settings at their defaults are not printed.
 
     posttrain diff dr_grpo grpo
     posttrain diff runs/grpo-2 runs/grpo-1

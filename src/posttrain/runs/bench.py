@@ -46,8 +46,8 @@ class Bench:
             key, length = too_long[0]
             raise UserError(
                 f"{len(too_long)} prompts do not fit into the context of {context} tokens of model "
-                f"'{self.recipe.models['policy'].source}' with room for an answer; the first is task {key} with {length} "
-                "tokens. Shorten or leave out those rows, or use a model with a longer context"
+                f"'{self.recipe.models['policy'].source}' with room for an answer; the first is task {key} with "
+                f"{length} tokens. Shorten or leave out those rows, or use a model with a longer context"
             )
 
     def environment(self) -> dict[str, Any]:
@@ -68,8 +68,8 @@ class Bench:
         for role in sorted(stage.roles):
             if role not in self.recipe.models:
                 raise UserError(
-                    f"the {stage.kind} stage needs a model in the role '{role}'; write models.{role}.source=role:policy for "
-                    "a copy of the policy as the stage finds it, or name a model"
+                    f"the {stage.kind} stage needs a model in the role '{role}'; write models.{role}.source=role:policy"
+                    " for a copy of the policy as the stage finds it, or name a model"
                 )
             model = self.recipe.models[role]
             kept = role in made and (model.trained or role in keep)
