@@ -25,9 +25,10 @@ check: dev ## ruff, format and mypy --strict
 	@$(BIN)/python -m ruff format --check
 	@$(BIN)/python -m mypy --strict
 
-format: dev ## put the code in its standard form
+format: dev ## put the code in its standard form, and bring the tables of methods up to date
 	@$(BIN)/python -m ruff check --fix
 	@$(BIN)/python -m ruff format
+	@$(BIN)/python docs/methods.py
 
 docs: dev ## run the examples of README.md and docs/
 	@$(BIN)/python -m pytest tests/structure/test_docs.py -rs

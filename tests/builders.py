@@ -133,7 +133,10 @@ def tokens(
     reward_N: Sequence[float] | None = None,
     dtype: torch.dtype = torch.float64,
 ) -> Tokens:
-    """Tokens from rows, one a sequence. `logp`, `entropy` and `value` are leaves that take a gradient."""
+    """Tokens from rows, one a sequence. `logp`, `entropy` and `value` are leaves that take a gradient.
+
+    A reward of at least 1 is a solved task, as in `score`.
+    """
     lengths = [len(row) for row in logp]
 
     def flat(rows: Rows) -> Tensor:
@@ -144,6 +147,9 @@ def tokens(
         return None if rows is None else flat(rows).requires_grad_()
 
     logp_T = flat(logp)
+    groups = torch.tensor(group_N if group_N is not None else [0] * len(lengths))
+    rewards = torch.tensor(reward_N if reward_N is not None else [0.0] * len(lengths), dtype=dtype)
+    solved = (rewards >= 1).to(dtype)
     return Tokens(
         logp_T=logp_T.clone().requires_grad_(),
         old_logp_T=flat(old_logp) if old_logp else logp_T.clone(),
@@ -157,8 +163,10 @@ def tokens(
         sequence_T=torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths)),
         turn_T=torch.zeros(sum(lengths), dtype=torch.int64),
         length_N=torch.tensor(lengths),
-        group_N=torch.tensor(group_N if group_N is not None else [0] * len(lengths)),
-        reward_N=torch.tensor(reward_N if reward_N is not None else [0.0] * len(lengths), dtype=dtype),
+        group_N=groups,
+        reward_N=rewards,
+        solved_N=solved,
+        group_solved_N=torch.stack([solved[groups == g].mean() for g in groups]),
     )
 
 
@@ -259,13 +267,23 @@ class ScriptedSampler:
     Its text is lossy on purpose (upper case comes back as lower case), so that ids made from text again show.
     """
 
+    context = 4096
+
     def __init__(self, *key: int | str, version: int = 3) -> None:
         self.key, self.version = key, version
         self.completions: list[Completion] = []
+        self.drawn = 0
 
     def encode(self, prompt: str | Sequence[Message]) -> np.ndarray:
         text = prompt if isinstance(prompt, str) else "".join(f"{m['role']}: {m['content']}\n" for m in prompt)
         return np.array([1, *text.encode()], np.int64)
+
+    def encode_completion(self, prompt: str | Sequence[Message], text: str) -> np.ndarray:
+        return np.array([*text.encode(), 0], np.int64)
+
+    def uniform(self) -> float:
+        self.drawn += 1
+        return float(self._rng("uniform", self.drawn).random())
 
     def decode(self, token_ids: np.ndarray) -> str:
         return bytes(int(i) for i in token_ids if i > 1).decode("ascii", "replace").lower()
@@ -297,3 +315,6 @@ class ScriptedSampler:
         return (
             -self._rng("logp", token_ids.tolist(), temperature).exponential(size=len(token_ids) - 1).astype(np.float32)
         )
+
+    async def score(self, token_ids: np.ndarray) -> float:
+        return float(self._rng("score", token_ids.tolist()).normal())

@@ -12,8 +12,10 @@ from typing import Any
 from posttrain.engines import Sampler, Sampling, Server
 from posttrain.recipe import Evaluation
 from posttrain.rewards import Reward, RewardContext
+from posttrain.statistics.calibration import calibration
 from posttrain.statistics.intervals import wilson
 from posttrain.statistics.pass_at_k import pass_at_k
+from posttrain.statistics.voting import vote
 from posttrain.types import Group, Score, Segment, Task, Trajectory
 
 
@@ -25,7 +27,8 @@ class Evaluated:
     """Per task the greedy answer (sample 0), then the sampled ones (1, 2, ...)."""
     summary: Mapping[str, Any]
     """``accuracy`` with ``accuracy_interval`` (95 %, Wilson), ``tasks``, ``correct``, ``mean_score``, ``errors``,
-    ``mean_tokens``, ``truncated``; with samples, ``pass_at_k`` by k."""
+    ``mean_tokens``, ``truncated``; with samples, ``pass_at_k`` by k, and ``voted``, the accuracy of their vote. Where
+    answers state how sure they are, ``calibration`` of the greedy ones, and ``voted_by_confidence``."""
 
 
 def evaluate(
@@ -92,13 +95,27 @@ def summarize(answered: Sequence[Sequence[Trajectory]], correct_at: float) -> di
         "mean_tokens": sum(t.num_trained for t in greedy) / max(len(greedy), 1),
         "truncated": sum(t.stop_reason == "length" for t in greedy) / max(len(greedy), 1),
     }
+    stated = [(s.confidence, s.value >= correct_at) for s in judged if s.confidence is not None]
+    if stated:
+        measured = calibration([q for q, _ in stated], [right for _, right in stated])
+        summary["calibration"] = {"stated": len(stated) / len(judged), **measured}
     samples = min((len(attempts) - 1 for attempts in answered), default=0)
     if samples:
         sampled = [[s for s in map(_score, attempts[1:]) if s.status != "error"] for attempts in answered]
         counts = [(len(ss), sum(s.value >= correct_at for s in ss)) for ss in sampled]
         ks = [k for k in (1, 2, 4, 8, 16, 32, 64, 128, 256) if k <= samples]
         summary["pass_at_k"] = {str(k): _mean([pass_at_k(n, c, k) for n, c in counts if n >= k]) for k in ks}
+        summary["voted"] = _mean([_voted(scores, correct_at) for scores in sampled if scores])
+        if stated:
+            summary["voted_by_confidence"] = _mean([_voted(s, correct_at, weighed=True) for s in sampled if s])
     return summary
+
+
+def _voted(scores: Sequence[Score], correct_at: float, *, weighed: bool = False) -> float:
+    """Whether the answer that wins the vote is right; the vote of one that does not say how sure it is weighs 0."""
+    weights = [s.confidence or 0.0 for s in scores] if weighed else None
+    winner = vote([s.answer for s in scores], weights)
+    return float(winner is not None and scores[winner].value >= correct_at)
 
 
 def _score(trajectory: Trajectory) -> Score:

@@ -9,6 +9,7 @@ from the name of a stage (``rl.steps``), then inside the only stage that has it 
 
 import re
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, TypeAdapter, ValidationError
@@ -68,8 +69,9 @@ class Model:
     """Sizes of a ``new`` model."""
     trained: bool = False
     """Whether stages update it."""
-    head: Literal["language", "value"] = "language"
-    """``language`` gives next-token logits; ``value`` one number a token."""
+    head: Literal["language", "value", "reward"] = "language"
+    """``language`` gives next-token logits; ``value`` one number a token, of the state before it; ``reward`` one number
+    a token, of the text up to its end."""
     lora: LoRA | None = None
     """Train adapters only; None trains every weight."""
     dtype: Literal["float32", "bfloat16"] = "float32"
@@ -154,18 +156,44 @@ def from_tree(tree: Any, *, places: Mapping[str, str] | None = None) -> Recipe:
     try:
         return _RECIPE.validate_python(tree)
     except ValidationError as error:
-        raise UserError("\n".join(_explain(item, places or {}) for item in error.errors(include_url=False))) from None
+        errors = error.errors(include_url=False)
+    raise UserError("\n".join(_explain(item, tree, places or {}) for item in errors))
 
 
-def _explain(error: Any, places: Mapping[str, str]) -> str:
+def _explain(error: Any, tree: Any, places: Mapping[str, str]) -> str:
     """One line for one validation error: the dotted path, where it was written, what is wrong."""
-    path = ".".join(str(part) for part in error["loc"])
-    key = error.get("ctx", {}).get("key")
-    written = [place for at, place in places.items() if at == (f"{path}.{key}".lstrip(".") if key else path)]
-    written = written or [place for at, place in places.items() if path and at.startswith(path)]
-    where = f" ({written[0]})" if written else ""
-    got = "" if error["type"] in ("unknown_field", "kind", "missing") else f", got {error['input']!r:.80}"
-    return f"{path or 'recipe'}{where}: {error['msg']}{got}"
+    kind, path, context = error["type"], [str(part) for part in error["loc"]], error.get("ctx", {})
+    what, at = error["msg"], [*path, context["key"]] if "key" in context else path
+    if kind not in ("unknown_field", "kind", "missing"):
+        what += f", got {error['input']!r:.80}"
+    if kind == "literal_error" and path[-1] == "[key]":
+        *path, key, _ = path
+        known = re.findall("'(.+?)'", context["expected"])
+        at, what = [*path, key], f"no key '{key}'; {nearest(key, known)}"
+    elif kind == "missing":
+        at = path[:-1]  # it was written nowhere; what it is missing from was
+        what += _mistyped(tree, at)
+    elif kind == "kind" and "got" in context:
+        what += _mistyped(tree, at)
+    where = _place(at, places)
+    return f"{'.'.join(path) or 'recipe'}{f' ({where})' if where else ''}: {what}"
+
+
+def _place(at: Sequence[str], places: Mapping[str, str]) -> str | None:
+    """Where something was written: itself, or else what it is a part of, or else the first part of it that was."""
+    around = [".".join(at[:depth]) for depth in range(len(at), 0, -1)]
+    written = [places[outer] for outer in around if outer in places]
+    inside = [place for inner, place in places.items() if around and inner.startswith(f"{around[0]}.")]
+    return next(iter([*written, *inside]), None)
+
+
+def _mistyped(tree: Any, at: Sequence[str]) -> str:
+    """A hint for an entry that lacks something: its name may have been meant to be that of another one beside it."""
+    for part in at[:-1]:
+        tree = tree.get(part) if isinstance(tree, Mapping) else None
+    others = [name for name in tree if name != at[-1]] if at and isinstance(tree, Mapping) else []
+    close = get_close_matches(at[-1], others, n=1, cutoff=0.7) if others else []
+    return f"; did you mean '{close[0]}'?" if close else ""
 
 
 def override(recipe: Recipe, changes: Sequence[str]) -> Recipe:
@@ -179,7 +207,9 @@ def override(recipe: Recipe, changes: Sequence[str]) -> Recipe:
         path, operator, text = matched.groups()
         target = resolve(tree, path)
         assign(tree, target, parse_value(text), append=operator == "+=")
-        places[".".join(target)] = f"from '{change}'"
+        full = ".".join(target)
+        places = {at: place for at, place in places.items() if not at.startswith(f"{full}.")}
+        places[full] = f"from '{change}'"
     return from_tree(tree, places=places)
 
 

@@ -9,7 +9,7 @@ and `PerToken` hold torch tensors and are made by policies and objectives only.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -109,6 +109,11 @@ class Segment:
         """Number of tokens."""
         return len(self.token_ids)
 
+    @property
+    def learner(self) -> str:
+        """The role that learns from the tokens if they are trained: their writer; a demonstration is the policy's."""
+        return "policy" if self.actor == "demonstration" else self.actor
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
@@ -118,6 +123,8 @@ class Score:
     status: Status
     answer: str | None = None
     """What was extracted from the completion and judged."""
+    confidence: float | None = None
+    """Probability of being right that the completion itself states, where it does."""
     explanation: str = ""
     parts: Mapping[str, "Score"] = field(default_factory=dict)
     """Scores that this one was made of, by name."""
@@ -175,6 +182,16 @@ class Trajectory:
         """Number of trained tokens."""
         return len(self.trained_positions)
 
+    @property
+    def demonstrated(self) -> bool:
+        """Whether a demonstration is a part of it, or all; such a trajectory is no attempt of the policy's own."""
+        return any(s.actor == "demonstration" for s in self.segments)
+
+    @property
+    def solved(self) -> bool:
+        """Whether it was judged right."""
+        return self.score is not None and self.score.status == "ok"
+
     def scored(self, score: Score) -> "Trajectory":
         """The same attempt with a judgement."""
         return replace(self, score=score)
@@ -186,6 +203,8 @@ class Group:
 
     trajectories: tuple[Trajectory, ...]
     key: str = ""
+    pool: tuple[float, ...] = ()
+    """Values of all scores that these attempts were chosen from, where others were left out on purpose; else empty."""
 
     def __iter__(self) -> Iterator[Trajectory]:
         """Iterate over the trajectories."""
@@ -194,6 +213,12 @@ class Group:
     def __len__(self) -> int:
         """Number of trajectories."""
         return len(self.trajectories)
+
+    @property
+    def solved(self) -> float:
+        """Share of the attempts that were judged right, in [0, 1]; what holds a demonstration is not counted."""
+        own = [t.solved for t in self.trajectories if not t.demonstrated]
+        return sum(own) / max(len(own), 1)
 
     @property
     def rewards(self) -> NDArray[np.float64]:
@@ -255,7 +280,7 @@ class Tokens:
     behavior_logp_T: "torch.Tensor"
     """When it was sampled, by the sampler; NaN for tokens nobody sampled (demonstrations)."""
     old_logp_T: "torch.Tensor"
-    """Under the weights at the start of this step's updates."""
+    """Under the weights at the start of this step's updates; for tokens that nobody sampled too."""
     advantage_T: "torch.Tensor"
     sequence_T: "torch.Tensor"
     """Index into the sequences of this micro-batch, 0 .. N-1."""
@@ -264,17 +289,44 @@ class Tokens:
     length_N: "torch.Tensor"
     """Number of trained tokens of each sequence."""
     reward_N: "torch.Tensor"
+    solved_N: "torch.Tensor"
+    """1 where the attempt was judged right, else 0."""
+    group_solved_N: "torch.Tensor"
+    """Share of the attempts of its group, wherever they are packed, that were judged right."""
     progress: float = 0.0
     reference_logp_T: "Mapping[str, torch.Tensor]" = field(default_factory=dict)
     """By role."""
     entropy_T: "torch.Tensor | None" = None
     value_T: "torch.Tensor | None" = None
+    score_T: "torch.Tensor | None" = None
+    """What a reward head says of the sequence up to and including each token (differentiable)."""
     old_value_T: "torch.Tensor | None" = None
     value_target_T: "torch.Tensor | None" = None
+
+    @property
+    def demonstrated_T(self) -> "torch.Tensor":
+        """Whether nobody sampled the token: it stands in a demonstration."""
+        return self.behavior_logp_T.isnan()
+
+    def only(self, kept_T: "torch.Tensor") -> "Tokens":
+        """The same sequences, of each only the tokens that are kept (bool [T])."""
+
+        def cut(x_T: "torch.Tensor | None") -> Any:
+            return None if x_T is None else x_T[kept_T]
+
+        names = [f.name for f in fields(self) if f.name.endswith("_T") and f.name != "reference_logp_T"]
+        cut_T = {name: cut(getattr(self, name)) for name in names}
+        cut_T["reference_logp_T"] = {role: cut(x_T) for role, x_T in self.reference_logp_T.items()}
+        length_N = self.length_N.new_zeros(len(self.length_N)).scatter_add(0, self.sequence_T, kept_T.long())
+        return replace(self, **cut_T, length_N=length_N)
 
     def sequence_sum(self, x_T: "torch.Tensor") -> "torch.Tensor":
         """[N] sum of a per-token quantity over each sequence."""
         return x_T.new_zeros(len(self.length_N)).scatter_add(0, self.sequence_T, x_T)
+
+    def last(self, x_T: "torch.Tensor") -> "torch.Tensor":
+        """[N] a per-token quantity at the last token of each sequence; none may be empty."""
+        return x_T[self.length_N.cumsum(0) - 1]
 
     def sequence_mean(self, x_T: "torch.Tensor") -> "torch.Tensor":
         """[N] mean of a per-token quantity over each sequence (0 for an empty one)."""
@@ -283,7 +335,10 @@ class Tokens:
 
 @dataclass(frozen=True, kw_only=True)
 class PerToken:
-    """A loss for each trained token, and metrics that were truly computed, each [T] or [N], averaged by the learner."""
+    """A loss for each trained token, and metrics that were truly computed, averaged by the learner.
+
+    Each metric is [T], [N], or one number a comparison where sequences are compared.
+    """
 
     loss_T: "torch.Tensor"
     metrics: "Mapping[str, torch.Tensor]" = field(default_factory=dict)

@@ -23,11 +23,12 @@ from posttrain.curricula import Curriculum
 from posttrain.filters import Filter
 from posttrain.objectives import Objective
 from posttrain.penalties import Penalty
+from posttrain.preferences import PreferenceLoss
 from posttrain.reducers import Reducer
 from posttrain.rollouts import Rollout
 from tests.conformance._members import contracts, example, kinds, variants
 
-METHODS = (Advantage, Correction, Curriculum, Filter, Objective, Penalty, Reducer, Rollout)
+METHODS = (Advantage, Correction, Curriculum, Filter, Objective, Penalty, PreferenceLoss, Reducer, Rollout)
 """Families whose members come from the literature."""
 SOURCE = Path(posttrain.__file__).parent
 TESTS = Path(__file__).parent.parent

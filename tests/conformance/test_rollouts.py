@@ -3,14 +3,14 @@
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 
 from posttrain.rollouts import Rollout
-from posttrain.types import Group, Task
-from tests.builders import ScriptedSampler
+from posttrain.types import Group, Score, Task
+from tests.builders import ScriptedSampler, score
 from tests.conformance._members import members
 
 every_member = pytest.mark.parametrize("rollout", members(Rollout))
@@ -28,8 +28,22 @@ def models(rollout: Rollout, key: str) -> dict[str, ScriptedSampler]:
     return {role: ScriptedSampler(role, key, version=i + 1) for i, role in enumerate(sorted(usual | named))}
 
 
-def collect(rollout: Rollout, of: Task, samplers: Mapping[str, ScriptedSampler] | None = None) -> list[Group]:
-    return asyncio.run(rollout.collect(of, samplers or models(rollout, of.key)))
+class Grader:
+    """Judges by the first token of the answer, and remembers its scores."""
+
+    def __init__(self) -> None:
+        self.given: list[Score] = []
+
+    async def __call__(self, group: Group) -> Group:
+        scores = [score(float(attempt.token_ids[attempt.trained_positions[0]] % 4 == 0)) for attempt in group]
+        self.given += scores
+        return replace(group, trajectories=tuple(t.scored(s) for t, s in zip(group, scores, strict=True)))
+
+
+def collect(
+    rollout: Rollout, of: Task, samplers: Mapping[str, ScriptedSampler] | None = None, grader: Grader | None = None
+) -> list[Group]:
+    return asyncio.run(rollout.collect_judged(of, samplers or models(rollout, of.key), grader or Grader()))
 
 
 def shown(groups: list[Group]) -> str:
@@ -61,7 +75,11 @@ def test_every_sampled_token_is_accounted_for(rollout: Rollout, of: Task) -> Non
 @every_member
 @pytest.mark.parametrize("of", TASKS, ids=lambda of: of.key)
 def test_trajectories_are_well_formed(rollout: Rollout, of: Task) -> None:
-    for group in collect(rollout, of):
+    grader = Grader()
+    groups = collect(rollout, of, grader=grader)
+    given = {id(s) for s in grader.given}
+    assert all(id(t.score) in given for g in groups for t in g), "rollouts sample, rewards judge every attempt"
+    for group in groups:
         for attempt in group:
             assert attempt.task == of
             assert attempt.segments[0].actor == "prompt" and len(attempt.segments[0])
@@ -69,7 +87,6 @@ def test_trajectories_are_well_formed(rollout: Rollout, of: Task) -> None:
             assert attempt.trained_positions[0] > 0, "the first token has nothing before it to learn from"
             assert len(attempt.behavior_logp) == attempt.num_trained
             assert [s.turn for s in attempt.segments] == sorted(s.turn for s in attempt.segments)
-            assert attempt.score is None, "rollouts sample, rewards judge"
             assert json.loads(json.dumps(attempt.info)) == attempt.info
         samples = [attempt.sample for attempt in group]
         assert len(set(samples)) == len(samples)

@@ -5,8 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 
 from posttrain.penalties.kl import KL
+from posttrain.types import Tokens
 from tests.builders import gradients, numerical_gradient, random_tokens, tokens, trajectory
 
 LN2 = math.log(2.0)
@@ -106,3 +108,40 @@ def test_k3_beyond_20_nats_costs_as_much_as_20() -> None:
     term = KL(coefficient=1.0).in_loss(these)
     assert term is not None
     assert term.loss_T.tolist() == pytest.approx([math.exp(20) - 21.0] * 2)
+
+
+def loss_of(penalty: KL, these: Tokens) -> list[float]:
+    term = penalty.in_loss(these)
+    assert term is not None
+    return term.loss_T.tolist()
+
+
+@pytest.mark.parametrize(("progress", "coefficient"), [(0.0, 5e-3), (0.15, 3e-3), (0.3, 1e-3), (0.9, 1e-3)])
+def test_the_weight_goes_down_a_straight_line_to_its_floor(progress: float, coefficient: float) -> None:
+    these = replace(tokens([[-1.0]], reference_logp={"reference": [[-3.0]]}), progress=progress)
+    penalty = KL(form="k2", coefficient=5e-3, final=1e-3, until=0.3)
+    assert loss_of(penalty, these) == pytest.approx([coefficient * 2.0])
+    assert loss_of(replace(penalty, final=None), these) == pytest.approx([5e-3 * 2.0])
+
+
+def test_only_failures() -> None:
+    """Two groups: the first has one right attempt of two, the second none."""
+    these = tokens(
+        [[-1.0], [-1.0, -1.0], [-1.0]],
+        reference_logp={"reference": [[-2.0], [-2.0, -2.0], [-2.0]]},
+        group_N=[0, 0, 1],
+        reward_N=[1.0, 0.0, 0.0],
+    )
+    assert loss_of(KL(form="k1", coefficient=1.0), these) == [1.0, 1.0, 1.0, 1.0]
+    assert loss_of(KL(form="k1", coefficient=1.0, attempts="wrong"), these) == [0.0, 1.0, 1.0, 1.0]
+    assert loss_of(KL(form="k1", coefficient=1.0, attempts="unsolved"), these) == [0.0, 0.0, 0.0, 1.0]
+    term = KL(attempts="unsolved").in_loss(these)
+    assert term is not None
+    assert term.metrics["share"].tolist() == [0.0, 0.0, 1.0]
+    assert gradients(term.loss_T.sum(), these)["logp_T"][:3].tolist() == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("changed", [{"final": 0.1}, {"attempts": "wrong"}])
+def test_a_term_in_the_reward_has_no_schedule_and_no_mask(changed: dict[str, object]) -> None:
+    with pytest.raises(ValidationError, match="set where to 'loss'"):
+        KL(where="reward", **changed)  # type: ignore[arg-type]

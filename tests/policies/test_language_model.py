@@ -165,6 +165,21 @@ def test_a_value_is_of_the_state_before_the_token(folder: Path, tmp_path: Path) 
         load(tmp_path, head="value")
 
 
+def test_a_score_is_of_the_sequence_up_to_and_including_the_token(folder: Path, tmp_path: Path) -> None:
+    policy = load(folder, head="reward", trained=True)
+    packed, positions_T = pack(SEQUENCES), torch.tensor([STARTS[0], *(start - 1 for start in STARTS[1:])])
+    assert policy.value_head is not None
+    with torch.no_grad():
+        policy.value_head.weight.copy_(torch.linspace(-1, 1, policy.body.width)[None])
+    score_T = policy.evaluate(packed, positions_T, frozenset({"score"}))["score"]
+    states_TD = policy.body.hidden(packed)[positions_T]
+    torch.testing.assert_close(score_T, states_TD @ torch.linspace(-1, 1, policy.body.width), atol=1e-5, rtol=0)
+    policy.save(tmp_path)
+    assert torch.equal(load(tmp_path, head="reward").evaluate(packed, positions_T)["score"], score_T)
+    critic = load(tmp_path, head="value")
+    assert critic.value_head is not None and not critic.value_head.weight.any(), "a critic has a head of its own"
+
+
 def test_a_head_is_asked_for_what_it_gives(folder: Path) -> None:
     with pytest.raises(UserError, match="'policy' has a language head: it gives entropy and logp, not value"):
         load(folder).evaluate(pack(SEQUENCES), POSITIONS, frozenset({"value"}))

@@ -115,3 +115,10 @@ def test_last_number_is_there_for_who_wants_it() -> None:
     text = "That makes $18 for 42 apples in all"
     assert judge(Match(), text).status == "wrong"
     assert judge(replace(Match(), extract=("boxed", "last_number")), text).status == "ok"
+
+
+def test_where_numbers_are_demanded_words_are_no_answer() -> None:
+    reward = Match(numeric="always", wrong=0.1, missing=0.0)
+    assert judge(reward, "#### 41").value == 0.1
+    assert judge(reward, "#### many").value == 0.0
+    assert judge(Match(numeric="auto", wrong=0.1, missing=0.0), "#### many").value == 0.1

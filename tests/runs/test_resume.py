@@ -1,18 +1,14 @@
 """A run that is killed and resumed is the run that was left alone, bit for bit."""
 
-import hashlib
-import json
-import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from posttrain.policies.folder import new_folder
+from tests.runs.processes import command, contents, finish, opened, steps_done
 
 STEPS = 36
 RECIPE = """
@@ -43,45 +39,6 @@ SETTINGS = [
     "threads=1",
     "engine.slots=7",
 ]
-
-
-def command(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    """The posttrain command in a process of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-c", "import sys; from posttrain.cli import main; sys.exit(main())", *arguments],
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "CI": "true"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def finish(process: subprocess.Popen[str]) -> str:
-    output, _ = process.communicate(timeout=240)
-    assert process.returncode == 0, output
-    return output
-
-
-def steps_done(run: Path) -> int:
-    metrics = run / "metrics.jsonl"
-    return metrics.read_bytes().count(b"\n") if metrics.exists() else 0
-
-
-def opened(run: Path) -> int:
-    """How often the run has been started or continued."""
-    history = run / "history.jsonl"
-    kinds = [json.loads(line)["kind"] for line in history.read_text().splitlines()] if history.exists() else []
-    return sum(kind in ("started", "opened") for kind in kinds)
-
-
-def contents(run: Path) -> dict[str, str]:
-    """Digest of every file that must not depend on interruptions."""
-    kept = ["metrics.jsonl", "events.jsonl", "evals.jsonl", "recipe.yaml"]
-    files = [run / name for name in kept] + sorted(
-        p for part in ("rollouts", "evals", "model") for p in (run / part).rglob("*")
-    )
-    return {str(p.relative_to(run)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files if p.is_file()}
 
 
 @pytest.fixture(scope="module")

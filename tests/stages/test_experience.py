@@ -77,6 +77,14 @@ def test_a_kl_in_the_reward_lowers_the_return_by_the_sampled_divergence() -> Non
     assert signal_metrics(batch)["kl/reference"] == pytest.approx(by_hand, abs=1e-6)
 
 
+def test_segments_that_attempts_share_were_sampled_once() -> None:
+    prompt, trunk = segment("prompt", 2), segment("policy", 4, logp=-2.0)
+    twins = [attempt(1.0, prompt, trunk, segment("policy", 1, logp=-1.0)) for _ in range(2)]
+    metrics = rollout_metrics([Group(trajectories=tuple(twins))])
+    assert (metrics["sampled_tokens"], metrics["completion_tokens"]) == (6, 5)
+    assert metrics["entropy"] == pytest.approx((4 * 2 + 2 * 1) / 6)
+
+
 def test_failed_judgements_are_set_aside_one_by_one() -> None:
     broken = attempt(float("nan"), status="error")
     kept, dropped = set_aside_failed(

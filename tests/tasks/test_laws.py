@@ -17,6 +17,8 @@ from posttrain.tasks.files import Files
 from posttrain.tasks.mixture import Mixture
 from posttrain.tasks.primer import Primer
 from posttrain.tasks.reasoning_gym import ReasoningGym
+from posttrain.tasks.workings import Workings
+from posttrain.tasks.stated_confidence import StatedConfidence
 
 ROWS = [{"question": f"{n}+{n}=", "answer": n + n, "level": {"of": [n]}} for n in range(30)]
 
@@ -35,12 +37,14 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "arithmetic": lambda _: Arithmetic(size=30, operators="+-*", terms=(2, 4)),
     "countdown": lambda _: Countdown(size=30, numbers=(2, 5)),
     "primer": lambda _: Primer(size=30),
+    "workings": lambda _: Workings(size=30),
     "reasoning_gym": lambda _: GYM,
+    "stated_confidence": lambda _: StatedConfidence(tasks=Arithmetic(size=30)),
     "mixture": lambda folder: Mixture(
         sources={"own": files(folder), "made": Arithmetic(size=20)}, shares={"own": 2, "made": 1}
     ),
 }
-SIZED = [kind for kind in EXAMPLES if kind not in ("files", "mixture")]
+SIZED = [kind for kind in EXAMPLES if kind not in ("files", "mixture", "stated_confidence")]
 KINDS = [pytest.param(kind, id=kind) for kind in EXAMPLES]
 
 

@@ -19,25 +19,37 @@ from posttrain.cli._output import print_json, verb
 @verb
 @click.argument("model")
 @click.argument("changes", nargs=-1)
-@click.option("--save", type=click.Path(path_type=Path), help="Write every answer and its judgement to a Parquet file.")
+@click.option(
+    "--save",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write every answer and its judgement to a Parquet file.",
+)
 def command(model: str, changes: tuple[str, ...], save: Path | None, as_json: bool) -> None:
     """Answer, judge, print."""
     from dataclasses import replace
 
+    from posttrain.errors import UserError
     from posttrain.evaluation import evaluate
-    from posttrain.recipe import Model
     from posttrain.recipe_files import find_recipe
     from posttrain.runs.bench import Bench
     from posttrain.runs.launch import model_source, prepare_machine
     from posttrain.runs.live import describe_evaluation
     from posttrain.runs.tables import new_connection, rollout_rows, write_table
+    from posttrain.stages._prompts import check_prompts
 
+    for change in changes:
+        if change.partition("=")[0] in ("model", "models.policy.source"):
+            raise UserError(f"the model to measure is '{model}', so '{change}' would do nothing; leave one of them out")
+    if save is not None and not save.absolute().parent.is_dir():
+        raise UserError(f"no folder {save.parent} to write {save.name} into (working in {Path.cwd()}); make it first")
     is_run = (Path(model) / "recipe.yaml").is_file()
     recipe = find_recipe(model if is_run else "grpo", changes)
-    recipe = replace(recipe, models={"policy": Model(source=model_source(model))})
+    measured = replace(recipe.models["policy"], source=model_source(model), shape=None, lora=None, trained=False)
+    recipe = replace(recipe, models={"policy": measured})
     bench = Bench(recipe, prepare_machine(recipe))
     policy = bench.first_models()["policy"]
     problems = bench.problems
+    check_prompts(policy, problems.held_out, "the held-out tasks")
     result = evaluate(bench.server(policy), problems.held_out, problems.verifier, recipe.evaluation, problems.sampling)
     if save is not None:
         write_table(new_connection(), rollout_rows(result.trajectories), save, step=0)

@@ -42,6 +42,7 @@ def command(
     """Load, write, print."""
     from posttrain.engines import Sampling
     from posttrain.engines.native import Native
+    from posttrain.errors import UserError
     from posttrain.policies import load_policy
     from posttrain.recipe import Model
     from posttrain.runs.launch import find_device, model_source
@@ -52,6 +53,8 @@ def command(
     # A shell passes \n as two characters; nobody means them.
     text = prompt.replace("\\n", "\n")
     token_ids = sampler.encode([{"role": "user", "content": text}] if chat else text)
+    if not len(token_ids):
+        raise UserError("the prompt is empty; this model needs at least one token to go on from")
     completions = asyncio.run(sampler.sample(token_ids, count, sampling))
     if as_json:
         print_json(

@@ -45,12 +45,25 @@ class Sampling:
 class Sampler(Protocol):
     """One role's model, ready to write and to judge likelihood. Bound to a seed; see `Rollout.collect`."""
 
+    @property
+    def context(self) -> int:
+        """Longest sequence that the model takes, in tokens."""
+        ...
+
     def encode(self, prompt: str | Sequence[Message]) -> IntArray:
         """Token ids of a prompt: text as it stands (with the model's start token), messages by its chat template."""
         ...
 
+    def encode_completion(self, prompt: str | Sequence[Message], text: str) -> IntArray:
+        """Token ids of a completion as the model should write it after `prompt`, its end token included."""
+        ...
+
     def decode(self, token_ids: IntArray) -> str:
         """Text of token ids, special tokens left out."""
+        ...
+
+    def uniform(self) -> float:
+        """A number in [0, 1) for a rollout that chooses at random; the n-th is a function of the seed alone."""
         ...
 
     async def sample(self, token_ids: IntArray, n: int, sampling: Sampling) -> list[Completion]:
@@ -59,6 +72,10 @@ class Sampler(Protocol):
 
     async def logp(self, token_ids: IntArray, *, temperature: float = 1.0) -> FloatArray:
         """[L-1] log-probability of each token after the first, given those before it."""
+        ...
+
+    async def score(self, token_ids: IntArray) -> float:
+        """What a reward head says of the whole sequence. Raises `UserError` for a model with another head."""
         ...
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from posttrain.engines import Counters, Sampling
 from posttrain.engines._pump import Pump
-from posttrain.engines._random import key_of
+from posttrain.engines._random import key_of, uniform
 from posttrain.engines._slots import Order
 from posttrain.errors import PosttrainError, UserError
 from posttrain.policies import Policy
@@ -34,7 +34,7 @@ class ContinuousServer:
         order = self._order(token_ids, sampling)
         return await self._running_pump().complete(order, keys) if keys else []
 
-    async def score(self, token_ids: IntArray, temperature: float) -> FloatArray:
+    async def logp(self, token_ids: IntArray, temperature: float) -> FloatArray:
         """[L-1] log-probability of each token after the first. Raises `UserError` for what cannot be judged."""
         sequence = self._checked(token_ids, reserved=0)
         if not temperature > 0:
@@ -42,7 +42,14 @@ class ContinuousServer:
                 f"log-probabilities at temperature {temperature} are not defined; use a positive temperature "
                 "(greedy completions record theirs at 1)"
             )
-        return await self._running_pump().score(sequence, temperature) if len(sequence) > 1 else np.zeros(0, np.float32)
+        if len(sequence) == 1:
+            return np.zeros(0, np.float32)
+        return await self._running_pump().score(sequence, "logp", temperature)
+
+    async def score(self, token_ids: IntArray) -> float:
+        """What a reward head says of the whole sequence. Raises `UserError` for what cannot be judged."""
+        (value,) = await self._running_pump().score(self._checked(token_ids, reserved=0), "score")
+        return float(value)
 
     def _order(self, token_ids: IntArray, sampling: Sampling) -> Order:
         """What is to be written, with the limit and the stop tokens that hold for this model."""
@@ -105,14 +112,30 @@ class BoundSampler:
         self._server = server
         self._key = key
         self._asked = 0
+        self._drawn = 0
+
+    @property
+    def context(self) -> int:
+        """Longest sequence that the model takes, in tokens."""
+        return self._server.policy.body.context
 
     def encode(self, prompt: str | Sequence[Message]) -> IntArray:
         """Token ids of a prompt."""
         return self._server.policy.tokenizer.encode_prompt(prompt)
 
+    def encode_completion(self, prompt: str | Sequence[Message], text: str) -> IntArray:
+        """Token ids of a completion as the model should write it, its end token included."""
+        return self._server.policy.tokenizer.encode_completion(prompt, text)
+
     def decode(self, token_ids: IntArray) -> str:
         """Text of token ids, special tokens left out."""
         return self._server.policy.tokenizer.decode(token_ids)
+
+    def uniform(self) -> float:
+        """A number in [0, 1), another one at each call."""
+        key_B, counter_B = np.array([key_of(*self._key, "uniform")], np.uint64), np.array([self._drawn], np.uint64)
+        self._drawn += 1
+        return float(uniform(key_B, counter_B)[0])
 
     async def sample(self, token_ids: IntArray, n: int, sampling: Sampling) -> list[Completion]:
         """Write `n` completions of a prompt."""
@@ -123,4 +146,8 @@ class BoundSampler:
 
     async def logp(self, token_ids: IntArray, *, temperature: float = 1.0) -> FloatArray:
         """[L-1] log-probability of each token after the first, given those before it."""
-        return await self._server.score(token_ids, temperature)
+        return await self._server.logp(token_ids, temperature)
+
+    async def score(self, token_ids: IntArray) -> float:
+        """What a reward head says of the whole sequence."""
+        return await self._server.score(token_ids)

@@ -16,8 +16,8 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise, takewhile
-from typing import Any
+from itertools import accumulate, takewhile
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -27,6 +27,9 @@ from posttrain.engines._slots import Order, Slots, pack
 from posttrain.errors import RunFailed
 from posttrain.policies import Policy
 from posttrain.types import Completion, FloatArray, IntArray
+
+Signal = Literal["logp", "score"]
+"""``logp``: the log-probability of every token but the first; ``score``: a reward head's number for the whole."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -45,11 +48,23 @@ class Request:
 
 @dataclass(eq=False, kw_only=True)
 class Scoring:
-    """A sequence whose tokens' log-probabilities were asked for."""
+    """A sequence that was given to be judged."""
 
     token_ids: IntArray
+    signal: Signal
     temperature: float
     future: asyncio.Future[FloatArray]
+
+    @property
+    def asked(self) -> tuple[Signal, float]:
+        """What sequences must have in common to be judged in one pass."""
+        return self.signal, self.temperature
+
+    @property
+    def positions(self) -> IntArray:
+        """Tokens whose signal was asked for."""
+        length = len(self.token_ids)
+        return np.arange(1 if self.signal == "logp" else length - 1, length)
 
 
 class Pump:
@@ -88,9 +103,9 @@ class Pump:
             self._withdraw(request)
             raise
 
-    async def score(self, token_ids: IntArray, temperature: float) -> FloatArray:
-        """[L-1] log-probability of each token after the first."""
-        scoring = Scoring(token_ids=token_ids, temperature=temperature, future=self.loop.create_future())
+    async def score(self, token_ids: IntArray, signal: Signal, temperature: float = 1.0) -> FloatArray:
+        """The signal of each token that it is defined for."""
+        scoring = Scoring(token_ids=token_ids, signal=signal, temperature=temperature, future=self.loop.create_future())
         self._scoring.append(scoring)
         self._start()
         try:
@@ -207,18 +222,19 @@ class Pump:
         first = self._scoring[0]
         tokens = accumulate(len(scoring.token_ids) for scoring in self._scoring)
         fits = takewhile(
-            lambda pair: pair[0].temperature == first.temperature and pair[1] <= self._prefill_tokens,
+            lambda pair: pair[0].asked == first.asked and pair[1] <= self._prefill_tokens,
             zip(self._scoring, tokens, strict=True),
         )
         batch = [scoring for scoring, _ in fits] or [first]
         packed = pack([scoring.token_ids for scoring in batch], next(self._policy.parameters()).device)
-        positions = [np.arange(begin + 1, end) for begin, end in pairwise(packed.starts)]
+        positions = [begin + scoring.positions for begin, scoring in zip(packed.starts, batch, strict=False)]
         position_T = torch.from_numpy(np.concatenate(positions)).to(packed.token_ids_L.device)
-        signals = self._policy.evaluate(packed, position_T, frozenset({"logp"}), temperature=first.temperature)
-        logp_T = signals["logp"].to("cpu", torch.float32).numpy()
-        self._count(Counters(scored_tokens=len(logp_T)))
+        needs = frozenset({first.signal})
+        signals = self._policy.evaluate(packed, position_T, needs, temperature=first.temperature)
+        signal_T = signals[first.signal].to("cpu", torch.float32).numpy()
+        self._count(Counters(scored_tokens=sum(len(scoring.token_ids) - 1 for scoring in batch)))
         ends = np.cumsum([len(p) for p in positions])[:-1]
-        for scoring, logp in zip(batch, np.split(logp_T, ends), strict=True):
+        for scoring, values in zip(batch, np.split(signal_T, ends), strict=True):
             self._scoring.popleft()
             if not scoring.future.done():
-                scoring.future.set_result(logp.copy())
+                scoring.future.set_result(values.copy())

@@ -5,8 +5,6 @@ policy the gradient is that of REINFORCE; it solves a four-armed bandit. A membe
 it in `exceptions`.
 """
 
-from typing import ClassVar
-
 from posttrain.component import Component
 from posttrain.types import PerToken, Tokens
 
@@ -14,10 +12,20 @@ from posttrain.types import PerToken, Tokens
 class Objective(Component):
     """A surrogate whose gradient improves the policy."""
 
-    needs: ClassVar[frozenset[str]] = frozenset()
-    """Costly signals that `Tokens` must carry: ``entropy``, ``value``, ``<role>_logp``."""
-    exceptions: ClassVar[frozenset[str]] = frozenset()
-    """Laws of the family that do not hold for this member: ``zero_advantage``, ``reinforce``, ``bandit``."""
+    @property
+    def exceptions(self) -> frozenset[str]:
+        """Laws of the family that do not hold for this member: ``zero_advantage``, ``reinforce``, ``bandit``."""
+        return frozenset()
+
+    @property
+    def whole_groups(self) -> bool:
+        """Whether the loss compares the sequences of a group, which must then be learned from together."""
+        return False
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Costly signals that `Tokens` must carry: ``entropy``, ``value``, ``<role>_logp``."""
+        return frozenset()
 
     def __call__(self, tokens: Tokens) -> PerToken:
         """Loss of each trained token."""

@@ -9,14 +9,19 @@ over samples of p, the gradient of k1 is 0 (it pulls nowhere, and adds noise), t
 KL(p || reference), and that of k3, the term of GRPO (arXiv:2402.03300, equation 4), is the gradient of
 KL(reference || p). In the reward nothing is differentiated, and k1 gives the gradient of KL(p || reference).
 
-Differs: in k3, d is held above -20, so that the exponential stays finite; beyond it the term has no gradient.
+With a teacher in the place of the reference this is on-policy distillation. Weakening it on the way (`final`) and
+keeping it to failures (`attempts`) are from KDRL, arXiv:2506.02208; both hold for the loss only.
+
+Differs: in k3, d is held above -20, so that the exponential stays finite; beyond it the term has no gradient. Left-out
+attempts have a term of 0 and still count as tokens where the loss is averaged.
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, Self, TypeVar
 
 import numpy as np
-from pydantic import NonNegativeFloat
+from pydantic import Field, NonNegativeFloat, model_validator
+from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
 from posttrain.penalties import Penalty
@@ -25,6 +30,7 @@ from posttrain.types import FloatArray, PerToken, Tokens, Trajectory
 if TYPE_CHECKING:
     import torch
 
+Share = Annotated[float, Field(gt=0.0, le=1.0)]
 Array = TypeVar("Array", "torch.Tensor", "FloatArray")
 
 MAX_LOG_RATIO = 20.0
@@ -42,6 +48,19 @@ class KL(Penalty):
     """``loss`` adds the estimate to each token's loss; ``reward`` takes it from each token's reward."""
     role: str = "reference"
     """The model to stay close to."""
+    final: NonNegativeFloat | None = None
+    """Weight at the end of a straight line from `coefficient`; None keeps it as it is."""
+    until: Share = 1.0
+    """Share of the stage in which the weight goes to `final`, where it stays."""
+    attempts: Literal["all", "wrong", "unsolved"] = "all"
+    """Which attempts it holds for: all, those that were not judged right, or those of groups without a right one."""
+
+    @model_validator(mode="after")
+    def check_reward(self) -> Self:
+        """Refuse what a term in the reward does not have."""
+        if self.where == "reward" and (self.final is not None or self.attempts != "all"):
+            raise PydanticCustomError("where", "final and attempts hold for a KL in the loss; set where to 'loss'")
+        return self
 
     @property
     def needs(self) -> frozenset[str]:
@@ -55,7 +74,13 @@ class KL(Penalty):
         import torch
 
         estimate_T = self._estimate(tokens.logp_T - tokens.reference_logp_T[self.role], torch.expm1)
-        return PerToken(loss_T=self.coefficient * estimate_T, metrics={"estimate": estimate_T.detach()})
+        metrics = {"estimate": estimate_T.detach()}
+        loss_T = self._coefficient(tokens.progress) * estimate_T
+        if self.attempts != "all":
+            solved_N = tokens.solved_N if self.attempts == "wrong" else tokens.group_solved_N
+            metrics["share"] = (solved_N == 0).to(loss_T.dtype)
+            loss_T = loss_T * metrics["share"][tokens.sequence_T]
+        return PerToken(loss_T=loss_T, metrics=metrics)
 
     def in_reward(self, trajectory: Trajectory, signals: Mapping[str, FloatArray]) -> FloatArray | None:
         """[T] minus coefficient times the estimate when the tokens were sampled; 0 for tokens that nobody sampled."""
@@ -64,6 +89,12 @@ class KL(Penalty):
         estimate_T = self._estimate(trajectory.behavior_logp - signals[f"{self.role}_logp"], np.expm1)
         estimate_T[np.isnan(trajectory.behavior_logp)] = 0.0
         return np.asarray(-self.coefficient * estimate_T, np.float32)
+
+    def _coefficient(self, progress: float) -> float:
+        """The weight at this point of the stage."""
+        if self.final is None:
+            return self.coefficient
+        return self.coefficient + (self.final - self.coefficient) * min(progress / self.until, 1.0)
 
     def _estimate(self, d_T: Array, expm1: Callable[[Array], Array]) -> Array:
         """[T] one estimate a token."""

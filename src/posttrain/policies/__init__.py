@@ -5,7 +5,7 @@ bodies that it can have (`Body`) are the native decoder and any causal model of 
 tokens, so there is no padding anywhere above them.
 
     bodies     native decoder (Llama-, Qwen2-, Qwen3-shaped) | transformers
-    policy     body + head (language or value) + tokenizer + version
+    policy     body + head (language, value or reward) + tokenizer + version
 """
 
 from collections.abc import Mapping, Sequence
@@ -98,7 +98,8 @@ class Policy(nn.Module):
 
         A language head gives ``logp`` (of the token at the position, given those before it, at the temperature) and,
         if needed, ``entropy`` of the distribution that it was drawn from, in nats. A value head gives ``value``, of
-        the state before the token. No tensor of size L x V is ever made: logits exist for chunks of T only.
+        the state before the token; a reward head ``score``, of the sequence up to and including it. No tensor of size
+        L x V is ever made: logits exist for chunks of T only.
         """
         raise NotImplementedError
 

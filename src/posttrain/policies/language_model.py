@@ -1,10 +1,11 @@
-"""A causal language model in a role: a body, a language or value head, a tokenizer, and the folder it came from."""
+"""A causal language model in a role: a body, a head, a tokenizer, and the folder it came from."""
 
 import copy
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Literal
 
 import torch
 from safetensors import SafetensorError
@@ -40,15 +41,17 @@ from posttrain.policies.lora import (
 from posttrain.policies.tokenizer import Tokenizer
 from posttrain.recipe import LoRA, Model
 
-VALUE_FILE = "value_head.safetensors"
+Head = Literal["language", "value", "reward"]
 
 
 class LanguageModelPolicy(Policy):
-    """A language model, or the critic that has a language model's body."""
+    """A language model, or the critic or reward model that has a language model's body."""
 
     lora: LoRA | None
     """The adapters that are trained, if adapters are."""
+    head: Head
     value_head: nn.Linear | None
+    """What gives the numbers of a ``value`` or ``reward`` head."""
 
     def __init__(
         self,
@@ -57,25 +60,30 @@ class LanguageModelPolicy(Policy):
         tokenizer: Tokenizer,
         origin: Origin,
         *,
+        head: Head = "language",
         value_head: nn.Linear | None = None,
         lora: LoRA | None = None,
     ) -> None:
         super().__init__()
+        assert (value_head is None) == (head == "language"), "numbers come from a head of their own"
         self.role, self.body, self.tokenizer, self.version = role, body, tokenizer, 0
-        self.origin, self.value_head, self.lora = origin, value_head, lora
+        self.origin, self.head, self.value_head, self.lora = origin, head, value_head, lora
         self.eval()
 
     def evaluate(
         self, packed: Packed, positions_T: Tensor, needs: frozenset[str] = frozenset(), *, temperature: float = 1.0
     ) -> Mapping[str, Tensor]:
-        """Signals [T] of the tokens at `positions_T`; none of them may be the first of its sequence."""
-        head, given = ("language", {"logp", "entropy"}) if self.value_head is None else ("value", {"value"})
+        """Signals [T] of the tokens at `positions_T`; only a reward head can tell of the first of a sequence."""
+        given = {"language": {"logp", "entropy"}, "value": {"value"}, "reward": {"score"}}[self.head]
         if not needs <= given:
             raise UserError(
-                f"the model in the role '{self.role}' has a {head} head: it gives {' and '.join(sorted(given))}, not "
-                f"{', '.join(sorted(needs - given))}"
+                f"the model in the role '{self.role}' has a {self.head} head: it gives {' and '.join(sorted(given))}, "
+                f"not {', '.join(sorted(needs - given))}"
             )
         assert temperature > 0, "greedy choices have no log-probability"
+        if self.head == "reward":
+            assert self.value_head is not None, "reward models have one"
+            return {"score": _values(self.value_head, self.body.hidden(packed).index_select(0, positions_T))}
         first = torch.tensor(packed.starts, device=positions_T.device)
         assert not torch.isin(positions_T, first).any(), "the first token of a sequence has nothing before it"
         before_TD = self.body.hidden(packed).index_select(0, positions_T - 1)
@@ -103,7 +111,7 @@ class LanguageModelPolicy(Policy):
             assert isinstance(self.body, TransformersBody), "there are two bodies"
             self.body.save(folder, merged_state(self.body.causal), self.origin)
         if self.value_head is not None:
-            write_tensors(folder / VALUE_FILE, self.value_head.state_dict())
+            write_tensors(folder / head_file(self.head), self.value_head.state_dict())
         if self.lora is not None:
             save_adapter(folder / "adapter", root_of(self.body), self.lora, self.origin.source)
 
@@ -124,8 +132,6 @@ def load(role: str, model: Model, others: Mapping[str, Policy], device: torch.de
         policy = _copy(role, model, others) if copied else _read(role, model)
     except UserError as error:
         raise UserError(f"models.{role}: {error}") from None
-    if model.head == "value" and policy.value_head is None:
-        policy.value_head = new_value_head(policy.body.width)
     for name, parameter in policy.named_parameters():
         free = policy.lora is None or "lora_" in name or name.startswith("value_head.")
         parameter.requires_grad_(model.trained and free)
@@ -163,8 +169,10 @@ def _open(role: str, model: Model, source: str) -> LanguageModelPolicy:
             f"the tokenizer of '{path}' knows {tokenizer.size} tokens, but the model has only {body.vocabulary_size}; "
             "they do not belong together"
         )
-    value_head = read_value_head(path, body.width) if model.head == "value" else None
-    return LanguageModelPolicy(role, body, tokenizer, origin, value_head=value_head, lora=model.lora)
+    value_head = None
+    if model.head != "language":
+        value_head = read_value_head(path / head_file(model.head), body.width) or new_value_head(body.width)
+    return LanguageModelPolicy(role, body, tokenizer, origin, head=model.head, value_head=value_head, lora=model.lora)
 
 
 def _read_adapted(path: Path, model: Model, dtype: torch.dtype) -> tuple[Body, Origin]:
@@ -197,8 +205,13 @@ def _copy(role: str, model: Model, others: Mapping[str, Policy]) -> LanguageMode
     body.to(getattr(torch, model.dtype))
     if model.lora is not None:
         add_adapters(root_of(body), model.lora)
-    value_head = copy.deepcopy(original.value_head) if model.head == "value" else None
-    return LanguageModelPolicy(role, body, original.tokenizer, original.origin, value_head=value_head, lora=model.lora)
+    value_head = None
+    if model.head != "language":
+        same = model.head == original.head
+        value_head = copy.deepcopy(original.value_head) if same else new_value_head(body.width)
+    return LanguageModelPolicy(
+        role, body, original.tokenizer, original.origin, head=model.head, value_head=value_head, lora=model.lora
+    )
 
 
 def new_value_head(width: int) -> nn.Linear:
@@ -209,16 +222,20 @@ def new_value_head(width: int) -> nn.Linear:
     return head
 
 
-def read_value_head(folder: Path, width: int) -> nn.Linear | None:
-    """The value head that was saved beside a model, if one was."""
-    path = folder / VALUE_FILE
+def head_file(head: Head) -> str:
+    """Name of the file beside a model that holds its value or reward head."""
+    return f"{head}_head.safetensors"
+
+
+def read_value_head(path: Path, width: int) -> nn.Linear | None:
+    """The head that was saved beside a model, if one was."""
     if not path.is_file():
         return None
     head = new_value_head(width)
     try:
         head.load_state_dict(load_file(path))
     except (SafetensorError, RuntimeError) as error:
-        raise UserError(f"the value head '{path}' is damaged or of another model: {error}") from None
+        raise UserError(f"the {path.stem.replace('_', ' ')} '{path}' is damaged or of another model: {error}") from None
     return head
 
 

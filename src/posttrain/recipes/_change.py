@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
 
+from posttrain.engines import Sampling
 from posttrain.errors import UserError
 from posttrain.recipe import Model, Recipe
 from posttrain.stages import Stage
@@ -21,6 +22,12 @@ def rl_of(recipe: Recipe) -> RL:
 def sft_of(recipe: Recipe) -> SFT:
     """The recipe's imitation stage. Raises `UserError` where there is none or more than one."""
     return _only(recipe, SFT)
+
+
+def sampling_of(stage: RL) -> Sampling:
+    """How the stage's rollout draws tokens; the defaults where it has no such setting."""
+    sampling = getattr(stage.rollout, "sampling", None)
+    return sampling if isinstance(sampling, Sampling) else Sampling()
 
 
 def with_stage(recipe: Recipe, changed: Stage) -> Recipe:

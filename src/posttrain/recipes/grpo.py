@@ -4,7 +4,8 @@ Source: Shao et al. 2024 (DeepSeekMath), arXiv:2402.03300, section 4.1: 64 attem
 clip 0.2, one update a batch, KL to the reference in the loss.
 
 Differs: tokens are averaged over the whole step (DAPO, arXiv:2503.14476, section 3.3), and there is no KL term, as in
-most later work; `penalties.kl.kind=kl` with a reference model brings it back. Sizes are for the bundled model.
+most later work; `penalties.kl.kind=kl` with a reference model brings it back. Sizes and learning rate are
+for the bundled model; models of billions of parameters take a rate near 1e-6.
 """
 
 from posttrain.advantages.group_mean import GroupMean
@@ -27,7 +28,7 @@ def grpo() -> Recipe:
     return Recipe(
         name="grpo",
         models={"policy": Model(source="pebble", trained=True)},
-        tasks=Arithmetic(),
+        tasks=Arithmetic(size=2000, terms=(3, 4)),
         stages={
             "rl": RL(
                 steps=100,
@@ -39,7 +40,7 @@ def grpo() -> Recipe:
                 advantage=GroupMean(),
                 objective=PPOClip(),
                 reducer=Tokens(),
-                learner=Learning(optimizer=AdamW(lr=3e-4)),
+                learner=Learning(optimizer=AdamW(lr=1e-4)),
             )
         },
     )

@@ -21,12 +21,12 @@ def sft() -> Recipe:
     return Recipe(
         name="sft",
         models={"policy": Model(source="pebble", trained=True)},
-        tasks=Arithmetic(),
+        tasks=Arithmetic(size=2000, terms=(3, 4)),
         stages={
             "sft": SFT(
                 objective=Likelihood(),
                 reducer=Tokens(),
-                learner=Learning(optimizer=AdamW(lr=1e-3), schedule=Cosine(warmup=0.05)),
+                learner=Learning(optimizer=AdamW(lr=2e-4), schedule=Cosine(warmup=0.05)),
             )
         },
         evaluation=Evaluation(verifier=Match()),

@@ -30,6 +30,11 @@ class RewardContext:
 class Reward(Component):
     """Judges the trajectories of a group."""
 
+    @property
+    def roles(self) -> frozenset[str]:
+        """Roles whose models it asks; the recipe must have them."""
+        return frozenset()
+
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Judge every trajectory of the group."""
         raise NotImplementedError

@@ -26,7 +26,7 @@ class Match(Reward):
     """Where to look for the answer, in order; the first place that holds something decides."""
     numeric: Literal["auto", "always", "never"] = "auto"
     """``auto`` compares numbers where the reference answer is one, else text; ``always`` calls any other reference
-    answer an error; ``never`` compares text."""
+    answer an error, and takes an answer that is no number for a missing one; ``never`` compares text."""
     tolerance: NonNegativeFloat = 0.0
     """Largest difference between two numbers that are called equal; 0 is exact."""
     ignore_case: bool = True
@@ -64,6 +64,9 @@ class Match(Reward):
             right, way = self._normal(answer) == self._normal(gold), "as text"
         else:
             answered = read_number(answer)
+            if answered is None and self.numeric == "always":
+                explanation = f"{shown(answer)} (by {found.where}) is not a number"
+                return Score(value=self.missing, status="wrong", answer=answer, explanation=explanation)
             right = answered is not None and same_number(answered, number, Fraction(repr(self.tolerance)))
             way = "as numbers with a unit" if number.unit else "as numbers"
         verdict = "is" if right else "is not"

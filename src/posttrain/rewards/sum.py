@@ -44,6 +44,11 @@ class Sum(Reward):
             part.prepare()
 
     @property
+    def roles(self) -> frozenset[str]:
+        """Those of every part."""
+        return frozenset().union(*(part.roles for part in self.parts.values()))
+
+    @property
     def fingerprint(self) -> Mapping[str, str]:
         """The files of every part."""
         return {file: digest for part in self.parts.values() for file, digest in part.fingerprint.items()}

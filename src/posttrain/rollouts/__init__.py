@@ -4,11 +4,14 @@ Contract: every sampled token keeps its log-probability and the version of the w
 never made from text again once sampled; with the same samplers the same trajectories come back.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from posttrain.component import Component
 from posttrain.engines import Sampler
 from posttrain.types import Group, Task
+
+Judge = Callable[[Group], Awaitable[Group]]
+"""Gives the group back with a score on every trajectory."""
 
 
 class Rollout(Component):
@@ -26,3 +29,10 @@ class Rollout(Component):
         the same whatever else is being sampled at the time.
         """
         raise NotImplementedError
+
+    async def collect_judged(self, task: Task, samplers: Mapping[str, Sampler], judge: Judge) -> list[Group]:
+        """Attempt a task and have every attempt judged, once. This is what a stage calls.
+
+        A rollout whose sampling depends on the scores so far overrides this in place of `collect`.
+        """
+        return [await judge(group) for group in await self.collect(task, samplers)]

@@ -1,11 +1,11 @@
 """The pieces that every rollout is made of."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from posttrain.component import nearest
 from posttrain.engines import Sampler
 from posttrain.errors import UserError
-from posttrain.types import Completion, Segment, Task
+from posttrain.types import Completion, Segment, Task, Trajectory
 
 
 def sampler_of(role: str, samplers: Mapping[str, Sampler]) -> Sampler:
@@ -35,3 +35,27 @@ def sampled_segment(completion: Completion, role: str, *, trained: bool = True, 
         turn=turn,
         text=completion.text,
     )
+
+
+def answers(
+    task: Task, prompt: Segment, completions: Sequence[Completion], role: str, *, first: int = 0
+) -> tuple[Trajectory, ...]:
+    """Attempts that are a prompt and what a model wrote after it, numbered from `first`."""
+    return tuple(
+        Trajectory(task=task, segments=(prompt, sampled_segment(c, role)), stop_reason=c.stop_reason, sample=first + i)
+        for i, c in enumerate(completions)
+    )
+
+
+def demonstration_segment(task: Task, text: str, prompt: Segment, sampler: Sampler) -> Segment:
+    """A demonstration of a task, its end token included, for the policy to learn from: nobody sampled it.
+
+    Raises `UserError` when it does not fit into the model's context.
+    """
+    token_ids = sampler.encode_completion(task.prompt, text)
+    if len(prompt) + len(token_ids) > sampler.context:
+        raise UserError(
+            f"task {task.key}: prompt ({len(prompt)} tokens) and demonstration ({len(token_ids)}) together pass the "
+            f"model's context of {sampler.context} tokens; shorten or leave out the row"
+        )
+    return Segment(actor="demonstration", token_ids=token_ids, trained=True, text=text)

@@ -10,8 +10,8 @@ from pydantic import PositiveInt
 from posttrain.component import frozen
 from posttrain.engines import Sampler, Sampling
 from posttrain.rollouts import Rollout
-from posttrain.rollouts._segments import prompt_segment, sampled_segment, sampler_of
-from posttrain.types import Group, Task, Trajectory
+from posttrain.rollouts._segments import answers, prompt_segment, sampler_of
+from posttrain.types import Group, Task
 
 
 @frozen
@@ -35,8 +35,4 @@ class Independent(Rollout):
         sampler = sampler_of(self.role, samplers)
         prompt = prompt_segment(task, sampler)
         completions = await sampler.sample(prompt.token_ids, self.n, self.sampling)
-        trajectories = [
-            Trajectory(task=task, segments=(prompt, sampled_segment(c, self.role)), stop_reason=c.stop_reason, sample=i)
-            for i, c in enumerate(completions)
-        ]
-        return [Group(key=task.key, trajectories=tuple(trajectories))]
+        return [Group(key=task.key, trajectories=answers(task, prompt, completions, self.role))]

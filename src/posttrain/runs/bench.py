@@ -2,12 +2,14 @@
 
 from typing import TYPE_CHECKING, Any
 
+from posttrain.component import nearest
 from posttrain.engines import Sampler, Server
 from posttrain.engines._random import key_of
 from posttrain.errors import UserError
 from posttrain.recipe import Recipe
 from posttrain.runs.problems import Problems
 from posttrain.stages import Models, Stage
+from posttrain.stages._prompts import check_prompts
 
 if TYPE_CHECKING:
     import torch
@@ -31,23 +33,36 @@ class Bench:
         from posttrain.policies import load_policy
 
         plain = {role: m for role, m in self.recipe.models.items() if not m.source.startswith("role:")}
-        models = {role: load_policy(role, model, {}, self.device) for role, model in plain.items()}
-        self._check_prompts(models["policy"])
-        return models
+        if "policy" not in plain:
+            raise UserError("the recipe has no model in the role 'policy'; name one with models.policy.source=FOLDER")
+        return {role: load_policy(role, model, {}, self.device) for role, model in plain.items()}
 
-    def _check_prompts(self, policy: "Policy") -> None:
-        """Raise `UserError` for prompts that leave no room for an answer, before anything is sampled."""
-        context, too_long = policy.body.context, []
-        for task in self.problems.everything:
-            length = len(policy.tokenizer.encode_prompt(task.prompt))
-            if length >= context:
-                too_long.append((task.key, length))
-        if too_long:
-            key, length = too_long[0]
+    def check(self, models: Models) -> None:
+        """Raise `UserError` for anything that the run would stumble over later, before it is begun."""
+        roles = self.recipe.models
+        check_prompts(models["policy"], self.problems.held_out, "the held-out tasks")
+        if not any(model.trained for model in roles.values()):
+            raise UserError("no model of this recipe is trained; set models.policy.trained=true")
+        for role, model in roles.items():
+            name = model.source.removeprefix("role:")
+            if name != model.source and name not in roles:
+                raise UserError(f"models.{role}.source: there is no role '{name}' to copy; {nearest(name, roles)}")
+        for name, stage in self.recipe.stages.items():
+            tasks = self.problems.of(stage)
+            if not tasks:
+                raise UserError(
+                    f"stage {name}: no task is left to train on, since all are among the {len(self.problems.held_out)} "
+                    "held-out ones; give other tasks, or another test set as evaluation.tasks"
+                )
+            self._check_roles(stage)
+            stage.check(models, tasks)
+
+    def _check_roles(self, stage: Stage) -> None:
+        """Raise `UserError` for a role that a stage needs and the recipe does not have."""
+        for role in sorted(stage.roles - self.recipe.models.keys()):
             raise UserError(
-                f"{len(too_long)} prompts do not fit into the context of {context} tokens of model "
-                f"'{self.recipe.models['policy'].source}' with room for an answer; the first is task {key} with "
-                f"{length} tokens. Shorten or leave out those rows, or use a model with a longer context"
+                f"the {stage.kind} stage needs a model in the role '{role}'; write models.{role}.source=role:policy "
+                "for a copy of the policy as the stage finds it, or name a model"
             )
 
     def environment(self) -> dict[str, Any]:
@@ -64,17 +79,15 @@ class Bench:
         """
         from posttrain.policies import load_policy
 
+        self._check_roles(stage)
         made = dict(models)
         for role in sorted(stage.roles):
-            if role not in self.recipe.models:
-                raise UserError(
-                    f"the {stage.kind} stage needs a model in the role '{role}'; write models.{role}.source=role:policy"
-                    " for a copy of the policy as the stage finds it, or name a model"
-                )
             model = self.recipe.models[role]
             kept = role in made and (model.trained or role in keep)
             if model.source.startswith("role:") and not kept:
                 made[role] = load_policy(role, model, made, self.device)
+        alive = {id(policy) for policy in made.values()}
+        self._servers = {key: server for key, server in self._servers.items() if key in alive}
         return made
 
     def server(self, policy: "Policy") -> Server:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from posttrain.errors import UserError
 from posttrain.recipe import Recipe, from_tree, to_tree
 from posttrain.runs.bench import Bench
+from posttrain.runs.failure import cannot_write, is_about_storage
 from posttrain.runs.live import LiveView
 from posttrain.runs.report import write_report
 from posttrain.runs.run import Run
@@ -28,6 +29,7 @@ def start(recipe: Recipe, root: Path, view: LiveView) -> tuple[Path, dict[str, A
     """
     bench = Bench(recipe, prepare_machine(recipe))
     models = bench.first_models()
+    bench.check(models)
     store = RunStore.create(root, recipe.name, to_tree(recipe), bench.environment())
     return store.folder, _execute(bench, store, view, models)
 
@@ -37,7 +39,9 @@ def resume(folder: Path, view: LiveView) -> dict[str, Any]:
     with RunStore.open(folder) as store:
         recipe = from_tree(store.recipe_tree())
         bench = Bench(recipe, prepare_machine(recipe))
-        return _execute(bench, store, view, bench.first_models())
+        models = bench.first_models()
+        bench.check(models)
+        return _execute(bench, store, view, models)
 
 
 def prepare_machine(recipe: Recipe) -> "torch.device":
@@ -74,19 +78,27 @@ def _execute(bench: Bench, store: RunStore, view: LiveView, models: Models) -> d
             models = Run(bench, store, view).execute(models)
         finally:
             view.close()
-        save_model(models["policy"], store.folder / "model")
+        _save_model(models["policy"], store.folder)
         summary = write_summary(store)
         write_report(store.folder)
         return summary
 
 
-def save_model(policy: "Policy", folder: Path) -> None:
+def _save_model(policy: "Policy", run: Path) -> None:
     """Write the trained model as an ordinary Hugging Face folder; a half-written one is never seen."""
-    temporary = folder.with_name(f".{folder.name}-writing")
+    folder, temporary = run / "model", run / ".model-writing"
     shutil.rmtree(temporary, ignore_errors=True)
-    policy.save(temporary)
-    shutil.rmtree(folder, ignore_errors=True)
-    os.rename(temporary, folder)
+    try:
+        temporary.mkdir()
+        policy.save(temporary)
+        shutil.rmtree(folder, ignore_errors=True)
+        os.rename(temporary, folder)
+    except Exception as error:
+        about_storage = is_about_storage(error, temporary)
+        shutil.rmtree(temporary, ignore_errors=True)
+        if not about_storage:
+            raise
+        raise cannot_write(error, folder, run) from error
 
 
 def model_source(name: str) -> str:

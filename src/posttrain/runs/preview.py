@@ -9,6 +9,7 @@ def preview(recipe: Recipe) -> dict[str, list[str]]:
     """Lines by heading. Nothing is written and nothing is learned; errors are those that the run would meet."""
     bench = Bench(recipe, prepare_machine(recipe))
     problems, models = bench.problems, bench.first_models()
+    bench.check(models)
     found = {
         "models": [
             f"{role}: {recipe.models[role].source}, {sum(p.numel() for p in policy.parameters()):,} parameters, "

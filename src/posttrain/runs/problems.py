@@ -1,6 +1,6 @@
 """Which tasks a run trains on and which it is judged on: the two never share a prompt."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 from posttrain.engines import Sampling
@@ -29,6 +29,11 @@ class Problems:
         else:
             train, held_out = holdout(own, settings.holdout, recipe.seed)
             self.train, self.held_out = list(train), list(held_out)
+            if not held_out:
+                raise UserError(
+                    f"the {len(own)} tasks of kind '{recipe.tasks.kind}' all ask the same, so none can be held out to "
+                    "judge by; give at least two that differ, or a test set of its own as evaluation.tasks"
+                )
             if len(held_out) < settings.holdout:
                 self.notes.append(f"only {len(held_out)} tasks could be held out, not {settings.holdout}")
         self._stages = {name: self._without_held_out(stage, name) for name, stage in recipe.stages.items()}
@@ -36,13 +41,6 @@ class Problems:
     def of(self, stage: Stage) -> list[Task]:
         """The tasks that a stage of the recipe trains on."""
         return next(self._stages[name] for name, member in self.recipe.stages.items() if member is stage)
-
-    @property
-    def everything(self) -> Iterator[Task]:
-        """Every task of every stage, and those held out; a task that several stages have comes several times."""
-        yield from self.held_out
-        for tasks in self._stages.values():
-            yield from tasks
 
     @cached_property
     def verifier(self) -> Reward:
@@ -79,8 +77,6 @@ class Problems:
         kept, removed = exclude(tasks, self.held_out)
         if removed:
             self.notes.append(f"stage {name}: left out {removed} tasks that are in the held-out set")
-        if not kept:
-            raise UserError(f"stage {name}: no task is left to train on after holding {len(self.held_out)} out")
         return list(kept)
 
 

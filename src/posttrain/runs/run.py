@@ -7,7 +7,7 @@ them back to those sizes and goes on, so that nothing is lost, doubled or differ
 
 import resource
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from posttrain.runs.stop import StopRequest
 from posttrain.runs.store import RunStore
 from posttrain.runs.tables import rollout_rows
 from posttrain.stages import Models, Stage
+from posttrain.types import Group
 
 if TYPE_CHECKING:
     from posttrain.training.learner import Learner
@@ -61,10 +62,11 @@ class Run:
         return models
 
     def _run_stage(self, models: Models, stage_run: "StageRun", stage: Stage) -> Models:
-        """Run one stage; an alarm that stops it goes into the record."""
+        """Run one stage; an alarm that stops it goes into the record, with what was being judged and learned from."""
         try:
             return stage.run(models, stage_run)
         except AlarmStop as alarm:
+            stage_run.record_attempts()
             self.store.log_event(self.step, "alarm", str(alarm))
             raise
 
@@ -103,6 +105,8 @@ class StageRun(StageBench):
         self.steps_done = continued.steps_done
         self._total_steps = stage.total_steps(self.tasks)
         self.memory: dict[str, Any] = dict(continued.memory)
+        self.attempts: Sequence[Group] = ()
+        """Judged groups of the step in progress: the evidence, should an alarm stop it."""
         self._seconds: dict[str, float] = {}
         self._began = time.monotonic()
 
@@ -118,6 +122,14 @@ class StageRun(StageBench):
         yield
         self._seconds[name] = self._seconds.get(name, 0.0) + time.monotonic() - began
 
+    def record_attempts(self) -> None:
+        """Record the attempts of a step that was not finished; a resumed run does the step again."""
+        record = StepRecord()
+        for index, group in enumerate(self.attempts):
+            record.drop(group, "the run stopped in this step", index=index)
+        if record.rows:
+            self._run.store.write_rollouts(self._run.step + 1, record.table(self.name))
+
     def finish_step(
         self,
         steps_done: int,
@@ -129,6 +141,7 @@ class StageRun(StageBench):
         """Record a step that is complete, and make it safe if it is time. Raises `Interrupted` if asked to stop."""
         run = self._run
         run.step += 1
+        self.attempts = ()
         run.store.log_metrics(run.step, self.name, steps_done, record.metrics)
         if record.rows:
             run.store.write_rollouts(run.step, record.table(self.name))

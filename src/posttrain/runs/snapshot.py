@@ -84,7 +84,7 @@ def save_snapshot(
         for role, policy in own.items():
             policy.save(folder / "models" / role)
             if not _folder_is_exact(recipe.models[role]):
-                save_file(_trained(policy), folder / f"weights-{role}.safetensors")
+                save_file(_own_weights(policy, recipe.models[role]), folder / f"weights-{role}.safetensors")
         for role, (_, tensors) in (learners or {}).items():
             save_file(dict(tensors), folder / f"learner-{role}.safetensors")
         (folder / "state.json").write_text(json.dumps(state, indent=1, sort_keys=True), encoding="utf-8")
@@ -152,13 +152,20 @@ def _folder_is_exact(model: Model) -> bool:
     return model.lora is None and model.head == "language"
 
 
-def _trained(policy: "Policy") -> "dict[str, Tensor]":
-    """Copies of every parameter that is trained."""
-    return {n: p.detach().cpu().clone().contiguous() for n, p in policy.named_parameters() if p.requires_grad}
+def _own_weights(policy: "Policy", model: Model) -> "dict[str, Tensor]":
+    """Copies of every parameter that cannot be had elsewhere: those that are trained, and all of a role's copy, since
+    the role that it was copied from has moved on.
+    """
+    copied = model.source.startswith("role:")
+    return {
+        name: parameter.detach().cpu().clone().contiguous()
+        for name, parameter in policy.named_parameters()
+        if copied or parameter.requires_grad
+    }
 
 
 def _put_back(policy: "Policy", tensors: "Mapping[str, Tensor]") -> None:
-    """Set trained parameters to saved values, bit for bit."""
+    """Set parameters to saved values, bit for bit."""
     import torch
 
     parameters = dict(policy.named_parameters())

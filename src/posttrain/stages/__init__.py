@@ -30,6 +30,12 @@ class Stage(Component):
         """Roles that the stage needs as copies of others (``role:NAME``) when it begins."""
         return frozenset()
 
+    def check(self, models: Models, tasks: Sequence[Task]) -> None:
+        """Raise `UserError` for anything in the tasks that training would stumble over later.
+
+        Called with the recipe's first models, before anything is sampled or recorded.
+        """
+
     def total_steps(self, tasks: Sequence[Task]) -> int:
         """Number of steps that the stage will take on these tasks."""
         raise NotImplementedError

@@ -16,6 +16,7 @@ from posttrain.penalties import Penalty
 from posttrain.rewards import Reward, RewardContext
 from posttrain.rollouts import Rollout
 from posttrain.runs.record import StepRecord
+from posttrain.statistics.calibration import calibration
 from posttrain.types import Batch, Credit, FloatArray, Group, PerToken, Task, Tokens, Trajectory, value_of
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ async def collect(
     """Attempt and judge every task, all at once; the groups come back in the order of the tasks."""
 
     async def one(task: Task, bound: Mapping[str, Sampler]) -> list[Group]:
-        groups = await rollout.collect(task, bound)
-        return [await judge(group, reward, replace(context, samplers=bound)) for group in groups]
+        own = replace(context, samplers=bound)
+        return await rollout.collect_judged(task, bound, lambda group: judge(group, reward, own))
 
     collected = await asyncio.gather(*(one(task, bound) for task, bound in zip(tasks, samplers, strict=True)))
     return [group for groups in collected for group in groups]
@@ -63,9 +64,13 @@ def signals_for(
 ) -> dict[str, tuple[FloatArray, ...]]:
     """Costly signals of every trained token, one forward pass a model: ``value`` from the critic, ``<role>_logp``.
 
-    `max_tokens` bounds a pass; `temperature` is that of the distribution which the tokens were drawn from.
+    Where there are demonstrations to learn from, ``old_logp`` is among them: the sampler's, and for tokens that nobody
+    sampled the learner's. `max_tokens` bounds a pass; `temperature` is that of the distribution which the tokens were
+    drawn from.
     """
-    if not needs:
+    behavior = [trajectory.behavior_logp for group in groups for trajectory in group]
+    unsampled = [i for i, logp in enumerate(behavior) if np.isnan(logp).any() and "old_logp" not in needs]
+    if not needs and not unsampled:
         return {}
     from posttrain.training.learner import evaluate_examples
     from posttrain.training.packing import example_of
@@ -77,6 +82,17 @@ def signals_for(
         policy = models["policy" if role == "old" else role]
         results = evaluate_examples(policy, examples, frozenset({name}), max_tokens=max_tokens, temperature=temperature)
         signals[need] = tuple(result[name] for result in results)
+    if unsampled:
+        results = evaluate_examples(
+            models["policy"],
+            [examples[i] for i in unsampled],
+            frozenset({"logp"}),
+            max_tokens=max_tokens,
+            temperature=temperature,
+        )
+        for i, result in zip(unsampled, results, strict=True):
+            behavior[i] = np.where(np.isnan(behavior[i]), result["logp"], behavior[i])
+        signals["old_logp"] = tuple(behavior)
     return signals
 
 
@@ -115,15 +131,19 @@ def batch_of(
 
 
 def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
-    """What a step's attempts were like, before any filter."""
+    """What a step's attempts were like, before any filter. What holds a demonstration is no attempt of its own."""
+    failed = [t.score is None or t.score.status == "error" for group in groups for t in group]
+    groups = unaided(groups)
     trajectories = [t for group in groups for t in group]
     scores = [t.score for t in trajectories if t.score is not None and t.score.status != "error"]
-    logps = np.concatenate([t.behavior_logp for t in trajectories]) if trajectories else np.zeros(0)
+    # A segment that several attempts begin with, as in a tree, was sampled once.
+    sampled = {id(s): s.logp for t in trajectories for s in t.segments if s.trained and s.logp is not None}
+    logps = np.concatenate([np.zeros(0), *sampled.values()])
     logps = logps[np.isfinite(logps)]
     metrics = {
         "completion_tokens": float(np.mean([t.num_trained for t in trajectories])),
         "truncated": float(np.mean([t.stop_reason == "length" for t in trajectories])),
-        "grader_errors": 1.0 - len(scores) / len(trajectories),
+        "grader_errors": float(np.mean(failed)),
         "sampled_tokens": float(len(logps)),
     }
     if len(logps):
@@ -134,9 +154,20 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
         metrics["solved"] = float(np.mean([s.status == "ok" for s in scores]))
         for name in sorted({name for s in scores for name in s.parts}):
             metrics[f"reward/{name}"] = float(np.mean([s.parts[name].value for s in scores if name in s.parts]))
+        stated = [(s.confidence, s.status == "ok") for s in scores if s.confidence is not None]
+        if stated:
+            measured = calibration([q for q, _ in stated], [right for _, right in stated])
+            metrics |= {"calibration/stated": len(stated) / len(scores)}
+            metrics |= {f"calibration/{name}": number for name, number in measured.items()}
         values = [[t.score.value for t in g if t.score and t.score.status != "error"] for g in groups]
         metrics["zero_variance"] = float(np.mean([len(set(v)) <= 1 for v in values]))
     return metrics
+
+
+def unaided(groups: Sequence[Group]) -> list[Group]:
+    """The attempts that were made without any help of a demonstration."""
+    own = [replace(group, trajectories=tuple(t for t in group if not t.demonstrated)) for group in groups]
+    return [group for group in own if len(group)]
 
 
 def signal_metrics(batch: Batch) -> dict[str, float]:
@@ -223,4 +254,7 @@ def filter_groups(
         dropped += more
     for offset, item in enumerate(dropped):
         record.drop(item.group, item.reason, index=len(kept) + offset)
+    taught = [any(t.demonstrated for t in group) for group in kept]
+    if any(t.demonstrated for group in groups for t in group):
+        record.metrics["demonstrated"] = float(np.mean(taught)) if taught else 0.0
     return kept

@@ -31,8 +31,8 @@ class Update:
     reducer: Reducer
     penalties: Mapping[str, Penalty]
     correction: Correction | None = None
-    writer: str | None = None
-    """The role whose tokens it learns from; None learns from everybody's, as a critic does."""
+    role: str | None = None
+    """The role whose tokens it learns from (`Segment.learner`); None learns from everybody's, as a critic does."""
     temperature: float = 1.0
     """Of the distribution that the tokens were drawn from."""
 
@@ -68,9 +68,10 @@ def learn(
             reducer=update.reducer,
             needs=needs & OF_THE_FORWARD_PASS,
             temperature=update.temperature,
+            whole_groups=update.objective.whole_groups,
         )
         examples = [
-            example_of(trajectory, own, group=group, actor=update.writer)
+            example_of(trajectory, own, group=group, group_solved=batch.groups[group].solved, role=update.role)
             for trajectory, own, group in zip(batch.trajectories, columns, group_N, strict=True)
         ]
         learned = learners[role].step(examples, loss, progress=batch.progress)

@@ -35,7 +35,9 @@ from posttrain.stages._experience import (
     signal_metrics,
     signals_for,
     stop_if_grading_fails,
+    unaided,
 )
+from posttrain.stages._prompts import check_prompts
 from posttrain.stages._updates import Update, learn, make_learners
 from posttrain.tasks import Tasks
 from posttrain.training.settings import Learning
@@ -69,13 +71,15 @@ class RL(Stage):
     correction: Correction | None = None
     """Importance weights for an engine whose probabilities are not the learner's."""
     learner: Learning = Learning()
-    """How the policy, and any other role that writes trained tokens, is updated."""
+    """How the policy, and any other role that writes trained tokens, is updated. The policy learns from trained
+    demonstrations too."""
     critic: Objective | None = None
     """Loss of the role ``critic``, for advantages that need values."""
     critic_learner: Learning = Learning()
     """How the critic is updated."""
     old_logp: Literal["sampled", "recomputed"] = "sampled"
-    """Log-probabilities that ratios are taken against: the sampler's, or computed again by the learner first."""
+    """Log-probabilities that ratios are taken against: the sampler's, or computed again by the learner first. Those of
+    demonstrations, which nobody sampled, are always the learner's."""
     tasks: Tasks | None = None
     """Problems of this stage; None takes the recipe's."""
     max_grader_errors: Share = 0.5
@@ -83,9 +87,10 @@ class RL(Stage):
 
     @property
     def roles(self) -> frozenset[str]:
-        """Roles that this stage updates or compares with; rollouts and rewards may use others that are loaded."""
+        """Roles that this stage updates, compares with or judges by; rollouts may use others that are loaded."""
         references = {need.removesuffix("_logp") for need in self.needs if need.endswith("_logp")}
-        return frozenset({"policy"} | (references - {"old"}) | ({"critic"} if self.critic else set()))
+        critic = {"critic"} if self.critic else set()
+        return frozenset({"policy"} | (references - {"old"}) | critic | self.reward.roles)
 
     @property
     def needs(self) -> frozenset[str]:
@@ -93,6 +98,10 @@ class RL(Stage):
         wanted = self.advantage.needs.union(self.objective.needs, *(p.needs for p in self.penalties.values()))
         wanted |= {"old_logp"} if self.old_logp == "recomputed" else set()
         return wanted - {"entropy"} | ({"value"} if self.critic else set())
+
+    def check(self, models: Models, tasks: Sequence[Task]) -> None:
+        """Every prompt must be there and leave room for an answer."""
+        check_prompts(models["policy"], tasks, f"the {self.kind} stage")
 
     def total_steps(self, tasks: Sequence[Task]) -> int:
         """As many as are asked for."""
@@ -112,9 +121,10 @@ class RL(Stage):
                 context = RewardContext(progress=progress, step=step, state=memory["reward"])
                 samplers = [run.samplers(models, step, place) for place in range(len(tasks))]
                 groups = asyncio.run(collect(tasks, self.rollout, self.reward, samplers, context))
+            run.attempts = groups
             record.metrics |= rollout_metrics(groups)
             stop_if_grading_fails(groups, self.max_grader_errors)
-            memory["curriculum"] = self.curriculum.observe(memory["curriculum"], groups)
+            memory["curriculum"] = self.curriculum.observe(memory["curriculum"], unaided(groups))
             kept = filter_groups(self.filters, memory["filters"], groups, record)
             if kept:
                 with run.phase("signals"):
@@ -147,14 +157,15 @@ class RL(Stage):
     def _updates(self, run: "StageRun") -> dict[str, Update]:
         """How each trained role learns: the critic from everybody's tokens, the others from their own."""
         updates = {}
-        for role in sorted(role for role, model in run.recipe.models.items() if model.trained and role != "critic"):
+        writers = (name for name, model in run.recipe.models.items() if model.trained and model.head == "language")
+        for role in sorted(writers):
             updates[role] = Update(
                 learning=self.learner,
                 objective=self.objective,
                 reducer=self.reducer,
                 penalties=self.penalties,
                 correction=self.correction,
-                writer=role,
+                role=role,
                 temperature=self.rollout.temperature,
             )
         if self.critic is not None:

@@ -12,6 +12,7 @@ from posttrain.objectives import Objective
 from posttrain.reducers import Reducer
 from posttrain.runs.record import StepRecord
 from posttrain.stages import Models, Stage
+from posttrain.stages._order import shuffled
 from posttrain.tasks import Tasks
 from posttrain.training.settings import Learning
 from posttrain.types import Segment, Task, Trajectory
@@ -36,21 +37,35 @@ class SFT(Stage):
     max_steps: PositiveInt | None = None
     """Stops earlier than the epochs would."""
     learner: Learning = Learning()
-    """How the policy is updated."""
+    """How the model is updated."""
+    role: str = "policy"
+    """The model that imitates: the policy, or a teacher, a guide, ... that is made ready for later stages."""
     tasks: Tasks | None = None
     """Problems of this stage; None takes the recipe's."""
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """The role that imitates."""
+        return frozenset({self.role})
+
+    def check(self, models: Models, tasks: Sequence[Task]) -> None:
+        """Every demonstration must fit into the context of the model, which must be trained."""
+        model = models.get(self.role)
+        if model is not None:
+            self._check_trained(model)
+        for task, text in self.pairs(tasks):
+            demonstration(model or models["policy"], task, text)  # a copy of a role that is yet to be made
 
     def run(self, models: Models, run: "StageRun") -> Models:
         """Train on the demonstrations in a seeded order, new in every epoch."""
         from posttrain.training.learner import Learner, Loss
 
-        policy = models["policy"]
+        policy = models[self.role]
+        self._check_trained(policy)
         pairs = self.pairs(run.tasks)
-        for task, text in pairs:
-            demonstration(policy, task, text)  # A row that does not fit is told now, not hours later.
         steps = self.total_steps(run.tasks)
         learner = Learner(policy, self.learner, seed=run.seed, num_steps=steps)
-        run.restore({"policy": learner})
+        run.restore({self.role: learner})
         loss = Loss(per_token=self.objective, reducer=self.reducer, needs=self.objective.needs)
         for step in range(run.steps_done, steps):
             record = StepRecord()
@@ -60,8 +75,15 @@ class SFT(Stage):
             record.metrics |= learned.metrics
             record.metrics["trained_tokens"] = float(sum(e.num_trained for e in chosen))
             record.metrics["epoch"] = (step + 1) * self.batch / len(pairs)
-            run.finish_step(step + 1, record, {}, {"policy": learner}, models)
+            run.finish_step(step + 1, record, {}, {self.role: learner}, models)
         return models
+
+    def _check_trained(self, model: "Policy") -> None:
+        """Raise `UserError` for a model without a parameter to train."""
+        if not any(parameter.requires_grad for parameter in model.parameters()):
+            raise UserError(
+                f"the sft stage trains the role '{self.role}', but models.{self.role}.trained is false; set it to true"
+            )
 
     def total_steps(self, tasks: Sequence[Task]) -> int:
         """Optimizer steps that the epochs come to, at least one."""
@@ -81,7 +103,9 @@ class SFT(Stage):
     def preview(self, models: Models, run: "StageBench") -> list[str]:
         """The size of the work and the first demonstration."""
         pairs = self.pairs(run.tasks)
-        examples = [self.example(models["policy"], task, text) for task, text in pairs[: self.batch]]
+        examples = [
+            self.example(models.get(self.role, models["policy"]), task, text) for task, text in pairs[: self.batch]
+        ]
         tokens = sum(e.num_trained for e in examples) / len(examples)
         task, text = pairs[0]
         return [
@@ -100,12 +124,7 @@ class SFT(Stage):
 
     def order(self, count: int, step: int, seed: int) -> list[int]:
         """Indices of a step's demonstrations: consecutive places in an endless row of seeded shuffles."""
-        places = range(step * self.batch, (step + 1) * self.batch)
-        shuffles = {
-            epoch: np.random.Generator(np.random.Philox(key=[seed, epoch])).permutation(count)
-            for epoch in {place // count for place in places}
-        }
-        return [int(shuffles[place // count][place % count]) for place in places]
+        return shuffled(count, self.batch, step, seed)
 
 
 def demonstration(policy: "Policy", task: Task, text: str) -> Trajectory:

@@ -18,7 +18,15 @@ from torch import Tensor
 from posttrain.errors import AlarmStop
 from posttrain.policies import Policy
 from posttrain.reducers import Reducer
-from posttrain.training.packing import Example, MicroBatch, pack, plan_micro_batches, split_evenly, tokens_of
+from posttrain.training.packing import (
+    Example,
+    MicroBatch,
+    pack,
+    plan_micro_batches,
+    split_evenly,
+    tokens_of,
+    units_of,
+)
 from posttrain.training.settings import Learning
 from posttrain.types import FloatArray, PerToken, Tokens
 
@@ -32,6 +40,8 @@ class Loss:
     needs: frozenset[str] = frozenset()
     temperature: float = 1.0
     """Of the distribution whose log-probabilities are trained: the one that was sampled from."""
+    whole_groups: bool = False
+    """Whether the loss compares the sequences of a group, which must then be learned from together."""
 
 
 @dataclass
@@ -87,12 +97,14 @@ class Learner:
         Raises `AlarmStop` before touching a weight when a loss or gradient is not finite.
         """
         indices = [i for i, e in enumerate(examples) if e.num_trained]
+        units = units_of([examples[i].group for i in indices], whole_groups=loss.whole_groups)
         averages = _Averages()
         seen: list[dict[str, FloatArray]] = [{} for _ in examples]
         rng = np.random.Generator(np.random.Philox(key=[self.seed, self.updates]))
         for epoch in range(self.settings.epochs):
-            order = [indices[i] for i in rng.permutation(len(indices))] if self.settings.minibatches > 1 else indices
-            for part in split_evenly(order, self.settings.minibatches):
+            order = list(range(len(units))) if self.settings.minibatches == 1 else rng.permutation(len(units)).tolist()
+            for dealt in split_evenly(order, self.settings.minibatches):
+                part = [indices[i] for unit in dealt for i in units[unit]]
                 signals = self._update([examples[i] for i in part], loss, progress, averages)
                 if epoch == 0:
                     for i, values in zip(part, signals, strict=True):
@@ -138,7 +150,7 @@ class Learner:
         averages = averages if averages is not None else _Averages()
         total = 0.0
         seen: list[dict[str, FloatArray]] = [{} for _ in examples]
-        for part, batch in self._micro_batches(examples, loss.reducer):
+        for part, batch in self._micro_batches(examples, loss):
             signals = self.policy.evaluate(batch.packed, batch.positions_T, loss.needs, temperature=loss.temperature)
             result = loss.per_token(tokens_of(batch, signals, progress))
             weighted = (result.loss_T * batch.weight_T).sum()
@@ -149,11 +161,15 @@ class Learner:
             _scatter(signals, part, examples, seen)
         return total, seen
 
-    def _micro_batches(self, examples: Sequence[Example], reducer: Reducer) -> Iterator[tuple[list[int], MicroBatch]]:
+    def _micro_batches(self, examples: Sequence[Example], loss: Loss) -> Iterator[tuple[list[int], MicroBatch]]:
         """The examples of an optimizer step, packed in micro-batches, with their indices."""
         lengths = np.array([e.num_trained for e in examples], np.int64)
-        weight_N = reducer.weights(lengths, np.array([e.group for e in examples], np.int64))
-        for part in plan_micro_batches([len(e.token_ids) for e in examples], self.settings.micro_batch_tokens):
+        groups = [e.group for e in examples]
+        weight_N = loss.reducer.weights(lengths, np.array(groups, np.int64))
+        units = units_of(groups, whole_groups=loss.whole_groups)
+        sizes = [sum(len(examples[i].token_ids) for i in unit) for unit in units]
+        for planned in plan_micro_batches(sizes, self.settings.micro_batch_tokens):
+            part = [i for unit in planned for i in units[unit]]
             yield part, pack([examples[i] for i in part], weight_N[np.array(part)], self.device)
 
     def state(self) -> tuple[dict[str, object], dict[str, Tensor]]:

@@ -24,6 +24,10 @@ class Example:
     turn_T: IntArray
     group: int = 0
     reward: float = 0.0
+    solved: bool = False
+    """Whether it was judged right."""
+    group_solved: float = 0.0
+    """Share of its group's attempts that were."""
 
     @property
     def num_trained(self) -> int:
@@ -32,18 +36,23 @@ class Example:
 
 
 def example_of(
-    trajectory: Trajectory, columns: Mapping[str, FloatArray], *, group: int = 0, actor: str | None = None
+    trajectory: Trajectory,
+    columns: Mapping[str, FloatArray],
+    *,
+    group: int = 0,
+    group_solved: float = 0.0,
+    role: str | None = None,
 ) -> Example:
     """The learner's view of a trajectory.
 
-    `columns` are over all its trained tokens; with an `actor`, only the tokens that this role wrote are kept. A first
-    token cannot be trained, since nothing precedes it.
+    `columns` are over all its trained tokens; with a `role`, only the tokens that this role learns from are kept. A
+    first token cannot be trained, since nothing precedes it.
     """
     positions = trajectory.trained_positions
     assert len(positions) == 0 or positions[0] > 0, "the first token of a sequence has nothing before it to learn from"
     trained = [s for s in trajectory.segments if s.trained]
     turn_T = np.repeat([s.turn for s in trained], [len(s) for s in trained]).astype(np.int64)
-    kept = np.repeat([actor in (None, s.actor) for s in trained], [len(s) for s in trained]).astype(bool)
+    kept = np.repeat([role in (None, s.learner) for s in trained], [len(s) for s in trained]).astype(bool)
     return Example(
         token_ids=trajectory.token_ids,
         positions=positions[kept],
@@ -51,6 +60,8 @@ def example_of(
         turn_T=turn_T[kept],
         group=group,
         reward=trajectory.score.value if trajectory.score is not None else 0.0,
+        solved=trajectory.solved,
+        group_solved=group_solved,
     )
 
 
@@ -68,6 +79,8 @@ class MicroBatch:
     group_N: Tensor
     length_N: Tensor
     reward_N: Tensor
+    solved_N: Tensor
+    group_solved_N: Tensor
     weight_T: Tensor = field(repr=False)
     """[T] what the reducer makes each token's loss count in the optimizer step."""
 
@@ -90,6 +103,16 @@ def plan_micro_batches(lengths: Sequence[int], max_tokens: int) -> list[list[int
         batches[-1].append(index)
         total += lengths[index]
     return batches
+
+
+def units_of(groups: Sequence[int], *, whole_groups: bool) -> list[list[int]]:
+    """Indices of examples that must stay together, in order: those of each group, or every example by itself."""
+    if not whole_groups:
+        return [[i] for i in range(len(groups))]
+    units: dict[int, list[int]] = {}
+    for i, group in enumerate(groups):
+        units.setdefault(group, []).append(i)
+    return list(units.values())
 
 
 def pack(examples: Sequence[Example], weight_N: FloatArray, device: torch.device) -> MicroBatch:
@@ -117,6 +140,8 @@ def pack(examples: Sequence[Example], weight_N: FloatArray, device: torch.device
         group_N=tensor([e.group for e in examples], torch.int64),
         length_N=tensor(trained, torch.int64),
         reward_N=tensor([e.reward for e in examples], torch.float32),
+        solved_N=tensor([e.solved for e in examples], torch.float32),
+        group_solved_N=tensor([e.group_solved for e in examples], torch.float32),
         weight_T=tensor(np.repeat(weight_N, trained), torch.float32),
     )
 
@@ -131,6 +156,7 @@ def tokens_of(batch: MicroBatch, signals: Mapping[str, Tensor], progress: float)
         logp_T=signals.get("logp", empty),
         entropy_T=signals.get("entropy"),
         value_T=signals.get("value"),
+        score_T=signals.get("score"),
         behavior_logp_T=behavior,
         old_logp_T=old,
         advantage_T=columns.get("advantage", torch.zeros_like(batch.weight_T)),
@@ -142,5 +168,7 @@ def tokens_of(batch: MicroBatch, signals: Mapping[str, Tensor], progress: float)
         group_N=batch.group_N,
         length_N=batch.length_N,
         reward_N=batch.reward_N,
+        solved_N=batch.solved_N,
+        group_solved_N=batch.group_solved_N,
         progress=progress,
     )

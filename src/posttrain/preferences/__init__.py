@@ -1,0 +1,83 @@
+"""Losses on pairs: a completion that is preferred, and another of the same prompt that is not.
+
+Contract: a loss for each pair, to be minimised, that depends on no other pair; finite at extreme log-probabilities;
+where the policy is its reference, the gradient raises the chosen completion and lowers the rejected one; it orders the
+arms of a bandit as the pairs do. P pairs; the axis of length 2 is (chosen, rejected).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from posttrain.component import Component
+from posttrain.types import PerToken, Tokens
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairs:
+    """What a preference loss sees."""
+
+    logp_P2: "torch.Tensor"
+    """Log-probability of each whole completion under the weights being trained: the sum over its trained tokens."""
+    length_P2: "torch.Tensor"
+    """Number of trained tokens."""
+    reference_logp_P2: "Mapping[str, torch.Tensor]" = field(default_factory=dict)
+    """The same sums under other models, by role; ``old`` is the policy itself as the step began."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PerPair:
+    """A loss for each pair, and metrics that were truly computed, each [P], averaged by the learner."""
+
+    loss_P: "torch.Tensor"
+    metrics: "Mapping[str, torch.Tensor]" = field(default_factory=dict)
+
+
+class PreferenceLoss(Component):
+    """A loss that falls as the chosen completion becomes likelier beside the rejected one."""
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Log-probabilities that `Pairs` must carry, ``<role>_logp``."""
+        return frozenset()
+
+    def __call__(self, pairs: Pairs) -> PerPair:
+        """Loss of each pair."""
+        raise NotImplementedError
+
+
+def compare(loss: PreferenceLoss, tokens: Tokens) -> PerToken:
+    """Apply a preference loss to every two sequences of a group whose advantages differ; the higher one is chosen.
+
+    The advantage of a sequence is that of its last token. The mean over a group's pairs is the loss of each token of
+    the group, so that a reducer that counts sequences alike takes the mean over groups of one size.
+    """
+    pair_P2 = pairs_in(tokens)
+    others = {role: tokens.sequence_sum(logp_T)[pair_P2] for role, logp_T in tokens.reference_logp_T.items()}
+    result = loss(
+        Pairs(
+            logp_P2=tokens.sequence_sum(tokens.logp_T)[pair_P2],
+            length_P2=tokens.length_N[pair_P2],
+            reference_logp_P2={"old": tokens.sequence_sum(tokens.old_logp_T)[pair_P2], **others},
+        )
+    )
+    return PerToken(loss_T=spread(result.loss_P, pair_P2, tokens), metrics=result.metrics)
+
+
+def pairs_in(tokens: Tokens) -> "torch.Tensor":
+    """[P, 2] indices of every two sequences of a group that have different advantages, the higher one first."""
+    advantage_N = tokens.last(tokens.advantage_T)
+    same_NN = tokens.group_N[:, None] == tokens.group_N
+    return (same_NN & (advantage_N[:, None] > advantage_N)).nonzero()
+
+
+def spread(loss_P: "torch.Tensor", pair_P2: "torch.Tensor", tokens: Tokens) -> "torch.Tensor":
+    """[T] for each token the mean loss of the pairs in its group; 0 where the group has none."""
+    group_P = tokens.group_N[pair_P2[:, 0]]
+    loss_G = loss_P.new_zeros(int(tokens.group_N.max()) + 1)
+    count_G = loss_G.index_add(0, group_P, loss_P.detach().new_ones(len(group_P))).clamp(min=1)
+    mean_G = loss_G.index_add(0, group_P, loss_P) / count_G
+    return mean_G[tokens.group_N][tokens.sequence_T]

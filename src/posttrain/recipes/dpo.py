@@ -1,0 +1,38 @@
+"""DPO: learn from pairs of completions without a reward model and without sampling.
+
+Source: Rafailov et al. 2023, arXiv:2305.18290, equation 7 and section 5; beta 0.1 and the warm-up as in its appendix B.
+
+Differs: AdamW in place of RMSprop, and a learning rate for the bundled model. The paper first imitates the preferred
+completions where the model has not been trained on such data; here that is an sft stage of one's own before this one.
+"""
+
+from typing import Final
+
+from posttrain.preferences.dpo import DPO
+from posttrain.recipe import Evaluation, Model, Recipe
+from posttrain.reducers.sequences import Sequences
+from posttrain.rewards.match import Match
+from posttrain.stages.preference import PreferenceTraining
+from posttrain.tasks.workings import Workings
+from posttrain.training.optimizers.adamw import AdamW
+from posttrain.training.schedules.constant import Constant
+from posttrain.training.settings import Learning
+
+ROWS: Final = (197,)
+
+
+def dpo() -> Recipe:
+    """The root of the preference recipes: complete, and runnable as it is."""
+    return Recipe(
+        name="dpo",
+        models={"policy": Model(source="pebble", trained=True), "reference": Model(source="role:policy")},
+        tasks=Workings(size=2000),
+        stages={
+            "dpo": PreferenceTraining(
+                loss=DPO(),
+                reducer=Sequences(),
+                learner=Learning(optimizer=AdamW(lr=3e-4), schedule=Constant(warmup=0.1)),
+            )
+        },
+        evaluation=Evaluation(verifier=Match()),
+    )

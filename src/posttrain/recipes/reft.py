@@ -1,0 +1,47 @@
+"""ReFT: a short warm-up by imitation, then PPO on the same questions, with a little reward for an answer that parses.
+
+Source: Luong et al. 2024, arXiv:2401.08967, section 3: two epochs of SFT, then PPO with the SFT model as the first
+policy, the reference and the critic's body; reward 1 for the right number, 0.1 for another number, 0 for none
+(section 3.2), less 0.01 KL(policy || SFT model) per token (0.05 where the working is in words); GAE with gamma 1 and
+lambda 0.95, whitened; clip 0.2; one answer a question, two passes over each batch, loss averaged over an answer first.
+
+Differs: the critic has a body and a learning rate of its own, so the weight of its loss (5 in the paper) has nothing to
+weigh against. The score of an answer that was cut stands at its last token. Sizes are for the bundled model. The
+answers are not voted on.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from posttrain.engines import Sampling
+from posttrain.recipe import Recipe
+from posttrain.recipes._change import rl_of, sft_of
+from posttrain.recipes.ppo import ppo
+from posttrain.recipes.sft import sft
+from posttrain.reducers.sequences import Sequences
+from posttrain.rewards.match import Match
+from posttrain.rollouts.independent import Independent
+
+ROWS: Final = (102,)
+
+
+def reft(recipe: Recipe | None = None) -> Recipe:
+    """A change to PPO: imitation comes first, a wrong number is worth something, one answer a question."""
+    recipe = recipe or ppo()
+    stage = rl_of(recipe)
+    stage = replace(
+        stage,
+        prompts=64,
+        rollout=Independent(n=1, sampling=Sampling(max_tokens=64)),
+        reward=Match(numeric="always", tolerance=0.01, wrong=0.1),
+        reducer=Sequences(),
+        learner=replace(stage.learner, minibatches=1),
+        critic_learner=replace(stage.critic_learner, minibatches=1),
+    )
+    warm_up = replace(sft_of(sft()), epochs=2.0)
+    return replace(
+        recipe,
+        name="reft",
+        stages={"sft": warm_up, "rl": stage},
+        evaluation=replace(recipe.evaluation, verifier=Match()),
+    )

@@ -1,0 +1,36 @@
+"""Reinforce-Ada: sample each task until right and wrong attempts are found, train on a balanced few of them.
+
+Source: Xiong et al. 2025, arXiv:2510.04996, and its released script: up to 4 rounds of 8, groups of 4, clip 0.2 and
+0.28, dual clip at 10, no KL. Both variants are here: "balanced" (as it stands) and "positive-focused"
+(`rollout.right=1 rollout.wrong=0`).
+
+Differs: sizes are for the bundled model. A task on which every attempt fails is kept with no credit, as in the release
+(its tokens count in the mean over tokens); `filters.zero_variance.kind=zero_variance` leaves it out.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from posttrain.advantages.pool_mean import PoolMean
+from posttrain.filters.balanced import Balanced
+from posttrain.objectives.ppo_clip import PPOClip
+from posttrain.recipe import Recipe
+from posttrain.recipes._change import rl_of, sampling_of, with_stage
+from posttrain.recipes.grpo import grpo
+from posttrain.rollouts.adaptive import Adaptive
+
+ROWS: Final = (110,)
+
+
+def reinforce_ada(recipe: Recipe | None = None) -> Recipe:
+    """A change to GRPO: rounds of sampling that end by what came of them, and a baseline from all of it."""
+    recipe = recipe or grpo()
+    stage = rl_of(recipe)
+    stage = replace(
+        stage,
+        rollout=Adaptive(right=2, wrong=2, sampling=sampling_of(stage)),
+        filters={"balanced": Balanced(n=4)},
+        advantage=PoolMean(),
+        objective=PPOClip(clip_high=0.28, dual_clip=10.0),
+    )
+    return with_stage(replace(recipe, name="reinforce_ada"), stage)

@@ -1,0 +1,28 @@
+"""SEC: the next step's tasks come from the kinds of task on which the policy is learning most.
+
+Source: Self-Evolving Curriculum, Chen et al. 2025, arXiv:2505.14970, section 3: a bandit over categories, paid by the
+mean absolute advantage, drawn from a Boltzmann distribution. Rate 0.5 and temperature 0.4 are those of the released
+MATH runs.
+
+Differs: sizes are for the bundled model; on its own, sums of two to five numbers are the four categories. Steps leave
+out groups of equal rewards, as the parent does. What is not in the step keeps its value, as in the paper; the release
+lets it decay (`curriculum.unvisited=decay`).
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from posttrain.curricula.bandit import Bandit
+from posttrain.recipe import Recipe
+from posttrain.recipes._change import rl_of, with_stage
+from posttrain.recipes.grpo import grpo
+from posttrain.tasks.arithmetic import Arithmetic
+
+ROWS: Final = (61,)
+
+
+def sec(recipe: Recipe | None = None) -> Recipe:
+    """A change to GRPO: tasks are drawn by category, in proportion to what there is to learn."""
+    recipe = recipe or replace(grpo(), tasks=Arithmetic(size=2000, terms=(2, 5)))
+    stage = replace(rl_of(recipe), curriculum=Bandit(rate=0.5, temperature=0.4))
+    return with_stage(replace(recipe, name="sec"), stage)

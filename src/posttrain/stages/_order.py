@@ -1,0 +1,13 @@
+"""The order in which rows of data are learned from."""
+
+import numpy as np
+
+
+def shuffled(count: int, batch: int, step: int, seed: int) -> list[int]:
+    """Indices of a step's rows: consecutive places in an endless row of seeded shuffles, one an epoch."""
+    places = range(step * batch, (step + 1) * batch)
+    orders = {
+        epoch: np.random.Generator(np.random.Philox(key=[seed, epoch])).permutation(count)
+        for epoch in {place // count for place in places}
+    }
+    return [int(orders[place // count][place % count]) for place in places]

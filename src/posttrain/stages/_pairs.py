@@ -1,0 +1,134 @@
+"""Training on pairs of completions that the data brings: what the stages on preferences share."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pydantic import PositiveFloat, PositiveInt
+
+from posttrain.errors import UserError
+from posttrain.reducers import Reducer
+from posttrain.runs.record import StepRecord
+from posttrain.stages import Models
+from posttrain.stages._order import shuffled
+from posttrain.stages.sft import demonstration
+from posttrain.training.settings import Learning
+from posttrain.types import FloatArray, PerToken, Preference, Task, Tokens
+
+if TYPE_CHECKING:
+    from posttrain.policies import Policy
+    from posttrain.runs.bench import StageBench
+    from posttrain.runs.run import StageRun
+    from posttrain.training.packing import Example
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairTraining:
+    """How one role learns from pairs."""
+
+    role: str
+    per_token: Callable[[Tokens], PerToken]
+    reducer: Reducer
+    needs: frozenset[str]
+    """``score`` of the trained role's own forward pass; ``<role>_logp`` of other models."""
+    batch: PositiveInt
+    """Pairs per step."""
+    epochs: PositiveFloat
+    max_steps: PositiveInt | None
+    learning: Learning
+
+    def check(self, models: Models, tasks: Sequence[Task]) -> None:
+        """Raise `UserError` for a pair that does not fit into the context, or that leaves nothing to compare."""
+        policy = models.get(self.role, models["policy"])
+        for index, (task, preference) in enumerate(pairs_of(tasks)):
+            pair_examples(policy, task, preference, index)
+
+    def total_steps(self, tasks: Sequence[Task]) -> int:
+        """Steps that the epochs come to, at least one."""
+        steps = max(1, round(len(pairs_of(tasks)) * self.epochs / self.batch))
+        return min(steps, self.max_steps) if self.max_steps else steps
+
+    def run(self, models: Models, run: "StageRun") -> Models:
+        """Train on the pairs in a seeded order, new in every epoch."""
+        from posttrain.training.learner import Learner, Loss
+
+        policy = models[self.role]
+        if not any(parameter.requires_grad for parameter in policy.parameters()):
+            raise UserError(
+                f"stage {run.name} trains the role '{self.role}', but models.{self.role}.trained is false; set it to "
+                "true"
+            )
+        pairs, steps = pairs_of(run.tasks), self.total_steps(run.tasks)
+        learner = Learner(policy, self.learning, seed=run.seed, num_steps=steps)
+        run.restore({self.role: learner})
+        loss = Loss(per_token=self.per_token, reducer=self.reducer, needs=self.needs & {"score"}, whole_groups=True)
+        for step in range(run.steps_done, steps):
+            record = StepRecord()
+            places = shuffled(len(pairs), self.batch, step, run.seed)
+            chosen = [(*pairs[i], place) for place, i in enumerate(places)]
+            with run.phase("signals"):
+                examples = self.with_signals([e for pair in chosen for e in pair_examples(policy, *pair)], models)
+            with run.phase("learn"):
+                learned = learner.step(examples, loss, progress=step / steps)
+            record.metrics |= learned.metrics
+            record.metrics["trained_tokens"] = float(sum(e.num_trained for e in examples))
+            record.metrics["epoch"] = (step + 1) * self.batch / len(pairs)
+            run.finish_step(step + 1, record, {}, {self.role: learner}, models)
+        return models
+
+    def with_signals(self, examples: "Sequence[Example]", models: Models) -> "list[Example]":
+        """The examples with the log-probabilities that other models, or this one before the step, give their tokens."""
+        from posttrain.training.learner import evaluate_examples
+
+        columns: list[dict[str, FloatArray]] = [dict(example.columns) for example in examples]
+        for need in sorted(self.needs - {"score"}):
+            role = need.removesuffix("_logp")
+            other = models[self.role if role == "old" else role]
+            found = evaluate_examples(other, examples, frozenset({"logp"}), max_tokens=self.learning.micro_batch_tokens)
+            for own, signals in zip(columns, found, strict=True):
+                own[need] = signals["logp"]
+        return [replace(example, columns=own) for example, own in zip(examples, columns, strict=True)]
+
+    def preview(self, models: Models, run: "StageBench") -> list[str]:
+        """The size of the work and the first pair."""
+        pairs = pairs_of(run.tasks)
+        policy = models[self.role]
+        first = [e for i, pair in enumerate(pairs[: self.batch]) for e in pair_examples(policy, *pair, i)]
+        tokens = sum(e.num_trained for e in first) / len(first)
+        task, preference = pairs[0]
+        return [
+            f"{len(pairs)} pairs, {self.total_steps(run.tasks)} steps of {self.batch}",
+            f"{tokens:.1f} trained tokens per completion (mean of the first {len(first)})",
+            f"first prompt: {task.prompt!r}",
+            f"first chosen completion: {preference.chosen!r}",
+            f"first rejected completion: {preference.rejected!r}",
+        ]
+
+
+def pairs_of(tasks: Sequence[Task]) -> list[tuple[Task, Preference]]:
+    """Every task with each of its preferences. Raises `UserError` when there is none."""
+    pairs = [(task, preference) for task in tasks for preference in task.preferences]
+    if not pairs:
+        raise UserError(
+            f"none of the {len(tasks)} tasks has a preference to learn from; give columns named chosen and rejected, "
+            "or tasks=workings for generated pairs"
+        )
+    return pairs
+
+
+def pair_examples(policy: "Policy", task: Task, preference: Preference, index: int) -> "list[Example]":
+    """The chosen and the rejected completion as one group; the advantage says which is which."""
+    from posttrain.training.packing import example_of
+
+    examples = []
+    for text, advantage in ((preference.chosen, 1.0), (preference.rejected, -1.0)):
+        trajectory = demonstration(policy, task, text)
+        if not trajectory.num_trained:
+            raise UserError(
+                f"task {task.key}: the {'chosen' if advantage > 0 else 'rejected'} completion has no token that can be "
+                "learned; give the row a prompt, or leave it out"
+            )
+        columns = {"advantage": np.full(trajectory.num_trained, advantage, np.float32)}
+        examples.append(example_of(trajectory, columns, group=index))
+    return examples

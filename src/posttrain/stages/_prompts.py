@@ -1,0 +1,30 @@
+"""Whether prompts can be answered at all: told before a run begins, not in the middle of it."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from posttrain.errors import UserError
+from posttrain.types import Task
+
+if TYPE_CHECKING:
+    from posttrain.policies import Policy
+
+
+def check_prompts(policy: "Policy", tasks: Sequence[Task], purpose: str) -> None:
+    """Raise `UserError` for prompts that are empty or leave no room for an answer; `purpose` says whose they are."""
+    context = policy.body.context
+    lengths = [(task.key, len(policy.tokenizer.encode_prompt(task.prompt))) for task in tasks]
+    empty = [key for key, length in lengths if not length]
+    if empty:
+        raise UserError(
+            f"{purpose}: {len(empty)} of {len(tasks)} tasks have no prompt to answer; the first is task {empty[0]}. "
+            "Plain text can only be imitated: give tasks with prompts here (evaluation.tasks, or tasks of the stage)"
+        )
+    too_long = [(key, length) for key, length in lengths if length >= context]
+    if too_long:
+        key, length = too_long[0]
+        raise UserError(
+            f"{purpose}: prompts of {len(too_long)} of {len(tasks)} tasks leave no room for an answer in the model's "
+            f"context of {context} tokens; the first is task {key} with {length} tokens. Shorten or leave out those "
+            "rows, or use a model with a longer context"
+        )

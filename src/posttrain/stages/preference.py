@@ -1,0 +1,72 @@
+"""Preference: make the better completion of each pair in the data likelier beside the worse one."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pydantic import PositiveFloat, PositiveInt
+
+from posttrain.component import frozen
+from posttrain.preferences import PreferenceLoss, compare
+from posttrain.reducers import Reducer
+from posttrain.stages import Models, Stage
+from posttrain.stages._pairs import PairTraining
+from posttrain.tasks import Tasks
+from posttrain.training.settings import Learning
+from posttrain.types import Task
+
+if TYPE_CHECKING:
+    from posttrain.runs.bench import StageBench
+    from posttrain.runs.run import StageRun
+
+
+@frozen
+class PreferenceTraining(Stage):
+    """Training of the policy on the preferences of the tasks, completions only."""
+
+    loss: PreferenceLoss
+    reducer: Reducer
+    batch: PositiveInt = 32
+    """Pairs per step."""
+    epochs: PositiveFloat = 1.0
+    """Passes over the pairs; a part of one is allowed."""
+    max_steps: PositiveInt | None = None
+    """Stops earlier than the epochs would."""
+    learner: Learning = Learning()
+    """How the policy is updated."""
+    tasks: Tasks | None = None
+    """Problems of this stage; None takes the recipe's."""
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """The policy, and the models that it is compared with."""
+        return frozenset({"policy"} | {need.removesuffix("_logp") for need in self.loss.needs} - {"old"})
+
+    def check(self, models: Models, tasks: Sequence[Task]) -> None:
+        """Every pair must fit into the context of the policy."""
+        self._training.check(models, tasks)
+
+    def total_steps(self, tasks: Sequence[Task]) -> int:
+        """Steps that the epochs come to, at least one."""
+        return self._training.total_steps(tasks)
+
+    def run(self, models: Models, run: "StageRun") -> Models:
+        """Train on the pairs, and return the models with the policy's new weights."""
+        return self._training.run(models, run)
+
+    def preview(self, models: Models, run: "StageBench") -> list[str]:
+        """The size of the work and the first pair."""
+        return self._training.preview(models, run)
+
+    @property
+    def _training(self) -> PairTraining:
+        return PairTraining(
+            role="policy",
+            per_token=partial(compare, self.loss),
+            reducer=self.reducer,
+            needs=self.loss.needs,
+            batch=self.batch,
+            epochs=self.epochs,
+            max_steps=self.max_steps,
+            learning=self.learner,
+        )

@@ -1,0 +1,99 @@
+"""Reward model: learn from the preferences of the tasks how good a completion is, as one number.
+
+Source: Bradley and Terry 1952, doi:10.2307/2334029; for language models Ouyang et al. 2022, arXiv:2203.02155,
+equation 1, and Dong et al. 2024, arXiv:2405.07863, section 2.1. With r the number that the model gives after the last
+token of a completion:
+
+    loss = -log sigmoid(r(chosen) - r(rejected))
+
+Only differences are learned: the numbers have no zero of their own.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pydantic import PositiveFloat, PositiveInt
+
+from posttrain.component import frozen
+from posttrain.preferences import pairs_in, spread
+from posttrain.reducers import Reducer
+from posttrain.stages import Models, Stage
+from posttrain.stages._pairs import PairTraining
+from posttrain.tasks import Tasks
+from posttrain.training.settings import Learning
+from posttrain.types import PerToken, Task, Tokens
+
+if TYPE_CHECKING:
+    from posttrain.runs.bench import StageBench
+    from posttrain.runs.run import StageRun
+
+
+@frozen
+class RewardModelTraining(Stage):
+    """Training of a model with a reward head on the preferences of the tasks."""
+
+    reducer: Reducer
+    role: str = "reward"
+    """The model that learns to judge; it needs ``head: reward`` and ``trained: true``."""
+    batch: PositiveInt = 32
+    """Pairs per step."""
+    epochs: PositiveFloat = 1.0
+    """Passes over the pairs; a part of one is allowed (more than one overfits, by all accounts)."""
+    max_steps: PositiveInt | None = None
+    """Stops earlier than the epochs would."""
+    learner: Learning = Learning()
+    """How the reward model is updated."""
+    tasks: Tasks | None = None
+    """Problems of this stage; None takes the recipe's."""
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """The reward model."""
+        return frozenset({self.role})
+
+    def check(self, models: Models, tasks: Sequence[Task]) -> None:
+        """Every pair must fit into the context of the model."""
+        self._training.check(models, tasks)
+
+    def total_steps(self, tasks: Sequence[Task]) -> int:
+        """Steps that the epochs come to, at least one."""
+        return self._training.total_steps(tasks)
+
+    def run(self, models: Models, run: "StageRun") -> Models:
+        """Train on the pairs, and return the models with the reward model's new weights."""
+        return self._training.run(models, run)
+
+    def preview(self, models: Models, run: "StageBench") -> list[str]:
+        """The size of the work and the first pair."""
+        return self._training.preview(models, run)
+
+    @property
+    def _training(self) -> PairTraining:
+        return PairTraining(
+            role=self.role,
+            per_token=bradley_terry,
+            reducer=self.reducer,
+            needs=frozenset({"score"}),
+            batch=self.batch,
+            epochs=self.epochs,
+            max_steps=self.max_steps,
+            learning=self.learner,
+        )
+
+
+def bradley_terry(tokens: Tokens) -> PerToken:
+    """[T] for each token the loss of its pair, from the scores after the last tokens."""
+    from torch.nn.functional import logsigmoid
+
+    assert tokens.score_T is not None, "declared in needs"
+    pair_P2 = pairs_in(tokens)
+    score_P2 = tokens.last(tokens.score_T)[pair_P2]
+    margin_P = score_P2[:, 0] - score_P2[:, 1]
+    seen = {
+        "pair_accuracy": (margin_P > 0).to(margin_P.dtype),
+        "pair_margin": margin_P,
+        "chosen_reward": score_P2[:, 0],
+        "rejected_reward": score_P2[:, 1],
+    }
+    metrics = {name: values.detach() for name, values in seen.items()}
+    return PerToken(loss_T=spread(-logsigmoid(margin_P), pair_P2, tokens), metrics=metrics)

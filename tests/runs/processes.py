@@ -1,0 +1,54 @@
+"""Runs in processes of their own, and what may not depend on how often they were stopped."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+
+def command(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    """The posttrain command in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-c", "import sys; from posttrain.cli import main; sys.exit(main())", *arguments],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "CI": "true"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    """Wait until a process has ended well; what it printed."""
+    output, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, output
+    return output
+
+
+def steps_done(run: Path) -> int:
+    """Steps in the record of a run."""
+    metrics = run / "metrics.jsonl"
+    return metrics.read_bytes().count(b"\n") if metrics.exists() else 0
+
+
+def opened(run: Path) -> int:
+    """How often the run has been started or continued."""
+    return sum(kind in ("started", "opened") for kind, _ in history(run))
+
+
+def history(run: Path) -> list[tuple[str, str]]:
+    """Kind and message of everything that happened to the processes of a run."""
+    path = run / "history.jsonl"
+    entries = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return [(entry["kind"], entry["message"]) for entry in entries]
+
+
+def contents(run: Path) -> dict[str, str]:
+    """Digest of every file that must not depend on interruptions."""
+    kept = ["metrics.jsonl", "events.jsonl", "evals.jsonl", "recipe.yaml"]
+    files = [run / name for name in kept] + sorted(
+        p for part in ("rollouts", "evals", "model") for p in (run / part).rglob("*")
+    )
+    return {str(p.relative_to(run)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files if p.is_file()}

@@ -1,0 +1,195 @@
+"""Pairs: what is trained, that a pair stays together however a step is cut, and that a restart changes nothing."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from posttrain.errors import UserError
+from posttrain.policies import Policy, load_policy
+from posttrain.preferences import compare
+from posttrain.preferences.dpo import DPO
+from posttrain.recipe import Model, Recipe, override
+from posttrain.recipes.dpo import dpo
+from posttrain.reducers.sequences import Sequences
+from posttrain.runs.bench import Bench
+from posttrain.runs.store import RunStore
+from posttrain.stages import Models
+from posttrain.stages._pairs import pair_examples
+from posttrain.stages.preference import PreferenceTraining
+from posttrain.tasks.workings import Workings
+from posttrain.training.learner import Learner, Loss, evaluate_examples
+from posttrain.training.packing import Example
+from posttrain.training.settings import Learning
+from posttrain.types import PerToken, Preference, Task, Tokens
+from tests.stages.resuming import cut_off_and_resumed
+
+Small = Callable[..., Recipe]
+Train = Callable[[Recipe], tuple[Models, RunStore]]
+
+SHORT = ("tasks.size=60", "tasks.terms=[2, 2]", "tasks.digits=[1, 1]", "evaluation.holdout=5", "batch=8")
+
+
+def stage(recipe: Recipe) -> PreferenceTraining:
+    (member,) = recipe.stages.values()
+    assert isinstance(member, PreferenceTraining)
+    return member
+
+
+@pytest.fixture
+def policy(tiny_folder: Path) -> Policy:
+    return load_policy("policy", Model(source=str(tiny_folder), trained=True), {}, torch.device("cpu"))
+
+
+def examples_of(policy: Policy, count: int = 8) -> list[Example]:
+    """Pairs with reference log-probabilities that are those of the policy, moved a little."""
+    tasks = Workings(size=count, terms=(2, 4), digits=(1, 2)).load()
+    bare = [e for i, task in enumerate(tasks) for e in pair_examples(policy, task, task.preferences[0], i)]
+    found = evaluate_examples(policy, bare, frozenset({"logp"}), max_tokens=10**6)
+    rng = np.random.default_rng(0)
+    noise = [rng.normal(scale=0.5, size=e.num_trained).astype(np.float32) for e in bare]
+    return [
+        replace(e, columns={**e.columns, "reference_logp": signals["logp"] + n})
+        for e, signals, n in zip(bare, found, noise, strict=True)
+    ]
+
+
+def loss(per_token: Callable[[Tokens], PerToken] | None = None) -> Loss:
+    return Loss(per_token=per_token or partial(compare, DPO(beta=0.5)), reducer=Sequences(), whole_groups=True)
+
+
+def gradient(policy: Policy, examples: list[Example], micro_batch_tokens: int) -> tuple[float, torch.Tensor]:
+    policy.zero_grad()
+    learner = Learner(policy, Learning(micro_batch_tokens=micro_batch_tokens), seed=0, num_steps=1)
+    total, _ = learner.accumulate(examples, loss(), 0.0)
+    return total, torch.cat([p.grad.flatten() for p in policy.parameters() if p.grad is not None]).double()
+
+
+def test_only_the_completions_are_trained(policy: Policy) -> None:
+    chosen, rejected = pair_examples(policy, Task(key="k", prompt="2+2="), Preference(chosen="4", rejected="55"), 3)
+    assert chosen.token_ids.tolist() == [*b"2+2=", *b"4", 257]
+    assert chosen.positions.tolist() == [4, 5]
+    assert rejected.positions.tolist() == [4, 5, 6]
+    assert chosen.group == rejected.group == 3
+    assert chosen.columns["advantage"].tolist() == [1.0] * 2
+    assert rejected.columns["advantage"].tolist() == [-1.0] * 3
+
+
+def test_the_loss_is_the_mean_over_pairs(policy: Policy) -> None:
+    examples = examples_of(policy)
+    total, _ = gradient(policy, examples, 10**6)
+    found = evaluate_examples(policy, examples, frozenset({"logp"}), max_tokens=10**6)
+    gains = [
+        float((signals["logp"].astype(np.float64) - e.columns["reference_logp"]).sum())
+        for e, signals in zip(examples, found, strict=True)
+    ]
+    margins = 0.5 * (np.array(gains[::2]) - np.array(gains[1::2]))
+    assert total == pytest.approx(np.log1p(np.exp(-margins)).mean(), abs=1e-5)
+
+
+def test_how_a_step_is_cut_does_not_change_the_gradient(policy: Policy) -> None:
+    examples = examples_of(policy)
+    tokens = sum(len(e.token_ids) for e in examples)
+    total, whole = gradient(policy, examples, tokens)
+    assert whole.norm() > 1e-2
+    for parts in (2, 4, 100):
+        cut_total, cut = gradient(policy, examples, tokens // parts)
+        assert cut_total == pytest.approx(total, abs=1e-6)
+        assert (cut - whole).norm() / whole.norm() < 1e-5
+    shuffled = [examples[i] for i in np.random.default_rng(1).permutation(len(examples))]
+    assert (gradient(policy, shuffled, tokens // 4)[1] - whole).norm() / whole.norm() < 1e-5
+
+
+@pytest.mark.parametrize("settings", [{"micro_batch_tokens": 1}, {"minibatches": 3}, {"minibatches": 2, "epochs": 2}])
+def test_a_pair_stays_together(policy: Policy, settings: Mapping[str, int]) -> None:
+    seen: list[list[int]] = []
+
+    def watch(tokens: Tokens) -> PerToken:
+        seen.append(tokens.group_N.tolist())
+        return compare(DPO(), tokens)
+
+    learner = Learner(policy, Learning(**settings), seed=0, num_steps=1)
+    learner.step(examples_of(policy), loss(watch), progress=0.0)
+    assert len(seen) > 1
+    for groups in seen:
+        assert all(groups.count(group) == 2 for group in groups)
+    passes = settings.get("epochs", 1)
+    assert sorted(g for groups in seen for g in groups) == sorted([*range(8)] * 2 * passes)
+
+
+def test_references_made_before_are_those_made_on_the_way(policy: Policy) -> None:
+    """The log-probabilities of a frozen model do not depend on the batch that they are computed in."""
+    examples = examples_of(policy, 4)
+    training = stage(dpo())._training
+    together = training.with_signals(examples, {"policy": policy, "reference": policy})
+    for i in range(0, 8, 2):
+        alone = training.with_signals(examples[i : i + 2], {"policy": policy, "reference": policy})
+        for one, other in zip(alone, together[i : i + 2], strict=True):
+            assert one.columns["reference_logp"] == pytest.approx(other.columns["reference_logp"], abs=1e-5)
+
+
+def test_the_loss_begins_at_log_2_and_falls(small: Small, train: Train) -> None:
+    recipe = small(dpo(), *SHORT, "tasks.rejected=unworked", "tasks.size=205", "epochs=2", "lr=1e-2", "loss.beta=0.5")
+    models, store = train(recipe)
+    metrics = store.metrics()
+    assert metrics[0]["loss"] == pytest.approx(np.log(2), abs=1e-6)
+    assert metrics[0]["pair_accuracy"] == 0.0
+    assert metrics[0]["pair_margin"] == pytest.approx(0.0, abs=1e-6)
+    assert np.mean([entry["pair_margin"] for entry in metrics[-5:]]) > 0.01
+    assert models["policy"].version == len(metrics) == recipe.stages["dpo"].total_steps(Workings(size=200).load())
+
+
+def test_the_reference_stays_as_the_stage_found_it(small: Small, train: Train) -> None:
+    recipe = small(dpo(), *SHORT)
+    models, _ = train(recipe)
+    start = load_policy("policy", recipe.models["policy"], {}, torch.device("cpu"))
+    for name, parameter in start.named_parameters():
+        assert torch.equal(models["reference"].get_parameter(name), parameter)
+    assert any(not torch.equal(models["policy"].get_parameter(n), p) for n, p in start.named_parameters())
+
+
+def test_comparing_with_the_step_before_needs_no_other_model(small: Small, train: Train) -> None:
+    recipe = small(dpo(), *SHORT, "loss.reference=old", "max_steps=3")
+    recipe = replace(recipe, models={"policy": recipe.models["policy"]})
+    assert stage(recipe).roles == {"policy"}
+    losses = [entry["loss"] for entry in train(recipe)[1].metrics()]
+    assert losses == pytest.approx([np.log(2)] * 3, abs=1e-6)
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_a_run_that_was_cut_off_goes_on_bit_for_bit(small: Small, train: Train, tmp_path: Path, every: int) -> None:
+    recipe = small(dpo(), *SHORT, "learner.minibatches=2", f"checkpoints.every_steps={every}")
+    models, store = train(recipe)
+    resumed, again = cut_off_and_resumed(recipe, tmp_path / "cut", at=4)
+    assert again.metrics() == store.metrics()
+    for name, parameter in models["policy"].named_parameters():
+        assert torch.equal(resumed["policy"].get_parameter(name), parameter)
+
+
+def test_data_without_preferences_is_refused(small: Small) -> None:
+    recipe = override(small(dpo(), *SHORT), ["tasks.kind=arithmetic"])
+    bench = Bench(recipe, torch.device("cpu"))
+    with pytest.raises(UserError, match="has a preference to learn from; give columns named chosen and rejected"):
+        bench.check(bench.first_models())
+
+
+def test_a_completion_without_a_token_to_learn_is_refused(policy: Policy) -> None:
+    task = Task(key="k", prompt="")
+    with pytest.raises(UserError, match="task k: the rejected completion has no token that can be learned"):
+        pair_examples(policy, task, Preference(chosen="abc", rejected=""), 0)
+
+
+def test_a_pair_that_does_not_fit_is_refused(small: Small) -> None:
+    recipe = small(dpo(), "tasks.terms=[9, 9]", "tasks.digits=[2, 2]")
+    bench = Bench(recipe, torch.device("cpu"))
+    with pytest.raises(UserError, match="together pass the model's context of 64"):
+        bench.check(bench.first_models())
+
+
+def test_a_frozen_policy_is_refused(small: Small, train: Train) -> None:
+    with pytest.raises(UserError, match=r"stage dpo trains the role 'policy', but models\.policy\.trained is false"):
+        train(override(small(dpo(), *SHORT), ["models.policy.trained=false"]))

@@ -1,0 +1,75 @@
+"""What docs/ makes out of the code and of a run: the tables of methods are up to date, the picture shows the run."""
+
+import importlib.util
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from posttrain.catalogue import entries
+from tests.runs.made_runs import make_run
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def script(name: str) -> ModuleType:
+    """A script of docs/ as a module."""
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", DOCS / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+methods, pictures = script("methods"), script("pictures")
+
+
+def test_the_tables_of_methods_are_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
+    assert methods.main(["--check"]) == 0, capsys.readouterr().err
+
+
+def test_what_is_out_of_date_is_named_and_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "docs").mkdir()
+    readme, page = tmp_path / "README.md", tmp_path / "docs" / "methods.md"
+    readme.write_text("above\n<!-- recipes -->\n| old |\n<!-- end -->\nbelow\n<!-- end -->\n")
+    for name, path in (("ROOT", tmp_path), ("README", readme), ("METHODS", page)):
+        monkeypatch.setattr(methods, name, path)
+    assert methods.main(["--check"]) == 1
+    assert "README.md is out of date" in (said := capsys.readouterr().err) and "docs/methods.md is out of date" in said
+    assert not page.exists() and "| old |" in readme.read_text()
+    assert methods.main([]) == 0
+    assert methods.main(["--check"]) == 0
+    above, *table, end, below, last = readme.read_text().splitlines()
+    assert (above, end, below, last) == ("above", "<!-- end -->", "below", "<!-- end -->")
+    assert len(table) == len(entries("recipe")) + 3  # the marker, the heading and its rule
+    assert methods.main(["--chek"]) == 2
+
+
+def test_every_method_is_there_as_a_difference_from_the_nearest_complete_recipe() -> None:
+    page = (DOCS / "methods.md").read_text()
+    assert "$ posttrain show grpo\n" in page
+    assert "$ posttrain diff dr_grpo grpo\n~ advantage.scale  group -> none\n" in page
+    for entry in entries():
+        assert f"/{entry.name}.py)" in page or f"/{entry.name}/__init__.py)" in page
+
+
+def test_the_picture_is_the_run_as_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_run(tmp_path, sft=3, rl=4)
+    monkeypatch.setattr(pictures, "PICTURE", tmp_path / "run.svg")
+    assert pictures.main([str(run)]) == 0
+    svg = (tmp_path / "run.svg").read_text()
+    shown = " ".join("".join(ET.fromstring(svg).itertext()).replace("\xa0", " ").split())
+    assert "posttrain run quickstart" in shown and "rl 4/4 stage 2 of 2" in shown
+    assert re.search(r"held-out ?\d+\.\d % \[\d+\.\d, \d+\.\d\].* began at \d", shown)
+    assert not re.search(r"(url|href)\W+https?:", svg), "a picture that asks the network for something"
+    assert pictures.draw(run) == svg, "drawing takes no time that shows"
+
+
+def test_a_folder_without_a_run_has_no_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert pictures.main([str(tmp_path)]) == 2
+    assert "is not a run" in capsys.readouterr().err
+    assert pictures.main([]) == 2
