@@ -1,7 +1,7 @@
 """Quickstart: a tiny model learns to show its working, first by imitation, then by reinforcement.
 
 The bundled model can add up three or four numbers one step at a time, but mostly it blurts an answer out, and is wrong.
-Imitating a hundred worked solutions helps; reinforcement, which only ever sees whether the answer was right, then makes
+Imitating 128 worked solutions helps; reinforcement, which only ever sees whether the answer was right, then makes
 it write the working every time. About a minute on two cores.
 """
 
@@ -17,7 +17,7 @@ from posttrain.rewards.match import Match
 def quickstart(recipe: Recipe | None = None) -> Recipe:
     """A change to GRPO: imitation of a few demonstrations comes first."""
     recipe = recipe or grpo()
-    imitation = replace(sft_of(sft()), batch=16, max_steps=6)
+    imitation = replace(sft_of(sft()), batch=16, max_steps=8)
     return replace(
         recipe,
         name="quickstart",
