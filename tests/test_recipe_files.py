@@ -156,7 +156,7 @@ def test_what_is_new_is_added_whole() -> None:
 
 def test_text_for_a_component_can_be_refined() -> None:
     found = find_recipe(write("mine.yaml", "base: grpo\ntasks: arithmetic\ntasks.size: 3\n"))
-    assert found == override(grpo(), ["tasks.size=3"])
+    assert found == override(grpo(), ["tasks=arithmetic", "tasks.size=3"])
 
 
 def test_a_base_is_a_path_relative_to_its_file_and_data_is_not(here: Path) -> None:

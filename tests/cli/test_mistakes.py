@@ -471,6 +471,22 @@ def test_two_processes_on_one_run(capfd: pytest.CaptureFixture[str], refused: Re
     assert main(["resume", "runs/grpo-1"]) == 0, "the lock goes with its process"
 
 
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda text: text.partition("stages:")[0], "runs/grpo-1/recipe.yaml has no stages and no base."),
+        (lambda text: "a: [1\n", "runs/grpo-1/recipe.yaml line 2: expected ',' or ']'"),
+        (lambda text: text.replace("steps: 2", "stesp: 2"), "RL has no field 'stesp'; did you mean 'steps'?"),
+    ],
+)
+def test_a_run_whose_recipe_was_damaged(refused: Refused, damage: Callable[[str], str], message: str) -> None:
+    assert main(["run", "grpo", *SMALL]) == 0
+    recipe = Path("runs/grpo-1/recipe.yaml")
+    recipe.write_text(damage(recipe.read_text()))
+    assert message in refused("resume", "runs/grpo-1")
+    assert Path("runs/grpo-1/model/model.safetensors").is_file()
+
+
 def test_resuming_checks_the_data_again_and_loses_nothing(
     capfd: pytest.CaptureFixture[str], ended: Callable[..., tuple[int, str]]
 ) -> None:

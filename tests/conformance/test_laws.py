@@ -92,6 +92,10 @@ WRONG_OBJECTIVES = {
         objective(plain, exceptions=frozenset({"zero_advantage"})),
         test_objectives.test_zero_advantage_gives_zero_gradient,
     ),
+    "ratio to nobody": (
+        objective(lambda t: -t.advantage_T * (t.logp_T - t.behavior_logp_T).clamp(-20, 20).exp()),
+        test_objectives.test_tokens_that_nobody_sampled_have_a_loss,
+    ),
     "half the gradient": (objective(lambda t: plain(t) / 2), test_objectives.test_on_policy_gradient_is_reinforce),
     "wrong sign": (objective(lambda t: -plain(t)), test_objectives.test_solves_a_bandit),
 }

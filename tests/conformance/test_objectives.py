@@ -164,3 +164,14 @@ def bandit_tokens(
         solved_N=(reward_BP == 1).float().flatten(),
         group_solved_N=(reward_BP == 1).float().mean(1).repeat_interleave(pulls),
     )
+
+
+@every_member
+def test_tokens_that_nobody_sampled_have_a_loss(objective: Objective) -> None:
+    """A demonstration has no behaviour policy (NaN); it has an old log-probability, the learner's own."""
+    tokens = random_tokens(needs=objective.needs)
+    for shown_T in (tokens.sequence_T == 1, torch.ones_like(tokens.sequence_T, dtype=torch.bool)):
+        taught = replace(tokens, behavior_logp_T=tokens.behavior_logp_T.masked_fill(shown_T, math.nan))
+        loss_T = objective(taught).loss_T
+        assert loss_T.isfinite().all()
+        assert all(gradient.isfinite().all() for gradient in gradients(loss_T.sum(), taught).values())

@@ -309,3 +309,20 @@ def test_logp_of_a_single_token_is_empty_and_equals_what_was_sampled_otherwise()
     (completion,) = together(sampler.sample(ids(1, 2), 1, Sampling(temperature=0.5, max_tokens=9)))[0]
     logp = together(sampler.logp(np.concatenate([ids(1, 2), completion.token_ids]), temperature=0.5))[0]
     assert logp[1:] == pytest.approx(completion.logp, abs=1e-6)
+
+
+def test_uniform_numbers_are_a_function_of_seed_key_and_n():
+    server = serve(ScriptedPolicy(bigrams()))
+
+    def drawn(*key: int | str) -> list[float]:
+        sampler = server.bind(*key)
+        return [sampler.uniform() for _ in range(200)]
+
+    first = drawn("a", 1)
+    assert first == drawn("a", 1)
+    assert first != drawn("a", 2)
+    assert len(set(first)) == 200 and all(0 <= x < 1 for x in first)
+    assert np.mean(first) == pytest.approx(0.5, abs=0.1)
+    asked = server.bind("a", 1)
+    complete(server, "x", Sampling(max_tokens=2))
+    assert asked.uniform() == first[0], "completions that were asked for make no difference"

@@ -12,6 +12,7 @@ def rewards(groups: list[Group]) -> list[list[float]]:
 def test_the_highest_and_the_lowest_stay_in_their_order() -> None:
     _, kept, dropped = BestAndWorst()({}, [group([0.5, 0.1, 0.9, 0.3]), group([2.0, 1.0])])
     assert rewards(kept) == [[0.1, 0.9], [2.0, 1.0]]
+    assert kept[0].pool == (0.5, 0.1, 0.9, 0.3), "for advantages that compare with all of them"
     assert [(item.group.rewards.tolist(), item.reason) for item in dropped] == [
         ([0.5, 0.3], "neither the best nor the worst")
     ]

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from posttrain.errors import UserError
+from posttrain.rollouts import Rollout
 from posttrain.rollouts.demonstrated import Demonstrated
 from posttrain.rollouts.independent import Independent
+from posttrain.rollouts.prefixed import Prefixed
 from posttrain.types import Group, Task
 from tests.builders import ScriptedSampler
 
@@ -53,3 +55,12 @@ def test_one_that_does_not_fit_is_refused() -> None:
     sampler.context = 8
     with pytest.raises(UserError, match=r"prompt \(5 tokens\) and demonstration \(5\).*context of 8 tokens"):
         collect(Demonstrated(n=1, demonstrations=2), TWO, sampler)
+
+
+@pytest.mark.parametrize("rollout", [Demonstrated(), Prefixed()], ids=lambda rollout: rollout.kind)
+def test_tasks_that_are_all_without_one_are_refused(rollout: Rollout) -> None:
+    rollout.check([NONE, TWO])
+    with pytest.raises(
+        UserError, match=f"the {rollout.kind} rollout works with demonstrations, but none of the 2 tasks"
+    ):
+        rollout.check([NONE, NONE])

@@ -154,3 +154,9 @@ def test_evaluations_in_words() -> None:
     assert describe_evaluation({"accuracy": None, "accuracy_interval": None, "tasks": 3, "errors": 3}) == (
         "not one answer could be judged of 3 tasks, 3 not judged"
     )
+
+
+def test_what_is_announced_is_printed_as_it_stands() -> None:
+    console = Console(file=io.StringIO(), width=60, force_terminal=False)
+    LiveView(lines=True, console=console).announce("mine.jsonl: 2 tasks\n  [prompt] -> question")
+    assert console.file.getvalue() == "mine.jsonl: 2 tasks\n  [prompt] -> question\n"  # type: ignore[attr-defined]

@@ -1,21 +1,28 @@
 """From scored groups to a batch with credit, by hand."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from posttrain.errors import AlarmStop
 from posttrain.penalties.kl import KL
+from posttrain.policies import load_policy
+from posttrain.recipe import Model
 from posttrain.stages._experience import (
     batch_of,
     combine,
     rollout_metrics,
     set_aside_failed,
     signal_metrics,
+    signals_for,
     stop_if_grading_fails,
     token_rewards,
+    unaided,
 )
+from posttrain.training.packing import example_of
 from posttrain.types import Group, PerToken, Score, Segment, Task, Tokens, Trajectory
 from tests.builders import random_tokens
 
@@ -149,3 +156,45 @@ def test_a_loss_is_the_corrected_objective_plus_the_penalties() -> None:
     combined = combine(objective, {"extra": One()}, Halved())(tokens)  # type: ignore[arg-type, dict-item]
     np.testing.assert_allclose(combined.loss_T.detach(), tokens.logp_T.detach() + 1.0)
     assert set(combined.metrics) == {"seen", "correction", "extra/term"}
+
+
+def taught(prefix: int, own: int) -> Trajectory:
+    """An attempt that begins with a demonstration of `prefix` tokens; with none of its own, it is all there is."""
+    shown = Segment(actor="demonstration", token_ids=np.arange(prefix), trained=True)
+    parts = (segment("prompt", 2), shown, *([segment("policy", own)] if own else []))
+    return attempt(1.0, *parts)
+
+
+def test_attempts_with_help_are_no_attempts_of_the_policys_own() -> None:
+    own, hybrid, shown = attempt(0.0, status="wrong"), taught(2, 3), taught(4, 0)
+    group = Group(trajectories=(own, own, hybrid, shown), key="t")
+    assert [t.demonstrated for t in group] == [False, False, True, True]
+    assert (group.solved, unaided([group])[0].trajectories) == (0.0, (own, own))
+    assert unaided([Group(trajectories=(shown,))]) == []
+    metrics = rollout_metrics([group])
+    assert (metrics["reward"], metrics["solved"]) == (0.0, 0.0)
+    assert metrics["completion_tokens"] == 3.0
+    assert metrics["grader_errors"] == 0.0
+
+
+def test_a_policy_learns_from_demonstrations_and_a_role_from_its_own_tokens() -> None:
+    trajectory = taught(2, 3)
+    columns = {"behavior_logp": trajectory.behavior_logp}
+    assert example_of(trajectory, columns, role="policy").num_trained == 5
+    assert example_of(trajectory, columns, role=None).num_trained == 5
+    assert example_of(trajectory, columns, role="teacher").num_trained == 0
+
+
+def test_demonstrations_get_the_learners_own_log_probabilities_to_compare_with(tiny_folder: Path) -> None:
+    """Also a hybrid's prefix; sampled tokens keep the sampler's. Without demonstrations nothing is computed."""
+    policy = load_policy("policy", Model(source=str(tiny_folder)), {}, torch.device("cpu"))
+    own, hybrid, shown = attempt(0.0), taught(2, 3), taught(4, 0)
+    groups = [Group(trajectories=(own, hybrid, shown))]
+    assert signals_for([Group(trajectories=(own,))], frozenset(), {"policy": policy}, 100, 1.0) == {}
+    found = signals_for(groups, frozenset(), {"policy": policy}, 100, 1.0)
+    exact = signals_for(groups, frozenset({"old_logp"}), {"policy": policy}, 100, 1.0)
+    assert found.keys() == exact.keys() == {"old_logp"}
+    assert found["old_logp"][0].tolist() == own.behavior_logp.tolist()
+    assert found["old_logp"][1][2:].tolist() == hybrid.behavior_logp[2:].tolist()
+    np.testing.assert_allclose(found["old_logp"][1][:2], exact["old_logp"][1][:2], rtol=1e-5)
+    np.testing.assert_allclose(found["old_logp"][2], exact["old_logp"][2], rtol=1e-5)

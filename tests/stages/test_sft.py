@@ -97,3 +97,20 @@ def test_a_batch_larger_than_the_data_repeats_it(small: Small, train: Train) -> 
     recipe = small(sft(), "tasks.size=12", "max_steps=2")
     _, store = train(with_stage(recipe, replace(sft_of(recipe), batch=20, epochs=10.0)))
     assert [entry["epoch"] for entry in store.metrics()] == pytest.approx([20 / 7, 40 / 7])
+
+
+def test_another_role_can_be_the_one_that_imitates(small: Small, train: Train) -> None:
+    """The teacher is a copy of the policy, which stays as it is."""
+    recipe = small(sft(), "tasks.terms=[2, 2]", "role=teacher", "max_steps=2", "models.policy.trained=false",
+                   "models.teacher.source=role:policy", "models.teacher.trained=true")  # fmt: skip
+    models, store = train(recipe)
+    assert (models["teacher"].version, models["policy"].version) == (2, 0)
+    assert len(store.metrics()) == 2
+    policy = dict(models["policy"].named_parameters())
+    assert any(not torch.equal(p, policy[n]) for n, p in models["teacher"].named_parameters())
+
+
+def test_a_role_that_is_not_trained_cannot_imitate(small: Small, train: Train) -> None:
+    recipe = small(sft(), "tasks.terms=[2, 2]", "role=teacher", "models.teacher.source=role:policy")
+    with pytest.raises(UserError, match=r"trains the role 'teacher', but models.teacher.trained is false"):
+        train(recipe)

@@ -17,8 +17,8 @@ from posttrain.tasks.files import Files
 from posttrain.tasks.mixture import Mixture
 from posttrain.tasks.primer import Primer
 from posttrain.tasks.reasoning_gym import ReasoningGym
-from posttrain.tasks.workings import Workings
 from posttrain.tasks.stated_confidence import StatedConfidence
+from posttrain.tasks.workings import Workings
 
 ROWS = [{"question": f"{n}+{n}=", "answer": n + n, "level": {"of": [n]}} for n in range(30)]
 

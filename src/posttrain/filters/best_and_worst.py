@@ -43,9 +43,9 @@ class BestAndWorst(Filter):
                 reason = f"the best is {margin:g} above the {self.against}, no more than {self.margin:g}"
                 dropped.append(Dropped(group=group, reason=reason))
                 continue
-            pair = [t for i, t in enumerate(group) if i in (best, other)]
+            pair = tuple(t for i, t in enumerate(group) if i in (best, other))
             rest = tuple(t for i, t in enumerate(group) if i not in (best, other))
-            kept.append(replace(group, trajectories=tuple(pair)))
+            kept.append(replace(group, trajectories=pair, pool=group.pool or tuple(group.rewards.tolist())))
             if rest:
                 reason = f"neither the best nor the {self.against}"
                 dropped.append(Dropped(group=replace(group, trajectories=rest), reason=reason))

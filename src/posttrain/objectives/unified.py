@@ -1,6 +1,6 @@
 """The unified policy gradient estimator: four slots, of which most post-training losses are fillings.
 
-Source: Lv et al. 2025, arXiv:2509.04419, table of section 3. The gradient of the objective is, token by token,
+Source: Lv et al. 2025, arXiv:2509.04419, table of estimators. The gradient of the objective is, token by token,
 
     mask x (advantage / reference policy) x gradient of the likelihood p
     = mask x advantage x (p / reference policy) x gradient of log p

@@ -1,13 +1,13 @@
 """ReFT: a short warm-up by imitation, then PPO on the same questions, with a little reward for an answer that parses.
 
-Source: Luong et al. 2024, arXiv:2401.08967, section 3: two epochs of SFT, then PPO with the SFT model as the first
-policy, the reference and the critic's body; reward 1 for the right number, 0.1 for another number, 0 for none
-(section 3.2), less 0.01 KL(policy || SFT model) per token (0.05 where the working is in words); GAE with gamma 1 and
+Source: Luong et al. 2024, arXiv:2401.08967, with the settings of its scripts: two epochs of SFT, then PPO with the SFT
+model as the first policy, the reference and the critic's body; reward 1 for the right number, 0.1 for another number, 0
+for none, less 0.01 KL(policy || SFT model) per token (0.05 where the working is in words); GAE with gamma 1 and
 lambda 0.95, whitened; clip 0.2; one answer a question, two passes over each batch, loss averaged over an answer first.
 
 Differs: the critic has a body and a learning rate of its own, so the weight of its loss (5 in the paper) has nothing to
-weigh against. The score of an answer that was cut stands at its last token. Sizes are for the bundled model. The
-answers are not voted on.
+weigh against. The score of an answer that was cut stands at its last token. Sizes are for the bundled model. A vote
+among answers comes with ``evaluation.samples``, a trained reranker does not.
 """
 
 from dataclasses import replace

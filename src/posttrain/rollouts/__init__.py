@@ -4,7 +4,7 @@ Contract: every sampled token keeps its log-probability and the version of the w
 never made from text again once sampled; with the same samplers the same trajectories come back.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from posttrain.component import Component
 from posttrain.engines import Sampler
@@ -21,6 +21,13 @@ class Rollout(Component):
     def temperature(self) -> float:
         """Of the distribution that trained tokens are drawn from; the learner's log-probabilities use it too."""
         return 1.0
+
+    def check(self, tasks: Sequence[Task]) -> None:
+        """Raise `UserError`, before anything is sampled, for tasks that lack what the rollout is for."""
+
+    def at(self, progress: float) -> "Rollout":
+        """With settings as they are at this point of the stage, in [0, 1]; most rollouts stay as they are."""
+        return self
 
     async def collect(self, task: Task, samplers: Mapping[str, Sampler]) -> list[Group]:
         """Attempt a task with the models of the recipe, by role, and return groups of comparable trajectories.

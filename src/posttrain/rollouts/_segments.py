@@ -47,6 +47,15 @@ def answers(
     )
 
 
+def check_demonstrations(tasks: Sequence[Task], rollout: str) -> None:
+    """Raise `UserError` when no task has a demonstration; some may be without."""
+    if not any(task.demonstrations for task in tasks):
+        raise UserError(
+            f"the {rollout} rollout works with demonstrations, but none of the {len(tasks)} tasks has one; give a "
+            "column named completion, response, demonstration or solution, or take the rollout 'independent'"
+        )
+
+
 def demonstration_segment(task: Task, text: str, prompt: Segment, sampler: Sampler) -> Segment:
     """A demonstration of a task, its end token included, for the policy to learn from: nobody sampled it.
 

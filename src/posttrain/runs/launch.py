@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from posttrain.errors import UserError
-from posttrain.recipe import Recipe, from_tree, to_tree
+from posttrain.recipe import Recipe, to_tree
+from posttrain.recipe_files import find_recipe
 from posttrain.runs.bench import Bench
 from posttrain.runs.failure import cannot_write, is_about_storage
 from posttrain.runs.live import LiveView
@@ -37,7 +38,7 @@ def start(recipe: Recipe, root: Path, view: LiveView) -> tuple[Path, dict[str, A
 def resume(folder: Path, view: LiveView) -> dict[str, Any]:
     """Go on with a run from its newest good checkpoint, or from its beginning where there is none."""
     with RunStore.open(folder) as store:
-        recipe = from_tree(store.recipe_tree())
+        recipe = find_recipe(str(folder / "recipe.yaml"))
         bench = Bench(recipe, prepare_machine(recipe))
         models = bench.first_models()
         bench.check(models)
@@ -71,6 +72,7 @@ def _execute(bench: Bench, store: RunStore, view: LiveView, models: Models) -> d
     stages = bench.recipe.stages
     lengths = {name: stage.total_steps(bench.problems.of(stage)) for name, stage in stages.items()}
     with store:
+        view.announce(bench.recipe.tasks.describe())
         view.start(bench.recipe.name, sum(lengths.values()), lengths)
         try:
             for note in bench.problems.notes:

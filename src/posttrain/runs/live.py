@@ -179,6 +179,11 @@ class LiveView:
             parts.append(f"{clock(self._left)} left")
         return "  ".join(parts)
 
+    def announce(self, text: str) -> None:
+        """Print what should be known before the first step: what the data was taken for, for example."""
+        if text:
+            self._say(text)
+
     def _say(self, line: str) -> None:
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 

@@ -102,6 +102,7 @@ class RL(Stage):
     def check(self, models: Models, tasks: Sequence[Task]) -> None:
         """Every prompt must be there and leave room for an answer."""
         check_prompts(models["policy"], tasks, f"the {self.kind} stage")
+        self.rollout.check(tasks)
 
     def total_steps(self, tasks: Sequence[Task]) -> int:
         """As many as are asked for."""
@@ -120,7 +121,7 @@ class RL(Stage):
                 )
                 context = RewardContext(progress=progress, step=step, state=memory["reward"])
                 samplers = [run.samplers(models, step, place) for place in range(len(tasks))]
-                groups = asyncio.run(collect(tasks, self.rollout, self.reward, samplers, context))
+                groups = asyncio.run(collect(tasks, self.rollout.at(progress), self.reward, samplers, context))
             run.attempts = groups
             record.metrics |= rollout_metrics(groups)
             stop_if_grading_fails(groups, self.max_grader_errors)

@@ -1,0 +1,35 @@
+"""RAFT: sample, rank by reward, fine-tune on the best, and again with the policy that comes of it.
+
+Source: Dong et al. 2023, arXiv:2304.06767, algorithm 1; the best of 8 attempts and 4 passes over them as in the
+authors' script.
+
+Differs: answers only are learned (the script learns the prompt too), and they are sampled at temperature 1, as in the
+authors' later release, where the script has 0.85. The reward is GRPO's; with one that is 0 or 1,
+`filters.ranked.at_least=1` leaves out the best of attempts that all failed. Sizes are for the bundled model.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from posttrain.filters.ranked import Ranked
+from posttrain.objectives.likelihood import Likelihood
+from posttrain.recipe import Recipe
+from posttrain.recipes._change import rl_of, with_stage
+from posttrain.recipes.grpo import grpo
+
+ROWS: Final = (7,)
+
+
+def raft(recipe: Recipe | None = None) -> Recipe:
+    """A change to GRPO: the best attempt of each task is imitated, whatever its advantage; the others are left out."""
+    recipe = recipe or grpo()
+    stage = rl_of(recipe)
+    stage = replace(
+        stage,
+        steps=20,
+        prompts=64,
+        filters={"ranked": Ranked()},
+        objective=Likelihood(),
+        learner=replace(stage.learner, epochs=4),
+    )
+    return with_stage(replace(recipe, name="raft"), stage)

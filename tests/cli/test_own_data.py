@@ -1,0 +1,72 @@
+"""A user's own rows and own function, with the command as the README gives it."""
+
+import importlib.util
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from posttrain.cli import main
+from posttrain.runs.store import RunStore
+
+COMMAND = ["run", "grpo", "model=pebble", "tasks=mine.jsonl", "reward=./mine.py:score", "steps=20"]
+REWARD = """
+def score(completion, task):
+    "Nearer is better, and so is shorter."
+    found = "".join(c for c in completion.split("####")[-1] if c.isdigit())[:3]
+    near = 1 / (1 + abs(int(found) - int(task.answer))) if found else 0.0
+    return near - len(completion) / 1000
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    threads = torch.get_num_threads()
+    monkeypatch.chdir(tmp_path)
+    sums = [(a, b) for a in range(3, 30, 4) for b in range(5, 50, 6)]
+    rows = [{"question": f"Q: {a}+{b}\nA:", "answer": str(a + b)} for a, b in sums]
+    Path("mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Path("mine.py").write_text(REWARD)
+    yield
+    torch.set_num_threads(threads)
+
+
+def test_two_columns_and_a_function_are_enough(capfd: pytest.CaptureFixture[str]) -> None:
+    small = ["steps=2", "prompts=4", "rollout.n=4", "evaluation.holdout=10", "threads=1"]
+    assert main([*COMMAND, *small, "--json"]) == 0
+    summary = json.loads(capfd.readouterr().out)
+    assert summary["steps"] == 2
+    assert summary["tasks_evaluated"] == 10
+    assert summary["verifier_is_training_reward"] is True
+    assert any("judged by the training reward itself" in warning for warning in summary["warnings"])
+    assert json.loads(Path("runs/grpo-1/summary.json").read_text()) == summary
+
+    specification = importlib.util.spec_from_file_location("mine", "mine.py")
+    assert specification and specification.loader
+    mine = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(mine)
+    with RunStore.open(Path("runs/grpo-1"), reading=True) as run:
+        rows = [row for step in (1, 2) for row in run.rollouts(step)]
+        assert len(rows) == 2 * 4 * 4
+        for row in rows:
+            task = type("Task", (), {"answer": row["answer"]})
+            assert row["reward"] == mine.score(row["completion"], task), "every reward can be worked out again"
+        assert len({row["reward"] for row in rows}) > 1
+        hashes = run.environment()["reward_files_sha256"]
+        assert [Path(name).name for name in hashes] == ["mine.py"]
+
+
+@pytest.mark.slow
+def test_the_command_as_it_is_given(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(COMMAND) == 0
+    printed = capfd.readouterr().out
+    assert "grpo: 20 steps in " in printed
+    assert "report  runs/grpo-1/report.html" in printed
+    assert main(["eval", "runs/grpo-1", "--json"]) == 0
+    measured = json.loads(capfd.readouterr().out)
+    after = json.loads(Path("runs/grpo-1/summary.json").read_text())["accuracy_after"]
+    assert measured["accuracy"] == pytest.approx(after, abs=0.02)
+    assert main(["sample", "runs/grpo-1", "Q: 7+5\\nA:", "--temperature", "0"]) == 0
+    assert capfd.readouterr().out.strip()
