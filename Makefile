@@ -4,6 +4,8 @@
 
 export PYTHON TORCH_INDEX
 BIN := .venv/bin
+# A process a core, one thread each: models in tests are too small for more.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 TESTS ?=
 
 .PHONY: help quickstart test test-fast check format docs clean core dev
@@ -15,10 +17,10 @@ quickstart: core ## install, and train the bundled model for a minute or two
 	@$(BIN)/posttrain run quickstart
 
 test: check ## install, check style and types, and run every test
-	@$(BIN)/python -m pytest $(TESTS)
+	@$(PYTEST) $(TESTS)
 
 test-fast: dev ## run the tests that take no longer than a few seconds each
-	@$(BIN)/python -m pytest -m 'not slow' $(TESTS)
+	@$(PYTEST) -m 'not slow' $(TESTS)
 
 check: dev ## ruff, format and mypy --strict
 	@$(BIN)/python -m ruff check
