@@ -107,7 +107,12 @@ def _charts(metrics: Sequence[Entry], evaluations: Sequence[Entry]) -> list[dict
             floor=0.0,
         ),
         _chart(metrics, "Reward", "Mean score of the sampled answers, and of its parts.", "reward", "reward/"),
-        _chart(metrics, "Loss", "In imitation, surprise at what is taught, in nats per token; in reinforcement, no measure of progress.", "loss"),
+        _chart(
+            metrics,
+            "Loss",
+            "In imitation, surprise at what is taught, in nats per token; in reinforcement, no measure of progress.",
+            "loss",
+        ),
         _chart(metrics, "Length", "Mean tokens of an answer.", "completion_tokens"),
         _chart(
             metrics,
