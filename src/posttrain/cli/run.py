@@ -47,8 +47,8 @@ def finish(folder: Path, summary: Mapping[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(summary)
         return
-    click.secho(summary["summary_line"], bold=True)
     click.echo(f"model   {folder / 'model'}\nreport  {folder / 'report.html'}\nrecord  {folder}")
+    click.secho(summary["summary_line"], bold=True)
 
 
 def _preview(resolved: "Recipe", as_json: bool) -> None:
