@@ -3,7 +3,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from posttrain.runs.charts import HEIGHT, WIDTH, Chart, Series, Span, draw, draw_intervals, ticks
@@ -25,6 +25,8 @@ def test_ticks_are_round_numbers(low: float, high: float, expected: list[float])
 
 
 @given(st.floats(-1e6, 1e6), st.floats(0, 1e6))
+@example(0.0, 5e-324)
+@example(1e6, 1e-9)
 def test_ticks_hold_the_interval(low: float, size: float) -> None:
     marks = ticks(low, low + size)
     assert marks[0] <= low + 1e-6 * (abs(low) + size) and marks[-1] >= low + size - 1e-6 * (abs(low) + size)

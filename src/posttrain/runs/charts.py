@@ -132,7 +132,7 @@ class _Axis:
 
 def ticks(low: float, high: float, count: int = 4) -> list[float]:
     """Round numbers, about `count` of them, that hold an interval between the first and the last."""
-    if high <= low:
+    if high - low <= max(1e-12 * max(abs(low), abs(high)), 1e-300):  # one value, as far as numbers can tell
         low, high = low - (abs(low) or 1.0) / 2, high + (abs(high) or 1.0) / 2
     rough = (high - low) / count
     unit = 10.0 ** math.floor(math.log10(rough))

@@ -1,0 +1,11 @@
+"""What all tests share."""
+
+import os
+
+from hypothesis import settings
+
+# Continuous integration tries the same examples every time, so that its verdict is about the change; a run by hand
+# looks for new ones.
+settings.register_profile("ci", derandomize=True, deadline=None)
+settings.register_profile("by hand", deadline=None)
+settings.load_profile("ci" if "CI" in os.environ else "by hand")
