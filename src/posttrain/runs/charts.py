@@ -132,8 +132,10 @@ class _Axis:
 
 def ticks(low: float, high: float, count: int = 4) -> list[float]:
     """Round numbers, about `count` of them, that hold an interval between the first and the last."""
-    if high - low <= max(1e-12 * max(abs(low), abs(high)), 1e-300):  # one value, as far as numbers can tell
-        low, high = low - (abs(low) or 1.0) / 2, high + (abs(high) or 1.0) / 2
+    largest = max(abs(low), abs(high))
+    if high - low <= max(1e-12 * largest, 1e-300):  # one value, as far as numbers can tell
+        room = largest / 2 if largest > 1e-300 else 0.5
+        low, high = low - room, high + room
     rough = (high - low) / count
     unit = 10.0 ** math.floor(math.log10(rough))
     step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= rough * 0.999)
