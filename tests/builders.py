@@ -292,7 +292,9 @@ class ScriptedSampler:
         digest = hashlib.sha256(repr((self.key, more)).encode()).digest()
         return np.random.default_rng(int.from_bytes(digest[:8], "big"))
 
-    async def sample(self, token_ids: np.ndarray, n: int, sampling: Sampling) -> list[Completion]:
+    async def sample(
+        self, token_ids: np.ndarray, n: int, sampling: Sampling, vectors: np.ndarray | None = None
+    ) -> list[Completion]:
         written = []
         for _ in range(n):
             rng = self._rng(len(self.completions), token_ids.tolist())

@@ -48,7 +48,9 @@ class Page:
     def decode(self, token_ids: IntArray) -> str:
         return bytes(token_ids.tolist()).decode()
 
-    async def sample(self, token_ids: IntArray, n: int, sampling: Sampling) -> list[Completion]:
+    async def sample(
+        self, token_ids: IntArray, n: int, sampling: Sampling, vectors: np.ndarray | None = None
+    ) -> list[Completion]:
         prompt = self.decode(token_ids)
         self.book.asked.append((self.key, prompt, n, sampling))
         greedy, sampled = self.book.answers[prompt]

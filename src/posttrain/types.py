@@ -83,6 +83,8 @@ class Completion:
     """Number of updates that the weights had seen."""
     text: str
     """Decoded without the stop token or stop string."""
+    vectors: FloatArray | None = None
+    """[T, D] the vector of each, where tokens have one: see `Segment.vectors`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +106,9 @@ class Segment:
     reward: float = 0.0
     """Reward that the environment gave for this turn, credited to the segment's last trained token."""
     text: str = ""
+    vectors: FloatArray | None = None
+    """[T, D] a vector for each token, where a token is more than a symbol: the pixels of a patch of an image, the point
+    that a chain (diffusion, flow, control) arrived at. None for text."""
 
     def __len__(self) -> int:
         """Number of tokens."""
@@ -149,6 +154,17 @@ class Trajectory:
     def token_ids(self) -> IntArray:
         """[L] every token, in order."""
         return np.concatenate([s.token_ids for s in self.segments]).astype(np.int64)
+
+    @cached_property
+    def vectors(self) -> FloatArray | None:
+        """[L, D] the vector of every token, zeros where it has none; None where no token has one."""
+        widths = {s.vectors.shape[1] for s in self.segments if s.vectors is not None}
+        if not widths:
+            return None
+        assert len(widths) == 1, "the vectors of a trajectory all have the width that its model takes"
+        empty = (max(widths),)
+        parts = [np.zeros((len(s), *empty)) if s.vectors is None else s.vectors for s in self.segments]
+        return np.concatenate(parts).astype(np.float32)
 
     @cached_property
     def trained_positions(self) -> IntArray:

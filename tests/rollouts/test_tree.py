@@ -29,7 +29,9 @@ class Logged(ScriptedSampler):
         self.script, self.endless = script or {}, endless
         self.widths: list[int] = []
 
-    async def sample(self, token_ids: np.ndarray, n: int, sampling: Sampling) -> list[Completion]:
+    async def sample(
+        self, token_ids: np.ndarray, n: int, sampling: Sampling, vectors: np.ndarray | None = None
+    ) -> list[Completion]:
         self.widths.append(n)
         written = []
         for _ in range(n):

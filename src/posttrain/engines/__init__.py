@@ -66,8 +66,13 @@ class Sampler(Protocol):
         """A number in [0, 1) for a rollout that chooses at random; the n-th is a function of the seed alone."""
         ...
 
-    async def sample(self, token_ids: IntArray, n: int, sampling: Sampling) -> list[Completion]:
-        """Write `n` completions of a prompt. Raises `UserError` when the prompt leaves no room in the context."""
+    async def sample(
+        self, token_ids: IntArray, n: int, sampling: Sampling, vectors: FloatArray | None = None
+    ) -> list[Completion]:
+        """Write `n` completions of a prompt, whose tokens may have vectors ([L, D], see `Segment.vectors`).
+
+        Raises `UserError` when the prompt leaves no room in the context.
+        """
         ...
 
     async def logp(self, token_ids: IntArray, *, temperature: float = 1.0) -> FloatArray:

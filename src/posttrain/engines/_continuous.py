@@ -137,9 +137,13 @@ class BoundSampler:
         self._drawn += 1
         return float(uniform(key_B, counter_B)[0])
 
-    async def sample(self, token_ids: IntArray, n: int, sampling: Sampling) -> list[Completion]:
+    async def sample(
+        self, token_ids: IntArray, n: int, sampling: Sampling, vectors: FloatArray | None = None
+    ) -> list[Completion]:
         """Write `n` completions of a prompt."""
         assert n >= 0, "a number of completions"
+        if vectors is not None:
+            raise UserError(f"role {self._server.policy.role} is a language model: its prompts are text, not vectors")
         numbers = range(self._asked, self._asked + n)
         self._asked += n
         return await self._server.complete(token_ids, [key_of(*self._key, i) for i in numbers], sampling)

@@ -29,6 +29,8 @@ class Packed:
     """int64 [L]."""
     starts: tuple[int, ...]
     """N + 1 offsets: sequence i is ``token_ids_L[starts[i]:starts[i + 1]]``."""
+    vectors_LD: Tensor | None = None
+    """float32 [L, D] a vector for each token, zeros where it has none; None for text (`Segment.vectors`)."""
 
     @property
     def lengths(self) -> list[int]:

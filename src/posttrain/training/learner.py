@@ -9,7 +9,7 @@ micro-batches; how it is cut changes memory and rounding only.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -208,7 +208,7 @@ def evaluate_examples(
     """
     device = next(policy.parameters()).device
     results: list[dict[str, FloatArray]] = [{} for _ in examples]
-    bare = [Example(token_ids=e.token_ids, positions=e.positions, columns={}, turn_T=e.turn_T) for e in examples]
+    bare = [replace(e, columns={}) for e in examples]
     for part in plan_micro_batches([len(e.token_ids) for e in bare], max_tokens):
         batch = pack([bare[i] for i in part], np.zeros(len(part), np.float32), device)
         with torch.no_grad():

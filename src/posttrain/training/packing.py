@@ -22,6 +22,8 @@ class Example:
     columns: Mapping[str, FloatArray]
     """``behavior_logp``, ``old_logp``, ``advantage``; where asked for, ``<role>_logp``, ``value``, ``value_target``."""
     turn_T: IntArray
+    vectors: FloatArray | None = None
+    """[L, D] the vector of every token, where tokens have one (`Segment.vectors`)."""
     group: int = 0
     reward: float = 0.0
     solved: bool = False
@@ -58,6 +60,7 @@ def example_of(
         positions=positions[kept],
         columns={name: column[kept] for name, column in columns.items()},
         turn_T=turn_T[kept],
+        vectors=trajectory.vectors,
         group=group,
         reward=trajectory.score.value if trajectory.score is not None else 0.0,
         solved=trajectory.solved,
@@ -131,7 +134,9 @@ def pack(examples: Sequence[Example], weight_N: FloatArray, device: torch.device
 
     return MicroBatch(
         packed=Packed(
-            token_ids_L=joined([e.token_ids for e in examples], torch.int64), starts=tuple(int(s) for s in starts)
+            token_ids_L=joined([e.token_ids for e in examples], torch.int64),
+            starts=tuple(int(s) for s in starts),
+            vectors_LD=_vectors(examples, device),
         ),
         positions_T=joined([e.positions + s for e, s in zip(examples, starts, strict=False)], torch.int64),
         columns={name: joined([e.columns[name] for e in examples], torch.float32) for name in names},
@@ -144,6 +149,17 @@ def pack(examples: Sequence[Example], weight_N: FloatArray, device: torch.device
         group_solved_N=tensor([e.group_solved for e in examples], torch.float32),
         weight_T=tensor(np.repeat(weight_N, trained), torch.float32),
     )
+
+
+def _vectors(examples: Sequence[Example], device: torch.device) -> Tensor | None:
+    """[L, D] the vectors of packed examples, zeros for those that have none; None where no example has any."""
+    widths = {e.vectors.shape[1] for e in examples if e.vectors is not None}
+    if not widths:
+        return None
+    assert len(widths) == 1, "the vectors of a batch all have the width that its model takes"
+    empty = (max(widths),)
+    parts = [np.zeros((len(e.token_ids), *empty), np.float32) if e.vectors is None else e.vectors for e in examples]
+    return torch.as_tensor(np.concatenate(parts), dtype=torch.float32).to(device)
 
 
 def tokens_of(batch: MicroBatch, signals: Mapping[str, Tensor], progress: float) -> Tokens:
