@@ -1,0 +1,62 @@
+from pathlib import Path
+
+import pytest
+
+from posttrain.errors import UserError
+from posttrain.runs.measures import measure, reduce
+from posttrain.runs.store import RunStore
+from posttrain.runs.summary import write_summary
+from tests.runs.made_runs import make_run
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunStore:
+    folder = make_run(tmp_path, sft=5, rl=8, tasks=40)
+    with RunStore.open(folder) as store:
+        write_summary(store)
+    return RunStore.open(folder, reading=True)
+
+
+def test_numbers_of_the_summary_by_name(run: RunStore) -> None:
+    assert measure(run, "accuracy_after") == run.summary()["accuracy_after"]
+    assert measure(run, "steps") == 13
+
+
+def test_metrics_over_the_steps_that_have_them(run: RunStore) -> None:
+    rewards = [e["reward"] for e in run.metrics() if e["stage"] == "rl"]
+    assert measure(run, "reward") == pytest.approx(sum(rewards) / 8)
+    assert measure(run, "rl/reward:last2") == pytest.approx(sum(rewards[-2:]) / 2)
+    assert measure(run, "reward:max") == max(rewards)
+    losses = [e["loss"] for e in run.metrics() if e["stage"] == "sft"]
+    assert measure(run, "sft/loss:first") == losses[0]
+
+
+def test_numbers_of_evaluations_leave_out_the_one_before_training(run: RunStore) -> None:
+    after = [e["accuracy"] for e in run.evaluations() if e["step"] > 0]
+    assert measure(run, "evaluation.accuracy") == after[-1]
+    assert measure(run, "evaluation.accuracy:mean") == pytest.approx(sum(after) / len(after))
+
+
+def test_the_first_step_that_reached_a_bound() -> None:
+    assert reduce([0.1, 0.5, 0.4, 0.6], "reached0.5") == 2
+    assert reduce([0.1, 0.2], "reached0.5") == 3
+    assert reduce([-2.0, -1.0], "reached-1.5") == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("rewardd", "did you mean .*reward"),
+        ("evaluation.acuracy", "did you mean .*accuracy"),
+        ("reward:median", "is not a measure"),
+        ("rl/nothing", "no number 'rl/nothing'"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_what_is_near(run: RunStore, name: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        measure(run, name)
+
+
+def test_a_mean_of_no_step_is_refused() -> None:
+    with pytest.raises(UserError, match="no step at all"):
+        reduce([1.0], "last0")
