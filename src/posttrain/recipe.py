@@ -9,11 +9,26 @@ from the name of a stage (``rl.steps``), then inside the only stage that has it 
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, TypeAdapter, ValidationError
 
+from posttrain.alarms import Alarm
+from posttrain.alarms.divergence import Divergence
+from posttrain.alarms.duplicates import Duplicates
+from posttrain.alarms.entropy_collapse import EntropyCollapse
+from posttrain.alarms.grader_errors import GraderErrors
+from posttrain.alarms.gradient_spike import GradientSpike
+from posttrain.alarms.held_out_falls import HeldOutFalls
+from posttrain.alarms.length import Length
+from posttrain.alarms.not_finite import NotFinite
+from posttrain.alarms.repeated_text import RepeatedText
+from posttrain.alarms.reward_collapse import RewardCollapse
+from posttrain.alarms.sampler_gap import SamplerGap
+from posttrain.alarms.truncation import Truncation
+from posttrain.alarms.zero_variance import ZeroVariance
 from posttrain.component import frozen, nearest
 from posttrain.engines import Engine, Sampling
 from posttrain.engines.native import Native
@@ -21,6 +36,25 @@ from posttrain.errors import UserError
 from posttrain.rewards import Reward
 from posttrain.stages import Stage
 from posttrain.tasks import Tasks
+
+ALARMS: Mapping[str, Alarm] = {
+    alarm.kind: alarm
+    for alarm in (
+        NotFinite(),
+        EntropyCollapse(),
+        RewardCollapse(),
+        HeldOutFalls(),
+        Length(),
+        Truncation(),
+        ZeroVariance(),
+        Duplicates(),
+        RepeatedText(),
+        GraderErrors(),
+        Divergence(),
+        GradientSpike(),
+        SamplerGap(),
+    )
+}
 
 Share = Annotated[float, Field(gt=0.0, lt=1.0)]
 
@@ -129,6 +163,8 @@ class Recipe:
     """What samples."""
     evaluation: Evaluation = Evaluation()
     checkpoints: Checkpoints = Checkpoints()
+    alarms: Mapping[str, Alarm] = field(default_factory=lambda: dict(ALARMS))
+    """What watches the run, by name; all that there are, unless said otherwise. Each has its `action`."""
     seed: NonNegativeInt = 0
     """Decides every draw of the run."""
     device: Literal["auto", "cpu", "cuda"] = "auto"

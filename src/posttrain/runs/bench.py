@@ -100,13 +100,14 @@ class Bench:
 class StageBench:
     """What one stage works with."""
 
-    def __init__(self, bench: Bench, name: str, stage: Stage) -> None:
-        """`name` is the stage's name in the recipe; its draws depend on it."""
+    def __init__(self, bench: Bench, name: str, stage: Stage, draw: int = 0) -> None:
+        """`name` is the stage's name in the recipe; its draws depend on it, and on the number of the draw."""
         self._bench = bench
         self.name, self.recipe = name, bench.recipe
-        self.seed = key_of(bench.recipe.seed, name)
+        self._key: tuple[int | str, ...] = (name, "draw", draw) if draw else (name,)
+        self.seed = key_of(bench.recipe.seed, *self._key)
         self.tasks = bench.problems.of(stage)
 
     def samplers(self, models: Models, *key: int | str) -> dict[str, Sampler]:
         """Every model ready to sample; the draws are a function of (recipe seed, stage, key)."""
-        return {role: self._bench.server(policy).bind(self.name, *key) for role, policy in models.items()}
+        return {role: self._bench.server(policy).bind(*self._key, *key) for role, policy in models.items()}

@@ -21,8 +21,10 @@ _TEMPORARY = ".tmp-"
 _REPLACED = ".old-"
 
 
-def save(folder: Path, name: str, write: Callable[[Path], None], keep: int) -> Path:
-    """Write the checkpoint `name` and delete all but the newest `keep`; return its folder.
+def save(
+    folder: Path, name: str, write: Callable[[Path], None], keep: int, precious: Callable[[Path], bool] | None = None
+) -> Path:
+    """Write the checkpoint `name`, delete all but the newest `keep` and the newest `precious` one; return its folder.
 
     `write` fills the folder that it is given. A checkpoint of the same name is replaced. When this fails, the earlier
     checkpoints are as they were. Raises `RunFailed` for a full disk or a folder that has been deleted.
@@ -39,8 +41,11 @@ def save(folder: Path, name: str, write: Callable[[Path], None], keep: int) -> P
         write(temporary)
         _seal(temporary, number)
         _publish(temporary, folder / name)
-        for _, path in _numbered(folder)[keep:]:
-            _discard(path)
+        paths = [path for _, path in _numbered(folder)]
+        spared = next((path for path in paths if precious is not None and precious(path)), None)
+        for path in paths[keep:]:
+            if path != spared:
+                _discard(path)
     except BaseException as error:
         about_storage = isinstance(error, Exception) and is_about_storage(error, temporary)
         shutil.rmtree(temporary, ignore_errors=True)
@@ -51,8 +56,12 @@ def save(folder: Path, name: str, write: Callable[[Path], None], keep: int) -> P
     return folder / name
 
 
-def newest(folder: Path, on_bad: Callable[[Path, str], None]) -> Path | None:
-    """The newest whole checkpoint, or None; `on_bad` hears of each damaged one on the way, and what is wrong."""
+def newest(
+    folder: Path, on_bad: Callable[[Path, str], None], wanted: Callable[[Path], bool] | None = None
+) -> Path | None:
+    """The newest whole checkpoint that is wanted, or None; `on_bad` hears of each damaged one on the way, and what is
+    wrong.
+    """
     numbered = _numbered(folder)
     known = {path for _, path in numbered}
     for path in _folders(folder):
@@ -60,9 +69,10 @@ def newest(folder: Path, on_bad: Callable[[Path, str], None]) -> Path | None:
             on_bad(path, f"its {MANIFEST} is missing or cannot be read")
     for _, path in numbered:
         damage = find_damage(path)
-        if damage is None:
+        if damage is not None:
+            on_bad(path, damage)
+        elif wanted is None or wanted(path):
             return path
-        on_bad(path, damage)
     return None
 
 

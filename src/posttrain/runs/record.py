@@ -61,6 +61,9 @@ class StepRecord:
         if role != "policy":
             return
         self.metrics["trained_tokens"] = float(sum(t.num_trained for t in trajectories))
+        gap = _sampler_gap(columns, learned)
+        if gap is not None:
+            self.metrics["sampler_gap"] = gap
         for trajectory, group, own, signals in zip(trajectories, group_N, columns, learned.signals, strict=True):
             kept = {name: values for name, values in own.items() if name not in ("behavior_logp", "old_logp")}
             logp = signals.get("logp")
@@ -71,3 +74,17 @@ class StepRecord:
             if "entropy" in signals and len(signals["entropy"]) == trajectory.num_trained:
                 kept["entropy"] = signals["entropy"]
             self.rows.append(Row(trajectory=trajectory, group=int(group), columns=kept))
+
+
+def _sampler_gap(columns: Sequence[Mapping[str, FloatArray]], learned: "Learned") -> float | None:
+    """Mean distance in nats of the learner's log-probabilities from the sampler's, before the step's first update.
+
+    Over the tokens that were sampled; None where there are none.
+    """
+    gaps = []
+    for i in learned.untouched:
+        logp, sampled = learned.signals[i].get("logp"), columns[i].get("behavior_logp")
+        if logp is not None and sampled is not None and len(logp) == len(sampled):
+            gaps.append(np.abs(logp - sampled)[np.isfinite(sampled)])
+    gap_T = np.concatenate([np.zeros(0), *gaps])
+    return float(np.mean(gap_T, dtype=np.float64)) if len(gap_T) else None

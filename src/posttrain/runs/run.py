@@ -11,20 +11,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from posttrain.alarms import Action, Readings
 from posttrain.errors import AlarmStop, Interrupted
 from posttrain.evaluation import evaluate
 from posttrain.runs.bench import Bench, StageBench
 from posttrain.runs.live import LiveView
 from posttrain.runs.record import StepRecord
-from posttrain.runs.snapshot import Snapshot, newest_snapshot, save_snapshot
+from posttrain.runs.snapshot import ROLLED_BACK, Snapshot, newest_snapshot, save_snapshot
 from posttrain.runs.stop import StopRequest
 from posttrain.runs.store import RunStore
 from posttrain.runs.tables import rollout_rows
+from posttrain.runs.watch import MOST_ROLL_BACKS, RollBack, StoppedByAlarm, Watch, wait_while_paused
 from posttrain.stages import Models, Stage
 from posttrain.types import Group
 
 if TYPE_CHECKING:
     from posttrain.training.learner import Learner
+
+_ALARMS = "alarms"
+"""Where the memory of a stage's alarms stands in a checkpoint, beside that of the stage's own parts."""
 
 
 class Run:
@@ -34,6 +39,10 @@ class Run:
         """`store` is where it is recorded; a checkpoint found there is continued from."""
         self.bench, self.recipe, self.store, self.view = bench, bench.recipe, store, view
         self.step = 0
+        self.roll_backs = 0
+        """Times that an alarm made it go back; the draws that follow differ by it."""
+        self.evaluations: list[dict[str, Any]] = []
+        """Summaries of the held-out evaluations until now."""
         self.stop = StopRequest()
         self._saved_at = time.monotonic()
 
@@ -43,28 +52,48 @@ class Run:
         `models` are those that the recipe begins with; a checkpoint's take their place.
         """
         snapshot = newest_snapshot(self.store, self.bench) or Snapshot(models=models)
-        self.store.rewind(snapshot.position)
-        self.step = snapshot.step
-        models = snapshot.models
         with self.stop.listening():
-            if not snapshot.resumed:
-                for note in self.bench.problems.notes:
-                    self.store.log_event(0, "note", note)
-                self.evaluate(models, "before")
-            for place, (name, stage) in enumerate(self.recipe.stages.items()):
-                if place < snapshot.stage:
-                    continue
-                continued = snapshot if snapshot.steps_done and place == snapshot.stage else Snapshot.empty()
-                models = self.bench.with_copies(stage, models, keep=frozenset(continued.models))
-                models = self._run_stage(models, StageRun(self, name, stage, place, continued), stage)
-                self.evaluate(models, name)
-                self.save(models, stage=place + 1)
+            while True:
+                try:
+                    return self._go_on(snapshot)
+                except RollBack as alarm:
+                    snapshot = self._roll_back(str(alarm))
+
+    def _go_on(self, snapshot: Snapshot) -> Models:
+        """Run every stage that is left after a snapshot."""
+        self.store.rewind(snapshot.position)
+        self.step, self.roll_backs = snapshot.step, snapshot.roll_backs
+        self.evaluations = self.store.evaluations()
+        models = snapshot.models
+        if not snapshot.resumed:
+            for note in self.bench.problems.notes:
+                self.store.log_event(0, "note", note)
+            self.evaluate(models, "before")
+        for place, (name, stage) in enumerate(self.recipe.stages.items()):
+            if place < snapshot.stage:
+                continue
+            continued = snapshot if snapshot.steps_done and place == snapshot.stage else Snapshot.empty()
+            models = self.bench.with_copies(stage, models, keep=frozenset(continued.models))
+            models = self._run_stage(models, StageRun(self, name, stage, place, continued), stage)
+            self.evaluate(models, name)
+            self.save(models, stage=place + 1)
         return models
+
+    def _roll_back(self, reason: str) -> Snapshot:
+        """The newest snapshot from before the trouble. That it was gone back to is in the history, which is not cut."""
+        self.store.log_history(ROLLED_BACK, f"after step {self.step}: {reason}", step=self.step)
+        snapshot = newest_snapshot(self.store, self.bench) or Snapshot(
+            models=self.bench.first_models(), roll_backs=self.roll_backs + 1
+        )
+        self.view.event(ROLLED_BACK, f"from step {self.step} to step {snapshot.step}: {reason}")
+        return snapshot
 
     def _run_stage(self, models: Models, stage_run: "StageRun", stage: Stage) -> Models:
         """Run one stage; an alarm that stops it goes into the record, with what was being judged and learned from."""
         try:
             return stage.run(models, stage_run)
+        except StoppedByAlarm:
+            raise  # after a step: it is in the record
         except AlarmStop as alarm:
             stage_run.record_attempts()
             self.store.log_event(self.step, "alarm", str(alarm))
@@ -77,6 +106,7 @@ class Run:
         server, verifier = self.bench.server(models["policy"]), problems.verifier
         evaluated = evaluate(server, problems.held_out, verifier, self.recipe.evaluation, problems.sampling)
         summary = {"name": name, "step": self.step, **evaluated.summary, "verifier": verifier.kind}
+        self.evaluations.append(summary)
         rows = rollout_rows(evaluated.trajectories)
         self.store.write_evaluation(self.step, name, rows, summary)
         self.store.log_timing(self.step, name, 0, {"seconds_evaluate": time.monotonic() - began})
@@ -84,7 +114,7 @@ class Run:
 
     def save(self, models: Models, *, stage: int, **state: Any) -> None:
         """Write a checkpoint from which `execute` continues in the given stage."""
-        save_snapshot(self.store, self.recipe, models, step=self.step, stage=stage, **state)
+        save_snapshot(self.store, self.recipe, models, step=self.step, stage=stage, roll_backs=self.roll_backs, **state)
         self._saved_at = time.monotonic()
 
     def checkpoint_due(self) -> bool:
@@ -100,11 +130,12 @@ class StageRun(StageBench):
 
     def __init__(self, run: Run, name: str, stage: Stage, place: int, continued: Snapshot) -> None:
         """`continued` holds the state to go on from, or nothing."""
-        super().__init__(run.bench, name, stage)
+        super().__init__(run.bench, name, stage, draw=run.roll_backs)
         self._run, self._continued, self._place = run, continued, place
         self.steps_done = continued.steps_done
         self._total_steps = stage.total_steps(self.tasks)
-        self.memory: dict[str, Any] = dict(continued.memory)
+        self.memory: dict[str, Any] = {name: part for name, part in continued.memory.items() if name != _ALARMS}
+        self._watch = Watch(run.recipe.alarms, continued.memory.get(_ALARMS))
         self.attempts: Sequence[Group] = ()
         """Judged groups of the step in progress: the evidence, should an alarm stop it."""
         self._seconds: dict[str, float] = {}
@@ -152,14 +183,49 @@ class StageRun(StageBench):
         every = self.recipe.evaluation.every
         if every and steps_done % every == 0 and not last:
             run.evaluate(models, f"{self.name} step {steps_done}")
-        if run.stop.requested or (run.checkpoint_due() and not last):
-            state = {role: learner.state() for role, learner in learners.items()}
-            run.save(models, stage=self._place, steps_done=steps_done, memory=memory, learners=state)
-        if run.stop.requested:
-            raise Interrupted(
-                f"stopped after step {run.step} ({run.stop.reason}); everything is saved. "
-                f"Go on with: posttrain resume {run.store.folder}"
+        news, action = self._alarms(record)
+
+        def save() -> None:
+            run.save(
+                models,
+                stage=self._place,
+                steps_done=steps_done,
+                memory={**memory, _ALARMS: self._watch.state()},
+                learners={role: learner.state() for role, learner in learners.items()},
+                healthy=self._watch.healthy,
             )
+
+        if action == "roll_back":
+            raise RollBack(news)
+        if run.stop.requested or action in ("pause", "stop") or (run.checkpoint_due() and not last):
+            save()
+        go_on = f"everything is saved. Go on with: posttrain resume {run.store.folder}"
+        if action == "stop":
+            raise StoppedByAlarm(f"stopped after step {run.step}: {news}; {go_on}")
+        if action == "pause":
+            self._pause(news)
+        if run.stop.requested:
+            raise Interrupted(f"stopped after step {run.step} ({run.stop.reason}); {go_on}")
+
+    def _alarms(self, record: StepRecord) -> tuple[str, Action]:
+        """Look for trouble after a step; what is new goes into the record. Returns it in words, and what to do."""
+        run = self._run
+        news = self._watch.look(Readings(metrics=record.metrics, evaluations=run.evaluations))
+        for name, said in news.items():
+            run.store.log_event(run.step, "alarm", f"{name}: {said}", alarm=name, stage=self.name)
+            run.view.event("alarm", f"{name}: {said}")
+        action = self._watch.action(list(news))
+        told = "; ".join(f"{name}: {said}" for name, said in news.items())
+        if action == "roll_back" and run.roll_backs >= MOST_ROLL_BACKS:
+            return f"{told} (after {run.roll_backs} roll-backs)", "stop"
+        return told, action
+
+    def _pause(self, news: str) -> None:
+        """Wait until somebody has looked."""
+        run, file = self._run, self._run.store.folder / "paused"
+        file.write_text(f"{news}\nRemove this file to go on.\n")
+        run.view.event("paused", f"{news}. Remove {file} to go on, or press Ctrl-C to stop")
+        wait_while_paused(file, run.stop)
 
     def _timing(self, record: StepRecord) -> dict[str, float]:
         """Seconds by phase, speed and memory of the step that ends now; starts the next one's clock."""

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
     from posttrain.policies import Policy
 
+ROLLED_BACK = "rolled back"
+"""Kind of the entry in a run's history that says that an alarm made it go back."""
+
 LearnerState = tuple[Mapping[str, object], Mapping[str, "Tensor"]]
 
 
@@ -44,6 +47,8 @@ class Snapshot:
     learners: "Mapping[str, LearnerState]" = field(default_factory=dict)
     position: Mapping[str, int] = field(default_factory=dict)
     """Sizes of the record's files, to cut them back to; empty cuts them to nothing."""
+    roll_backs: int = 0
+    """Times that an alarm has made the run go back."""
     resumed: bool = False
 
     @classmethod
@@ -62,8 +67,13 @@ def save_snapshot(
     steps_done: int = 0,
     memory: Mapping[str, Any] | None = None,
     learners: "Mapping[str, LearnerState] | None" = None,
+    roll_backs: int = 0,
+    healthy: bool = True,
 ) -> Path:
-    """Write a checkpoint atomically; older ones beyond `recipe.checkpoints.keep` go."""
+    """Write a checkpoint atomically; older ones beyond `recipe.checkpoints.keep` go.
+
+    The newest that was saved in good health stays in any case, to go back to.
+    """
     import torch
     from safetensors.torch import save_file
 
@@ -73,6 +83,8 @@ def save_snapshot(
         "stage": stage,
         "steps_done": steps_done,
         "memory": memory or {},
+        "roll_backs": roll_backs,
+        "healthy": healthy,
         "learners": {role: numbers for role, (numbers, _) in (learners or {}).items()},
         "versions": {role: policy.version for role, policy in models.items()},
         "roles": sorted(own),
@@ -89,22 +101,30 @@ def save_snapshot(
             save_file(dict(tensors), folder / f"learner-{role}.safetensors")
         (folder / "state.json").write_text(json.dumps(state, indent=1, sort_keys=True), encoding="utf-8")
 
-    return checkpoints.save(store.folder / "checkpoints", f"step_{step:06d}_{stage}", write, recipe.checkpoints.keep)
+    return checkpoints.save(
+        store.folder / "checkpoints", f"step_{step:06d}_{stage}", write, recipe.checkpoints.keep, _was_healthy
+    )
 
 
 def newest_snapshot(store: RunStore, bench: Bench) -> Snapshot | None:
-    """The state of the newest good checkpoint; None where there is none."""
+    """The state of the newest good checkpoint; None where there is none.
+
+    Once an alarm has made the run go back, of the checkpoints before that only those count that were saved while no
+    alarm was raised.
+    """
     from safetensors.torch import load_file
 
     folder = store.folder / "checkpoints"
     checkpoints.sweep(folder)
+    roll_backs = sum(entry["kind"] == ROLLED_BACK for entry in store.history())
     found = checkpoints.newest(
         folder,
         lambda bad, why: store.log_history("bad checkpoint", f"{bad.name} is damaged and was passed over: {why}"),
+        lambda path: _state(path)["roll_backs"] == roll_backs or _was_healthy(path),
     )
     if found is None:
         return None
-    state = json.loads((found / "state.json").read_text(encoding="utf-8"))
+    state = _state(found)
     _check_threads(state["threads"])
     models = _load(bench, found, state["roles"])
     for role, version in state["versions"].items():
@@ -120,8 +140,20 @@ def newest_snapshot(store: RunStore, bench: Bench) -> Snapshot | None:
         memory=state["memory"],
         learners=learners,
         position=state["position"],
+        roll_backs=roll_backs,
         resumed=True,
     )
+
+
+def _was_healthy(checkpoint: Path) -> bool:
+    """Whether no alarm was raised when it was saved."""
+    return bool(_state(checkpoint)["healthy"])
+
+
+def _state(checkpoint: Path) -> dict[str, Any]:
+    """The numbers of a checkpoint."""
+    state: dict[str, Any] = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
+    return state
 
 
 def _load(bench: Bench, checkpoint: Path, roles: Sequence[str]) -> "dict[str, Policy]":

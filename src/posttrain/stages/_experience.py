@@ -1,6 +1,7 @@
 """The straight way from scored groups to a batch with credit: small steps that every reinforcement stage shares."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from posttrain.rewards import Reward, RewardContext
 from posttrain.rollouts import Rollout
 from posttrain.runs.record import StepRecord
 from posttrain.statistics.calibration import calibration
-from posttrain.types import Batch, Credit, FloatArray, Group, PerToken, Task, Tokens, Trajectory, value_of
+from posttrain.types import Batch, Credit, FloatArray, Group, IntArray, PerToken, Task, Tokens, Trajectory, value_of
 
 if TYPE_CHECKING:
     from posttrain.policies import Policy
@@ -133,18 +134,19 @@ def batch_of(
 def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
     """What a step's attempts were like, before any filter. What holds a demonstration is no attempt of its own."""
     failed = [t.score is None or t.score.status == "error" for group in groups for t in group]
+    everything = np.concatenate([np.zeros(0), *_sampled(groups)])
     groups = unaided(groups)
     trajectories = [t for group in groups for t in group]
     scores = [t.score for t in trajectories if t.score is not None and t.score.status != "error"]
-    # A segment that several attempts begin with, as in a tree, was sampled once.
-    sampled = {id(s): s.logp for t in trajectories for s in t.segments if s.trained and s.logp is not None}
-    logps = np.concatenate([np.zeros(0), *sampled.values()])
+    logps = np.concatenate([np.zeros(0), *_sampled(groups)])
     logps = logps[np.isfinite(logps)]
     metrics = {
         "completion_tokens": float(np.mean([t.num_trained for t in trajectories])),
         "truncated": float(np.mean([t.stop_reason == "length" for t in trajectories])),
         "grader_errors": float(np.mean(failed)),
-        "sampled_tokens": float(len(logps)),
+        "sampled_tokens": float(np.isfinite(everything).sum()),
+        "repeated": float(np.mean([repeated(t.completion_ids) for t in trajectories])),
+        "duplicates": float(np.mean([share for group in groups for share in duplicated(group)])),
     }
     if len(logps):
         # An unbiased estimate of the policy's mean entropy per token, in nats, without any extra computation.
@@ -162,6 +164,27 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
         values = [[t.score.value for t in g if t.score and t.score.status != "error"] for g in groups]
         metrics["zero_variance"] = float(np.mean([len(set(v)) <= 1 for v in values]))
     return metrics
+
+
+def _sampled(groups: Sequence[Group]) -> list[FloatArray]:
+    """Log-probabilities of all that was sampled; a segment that several attempts share, as in a tree, counts once."""
+    segments = {id(s): s for group in groups for t in group for s in t.segments if s.trained and s.logp is not None}
+    return [s.logp for s in segments.values() if s.logp is not None]
+
+
+def repeated(token_ids: IntArray, window: int = 8) -> float:
+    """Share of a completion's windows that have occurred in it before, in [0, 1]; 0 for one without two windows."""
+    if len(token_ids) < 2 * window:
+        return 0.0
+    windows = np.lib.stride_tricks.sliding_window_view(token_ids, window)
+    return 1.0 - len(np.unique(windows, axis=0)) / len(windows)
+
+
+def duplicated(group: Group) -> list[float]:
+    """For each attempt 1 if another one of the group is the same, token by token, else 0."""
+    written = [t.completion_ids.tobytes() for t in group]
+    counts = Counter(written)
+    return [float(counts[own] > 1) for own in written]
 
 
 def unaided(groups: Sequence[Group]) -> list[Group]:

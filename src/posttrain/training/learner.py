@@ -72,6 +72,8 @@ class Learned:
     """Means over all updates of the step."""
     signals: Sequence[Mapping[str, FloatArray]]
     """For each example, the [T] signals of the first pass, before the update that it was part of."""
+    untouched: Sequence[int] = ()
+    """Indices of the examples of the first update: their signals are those of the weights that the step began with."""
 
 
 class Learner:
@@ -100,16 +102,18 @@ class Learner:
         units = units_of([examples[i].group for i in indices], whole_groups=loss.whole_groups)
         averages = _Averages()
         seen: list[dict[str, FloatArray]] = [{} for _ in examples]
+        untouched: list[int] = []
         rng = np.random.Generator(np.random.Philox(key=[self.seed, self.updates]))
         for epoch in range(self.settings.epochs):
             order = list(range(len(units))) if self.settings.minibatches == 1 else rng.permutation(len(units)).tolist()
             for dealt in split_evenly(order, self.settings.minibatches):
                 part = [indices[i] for unit in dealt for i in units[unit]]
                 signals = self._update([examples[i] for i in part], loss, progress, averages)
+                untouched = untouched or part
                 if epoch == 0:
                     for i, values in zip(part, signals, strict=True):
                         seen[i] = values
-        return Learned(metrics=averages.means(), signals=seen)
+        return Learned(metrics=averages.means(), signals=seen, untouched=untouched)
 
     def _update(
         self, examples: Sequence[Example], loss: Loss, progress: float, averages: _Averages
