@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticCustomError
 
 from posttrain.component import Component
 from posttrain.errors import UserError
@@ -15,14 +16,19 @@ C = TypeVar("C", bound=Component)
 
 def component(contract: type[C], kind: str, settings: Sequence[str]) -> C:
     """The member `kind` of a family with ``name=value`` settings. Raises `UserError` that names what is wrong."""
-    tree: dict[str, Any] = {"kind": kind}
+    given: dict[str, str] = {}
     for setting in settings:
         matched = re.fullmatch(r"(\w+)=(.*)", setting, flags=re.DOTALL)
         if not matched:
             raise UserError(f"'{setting}' is not a setting of {kind}; write name=value")
-        tree[matched[1]] = parse_value(matched[2])
+        given[matched[1]] = matched[2]
     try:
-        made: C = TypeAdapter(contract).validate_python(tree)
+        known: dict[str, Any] = vars(contract.find(kind))["__pydantic_fields__"]
+        texts = {name for name, field in known.items() if field.annotation is str}
+        tree = {name: text if name in texts else parse_value(text) for name, text in given.items()}
+        made: C = TypeAdapter(contract).validate_python({**tree, "kind": kind})
+    except PydanticCustomError as error:
+        raise UserError(error.message()) from None
     except ValidationError as error:
         lines = []
         for item in error.errors(include_url=False):

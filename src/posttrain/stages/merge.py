@@ -28,8 +28,8 @@ class Merging(Stage):
 
     role: str
     """The model that is made: one with ``source: made``, or a trained one, whose weights are replaced."""
-    of: Annotated[tuple[str, ...], Field(min_length=2)]
-    """Roles of the models that it is made of; the order is that of the method's weights."""
+    of: Annotated[tuple[str, ...], Field(min_length=1)]
+    """Roles of the models that it is made of, in the order of the method's weights; of one, it is a copy as of now."""
     method: Merge
     tasks: None = None
     """A merge looks at no tasks."""
