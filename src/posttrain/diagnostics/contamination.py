@@ -85,7 +85,7 @@ class Contamination(Diagnostic):
                 context = {"name": name, "wish": wish}
                 raise PydanticCustomError(
                     "wish",
-                    "again needs {{prompt}} and {{answer}}, control needs {{prompt}} only; got {name}: {wish}",
+                    "again needs {prompt} and {answer}, control needs {prompt} only; got {name}: {wish}",
                     context,
                 )
         return self
@@ -99,7 +99,7 @@ class Contamination(Diagnostic):
         tasks = [*members, *others]
         [subject] = subjects
         policy = subject.load()
-        answers = asyncio.run(_answer_all(subject.serve(policy), tasks, self))
+        answers = asyncio.run(self._answer_all(subject.serve(policy), tasks))
         entropies = [
             top_entropies(policy, [row[i].written for row in answers], self.top_k, renormalise=self.renormalise)
             for i in range(3)
@@ -138,6 +138,25 @@ class Contamination(Diagnostic):
         if self.text == "demonstration" and bare:
             raise UserError(f"task {bare[0]} has no demonstration to look at the likelihood of; write text=prompt")
 
+    async def _answer_all(self, server: Server, tasks: Sequence[Task]) -> "list[tuple[_Answer, ...]]":
+        """The three answers to every task."""
+        return list(await asyncio.gather(*(self._answer_thrice(server, task) for task in tasks)))
+
+    async def _answer_thrice(self, server: Server, task: Task) -> "tuple[_Answer, ...]":
+        """The answer to the task, to the task with that answer, and to the task with another wish."""
+        sampler = server.bind("contamination", task.key)
+        first = await _answer(sampler, task.prompt, self.max_tokens)
+        shown = first.text
+        asked = len(sampler.encode(_wish(self.again, task.prompt, "")))
+        room = sampler.context - asked - RESERVED
+        if len(first.token_ids) > room:
+            shown = sampler.decode(first.token_ids[: max(room, 0)])
+        missing = room <= 0 or not len(first.token_ids)
+        again = "" if missing else _wish(self.again, task.prompt, shown)
+        second = await _answer(sampler, again, 2 * self.max_tokens)
+        control = await _answer(sampler, _wish(self.control, task.prompt, ""), 2 * self.max_tokens)
+        return first, second, control
+
     def _text(self, policy: "Policy", task: Task) -> "tuple[IntArray, int]":
         """The tokens that the baselines look at; of a prompt all but the first, before which there is nothing."""
         prompt_ids = policy.tokenizer.encode_prompt(task.prompt)
@@ -159,27 +178,6 @@ class _Answer:
     def written(self) -> tuple[IntArray, int]:
         """All tokens, and where the answer begins."""
         return np.concatenate([self.prompt_ids, self.token_ids]).astype(np.int64), len(self.prompt_ids)
-
-
-async def _answer_all(server: Server, tasks: Sequence[Task], settings: Contamination) -> list[tuple[_Answer, ...]]:
-    """The three answers to every task."""
-    return list(await asyncio.gather(*(_answer_thrice(server, task, settings) for task in tasks)))
-
-
-async def _answer_thrice(server: Server, task: Task, settings: Contamination) -> tuple[_Answer, ...]:
-    """The answer to the task, to the task with that answer, and to the task with another wish."""
-    sampler = server.bind("contamination", task.key)
-    first = await _answer(sampler, task.prompt, settings.max_tokens)
-    shown = first.text
-    asked = len(sampler.encode(_wish(settings.again, task.prompt, "")))
-    room = sampler.context - asked - RESERVED
-    if len(first.token_ids) > room:
-        shown = sampler.decode(first.token_ids[: max(room, 0)])
-    missing = room <= 0 or not len(first.token_ids)
-    again = "" if missing else _wish(settings.again, task.prompt, shown)
-    second = await _answer(sampler, again, 2 * settings.max_tokens)
-    control = await _answer(sampler, _wish(settings.control, task.prompt, ""), 2 * settings.max_tokens)
-    return first, second, control
 
 
 async def _answer(sampler: Sampler, prompt: Prompt, max_tokens: int) -> _Answer:
