@@ -90,7 +90,7 @@ def one_seed(folder: Path, seed: int, steps: int, lr: float) -> tuple[dict[str, 
 
 def trained(recipe: Recipe, folder: Path, name: str) -> tuple[Path, float]:
     """The model that a run leaves, and its accuracy on held-out tasks."""
-    made, summary = start(replace(recipe, name=name), folder, LiveView(lines=True))
+    made, summary = start(replace(recipe, name=name), folder, LiveView(json=True))
     made.rename(folder / name)
     return folder / name / "model", float(summary["accuracy_after"])
 
