@@ -14,7 +14,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -69,7 +69,7 @@ def one_seed(folder: Path, seed: int, steps: int, lr: float) -> tuple[dict[str, 
             changes = [*common, *sizes, f"models.policy.dtype={dtype}"]
             model, right = trained(override(recipe, changes), folder, f"{name}-{dtype}")
             mask = folder / f"{name}-{dtype}.safetensors"
-            found = compared(model, mask).values
+            found = compared(model, mask, dtype).values
             row |= {
                 f"{name}/{dtype}/accuracy": right,
                 f"{name}/{dtype}/sparsity_bfloat16": found["dtypes"]["bfloat16"]["sparsity"],
@@ -95,9 +95,9 @@ def trained(recipe: Recipe, folder: Path, name: str) -> tuple[Path, float]:
     return folder / name / "model", float(summary["accuracy_after"])
 
 
-def compared(model: Path, mask: Path) -> Finding:
-    """The bundled model beside a trained one."""
-    return Sparsity(mask=str(mask)).examine(subject("pebble"), subject(str(model)))
+def compared(model: Path, mask: Path, dtype: str) -> Finding:
+    """The bundled model, as it is in the type that was trained in, beside a trained one."""
+    return Sparsity(mask=str(mask)).examine(subject("pebble", dtype), subject(str(model)))
 
 
 def untouched(model: Path, mask: Path) -> bool:
@@ -114,12 +114,10 @@ def shuffled(mask: torch.Tensor, seed: int) -> torch.Tensor:
     return mask.flatten()[torch.as_tensor(order)].reshape(mask.shape).contiguous()
 
 
-def subject(name: str) -> Subject:
+def subject(name: str, dtype: Any = "float32") -> Subject:
     """A model to look at; nothing is sampled from it."""
-    unused: Any = None
-    return Subject(
-        name=name, load=lambda: load_policy("policy", Model(source=name), {}, torch.device("cpu")), serve=unused
-    )
+    model, unused = Model(source=name, dtype=dtype), cast(Any, None)
+    return Subject(name=name, load=lambda: load_policy("policy", model, {}, torch.device("cpu")), serve=unused)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ numerical rank of delta in float32 over its shorter side, averaged over matrices
 
 In bfloat16 a weight of 0.02 moves by 6e-5 at least or not at all, so small updates are rounded away and look sparse.
 That is why every number is given for float32 beside it, with the share of weights that moved in float32 only. What
-training kept in bfloat16 has been rounded already, and float32 cannot bring it back.
+training kept in bfloat16 has been rounded already, and float32 cannot bring it back; the float32 numbers are then
+about the update only if the model before is in bfloat16 too, else about that rounding.
 
 Differs: the code's figure for a layer is called sparsity and is the mean share of weights that did change; here it is
 called density, and sparsity is 1 less it. Tensors of more than two axes are ranked as matrices of their first axis.
