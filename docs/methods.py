@@ -35,6 +35,7 @@ A recipe is run by its name: `posttrain run grpo`. How they are changed and comb
 COMPONENTS = """## Components
 
 What recipes are made of, by family. The first column is the `kind`; `posttrain show RECIPE` prints where each stands.
+Diagnostics stand in no recipe: `posttrain diagnose KIND` runs them on models that are there.
 """
 
 

@@ -98,7 +98,8 @@ class Model:
 
     source: str
     """A bundled name (``pebble``), a Hugging Face folder, ``role:NAME`` for a copy of another role's model as it is
-    when the stage begins (a reference, a critic's body), or ``new`` for random weights of the given `shape`."""
+    when the stage begins (a reference, a critic's body), ``made`` for one that a stage makes (a merge), or ``new`` for
+    random weights of the given `shape`."""
     shape: Shape | None = None
     """Sizes of a ``new`` model."""
     trained: bool = False

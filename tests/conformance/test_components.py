@@ -20,7 +20,9 @@ from posttrain.advantages import Advantage
 from posttrain.component import Component
 from posttrain.corrections import Correction
 from posttrain.curricula import Curriculum
+from posttrain.diagnostics import Diagnostic
 from posttrain.filters import Filter
+from posttrain.merges import Merge
 from posttrain.objectives import Objective
 from posttrain.penalties import Penalty
 from posttrain.preferences import PreferenceLoss
@@ -28,7 +30,19 @@ from posttrain.reducers import Reducer
 from posttrain.rollouts import Rollout
 from tests.conformance._members import contracts, example, kinds, variants
 
-METHODS = (Advantage, Correction, Curriculum, Filter, Objective, Penalty, PreferenceLoss, Reducer, Rollout)
+METHODS = (
+    Advantage,
+    Correction,
+    Curriculum,
+    Diagnostic,
+    Filter,
+    Merge,
+    Objective,
+    Penalty,
+    PreferenceLoss,
+    Reducer,
+    Rollout,
+)
 """Families whose members come from the literature."""
 SOURCE = Path(posttrain.__file__).parent
 TESTS = Path(__file__).parent.parent

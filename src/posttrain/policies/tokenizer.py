@@ -91,6 +91,12 @@ class Tokenizer:
         return int(self._backend.get_vocab_size(with_added_tokens=True))
 
     @property
+    def vocabulary(self) -> Mapping[str, int]:
+        """The id of every token, special ones included."""
+        ids: dict[str, int] = self._backend.get_vocab(with_added_tokens=True)
+        return ids
+
+    @property
     def has_chat_template(self) -> bool:
         """Whether chat messages can be given."""
         return bool(self._settings.get("chat_template"))

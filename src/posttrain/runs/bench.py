@@ -29,10 +29,11 @@ class Bench:
         self._servers: dict[int, Server] = {}
 
     def first_models(self) -> "dict[str, Policy]":
-        """The recipe's models as they begin; copies of other roles wait for the stage that needs them."""
+        """The recipe's models as they begin; those that are copied or made wait for the stage that does it."""
         from posttrain.policies import load_policy
 
-        plain = {role: m for role, m in self.recipe.models.items() if not m.source.startswith("role:")}
+        later = {role for role, m in self.recipe.models.items() if m.source.startswith("role:") or m.source == "made"}
+        plain = {role: m for role, m in self.recipe.models.items() if role not in later}
         if "policy" not in plain:
             raise UserError("the recipe has no model in the role 'policy'; name one with models.policy.source=FOLDER")
         return {role: load_policy(role, model, {}, self.device) for role, model in plain.items()}
@@ -47,6 +48,7 @@ class Bench:
             name = model.source.removeprefix("role:")
             if name != model.source and name not in roles:
                 raise UserError(f"models.{role}.source: there is no role '{name}' to copy; {nearest(name, roles)}")
+        self._check_made()
         for name, stage in self.recipe.stages.items():
             tasks = self.problems.of(stage)
             if not tasks:
@@ -64,6 +66,25 @@ class Bench:
                 f"the {stage.kind} stage needs a model in the role '{role}'; write models.{role}.source=role:policy "
                 "for a copy of the policy as the stage finds it, or name a model"
             )
+
+    def _check_made(self) -> None:
+        """Raise `UserError` for a model that is needed before a stage has made it, or made only to be copied over."""
+        waiting = {role for role, model in self.recipe.models.items() if model.source == "made"}
+        for name, stage in self.recipe.stages.items():
+            for role in sorted(stage.roles & waiting):
+                raise UserError(
+                    f"models.{role}.source is 'made', but no stage before {name}, which needs it, makes that model; "
+                    f"put one there (stages.NAME.kind=merge with role={role}), or name a model"
+                )
+            for role in sorted(stage.makes):
+                model = self.recipe.models.get(role)
+                if model is None or not (model.trained or model.source == "made"):
+                    source = "there is none in the recipe" if model is None else f"its source is '{model.source}'"
+                    raise UserError(
+                        f"stage {name} makes the model of the role '{role}', but {source}; "
+                        f"write models.{role}.source=made"
+                    )
+            waiting -= stage.makes
 
     def environment(self) -> dict[str, Any]:
         """What the record should know of this process, beside what can be found out later."""

@@ -165,9 +165,9 @@ def _load(bench: Bench, checkpoint: Path, roles: Sequence[str]) -> "dict[str, Po
     models: dict[str, Policy] = {}
     for role in sorted(bench.recipe.models, key=lambda role: bench.recipe.models[role].source.startswith("role:")):
         model, folder = bench.recipe.models[role], checkpoint / "models" / role
-        if role in roles and _folder_is_exact(model):
+        if role in roles and (_folder_is_exact(model) or model.source == "made"):
             models[role] = load_policy(role, replace(model, source=str(folder), shape=None), models, bench.device)
-        elif role in roles or not model.source.startswith("role:"):
+        elif role in roles or not _is_later(model):
             models[role] = load_policy(role, model, models, bench.device)
         if role in roles and not _folder_is_exact(model):
             _put_back(models[role], load_file(checkpoint / f"weights-{role}.safetensors"))
@@ -175,8 +175,13 @@ def _load(bench: Bench, checkpoint: Path, roles: Sequence[str]) -> "dict[str, Po
 
 
 def _is_ours(model: Model) -> bool:
-    """Whether the weights exist nowhere but in this run: they were trained, or copied from a trained role."""
-    return model.trained or model.source.startswith("role:")
+    """Whether the weights exist nowhere but in this run: they were trained, made, or copied from a trained role."""
+    return model.trained or _is_later(model)
+
+
+def _is_later(model: Model) -> bool:
+    """Whether the model is copied or made by a stage, and is not there before it."""
+    return model.source.startswith("role:") or model.source == "made"
 
 
 def _folder_is_exact(model: Model) -> bool:
@@ -188,7 +193,7 @@ def _own_weights(policy: "Policy", model: Model) -> "dict[str, Tensor]":
     """Copies of every parameter that cannot be had elsewhere: those that are trained, and all of a role's copy, since
     the role that it was copied from has moved on.
     """
-    copied = model.source.startswith("role:")
+    copied = _is_later(model)
     return {
         name: parameter.detach().cpu().clone().contiguous()
         for name, parameter in policy.named_parameters()

@@ -30,6 +30,11 @@ class Stage(Component):
         """Roles that the stage needs as copies of others (``role:NAME``) when it begins."""
         return frozenset()
 
+    @property
+    def makes(self) -> frozenset[str]:
+        """Roles whose models the stage makes from nothing but other models (``source: made``)."""
+        return frozenset()
+
     def check(self, models: Models, tasks: Sequence[Task]) -> None:
         """Raise `UserError` for anything in the tasks that training would stumble over later.
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from posttrain.errors import AlarmStop
 from posttrain.policies import Policy
 from posttrain.reducers import Reducer
+from posttrain.training.masking import WeightMask
 from posttrain.training.packing import (
     Example,
     MicroBatch,
@@ -85,6 +86,7 @@ class Learner:
         self.num_updates = num_steps * settings.epochs * settings.minibatches
         self.updates = 0
         self.parameters = {name: p for name, p in policy.named_parameters() if p.requires_grad}
+        self.mask = WeightMask(settings.mask, self.parameters) if settings.mask is not None else None
         self.optimizers = settings.optimizer.build(self.parameters)
         self.peaks = [[group["lr"] for group in optimizer.param_groups] for optimizer in self.optimizers]
 
@@ -120,6 +122,8 @@ class Learner:
     ) -> list[dict[str, FloatArray]]:
         """One optimizer step. Returns the signals of each example as they were before it."""
         total, signals = self.accumulate(examples, loss, progress, averages)
+        if self.mask is not None:
+            self.mask.gradients()
         norm = torch.nn.utils.get_total_norm([p.grad for p in self.parameters.values() if p.grad is not None])
         if not (math.isfinite(total) and math.isfinite(float(norm))):
             for optimizer in self.optimizers:
@@ -137,6 +141,8 @@ class Learner:
                 group["lr"] = peak * factor
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
+        if self.mask is not None:
+            self.mask.weights()
         self.updates += 1
         self.policy.version += 1
         averages.add("loss", torch.tensor([total]))

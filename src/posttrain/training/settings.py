@@ -23,3 +23,6 @@ class Learning:
     """Tokens in one forward pass; smaller takes less memory and gives the same gradient."""
     clip_norm: PositiveFloat | None = 1.0
     """Largest global norm of the gradient; None leaves it as it is."""
+    mask: str | None = None
+    """File (.safetensors) with a tensor of every trained parameter's shape: only entries where it is not 0 are updated,
+    the others keep every bit. ``posttrain diagnose sparsity`` writes such files."""

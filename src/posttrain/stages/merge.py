@@ -1,0 +1,72 @@
+"""Merge: make the model of one role out of the models of others, without training.
+
+A reference that is itself made (SALSA, arXiv:2411.01798) is a role whose source is ``made``, and a stage like this one
+before the stage that needs it. The weights are ready when the stage begins to be left: its one step records how far the
+new model is from each that it was made of.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from posttrain.component import frozen
+from posttrain.errors import UserError
+from posttrain.merges import Merge
+from posttrain.runs.record import StepRecord
+from posttrain.stages import Models, Stage
+from posttrain.types import Task
+
+if TYPE_CHECKING:
+    from posttrain.runs.bench import StageBench
+    from posttrain.runs.run import StageRun
+
+
+@frozen
+class Merging(Stage):
+    """One model of several."""
+
+    role: str
+    """The model that is made: one with ``source: made``, or a trained one, whose weights are replaced."""
+    of: Annotated[tuple[str, ...], Field(min_length=1)]
+    """Roles of the models that it is made of, in the order of the method's weights; of one, it is a copy as of now."""
+    method: Merge
+    tasks: None = None
+    """A merge looks at no tasks."""
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """The roles that it reads."""
+        return frozenset(self.of)
+
+    @property
+    def makes(self) -> frozenset[str]:
+        """The role that it writes."""
+        return frozenset({self.role})
+
+    def check(self, models: Models, tasks: Sequence[Task]) -> None:
+        """The method must be able to merge this many models, none of them twice."""
+        self.method.check(len(self.of))
+        twice = sorted({role for role in self.of if self.of.count(role) > 1})
+        if twice:
+            raise UserError(f"the merge stage names the role '{twice[0]}' twice; weigh it instead: method.weights")
+
+    def total_steps(self, tasks: Sequence[Task]) -> int:
+        """One."""
+        return 1
+
+    def run(self, models: Models, run: "StageRun") -> Models:
+        """Merge, and return the models with the new one among them."""
+        from posttrain.policies.merging import merge
+
+        if run.steps_done:
+            return models
+        merged = merge(self.role, run.recipe.models[self.role], {role: models[role] for role in self.of}, self.method)
+        record = StepRecord(metrics={f"distance/{role}": far for role, far in merged.distances.items()})
+        made = {**models, self.role: merged.policy}
+        run.finish_step(1, record, {}, {}, made)
+        return made
+
+    def preview(self, models: Models, run: "StageBench") -> list[str]:
+        """What is made of what."""
+        return [f"{self.role} is made of {', '.join(self.of)} by {self.method.kind}"]

@@ -1,0 +1,57 @@
+"""`posttrain merge`, as it is called."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from posttrain.cli import main
+from posttrain.policies.folder import new_folder
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for seed in (1, 2):
+        new_folder(Path(f"m{seed}"), layers=1, width=32, heads=2, kv_heads=1, context=64, seed=seed)
+
+
+def test_a_folder_that_is_the_average(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["merge", "m1", "m2", "weights=[0.25, 0.75]", "--out", "soup", "--json"]) == 0
+    answer = json.loads(capfd.readouterr().out)
+    assert (answer["model"], answer["method"], answer["dtype"]) == ("soup", "soup", "float32")
+    assert answer["distances"]["m2"] < answer["distances"]["m1"]
+    a, b, made = (load_file(f"{name}/model.safetensors") for name in ("m1", "m2", "soup"))
+    assert made.keys() == a.keys()
+    assert all(torch.equal(made[n], (0.25 * a[n].double() + 0.75 * b[n].double()).float()) for n in made)
+    assert Path("soup/config.json").read_bytes() == Path("m1/config.json").read_bytes()
+    assert main(["sample", "soup", "1+1=", "--max-tokens", "2"]) == 0
+
+
+def test_the_type_is_the_first_models(capfd: pytest.CaptureFixture[str]) -> None:
+    path = Path("m1/model.safetensors")
+    save_file({n: t.bfloat16() for n, t in load_file(path).items()}, path, metadata={"format": "pt"})
+    assert main(["merge", "m1", "m2", "--out", "soup"]) == 0
+    assert "wrote soup (bfloat16)" in capfd.readouterr().out
+    assert {t.dtype for t in load_file("soup/model.safetensors").values()} == {torch.bfloat16}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("m1",), "got 1 model to merge; name at least two"),
+        (("m1", "m1"), "a model is named twice among m1, m1"),
+        (("m1", "m3"), "the model folder 'm3' does not exist"),
+        (("m1", "m2", "weigths=[1, 0]"), "Soup has no field 'weigths'; did you mean 'weights'?"),
+        (("m1", "m2", "weights=[1, 1]"), "they must add up to 1"),
+        (("m1", "m2", "--method", "sop"), "no merge named 'sop'; did you mean 'soup'?"),
+        (("m1", "m2", "--out", "m1"), "'m1' is not empty"),
+    ],
+)
+def test_mistakes(words: tuple[str, ...], message: str, capfd: pytest.CaptureFixture[str]) -> None:
+    out = () if "--out" in words else ("--out", "soup")
+    assert main(["merge", *words, *out]) == 2
+    assert message in capfd.readouterr().err
+    assert not Path("soup").exists()
