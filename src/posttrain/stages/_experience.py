@@ -13,7 +13,7 @@ from posttrain.errors import AlarmStop
 from posttrain.filters import Dropped, Filter
 from posttrain.objectives import Objective
 from posttrain.penalties import Penalty
-from posttrain.rewards import Reward, RewardContext
+from posttrain.rewards import Reward, RewardContext, judged
 from posttrain.rollouts import Rollout
 from posttrain.runs.record import StepRecord
 from posttrain.statistics.calibration import calibration
@@ -34,16 +34,10 @@ async def collect(
 
     async def one(task: Task, bound: Mapping[str, Sampler]) -> list[Group]:
         own = replace(context, samplers=bound)
-        return await rollout.collect_judged(task, bound, lambda group: judge(group, reward, own))
+        return await rollout.collect_judged(task, bound, lambda group: judged(group, reward, own))
 
     collected = await asyncio.gather(*(one(task, bound) for task, bound in zip(tasks, samplers, strict=True)))
     return [group for groups in collected for group in groups]
-
-
-async def judge(group: Group, reward: Reward, context: RewardContext) -> Group:
-    """The group with a score on every trajectory."""
-    scores = await reward.score(group, context)
-    return replace(group, trajectories=tuple(t.scored(s) for t, s in zip(group, scores, strict=True)))
 
 
 def set_aside_failed(groups: Sequence[Group]) -> tuple[list[Group], list[Dropped]]:
@@ -149,6 +143,7 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
     if len(logps):
         # An unbiased estimate of the policy's mean entropy per token, in nats, without any extra computation.
         metrics["entropy"] = -float(np.mean(logps, dtype=np.float64))
+    metrics |= turn_metrics(trajectories)
     if scores:
         metrics["reward"] = float(np.mean([s.value for s in scores]))
         metrics["solved"] = float(np.mean([s.status == "ok" for s in scores]))
@@ -161,6 +156,22 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
             metrics |= {f"calibration/{name}": number for name, number in measured.items()}
         values = [[t.score.value for t in g if t.score and t.score.status != "error"] for g in groups]
         metrics["zero_variance"] = float(np.mean([len(set(v)) <= 1 for v in values]))
+    return metrics
+
+
+def turn_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    """How attempts in a world went, where there are any that did not break off."""
+    played = [t for t in trajectories if "turns" in t.info and not t.failure]
+    if not played:
+        return {}
+    metrics = {
+        "turns": float(np.mean([t.info["turns"] for t in played])),
+        "turns/invalid": sum(t.info["invalid_turns"] for t in played) / max(1, sum(t.info["turns"] for t in played)),
+        "turns/reward": float(np.mean([sum(t.info["turn_rewards"]) for t in played])),
+    }
+    for name in sorted({name for t in played for name in t.info["measures"]}):
+        values = [t.info["measures"][name] for t in played if name in t.info["measures"]]
+        metrics[f"world/{name}"] = float(np.mean(values))
     return metrics
 
 
@@ -224,8 +235,8 @@ def stop_if_grading_fails(groups: Sequence[Group], bound: float) -> None:
     if scores and len(failed) / len(scores) >= bound:
         raise AlarmStop(
             f"{len(failed)} of {len(scores)} judgements of this step failed, so there is nothing sound to learn from. "
-            f"The first failure: {failed[0].explanation}. Mend the reward and resume, or allow more with "
-            "max_grader_errors."
+            f"The first failure: {failed[0].explanation}. Mend the reward, or the world, and resume, or allow more "
+            "with max_grader_errors."
         )
 
 
