@@ -19,7 +19,8 @@ MOVES: Mapping[str, int] = {"forward": 1, "stay": 0, "back": -1}
 
 @frozen
 class Corridor(Environment):
-    """The state is the cell. Actions: ``forward``, ``stay``, ``back``; anything else is invalid and changes nothing."""
+    """The state is the cell. Actions: ``forward``, ``stay``, ``back``, or how one of them begins (``f``); anything else
+    is invalid and changes nothing."""
 
     horizon: PositiveInt = 9
     """Actions after which the attempt is over."""
@@ -55,7 +56,8 @@ class Walk(World):
 
     async def step(self, action: str) -> Outcome:
         """Walk."""
-        move = MOVES.get(action.strip().lower())
+        said = action.strip().lower()
+        move = next((move for word, move in MOVES.items() if said and word.startswith(said)), None)
         self._steps += 1
         self._cell = max(0, self._cell + (move or 0))
         return Outcome(

@@ -12,7 +12,6 @@ from typing import Final
 
 from posttrain.advantages.gigpo import GiGPO
 from posttrain.engines import Sampling
-from posttrain.environments.corridor import MOVES
 from posttrain.environments.corridor import Corridor as CorridorWorld
 from posttrain.recipe import Evaluation, Model, Recipe, Shape
 from posttrain.recipes._change import rl_of, sft_of
@@ -32,14 +31,15 @@ def gigpo(recipe: Recipe | None = None) -> Recipe:
     """A change to GRPO: turns in a world, and credit for each of them."""
     recipe = recipe or grpo()
     world, tasks = CorridorWorld(), Corridor(size=400)
-    walks = Played(tasks=tasks, environment=world, actions=tuple(MOVES), turns=9)
+    walks = Played(tasks=tasks, environment=world, actions=("f", "s", "b"), turns=9)
     stage = replace(
         rl_of(recipe),
-        steps=60,
-        rollout=Turns(environment=world, n=8, max_turns=9, sampling=Sampling(max_tokens=10)),
+        steps=40,
+        rollout=Turns(environment=world, n=8, max_turns=9, sampling=Sampling(max_tokens=3)),
         reward=Verdict(),
         advantage=GiGPO(),
         filters={},
+        learner=Learning(optimizer=AdamW(lr=3e-4)),
     )
     learner = Learning(optimizer=AdamW(lr=3e-3))
     return replace(
@@ -47,6 +47,6 @@ def gigpo(recipe: Recipe | None = None) -> Recipe:
         name="gigpo",
         models={"policy": Model(source="new", shape=Shape(layers=2, width=64, mlp_width=192), trained=True)},
         tasks=tasks,
-        stages={"sft": replace(sft_of(sft()), tasks=walks, epochs=8.0, learner=learner), "rl": stage},
+        stages={"sft": replace(sft_of(sft()), tasks=walks, epochs=4.0, learner=learner), "rl": stage},
         evaluation=Evaluation(holdout=50, samples=4),
     )
