@@ -10,11 +10,11 @@ import torch
 
 from posttrain.engines import Counters, Sampling
 from posttrain.engines.native import Native
+from posttrain.environments.corridor import Corridor
 from posttrain.evaluation import Evaluated, evaluate, summarize
 from posttrain.policies import load_policy
 from posttrain.policies.folder import new_folder
 from posttrain.recipe import Evaluation, Model
-from posttrain.environments.corridor import Corridor
 from posttrain.rewards import Reward, RewardContext, failure
 from posttrain.rewards.verdict import Verdict
 from posttrain.rollouts.independent import Independent
@@ -170,7 +170,10 @@ def test_a_rollout_of_one_turn_changes_nothing() -> None:
 
 
 def test_an_attempt_whose_world_failed_is_an_error_and_not_wrong() -> None:
-    tasks = [Task(key="odd", prompt="Odd.", fields={"cells": "five"}), Task(key="ok", prompt="Ok.", fields={"cells": 2})]
+    tasks = [
+        Task(key="odd", prompt="Odd.", fields={"cells": "five"}),
+        Task(key="ok", prompt="Ok.", fields={"cells": 2}),
+    ]
     turns = Turns(environment=Corridor(horizon=1), n=1)
     summary = evaluate(Walkers({}), tasks, Verdict(), Evaluation(), Sampling(max_tokens=9), turns).summary
     assert (summary["errors"], summary["accuracy"]) == (1, 1.0)

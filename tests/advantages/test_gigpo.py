@@ -93,10 +93,7 @@ def test_without_omega_it_is_grpo(scale: str, seed: int) -> None:
 def test_states_that_nobody_shares_give_nothing(salt: str | None) -> None:
     """Salted keys, or none at all: omega does not matter."""
     salted = made(
-        *[
-            [[(salt and f"{salt}-{g}-{i}-{t}", float(t == i)) for t in range(3)] for i in range(3)]
-            for g in range(2)
-        ]
+        *[[[(salt and f"{salt}-{g}-{i}-{t}", float(t == i)) for t in range(3)] for i in range(3)] for g in range(2)]
     )
     assert credit(GiGPO(omega=1.0), salted) == credit(GiGPO(omega=0.0), salted)
 

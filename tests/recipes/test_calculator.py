@@ -13,15 +13,14 @@ Small = Callable[..., Recipe]
 
 
 def test_calls_and_what_they_gave_are_in_the_record(train: Train) -> None:
-    """With the bundled model, which after a few demonstrations makes its first calls."""
-    changes = ["tasks.size=60", "evaluation.holdout=4", "sft.batch=8", "sft.max_steps=12", "threads=1"]
-    sizes = ["rl.steps=1", "rl.prompts=2", "rl.rollout.n=4", "sft.learner.optimizer.lr=1e-3"]
+    """With the bundled model, which writes equals signs by itself."""
+    changes = ["tasks.size=60", "evaluation.holdout=4", "sft.batch=8", "sft.max_steps=2", "threads=1"]
+    sizes = ["rl.steps=1", "rl.prompts=2", "rl.rollout.n=4", "evaluation.every=0"]
     models, store = train(override(calculator(), [*changes, *sizes]))
     (entry,) = [entry for entry in store.metrics() if entry["stage"] == "rl"]
     assert entry["turns"] == pytest.approx(1 + entry["world/calls"], abs=1), "an answer after the calls"
     assert entry["world/calls"] > 0
-    rows = store.rollouts(13)
-    assert any("<<" in row["completion"] for row in rows)
+    rows = store.rollouts(3)
     tokenizer = models["policy"].tokenizer
     for row in rows:
         trained = [i for i, t in zip(row["token_ids"], row["trained"], strict=True) if t]
@@ -49,6 +48,6 @@ def test_demonstrations_do_not_teach_what_the_calculator_says(small: Small) -> N
         trained = policy.tokenizer.decode(made.token_ids[made.trained_positions])
         calls = task.fields["expression"].count("+") + task.fields["expression"].count("-")
         calls += task.fields["expression"].count("*")
-        assert trained.count("<<") == trained.count(">>") == calls
-        assert trained.endswith(f"#### {task.answer}")
+        assert trained.count("=") == calls
+        assert trained.endswith(f"=\n#### {task.answer}")
         assert sum(s.actor == "environment" for s in made.segments) == calls

@@ -40,7 +40,7 @@ def tiny() -> Recipe:
 def test_it_is_grpo_in_a_world() -> None:
     assert ROWS == (267,)
     changed = {d.path for d in differences(grpo(), gigpo())}
-    assert {"rollout", "reward", "advantage", "filters", "tasks"} <= {path.removeprefix("rl.") for path in changed}
+    assert {"rl.rollout", "rl.reward", "rl.advantage", "rl.filters", "tasks"} <= changed
 
 
 def test_turns_are_trained_and_recorded(tiny: Recipe, train: Train) -> None:
@@ -75,7 +75,8 @@ def test_a_world_that_fails_stops_the_run_with_the_reason(
     tiny: Recipe, train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every attempt at these tasks breaks off: nothing is learned from it, and the reason is told."""
-    (tmp_path / "down_for_test.py").write_text(
+    (tmp_path / "worlds_for_test").mkdir()
+    (tmp_path / "worlds_for_test" / "down.py").write_text(
         "from posttrain.component import frozen\n"
         "from posttrain.environments import Environment, World\n\n\n"
         "@frozen\n"
@@ -85,6 +86,6 @@ def test_a_world_that_fails_stops_the_run_with_the_reason(
         "        raise ConnectionError('nobody answers')\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    changes = ["rl.rollout.environment={kind: down_for_test}", "evaluation.rollout={kind: independent}"]
+    changes = ["rl.rollout.environment={kind: worlds_for_test.down}", "evaluation.rollout={kind: independent}"]
     with pytest.raises(AlarmStop, match="12 of 12 judgements.*ConnectionError: nobody answers"):
         train(override(tiny, changes))

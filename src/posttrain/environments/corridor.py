@@ -20,7 +20,8 @@ MOVES: Mapping[str, int] = {"forward": 1, "stay": 0, "back": -1}
 @frozen
 class Corridor(Environment):
     """The state is the cell. Actions: ``forward``, ``stay``, ``back``, or how one of them begins (``f``); anything else
-    is invalid and changes nothing."""
+    is invalid and changes nothing.
+    """
 
     horizon: PositiveInt = 9
     """Actions after which the attempt is over."""

@@ -48,5 +48,5 @@ def gigpo(recipe: Recipe | None = None) -> Recipe:
         models={"policy": Model(source="new", shape=Shape(layers=2, width=64, mlp_width=192), trained=True)},
         tasks=tasks,
         stages={"sft": replace(sft_of(sft()), tasks=walks, epochs=4.0, learner=learner), "rl": stage},
-        evaluation=Evaluation(holdout=50, samples=4),
+        evaluation=Evaluation(holdout=40, samples=2),
     )

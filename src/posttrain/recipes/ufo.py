@@ -57,5 +57,5 @@ def ufo(recipe: Recipe | None = None) -> Recipe:
         models={**recipe.models, "policy": new},
         tasks=tasks,
         stages={"sft": replace(sft_of(sft()), tasks=answers, learner=learner), "rl": stage},
-        evaluation=Evaluation(verifier=Verdict(pay="solved"), rollout=rollout, samples=4),
+        evaluation=Evaluation(verifier=Verdict(pay="solved"), rollout=rollout, holdout=60, samples=2),
     )

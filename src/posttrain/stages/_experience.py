@@ -251,8 +251,16 @@ def describe(groups: Sequence[Group]) -> list[str]:
     for trajectory in groups[0]:
         score = trajectory.score
         assert score is not None, "attempts are described after they were judged"
-        lines.append(f"[{score.status} {score.value:g}] {trajectory.completion!r} {score.explanation}")
+        lines.append(f"[{score.status} {score.value:g}] {told(trajectory)} {score.explanation}")
     return lines
+
+
+def told(trajectory: Trajectory) -> str:
+    """What came after the prompt, turn by turn where there are several: what the world said stands after an arrow."""
+    said = [s for s in trajectory.segments if s.actor != "prompt"]
+    if all(s.turn == 0 for s in said):
+        return repr(trajectory.completion)
+    return " ".join(f"-> {s.text!r}" if s.actor == "environment" else repr(s.text) for s in said)
 
 
 def filter_groups(

@@ -39,7 +39,7 @@ class Arithmetic(Tasks):
     demonstrate: bool = True
     """Whether tasks come with their working, to be imitated."""
     calls: bool = False
-    """Whether the working leaves every step to a calculator: `` <<47+35>>; <<82-8>>``, without the results."""
+    """Whether the working leaves the results to a calculator: `` 47+35=; 82-8=``."""
 
     def load(self) -> Sequence[Task]:
         """The tasks, in the order in which they are drawn."""
@@ -71,7 +71,7 @@ class Arithmetic(Tasks):
     def _task(self, expression: str) -> Task:
         steps, result = solve(expression)
         if self.calls:
-            steps = [f"<<{step.partition('=')[0]}>>" for step in steps]
+            steps = [step[: step.index("=") + 1] for step in steps]
         return Task(
             key="",
             prompt=f"Q: {expression}\nA:",
