@@ -51,7 +51,7 @@ def test_an_empty_turn_does_not_escape_the_penalty_for_repetition() -> None:
 
 def test_who_is_wrong_is_told_so_and_the_right_answer_ends_it() -> None:
     _, outcomes, verdict, measures = play(TryAgain(), QUESTION, ["rome", "PARIS", "oslo"])
-    assert [(o.observation.text, o.done) for o in outcomes][0] == ("Incorrect. Please think again.", False)
+    assert (outcomes[0].observation.text, outcomes[0].done) == ("Incorrect. Please think again.", False)
     assert len(outcomes) == 2 and outcomes[1].done
     assert verdict is not None and verdict.solved
     assert measures == {"different": 1.0}

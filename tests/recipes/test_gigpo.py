@@ -87,5 +87,5 @@ def test_a_world_that_fails_stops_the_run_with_the_reason(
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     changes = ["rl.rollout.environment={kind: worlds_for_test.down}", "evaluation.rollout={kind: independent}"]
-    with pytest.raises(AlarmStop, match="12 of 12 judgements.*ConnectionError: nobody answers"):
+    with pytest.raises(AlarmStop, match=r"12 of 12 judgements.*ConnectionError: nobody answers"):
         train(override(tiny, changes))

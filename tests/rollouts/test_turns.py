@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -122,7 +123,7 @@ def test_ids_are_only_ever_appended() -> None:
     model = Scripted([["f", "f", "f", "f"]])
     (attempt,) = attempts(Turns(environment=Corridor(), n=1), model)
     prompts = model.bound["attempt", 0].prompts
-    for shorter, longer in zip(prompts, prompts[1:], strict=False):
+    for shorter, longer in pairwise(prompts):
         assert longer[: len(shorter) + 2] == [*shorter, ord("F"), END]
     assert attempt.token_ids.tolist() == [*prompts[-1], ord("F"), END]
     assert attempt.behavior_logp.tolist() == [-0.125, -0.25] * 4
