@@ -105,7 +105,7 @@ def test_turns_keep_what_was_seen_and_what_it_earned(connection, tmp_path: Path)
     attempt = Trajectory(
         task=Task(key="k", prompt="p"), segments=segments, stop_reason="environment", info={"turns": 2}
     )
-    (row,) = written(connection, tmp_path, [attempt])
+    (row,) = written(connection, tmp_path / "t.parquet", rollout_rows([attempt]))
     told = [(s["actor"], s["turn"], s["state_key"], s["reward"]) for s in row["segments"]]
     assert told == [
         ("prompt", 0, None, 0.0),
