@@ -269,10 +269,14 @@ class ScriptedSampler:
 
     context = 4096
 
-    def __init__(self, *key: int | str, version: int = 3) -> None:
+    def __init__(self, *key: int | str, version: int = 3, log: list[Completion] | None = None) -> None:
         self.key, self.version = key, version
-        self.completions: list[Completion] = []
-        self.drawn = 0
+        self.completions: list[Completion] = [] if log is None else log
+        """What it and those that are bound to it have written."""
+        self.asked = self.drawn = 0
+
+    def bind(self, *key: int | str) -> "ScriptedSampler":
+        return ScriptedSampler(*self.key, *key, version=self.version, log=self.completions)
 
     def encode(self, prompt: str | Sequence[Message]) -> np.ndarray:
         text = prompt if isinstance(prompt, str) else "".join(f"{m['role']}: {m['content']}\n" for m in prompt)
@@ -280,6 +284,10 @@ class ScriptedSampler:
 
     def encode_completion(self, prompt: str | Sequence[Message], text: str) -> np.ndarray:
         return np.array([*text.encode(), 0], np.int64)
+
+    def encode_reply(self, prompt: str | Sequence[Message], turn: np.ndarray, reply: Message) -> np.ndarray:
+        text = reply["content"] if isinstance(prompt, str) else f"{reply['role']}: {reply['content']}\n"
+        return np.array([*text.encode()], np.int64)
 
     def uniform(self) -> float:
         self.drawn += 1
@@ -297,7 +305,8 @@ class ScriptedSampler:
     ) -> list[Completion]:
         written = []
         for _ in range(n):
-            rng = self._rng(len(self.completions), token_ids.tolist())
+            rng = self._rng(self.asked, token_ids.tolist())
+            self.asked += 1
             cut = bool(rng.random() < 0.3)
             length = sampling.max_tokens if cut else int(rng.integers(1, min(8, sampling.max_tokens) + 1))
             ids = rng.integers(65, 91, length)

@@ -10,11 +10,15 @@ import torch
 
 from posttrain.engines import Counters, Sampling
 from posttrain.engines.native import Native
+from posttrain.environments.corridor import Corridor
 from posttrain.evaluation import Evaluated, evaluate, summarize
 from posttrain.policies import load_policy
 from posttrain.policies.folder import new_folder
 from posttrain.recipe import Evaluation, Model
 from posttrain.rewards import Reward, RewardContext, failure
+from posttrain.rewards.verdict import Verdict
+from posttrain.rollouts.independent import Independent
+from posttrain.rollouts.turns import Turns
 from posttrain.statistics.intervals import wilson
 from posttrain.types import Completion, FloatArray, Group, IntArray, Message, Score, Task, Trajectory
 
@@ -109,6 +113,70 @@ def test_numbers_by_hand() -> None:
     assert summary["mean_tokens"] == (3 + 3 + 3 + 3 + 6) / 5
     assert summary["truncated"] == 1 / 5
     assert "pass_at_k" not in summary
+
+
+class Walker(Page):
+    """Goes forward when it is greedy; else the second attempt does, and the first one stays."""
+
+    context = 500
+
+    def bind(self, *key: int | str) -> "Walker":
+        return Walker(self.book, (*self.key, *key))
+
+    def uniform(self) -> float:
+        raise NotImplementedError
+
+    def encode_reply(self, prompt: object, turn: IntArray, reply: Message) -> IntArray:
+        return self.encode(reply["content"])
+
+    async def sample(self, token_ids: IntArray, n: int, sampling: Sampling) -> list[Completion]:
+        self.book.asked.append((self.key, self.decode(token_ids), n, sampling))
+        text = "f" if sampling.temperature == 0 or self.key[-1] == 1 else "s"
+        logp = np.zeros(1, np.float32)
+        return [Completion(token_ids=self.encode(text), logp=logp, stop_reason="stop", version=2, text=text)]
+
+
+class Walkers(Book):
+    def bind(self, *key: int | str) -> Walker:
+        return Walker(self, key)
+
+
+def test_held_out_tasks_are_attempted_in_the_world_of_the_rollout() -> None:
+    book = Walkers({})
+    task = Task(key="five", prompt="Five.", fields={"cells": 5})
+    turns = Turns(environment=Corridor(horizon=6), n=99, max_turns=6, sampling=Sampling(temperature=0.3))
+    evaluated = evaluate(book, [task], Verdict(), Evaluation(samples=2), Sampling(max_tokens=9), turns)
+    summary = evaluated.summary
+    assert (summary["accuracy"], summary["mean_turns"], summary["mean_tokens"]) == (1.0, 4.0, 4.0)
+    assert summary["pass_at_k"] == {"1": 0.5, "2": 1.0}
+    assert [t.sample for t in evaluated.trajectories] == [0, 1, 2]
+    assert [t.info["turns"] for t in evaluated.trajectories] == [4, 6, 4]
+    greedy = [a for a in book.asked if "greedy" in a[0]]
+    assert {a[3] for a in greedy} == {Sampling(max_tokens=9, temperature=0.0)}
+    assert {a[0] for a in book.asked} == {
+        ("evaluation", "five", "greedy", "attempt", 0),
+        ("evaluation", "five", "attempt", 0),
+        ("evaluation", "five", "attempt", 1),
+    }
+
+
+def test_a_rollout_of_one_turn_changes_nothing() -> None:
+    evaluated, book = measure(GREEDY, ["cat"] * 5)
+    again = Book(GREEDY)
+    tasks = tasks_of(GREEDY, ["cat"] * 5)
+    other = evaluate(again, tasks, Marker(), Evaluation(), Sampling(max_tokens=9), Independent(n=3))
+    assert again.asked == book.asked
+    assert other.summary == evaluated.summary
+
+
+def test_an_attempt_whose_world_failed_is_an_error_and_not_wrong() -> None:
+    tasks = [
+        Task(key="odd", prompt="Odd.", fields={"cells": "five"}),
+        Task(key="ok", prompt="Ok.", fields={"cells": 2}),
+    ]
+    turns = Turns(environment=Corridor(horizon=1), n=1)
+    summary = evaluate(Walkers({}), tasks, Verdict(), Evaluation(), Sampling(max_tokens=9), turns).summary
+    assert (summary["errors"], summary["accuracy"]) == (1, 1.0)
 
 
 def test_a_lower_threshold_counts_more_answers_as_right() -> None:

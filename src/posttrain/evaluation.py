@@ -11,7 +11,8 @@ from typing import Any
 
 from posttrain.engines import Sampler, Sampling, Server
 from posttrain.recipe import Evaluation
-from posttrain.rewards import Reward, RewardContext
+from posttrain.rewards import Reward, RewardContext, judged
+from posttrain.rollouts import Rollout
 from posttrain.statistics.calibration import calibration
 from posttrain.statistics.intervals import wilson
 from posttrain.statistics.pass_at_k import pass_at_k
@@ -27,17 +28,27 @@ class Evaluated:
     """Per task the greedy answer (sample 0), then the sampled ones (1, 2, ...)."""
     summary: Mapping[str, Any]
     """``accuracy`` with ``accuracy_interval`` (95 %, Wilson), ``tasks``, ``correct``, ``mean_score``, ``errors``,
-    ``mean_tokens``, ``truncated``; with samples, ``pass_at_k`` by k, and ``voted``, the accuracy of their vote. Where
-    answers state how sure they are, ``calibration`` of the greedy ones, and ``voted_by_confidence``."""
+    ``mean_tokens``, ``truncated``; in worlds of several turns ``mean_turns``; with samples, ``pass_at_k`` by k, and
+    ``voted``, the accuracy of their vote. Where answers state how sure they are, ``calibration`` of the greedy ones,
+    and ``voted_by_confidence``."""
 
 
 def evaluate(
-    server: Server, tasks: Sequence[Task], verifier: Reward, settings: Evaluation, sampling: Sampling
+    server: Server,
+    tasks: Sequence[Task],
+    verifier: Reward,
+    settings: Evaluation,
+    sampling: Sampling,
+    rollout: Rollout | None = None,
 ) -> Evaluated:
-    """Answer and judge every task. A task whose judgement fails counts as an error, not as wrong, and is left out."""
+    """Answer and judge every task. A task whose judgement fails counts as an error, not as wrong, and is left out.
+
+    Where the `rollout` attempts held-out tasks in a world of several turns, so are they here.
+    """
 
     async def run() -> list[list[Trajectory]]:
-        return list(await asyncio.gather(*(answer(task, server, verifier, settings, sampling) for task in tasks)))
+        work = (answer(task, server, verifier, settings, sampling, rollout) for task in tasks)
+        return list(await asyncio.gather(*work))
 
     answered = asyncio.run(run())
     return Evaluated(
@@ -46,20 +57,26 @@ def evaluate(
 
 
 async def answer(
-    task: Task, server: Server, verifier: Reward, settings: Evaluation, sampling: Sampling
+    task: Task, server: Server, verifier: Reward, settings: Evaluation, sampling: Sampling, rollout: Rollout | None
 ) -> list[Trajectory]:
     """The judged answers to one task: greedy, then `settings.samples` sampled ones."""
-    greedy = await attempt(task, server.bind("evaluation", task.key, "greedy"), 1, replace(sampling, temperature=0.0))
-    sampled: list[Trajectory] = []
+    greedy = server.bind("evaluation", task.key, "greedy")
+    attempts = await attempt(task, greedy, 1, replace(sampling, temperature=0.0), rollout)
     if settings.samples:
-        sampled = await attempt(task, server.bind("evaluation", task.key), settings.samples, sampling, first=1)
-    attempts = [*greedy, *sampled]
-    scores = await verifier.score(Group(trajectories=tuple(attempts), key=task.key), RewardContext())
-    return [t.scored(s) for t, s in zip(attempts, scores, strict=True)]
+        sampler = server.bind("evaluation", task.key)
+        attempts += await attempt(task, sampler, settings.samples, sampling, rollout, first=1)
+    group = Group(trajectories=tuple(attempts), key=task.key)
+    return list(await judged(group, verifier, RewardContext()))
 
 
-async def attempt(task: Task, sampler: Sampler, n: int, sampling: Sampling, *, first: int = 0) -> list[Trajectory]:
-    """`n` attempts at a task, numbered from `first`."""
+async def attempt(
+    task: Task, sampler: Sampler, n: int, sampling: Sampling, rollout: Rollout | None, *, first: int = 0
+) -> list[Trajectory]:
+    """`n` attempts at a task, numbered from `first`: in the rollout's world, or else an answer to the prompt each."""
+    world = rollout.held_out(n, sampling) if rollout is not None else None
+    if world is not None:
+        made = [t for group in await world.collect(task, {"policy": sampler}) for t in group]
+        return [replace(t, sample=first + i) for i, t in enumerate(made)]
     prompt_ids = sampler.encode(task.prompt)
     completions = await sampler.sample(prompt_ids, n, sampling)
     prompt = Segment(actor="prompt", token_ids=prompt_ids, text=sampler.decode(prompt_ids))
@@ -95,6 +112,8 @@ def summarize(answered: Sequence[Sequence[Trajectory]], correct_at: float) -> di
         "mean_tokens": sum(t.num_trained for t in greedy) / max(len(greedy), 1),
         "truncated": sum(t.stop_reason == "length" for t in greedy) / max(len(greedy), 1),
     }
+    if turns := [t.info["turns"] for t in greedy if "turns" in t.info]:
+        summary["mean_turns"] = sum(turns) / len(turns)
     stated = [(s.confidence, s.value >= correct_at) for s in judged if s.confidence is not None]
     if stated:
         measured = calibration([q for q, _ in stated], [right for _, right in stated])

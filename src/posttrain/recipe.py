@@ -34,6 +34,7 @@ from posttrain.engines import Engine, Sampling
 from posttrain.engines.native import Native
 from posttrain.errors import UserError
 from posttrain.rewards import Reward
+from posttrain.rollouts import Rollout
 from posttrain.stages import Stage
 from posttrain.tasks import Tasks
 
@@ -134,6 +135,9 @@ class Evaluation:
     sampling: Sampling | None = None
     """How the sampled answers are drawn (the greedy ones share its limits and stops); when left out, as in the last
     stage that samples."""
+    rollout: Rollout | None = None
+    """The world in which tasks are attempted, if they take several turns; when left out, that of the last stage that
+    samples."""
 
 
 @frozen

@@ -24,7 +24,8 @@ FloatArray = NDArray[np.float32]
 
 Status = Literal["ok", "wrong", "error"]
 StopReason = Literal["stop", "length", "environment"]
-"""``stop``: a stop token or string; ``length``: cut at the token limit; ``environment``: the world ended it."""
+"""``stop``: a stop token or string; ``length``: cut at the limit of tokens or turns; ``environment``: the world ended
+it."""
 
 
 class Message(TypedDict):
@@ -51,6 +52,16 @@ class Rated:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Utterance:
+    """What the policy or the world says in one turn of an episode."""
+
+    actor: Literal["policy", "environment"]
+    text: str
+    ended: bool = True
+    """For the policy's: whether its end token follows. It does not where a stop string handed over to the world."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """A problem: what is asked, and whatever is needed to judge or imitate an answer."""
 
@@ -64,6 +75,9 @@ class Task:
     """Category, for curricula and for results by category."""
     demonstrations: tuple[str, ...] = ()
     """Completions worth imitating."""
+    episodes: tuple[tuple[Utterance, ...], ...] = ()
+    """Attempts worth imitating in which policy and world take turns. What the world says before the first turn is read
+    as the end of the prompt; the policy has the last word."""
     preferences: tuple[Preference, ...] = ()
     rated: tuple[Rated, ...] = ()
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -149,6 +163,9 @@ class Trajectory:
     """Sample number of the attempt that this one branched off, for trees."""
     info: Mapping[str, Any] = field(default_factory=dict)
     """What a rollout wants to tell an advantage or a report; values must be JSON."""
+    failure: str = ""
+    """Why the attempt broke off through no fault of its writer, in a world that raised an error for example; empty
+    where it did not. Such an attempt is judged an ``error``, whatever it holds."""
 
     @cached_property
     def token_ids(self) -> IntArray:

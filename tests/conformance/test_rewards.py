@@ -63,7 +63,10 @@ LIBRARIES = {"reasoning_gym": "reasoning_gym"}
 BY_A_MODEL = {"preference_model", "reward_model"}
 """Kinds that ask a model what it makes of the tokens, so that no text is best by itself; their own tests judge them."""
 
-every_kind = pytest.mark.parametrize("kind", [kind for kind in Reward.kinds() if kind not in BY_A_MODEL])
+BY_A_WORLD = {"verdict"}
+"""Kinds that read what a world says of an attempt, which is in no text; their own tests judge them."""
+
+every_kind = pytest.mark.parametrize("kind", [kind for kind in Reward.kinds() if kind not in BY_A_MODEL | BY_A_WORLD])
 
 
 @pytest.fixture

@@ -184,6 +184,54 @@ def test_completions_end_where_the_model_should_stop(byte_tokenizer: Tokenizer, 
     assert tokenizer.decode(tokenizer.encode_completion(CHAT, "four"), special=True) == "four<|im_end|>"
 
 
+ASKED = (Message(role="user", content="hi"),)
+SAID = Message(role="user", content="no")
+
+
+def test_a_reply_after_a_text_is_the_text(byte_tokenizer: Tokenizer) -> None:
+    assert byte_tokenizer.encode_reply("2+2=", byte_tokenizer.encode("5"), SAID).tolist() == [*b"no"]
+
+
+def test_a_reply_in_a_chat_goes_on_where_the_turn_ended(byte_tokenizer: Tokenizer) -> None:
+    """Prompt, turn and reply together are what the template makes of the whole conversation."""
+    whole = [*ASKED, Message(role="assistant", content="yo"), SAID]
+    prompt, turn = byte_tokenizer.encode_chat(ASKED), byte_tokenizer.encode_completion(ASKED, "yo")
+    cut = turn[:-1]
+    assert turn[-1] == END_TOKEN_ID
+    for said in (turn, cut):
+        reply = byte_tokenizer.encode_reply(ASKED, said, SAID)
+        assert [*prompt, *said, *reply] == byte_tokenizer.encode_chat(whole).tolist()
+    assert len(byte_tokenizer.encode_reply(ASKED, cut, SAID)) == len(byte_tokenizer.encode_reply(ASKED, turn, SAID)) + 1
+
+
+@pytest.mark.parametrize(
+    ("template", "after"),
+    [
+        ("{% for m in messages %}[{{ m.role }}]{{ m.content }}<|end|>\n{% endfor %}[assistant]", "\n[user]no<|end|>\n"),
+        # no end token after the assistant: that of the user's own message must not be taken for it
+        (
+            "{% for m in messages %}[{{ m.role }}]{{ m.content }}"
+            "{% if m.role == 'user' %}<|end|>{% endif %}{% endfor %}[assistant]",
+            "[user]no<|end|>",
+        ),
+        ("{% for m in messages %}[{{ m.role }}]{{ m.content | trim }}{% endfor %}[assistant]", "[user]no"),
+    ],
+)
+def test_replies_by_other_templates(template: str, after: str, tmp_path: Path) -> None:
+    write_byte_tokenizer(tmp_path)
+    (tmp_path / "chat_template.jinja").write_text(template)
+    tokenizer = Tokenizer.load(tmp_path)
+    turn = tokenizer.encode_completion(ASKED, "yo")
+    assert tokenizer.decode(tokenizer.encode_reply(ASKED, turn, SAID), special=True) == f"{after}[assistant]"
+
+
+def test_a_template_that_forgets_what_was_said_is_refused(tmp_path: Path) -> None:
+    write_byte_tokenizer(tmp_path)
+    (tmp_path / "chat_template.jinja").write_text("{{ messages[-1].content }}")
+    with pytest.raises(UserError, match="leaves out what the assistant said"):
+        Tokenizer.load(tmp_path).encode_reply(ASKED, Tokenizer.load(tmp_path).encode("yo"), SAID)
+
+
 def test_what_is_wrong_with_a_folder_is_said(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"has no tokenizer\.json.*save_pretrained"):
         Tokenizer.load(tmp_path)

@@ -55,8 +55,8 @@ def test_a_row_holds_everything_known(connection, tmp_path: Path) -> None:
         "dropped_reason": "too long",
         "info": '{"depth": 2}',
         "segments": [
-            {"actor": "prompt", "length": 4, "trained": False, "version": 0, "turn": 0},
-            {"actor": "policy", "length": 2, "trained": True, "version": 3, "turn": 0},
+            {"actor": "prompt", "length": 4, "trained": False, "version": 0, "turn": 0, "state_key": None, "reward": 0},
+            {"actor": "policy", "length": 2, "trained": True, "version": 3, "turn": 0, "state_key": None, "reward": 0},
         ],
         "token_ids": [50, 43, 51, 61, 53, 33],
         "trained": [False, False, False, False, True, True],
@@ -92,6 +92,29 @@ def test_numbers_land_on_the_trained_tokens_between_other_actors(connection, tmp
     assert row["entropy"] == [None, 1, 2, None, None, 3, 4]
     assert row["guide_logp"] == [None, -5, -6, None, None, -7, -8]
     assert list(row)[-2:] == ["value", "guide_logp"]
+
+
+def test_turns_keep_what_was_seen_and_what_it_earned(connection, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    ids = np.arange(2)
+    segments = (
+        Segment(actor="prompt", token_ids=ids, text="p"),
+        Segment(actor="policy", token_ids=ids, trained=True, state_key="start", reward=-0.1, text="a"),
+        Segment(actor="environment", token_ids=ids, turn=1, text="b"),
+        Segment(actor="policy", token_ids=ids, trained=True, turn=1, state_key="", text="c"),
+    )
+    attempt = Trajectory(
+        task=Task(key="k", prompt="p"), segments=segments, stop_reason="environment", info={"turns": 2}
+    )
+    (row,) = written(connection, tmp_path / "t.parquet", rollout_rows([attempt]))
+    told = [(s["actor"], s["turn"], s["state_key"], s["reward"]) for s in row["segments"]]
+    assert told == [
+        ("prompt", 0, None, 0.0),
+        ("policy", 0, "start", -0.1),
+        ("environment", 1, None, 0.0),
+        ("policy", 1, "", 0.0),
+    ]
+    assert (row["completion"], row["info"]) == ("abc", '{"turns": 2}')
+    assert row["trained"] == [False, False, True, True, False, False, True, True]
 
 
 def test_what_was_not_computed_for_one_trajectory_is_null_for_that_one(connection, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from posttrain.stages._experience import (
     signals_for,
     stop_if_grading_fails,
     token_rewards,
+    told,
     unaided,
 )
 from posttrain.training.packing import example_of
@@ -198,3 +199,16 @@ def test_demonstrations_get_the_learners_own_log_probabilities_to_compare_with(t
     assert found["old_logp"][1][2:].tolist() == hybrid.behavior_logp[2:].tolist()
     np.testing.assert_allclose(found["old_logp"][1][:2], exact["old_logp"][1][:2], rtol=1e-5)
     np.testing.assert_allclose(found["old_logp"][2], exact["old_logp"][2], rtol=1e-5)
+
+
+def test_attempts_of_several_turns_are_told_turn_by_turn() -> None:
+    ids = np.arange(1)
+    said = (
+        Segment(actor="prompt", token_ids=ids, text="p"),
+        Segment(actor="policy", token_ids=ids, trained=True, text="go"),
+        Segment(actor="environment", token_ids=ids, turn=1, text="no"),
+        Segment(actor="policy", token_ids=ids, trained=True, turn=1, text="end"),
+    )
+    many = Trajectory(task=Task(key="k", prompt="p"), segments=said, stop_reason="stop")
+    assert told(many) == "'go' -> 'no' 'end'"
+    assert told(replace(many, segments=said[:2])) == "'go'"

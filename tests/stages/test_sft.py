@@ -16,7 +16,7 @@ from posttrain.recipes.sft import sft
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from posttrain.stages.sft import SFT, demonstration
-from posttrain.types import Message, Task
+from posttrain.types import Message, Task, Utterance
 
 Small = Callable[..., Recipe]
 Train = Callable[[Recipe], tuple[Models, RunStore]]
@@ -42,6 +42,47 @@ def test_after_messages_the_chat_template_decides(policy) -> None:  # type: igno
     assert policy.tokenizer.decode(made.token_ids, special=True) == "<|user|>hi<|end|><|assistant|>yo<|end|>"
     trained = made.token_ids[made.trained_positions]
     assert policy.tokenizer.decode(trained, special=True) == "yo<|end|>"
+
+
+CALLS = (
+    Utterance(actor="policy", text=" <<2+2>>", ended=False),
+    Utterance(actor="environment", text="4"),
+    Utterance(actor="policy", text="!"),
+)
+
+
+def test_of_an_episode_what_the_policy_says_is_trained(policy) -> None:  # type: ignore[no-untyped-def]
+    made = demonstration(policy, Task(key="k", prompt="2+2="), CALLS)
+    assert made.token_ids.tolist() == [*b"2+2= <<2+2>>4!", 257]
+    assert bytes(made.token_ids[made.trained_positions][:-1].tolist()) == b" <<2+2>>!"
+    assert [(s.actor, s.turn, s.trained) for s in made.segments] == [
+        ("prompt", 0, False),
+        ("demonstration", 0, True),
+        ("environment", 1, False),
+        ("demonstration", 1, True),
+    ]
+
+
+def test_an_episode_in_a_chat_is_the_conversation_by_the_template(policy) -> None:  # type: ignore[no-untyped-def]
+    """What the world says first is a part of the prompt."""
+    said = [("environment", "go"), ("policy", "a"), ("environment", "no"), ("policy", "b")]
+    episode = tuple(Utterance(actor=actor, text=text) for actor, text in said)  # type: ignore[arg-type]
+    made = demonstration(policy, Task(key="k", prompt=(Message(role="user", content="hi"),)), episode)
+    assert policy.tokenizer.decode(made.token_ids, special=True) == (
+        "<|user|>hi\n\ngo<|end|><|assistant|>a<|end|><|user|>no<|end|><|assistant|>b<|end|>"
+    )
+    assert policy.tokenizer.decode(made.token_ids[made.trained_positions], special=True) == "a<|end|>b<|end|>"
+
+
+def test_episodes_are_demonstrations_too() -> None:
+    task = Task(key="k", prompt="2+2=", demonstrations=("4",), episodes=(CALLS,))
+    assert stage().pairs([task]) == [(task, "4"), (task, CALLS)]
+
+
+def test_an_episode_that_does_not_fit_is_refused(policy) -> None:  # type: ignore[no-untyped-def]
+    long = (*CALLS[:1], Utterance(actor="environment", text="4" * 60), CALLS[2])
+    with pytest.raises(UserError, match=r"prompt \(4 tokens\) and demonstration \(70\)"):
+        demonstration(policy, Task(key="k", prompt="2+2="), long)
 
 
 def test_a_bare_text_is_trained_from_its_second_token(policy) -> None:  # type: ignore[no-untyped-def]

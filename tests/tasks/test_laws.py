@@ -10,11 +10,15 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
+from posttrain.environments.calculator import Calculator
 from posttrain.tasks import Tasks
 from posttrain.tasks.arithmetic import Arithmetic
+from posttrain.tasks.corridor import Corridor
 from posttrain.tasks.countdown import Countdown
 from posttrain.tasks.files import Files
+from posttrain.tasks.guessing import Guessing
 from posttrain.tasks.mixture import Mixture
+from posttrain.tasks.played import Played
 from posttrain.tasks.primer import Primer
 from posttrain.tasks.reasoning_gym import ReasoningGym
 from posttrain.tasks.stated_confidence import StatedConfidence
@@ -36,6 +40,9 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "files": files,
     "arithmetic": lambda _: Arithmetic(size=30, operators="+-*", terms=(2, 4)),
     "countdown": lambda _: Countdown(size=30, numbers=(2, 5)),
+    "corridor": lambda _: Corridor(size=30, cells=(3, 6)),
+    "guessing": lambda _: Guessing(size=30),
+    "played": lambda _: Played(tasks=Arithmetic(size=30, calls=True), environment=Calculator()),
     "primer": lambda _: Primer(size=30),
     "workings": lambda _: Workings(size=30),
     "reasoning_gym": lambda _: GYM,
@@ -44,7 +51,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
         sources={"own": files(folder), "made": Arithmetic(size=20)}, shares={"own": 2, "made": 1}
     ),
 }
-SIZED = [kind for kind in EXAMPLES if kind not in ("files", "mixture", "stated_confidence")]
+SIZED = [kind for kind in EXAMPLES if kind not in ("files", "mixture", "played", "stated_confidence")]
 KINDS = [pytest.param(kind, id=kind) for kind in EXAMPLES]
 
 

@@ -50,7 +50,8 @@ def command(model: str, changes: tuple[str, ...], save: Path | None, as_json: bo
     policy = bench.first_models()["policy"]
     problems = bench.problems
     check_prompts(policy, problems.held_out, "the held-out tasks")
-    result = evaluate(bench.server(policy), problems.held_out, problems.verifier, recipe.evaluation, problems.sampling)
+    server, verifier, rollout = bench.server(policy), problems.verifier, problems.rollout
+    result = evaluate(server, problems.held_out, verifier, recipe.evaluation, problems.sampling, rollout)
     if save is not None:
         write_table(new_connection(), rollout_rows(result.trajectories), save, step=0)
     summary = {"model": model, **result.summary, "verifier": problems.verifier.kind}

@@ -62,6 +62,17 @@ class Sampler(Protocol):
         """Text of token ids, special tokens left out."""
         ...
 
+    def encode_reply(self, prompt: str | Sequence[Message], turn: IntArray, reply: Message) -> IntArray:
+        """Token ids of what somebody says after the model's turn: text as it stands, a message by the chat template.
+
+        They go on from the ids of the `turn`, which stay as they are, end token or not.
+        """
+        ...
+
+    def bind(self, *key: int | str) -> "Sampler":
+        """A sampler of its own: its n-th completion and number are functions of (this one's key, key, n) alone."""
+        ...
+
     def uniform(self) -> float:
         """A number in [0, 1) for a rollout that chooses at random; the n-th is a function of the seed alone."""
         ...

@@ -131,6 +131,14 @@ class BoundSampler:
         """Text of token ids, special tokens left out."""
         return self._server.policy.tokenizer.decode(token_ids)
 
+    def encode_reply(self, prompt: str | Sequence[Message], turn: IntArray, reply: Message) -> IntArray:
+        """Token ids of what somebody says after the model's turn."""
+        return self._server.policy.tokenizer.encode_reply(prompt, turn, reply)
+
+    def bind(self, *key: int | str) -> "BoundSampler":
+        """A sampler with draws of its own."""
+        return BoundSampler(self._server, (*self._key, *key))
+
     def uniform(self) -> float:
         """A number in [0, 1), another one at each call."""
         key_B, counter_B = np.array([key_of(*self._key, "uniform")], np.uint64), np.array([self._drawn], np.uint64)

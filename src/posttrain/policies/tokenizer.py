@@ -34,6 +34,10 @@ TOKENIZER_FILES = (
 """Everything that belongs to a tokenizer and is carried along when a model is saved."""
 
 
+_STAND_IN = "0xassistant0x"
+"""Takes the place of what the model said in a rendered conversation."""
+
+
 class Tokenizer:
     """Encodes and decodes; immutable."""
 
@@ -131,6 +135,32 @@ class Tokenizer:
         end = self._special_id("eos_token")
         closing = [end] if end is not None else sorted(self.end_token_ids)[:1]
         return np.array([*ids, *closing], np.int64)
+
+    def encode_open(self, text: str) -> IntArray:
+        """Ids of a text that goes on from others: no start token before it, no end token after it."""
+        return np.array(self._ids(text), np.int64)
+
+    def encode_reply(self, prompt: str | Sequence[Message], turn: IntArray, reply: Message) -> IntArray:
+        """Ids of what somebody says after the model's turn, up to where its next turn begins.
+
+        After a text it is the reply's text as it stands. After messages it is what the chat template puts between two
+        turns of the assistant; the end of the first one is left out where the ids of the `turn` have it already.
+        """
+        if isinstance(prompt, str):
+            return self.encode_open(reply["content"])
+        said = Message(role="assistant", content=_STAND_IN)
+        _, found, after = self.render_chat([*prompt, said, reply]).rpartition(_STAND_IN)
+        if not found:
+            raise UserError(
+                f"the chat template of '{self._where}' leaves out what the assistant said before, so a conversation "
+                "cannot go on from what was sampled; write prompts as plain text"
+            )
+        ids = self._ids(after)
+        closing = after.partition(reply["content"])[0] if reply["content"] else after
+        ended = len(turn) > 0 and int(turn[-1]) in self.end_token_ids
+        if ended and self.end_token_ids.intersection(self._ids(closing)):
+            ids = ids[next(place for place, token in enumerate(ids) if token in self.end_token_ids) + 1 :]
+        return np.array(ids, np.int64)
 
     def decode(self, token_ids: Iterable[int], *, special: bool = False) -> str:
         """Text of token ids, without special tokens unless they are asked for. Broken UTF-8 becomes U+FFFD."""

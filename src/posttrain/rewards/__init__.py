@@ -6,7 +6,7 @@ explanation, never a number that looks like a judgement (its value is NaN: see `
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from posttrain.component import Component
@@ -51,6 +51,15 @@ class Reward(Component):
     def from_text(cls, text: str) -> Mapping[str, Any]:
         """``file.py:name`` and ``package.module:name`` are functions; anything else is a kind."""
         return {"kind": "function", "path": text} if ":" in text else {"kind": text}
+
+
+async def judged(group: Group, reward: Reward, context: RewardContext) -> Group:
+    """The group with a score on every trajectory; attempts that broke off are errors, which the reward never sees."""
+    sound = [i for i, t in enumerate(group) if not t.failure]
+    asked = replace(group, trajectories=tuple(group.trajectories[i] for i in sound))
+    scores = dict(zip(sound, await reward.score(asked, context) if sound else (), strict=True))
+    scored = (t.scored(scores[i] if i in scores else failure(t.failure)) for i, t in enumerate(group))
+    return replace(group, trajectories=tuple(scored))
 
 
 def failure(explanation: str, *, answer: str | None = None, parts: Mapping[str, Score] | None = None) -> Score:

@@ -7,7 +7,7 @@ never made from text again once sampled; with the same samplers the same traject
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from posttrain.component import Component
-from posttrain.engines import Sampler
+from posttrain.engines import Sampler, Sampling
 from posttrain.types import Group, Task
 
 Judge = Callable[[Group], Awaitable[Group]]
@@ -24,6 +24,13 @@ class Rollout(Component):
 
     def check(self, tasks: Sequence[Task]) -> None:
         """Raise `UserError`, before anything is sampled, for tasks that lack what the rollout is for."""
+
+    def held_out(self, n: int, sampling: Sampling) -> "Rollout | None":
+        """How a held-out task is attempted `n` times: in the same world, without any help that training has.
+
+        None asks the model for `n` answers to the prompt, which is what it means for every rollout of a single turn.
+        """
+        return None
 
     def at(self, progress: float) -> "Rollout":
         """With settings as they are at this point of the stage, in [0, 1]; most rollouts stay as they are."""

@@ -7,6 +7,7 @@ from posttrain.engines import Sampling
 from posttrain.errors import UserError
 from posttrain.recipe import Recipe
 from posttrain.rewards import Reward
+from posttrain.rollouts import Rollout
 from posttrain.stages import Stage
 from posttrain.tasks import Tasks
 from posttrain.tasks._holdout import exclude, holdout
@@ -36,6 +37,8 @@ class Problems:
                 )
             if len(held_out) < settings.holdout:
                 self.notes.append(f"only {len(held_out)} tasks could be held out, not {settings.holdout}")
+        if self.rollout is not None and self.rollout.held_out(1, self.sampling) is not None:
+            self.rollout.check(self.held_out)
         self._stages = {name: self._without_held_out(stage, name) for name, stage in recipe.stages.items()}
 
     def of(self, stage: Stage) -> list[Task]:
@@ -67,9 +70,20 @@ class Problems:
         """Limits of held-out answers: the evaluation's own, else those of the last stage that samples."""
         if self.recipe.evaluation.sampling is not None:
             return self.recipe.evaluation.sampling
-        rollouts = [getattr(stage, "rollout", None) for stage in self.recipe.stages.values()]
+        rollouts = [*self._rollouts, self.recipe.evaluation.rollout]
         found = [s for r in rollouts if isinstance(s := getattr(r, "sampling", None), Sampling)]
         return found[-1] if found else Sampling()
+
+    @cached_property
+    def rollout(self) -> Rollout | None:
+        """How held-out tasks are attempted: the evaluation's own way, else that of the last stage that samples."""
+        found = [*self._rollouts, *([self.recipe.evaluation.rollout] if self.recipe.evaluation.rollout else [])]
+        return found[-1] if found else None
+
+    @property
+    def _rollouts(self) -> list[Rollout]:
+        found = (getattr(stage, "rollout", None) for stage in self.recipe.stages.values())
+        return [rollout for rollout in found if isinstance(rollout, Rollout)]
 
     def _without_held_out(self, stage: Stage, name: str) -> list[Task]:
         """A stage's tasks, none of which is in the held-out set."""

@@ -104,7 +104,8 @@ class Run:
         began = time.monotonic()
         problems = self.bench.problems
         server, verifier = self.bench.server(models["policy"]), problems.verifier
-        evaluated = evaluate(server, problems.held_out, verifier, self.recipe.evaluation, problems.sampling)
+        settings, sampling, rollout = self.recipe.evaluation, problems.sampling, problems.rollout
+        evaluated = evaluate(server, problems.held_out, verifier, settings, sampling, rollout)
         summary = {"name": name, "step": self.step, **evaluated.summary, "verifier": verifier.kind}
         self.evaluations.append(summary)
         rows = rollout_rows(evaluated.trajectories)

@@ -29,7 +29,10 @@ SIGNALS = ("trained_logp", "entropy", "ratio", "advantage", "value")
 """Token columns that every file has; others (``reference_logp``, ...) come after them in alphabetical order."""
 
 _SCORE = "STRUCT(value DOUBLE, status VARCHAR, answer VARCHAR, explanation VARCHAR)"
-_SEGMENT = "STRUCT(actor VARCHAR, length INTEGER, trained BOOLEAN, version INTEGER, turn INTEGER)"
+_SEGMENT = (
+    "STRUCT(actor VARCHAR, length INTEGER, trained BOOLEAN, version INTEGER, turn INTEGER, state_key VARCHAR, "
+    "reward DOUBLE)"
+)
 
 _EVALUATION = "SELECT evaluation::VARCHAR FROM given_name"
 
@@ -191,7 +194,7 @@ def _query(signals: Sequence[str], step: int, *, named: bool) -> str:
         FROM given_rows
         LEFT JOIN (
             SELECT "row", list(struct_pack(actor := actor, length := length, trained := trained, version := version,
-                turn := turn) ORDER BY position) AS segments
+                turn := turn, state_key := state_key::VARCHAR, reward := reward::DOUBLE) ORDER BY position) AS segments
             FROM given_segments GROUP BY "row"
         ) USING ("row")
         LEFT JOIN (
@@ -247,6 +250,8 @@ def _segment_columns(trajectories: Sequence[Trajectory]) -> Columns:
         "trained": np.array([s.trained for _, _, s in owned], bool),
         "version": np.array([s.version for _, _, s in owned], np.int32),
         "turn": np.array([s.turn for _, _, s in owned], np.int32),
+        "state_key": _texts([s.state_key for _, _, s in owned]),
+        "reward": np.array([s.reward for _, _, s in owned], np.float64),
     }
 
 

@@ -14,7 +14,7 @@ from posttrain.errors import AlarmStop
 from posttrain.filters import Dropped, Filter
 from posttrain.objectives import Objective
 from posttrain.penalties import Penalty
-from posttrain.rewards import Reward, RewardContext
+from posttrain.rewards import Reward, RewardContext, judged
 from posttrain.rollouts import Rollout
 from posttrain.runs.record import StepRecord
 from posttrain.statistics.calibration import calibration
@@ -35,16 +35,10 @@ async def collect(
 
     async def one(task: Task, bound: Mapping[str, Sampler]) -> list[Group]:
         own = replace(context, samplers=bound)
-        return await rollout.collect_judged(task, bound, lambda group: judge(group, reward, own))
+        return await rollout.collect_judged(task, bound, lambda group: judged(group, reward, own))
 
     collected = await asyncio.gather(*(one(task, bound) for task, bound in zip(tasks, samplers, strict=True)))
     return [group for groups in collected for group in groups]
-
-
-async def judge(group: Group, reward: Reward, context: RewardContext) -> Group:
-    """The group with a score on every trajectory."""
-    scores = await reward.score(group, context)
-    return replace(group, trajectories=tuple(t.scored(s) for t, s in zip(group, scores, strict=True)))
 
 
 def set_aside_failed(groups: Sequence[Group]) -> tuple[list[Group], list[Dropped]]:
@@ -151,6 +145,7 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
     if len(logps):
         # An unbiased estimate of the policy's mean entropy per token, in nats, without any extra computation.
         metrics["entropy"] = -float(np.mean(logps, dtype=np.float64))
+    metrics |= turn_metrics(trajectories)
     if scores:
         metrics["reward"] = float(np.mean([s.value for s in scores]))
         metrics["solved"] = float(np.mean([s.status == "ok" for s in scores]))
@@ -185,6 +180,22 @@ def duplicated(group: Group) -> list[float]:
     written = [t.completion_ids.tobytes() for t in group]
     counts = Counter(written)
     return [float(counts[own] > 1) for own in written]
+
+
+def turn_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    """How attempts in a world went, where there are any that did not break off."""
+    played = [t for t in trajectories if "turns" in t.info and not t.failure]
+    if not played:
+        return {}
+    metrics = {
+        "turns": float(np.mean([t.info["turns"] for t in played])),
+        "turns/invalid": sum(t.info["invalid_turns"] for t in played) / max(1, sum(t.info["turns"] for t in played)),
+        "turns/reward": float(np.mean([sum(t.info["turn_rewards"]) for t in played])),
+    }
+    for name in sorted({name for t in played for name in t.info["measures"]}):
+        values = [t.info["measures"][name] for t in played if name in t.info["measures"]]
+        metrics[f"world/{name}"] = float(np.mean(values))
+    return metrics
 
 
 def unaided(groups: Sequence[Group]) -> list[Group]:
@@ -247,8 +258,8 @@ def stop_if_grading_fails(groups: Sequence[Group], bound: float) -> None:
     if scores and len(failed) / len(scores) >= bound:
         raise AlarmStop(
             f"{len(failed)} of {len(scores)} judgements of this step failed, so there is nothing sound to learn from. "
-            f"The first failure: {failed[0].explanation}. Mend the reward and resume, or allow more with "
-            "max_grader_errors."
+            f"The first failure: {failed[0].explanation}. Mend the reward, or the world, and resume, or allow more "
+            "with max_grader_errors."
         )
 
 
@@ -263,8 +274,16 @@ def describe(groups: Sequence[Group]) -> list[str]:
     for trajectory in groups[0]:
         score = trajectory.score
         assert score is not None, "attempts are described after they were judged"
-        lines.append(f"[{score.status} {score.value:g}] {trajectory.completion!r} {score.explanation}")
+        lines.append(f"[{score.status} {score.value:g}] {told(trajectory)} {score.explanation}")
     return lines
+
+
+def told(trajectory: Trajectory) -> str:
+    """What came after the prompt, turn by turn where there are several: what the world said stands after an arrow."""
+    said = [s for s in trajectory.segments if s.actor != "prompt"]
+    if all(s.turn == 0 for s in said):
+        return repr(trajectory.completion)
+    return " ".join(f"-> {s.text!r}" if s.actor == "environment" else repr(s.text) for s in said)
 
 
 def filter_groups(

@@ -1,12 +1,14 @@
 """Imitation: raise the likelihood of demonstrations, token by token."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from pydantic import PositiveFloat, PositiveInt
 
 from posttrain.component import frozen
+from posttrain.environments import with_opening
 from posttrain.errors import UserError
 from posttrain.objectives import Objective
 from posttrain.reducers import Reducer
@@ -15,7 +17,10 @@ from posttrain.stages import Models, Stage
 from posttrain.stages._order import shuffled
 from posttrain.tasks import Tasks
 from posttrain.training.settings import Learning
-from posttrain.types import Segment, Task, Trajectory
+from posttrain.types import Message, Segment, Task, Trajectory, Utterance
+
+Shown = str | tuple[Utterance, ...]
+"""What is imitated: a completion, or an episode in which policy and world take turns."""
 
 if TYPE_CHECKING:
     from posttrain.policies import Policy
@@ -90,9 +95,12 @@ class SFT(Stage):
         steps = max(1, round(len(self.pairs(tasks)) * self.epochs / self.batch))
         return min(steps, self.max_steps) if self.max_steps else steps
 
-    def pairs(self, tasks: Sequence[Task]) -> list[tuple[Task, str]]:
-        """Every task with each of its demonstrations."""
-        pairs = [(task, text) for task in tasks for text in task.demonstrations]
+    def pairs(self, tasks: Sequence[Task]) -> list[tuple[Task, Shown]]:
+        """Every task with each of its demonstrations and episodes."""
+        pairs: list[tuple[Task, Shown]] = []
+        for task in tasks:
+            pairs += [(task, text) for text in task.demonstrations]
+            pairs += [(task, episode) for episode in task.episodes]
         if not pairs:
             raise UserError(
                 f"none of the {len(tasks)} tasks has a demonstration to imitate; give a column named completion, "
@@ -112,10 +120,10 @@ class SFT(Stage):
             f"{len(pairs)} demonstrations, {self.total_steps(run.tasks)} steps of {self.batch}",
             f"{tokens:.1f} trained tokens per demonstration (mean of the first {len(examples)})",
             f"first prompt: {task.prompt!r}",
-            f"first demonstration: {text!r}",
+            f"first demonstration: {text if isinstance(text, str) else ''.join(part.text for part in text)!r}",
         ]
 
-    def example(self, policy: "Policy", task: Task, text: str) -> "Example":
+    def example(self, policy: "Policy", task: Task, text: Shown) -> "Example":
         """The prompt, then the demonstration and the end token, which are trained."""
         from posttrain.training.packing import example_of
 
@@ -127,21 +135,40 @@ class SFT(Stage):
         return shuffled(count, self.batch, step, seed)
 
 
-def demonstration(policy: "Policy", task: Task, text: str) -> Trajectory:
+def demonstration(policy: "Policy", task: Task, shown: Shown) -> Trajectory:
     """A demonstration as a trajectory. Raises `UserError` when it does not fit into the model's context."""
-    tokenizer = policy.tokenizer
-    prompt_ids = tokenizer.encode_prompt(task.prompt)
-    text_ids = tokenizer.encode_completion(task.prompt, text)
-    if len(prompt_ids) + len(text_ids) > policy.body.context:
+    said = (Utterance(actor="policy", text=shown),) if isinstance(shown, str) else shown
+    opening = said[0].text if said[0].actor == "environment" else ""
+    prompt = with_opening(task.prompt, opening)
+    prompt_ids = policy.tokenizer.encode_prompt(prompt)
+    parts = episode_segments(policy, prompt, said[1:] if opening else said)
+    length = sum(map(len, parts))
+    if len(prompt_ids) + length > policy.body.context:
         raise UserError(
-            f"task {task.key}: prompt ({len(prompt_ids)} tokens) and demonstration ({len(text_ids)}) together pass the "
+            f"task {task.key}: prompt ({len(prompt_ids)} tokens) and demonstration ({length}) together pass the "
             f"model's context of {policy.body.context} tokens; shorten or leave out the row, or raise "
             "models.policy.context if the model allows it"
         )
     if not len(prompt_ids):  # Nothing precedes the first token of a bare text, so it cannot be learned.
-        prompt_ids, text_ids = text_ids[:1], text_ids[1:]
-    segments = (
-        Segment(actor="prompt", token_ids=prompt_ids),
-        Segment(actor="demonstration", token_ids=text_ids, trained=True, text=text),
-    )
-    return Trajectory(task=task, segments=segments, stop_reason="stop")
+        first = parts[0].token_ids
+        prompt_ids, parts[0] = first[:1], replace(parts[0], token_ids=first[1:])
+    return Trajectory(task=task, segments=(Segment(actor="prompt", token_ids=prompt_ids), *parts), stop_reason="stop")
+
+
+def episode_segments(policy: "Policy", prompt: str | tuple[Message, ...], said: Sequence[Utterance]) -> list[Segment]:
+    """What came after the prompt: the policy's turns are imitated, what the world said is not."""
+    tokenizer = policy.tokenizer
+    segments: list[Segment] = []
+    for utterance in said:
+        turn = sum(s.trained for s in segments)
+        if utterance.actor == "policy":
+            if utterance.ended:
+                ids = tokenizer.encode_completion(prompt, utterance.text)
+            else:
+                ids = tokenizer.encode_open(utterance.text)
+            segments.append(Segment(actor="demonstration", token_ids=ids, trained=True, turn=turn, text=utterance.text))
+        else:
+            before = segments[-1].token_ids if segments else np.zeros(0, np.int64)
+            ids = tokenizer.encode_reply(prompt, before, Message(role="user", content=utterance.text))
+            segments.append(Segment(actor="environment", token_ids=ids, turn=turn, text=utterance.text))
+    return segments

@@ -38,6 +38,8 @@ class Arithmetic(Tasks):
     """Which of ``+-*`` are used; one that is named twice is drawn twice as often."""
     demonstrate: bool = True
     """Whether tasks come with their working, to be imitated."""
+    calls: bool = False
+    """Whether the working leaves the results to a calculator: `` 47+35=; 82-8=``."""
 
     def load(self) -> Sequence[Task]:
         """The tasks, in the order in which they are drawn."""
@@ -68,6 +70,8 @@ class Arithmetic(Tasks):
 
     def _task(self, expression: str) -> Task:
         steps, result = solve(expression)
+        if self.calls:
+            steps = [step[: step.index("=") + 1] for step in steps]
         return Task(
             key="",
             prompt=f"Q: {expression}\nA:",

@@ -1,0 +1,52 @@
+"""GiGPO: agents of several turns, compared as whole attempts and turn by turn where they came to the same state.
+
+Source: Feng et al. 2025, arXiv:2505.10978, with the settings of the released scripts: 8 attempts a task, 16 tasks a
+step, omega 1, gamma 0.95 a turn, mean without deviation, 0.1 off for an invalid action, KL loss 0.01.
+
+Differs: the world is a corridor and the model a new one of 200k weights, which first imitates random walks, to learn
+what an action looks like. There is no KL term, and whole attempts count once each (see the advantage).
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from posttrain.advantages.gigpo import GiGPO
+from posttrain.engines import Sampling
+from posttrain.environments.corridor import Corridor as CorridorWorld
+from posttrain.recipe import Evaluation, Model, Recipe, Shape
+from posttrain.recipes._change import rl_of, sft_of
+from posttrain.recipes.grpo import grpo
+from posttrain.recipes.sft import sft
+from posttrain.rewards.verdict import Verdict
+from posttrain.rollouts.turns import Turns
+from posttrain.tasks.corridor import Corridor
+from posttrain.tasks.played import Played
+from posttrain.training.optimizers.adamw import AdamW
+from posttrain.training.settings import Learning
+
+ROWS: Final = (267,)
+
+
+def gigpo(recipe: Recipe | None = None) -> Recipe:
+    """A change to GRPO: turns in a world, and credit for each of them."""
+    recipe = recipe or grpo()
+    world, tasks = CorridorWorld(), Corridor(size=400)
+    walks = Played(tasks=tasks, environment=world, actions=("f", "s", "b"), turns=9)
+    stage = replace(
+        rl_of(recipe),
+        steps=40,
+        rollout=Turns(environment=world, n=8, max_turns=9, sampling=Sampling(max_tokens=3)),
+        reward=Verdict(),
+        advantage=GiGPO(),
+        filters={},
+        learner=Learning(optimizer=AdamW(lr=3e-4)),
+    )
+    learner = Learning(optimizer=AdamW(lr=3e-3))
+    return replace(
+        recipe,
+        name="gigpo",
+        models={"policy": Model(source="new", shape=Shape(layers=2, width=64, mlp_width=192), trained=True)},
+        tasks=tasks,
+        stages={"sft": replace(sft_of(sft()), tasks=walks, epochs=4.0, learner=learner), "rl": stage},
+        evaluation=Evaluation(holdout=40, samples=2),
+    )

@@ -1,0 +1,61 @@
+"""UFO ("try again"): whoever answers wrongly is told so and answers again, up to five times; PPO learns from it all.
+
+Source: Liu et al. 2025, arXiv:2507.14295, with the settings of the released code: 8 prompts of 16 attempts a step, the
+quarter of the groups whose rewards differ most, GAE with gamma 1 and lambda 1, clip 0.2 and 0.28, entropy 0.001, KL
+0.001, reward 1/2 per wrong try, repetition penalty 1/2.
+
+Differs: the questions ask for a box, half of them without saying which (see the tasks), and the model is a new one of
+200k weights, which first imitates random answers, to learn what an answer looks like. Held-out tasks are attempted in
+the same five turns; one counts as right that is solved in any of them (Succ@5).
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from posttrain.advantages.gae import GAE
+from posttrain.engines import Sampling
+from posttrain.environments.try_again import TryAgain
+from posttrain.filters.most_varied import MostVaried
+from posttrain.objectives.ppo_clip import PPOClip
+from posttrain.penalties.entropy import Entropy
+from posttrain.penalties.kl import KL
+from posttrain.recipe import Evaluation, Model, Recipe, Shape
+from posttrain.recipes._change import rl_of, sft_of
+from posttrain.recipes.ppo import ppo
+from posttrain.recipes.sft import sft
+from posttrain.rewards.verdict import Verdict
+from posttrain.rollouts.turns import Turns
+from posttrain.tasks.guessing import Guessing
+from posttrain.tasks.played import Played
+from posttrain.training.optimizers.adamw import AdamW
+from posttrain.training.settings import Learning
+
+ROWS: Final = (268,)
+
+
+def ufo(recipe: Recipe | None = None) -> Recipe:
+    """A change to PPO: five tries, told only whether they are wrong, and groups for the filter."""
+    recipe = recipe or ppo()
+    world, tasks = TryAgain(feedback="No.\nBox:"), Guessing(size=1000)
+    rollout = Turns(environment=world, n=16, max_turns=5, sampling=Sampling(max_tokens=4))
+    answers = Played(tasks=tasks, environment=world, actions=tuple(" " + box for box in "abcdef"), turns=5)
+    stage = replace(
+        rl_of(recipe),
+        prompts=8,
+        rollout=rollout,
+        reward=Verdict(),
+        filters={"most_varied": MostVaried()},
+        advantage=GAE(gamma=1.0, lam=1.0),
+        objective=PPOClip(clip_low=0.2, clip_high=0.28),
+        penalties={"kl": KL(coefficient=0.001, form="k1", where="reward"), "entropy": Entropy(coefficient=0.001)},
+    )
+    new = Model(source="new", shape=Shape(layers=2, width=64, mlp_width=192), trained=True)
+    learner = Learning(optimizer=AdamW(lr=3e-3))
+    return replace(
+        recipe,
+        name="ufo",
+        models={**recipe.models, "policy": new},
+        tasks=tasks,
+        stages={"sft": replace(sft_of(sft()), tasks=answers, learner=learner), "rl": stage},
+        evaluation=Evaluation(verifier=Verdict(pay="solved"), rollout=rollout, holdout=60, samples=2),
+    )

@@ -1,0 +1,165 @@
+"""Laws of the environments, for every member on arrival: fresh worlds, chance from the draws alone, failures contained.
+
+The worlds are also driven by words that they cannot know.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+import pytest
+
+from posttrain.environments import Environment, Observation, Outcome, Verdict, World, WorldFailed
+from posttrain.types import Task
+from tests.conformance._members import members
+
+every_member = pytest.mark.parametrize("environment", members(Environment))
+
+TASK = Task(key="task", prompt="What is 6 times 7?", answer="42", fields={"cells": 4})
+"""Of every world at once."""
+WORDS = ["forward", "42", "<<6*7>>", "<<", ">>", "", "\n", "no", "\0", "🙂\ud800", "(" * 3000, "<answer>", "f" * 10_000]
+
+
+def actions(seed: int) -> list[str]:
+    return Random(seed).choices(WORDS, k=12)
+
+
+async def story(environment: Environment, said: Sequence[str], seed: int) -> list[Any]:
+    """Everything that a world gives while it is played."""
+    async with environment.open(TASK, Random(seed).random) as world:
+        told: list[Any] = [world.begin()]
+        for action in said:
+            told.append(await world.step(action))
+            if told[-1].done:
+                break
+        return [*told, world.verdict(), world.measures()]
+
+
+def played(environment: Environment, said: Sequence[str], seed: int = 0) -> list[Any]:
+    return asyncio.run(story(environment, said, seed))
+
+
+@every_member
+@pytest.mark.parametrize("seed", range(5))
+def test_a_world_is_a_function_of_task_actions_and_draws(environment: Environment, seed: int) -> None:
+    environment.check([TASK])
+    assert played(environment, actions(seed), seed) == played(environment, actions(seed), seed)
+
+
+@every_member
+def test_all_attempts_begin_alike(environment: Environment) -> None:
+    firsts = [played(environment, [], seed)[0] for seed in range(5)]
+    assert all(first == firsts[0] for first in firsts)
+
+
+@every_member
+def test_worlds_share_nothing(environment: Environment) -> None:
+    """Two worlds that are played in turns go as if each were alone."""
+
+    async def interleaved() -> list[list[Any]]:
+        async with environment.open(TASK, Random(0).random) as a, environment.open(TASK, Random(0).random) as b:
+            told: list[list[Any]] = [[a.begin()], [b.begin()]]
+            for pair in zip(actions(1), actions(2), strict=True):
+                for world, so_far, action in zip((a, b), told, pair, strict=True):
+                    if not (isinstance(so_far[-1], Outcome) and so_far[-1].done):
+                        so_far.append(await world.step(action))
+            return [[*so_far, w.verdict(), w.measures()] for w, so_far in zip((a, b), told, strict=True)]
+
+    assert asyncio.run(interleaved()) == [played(environment, actions(1)), played(environment, actions(2))]
+
+
+@every_member
+@pytest.mark.parametrize("word", WORDS, ids=repr)
+def test_no_word_breaks_a_world(environment: Environment, word: str) -> None:
+    _, *outcomes, verdict, _ = played(environment, [word] * 12)
+    assert outcomes
+    assert all(math.isfinite(o.reward) and isinstance(o.observation.text, str) for o in outcomes)
+    assert verdict is None or math.isfinite(verdict.value)
+
+
+class Broken(World):
+    """Works, but for one method."""
+
+    closed = 0
+
+    def __init__(self, where: str, how: Callable[[], Any]) -> None:
+        self.where, self.how = where, how
+
+    def _at(self, method: str, value: Any) -> Any:
+        return self.how() if method == self.where else value
+
+    def begin(self) -> Observation:
+        return self._at("begin", Observation())
+
+    async def step(self, action: str) -> Outcome:
+        return self._at("step", Outcome(done=True))
+
+    def verdict(self) -> Verdict | None:
+        return self._at("verdict", None)
+
+    def measures(self) -> dict[str, float]:
+        return self._at("measures", {})
+
+    async def close(self) -> None:
+        Broken.closed += 1
+        return self._at("close", None)
+
+
+class Faulty(Environment):
+    """Makes broken worlds."""
+
+    def __init__(self, where: str, how: Callable[[], Any]) -> None:
+        self.where, self.how = where, how
+
+    def world(self, task: Task, draw: Callable[[], float]) -> World:
+        return self.how() if self.where == "world" else Broken(self.where, self.how)
+
+
+def raises(error: BaseException) -> Callable[[], Any]:
+    def fail() -> Any:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize("where", ["world", "begin", "step", "verdict", "measures", "close"])
+@pytest.mark.parametrize("error", [ZeroDivisionError("by hand"), SystemExit(3), RecursionError("deep")], ids=repr)
+def test_every_failure_of_a_world_is_contained_and_explained(where: str, error: BaseException) -> None:
+    with pytest.raises(WorldFailed, match=type(error).__name__):
+        played(Faulty(where, raises(error)), ["x"])
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        ("begin", "text"),
+        ("begin", Observation(text=None)),  # type: ignore[arg-type]
+        ("step", None),
+        ("step", ("text", 1.0, True)),
+        ("step", Outcome(reward=math.nan)),
+        ("step", Outcome(reward=math.inf)),
+        ("step", Outcome(reward="much")),  # type: ignore[arg-type]
+        ("verdict", 1.0),
+        ("verdict", Verdict(value=math.nan, solved=True)),
+        ("measures", {"a": math.nan}),
+        ("measures", {"a": "b"}),
+    ],
+)
+def test_what_is_no_answer_is_a_failure(where: str, value: Any) -> None:
+    with pytest.raises(WorldFailed):
+        played(Faulty(where, lambda: value), ["x"])
+
+
+def test_a_world_is_closed_when_it_fails() -> None:
+    before = Broken.closed
+    with pytest.raises(WorldFailed):
+        played(Faulty("step", raises(ValueError("no"))), ["x"])
+    assert Broken.closed == before + 1
+
+
+def test_a_stop_of_the_run_is_no_failure_of_the_world() -> None:
+    for stop in (KeyboardInterrupt(), asyncio.CancelledError()):
+        with pytest.raises(type(stop)):
+            played(Faulty("step", raises(stop)), ["x"])
