@@ -60,9 +60,8 @@ async def answer(
 
 async def attempt(task: Task, sampler: Sampler, n: int, sampling: Sampling, *, first: int = 0) -> list[Trajectory]:
     """`n` attempts at a task, numbered from `first`."""
-    prompt_ids = sampler.encode(task.prompt)
-    completions = await sampler.sample(prompt_ids, n, sampling)
-    prompt = Segment(actor="prompt", token_ids=prompt_ids, text=sampler.decode(prompt_ids))
+    prompt = sampler.prompt(task)
+    completions = await sampler.sample(prompt.token_ids, n, sampling, prompt.vectors)
     return [
         Trajectory(
             task=task,

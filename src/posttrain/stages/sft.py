@@ -129,19 +129,18 @@ class SFT(Stage):
 
 def demonstration(policy: "Policy", task: Task, text: str) -> Trajectory:
     """A demonstration as a trajectory. Raises `UserError` when it does not fit into the model's context."""
-    tokenizer = policy.tokenizer
-    prompt_ids = tokenizer.encode_prompt(task.prompt)
-    text_ids = tokenizer.encode_completion(task.prompt, text)
-    if len(prompt_ids) + len(text_ids) > policy.body.context:
+    prompt = policy.prompt(task)
+    text_ids = policy.tokenizer.encode_completion(task.prompt, text)
+    if len(prompt) + len(text_ids) > policy.body.context:
         raise UserError(
-            f"task {task.key}: prompt ({len(prompt_ids)} tokens) and demonstration ({len(text_ids)}) together pass the "
+            f"task {task.key}: prompt ({len(prompt)} tokens) and demonstration ({len(text_ids)}) together pass the "
             f"model's context of {policy.body.context} tokens; shorten or leave out the row, or raise "
             "models.policy.context if the model allows it"
         )
-    if not len(prompt_ids):  # Nothing precedes the first token of a bare text, so it cannot be learned.
-        prompt_ids, text_ids = text_ids[:1], text_ids[1:]
+    if not len(prompt):  # Nothing precedes the first token of a bare text, so it cannot be learned.
+        prompt, text_ids = Segment(actor="prompt", token_ids=text_ids[:1]), text_ids[1:]
     segments = (
-        Segment(actor="prompt", token_ids=prompt_ids),
+        prompt,
         Segment(actor="demonstration", token_ids=text_ids, trained=True, text=text),
     )
     return Trajectory(task=task, segments=segments, stop_reason="stop")
