@@ -42,12 +42,12 @@ def test_what_others_write_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"text", b"\x89PNG\r\n\x1a\n" + b"\0" * 60, write_png(noise())[:-30]])
 def test_what_is_no_picture_is_said(data: bytes) -> None:
-    with pytest.raises(UserError, match="the image .* cannot be read"):
+    with pytest.raises(UserError, match=r"the image .* cannot be read"):
         pixels_of(Image(data=data, name="mine"))
 
 
 def test_a_file_that_is_not_there_is_said() -> None:
-    with pytest.raises(UserError, match="no-such-file.png cannot be read: No such file"):
+    with pytest.raises(UserError, match=r"no-such-file.png cannot be read: No such file"):
         pixels_of(Image(path="no-such-file.png"))
 
 
@@ -56,7 +56,7 @@ def test_a_picture_that_claims_to_be_huge_is_not_unpacked() -> None:
     bomb = b"\x89PNG\r\n\x1a\n"
     for kind, content in ((b"IHDR", header), (b"IDAT", zlib.compress(bytes(100_000))), (b"IEND", b"")):
         bomb += struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
-    with pytest.raises(UserError, match="too large|cannot be read"):
+    with pytest.raises(UserError, match=r"too large|cannot be read"):
         pixels_of(Image(data=bomb))
 
 

@@ -1,4 +1,4 @@
-"""A decoder that sees: patches as vectors, the same function when sampled and when learned from, and saved as a folder."""
+"""A decoder that sees: patches as vectors, the same function when sampled and when learned from, saved as a folder."""
 
 import asyncio
 from collections.abc import Sequence
@@ -98,9 +98,10 @@ def test_a_chat_has_them_too(policy: LanguageModelPolicy) -> None:
     prompt = policy.prompt(task)
     token = policy.tokenizer.size - 1
     assert (prompt.token_ids == token).sum() == 4 and "What?" in prompt.text
-    assert prompt.vectors is not None and (np.abs(prompt.vectors).sum(1) > 0).tolist() == (
-        prompt.token_ids == token
-    ).tolist()
+    assert (
+        prompt.vectors is not None
+        and (np.abs(prompt.vectors).sum(1) > 0).tolist() == (prompt.token_ids == token).tolist()
+    )
 
 
 def test_words_are_one_token_each(policy: LanguageModelPolicy) -> None:
@@ -192,7 +193,9 @@ def test_the_sampler_gives_the_learners_probabilities(policy: LanguageModelPolic
     results = evaluate_examples(policy, [example_of(t, {}) for t in attempts], LOGP, max_tokens=200, temperature=1.0)
     for attempt, result in zip(attempts, results, strict=True):
         np.testing.assert_allclose(attempt.behavior_logp, result["logp"], atol=1e-5)
-    assert server.counters.prompt_tokens == sum(len(group.trajectories[0].segments[0]) for group in groups), "once a group"
+    assert server.counters.prompt_tokens == sum(len(group.trajectories[0].segments[0]) for group in groups), (
+        "once a group"
+    )
     scored = asyncio.run(server.bind("x").logp(attempts[0].token_ids, vectors=attempts[0].vectors))
     prompt = len(attempts[0].segments[0])
     np.testing.assert_allclose(scored[prompt - 1 :], attempts[0].behavior_logp, atol=1e-5)

@@ -136,7 +136,7 @@ def test_what_is_read(text: str, boxes: int) -> None:
         "[[0, 0, 1, 1]]",
         "[" * 100_000 + "]" * 100_000,
         "__import__('os').listdir()[0]",
-        "[" + ", ".join('{"Position": [%d, 0, 1, 1], "Confidence": 0.5}' % i for i in range(2000)) + "]",
+        json.dumps([{"Position": [i, 0, 1, 1], "Confidence": 0.5} for i in range(2000)]),
     ],
 )
 def test_what_is_no_list_of_boxes(text: str) -> None:

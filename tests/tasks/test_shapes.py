@@ -1,4 +1,4 @@
-"""Pictures of shapes: what is drawn is what is asked for, and demonstrations are as imperfect as they are said to be."""
+"""Pictures of shapes: what is drawn is what is asked for, and demonstrations are as imperfect as is said."""
 
 import json
 import re

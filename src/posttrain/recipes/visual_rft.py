@@ -42,9 +42,9 @@ WORDS = (
         "}]",
     ),
     *(*COLOURS, *(f" {form}" for form in FORMS), ", ", "Find every ", "What is it?", "one shape"),
-    *(*(f"{number}" for number in range(25)), *CONFIDENCES),
+    *(*(f"{number}" for number in range(17)), *CONFIDENCES),
 )
-"""One token each, so that an answer is short: a coordinate is a choice among 25."""
+"""One token each, so that an answer is short: a coordinate is a choice among 17."""
 
 
 def visual_rft(recipe: Recipe | None = None) -> Recipe:
@@ -64,7 +64,7 @@ def visual_rft(recipe: Recipe | None = None) -> Recipe:
     )
     form = sft_of(sft())
     form = replace(form, epochs=3.0, batch=64, learner=replace(form.learner, optimizer=AdamW(lr=3e-3)))
-    shape = Shape(layers=3, width=64, mlp_width=192, context=160, words=WORDS, vision=VisionShape(patch=4, size=24))
+    shape = Shape(layers=2, width=64, mlp_width=192, context=128, words=WORDS, vision=VisionShape(patch=4, size=16))
     roles = {
         "policy": Model(source="new", shape=shape, trained=True),
         "reference": Model(source="role:policy"),
@@ -72,7 +72,7 @@ def visual_rft(recipe: Recipe | None = None) -> Recipe:
     changed = replace(
         recipe,
         name="visual_rft",
-        tasks=Shapes(size=4000),
+        tasks=Shapes(size=4000, side=16, shapes=(1, 2), jitter=1),
         stages={"sft": form, "rl": stage},
         evaluation=Evaluation(verifier=Boxes(), correct_at=0.5),
     )

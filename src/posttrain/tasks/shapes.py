@@ -13,6 +13,7 @@ from random import Random
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from posttrain.component import frozen
@@ -96,7 +97,8 @@ class Shapes(Tasks):
             name = asked if again else f"{rng.choice(list(COLOURS))} {rng.choice(FORMS)}"
             box = self._place(rng, drawn)
             if box is not None:
-                drawn.append(Drawn(*name.split(), box))
+                colour, form = name.split()
+                drawn.append(Drawn(colour, form, box))
         return Scene(tuple(sorted(drawn, key=lambda shape: shape.box)), asked)
 
     def _place(self, rng: Random, others: Sequence[Drawn]) -> tuple[int, int, int, int] | None:
@@ -165,14 +167,14 @@ def painted(shapes: Sequence[Drawn], side: int) -> Pixels:
     return pixels
 
 
-def _filled(form: str, height: int, width: int) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+def _filled(form: str, height: int, width: int) -> NDArray[np.bool_]:
     """[height, width] which pixels of its box a shape covers. Every shape touches all four sides."""
     row, column = np.ogrid[:height, :width]
     x, y = 2 * column + 1 - width, 2 * row + 1 - height  # twice the distance from the middle of the box
     if form == "circle":
-        return (x * height) ** 2 + (y * width) ** 2 <= (width * height) ** 2
+        return np.asarray((x * height) ** 2 + (y * width) ** 2 <= (width * height) ** 2)
     if form == "triangle":
-        return np.abs(x) * height <= width * (row + 1) - 1 + height
+        return np.asarray(np.abs(x) * height <= width * (row + 1) - 1 + height)
     return np.ones((height, width), bool)
 
 
