@@ -96,3 +96,16 @@ def test_mistakes_are_said_with_their_line(tmp_path: Path, row: dict[str, Any], 
 def test_text_that_only_speaks_of_images_stays_text(tmp_path: Path) -> None:
     [task] = load(tmp_path, {"question": "What does <image> mean?", "answer": "x"})
     assert task.prompt == "What does <image> mean?" and not task.images
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.slow
+def test_a_data_set_saved_by_datasets_is_not_decoded(tmp_path: Path, several: bool) -> None:
+    datasets = pytest.importorskip("datasets")
+    picture = {"bytes": RED, "path": None}
+    held = datasets.List(datasets.Image()) if several else datasets.Image()
+    features = datasets.Features({"question": datasets.Value("string"), "images": held})
+    rows = {"question": ["Which?"], "images": [[picture, picture] if several else picture]}
+    datasets.Dataset.from_dict(rows, features=features).save_to_disk(str(tmp_path / "saved"))
+    [task] = Files(path=str(tmp_path / "saved")).load()
+    assert [encoded(image) for image in task.images] == [RED] * (1 + several)
