@@ -36,7 +36,7 @@ def test_the_reference_boxes_are_around_what_is_asked_for() -> None:
     for task in Shapes(size=80, shapes=(1, 4)).load():
         [image] = task.images
         pixels = pixels_of(image)
-        assert isinstance(task.prompt, str) and task.prompt.startswith(IMAGE)
+        assert isinstance(task.prompt, str) and task.prompt.endswith(f".{IMAGE}\n")
         colour = task.prompt.split()[2]
         assert [row["Position"] for row in json.loads(str(task.answer))] == task.fields["boxes"]
         for left, top, right, bottom in task.fields["boxes"]:

@@ -224,7 +224,9 @@ def _random_weights(shape: Shape, seed: int) -> dict[str, Tensor]:
         if like.dim() == 1:
             tensors[name] = torch.ones(like.shape)
             continue
-        std = 0.02 if any(part in name for part in ("embed", "lm_head", "vision")) else like.shape[1] ** -0.5
+        std = 0.02 if any(part in name for part in ("embed", "lm_head", "patch")) else like.shape[1] ** -0.5
+        if "vision.place" in name:
+            std = 0.05  # so that where a patch is weighs about as much as what it shows
         if name.endswith(("o_proj.weight", "down_proj.weight")):
             std /= (2 * shape.layers) ** 0.5
         tensors[name] = torch.randn(like.shape, generator=generator) * std

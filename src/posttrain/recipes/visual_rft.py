@@ -63,7 +63,7 @@ def visual_rft(recipe: Recipe | None = None) -> Recipe:
         learner=replace(stage.learner, optimizer=AdamW(lr=3e-4)),
     )
     form = sft_of(sft())
-    form = replace(form, epochs=3.0, batch=64, learner=replace(form.learner, optimizer=AdamW(lr=3e-3)))
+    form = replace(form, epochs=3.0, batch=32, learner=replace(form.learner, optimizer=AdamW(lr=3e-3)))
     shape = Shape(layers=2, width=64, mlp_width=192, context=128, words=WORDS, vision=VisionShape(patch=4, size=16))
     roles = {
         "policy": Model(source="new", shape=shape, trained=True),

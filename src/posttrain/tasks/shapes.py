@@ -26,7 +26,7 @@ from posttrain.types import IMAGE, Image, Task
 
 COLOURS = {"red": (220, 40, 40), "green": (40, 190, 60), "blue": (50, 80, 230), "yellow": (230, 210, 50)}
 FORMS = ("square", "circle", "triangle")
-BACKGROUND = (30, 30, 34)
+BACKGROUND = (128, 128, 128)
 CONFIDENCES = ("0.1", "0.3", "0.5", "0.7", "0.9")
 PLACEMENTS = 20
 """Places that are tried for a shape before the picture does without it."""
@@ -118,7 +118,7 @@ class Shapes(Tasks):
         if self.question == "label":
             return Task(
                 key="",
-                prompt=f"{IMAGE}What is it?\n",
+                prompt=f"What is it?{IMAGE}\n",
                 answer=scene.asked,
                 domain=scene.asked,
                 demonstrations=(self._named(scene.asked, rng),),
@@ -126,7 +126,7 @@ class Shapes(Tasks):
             )
         return Task(
             key="",
-            prompt=f"{IMAGE}Find every {scene.asked}.\n",
+            prompt=f"Find every {scene.asked}.{IMAGE}\n",
             answer=json.dumps([{"Position": box} for box in boxes]),
             domain=f"{len(boxes)} of {len(scene.shapes)}",
             demonstrations=(self._found(boxes, scene.asked, rng),),
