@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 
+from posttrain.cli.sample import command
 from posttrain.differences import differences
 from posttrain.evaluation import evaluate
 from posttrain.images import encoded, pixels_of
@@ -158,3 +160,17 @@ def test_rows_of_a_file_with_pictures_train_it(tmp_path: Path) -> None:
     assert Path(json.loads(row["images"])[0]).parent == tmp_path and not (store.folder / "images").exists()
     [entry] = [e for e in store.metrics() if e["stage"] == "rl"]
     assert math.isfinite(entry["loss"]) and entry["grader_errors"] == 0.0
+
+
+def test_the_command_line_shows_it_a_picture(finished: tuple[Models, RunStore], tmp_path: Path) -> None:
+    models, _ = finished
+    policy_of(models).save(tmp_path / "model")
+    [image] = visual_rft_tasks()[0].images
+    (tmp_path / "picture.png").write_bytes(encoded(image))
+    arguments = [str(tmp_path / "model"), "What is it?", "--max-tokens", "3", "--json"]
+    first_logps = []
+    for more in (["--image", str(tmp_path / "picture.png")], []):
+        done = CliRunner().invoke(command, [*arguments, *more])
+        assert done.exit_code == 0, done.output
+        first_logps.append(json.loads(done.output)["completions"][0]["logp"])
+    assert first_logps[0] != first_logps[1]

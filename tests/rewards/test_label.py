@@ -23,17 +23,17 @@ TASK = Task(key="t", prompt="<image>What is it?", answer="red_fox")
 )
 def test_by_hand(answer: str, exact: int, contained: int) -> None:
     text = f"<think>a</think><answer>{answer}</answer>"
-    assert judge(Label(extract=("answer_tag",)), text, TASK).value == exact
-    assert judge(Label(match="containment", extract=("answer_tag",)), text, TASK).value == contained
+    assert judge(Label(), text, TASK).value == exact
+    assert judge(Label(match="containment"), text, TASK).value == contained
 
 
 def test_the_empty_answer_is_paid_only_where_that_is_asked_for() -> None:
     for text in ("<answer></answer>", "<answer>_</answer>"):
-        reward = Label(match="containment", extract=("answer_tag",))
+        reward = Label(match="containment")
         assert judge(reward, text, TASK).value == 0
-        hacked = Label(match="containment", empty=True, extract=("answer_tag",))
+        hacked = Label(match="containment", empty=True)
         assert judge(hacked, text, TASK).value == 1
-        assert judge(Label(empty=True, extract=("answer_tag",)), text, TASK).value == 0
+        assert judge(Label(empty=True), text, TASK).value == 0
 
 
 def test_a_task_without_a_label_cannot_be_judged() -> None:

@@ -26,8 +26,9 @@ class Label(Reward):
     """``exact``: the same label; ``containment``: one of the two in the other."""
     empty: bool = False
     """With containment, whether an empty answer is in every label. For experiments: it teaches saying nothing."""
-    extract: Annotated[tuple[Extractor, ...], Field(min_length=1)] = ("answer_tag", "last_line")
-    """Where to look for the answer, in order; the first place that holds something decides."""
+    extract: Annotated[tuple[Extractor, ...], Field(min_length=1)] = ("answer_tag",)
+    """Where to look for the answer, in order; the first place that holds something decides. With more than the tag, a
+    completion whose tag is empty is judged by what else it says."""
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Compare each answer with its task's label."""
