@@ -278,6 +278,11 @@ class ScriptedSampler:
     def bind(self, *key: int | str) -> "ScriptedSampler":
         return ScriptedSampler(*self.key, *key, version=self.version, log=self.completions)
 
+    def prompt(self, task: Task) -> Segment:
+        ids = self.encode(task.prompt)
+        text = task.prompt if isinstance(task.prompt, str) else self.decode(ids)
+        return Segment(actor="prompt", token_ids=ids, text=text)
+
     def encode(self, prompt: str | Sequence[Message]) -> np.ndarray:
         text = prompt if isinstance(prompt, str) else "".join(f"{m['role']}: {m['content']}\n" for m in prompt)
         return np.array([1, *text.encode()], np.int64)
@@ -322,10 +327,12 @@ class ScriptedSampler:
             self.completions.append(written[-1])
         return written
 
-    async def logp(self, token_ids: np.ndarray, *, temperature: float = 1.0) -> np.ndarray:
+    async def logp(
+        self, token_ids: np.ndarray, *, temperature: float = 1.0, vectors: np.ndarray | None = None
+    ) -> np.ndarray:
         return (
             -self._rng("logp", token_ids.tolist(), temperature).exponential(size=len(token_ids) - 1).astype(np.float32)
         )
 
-    async def score(self, token_ids: np.ndarray) -> float:
+    async def score(self, token_ids: np.ndarray, *, vectors: np.ndarray | None = None) -> float:
         return float(self._rng("score", token_ids.tolist()).normal())

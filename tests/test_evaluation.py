@@ -20,7 +20,7 @@ from posttrain.rewards.verdict import Verdict
 from posttrain.rollouts.independent import Independent
 from posttrain.rollouts.turns import Turns
 from posttrain.statistics.intervals import wilson
-from posttrain.types import Completion, FloatArray, Group, IntArray, Message, Score, Task, Trajectory
+from posttrain.types import Completion, FloatArray, Group, IntArray, Message, Score, Segment, Task, Trajectory
 
 Answers = Mapping[str, tuple[str, Sequence[str]]]
 """By prompt: the greedy answer, and the sampled ones."""
@@ -44,6 +44,9 @@ class Page:
 
     def __init__(self, book: Book, key: tuple[int | str, ...]) -> None:
         self.book, self.key = book, key
+
+    def prompt(self, task: Task) -> Segment:
+        return Segment(actor="prompt", token_ids=self.encode(task.prompt), text=str(task.prompt))
 
     def encode(self, prompt: str | Sequence[Message]) -> IntArray:
         assert isinstance(prompt, str)
@@ -70,7 +73,9 @@ class Page:
             for text in texts
         ]
 
-    async def logp(self, token_ids: IntArray, *, temperature: float = 1.0) -> FloatArray:
+    async def logp(
+        self, token_ids: IntArray, *, temperature: float = 1.0, vectors: FloatArray | None = None
+    ) -> FloatArray:
         raise NotImplementedError
 
 

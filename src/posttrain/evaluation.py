@@ -77,9 +77,8 @@ async def attempt(
     if world is not None:
         made = [t for group in await world.collect(task, {"policy": sampler}) for t in group]
         return [replace(t, sample=first + i) for i, t in enumerate(made)]
-    prompt_ids = sampler.encode(task.prompt)
-    completions = await sampler.sample(prompt_ids, n, sampling)
-    prompt = Segment(actor="prompt", token_ids=prompt_ids, text=sampler.decode(prompt_ids))
+    prompt = sampler.prompt(task)
+    completions = await sampler.sample(prompt.token_ids, n, sampling, prompt.vectors)
     return [
         Trajectory(
             task=task,

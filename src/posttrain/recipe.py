@@ -72,6 +72,16 @@ class LoRA:
 
 
 @frozen
+class VisionShape:
+    """How a new model sees images: one token a patch, its pixels mapped to the width of the model."""
+
+    patch: PositiveInt = 4
+    """Pixels on each side of a patch."""
+    size: PositiveInt = 32
+    """Pixels on the longest side of an image; larger ones are refused."""
+
+
+@frozen
 class Shape:
     """Sizes of a model that begins with random weights and the byte-level tokenizer."""
 
@@ -89,6 +99,10 @@ class Shape:
     """Numbers between the two matrices of an MLP."""
     context: PositiveInt = 512
     """Longest sequence in tokens."""
+    words: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """Texts that are one token each, beside the bytes."""
+    vision: VisionShape | None = None
+    """How it sees images; None for a model of text only."""
     seed: NonNegativeInt = 0
     """Which random weights."""
 

@@ -36,6 +36,22 @@ class Message(TypedDict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """A picture as a file, or as what such a file holds; `posttrain.images` decodes it where it is needed."""
+
+    path: str = ""
+    """Where the file is; empty where the picture is in memory."""
+    data: bytes = field(default=b"", repr=False)
+    """What a file of the picture would hold (PNG, JPEG, ...)."""
+    name: str = ""
+    """The path as the data has it, which is the same on every machine; it stands for the picture in its task's key."""
+
+
+IMAGE = "<image>"
+"""Stands in a prompt where an image of the task is, the first one for the first image."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Preference:
     """Two completions of one prompt, the first preferred."""
 
@@ -80,6 +96,8 @@ class Task:
     as the end of the prompt; the policy has the last word."""
     preferences: tuple[Preference, ...] = ()
     rated: tuple[Rated, ...] = ()
+    images: tuple[Image, ...] = ()
+    """Pictures that the prompt shows, each at an `IMAGE` of its text."""
     fields: Mapping[str, Any] = field(default_factory=dict)
     """Every other column of the row, for rewards and environments."""
 

@@ -38,7 +38,15 @@ class Case:
 MINE = "def score(completion, task):\n    return float(completion.endswith(task.answer))\n"
 GYM = {"question": QUESTION, "answer": "42", "metadata": {}}
 
+BOX = '[{"Position": [4, 2, 24, 42], "Confidence": 1}]'
+
 CASES: dict[str, Case] = {
+    "boxes": Case(
+        settings={},
+        gold=f"<answer>{BOX}</answer>",
+        task=Task(key="task", prompt=QUESTION, fields={"boxes": [[4, 2, 24, 42]]}),
+    ),
+    "label": Case(settings={}, gold="<answer>42</answer>"),
     "calibrated": Case(settings={"correct": "match"}, gold="42\n<confidence>1</confidence>"),
     "countdown": Case(
         settings={},

@@ -25,7 +25,7 @@ from tests.rewards.judging import attempt, score_all
 class SumOfIds(ScriptedSampler):
     """Finds large token ids good; a sequence with a zero after its first token breaks it."""
 
-    async def score(self, token_ids: np.ndarray) -> float:
+    async def score(self, token_ids: np.ndarray, *, vectors: np.ndarray | None = None) -> float:
         return math.nan if 0 in token_ids[1:] else float(token_ids.sum())
 
 

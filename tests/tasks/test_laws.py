@@ -21,6 +21,7 @@ from posttrain.tasks.mixture import Mixture
 from posttrain.tasks.played import Played
 from posttrain.tasks.primer import Primer
 from posttrain.tasks.reasoning_gym import ReasoningGym
+from posttrain.tasks.shapes import Shapes
 from posttrain.tasks.stated_confidence import StatedConfidence
 from posttrain.tasks.workings import Workings
 
@@ -44,6 +45,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "guessing": lambda _: Guessing(size=30),
     "played": lambda _: Played(tasks=Arithmetic(size=30, calls=True), environment=Calculator()),
     "primer": lambda _: Primer(size=30),
+    "shapes": lambda _: Shapes(size=30),
     "workings": lambda _: Workings(size=30),
     "reasoning_gym": lambda _: GYM,
     "stated_confidence": lambda _: StatedConfidence(tasks=Arithmetic(size=30)),

@@ -6,9 +6,11 @@ is a user's message in the model's own template. The same seed gives the same co
     posttrain sample pebble "12+30="
     posttrain sample runs/quickstart-1 "Q: 47+35-8\nA:" -n 4 --temperature 0.7
     posttrain sample pebble "Spell: horse" --chat
+    posttrain sample runs/visual_rft-1 "Find every red square.\n" --image picture.png
 """
 
 import asyncio
+from pathlib import Path
 
 import click
 
@@ -25,6 +27,13 @@ from posttrain.cli._output import print_json, verb
 @click.option("--max-tokens", default=128, show_default=True, type=click.IntRange(1))
 @click.option("--stop", multiple=True, help="Text that ends a completion; may be given again.")
 @click.option("--chat", is_flag=True, help="PROMPT is a message, not text to continue.")
+@click.option(
+    "--image",
+    "files",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A picture for the model to see, before the text or where that has <image>; may be given again.",
+)
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0))
 def command(
     model: str,
@@ -36,6 +45,7 @@ def command(
     max_tokens: int,
     stop: tuple[str, ...],
     chat: bool,
+    files: tuple[Path, ...],
     seed: int,
     as_json: bool,
 ) -> None:
@@ -46,16 +56,21 @@ def command(
     from posttrain.policies import load_policy
     from posttrain.recipe import Model
     from posttrain.runs.launch import find_device, model_source
+    from posttrain.types import IMAGE, Image, Message, Task
 
     sampling = Sampling(temperature=temperature, top_p=top_p, top_k=top_k, max_tokens=max_tokens, stop=stop)
     policy = load_policy("policy", Model(source=model_source(model)), {}, find_device("auto"))
     sampler = Native().serve(policy, seed).bind("sample")
     # A shell passes \n as two characters; nobody means them.
     text = prompt.replace("\\n", "\n")
-    token_ids = sampler.encode([{"role": "user", "content": text}] if chat else text)
-    if not len(token_ids):
+    if files and IMAGE not in text:
+        text = IMAGE * len(files) + text
+    images = tuple(Image(path=str(file), name=str(file)) for file in files)
+    asked = (Message(role="user", content=text),) if chat else text
+    given = sampler.prompt(Task(key="prompt", prompt=asked, images=images))
+    if not len(given):
         raise UserError("the prompt is empty; this model needs at least one token to go on from")
-    completions = asyncio.run(sampler.sample(token_ids, count, sampling))
+    completions = asyncio.run(sampler.sample(given.token_ids, count, sampling, given.vectors))
     if as_json:
         print_json(
             {

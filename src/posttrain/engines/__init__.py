@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from posttrain.component import Component, frozen
-from posttrain.types import Completion, FloatArray, IntArray, Message
+from posttrain.types import Completion, FloatArray, IntArray, Message, Segment, Task
 
 if TYPE_CHECKING:
     from posttrain.policies import Policy
@@ -50,6 +50,13 @@ class Sampler(Protocol):
         """Longest sequence that the model takes, in tokens."""
         ...
 
+    def prompt(self, task: Task) -> Segment:
+        """A task's prompt as the model takes it: ids, text, and vectors where the task has images.
+
+        Raises `UserError` for what the model cannot take.
+        """
+        ...
+
     def encode(self, prompt: str | Sequence[Message]) -> IntArray:
         """Token ids of a prompt: text as it stands (with the model's start token), messages by its chat template."""
         ...
@@ -80,17 +87,19 @@ class Sampler(Protocol):
     async def sample(
         self, token_ids: IntArray, n: int, sampling: Sampling, vectors: FloatArray | None = None
     ) -> list[Completion]:
-        """Write `n` completions of a prompt, whose tokens may have vectors ([L, D], see `Segment.vectors`).
+        """Write `n` completions of a prompt, whose first tokens may have vectors ([P, D], see `Segment.vectors`).
 
         Raises `UserError` when the prompt leaves no room in the context.
         """
         ...
 
-    async def logp(self, token_ids: IntArray, *, temperature: float = 1.0) -> FloatArray:
+    async def logp(
+        self, token_ids: IntArray, *, temperature: float = 1.0, vectors: FloatArray | None = None
+    ) -> FloatArray:
         """[L-1] log-probability of each token after the first, given those before it."""
         ...
 
-    async def score(self, token_ids: IntArray) -> float:
+    async def score(self, token_ids: IntArray, *, vectors: FloatArray | None = None) -> float:
         """What a reward head says of the whole sequence. Raises `UserError` for a model with another head."""
         ...
 

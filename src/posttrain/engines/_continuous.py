@@ -8,10 +8,10 @@ import numpy as np
 from posttrain.engines import Counters, Sampling
 from posttrain.engines._pump import Pump
 from posttrain.engines._random import key_of, uniform
-from posttrain.engines._slots import Order
+from posttrain.engines._slots import Order, Piece
 from posttrain.errors import PosttrainError, UserError
 from posttrain.policies import Policy
-from posttrain.types import Completion, FloatArray, IntArray, Message
+from posttrain.types import Completion, FloatArray, IntArray, Message, Segment, Task
 
 
 class ContinuousServer:
@@ -29,14 +29,16 @@ class ContinuousServer:
         """A sampler whose n-th completion is a function of (weights, prompt, settings, key, n) alone."""
         return BoundSampler(self, (self.seed, *key))
 
-    async def complete(self, token_ids: IntArray, keys: list[int], sampling: Sampling) -> list[Completion]:
+    async def complete(
+        self, token_ids: IntArray, keys: list[int], sampling: Sampling, vectors: FloatArray | None = None
+    ) -> list[Completion]:
         """Write a completion of the prompt for each key. Raises `UserError` before anything is sampled."""
-        order = self._order(token_ids, sampling)
+        order = self._order(token_ids, vectors, sampling)
         return await self._running_pump().complete(order, keys) if keys else []
 
-    async def logp(self, token_ids: IntArray, temperature: float) -> FloatArray:
+    async def logp(self, token_ids: IntArray, temperature: float, vectors: FloatArray | None = None) -> FloatArray:
         """[L-1] log-probability of each token after the first. Raises `UserError` for what cannot be judged."""
-        sequence = self._checked(token_ids, reserved=0)
+        sequence = self._piece(token_ids, vectors, reserved=0)
         if not temperature > 0:
             raise UserError(
                 f"log-probabilities at temperature {temperature} are not defined; use a positive temperature "
@@ -46,15 +48,15 @@ class ContinuousServer:
             return np.zeros(0, np.float32)
         return await self._running_pump().score(sequence, "logp", temperature)
 
-    async def score(self, token_ids: IntArray) -> float:
+    async def score(self, token_ids: IntArray, vectors: FloatArray | None = None) -> float:
         """What a reward head says of the whole sequence. Raises `UserError` for what cannot be judged."""
-        (value,) = await self._running_pump().score(self._checked(token_ids, reserved=0), "score")
+        (value,) = await self._running_pump().score(self._piece(token_ids, vectors, reserved=0), "score")
         return float(value)
 
-    def _order(self, token_ids: IntArray, sampling: Sampling) -> Order:
+    def _order(self, token_ids: IntArray, vectors: FloatArray | None, sampling: Sampling) -> Order:
         """What is to be written, with the limit and the stop tokens that hold for this model."""
         body = self.policy.body
-        prompt = self._checked(token_ids, reserved=1)
+        prompt = self._piece(token_ids, vectors, reserved=1)
         beyond = [i for i in sampling.stop_token_ids if i >= body.vocabulary_size]
         if beyond:
             raise UserError(
@@ -68,6 +70,23 @@ class ContinuousServer:
             max_tokens=min(sampling.max_tokens, body.context - len(prompt)),
             stop_token_ids=np.array(sorted(ends.union(sampling.stop_token_ids)), np.int64),
         )
+
+    def _piece(self, token_ids: IntArray, vectors: FloatArray | None, reserved: int) -> Piece:
+        """Tokens and vectors that the model can take; tokens beyond the vectors that are given have none."""
+        ids = self._checked(token_ids, reserved)
+        if vectors is None:
+            return Piece(ids)
+        width, role = self.policy.body.vector_width, self.policy.role
+        if width is None:
+            raise UserError(f"role {role} is a language model that takes text only, but this prompt has vectors")
+        if vectors.ndim != 2 or vectors.shape[1] != width or len(vectors) > len(ids):
+            raise UserError(
+                f"role {role} takes a vector of {width} numbers for each of the {len(ids)} tokens, or for the first of "
+                f"them, got an array of shape {vectors.shape}"
+            )
+        given = np.zeros((len(ids), width), np.float32)
+        given[: len(vectors)] = vectors
+        return Piece(ids, given)
 
     def _checked(self, token_ids: IntArray, reserved: int) -> IntArray:
         """A copy of ids that the model can take, with `reserved` tokens of its context left."""
@@ -119,6 +138,10 @@ class BoundSampler:
         """Longest sequence that the model takes, in tokens."""
         return self._server.policy.body.context
 
+    def prompt(self, task: Task) -> Segment:
+        """A task's prompt as the model takes it."""
+        return self._server.policy.prompt(task)
+
     def encode(self, prompt: str | Sequence[Message]) -> IntArray:
         """Token ids of a prompt."""
         return self._server.policy.tokenizer.encode_prompt(prompt)
@@ -150,16 +173,16 @@ class BoundSampler:
     ) -> list[Completion]:
         """Write `n` completions of a prompt."""
         assert n >= 0, "a number of completions"
-        if vectors is not None:
-            raise UserError(f"role {self._server.policy.role} is a language model: its prompts are text, not vectors")
         numbers = range(self._asked, self._asked + n)
         self._asked += n
-        return await self._server.complete(token_ids, [key_of(*self._key, i) for i in numbers], sampling)
+        return await self._server.complete(token_ids, [key_of(*self._key, i) for i in numbers], sampling, vectors)
 
-    async def logp(self, token_ids: IntArray, *, temperature: float = 1.0) -> FloatArray:
+    async def logp(
+        self, token_ids: IntArray, *, temperature: float = 1.0, vectors: FloatArray | None = None
+    ) -> FloatArray:
         """[L-1] log-probability of each token after the first, given those before it."""
-        return await self._server.logp(token_ids, temperature)
+        return await self._server.logp(token_ids, temperature, vectors)
 
-    async def score(self, token_ids: IntArray) -> float:
+    async def score(self, token_ids: IntArray, *, vectors: FloatArray | None = None) -> float:
         """What a reward head says of the whole sequence."""
-        return await self._server.score(token_ids)
+        return await self._server.score(token_ids, vectors)

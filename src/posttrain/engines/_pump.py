@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from posttrain.engines import Counters
-from posttrain.engines._slots import Order, Slots, pack
+from posttrain.engines._slots import Order, Piece, Slots, pack
 from posttrain.errors import RunFailed
 from posttrain.policies import Policy
 from posttrain.types import Completion, FloatArray, IntArray
@@ -50,7 +50,7 @@ class Request:
 class Scoring:
     """A sequence that was given to be judged."""
 
-    token_ids: IntArray
+    sequence: Piece
     signal: Signal
     temperature: float
     future: asyncio.Future[FloatArray]
@@ -63,7 +63,7 @@ class Scoring:
     @property
     def positions(self) -> IntArray:
         """Tokens whose signal was asked for."""
-        length = len(self.token_ids)
+        length = len(self.sequence)
         return np.arange(1 if self.signal == "logp" else length - 1, length)
 
 
@@ -103,9 +103,9 @@ class Pump:
             self._withdraw(request)
             raise
 
-    async def score(self, token_ids: IntArray, signal: Signal, temperature: float = 1.0) -> FloatArray:
+    async def score(self, sequence: Piece, signal: Signal, temperature: float = 1.0) -> FloatArray:
         """The signal of each token that it is defined for."""
-        scoring = Scoring(token_ids=token_ids, signal=signal, temperature=temperature, future=self.loop.create_future())
+        scoring = Scoring(sequence=sequence, signal=signal, temperature=temperature, future=self.loop.create_future())
         self._scoring.append(scoring)
         self._start()
         try:
@@ -220,19 +220,19 @@ class Pump:
     def _score(self) -> None:
         """Answer the first in line, and those behind it that fit in the same pass."""
         first = self._scoring[0]
-        tokens = accumulate(len(scoring.token_ids) for scoring in self._scoring)
+        tokens = accumulate(len(scoring.sequence) for scoring in self._scoring)
         fits = takewhile(
             lambda pair: pair[0].asked == first.asked and pair[1] <= self._prefill_tokens,
             zip(self._scoring, tokens, strict=True),
         )
         batch = [scoring for scoring, _ in fits] or [first]
-        packed = pack([scoring.token_ids for scoring in batch], next(self._policy.parameters()).device)
+        packed = pack([scoring.sequence for scoring in batch], next(self._policy.parameters()).device)
         positions = [begin + scoring.positions for begin, scoring in zip(packed.starts, batch, strict=False)]
         position_T = torch.from_numpy(np.concatenate(positions)).to(packed.token_ids_L.device)
         needs = frozenset({first.signal})
         signals = self._policy.evaluate(packed, position_T, needs, temperature=first.temperature)
         signal_T = signals[first.signal].to("cpu", torch.float32).numpy()
-        self._count(Counters(scored_tokens=sum(len(scoring.token_ids) - 1 for scoring in batch)))
+        self._count(Counters(scored_tokens=sum(len(scoring.sequence) - 1 for scoring in batch)))
         ends = np.cumsum([len(p) for p in positions])[:-1]
         for scoring, values in zip(batch, np.split(signal_T, ends), strict=True):
             self._scoring.popleft()

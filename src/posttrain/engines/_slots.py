@@ -23,14 +23,28 @@ from posttrain.engines._stopping import StopStrings
 from posttrain.engines._truncation import Rules, choose
 from posttrain.errors import RunFailed
 from posttrain.policies import Packed, Policy
-from posttrain.types import Completion, IntArray, StopReason
+from posttrain.types import Completion, FloatArray, IntArray, StopReason
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Consecutive tokens, with a vector each where the model takes them (`posttrain.types.Segment.vectors`)."""
+
+    token_ids: IntArray
+    vectors: FloatArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.token_ids)
+
+    def __getitem__(self, part: slice) -> "Piece":
+        return Piece(self.token_ids[part], None if self.vectors is None else self.vectors[part])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
     """What is to be written after a prompt."""
 
-    prompt: IntArray
+    prompt: Piece
     sampling: Sampling
     max_tokens: int
     """The limit of the sampling settings, or what the context leaves if that is less."""
@@ -70,7 +84,7 @@ class Slots:
         free: list[int] = np.flatnonzero(~self.active_S).tolist()
         return free
 
-    def prefill(self, prompts: Sequence[tuple[int, IntArray]]) -> None:
+    def prefill(self, prompts: Sequence[tuple[int, Piece]]) -> None:
         """Compute prompts, each into the slot beside it."""
         for batch in passes(prompts, self.prefill_tokens):
             self._extend([slot for slot, _ in batch], [piece for _, piece in batch])
@@ -111,7 +125,8 @@ class Slots:
         row_B = np.flatnonzero(self.active_S)
         going_B = row_B[self.position_S[row_B] > 0]
         if len(going_B):
-            self._extend(going_B.tolist(), self.ids_SC[going_B, self.position_S[going_B] - 1][:, None])
+            last_B = self.ids_SC[going_B, self.position_S[going_B] - 1]
+            self._extend(going_B.tolist(), [Piece(last_B[i : i + 1]) for i in range(len(last_B))])
         token_B, logp_B = self._choose(row_B)
         self.ids_SC[row_B, self.position_S[row_B]] = token_B
         self.logp_SC[row_B, self.position_S[row_B]] = logp_B
@@ -121,7 +136,7 @@ class Slots:
         over_B = ended_B | (self.position_S[row_B] == self.limit_S[row_B]) | np.isin(row_B, list(texts))
         return {slot: self._finish(slot, texts.get(slot)) for slot in row_B[over_B].tolist()}
 
-    def _extend(self, slots: Sequence[int], pieces: Sequence[IntArray] | IntArray) -> None:
+    def _extend(self, slots: Sequence[int], pieces: Sequence[Piece]) -> None:
         """Append a piece of tokens to each slot, and keep the last hidden state of each."""
         hidden_BD = self.body.extend(self.cache, slots, pack(pieces, self.device))
         if self.hidden_SD is None:
@@ -176,12 +191,12 @@ class Slots:
         return Completion(token_ids=ids, logp=logp, stop_reason=stop_reason, version=self.version, text=text)
 
 
-def passes(prompts: Sequence[tuple[int, IntArray]], limit: int) -> Iterator[list[tuple[int, IntArray]]]:
+def passes(prompts: Sequence[tuple[int, Piece]], limit: int) -> Iterator[list[tuple[int, Piece]]]:
     """Group prompts, in order, so that no pass has more than `limit` tokens; a longer one takes several passes.
 
     A prompt is cut as its own length says, so that how it is computed does not depend on what is beside it.
     """
-    batch: list[tuple[int, IntArray]] = []
+    batch: list[tuple[int, Piece]] = []
     room = limit
     for slot, prompt in prompts:
         for begin in range(0, len(prompt), limit):
@@ -195,7 +210,13 @@ def passes(prompts: Sequence[tuple[int, IntArray]], limit: int) -> Iterator[list
         yield batch
 
 
-def pack(pieces: Sequence[IntArray] | IntArray, device: torch.device) -> Packed:
-    """Lay pieces end to end."""
-    token_ids_L = torch.from_numpy(np.concatenate(pieces)).to(device)
-    return Packed(token_ids_L=token_ids_L, starts=(0, *accumulate(map(len, pieces))))
+def pack(pieces: Sequence[Piece], device: torch.device) -> Packed:
+    """Lay pieces end to end; those without vectors get zeros where others have some."""
+    token_ids_L = torch.from_numpy(np.concatenate([piece.token_ids for piece in pieces])).to(device)
+    starts = (0, *accumulate(map(len, pieces)))
+    width = next((piece.vectors.shape[1] for piece in pieces if piece.vectors is not None), None)
+    if width is None:
+        return Packed(token_ids_L=token_ids_L, starts=starts)
+    parts = [np.zeros((len(p), width), np.float32) if p.vectors is None else p.vectors for p in pieces]
+    vectors_LD = torch.from_numpy(np.concatenate(parts)).to(device)
+    return Packed(token_ids_L=token_ids_L, starts=starts, vectors_LD=vectors_LD)

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 from torch import Tensor, nn
 
+from posttrain.types import Segment, Task
+
 if TYPE_CHECKING:
     from posttrain.policies.tokenizer import Tokenizer
     from posttrain.recipe import Model
@@ -64,6 +66,8 @@ class Body(nn.Module):
     vocabulary_size: int
     context: int
     """Longest sequence in tokens."""
+    vector_width: int | None = None
+    """Numbers in the vector that a token may have (`Segment.vectors`); None for a model that takes text only."""
 
     def hidden(self, packed: Packed) -> Tensor:
         """[L, D] final hidden states (after the last norm); differentiable."""
@@ -92,6 +96,12 @@ class Policy(nn.Module):
     tokenizer: "Tokenizer"
     version: int
     """Number of updates that the weights have seen in this run."""
+
+    def prompt(self, task: Task) -> Segment:
+        """A task's prompt as this model takes it. Raises `UserError` for images that it cannot see."""
+        from posttrain.policies._prompts import prompt_of
+
+        return prompt_of(self, task)
 
     def evaluate(
         self, packed: Packed, positions_T: Tensor, needs: frozenset[str] = frozenset(), *, temperature: float = 1.0

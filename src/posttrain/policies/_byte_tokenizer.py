@@ -4,6 +4,7 @@ Token ids 0 to 255 are the bytes of the text's UTF-8 encoding. The files are tho
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 SPECIAL_TOKENS = ("<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>")
@@ -22,14 +23,24 @@ CHAT_TEMPLATE = (
 )
 
 
-def write_byte_tokenizer(folder: Path) -> None:
-    """Write ``tokenizer.json`` and ``tokenizer_config.json``, chat template included."""
+IMAGE_TOKEN = "<|image|>"
+"""The token of a patch of an image; the last one, in models that see."""
+
+
+def write_byte_tokenizer(folder: Path, *, words: Sequence[str] = (), sees: bool = False) -> int:
+    """Write ``tokenizer.json`` and ``tokenizer_config.json``, chat template included; the number of tokens.
+
+    `words` are texts that are one token each, beside the bytes; `sees` adds the token of images.
+    """
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
     backend = Tokenizer(models.BPE(vocab={symbol: i for i, symbol in enumerate(byte_symbols())}, merges=[]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     backend.decoder = decoders.ByteLevel()
     backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL_TOKENS])
+    backend.add_tokens([AddedToken(word, special=False, normalized=False) for word in words])
+    if sees:
+        backend.add_special_tokens([AddedToken(IMAGE_TOKEN, special=True, normalized=False)])
     backend.save(str(folder / "tokenizer.json"))
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -40,6 +51,8 @@ def write_byte_tokenizer(folder: Path) -> None:
         "chat_template": CHAT_TEMPLATE,
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+    size: int = backend.get_vocab_size(with_added_tokens=True)
+    return size
 
 
 def byte_symbols() -> list[str]:

@@ -80,6 +80,45 @@ class Rope:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Vision:
+    """What a decoder that sees images makes of them: one token a patch, whose vector holds the patch's pixels."""
+
+    patch: int
+    """Pixels on each side of a patch."""
+    size: int
+    """Pixels on the longest side of an image."""
+    token_id: int
+    """The token of every patch."""
+
+    @property
+    def pixels(self) -> int:
+        """Numbers of a patch: red, green and blue of each pixel."""
+        return 3 * self.patch**2
+
+    @property
+    def grid(self) -> int:
+        """Patches on the longest side."""
+        return -(-self.size // self.patch)
+
+    @property
+    def vector_width(self) -> int:
+        """Numbers in a vector: those of the patch, then its row and its column, one-hot."""
+        return self.pixels + 2 * self.grid
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "Vision | None":
+        """Read the entry that `posttrain.policies.folder.new_folder` writes; None where there is none."""
+        given = config.get(VISION_ENTRY)
+        if given is None:
+            return None
+        return cls(patch=given["patch_size"], size=given["image_size"], token_id=given["image_token_id"])
+
+
+VISION_ENTRY = "posttrain_vision"
+"""Name of the entry of a config that says how the model sees. No other program knows it."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Shape:
     """Sizes and switches of a decoder."""
 
@@ -100,6 +139,8 @@ class Shape:
     o_bias: bool
     mlp_bias: bool
     qk_norm: bool
+    vision: Vision | None = None
+    """How it sees images; None for text only."""
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "Shape":
@@ -127,6 +168,7 @@ class Shape:
             o_bias=kind != "qwen2" and bias,
             mlp_bias=kind == "llama" and bool(config.get("mlp_bias", False)),
             qk_norm=kind == "qwen3",
+            vision=Vision.from_config(config),
         )
 
 

@@ -13,10 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from posttrain.errors import UserError
 from posttrain.policies import Body, Cache, Packed
 from posttrain.policies._attention import Attend, attend_cached, attend_packed, pad_rows, token_positions
 from posttrain.policies._cache import KeyValueCache
-from posttrain.policies._shape import Shape
+from posttrain.policies._shape import Shape, Vision
 
 
 class Attention(nn.Module):
@@ -86,6 +87,24 @@ class Transformer(nn.Module):
         self.norm = nn.RMSNorm(shape.width, shape.norm_eps)
 
 
+class Projector(nn.Module):
+    """Patches of images to what is added to their input embeddings: linear, from the pixels themselves.
+
+    There is no bias, so that the vector of a token without one, 0, adds nothing.
+    """
+
+    def __init__(self, shape: Vision, width: int) -> None:
+        super().__init__()
+        self.pixels = shape.pixels
+        self.patch = nn.Linear(shape.pixels, width, bias=False)
+        self.place = nn.Linear(2 * shape.grid, width, bias=False)
+
+    def forward(self, vectors_RD: Tensor) -> Tensor:
+        """[R, D] from vectors as `posttrain.policies._prompts` makes them: pixels, then row and column."""
+        output: Tensor = self.patch(vectors_RD[:, : self.pixels]) + self.place(vectors_RD[:, self.pixels :])
+        return output
+
+
 class Decoder(Body):
     """A decoder of a given shape. Its parameters are uninitialised until a state dict is loaded."""
 
@@ -99,6 +118,9 @@ class Decoder(Body):
         self.model = Transformer(shape)
         if not shape.tied:
             self.lm_head = nn.Linear(shape.width, shape.vocabulary_size, bias=False)
+        if shape.vision is not None:
+            self.vision = Projector(shape.vision, shape.width)
+            self.vector_width = shape.vision.vector_width
         self._frequencies, self._rotation_scale = shape.rope.frequencies(shape.head_dim, shape.context)
         self._rotations: tuple[Tensor, Tensor] | None = None
 
@@ -106,7 +128,7 @@ class Decoder(Body):
         """[L, D] final hidden states; differentiable."""
         lengths = packed.lengths
         positions = token_positions([0] * len(lengths), lengths)
-        x_RD = pad_rows(self.model.embed_tokens(packed.token_ids_L))
+        x_RD = self._embed(packed)
         attend = attend_packed(lengths, x_RD)
         x_RD = self._layers(x_RD, positions, max(lengths), attend)
         hidden: Tensor = self.model.norm(x_RD[: len(packed.token_ids_L)])
@@ -139,7 +161,7 @@ class Decoder(Body):
         assert len(set(slots)) == len(slots) == len(lengths) and min(lengths) > 0, "one non-empty sequence a slot"
         past = [cache.lengths[slot] for slot in slots]
         positions = token_positions(past, lengths)
-        x_RD = pad_rows(self.model.embed_tokens(packed.token_ids_L))
+        x_RD = self._embed(packed)
         attend = attend_cached(cache, slots, lengths, len(x_RD))
         longest = max(p + n for p, n in zip(past, lengths, strict=True))
         x_RD = self._layers(x_RD, positions, longest, attend)
@@ -148,6 +170,20 @@ class Decoder(Body):
         last_B = torch.tensor(packed.starts[1:], device=x_RD.device) - 1
         hidden: Tensor = self.model.norm(x_RD[last_B])
         return hidden
+
+    def _embed(self, packed: Packed) -> Tensor:
+        """[R, D] what the layers see of tokens and their vectors."""
+        x_RD = pad_rows(self.model.embed_tokens(packed.token_ids_L))
+        if packed.vectors_LD is None:
+            return x_RD
+        if self.vector_width != packed.vectors_LD.shape[1]:
+            raise UserError(
+                f"this model takes {f'vectors of {self.vector_width} numbers' if self.vector_width else 'text only'}, "
+                f"but tokens come with vectors of {packed.vectors_LD.shape[1]} numbers: a model for images of another "
+                "size, or for none"
+            )
+        projected: Tensor = self.vision(pad_rows(packed.vectors_LD.to(x_RD.dtype)))
+        return x_RD + projected
 
     def _layers(self, x_RD: Tensor, positions: Tensor, longest: int, attend: Attend) -> Tensor:
         """[R, D] after all layers."""

@@ -10,7 +10,7 @@ the training type, and then the config's ``dtype`` says so.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,9 +25,10 @@ from torch import Tensor
 from posttrain.component import nearest
 from posttrain.errors import RunFailed, UserError
 from posttrain.policies import _byte_tokenizer
-from posttrain.policies._shape import Shape
+from posttrain.policies._shape import VISION_ENTRY, Shape
 from posttrain.policies.decoder import Decoder
 from posttrain.policies.tokenizer import TOKENIZER_FILES, read_json
+from posttrain.recipe import VisionShape
 
 CARRIED_FILES = (*TOKENIZER_FILES, "generation_config.json")
 BUNDLED = Path(__file__).parents[1] / "bundled"
@@ -171,16 +172,20 @@ def new_folder(
     context: int = 512,
     tied: bool = True,
     seed: int = 0,
+    words: Sequence[str] = (),
+    vision: VisionShape | None = None,
 ) -> Path:
     """Make a model from nothing: a randomly initialised decoder in float32 with the byte-level tokenizer.
 
     Linear weights are normal with standard deviation 1 / sqrt(inputs), those that write to the residual stream smaller
-    by sqrt(2 layers) (Radford et al. 2019, GPT-2); embeddings have 0.02, norms are one.
+    by sqrt(2 layers) (Radford et al. 2019, GPT-2); embeddings, those of patches too, have 0.02, norms are one.
     """
-    config = {
+    path.mkdir(parents=True, exist_ok=True)
+    tokens = _byte_tokenizer.write_byte_tokenizer(path, words=words, sees=vision is not None)
+    config: dict[str, Any] = {
         "architectures": ["Qwen3ForCausalLM" if architecture == "qwen3" else "LlamaForCausalLM"],
         "model_type": architecture,
-        "vocab_size": _byte_tokenizer.VOCABULARY_SIZE,
+        "vocab_size": tokens,
         "hidden_size": width,
         "intermediate_size": mlp_width or 3 * width,
         "num_hidden_layers": layers,
@@ -199,11 +204,12 @@ def new_folder(
         "pad_token_id": _byte_tokenizer.PAD_TOKEN_ID,
         "dtype": "float32",
     }
-    path.mkdir(parents=True, exist_ok=True)
+    if vision is not None:
+        sees = {"patch_size": vision.patch, "image_size": vision.size, "image_token_id": tokens - 1}
+        config |= {"architectures": ["PosttrainVisionLanguageModel"], VISION_ENTRY: sees}
     (path / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     generation = {"eos_token_id": _byte_tokenizer.END_TOKEN_ID, "pad_token_id": _byte_tokenizer.PAD_TOKEN_ID}
     (path / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n", encoding="utf-8")
-    _byte_tokenizer.write_byte_tokenizer(path)
     write_tensors(path / SINGLE_FILE, _random_weights(Shape.from_config(config), seed))
     return path
 
@@ -218,7 +224,9 @@ def _random_weights(shape: Shape, seed: int) -> dict[str, Tensor]:
         if like.dim() == 1:
             tensors[name] = torch.ones(like.shape)
             continue
-        std = 0.02 if "embed" in name or "lm_head" in name else like.shape[1] ** -0.5
+        std = 0.02 if any(part in name for part in ("embed", "lm_head", "patch")) else like.shape[1] ** -0.5
+        if "vision.place" in name:
+            std = 0.05  # so that where a patch is weighs about as much as what it shows
         if name.endswith(("o_proj.weight", "down_proj.weight")):
             std /= (2 * shape.layers) ** 0.5
         tensors[name] = torch.randn(like.shape, generator=generator) * std

@@ -63,6 +63,7 @@ class TransformersBody(Body):
 
     def hidden(self, packed: Packed) -> Tensor:
         """[L, D] final hidden states; differentiable."""
+        assert packed.vectors_LD is None, "vectors are refused where a sequence is begun: see Body.vector_width"
         token_ids_L, lengths = packed.token_ids_L, packed.lengths
         pieces: dict[int, Tensor] = {}
         for size, members in _by_size(enumerate(lengths), self.context).items():

@@ -41,7 +41,7 @@ class RewardModel(Reward):
                 f"{nearest(self.role, context.samplers)}"
             )
         sampler = context.samplers[self.role]
-        values = await asyncio.gather(*(sampler.score(trajectory.token_ids) for trajectory in group))
+        values = await asyncio.gather(*(sampler.score(t.token_ids, vectors=t.vectors) for t in group))
         return [self._score(t, value) for t, value in zip(group, values, strict=True)]
 
     def _score(self, trajectory: Trajectory, said: float) -> Score:

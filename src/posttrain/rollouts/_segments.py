@@ -18,10 +18,8 @@ def sampler_of(role: str, samplers: Mapping[str, Sampler]) -> Sampler:
 
 
 def prompt_segment(task: Task, sampler: Sampler) -> Segment:
-    """The task's prompt in the ids of one model."""
-    token_ids = sampler.encode(task.prompt)
-    text = task.prompt if isinstance(task.prompt, str) else sampler.decode(token_ids)
-    return Segment(actor="prompt", token_ids=token_ids, text=text)
+    """The task's prompt in the ids of one model, with its images as vectors."""
+    return sampler.prompt(task)
 
 
 def sampled_segment(completion: Completion, role: str, *, trained: bool = True, turn: int = 0) -> Segment:

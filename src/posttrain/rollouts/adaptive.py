@@ -52,7 +52,7 @@ class Adaptive(Rollout):
         prompt = prompt_segment(task, sampler)
         pool: list[Trajectory] = []
         for _ in range(self.max_rounds):
-            completions = await sampler.sample(prompt.token_ids, self.per_round, self.sampling)
+            completions = await sampler.sample(prompt.token_ids, self.per_round, self.sampling, prompt.vectors)
             fresh = answers(task, prompt, completions, self.role, first=len(pool))
             pool += await judge(Group(key=task.key, trajectories=fresh))
             if self._enough(pool):

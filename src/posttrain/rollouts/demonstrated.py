@@ -51,7 +51,7 @@ class Demonstrated(Rollout):
         prompt = prompt_segment(task, sampler)
         shown = task.demonstrations[: self.demonstrations]
         segments = [demonstration_segment(task, text, prompt, sampler) for text in shown]
-        completions = await sampler.sample(prompt.token_ids, self.n, self.sampling)
+        completions = await sampler.sample(prompt.token_ids, self.n, self.sampling, prompt.vectors)
         attempts = answers(task, prompt, completions, self.role)
         demonstrations = [
             Trajectory(task=task, segments=(prompt, segment), stop_reason="stop", sample=self.n + i)

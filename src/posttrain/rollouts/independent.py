@@ -34,5 +34,5 @@ class Independent(Rollout):
         """One group of `n` trajectories: the prompt, and what the model wrote."""
         sampler = sampler_of(self.role, samplers)
         prompt = prompt_segment(task, sampler)
-        completions = await sampler.sample(prompt.token_ids, self.n, self.sampling)
+        completions = await sampler.sample(prompt.token_ids, self.n, self.sampling, prompt.vectors)
         return [Group(key=task.key, trajectories=answers(task, prompt, completions, self.role))]

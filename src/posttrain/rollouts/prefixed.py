@@ -79,7 +79,7 @@ class Prefixed(Rollout):
 
     async def _ordinary(self, task: Task, prompt: Segment, sampler: Sampler, n: int) -> tuple[Trajectory, ...]:
         """Attempts without help."""
-        completions = await sampler.sample(prompt.token_ids, n, self.sampling)
+        completions = await sampler.sample(prompt.token_ids, n, self.sampling, prompt.vectors)
         return answers(task, prompt, completions, self.role)
 
     async def _hybrid(self, task: Task, prompt: Segment, sampler: Sampler, sample: int) -> tuple[Trajectory, ...]:
@@ -95,7 +95,8 @@ class Prefixed(Rollout):
             trained=self.trained,
             text=sampler.decode(given) if len(given) else "",
         )
-        [completion] = await sampler.sample(np.concatenate([prompt.token_ids, given]), 1, self.sampling)
+        before = np.concatenate([prompt.token_ids, given])
+        [completion] = await sampler.sample(before, 1, self.sampling, prompt.vectors)
         segments = (prompt, prefix, sampled_segment(completion, self.role))
         info = {"prefix_tokens": len(given), "prefix_share": share}
         return (Trajectory(task=task, segments=segments, stop_reason=completion.stop_reason, sample=sample, info=info),)

@@ -130,8 +130,9 @@ class Tree(Rollout):
         room = min(self.sampling.max_tokens - len(written), sampler.context - len(before))
         # A prompt that leaves no room is the sampler's to refuse.
         sampling = replace(self.sampling, max_tokens=max(1, min(self.segment, room)))
+        completions = await sampler.sample(before, width, sampling, path.segments[0].vectors)
         children = []
-        for number, completion in enumerate(await sampler.sample(before, width, sampling), start=first):
+        for number, completion in enumerate(completions, start=first):
             ended = self._ending(completion, room, depth=len(path.way) + 1)
             segment = self._segment(path, completion, ended, sampler)
             children.append(Path(way=(*path.way, number), segments=(*path.segments, segment), ended=ended))

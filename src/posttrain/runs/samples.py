@@ -1,9 +1,11 @@
 """What a run wrote, picked out for a reader: the same held-out tasks before and after, and the last step's attempts."""
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from posttrain.images import data_uri
 from posttrain.runs.readings import number
 from posttrain.runs.store import RunStore
 from posttrain.runs.summary import correct_at
@@ -17,7 +19,19 @@ SHOWN = {"gained": 6, "lost": 4, "wrong": 4, "right": 3}
 _MOST_GROUPS = 2
 _MOST_ROWS = 6
 _MOST_TOKENS = 500
-_JUDGED = ("task_key", "prompt", "completion", "answer", "reward", "score_status", "score_answer", "score_explanation")
+_MOST_BYTES = 200_000
+"""A picture of more is not put into a page."""
+_JUDGED = (
+    "task_key",
+    "prompt",
+    "images",
+    "completion",
+    "answer",
+    "reward",
+    "score_status",
+    "score_answer",
+    "score_explanation",
+)
 _ANSWER = (*_JUDGED, "stop_reason")
 _ROLLOUT = (*_ANSWER, "group_index", "dropped_reason", "token_ids", "trained")
 _LOGPS = ("trained_logp", "sampled_logp")
@@ -40,6 +54,7 @@ def compared_answers(store: RunStore) -> dict[str, Any]:
     for key, answer in _greedy(store, last, threshold).items():
         earlier = before.get(key)
         kinds[_outcome(earlier or answer, answer)].append({"before": earlier, "after": answer})
+    _show_pictures(store, [pair["after"] for pairs in kinds.values() for pair in pairs[: max(SHOWN.values())]])
     titles = {"gained": "Learned", "lost": "Lost", "wrong": "Still wrong", "right": "Still right"}
     if not before:
         titles |= {"wrong": "Wrong", "right": "Right"}
@@ -66,8 +81,19 @@ def last_rollouts(store: RunStore) -> dict[str, Any] | None:
     for group in chosen:
         own = [_marked(row, threshold) for row in rows if row["group_index"] == group][:_MOST_ROWS]
         shown = [{**row, **_coloured(row, texts, largest)} if texts else {**row, "pieces": []} for row in own]
-        groups.append({"prompt": own[0]["prompt"], "answer": own[0]["answer"], "rows": shown})
+        _show_pictures(store, own[:1])
+        told = {name: own[0][name] for name in ("prompt", "answer", "pictures")}
+        groups.append({**told, "rows": shown})
     return {"step": steps[-1], "groups": groups, "colours": _colours(rows) if texts else []}
+
+
+def _show_pictures(store: RunStore, rows: Sequence[dict[str, Any]]) -> None:
+    """Give each row ``pictures``: those of its task that can be shown, as links that hold them."""
+    for row in rows:
+        # A path in the run's folder stays what it is; an absolute one leads to the user's file.
+        paths = [store.folder / name for name in json.loads(row["images"] or "[]")]
+        links = [data_uri(path.read_bytes()) for path in paths if path.is_file() and path.stat().st_size <= _MOST_BYTES]
+        row["pictures"] = [link for link in links if link is not None]
 
 
 def _greedy(store: RunStore, evaluation: Entry, threshold: float) -> dict[str, dict[str, Any]]:

@@ -280,11 +280,21 @@ class RunStore:
         self._journal("metrics.jsonl")
         try:
             write_table(self._connection(), rows, path, step=step, evaluation=evaluation)
+            self._keep_pictures(rows.pictures)
         except (OSError, duckdb.Error) as error:
             if not is_about_storage(error, path.parent):
                 raise
             raise cannot_write(error, path, self.folder) from error
         self._unsynced.add(path)
+
+    def _keep_pictures(self, pictures: Mapping[str, bytes]) -> None:
+        """Write those that are not here yet; the name says the content, so that none is ever written twice."""
+        for name, data in pictures.items():
+            path = self.folder / name
+            if not path.is_file() or path.stat().st_size != len(data):
+                path.parent.mkdir(exist_ok=True)
+                path.write_bytes(data)
+                self._unsynced.add(path)
 
     def _read_table(
         self, kind: str, step: int, columns: Sequence[str], where: str, parameters: Sequence[object] = ()

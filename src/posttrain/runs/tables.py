@@ -9,9 +9,10 @@ not computed (prompts have no advantage), and the whole list is null where it wa
 The same rows give the same bytes.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posttrain.runs.journal import plain
-from posttrain.types import FloatArray, Score, Trajectory
+from posttrain.types import FloatArray, Image, Score, Trajectory
 
 if TYPE_CHECKING:
     import duckdb
@@ -57,6 +58,8 @@ class RolloutTable:
     """One entry a token; ``row`` is the trajectory, NaN is unknown."""
     signals: tuple[str, ...]
     """Names of the token columns that hold numbers of an objective."""
+    pictures: Mapping[str, bytes] = field(default_factory=dict)
+    """What is to be kept beside the tables, by the path in the run's folder that ``images`` names it by."""
 
     def __len__(self) -> int:
         """Number of trajectories."""
@@ -101,7 +104,13 @@ def rollout_rows(
         parts=_part_columns(trajectories),
         tokens=_token_columns(trajectories, columns, signals),
         signals=signals,
+        pictures={picture_file(image): image.data for t in trajectories for image in t.task.images if not image.path},
     )
+
+
+def picture_file(image: Image) -> str:
+    """The path, in a run's folder, of a picture that is in no file of the user's."""
+    return f"images/{hashlib.blake2b(image.data, digest_size=12).hexdigest()}"
 
 
 def write_table(
@@ -176,7 +185,7 @@ def _query(signals: Sequence[str], step: int, *, named: bool) -> str:
         for name in ("sampled_logp", *signals)
     )
     evaluation = f"({_EVALUATION}) AS evaluation, " if named else ""
-    texts = {name: f"{name}::VARCHAR AS {name}" for name in (*_TEXTS, *_SCORE_TEXTS, "info")}
+    texts = {name: f"{name}::VARCHAR AS {name}" for name in (*_TEXTS, *_SCORE_TEXTS, "info", "images")}
     integers = {name: f"{name}::INTEGER AS {name}" for name in _INTEGERS}
     pick = texts | integers
     place = ("stage", "task_key", "domain", "group_index", "sample", "parent", "version")
@@ -186,7 +195,7 @@ def _query(signals: Sequence[str], step: int, *, named: bool) -> str:
             {", ".join(pick[name] for name in before)},
             reward::DOUBLE AS reward, {", ".join(pick[name] for name in _SCORE_TEXTS)},
             coalesce(parts, MAP {{}})::MAP(VARCHAR, {_SCORE}) AS parts,
-            {pick["dropped_reason"]}, {pick["info"]},
+            {pick["dropped_reason"]}, {pick["info"]}, {pick["images"]},
             coalesce(segments, [])::{_SEGMENT}[] AS segments,
             coalesce(token_ids, [])::INTEGER[] AS token_ids,
             coalesce(trained, [])::BOOLEAN[] AS trained,
@@ -220,12 +229,19 @@ def _task_columns(trajectories: Sequence[Trajectory], stage: str, dropped: Seque
         "stop_reason": _texts([t.stop_reason for t in trajectories]),
         "dropped_reason": _texts(dropped),
         "info": _texts([json.dumps(plain(t.info)) if t.info else None for t in trajectories]),
+        "images": _texts([_images(t) for t in trajectories]),
         "sample": np.array([t.sample for t in trajectories], np.int32),
         "parent": np.ma.masked_array(
             np.array([t.parent or 0 for t in trajectories], np.int32), mask=[t.parent is None for t in trajectories]
         ),
         "version": np.array([_version(t) for t in trajectories], np.int32),
     }
+
+
+def _images(trajectory: Trajectory) -> str | None:
+    """Where the pictures of an attempt's task are, as JSON: absolute paths, or paths in the run's folder."""
+    paths = [image.path or picture_file(image) for image in trajectory.task.images]
+    return json.dumps(paths) if paths else None
 
 
 def _score_columns(trajectories: Sequence[Trajectory]) -> Columns:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def check_prompts(policy: "Policy", tasks: Sequence[Task], purpose: str) -> None:
     """Raise `UserError` for prompts that are empty or leave no room for an answer; `purpose` says whose they are."""
     context = policy.body.context
-    lengths = [(task.key, len(policy.tokenizer.encode_prompt(task.prompt))) for task in tasks]
+    lengths = [(task.key, len(policy.prompt(task))) for task in tasks]
     empty = [key for key, length in lengths if not length]
     if empty:
         raise UserError(

@@ -140,19 +140,19 @@ def demonstration(policy: "Policy", task: Task, shown: Shown) -> Trajectory:
     said = (Utterance(actor="policy", text=shown),) if isinstance(shown, str) else shown
     opening = said[0].text if said[0].actor == "environment" else ""
     prompt = with_opening(task.prompt, opening)
-    prompt_ids = policy.tokenizer.encode_prompt(prompt)
+    asked = policy.prompt(replace(task, prompt=prompt))
     parts = episode_segments(policy, prompt, said[1:] if opening else said)
     length = sum(map(len, parts))
-    if len(prompt_ids) + length > policy.body.context:
+    if len(asked) + length > policy.body.context:
         raise UserError(
-            f"task {task.key}: prompt ({len(prompt_ids)} tokens) and demonstration ({length}) together pass the "
+            f"task {task.key}: prompt ({len(asked)} tokens) and demonstration ({length}) together pass the "
             f"model's context of {policy.body.context} tokens; shorten or leave out the row, or raise "
             "models.policy.context if the model allows it"
         )
-    if not len(prompt_ids):  # Nothing precedes the first token of a bare text, so it cannot be learned.
+    if not len(asked):  # Nothing precedes the first token of a bare text, so it cannot be learned.
         first = parts[0].token_ids
-        prompt_ids, parts[0] = first[:1], replace(parts[0], token_ids=first[1:])
-    return Trajectory(task=task, segments=(Segment(actor="prompt", token_ids=prompt_ids), *parts), stop_reason="stop")
+        asked, parts[0] = replace(asked, token_ids=first[:1]), replace(parts[0], token_ids=first[1:])
+    return Trajectory(task=task, segments=(asked, *parts), stop_reason="stop")
 
 
 def episode_segments(policy: "Policy", prompt: str | tuple[Message, ...], said: Sequence[Utterance]) -> list[Segment]:

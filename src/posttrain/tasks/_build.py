@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from posttrain.errors import UserError
+from posttrain.tasks._images import read_images, with_places
 from posttrain.tasks._layout import Layout, lookup, quoted, rating_of
-from posttrain.tasks._messages import looks_like_messages, read_messages, to_chat
+from posttrain.tasks._messages import images_in, looks_like_messages, read_messages, to_chat
 from posttrain.tasks._rows import Row
 from posttrain.tasks._values import as_text, shorten
-from posttrain.types import Message, Preference, Rated, Task
+from posttrain.types import Image, Message, Preference, Rated, Task
 
 Prompt = str | tuple[Message, ...]
 
@@ -23,16 +24,18 @@ def build(row: Row, layout: Layout) -> Task:
             here = quoted(name for name, value in row.values.items() if value is not None)
             raise UserError(f"{row.place}: no '{column}', which other rows have; this row has {here}")
     prompt, demonstrations, preferences = _asked(row, layout)
+    images = _images(row, layout)
     answer = _value(row, layout.answer)
     domain = _value(row, layout.domain)
     return Task(
         key="",
-        prompt=prompt,
+        prompt=with_places(prompt, len(images), row.place) if images else prompt,
         answer=None if answer is None else as_text(answer),
         domain="" if domain is None else as_text(domain),
         demonstrations=(*demonstrations, *_demonstrations(row, layout.demonstrations)),
         preferences=preferences,
         rated=_rated(row, layout),
+        images=images,
         fields={column: value for column, value in row.values.items() if column not in layout.asked},
     )
 
@@ -63,6 +66,14 @@ def _asked(row: Row, layout: Layout) -> tuple[Prompt, tuple[str, ...], tuple[Pre
         return "", (_text(row, layout.text),), ()
     assert layout.prompt is not None, "detection ends with a prompt column or an error"
     return _prompt(row, layout.prompt, layout.context), (), ()
+
+
+def _images(row: Row, layout: Layout) -> tuple[Image, ...]:
+    """The pictures of a row: those inside its messages in order, and the column's where a part holds none."""
+    column = layout.messages or layout.prompt
+    value = None if column is None else lookup(row.values, column)
+    inside = images_in(value) if looks_like_messages(value) else []
+    return read_images(inside, _value(row, layout.images), row)
 
 
 def _prompt(row: Row, column: str, context: str | None = None) -> Prompt:

@@ -38,6 +38,9 @@ def _meanings(tasks: Sequence[Task], layout: Layout | None, keys_from: str | Non
     shown = sum(bool(task.demonstrations) for task in tasks)
     if shown:
         yield "demonstrations", _share(layout.demonstrations or layout.messages or layout.text, shown, total)
+    pictured = sum(bool(task.images) for task in tasks)
+    if pictured:
+        yield "images", _share(layout.images, pictured, total)
     if layout.chosen:
         yield "preferences", f"{layout.chosen} over {layout.rejected}"
     if layout.rating:
@@ -49,7 +52,7 @@ def _meanings(tasks: Sequence[Task], layout: Layout | None, keys_from: str | Non
     if layout != Layout():
         yield "key", keys_from or "hash of prompt and answer"
         taken = {layout.answer, layout.demonstrations, layout.chosen, layout.rejected, layout.completion}
-        taken |= {layout.rating, layout.domain, keys_from}
+        taken |= {layout.rating, layout.domain, layout.images, keys_from}
         others = dict.fromkeys(c for task in tasks for c in task.fields if c not in taken)
         if others:
             yield "other fields", ", ".join(others)

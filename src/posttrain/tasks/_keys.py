@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from posttrain.images import identity
 from posttrain.types import Task
 
 
@@ -30,7 +31,8 @@ def keyed(tasks: Iterable[Task], ids: Sequence[str | None] = ()) -> tuple[Task, 
     seen: Counter[str] = Counter()
     named = []
     for task in tasks:
-        key = digest(task.prompt or task.demonstrations, task.answer)
+        seen_too = [identity(image) for image in task.images]
+        key = digest(task.prompt or task.demonstrations, task.answer, *([seen_too] if seen_too else []))
         seen[key] += 1
         named.append(replace(task, key=key if seen[key] == 1 else f"{key}-{seen[key]}"))
     return tuple(named)
@@ -40,8 +42,15 @@ def problem(task: Task) -> str:
     """What the task asks, in a form that does not depend on how it is wrapped.
 
     Space around the text does not count, nor does a system message, nor whether a text is given as it is or as the
-    only message of a chat. Plain text without a prompt is known by itself.
+    only message of a chat. Plain text without a prompt is known by itself. The same question about another image is
+    another problem.
     """
+    asked = _asked(task)
+    return json.dumps([asked, *map(identity, task.images)]) if task.images else asked
+
+
+def _asked(task: Task) -> str:
+    """The text of what the task asks."""
     if isinstance(task.prompt, str):
         return task.prompt.strip() or json.dumps(task.demonstrations)
     said = [message for message in task.prompt if message["role"] != "system"] or list(task.prompt)

@@ -25,6 +25,7 @@ Role = Literal[
     "completion",
     "rating",
     "domain",
+    "images",
     "key",
 ]
 """What a column can be."""
@@ -40,6 +41,7 @@ NAMES: Mapping[Role, tuple[str, ...]] = {
     "completion": ("completion", "response", "output"),
     "rating": ("label", "rating", "reward", "score"),
     "domain": ("domain", "category", "subject", "data_source", "source_dataset", "metadata.source_dataset"),
+    "images": ("images", "image"),
     "key": ("id", "key", "task_id", "unique_id"),
 }
 """Column names that are recognised, in the order in which they are preferred."""
@@ -64,6 +66,8 @@ class Layout:
     completion: str | None = None
     rating: str | None = None
     domain: str | None = None
+    images: str | None = None
+    """One picture, or a list of them."""
     keys: tuple[str, ...] = ()
     """Columns that may name the rows, if their values differ."""
 
@@ -76,7 +80,8 @@ class Layout:
     @cached_property
     def asked(self) -> frozenset[str]:
         """Columns that the prompt was made of, which therefore are not fields of the task."""
-        return frozenset(column for column in (self.prompt, self.context, self.messages, self.text) if column)
+        columns = (self.prompt, self.context, self.messages, self.text, self.images)
+        return frozenset(column for column in columns if column)
 
 
 def lookup(values: Mapping[str, Any], column: str) -> Any:
@@ -149,6 +154,7 @@ class _Detection:
             completion=completion,
             rating=rating,
             domain=self.find("domain"),
+            images=self.find("images"),
             keys=self.candidates("key"),
         )
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NoReturn, cast
 
-from posttrain.types import Message
+from posttrain.types import IMAGE, Message
 
 _SHAREGPT_ROLES = {"human": "user", "gpt": "assistant"}
 
@@ -21,6 +21,15 @@ def read_messages(value: Any) -> tuple[Message, ...]:
     if isinstance(value, str):
         value = _from_json(value)
     return tuple(_message(item, number) for number, item in enumerate(value, 1))
+
+
+def images_in(value: Any) -> list[Any]:
+    """What the parts of images in messages hold, in order; None for a part that only says where an image is."""
+    if isinstance(value, str):
+        value = _from_json(value)
+    contents = [item.get("content", item.get("value")) for item in value]
+    parts = [part for content in contents if isinstance(content, list) for part in content]
+    return [_held(part) for part in parts if _is_image(part)]
 
 
 def to_chat(prompt: str | tuple[Message, ...], system: str | None) -> tuple[Message, ...]:
@@ -66,8 +75,21 @@ def _message(item: Mapping[str, Any], number: int) -> Message:
 
 
 def _join_parts(parts: list[Any], number: int) -> str:
-    """The text of a content given as parts, ``[{"type": "text", "text": ...}]``."""
+    """The text of a content given as parts, ``[{"type": "image"}, {"type": "text", "text": ...}]``."""
     for part in parts:
-        if not isinstance(part, Mapping) or not isinstance(part.get("text"), str):
-            raise ValueError(f"message {number} has a part that is not text, which is not supported: {str(part)[:60]}")
-    return "".join(part["text"] for part in parts)
+        if not _is_image(part) and (not isinstance(part, Mapping) or not isinstance(part.get("text"), str)):
+            raise ValueError(
+                f"message {number} has a part that is neither text nor an image, which is not supported: "
+                f"{str(part)[:60]}"
+            )
+    return "".join(IMAGE if _is_image(part) else part["text"] for part in parts)
+
+
+def _is_image(part: Any) -> bool:
+    return isinstance(part, Mapping) and part.get("type") in ("image", "image_url")
+
+
+def _held(part: Mapping[str, Any]) -> Any:
+    """The picture that a part holds, under any of the names that are in use."""
+    held = next((part[key] for key in ("image", "image_url", "url", "path", "base64") if part.get(key)), None)
+    return held.get("url") if isinstance(held, Mapping) and "url" in held else held

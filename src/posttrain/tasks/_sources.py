@@ -1,7 +1,7 @@
 """Where rows come from: one file, a folder of files, a saved Hugging Face data set, or one of the hub by name."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -114,9 +114,20 @@ def _dataset(loaded: Any, name: str, split: str | None) -> Source:
     )
 
 
-def _dataset_rows(rows: Iterable[Any], name: str) -> Iterator[Row]:
+def _dataset_rows(rows: Any, name: str) -> Iterator[Row]:
+    for column, feature in dict(getattr(rows, "features", None) or {}).items():
+        encoded = _encoded(feature)
+        rows = rows if encoded is None else rows.cast_column(column, encoded)
     for number, values in enumerate(rows, 1):
         yield as_row(values, name, "row", number)
+
+
+def _encoded(feature: Any) -> Any:
+    """The type of a column of images, or of lists of them, that gives what their files hold; None for other columns."""
+    if type(feature).__name__ == "Image":
+        return type(feature)(decode=False)
+    inner = getattr(feature, "feature", None)
+    return None if inner is None or _encoded(inner) is None else type(feature)(_encoded(inner))
 
 
 def _split_of(file: Path) -> str:
