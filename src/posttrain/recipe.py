@@ -12,13 +12,15 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, TypeAdapter, ValidationError
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, TypeAdapter, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen, nearest
 from posttrain.engines import Engine, Sampling
 from posttrain.engines.native import Native
 from posttrain.errors import UserError
 from posttrain.rewards import Reward
+from posttrain.search import Search
 from posttrain.stages import Stage
 from posttrain.tasks import Tasks
 
@@ -99,6 +101,18 @@ class Evaluation:
     sampling: Sampling | None = None
     """How the sampled answers are drawn (the greedy ones share its limits and stops); when left out, as in the last
     stage that samples."""
+    search: Search | None = None
+    """Answers once more by a search with a value model, beside the greedy answers; None does not."""
+
+    @field_validator("search")
+    @classmethod
+    def refuse_oracles(cls, search: Search | None) -> Search | None:
+        """An answer must not be chosen by looking at how it is judged."""
+        if search is not None and search.judges:
+            raise PydanticCustomError(
+                "search", "a search that looks at rewards cannot answer held-out tasks; give it a value_role"
+            )
+        return search
 
 
 @frozen

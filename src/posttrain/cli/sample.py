@@ -6,13 +6,16 @@ is a user's message in the model's own template. The same seed gives the same co
     posttrain sample pebble "12+30="
     posttrain sample runs/quickstart-1 "Q: 47+35-8\nA:" -n 4 --temperature 0.7
     posttrain sample pebble "Spell: horse" --chat
+    posttrain sample pebble "Q: 47+35-8\nA:" --search '{kind: tree, delimiter: ;}' --value runs/rest_rl-1
 """
 
 import asyncio
+from pathlib import Path
 
 import click
 
 from posttrain.cli._output import print_json, verb
+from posttrain.cli._search import SEARCH_HELP, VALUE_HELP
 
 
 @verb
@@ -26,6 +29,8 @@ from posttrain.cli._output import print_json, verb
 @click.option("--stop", multiple=True, help="Text that ends a completion; may be given again.")
 @click.option("--chat", is_flag=True, help="PROMPT is a message, not text to continue.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0))
+@click.option("--search", help=f"Print the best completions that a search finds. {SEARCH_HELP}")
+@click.option("--value", help=VALUE_HELP)
 def command(
     model: str,
     prompt: str,
@@ -37,25 +42,43 @@ def command(
     stop: tuple[str, ...],
     chat: bool,
     seed: int,
+    search: str | None,
+    value: str | None,
     as_json: bool,
 ) -> None:
     """Load, write, print."""
+    from posttrain.cli._search import best_completions, read_search, search_models, with_sampling
     from posttrain.engines import Sampling
     from posttrain.engines.native import Native
     from posttrain.errors import UserError
     from posttrain.policies import load_policy
     from posttrain.recipe import Model
     from posttrain.runs.launch import find_device, model_source
+    from posttrain.types import Message, Task
 
     sampling = Sampling(temperature=temperature, top_p=top_p, top_k=top_k, max_tokens=max_tokens, stop=stop)
     policy = load_policy("policy", Model(source=model_source(model)), {}, find_device("auto"))
-    sampler = Native().serve(policy, seed).bind("sample")
+    servers = {"policy": Native().serve(policy, seed)}
+    sampler = servers["policy"].bind("sample")
+    if value is not None and search is None:
+        raise UserError("--value gives a search its values, but there is no search; add --search tree")
     # A shell passes \n as two characters; nobody means them.
     text = prompt.replace("\\n", "\n")
-    token_ids = sampler.encode([{"role": "user", "content": text}] if chat else text)
+    messages = (Message(role="user", content=text),)
+    token_ids = sampler.encode(messages if chat else text)
     if not len(token_ids):
         raise UserError("the prompt is empty; this model needs at least one token to go on from")
-    completions = asyncio.run(sampler.sample(token_ids, count, sampling))
+    values: list[float | None] = [None] * count
+    if search is None:
+        completions = asyncio.run(sampler.sample(token_ids, count, sampling))
+    else:
+        own = model if (Path(model) / "recipe.yaml").is_file() else None
+        looking = with_sampling(read_search(search), sampling)
+        for role, asked in search_models(looking, {}, run=None, value=value or own).items():
+            servers[role] = Native().serve(load_policy(role, asked, {}, find_device("auto")), seed)
+        samplers = {role: server.bind("sample") for role, server in servers.items()}
+        found = asyncio.run(looking.search(Task(key="sample", prompt=messages if chat else text), samplers))
+        completions, values = best_completions(found, count)
     if as_json:
         print_json(
             {
@@ -67,13 +90,16 @@ def command(
                         "token_ids": [int(i) for i in c.token_ids],
                         "logp": [float(p) for p in c.logp],
                         "stop_reason": c.stop_reason,
+                        **({} if worth is None else {"value": worth}),
                     }
-                    for c in completions
+                    for c, worth in zip(completions, values, strict=True)
                 ],
             }
         )
         return
-    for number, completion in enumerate(completions, start=1):
+    for number, (completion, worth) in enumerate(zip(completions, values, strict=True), start=1):
+        if worth is not None:
+            click.secho(f"value {worth:.3f}", dim=True)
         if count > 1:
             mean = float(completion.logp.mean()) if len(completion.logp) else 0.0
             click.secho(
