@@ -1,13 +1,15 @@
 """ReST-RL, smallest experiment 2: best of 75 against 15 rounds of 5 of tree search, both with a looked-up value.
 
-A task is a string of five lines, each one of four letters; the policy draws each line evenly, so an attempt is right
-once in 1,024. The value of a beginning is looked up: the share of the five lines that is right so far, up to the first
+A task is a string of ten lines, each one of two letters; the policy draws each line evenly, so an attempt is right
+once in 1,024. The value of a beginning is looked up: the share of the ten lines that is right so far, up to the first
 wrong one. Counted is whether the right string is among the 75 samples (`found`), and how many samples were drawn until
 then (`samples`, 75 where it was not found).
 
-    .venv/bin/python docs/experiments/tree_search.py --seeds 20
+    .venv/bin/python docs/experiments/tree_search.py --seeds 20 --tasks 5
 
-MEASURED
+Measured here (20 seeds of 5 tasks): found by best of 75 in 3 % of the tasks, by the tree in 77 %: 74 points more, 95 %
+interval [67, 81]; after 74.3 and 44.7 samples: 29.6 fewer, [26.7, 32.5]. A state is expanded once, so where none of
+its 5 samples begins with the right line, the tree cannot find the right string any more.
 """
 
 import argparse
@@ -20,10 +22,10 @@ from posttrain.engines import Sampling
 from posttrain.search import Found, Search
 from posttrain.search.best_of import BestOf
 from posttrain.search.tree import Tree
-from posttrain.statistics.intervals import bootstrap_mean
+from posttrain.statistics.intervals import mean
 from posttrain.types import Completion, Task
 
-LETTERS, LENGTH, SAMPLES = "abcd", 5, 75
+LETTERS, LENGTH, SAMPLES = "ab", 10, 75
 SEARCHES: dict[str, Search] = {"best_of": BestOf(n=SAMPLES), "tree": Tree(iterations=15, samples=5)}
 
 
@@ -37,17 +39,23 @@ class Writer:
         self._rng = np.random.Generator(np.random.Philox(key=list(key)))
 
     def encode(self, prompt: object) -> np.ndarray:
+        """Bytes."""
         return np.array(list(str(prompt).encode()), np.int64)
 
     def decode(self, token_ids: np.ndarray) -> str:
+        """Text."""
         return bytes(int(i) for i in token_ids if i).decode()
 
     def uniform(self) -> float:
+        """A draw."""
         return float(self._rng.random())
 
     async def sample(self, token_ids: np.ndarray, n: int, sampling: Sampling) -> list[Completion]:
+        """The lines that are missing."""
         left = LENGTH - self.decode(token_ids).count("\n")
-        return [self._write("\n".join(self._rng.choice(list(LETTERS), left))) for _ in range(n)]
+        return [
+            self._write("\n".join(LETTERS[i] for i in row)) for row in self._rng.integers(len(LETTERS), size=(n, left))
+        ]
 
     def _write(self, text: str) -> Completion:
         ids = np.array([*text.encode(), 0], np.int64)
@@ -55,6 +63,7 @@ class Writer:
         return Completion(token_ids=ids, logp=logp, stop_reason="stop", version=0, text=text)
 
     async def score(self, token_ids: np.ndarray) -> float:
+        """Share of the lines that is right, up to the first wrong one."""
         written = self.decode(token_ids).removeprefix("P:").rstrip("\n").split("\n")
         agree = [a == b for a, b in zip(written, self._right.split("\n"), strict=False)]
         return (agree.index(False) if False in agree else len(agree)) / LENGTH
@@ -85,20 +94,16 @@ def main() -> None:
     """Print the table as JSON."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--tasks", type=int, default=20)
+    parser.add_argument("--tasks", type=int, default=5)
     arguments = parser.parse_args()
     rows = [one_seed(seed, arguments.tasks) for seed in range(arguments.seeds)]
     table = {}
     for measure in ("found", "samples"):
         gaps = [row["tree"][measure] - row["best_of"][measure] for row in rows]
         means = {name: round(float(np.mean([row[name][measure] for row in rows])), 3) for name in SEARCHES}
-        table[measure] = {**means, "difference": round(float(np.mean(gaps)), 3), "interval_95": bounds(gaps)}
+        table[measure] = {**means, "difference": round(float(np.mean(gaps)), 3)}
+        table[measure]["interval_95"] = [round(x, 3) for x in mean(gaps).interval]
     print(json.dumps({"seeds": arguments.seeds, "tasks": arguments.tasks, **table}, indent=2))
-
-
-def bounds(gaps: list[float]) -> list[float]:
-    """95 % interval of the mean difference over seeds."""
-    return [round(x, 3) for x in INTERVAL(gaps)]
 
 
 if __name__ == "__main__":

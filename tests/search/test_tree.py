@@ -154,7 +154,13 @@ def test_a_model_that_is_not_there() -> None:
 
 @pytest.mark.parametrize(
     ("delimiter", "pieces"),
-    [("\n", ["ab;\n", "c;d"]), (";", ["ab;", "\nc;d"]), (";\n", ["ab;\n", "c;d"]), (2, ["ab", ";\nc;d"]), (8, ["ab;\nc;d"])],
+    [
+        ("\n", ["ab;\n", "c;d"]),
+        (";", ["ab;", "\nc;d"]),
+        (";\n", ["ab;\n", "c;d"]),
+        (2, ["ab", ";\nc;d"]),
+        (8, ["ab;\nc;d"]),
+    ],
 )
 def test_a_child_is_a_cut_of_what_was_sampled(delimiter: str | int, pieces: list[str]) -> None:
     lines = Lines({"P:": ["ab;\nc;d"]}, dict.fromkeys(["ab;\n", "ab;", "ab", "ab;\nc;d"], 0.5))
@@ -260,7 +266,8 @@ def test_fewer_samples_than_best_of_n() -> None:
     assert spec is not None and spec.loader is not None
     experiment = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(experiment)
-    rows = [experiment.one_seed(seed, tasks=10) for seed in range(20)]
-    ahead = sum(row["tree"]["found"] > row["best_of"]["found"] for row in rows)
-    sooner = sum(row["tree"]["samples"] < row["best_of"]["samples"] for row in rows)
-    assert ahead == sooner == 20
+    rows = [experiment.one_seed(seed, tasks=1) for seed in range(20)]
+    found = {name: sum(row[name]["found"] for row in rows) for name in ("tree", "best_of")}
+    assert found["tree"] >= 10 > 5 >= found["best_of"]
+    assert sum(row["tree"]["samples"] < row["best_of"]["samples"] for row in rows) >= 10
+    assert sum(row["tree"]["samples"] > row["best_of"]["samples"] for row in rows) <= 3
