@@ -13,7 +13,8 @@ from dataclasses import field
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, TypeAdapter, ValidationError
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, TypeAdapter, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
 
 from posttrain.alarms import Alarm
 from posttrain.alarms.divergence import Divergence
@@ -35,6 +36,7 @@ from posttrain.engines.native import Native
 from posttrain.errors import UserError
 from posttrain.rewards import Reward
 from posttrain.rollouts import Rollout
+from posttrain.search import Search
 from posttrain.stages import Stage
 from posttrain.tasks import Tasks
 
@@ -152,6 +154,18 @@ class Evaluation:
     rollout: Rollout | None = None
     """The world in which tasks are attempted, if they take several turns; when left out, that of the last stage that
     samples."""
+    search: Search | None = None
+    """Answers once more by a search with a value model, beside the greedy answers; None does not."""
+
+    @field_validator("search")
+    @classmethod
+    def refuse_oracles(cls, search: Search | None) -> Search | None:
+        """An answer must not be chosen by looking at how it is judged."""
+        if search is not None and search.judges:
+            raise PydanticCustomError(
+                "search", "a search that looks at rewards cannot answer held-out tasks; give it a value_role"
+            )
+        return search
 
 
 @frozen

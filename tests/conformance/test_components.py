@@ -28,6 +28,7 @@ from posttrain.penalties import Penalty
 from posttrain.preferences import PreferenceLoss
 from posttrain.reducers import Reducer
 from posttrain.rollouts import Rollout
+from posttrain.search import Search
 from tests.conformance._members import contracts, example, kinds, variants
 
 METHODS = (
@@ -42,6 +43,7 @@ METHODS = (
     PreferenceLoss,
     Reducer,
     Rollout,
+    Search,
 )
 """Families whose members come from the literature."""
 SOURCE = Path(posttrain.__file__).parent

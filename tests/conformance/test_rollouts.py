@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from posttrain.rollouts import Rollout
-from posttrain.types import Group, Score, Task
+from posttrain.types import Completion, Group, Score, Segment, Task
 from tests.builders import ScriptedSampler, score
 from tests.conformance._members import members
 
@@ -24,8 +24,18 @@ TASKS = [
 def models(rollout: Rollout, key: str) -> dict[str, ScriptedSampler]:
     """A model in each usual role, and in each role that a field of the rollout names."""
     named = {getattr(rollout, f.name) for f in fields(rollout) if f.name.split("_")[-1] == "role"}
-    usual = {"policy", "reference", "teacher", "guide", "judge", "verifier", "critic"}
+    usual = {"policy", "reference", "teacher", "guide", "judge", "verifier", "critic", "value"}
     return {role: ScriptedSampler(role, key, version=i + 1) for i, role in enumerate(sorted(usual | named))}
+
+
+def holds(completion: Completion, segment: Segment) -> bool:
+    """Whether a segment is a piece of a completion: the same ids with the same log-probabilities."""
+    assert segment.logp is not None
+    pieces = [slice(i, i + len(segment)) for i in range(len(completion.token_ids) - len(segment) + 1)]
+    return any(
+        np.array_equal(completion.token_ids[p], segment.token_ids) and np.array_equal(completion.logp[p], segment.logp)
+        for p in pieces
+    )
 
 
 class Grader:
@@ -63,12 +73,7 @@ def test_every_sampled_token_is_accounted_for(rollout: Rollout, of: Task) -> Non
     assert sampled
     for segment in sampled:
         assert segment.logp is not None and np.isfinite(segment.logp).all()
-        written = [
-            c
-            for c in samplers[segment.actor].completions
-            if c.token_ids[: len(segment)].tolist() == segment.token_ids.tolist()
-        ]
-        assert any(np.array_equal(c.logp[: len(segment)], segment.logp) for c in written)
+        assert any(holds(c, segment) for c in samplers[segment.actor].completions)
         assert segment.version == samplers[segment.actor].version
 
 

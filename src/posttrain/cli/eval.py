@@ -6,6 +6,7 @@ reward=..., evaluation.samples=8, evaluation.holdout=500.
 
     posttrain eval pebble tasks.kind=arithmetic tasks.size=400
     posttrain eval runs/quickstart-1 evaluation.samples=8
+    posttrain eval my-model --search tree --value my-value-model
     posttrain eval my-model tasks=test.jsonl evaluation.tasks=test.jsonl --save answers.parquet
 """
 
@@ -14,6 +15,7 @@ from pathlib import Path
 import click
 
 from posttrain.cli._output import print_json, verb
+from posttrain.cli._search import SEARCH_HELP, VALUE_HELP
 
 
 @verb
@@ -24,37 +26,36 @@ from posttrain.cli._output import print_json, verb
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write every answer and its judgement to a Parquet file.",
 )
-def command(model: str, changes: tuple[str, ...], save: Path | None, as_json: bool) -> None:
+@click.option("--search", help=f"Answer by search too. {SEARCH_HELP}")
+@click.option("--value", help=VALUE_HELP)
+def command(
+    model: str, changes: tuple[str, ...], save: Path | None, search: str | None, value: str | None, as_json: bool
+) -> None:
     """Answer, judge, print."""
-    from dataclasses import replace
-
+    from posttrain.cli._search import bench_for
     from posttrain.errors import UserError
     from posttrain.evaluation import evaluate
-    from posttrain.recipe_files import find_recipe
-    from posttrain.runs.bench import Bench
-    from posttrain.runs.launch import model_source, prepare_machine
+    from posttrain.guided import evaluate_search
     from posttrain.runs.live import describe_evaluation
     from posttrain.runs.tables import new_connection, rollout_rows, write_table
     from posttrain.stages._prompts import check_prompts
 
-    for change in changes:
-        if change.partition("=")[0] in ("model", "models.policy.source"):
-            raise UserError(f"the model to measure is '{model}', so '{change}' would do nothing; leave one of them out")
     if save is not None and not save.absolute().parent.is_dir():
         raise UserError(f"no folder {save.parent} to write {save.name} into (working in {Path.cwd()}); make it first")
-    is_run = (Path(model) / "recipe.yaml").is_file()
-    recipe = find_recipe(model if is_run else "grpo", changes)
-    measured = replace(recipe.models["policy"], source=model_source(model), shape=None, lora=None, trained=False)
-    recipe = replace(recipe, models={"policy": measured})
-    bench = Bench(recipe, prepare_machine(recipe))
-    policy = bench.first_models()["policy"]
-    problems = bench.problems
-    check_prompts(policy, problems.held_out, "the held-out tasks")
-    server, verifier, rollout = bench.server(policy), problems.verifier, problems.rollout
-    result = evaluate(server, problems.held_out, verifier, recipe.evaluation, problems.sampling, rollout)
+    bench = bench_for(model, (*changes, f"evaluation.search={search}") if search else changes, None, value)
+    models, problems, settings = bench.first_models(), bench.problems, bench.recipe.evaluation
+    check_prompts(models["policy"], problems.held_out, "the held-out tasks")
+    servers = {role: bench.server(policy) for role, policy in models.items()}
+    result = evaluate(
+        servers["policy"], problems.held_out, problems.verifier, settings, problems.sampling, problems.rollout
+    )
+    summary, answers = {"model": model, **result.summary}, result.trajectories
+    if settings.search is not None:
+        guided = evaluate_search(servers, problems.held_out, problems.verifier, settings.search, settings.correct_at)
+        summary["searched"], answers = guided.summary, (*answers, *guided.trajectories)
+    summary["verifier"] = problems.verifier.kind
     if save is not None:
-        write_table(new_connection(), rollout_rows(result.trajectories), save, step=0)
-    summary = {"model": model, **result.summary, "verifier": problems.verifier.kind}
+        write_table(new_connection(), rollout_rows(answers), save, step=0)
     if as_json:
         print_json(summary)
         return

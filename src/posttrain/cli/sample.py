@@ -7,6 +7,7 @@ is a user's message in the model's own template. The same seed gives the same co
     posttrain sample runs/quickstart-1 "Q: 47+35-8\nA:" -n 4 --temperature 0.7
     posttrain sample pebble "Spell: horse" --chat
     posttrain sample runs/visual_rft-1 "Find every red square.\n" --image picture.png
+    posttrain sample pebble "Q: 47+35-8\nA:" --search '{kind: tree, delimiter: ;}' --value runs/rest_rl-1
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from pathlib import Path
 import click
 
 from posttrain.cli._output import print_json, verb
+from posttrain.cli._search import SEARCH_HELP, VALUE_HELP
 
 
 @verb
@@ -35,6 +37,8 @@ from posttrain.cli._output import print_json, verb
     help="A picture for the model to see, before the text or where that has <image>; may be given again.",
 )
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0))
+@click.option("--search", help=f"Print the best completions that a search finds. {SEARCH_HELP}")
+@click.option("--value", help=VALUE_HELP)
 def command(
     model: str,
     prompt: str,
@@ -47,9 +51,12 @@ def command(
     chat: bool,
     files: tuple[Path, ...],
     seed: int,
+    search: str | None,
+    value: str | None,
     as_json: bool,
 ) -> None:
     """Load, write, print."""
+    from posttrain.cli._search import best_completions, read_search, search_models, with_sampling
     from posttrain.engines import Sampling
     from posttrain.engines.native import Native
     from posttrain.errors import UserError
@@ -60,17 +67,30 @@ def command(
 
     sampling = Sampling(temperature=temperature, top_p=top_p, top_k=top_k, max_tokens=max_tokens, stop=stop)
     policy = load_policy("policy", Model(source=model_source(model)), {}, find_device("auto"))
-    sampler = Native().serve(policy, seed).bind("sample")
+    servers = {"policy": Native().serve(policy, seed)}
+    sampler = servers["policy"].bind("sample")
+    if value is not None and search is None:
+        raise UserError("--value gives a search its values, but there is no search; add --search tree")
     # A shell passes \n as two characters; nobody means them.
     text = prompt.replace("\\n", "\n")
     if files and IMAGE not in text:
         text = IMAGE * len(files) + text
     images = tuple(Image(path=str(file), name=str(file)) for file in files)
-    asked = (Message(role="user", content=text),) if chat else text
-    given = sampler.prompt(Task(key="prompt", prompt=asked, images=images))
+    task = Task(key="sample", prompt=(Message(role="user", content=text),) if chat else text, images=images)
+    given = sampler.prompt(task)
     if not len(given):
         raise UserError("the prompt is empty; this model needs at least one token to go on from")
-    completions = asyncio.run(sampler.sample(given.token_ids, count, sampling, given.vectors))
+    values: list[float | None] = [None] * count
+    if search is None:
+        completions = asyncio.run(sampler.sample(given.token_ids, count, sampling, given.vectors))
+    else:
+        own = model if (Path(model) / "recipe.yaml").is_file() else None
+        looking = with_sampling(read_search(search), sampling)
+        for role, asked in search_models(looking, {}, run=None, value=value or own).items():
+            servers[role] = Native().serve(load_policy(role, asked, {}, find_device("auto")), seed)
+        samplers = {role: server.bind("sample") for role, server in servers.items()}
+        found = asyncio.run(looking.search(task, samplers))
+        completions, values = best_completions(found, count)
     if as_json:
         print_json(
             {
@@ -82,13 +102,16 @@ def command(
                         "token_ids": [int(i) for i in c.token_ids],
                         "logp": [float(p) for p in c.logp],
                         "stop_reason": c.stop_reason,
+                        **({} if worth is None else {"value": worth}),
                     }
-                    for c in completions
+                    for c, worth in zip(completions, values, strict=True)
                 ],
             }
         )
         return
-    for number, completion in enumerate(completions, start=1):
+    for number, (completion, worth) in enumerate(zip(completions, values, strict=True), start=1):
+        if worth is not None:
+            click.secho(f"value {worth:.3f}", dim=True)
         if count > 1:
             mean = float(completion.logp.mean()) if len(completion.logp) else 0.0
             click.secho(

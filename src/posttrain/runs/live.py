@@ -201,6 +201,9 @@ def describe_evaluation(summary: Mapping[str, Any], *, short: bool = False) -> s
     best = max(pass_at_k, key=int, default=None)
     if best is not None and pass_at_k[best] is not None:
         parts.append(f"pass@{best} {100 * pass_at_k[best]:.1f} %")
+    searched = summary.get("searched") or {}
+    if searched.get("accuracy") is not None:
+        parts.append(f"{100 * searched['accuracy']:.1f} % by search")
     if summary.get("errors"):
         parts.append(f"{summary['errors']} not judged")
     return ", ".join(parts)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from posttrain.alarms import Action, Readings
 from posttrain.errors import AlarmStop, Interrupted
 from posttrain.evaluation import evaluate
+from posttrain.guided import evaluate_search
 from posttrain.runs.bench import Bench, StageBench
 from posttrain.runs.live import LiveView
 from posttrain.runs.record import StepRecord
@@ -109,9 +110,23 @@ class Run:
         summary = {"name": name, "step": self.step, **evaluated.summary, "verifier": verifier.kind}
         self.evaluations.append(summary)
         rows = rollout_rows(evaluated.trajectories)
+        summary |= self._searched(models)
         self.store.write_evaluation(self.step, name, rows, summary)
         self.store.log_timing(self.step, name, 0, {"seconds_evaluate": time.monotonic() - began})
         self.view.evaluation(name, summary)
+
+    def _searched(self, models: Models) -> dict[str, Any]:
+        """How the held-out tasks were answered by search, where the recipe asks for it and its models are there."""
+        search = self.recipe.evaluation.search
+        if search is None:
+            return {}
+        missing = sorted(search.roles - models.keys())
+        if missing:
+            self.store.log_event(self.step, "note", f"no answers by search yet: there is no '{missing[0]}' so far")
+            return {}
+        servers = {role: self.bench.server(models[role]) for role in search.roles}
+        problems, correct_at = self.bench.problems, self.recipe.evaluation.correct_at
+        return {"searched": evaluate_search(servers, problems.held_out, problems.verifier, search, correct_at).summary}
 
     def save(self, models: Models, *, stage: int, **state: Any) -> None:
         """Write a checkpoint from which `execute` continues in the given stage."""

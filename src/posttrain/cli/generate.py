@@ -1,0 +1,95 @@
+"""Make data with a model: search at tasks, judge, and write what was found to a file that tasks=FILE reads back.
+
+MODEL and CHANGES are as for eval. The tasks are the recipe's training tasks, never its held-out ones; the reward is its
+verifier. Without --search, 8 independent attempts are made at each task. A generation that was killed goes on when the
+same command is given again.
+
+    posttrain generate pebble tasks.size=400 --out solved.jsonl --rows demonstrations
+    posttrain generate pebble --out values.jsonl --search '{kind: tree, value_role: null, delimiter: ;}'
+    posttrain run sft tasks=solved.jsonl evaluation.verifier=match
+"""
+
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from posttrain.cli._output import print_json, verb
+from posttrain.cli._search import SEARCH_HELP, VALUE_HELP
+
+DEFAULT_SEARCH = "{kind: best_of, n: 8, value_role: null}"
+
+
+@verb
+@click.argument("model")
+@click.argument("changes", nargs=-1)
+@click.option(
+    "--out", required=True, type=click.Path(path_type=Path, dir_okay=False), help="The file to write, FILE.jsonl."
+)
+@click.option("--search", default=DEFAULT_SEARCH, show_default=True, help=SEARCH_HELP)
+@click.option("--value", help=VALUE_HELP)
+@click.option(
+    "--rows",
+    "kind",
+    default="rated",
+    show_default=True,
+    type=click.Choice(["rated", "demonstrations"]),
+    help="Every state and attempt with its value, or the best attempts only.",
+)
+@click.option("--at-least", default=1.0, show_default=True, help="Smallest reward of a demonstration.")
+@click.option("--most", default=1, show_default=True, type=click.IntRange(1), help="Demonstrations of one task.")
+def command(
+    model: str,
+    changes: tuple[str, ...],
+    out: Path,
+    search: str,
+    value: str | None,
+    kind: Literal["rated", "demonstrations"],
+    at_least: float,
+    most: int,
+    as_json: bool,
+) -> None:
+    """Search, judge, write."""
+    from posttrain.cli._search import bench_for, read_search
+    from posttrain.engines import Sampler
+    from posttrain.errors import UserError
+    from posttrain.generation import Rows, generate
+    from posttrain.recipe import to_tree
+    from posttrain.rewards import RewardContext, judged
+    from posttrain.search import Found
+        from posttrain.stages._prompts import check_prompts
+    from posttrain.types import Group, Task, Trajectory
+
+    if out.suffix != ".jsonl":
+        raise UserError(f"--out {out}: rows are written as JSON lines; name a file that ends with .jsonl")
+    if not out.absolute().parent.is_dir():
+        raise UserError(f"no folder {out.parent} to write {out.name} into (working in {Path.cwd()}); make it first")
+    looking = read_search(search)
+    bench = bench_for(model, changes, looking, value)
+    policies = bench.first_models()
+    tasks, reward = bench.problems.train, bench.problems.verifier
+    check_prompts(policies["policy"], tasks, "the tasks")
+
+    async def find(task: Task) -> tuple[Found, tuple[Trajectory, ...]]:
+        samplers: dict[str, Sampler] = {
+            role: bench.server(policy).bind("generate", task.key) for role, policy in policies.items()
+        }
+        context = RewardContext(samplers=samplers)
+        found = await looking.search(task, samplers, lambda group: judged(group, reward, context))
+        if looking.judges:
+            return found, found.attempts
+        return found, (await judged(Group(key=task.key, trajectories=found.attempts), reward, context)).trajectories
+
+    rows = Rows(kind=kind, at_least=at_least, most=most)
+    settings = {"recipe": to_tree(bench.recipe), "search": search, "rows": [kind, at_least, most]}
+    with click.progressbar(length=len(tasks), label="tasks", file=sys.stderr) as bar:
+
+        def show(done: Any) -> None:
+            bar.update(done["tasks"] - bar.pos)
+
+        done = generate(tasks, find, rows, out, settings=settings, progress=show)
+    if as_json:
+        print_json({"model": model, "out": str(out), "kind": kind, **done})
+        return
+    click.echo(f"{out}: {done['rows']} rows from {done['attempts']} attempts at {done['tasks']} tasks")

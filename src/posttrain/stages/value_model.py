@@ -1,0 +1,220 @@
+"""Value model: learn how good a state is, as one number, by regression.
+
+Source: the value model of ReST-RL, arXiv:2508.19576, and its released code (github.com/THUDM/ReST-RL, rms): a scalar
+head on the last token, mean squared error, with the value of every expanded state and the reward of every whole
+continuation of a collecting search as targets. With v the number that the model gives after the last token:
+
+    loss = (v - target)^2
+
+Without a search the ratings of the tasks are the targets (``completion`` and ``rating`` columns; a false ``complete``
+says that the completion goes on, so no end token is put after it), such as `posttrain generate` writes.
+
+Differs: the search goes on step by step, so that no two steps learn from the same tree, where the authors collect once
+and pass over the data twice (`learner.epochs` passes over the data of each step).
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+from pydantic import PositiveInt, model_validator
+from pydantic_core import PydanticCustomError
+
+from posttrain.component import frozen
+from posttrain.errors import UserError
+from posttrain.reducers import Reducer
+from posttrain.rewards import Reward, RewardContext, judged
+from posttrain.runs.record import StepRecord
+from posttrain.search import Found, Search
+from posttrain.stages import Models, Stage
+from posttrain.stages._experience import rollout_metrics, stop_if_grading_fails
+from posttrain.stages._order import shuffled
+from posttrain.stages._prompts import check_prompts
+from posttrain.tasks import Tasks
+from posttrain.training.settings import Learning
+from posttrain.types import Group, IntArray, PerToken, Task, Tokens
+
+if TYPE_CHECKING:
+    from posttrain.policies import Policy
+    from posttrain.runs.bench import StageBench
+    from posttrain.runs.run import StageRun
+    from posttrain.training.packing import Example
+
+Rating = tuple[IntArray, float]
+"""Ids of a sequence, and how good it is."""
+
+
+@frozen
+class ValueModelTraining(Stage):
+    """Training of a model with a reward head on values of states."""
+
+    reducer: Reducer
+    search: Search | None = None
+    """Collects states and their values with the models as they are; None takes the ratings of the tasks."""
+    reward: Reward | None = None
+    """Judges what the search finds; needed with one."""
+    role: str = "value"
+    """The model that learns; it needs ``head: reward`` and ``trained: true``."""
+    steps: PositiveInt = 20
+    """Optimizer steps, or rounds of searching and learning."""
+    batch: PositiveInt = 16
+    """Tasks that are searched at in a step; without a search, rated completions."""
+    learner: Learning = Learning()
+    """How the value model is updated."""
+    max_grader_errors: float = 0.5
+    """Share of failed judgements in one step at which the run stops."""
+    tasks: Tasks | None = None
+    """Problems of this stage; None takes the recipe's."""
+
+    @model_validator(mode="after")
+    def check_reward(self) -> Self:
+        """A search that judges needs something to judge by, and only such a search gives values to learn."""
+        if self.search is not None and not self.search.judges:
+            raise PydanticCustomError(
+                "search", "a search by a value model has nothing to teach one; set search.value_role=null to collect"
+            )
+        if (self.search is None) != (self.reward is None):
+            raise PydanticCustomError("search", "search and reward go together: give both, or none of them")
+        return self
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """The value model, and whoever writes and judges."""
+        asked = self.search.roles if self.search is not None else frozenset()
+        return frozenset({self.role}) | asked | (self.reward.roles if self.reward is not None else frozenset())
+
+    def check(self, models: Models, tasks: Sequence[Task]) -> None:
+        """Prompts must leave room for an answer; rated completions must be there and fit."""
+        if self.search is not None:
+            check_prompts(models["policy"], tasks, f"the {self.kind} stage")
+            return
+        rated_sequences(models.get(self.role, models["policy"]), tasks)
+
+    def total_steps(self, tasks: Sequence[Task]) -> int:
+        """As many as are asked for."""
+        return self.steps
+
+    def run(self, models: Models, run: "StageRun") -> Models:
+        """Collect and learn, and return the models with the value model's new weights."""
+        from posttrain.training.learner import Learner, Loss
+
+        model = models[self.role]
+        if not any(parameter.requires_grad for parameter in model.parameters()):
+            raise UserError(
+                f"stage {run.name} trains the role '{self.role}', but models.{self.role}.trained is false; set it to "
+                "true"
+            )
+        learner = Learner(model, self.learner, seed=run.seed, num_steps=self.steps)
+        run.restore({self.role: learner})
+        rated = rated_sequences(model, run.tasks) if self.search is None else []
+        loss = Loss(per_token=squared_error, reducer=self.reducer, needs=frozenset({"score"}))
+        for step in range(run.steps_done, self.steps):
+            record = StepRecord()
+            if self.search is None:
+                chosen = [rated[i] for i in shuffled(len(rated), self.batch, step, run.seed)]
+            else:
+                with run.phase("sample"):
+                    chosen = self._collect(models, run, step, record)
+            with run.phase("learn"):
+                learned = learner.step(examples_of(chosen), loss, progress=step / self.steps)
+            record.metrics |= learned.metrics
+            record.metrics["trained_tokens"] = float(len(chosen))
+            run.finish_step(step + 1, record, {}, {self.role: learner}, models)
+        return models
+
+    def _collect(self, models: Models, run: "StageRun", step: int, record: StepRecord) -> list[Rating]:
+        """Search at the step's tasks; every state and every whole attempt is a rating."""
+        results = self._search(models, run, step)
+        groups = [Group(key=found.attempts[0].task.key, trajectories=found.attempts) for found in results]
+        run.attempts = groups
+        record.metrics |= rollout_metrics(groups)
+        for name in sorted({name for found in results for name in found.statistics}):
+            record.metrics[f"search/{name}"] = float(np.mean([found.statistics[name] for found in results]))
+        stop_if_grading_fails(groups, self.max_grader_errors)
+        return [rating for found in results for rating in ratings_of(found)]
+
+    def _search(self, models: Models, run: "StageBench", step: int) -> list[Found]:
+        """What is found at the tasks of a step."""
+        search, reward = self.search, self.reward
+        assert search is not None and reward is not None, "checked when the stage was made"
+
+        async def one(place: int, task: Task) -> Found:
+            samplers = run.samplers(models, step, place)
+            context = RewardContext(step=step, samplers=samplers)
+            return await search.search(task, samplers, lambda group: judged(group, reward, context))
+
+        async def run_all() -> list[Found]:
+            return list(await asyncio.gather(*(one(place, task) for place, task in enumerate(tasks))))
+
+        tasks = [run.tasks[i] for i in shuffled(len(run.tasks), self.batch, step, run.seed)]
+        return asyncio.run(run_all())
+
+    def preview(self, models: Models, run: "StageBench") -> list[str]:
+        """The first ratings."""
+        if self.search is None:
+            rated = rated_sequences(models.get(self.role, models["policy"]), run.tasks)
+        else:
+            rated = [rating for found in self._search(models, run, 0) for rating in ratings_of(found)]
+        values = [value for _, value in rated]
+        policy = models["policy"]
+        return [
+            f"{len(rated)} ratings{'' if self.search is None else ' in the first step'}, mean {np.mean(values):.3g}",
+            *(f"{value:.3g}  {policy.tokenizer.decode(ids)!r}" for ids, value in rated[:5]),
+        ]
+
+
+def squared_error(tokens: Tokens) -> PerToken:
+    """[T] squared distance from the target, of the scores after the last tokens."""
+    assert tokens.score_T is not None and tokens.value_target_T is not None, "declared in needs, and given"
+    error_T = tokens.score_T - tokens.value_target_T
+    metrics = {"value": tokens.score_T, "value_target": tokens.value_target_T, "value_error": error_T.abs()}
+    return PerToken(loss_T=error_T**2, metrics={name: x_T.detach() for name, x_T in metrics.items()})
+
+
+def ratings_of(found: Found) -> list[Rating]:
+    """Every expanded state with its mean, and every whole attempt with its reward; failed judgements are left out."""
+    states = [(state.token_ids, state.value) for state in found.states]
+    whole = [(t.token_ids, value) for t, value in zip(found.attempts, found.values, strict=True)]
+    return [(ids, value) for ids, value in (*states, *whole) if np.isfinite(value)]
+
+
+def examples_of(rated: Sequence[Rating]) -> "list[Example]":
+    """Sequences of which only the last token counts."""
+    from posttrain.training.packing import Example
+
+    return [
+        Example(
+            token_ids=ids,
+            positions=np.array([len(ids) - 1], np.int64),
+            columns={"value_target": np.array([value], np.float32)},
+            turn_T=np.zeros(1, np.int64),
+            group=i,
+            reward=value,
+        )
+        for i, (ids, value) in enumerate(rated)
+    ]
+
+
+def rated_sequences(policy: "Policy", tasks: Sequence[Task]) -> list[Rating]:
+    """The rated completions of the tasks. Raises `UserError` where there is none, or one does not fit."""
+    rated = []
+    for task in tasks:
+        prompt_ids = policy.tokenizer.encode_prompt(task.prompt)
+        for item in task.rated:
+            written = policy.tokenizer.encode_completion(task.prompt, item.completion)
+            if task.fields.get("complete") is False:
+                written = written[:-1]
+            ids = np.concatenate([prompt_ids, written])
+            if not 0 < len(ids) <= policy.body.context:
+                raise UserError(
+                    f"task {task.key}: prompt and completion are {len(ids)} tokens, and the model's context is "
+                    f"{policy.body.context}; shorten or leave out the row"
+                )
+            rated.append((ids, item.rating))
+    if not rated:
+        raise UserError(
+            f"none of the {len(tasks)} tasks has a rated completion to learn from; give columns named completion and "
+            "rating (posttrain generate writes them), or a search that collects them"
+        )
+    return rated

@@ -1,0 +1,73 @@
+"""Searching from the command line: sample, eval and generate with a tiny value model."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from posttrain.cli import main
+from posttrain.policies import load_policy
+from posttrain.policies.folder import new_folder
+from posttrain.recipe import Model
+from posttrain.tasks.files import Files
+
+TREE = "{kind: tree, iterations: 2, samples: 2, delimiter: 2, sampling: {max_tokens: 6}}"
+SMALL = ("tasks.size=12", "tasks.terms=[2, 2]", "evaluation.holdout=4", "evaluation.sampling.max_tokens=4", "threads=1")
+
+
+@pytest.fixture
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    folder = new_folder(tmp_path / "tiny", layers=1, width=32, heads=2, kv_heads=1, context=64)
+    value = load_policy("value", Model(source=str(folder), head="reward"), {}, torch.device("cpu"))
+    Path("value").mkdir()
+    value.save(Path("value"))
+    return str(folder)
+
+
+def answer(capfd: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> Any:
+    assert main([*arguments, "--json"]) == code
+    return json.loads(capfd.readouterr().out)
+
+
+def test_eval_answers_by_search_too(capfd: pytest.CaptureFixture[str], tiny: str) -> None:
+    found = answer(capfd, "eval", tiny, *SMALL, "--search", TREE, "--value", "value", "--save", "answers.parquet")
+    assert found["searched"]["tasks"] == 4 and 2 <= found["searched"]["attempts"] <= 4
+    assert "accuracy" in found and Path("answers.parquet").is_file()
+    assert "searched" not in answer(capfd, "eval", tiny, *SMALL)
+
+
+def test_sample_prints_the_best(capfd: pytest.CaptureFixture[str], tiny: str) -> None:
+    found = answer(capfd, "sample", tiny, "Q:", "--search", TREE, "--value", "value", "-n", "2", "--max-tokens", "5")
+    assert 1 <= len(found["completions"]) <= 2
+    assert all(0.0 <= c["value"] <= 1.0 and len(c["token_ids"]) <= 5 for c in found["completions"])
+
+
+def test_generate_writes_what_tasks_read(capfd: pytest.CaptureFixture[str], tiny: str) -> None:
+    search = TREE.replace("samples", "value_role: null, samples")
+    found = answer(capfd, "generate", tiny, *SMALL, "--out", "a.jsonl", "--search", search)
+    assert found["tasks"] == 8 and found["rows"] == len(Files(path="a.jsonl").load())
+    again = answer(capfd, "generate", tiny, *SMALL, "--out", "b.jsonl", "--search", search)
+    assert Path("a.jsonl").read_bytes() == Path("b.jsonl").read_bytes() and again["rows"] == found["rows"]
+    assert "exists already" in answer(capfd, "generate", tiny, *SMALL, "--out", "a.jsonl", code=2)["error"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("eval", *SMALL, "--search", "tree"), "which no model plays here; name one with --value FOLDER"),
+        (("eval", *SMALL, "--value", "value"), "but there is no search; add --search tree"),
+        (("eval", *SMALL, "--search", "{kind: tree, value_role: null}"), "cannot answer held-out tasks"),
+        (("sample", "Q:", "--search", "best_of"), "which no model plays here"),
+        (("sample", "Q:", "--search", "{kind: tree, value_role: null}"), "cannot answer a prompt"),
+        (("sample", "Q:", "--value", "value"), "but there is no search"),
+        (("sample", "Q:", "--search", "tre"), "no search named 'tre'; did you mean 'tree'?"),
+        (("generate", *SMALL, "--out", "a.csv"), "name a file that ends with .jsonl"),
+        (("generate", *SMALL, "--out", "no/a.jsonl"), "no folder no to write a.jsonl into"),
+    ],
+)
+def test_mistakes(capfd: pytest.CaptureFixture[str], tiny: str, arguments: tuple[str, ...], said: str) -> None:
+    verb, *rest = arguments
+    assert said in answer(capfd, verb, tiny, *rest, code=2)["error"]
