@@ -4,15 +4,15 @@
     #### -
 
 The marks before a semicolon or the end of a line, ``+`` for right and ``-`` for wrong, are those of the steps in
-order, whatever is written before them (what the verifier worked out itself, say); the one after ``####`` is that of the
-result.
+order, whatever is written before them (what the verifier worked out itself, say, which may hold semicolons too); the
+one after ``####`` is that of the result.
 """
 
 import re
 from dataclasses import dataclass
 
 MARKS = {True: "+", False: "-"}
-_MARK = re.compile(r"(?<=\s)([+-])\s*$")
+_MARK = re.compile(r"\s([+-])\s*$")
 _VERIFICATION = re.compile(r"([^\n#]*)\n#### ([+-])\s*")
 
 
@@ -31,10 +31,8 @@ def read_verdicts(text: str, steps: int) -> Verdicts | None:
     found = _VERIFICATION.fullmatch(text)
     if found is None:
         return None
-    marks = [_MARK.search(f" {part}") for part in found[1].split(";")]
-    if len(marks) != steps or None in marks:
-        return None
-    return Verdicts(steps=tuple(mark[1] == "+" for mark in marks if mark), result=found[2] == "+")
+    marks = [mark[1] for part in found[1].split(";") if (mark := _MARK.search(part))]
+    return Verdicts(steps=tuple(mark == "+" for mark in marks), result=found[2] == "+") if len(marks) == steps else None
 
 
 def steps_of(solution: str, separator: str = ";") -> list[str]:

@@ -26,9 +26,10 @@ from posttrain.penalties import Penalty
 from posttrain.preferences import PreferenceLoss
 from posttrain.reducers import Reducer
 from posttrain.rollouts import Rollout
+from posttrain.upkeep import Upkeep
 from tests.conformance._members import contracts, example, kinds, variants
 
-METHODS = (Advantage, Correction, Curriculum, Filter, Objective, Penalty, PreferenceLoss, Reducer, Rollout)
+METHODS = (Advantage, Correction, Curriculum, Filter, Objective, Penalty, PreferenceLoss, Reducer, Rollout, Upkeep)
 """Families whose members come from the literature."""
 SOURCE = Path(posttrain.__file__).parent
 TESTS = Path(__file__).parent.parent

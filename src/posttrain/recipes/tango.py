@@ -45,9 +45,8 @@ def tango(recipe: Recipe | None = None) -> Recipe:
     form = replace(
         form,
         role="verifier",
-        tasks=CheckedWorkings(terms=(2, 4)),
-        epochs=2.0,
-        learner=replace(form.learner, optimizer=AdamW(lr=1e-3)),
+        tasks=CheckedWorkings(size=6000, terms=(2, 4)),
+        learner=replace(form.learner, optimizer=AdamW(lr=3e-3)),
     )
     roles = {"verifier": Model(source="role:policy", trained=True)}
     return with_models(replace(recipe, name="tango", stages={"verifier": form, "rl": stage}), roles)

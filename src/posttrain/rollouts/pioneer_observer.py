@@ -42,7 +42,7 @@ class PioneerObserver(Rollout):
     def check_prompt(cls, prompt: str) -> str:
         """Refuse a prompt that does not show the pioneer's answer after its question."""
         if "{problem}{answer}" not in prompt:
-            raise PydanticCustomError("prompt", "the observer's prompt must hold {{problem}}{{answer}}, side by side")
+            raise PydanticCustomError("prompt", "the observer's prompt must hold {problem}{answer}, side by side")
         return prompt
 
     @property

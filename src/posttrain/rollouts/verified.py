@@ -53,7 +53,7 @@ class Verified(Rollout):
     def check_prompt(cls, prompt: str) -> str:
         """Refuse a prompt without the two things to be read."""
         if "{problem}" not in prompt or "{solution}" not in prompt:
-            raise PydanticCustomError("prompt", "the verifier's prompt must name {{problem}} and {{solution}}")
+            raise PydanticCustomError("prompt", "the verifier's prompt must name {problem} and {solution}")
         return prompt
 
     @property

@@ -37,6 +37,9 @@ class CheckedWorkings(Tasks):
     """Fewest and most digits of a number."""
     wrong: Share = 0.5
     """Share of the workings that have a slip."""
+    unworked: Share = 0.25
+    """Share of the solutions that give the result at once, right or wrong; the verifier works it out, and marks one
+    step."""
     prompt: str = "{problem}{solution}\nCheck:"
     """How a working is shown."""
 
@@ -54,12 +57,20 @@ class CheckedWorkings(Tasks):
         (working,) = task.demonstrations
         if rng.random() < self.wrong:
             working = slipped(working, rng)
-        problem = str(task.prompt)
-        prompt = self.prompt.replace("{problem}", problem).replace("{solution}", working)
-        text, steps = verification(working, str(task.answer))
-        answer = text[-1]
+        right = str(task.answer)
+        if rng.random() < self.unworked:
+            given = working.rpartition("\n#### ")[2]
+            mark = MARKS[given == right]
+            worked = task.demonstrations[0].partition("\n")[0]
+            working, text, steps = f" #### {given}", f"{worked} {mark}\n#### {mark}", 1
+        else:
+            text, steps = verification(working, right)
         return Task(
-            key=f"{task.key}-check", prompt=prompt, answer=answer, demonstrations=(text,), fields={"steps": steps}
+            key=f"{task.key}-check",
+            prompt=self.prompt.replace("{problem}", str(task.prompt)).replace("{solution}", working),
+            answer=text[-1],
+            demonstrations=(text,),
+            fields={"steps": steps},
         )
 
 
