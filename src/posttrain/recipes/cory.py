@@ -28,6 +28,7 @@ ROWS: Final = (68,)
 def cory(recipe: Recipe | None = None) -> Recipe:
     """A change to PPO: a pioneer and an observer with a team reward, normalised scores, steered KL, exchanged roles."""
     recipe = recipe or ppo()
+    recipe = recipe if "critic" in recipe.models else ppo(recipe)
     stage = rl_of(recipe)
     stage = replace(
         stage,
