@@ -234,6 +234,11 @@ class Trajectory:
         return len(self.trained_positions)
 
     @property
+    def learners(self) -> frozenset[str]:
+        """The roles that learn from it: the policy, if nobody else does."""
+        return frozenset(s.learner for s in self.segments if s.trained) or frozenset({"policy"})
+
+    @property
     def demonstrated(self) -> bool:
         """Whether a demonstration is a part of it, or all; such a trajectory is no attempt of the policy's own."""
         return any(s.actor == "demonstration" for s in self.segments)

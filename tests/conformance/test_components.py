@@ -29,6 +29,7 @@ from posttrain.preferences import PreferenceLoss
 from posttrain.reducers import Reducer
 from posttrain.rollouts import Rollout
 from posttrain.search import Search
+from posttrain.upkeep import Upkeep
 from tests.conformance._members import contracts, example, kinds, variants
 
 METHODS = (
@@ -44,6 +45,7 @@ METHODS = (
     Reducer,
     Rollout,
     Search,
+    Upkeep,
 )
 """Families whose members come from the literature."""
 SOURCE = Path(posttrain.__file__).parent

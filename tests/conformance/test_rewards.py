@@ -47,6 +47,7 @@ CASES: dict[str, Case] = {
         task=Task(key="task", prompt=QUESTION, fields={"boxes": [[4, 2, 24, 42]]}),
     ),
     "label": Case(settings={}, gold="<answer>42</answer>"),
+    "by_role": Case(settings={"parts": {"policy": "match"}}, gold="42"),
     "calibrated": Case(settings={"correct": "match"}, gold="42\n<confidence>1</confidence>"),
     "countdown": Case(
         settings={},
@@ -63,6 +64,11 @@ CASES: dict[str, Case] = {
     ),
     "regex": Case(settings={"pattern": "(?s)<think>.*</think>.*(4|2)+2$|^42"}, gold="42", unfit=None),
     "sum": Case(settings={"parts": {"right": "match", "short": {"kind": "regex", "pattern": "^.{,2}$"}}}, gold="42"),
+    "verdict": Case(
+        settings={},
+        gold=" 6*7=42 +; 42+0=42 +\n#### +",
+        task=Task(key="task", prompt=QUESTION, answer="+", fields={"steps": 2}),
+    ),
 }
 """By kind. A new member needs an entry: how it is made, a completion that is best, a task that it cannot judge."""
 LIBRARIES = {"reasoning_gym": "reasoning_gym"}

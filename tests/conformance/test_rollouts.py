@@ -83,10 +83,13 @@ def test_trajectories_are_well_formed(rollout: Rollout, of: Task) -> None:
     grader = Grader()
     groups = collect(rollout, of, grader=grader)
     given = {id(s) for s in grader.given}
-    assert all(id(t.score) in given for g in groups for t in g), "rollouts sample, rewards judge every attempt"
+    scores = [t.score for g in groups for t in g if t.score is not None]
+    assert len(scores) == sum(map(len, groups)), "every attempt is judged"
+    made_of = [list(s.parts.values()) or [s] for s in scores]
+    assert all(id(part) in given for parts in made_of for part in parts), "rollouts sample, rewards judge"
     for group in groups:
         for attempt in group:
-            assert attempt.task == of
+            assert attempt.task == of or "policy" not in attempt.learners, "only others have tasks of their own"
             assert attempt.segments[0].actor == "prompt" and len(attempt.segments[0])
             assert attempt.num_trained > 0
             assert attempt.trained_positions[0] > 0, "the first token has nothing before it to learn from"

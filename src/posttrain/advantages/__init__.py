@@ -5,7 +5,7 @@ state is JSON and survives saving exactly. Arithmetic is in float64, results in 
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from posttrain.component import Component
 from posttrain.types import Batch, Credit
@@ -16,8 +16,10 @@ State = Mapping[str, Any]
 class Advantage(Component):
     """Turns the token rewards of a batch into one advantage per trained token."""
 
-    needs: ClassVar[frozenset[str]] = frozenset()
-    """Signals that must be in the batch: ``value`` (a critic's), or ``<role>_logp``."""
+    @property
+    def needs(self) -> frozenset[str]:
+        """Signals that must be in the batch: ``value`` (a critic's), or ``<role>_logp``."""
+        return frozenset()
 
     def start(self) -> State:
         """State before the first step."""

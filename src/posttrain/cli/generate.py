@@ -58,7 +58,7 @@ def command(
     from posttrain.recipe import to_tree
     from posttrain.rewards import RewardContext, judged
     from posttrain.search import Found
-        from posttrain.stages._prompts import check_prompts
+    from posttrain.stages._prompts import check_prompts
     from posttrain.types import Group, Task, Trajectory
 
     if out.suffix != ".jsonl":

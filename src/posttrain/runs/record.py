@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from posttrain.runs.tables import RolloutTable, rollout_rows
-from posttrain.types import FloatArray, Group, Trajectory
+from posttrain.types import Batch, FloatArray, Group, Trajectory
 
 if TYPE_CHECKING:
     from posttrain.training.learner import Learned
@@ -36,6 +36,12 @@ class StepRecord:
         """Record a group that is not learned from."""
         self.rows += [Row(trajectory=t, group=index, dropped=reason) for t in group]
 
+    def drop_rest(self, groups: Sequence[Group], reason: str) -> None:
+        """Record the attempts of these groups that are not in the record yet."""
+        there = {id(row.trajectory) for row in self.rows}
+        for index, group in enumerate(groups):
+            self.rows += [Row(trajectory=t, group=index, dropped=reason) for t in group if id(t) not in there]
+
     def table(self, stage: str) -> RolloutTable:
         """The rows as they are written, in the order of their groups."""
         rows = sorted(self.rows, key=lambda row: (row.group, row.trajectory.sample))
@@ -47,24 +53,34 @@ class StepRecord:
             columns=[row.columns for row in rows],
         )
 
+    def tell(self, role: str, metrics: Mapping[str, float]) -> None:
+        """Add metrics of a role: the policy's keep their names, other roles' get theirs in front."""
+        prefix = "" if role == "policy" else f"{role}/"
+        self.metrics |= {f"{prefix}{name}": value for name, value in metrics.items()}
+
     def learn(
         self,
         role: str,
-        trajectories: Sequence[Trajectory],
-        group_N: Sequence[int],
+        batch: Batch,
+        index_G: Sequence[int],
         columns: Sequence[Mapping[str, FloatArray]],
         learned: "Learned",
     ) -> None:
-        """Record what a role's learner saw. The policy's metrics keep their names, other roles' get theirs in front."""
-        prefix = "" if role == "policy" else f"{role}/"
-        self.metrics |= {f"{prefix}{name}": value for name, value in learned.metrics.items()}
-        if role != "policy":
+        """Record what a role's learner saw; `index_G` numbers the groups. An attempt has one row, with what the first
+        role that learned from it saw; a critic writes nothing and makes no rows.
+        """
+        self.tell(role, learned.metrics)
+        if not any(role in trajectory.learners for trajectory in batch.trajectories):
             return
-        self.metrics["trained_tokens"] = float(sum(t.num_trained for t in trajectories))
+        self.tell(role, {"trained_tokens": float(sum(t.num_trained for t in batch.trajectories))})
         gap = _sampler_gap(columns, learned)
         if gap is not None:
-            self.metrics["sampler_gap"] = gap
-        for trajectory, group, own, signals in zip(trajectories, group_N, columns, learned.signals, strict=True):
+            self.tell(role, {"sampler_gap": gap})
+        there = {id(row.trajectory) for row in self.rows}
+        groups = batch.group_N.tolist()
+        for trajectory, group, own, signals in zip(batch.trajectories, groups, columns, learned.signals, strict=True):
+            if id(trajectory) in there:
+                continue
             kept = {name: values for name, values in own.items() if name not in ("behavior_logp", "old_logp")}
             logp = signals.get("logp")
             if logp is not None and len(logp) == trajectory.num_trained:
@@ -73,7 +89,7 @@ class StepRecord:
                     kept["ratio"] = np.exp(logp - own["old_logp"])
             if "entropy" in signals and len(signals["entropy"]) == trajectory.num_trained:
                 kept["entropy"] = signals["entropy"]
-            self.rows.append(Row(trajectory=trajectory, group=int(group), columns=kept))
+            self.rows.append(Row(trajectory=trajectory, group=index_G[group], columns=kept))
 
 
 def _sampler_gap(columns: Sequence[Mapping[str, FloatArray]], learned: "Learned") -> float | None:

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
@@ -22,6 +22,13 @@ from posttrain.types import Batch, Credit, FloatArray, Group, IntArray, PerToken
 
 if TYPE_CHECKING:
     from posttrain.policies import Policy
+
+
+class _Bounds(TypedDict):
+    """What every forward pass over some examples is told."""
+
+    max_tokens: int
+    temperature: float
 
 
 async def collect(
@@ -55,9 +62,17 @@ def set_aside_failed(groups: Sequence[Group]) -> tuple[list[Group], list[Dropped
 
 
 def signals_for(
-    groups: Sequence[Group], needs: frozenset[str], models: "Mapping[str, Policy]", max_tokens: int, temperature: float
+    groups: Sequence[Group],
+    needs: frozenset[str],
+    models: "Mapping[str, Policy]",
+    max_tokens: int,
+    temperature: float,
+    *,
+    role: str = "policy",
+    critic: str = "critic",
 ) -> dict[str, tuple[FloatArray, ...]]:
-    """Costly signals of every trained token, one forward pass a model: ``value`` from the critic, ``<role>_logp``.
+    """Costly signals of every trained token, one forward pass a model: ``value`` from the critic, ``<other>_logp`` of
+    another model, ``<other>_kl`` the exact divergence from it of the model in the `role` that learns.
 
     Where there are demonstrations to learn from, ``old_logp`` is among them: the sampler's, and for tokens that nobody
     sampled the learner's. `max_tokens` bounds a pass; `temperature` is that of the distribution which the tokens were
@@ -67,24 +82,23 @@ def signals_for(
     unsampled = [i for i, logp in enumerate(behavior) if np.isnan(logp).any() and "old_logp" not in needs]
     if not needs and not unsampled:
         return {}
-    from posttrain.training.learner import evaluate_examples
+    from posttrain.training.learner import divergence_examples, evaluate_examples
     from posttrain.training.packing import example_of
 
     examples = [example_of(trajectory, {}) for group in groups for trajectory in group]
-    signals = {}
+    signals: dict[str, tuple[FloatArray, ...]] = {}
+    bounds: _Bounds = {"max_tokens": max_tokens, "temperature": temperature}
     for need in sorted(needs):
-        role, name = ("critic", "value") if need == "value" else (need.removesuffix("_logp"), "logp")
-        policy = models["policy" if role == "old" else role]
-        results = evaluate_examples(policy, examples, frozenset({name}), max_tokens=max_tokens, temperature=temperature)
+        if need.endswith("_kl"):
+            other = models[need.removesuffix("_kl")]
+            signals[need] = tuple(divergence_examples(models[role], other, examples, **bounds))
+            continue
+        asked, name = (critic, "value") if need == "value" else (need.removesuffix("_logp"), "logp")
+        policy = models[role if asked == "old" else asked]
+        results = evaluate_examples(policy, examples, frozenset({name}), **bounds)
         signals[need] = tuple(result[name] for result in results)
     if unsampled:
-        results = evaluate_examples(
-            models["policy"],
-            [examples[i] for i in unsampled],
-            frozenset({"logp"}),
-            max_tokens=max_tokens,
-            temperature=temperature,
-        )
+        results = evaluate_examples(models[role], [examples[i] for i in unsampled], frozenset({"logp"}), **bounds)
         for i, result in zip(unsampled, results, strict=True):
             behavior[i] = np.where(np.isnan(behavior[i]), result["logp"], behavior[i])
         signals["old_logp"] = tuple(behavior)
@@ -198,6 +212,25 @@ def turn_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     return metrics
 
 
+def metrics_by_role(groups: Sequence[Group]) -> dict[str, float]:
+    """What the attempts of a step were like: the policy's with plain names, other roles' with the role in front.
+
+    The plain ``sampled_tokens`` are those of all roles: what the step cost.
+    """
+    metrics: dict[str, float] = {}
+    for role in sorted(set().union(*(t.learners for group in groups for t in group))):
+        own = rollout_metrics(learned_by(role, groups))
+        metrics |= own if role == "policy" else {f"{role}/{name}": value for name, value in own.items()}
+    metrics["sampled_tokens"] = float(sum(value for name, value in metrics.items() if name.endswith("sampled_tokens")))
+    return metrics
+
+
+def learned_by(role: str, groups: Sequence[Group]) -> list[Group]:
+    """The attempts that a role learns from."""
+    own = [replace(group, trajectories=tuple(t for t in group if role in t.learners)) for group in groups]
+    return [group for group in own if len(group)]
+
+
 def unaided(groups: Sequence[Group]) -> list[Group]:
     """The attempts that were made without any help of a demonstration."""
     own = [replace(group, trajectories=tuple(t for t in group if not t.demonstrated)) for group in groups]
@@ -205,11 +238,16 @@ def unaided(groups: Sequence[Group]) -> list[Group]:
 
 
 def signal_metrics(batch: Batch) -> dict[str, float]:
-    """Divergence of the sampling policy from each reference role, in nats per token (k3, which is never negative)."""
+    """Divergence of the sampling policy from each reference role, in nats per token: the exact one where it is known,
+    else k3, which is never negative.
+    """
     metrics = {}
     sampled = np.concatenate([t.behavior_logp for t in batch.trajectories]).astype(np.float64)
     for need, values in batch.signals.items():
-        if need.endswith("_logp") and need != "old_logp":
+        if need.endswith("_kl"):
+            exact = np.concatenate(values).astype(np.float64)
+            metrics[f"kl/{need.removesuffix('_kl')}"] = float(np.mean(exact)) if len(exact) else 0.0
+        elif need.endswith("_logp") and need != "old_logp":
             gap = np.concatenate(values).astype(np.float64) - sampled
             gap = gap[np.isfinite(gap)]
             metrics[f"kl/{need.removesuffix('_logp')}"] = float(np.mean(np.expm1(gap) - gap)) if len(gap) else 0.0

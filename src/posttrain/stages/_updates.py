@@ -29,7 +29,8 @@ class Update:
     learning: Learning
     objective: Objective
     reducer: Reducer
-    penalties: Mapping[str, Penalty]
+    penalized: bool = True
+    """Whether penalties that act in the loss are added to it; not to a critic's."""
     correction: Correction | None = None
     role: str | None = None
     """The role whose tokens it learns from (`Segment.learner`); None learns from everybody's, as a critic does."""
@@ -37,12 +38,18 @@ class Update:
     """Of the distribution that the tokens were drawn from."""
 
 
-def make_learners(updates: Mapping[str, Update], models: Models, run: "StageRun", steps: int) -> "dict[str, Learner]":
-    """A learner for each role, in the state of the checkpoint if the stage is being continued."""
+def make_learners(
+    updates: Mapping[str, Update], models: Models, run: "StageRun", steps: Mapping[str, int]
+) -> "dict[str, Learner]":
+    """A learner for each role, in the state of the checkpoint if the stage is being continued.
+
+    `steps` is the number of steps in which each of them will be updated.
+    """
     from posttrain.training.learner import Learner
 
     learners = {
-        role: Learner(models[role], update.learning, seed=run.seed, num_steps=steps) for role, update in updates.items()
+        role: Learner(models[role], update.learning, seed=run.seed, num_steps=steps[role])
+        for role, update in updates.items()
     }
     run.restore(learners)
     return learners
@@ -53,18 +60,21 @@ def learn(
     learners: "Mapping[str, Learner]",
     batch: Batch,
     credit: Credit,
+    penalties: Mapping[str, Penalty],
+    index_G: Sequence[int],
     record: StepRecord,
 ) -> None:
-    """Update every role once; what each learner saw goes into the record."""
+    """Update every role once; what each learner saw goes into the record, where `index_G` numbers the groups."""
     from posttrain.training.learner import Loss
     from posttrain.training.packing import example_of
 
     columns = columns_of(batch, credit)
     group_N: Sequence[int] = [int(g) for g in batch.group_N]
     for role, update in updates.items():
-        needs = update.objective.needs.union(*(penalty.needs for penalty in update.penalties.values()))
+        added = penalties if update.penalized else {}
+        needs = update.objective.needs.union(*(penalty.needs for penalty in added.values()))
         loss = Loss(
-            per_token=combine(update.objective, update.penalties, update.correction),
+            per_token=combine(update.objective, added, update.correction),
             reducer=update.reducer,
             needs=needs & OF_THE_FORWARD_PASS,
             temperature=update.temperature,
@@ -75,4 +85,4 @@ def learn(
             for trajectory, own, group in zip(batch.trajectories, columns, group_N, strict=True)
         ]
         learned = learners[role].step(examples, loss, progress=batch.progress)
-        record.learn(role, batch.trajectories, group_N, columns, learned)
+        record.learn(role, batch, index_G, columns, learned)

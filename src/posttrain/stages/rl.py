@@ -4,12 +4,13 @@
                  ^                                                               |
                  +------------- observe            new weights, version v+1 <----+
 
-It knows contracts only. A method is a choice of what stands in the fields below, never a branch here.
+Each role that learns has a line of its own from the advantage on (`posttrain.stages._roles`). The loop knows contracts
+only. A method is a choice of what stands in the fields below, never a branch here.
 """
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, PositiveInt
@@ -27,21 +28,21 @@ from posttrain.rollouts import Rollout
 from posttrain.runs.record import StepRecord
 from posttrain.stages import Models, Stage
 from posttrain.stages._experience import (
-    batch_of,
     collect,
     describe,
     filter_groups,
-    rollout_metrics,
-    signal_metrics,
-    signals_for,
+    learned_by,
+    metrics_by_role,
     stop_if_grading_fails,
     unaided,
 )
 from posttrain.stages._prompts import check_prompts
-from posttrain.stages._updates import Update, learn, make_learners
+from posttrain.stages._roles import Course, RoleLearning, check_changed, check_roles, seats_of, steps_of
+from posttrain.stages._updates import Update, make_learners
 from posttrain.tasks import Tasks
 from posttrain.training.settings import Learning
 from posttrain.types import Task
+from posttrain.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from posttrain.runs.bench import StageBench
@@ -73,6 +74,10 @@ class RL(Stage):
     learner: Learning = Learning()
     """How the policy, and any other role that writes trained tokens, is updated. The policy learns from trained
     demonstrations too."""
+    by_role: Mapping[str, RoleLearning] = field(default_factory=dict)
+    """Roles that learn differently. Each role is given credit by itself, for the attempts that it learns from."""
+    upkeep: Mapping[str, Upkeep] = field(default_factory=dict)
+    """By name, in order: what is done to the models at the end of a step."""
     critic: Objective | None = None
     """Loss of the role ``critic``, for advantages that need values."""
     critic_learner: Learning = Learning()
@@ -88,21 +93,23 @@ class RL(Stage):
     @property
     def roles(self) -> frozenset[str]:
         """Roles that this stage updates, compares with or judges by; rollouts may use others that are loaded."""
-        references = {need.removesuffix("_logp") for need in self.needs if need.endswith("_logp")}
-        critic = {"critic"} if self.critic else set()
-        return frozenset({"policy"} | (references - {"old"}) | critic | self.reward.roles)
+        compared = {n.removesuffix(end) for n in self.needs for end in ("_logp", "_kl") if n.endswith(end)}
+        critics = {own.critic for own in self.by_role.values() if own.critic} | ({"critic"} if self.critic else set())
+        kept_up = frozenset().union(*(part.roles for part in self.upkeep.values()))
+        return frozenset(
+            {"policy"} | (compared - {"old"}) | critics | self.by_role.keys() | kept_up | self.reward.roles
+        )
 
     @property
     def needs(self) -> frozenset[str]:
-        """Signals to compute before credit is given."""
-        wanted = self.advantage.needs.union(self.objective.needs, *(p.needs for p in self.penalties.values()))
-        wanted |= {"old_logp"} if self.old_logp == "recomputed" else set()
-        return wanted - {"entropy"} | ({"value"} if self.critic else set())
+        """Signals to compute before credit is given, for one role or another."""
+        return frozenset().union(*(self._needs(self._learning(role)) for role in {"policy", *self.by_role}))
 
     def check(self, models: Models, tasks: Sequence[Task]) -> None:
         """Every prompt must be there and leave room for an answer."""
         check_prompts(models["policy"], tasks, f"the {self.kind} stage")
         self.rollout.check(tasks)
+        check_changed(self.upkeep, models)
 
     def total_steps(self, tasks: Sequence[Task]) -> int:
         """As many as are asked for."""
@@ -110,9 +117,16 @@ class RL(Stage):
 
     def run(self, models: Models, run: "StageRun") -> Models:
         """Train for the rounds that are left, and return the models with their new weights."""
-        updates = self._updates(run)
-        learners = make_learners(updates, models, run, self.steps)
-        memory = run.memory or self._start()
+        courses = self._courses(run)
+        alone = max((course.alone for course in courses.values()), default=0)
+        learners = make_learners(
+            {role: update for course in courses.values() for role, update in course.updates.items()},
+            models,
+            run,
+            steps_of(courses, self.steps),
+        )
+        memory = run.memory or self._start(courses)
+        seats = seats_of(models, learners, memory["roles"], courses)
         for step in range(run.steps_done, self.steps):
             progress, record = step / self.steps, StepRecord()
             with run.phase("sample"):
@@ -123,30 +137,26 @@ class RL(Stage):
                 samplers = [run.samplers(models, step, place) for place in range(len(tasks))]
                 groups = asyncio.run(collect(tasks, self.rollout.at(progress), self.reward, samplers, context))
             run.attempts = groups
-            record.metrics |= rollout_metrics(groups)
+            record.metrics |= metrics_by_role(groups)
             stop_if_grading_fails(groups, self.max_grader_errors)
-            memory["curriculum"] = self.curriculum.observe(memory["curriculum"], unaided(groups))
+            memory["curriculum"] = self.curriculum.observe(memory["curriculum"], unaided(learned_by("policy", groups)))
             kept = filter_groups(self.filters, memory["filters"], groups, record)
-            if kept:
-                with run.phase("signals"):
-                    signals = signals_for(
-                        kept, self.needs, models, self.learner.micro_batch_tokens, self.rollout.temperature
-                    )
-                batch = batch_of(kept, signals, self.penalties, progress)
-                memory["advantage"], credit = self.advantage(memory["advantage"], batch)
-                record.metrics |= signal_metrics(batch) | dict(credit.metrics)
-                with run.phase("learn"):
-                    learn(updates, learners, batch, credit, record)
+            for role, course in courses.items():
+                if course.due(step, alone):
+                    course.take(kept, models, learners, memory["roles"][role], progress, record, run.phase)
+            record.drop_rest(kept, "the role that it would teach is not updated in this step")
+            for part in self.upkeep.values():
+                part(step + 1, seats)
             run.finish_step(step + 1, record, memory, learners, models)
         return models
 
-    def _start(self) -> dict[str, Any]:
+    def _start(self, courses: Mapping[str, Course]) -> dict[str, Any]:
         """The state of every part with memory before the first step."""
         return {
             "curriculum": self.curriculum.start(),
-            "advantage": self.advantage.start(),
             "filters": {name: member.start() for name, member in self.filters.items()},
             "reward": {},
+            "roles": {role: course.start() for role, course in courses.items()},
         }
 
     def preview(self, models: Models, run: "StageBench") -> list[str]:
@@ -155,22 +165,56 @@ class RL(Stage):
         samplers = [run.samplers(models, 0, place) for place in range(len(tasks))]
         return describe(asyncio.run(collect(tasks, self.rollout, self.reward, samplers, RewardContext())))
 
-    def _updates(self, run: "StageRun") -> dict[str, Update]:
-        """How each trained role learns: the critic from everybody's tokens, the others from their own."""
-        updates = {}
-        writers = (name for name, model in run.recipe.models.items() if model.trained and model.head == "language")
-        for role in sorted(writers):
-            updates[role] = Update(
-                learning=self.learner,
-                objective=self.objective,
+    def _learning(self, role: str) -> RoleLearning:
+        """How a role learns, with what it does not say itself."""
+        own = self.by_role.get(role, RoleLearning())
+        critic = "critic" if role == "policy" and self.critic is not None else None
+        return replace(
+            own,
+            advantage=own.advantage or self.advantage,
+            objective=own.objective or self.objective,
+            learner=own.learner or self.learner,
+            critic=own.critic or critic,
+        )
+
+    def _needs(self, own: RoleLearning) -> frozenset[str]:
+        """Signals to compute before a role's credit is given."""
+        assert own.advantage is not None and own.objective is not None, "see _learning"
+        wanted = own.advantage.needs.union(own.objective.needs, *(p.needs for p in self.penalties.values()))
+        wanted |= {"old_logp"} if self.old_logp == "recomputed" else set()
+        return wanted - {"entropy"} | ({"value"} if own.critic else set())
+
+    def _courses(self, run: "StageRun") -> dict[str, Course]:
+        """How each trained role that writes learns, the policy first, and the critics from what their roles wrote."""
+        writers = {name for name, model in run.recipe.models.items() if model.trained and model.head == "language"}
+        check_roles(self.by_role, writers, self.critic)
+        return {role: self._course(role) for role in sorted(writers, key=lambda role: (role != "policy", role))}
+
+    def _course(self, role: str) -> Course:
+        own = self._learning(role)
+        assert own.advantage is not None and own.objective is not None and own.learner is not None, "see _learning"
+        updates = {
+            role: Update(
+                learning=own.learner,
+                objective=own.objective,
                 reducer=self.reducer,
-                penalties=self.penalties,
                 correction=self.correction,
                 role=role,
                 temperature=self.rollout.temperature,
             )
-        if self.critic is not None:
-            updates["critic"] = Update(
-                learning=self.critic_learner, objective=self.critic, reducer=self.reducer, penalties={}
+        }
+        if own.critic is not None and self.critic is not None:
+            updates[own.critic] = Update(
+                learning=self.critic_learner, objective=self.critic, reducer=self.reducer, penalized=False
             )
-        return updates
+        return Course(
+            role=role,
+            advantage=own.advantage,
+            penalties=self.penalties,
+            needs=self._needs(own),
+            updates=updates,
+            critic=own.critic,
+            temperature=self.rollout.temperature,
+            every=own.every,
+            alone=own.alone,
+        )

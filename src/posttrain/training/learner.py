@@ -17,6 +17,7 @@ from torch import Tensor
 
 from posttrain.errors import AlarmStop
 from posttrain.policies import Policy
+from posttrain.policies._divergence import exact_kl
 from posttrain.reducers import Reducer
 from posttrain.training.masking import WeightMask
 from posttrain.training.packing import (
@@ -191,8 +192,14 @@ class Learner:
                     tensors[f"{name}|{key}"] = torch.as_tensor(value).detach().clone().contiguous()
         return {"updates": self.updates, "version": self.policy.version}, tensors
 
+    def forget(self) -> None:
+        """Drop the optimizer's moments; the count of updates, and with it the schedule, goes on."""
+        for optimizer in self.optimizers:
+            optimizer.state.clear()
+
     def load_state(self, numbers: Mapping[str, object], tensors: Mapping[str, Tensor]) -> None:
         """Put back what `state` gave, exactly."""
+        self.forget()
         self.updates = int(str(numbers["updates"]))
         self.policy.version = int(str(numbers["version"]))
         owner = {id(p): o for o in self.optimizers for group in o.param_groups for p in group["params"]}
@@ -225,6 +232,19 @@ def evaluate_examples(
             signals = policy.evaluate(batch.packed, batch.positions_T, needs, temperature=temperature)
         _scatter(signals, part, bare, results)
     return results
+
+
+def divergence_examples(
+    policy: Policy, reference: Policy, examples: Sequence[Example], *, max_tokens: int, temperature: float = 1.0
+) -> list[FloatArray]:
+    """For each example, [T] exact divergences of a policy from a reference over the whole vocabulary."""
+    device = next(policy.parameters()).device
+    results: list[dict[str, FloatArray]] = [{} for _ in examples]
+    for part in plan_micro_batches([len(e.token_ids) for e in examples], max_tokens):
+        batch = pack([examples[i] for i in part], np.zeros(len(part), np.float32), device)
+        kl_T = exact_kl(policy, reference, batch.packed, batch.positions_T, temperature=temperature)
+        _scatter({"kl": kl_T}, part, examples, results)
+    return [result["kl"] for result in results]
 
 
 def _scatter(

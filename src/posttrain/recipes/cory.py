@@ -1,0 +1,45 @@
+"""CORY: two copies of a model learn together, one answering after the other, paid as a team, and change places.
+
+Source: Ma et al. 2024, arXiv:2410.06101, and its released IMDB run: the reward of both is the sum of the two scores,
+normalised by running moments; exact KL to the one frozen first model in the reward, with an adaptive weight (start 0.4,
+target 6, horizon 10000); PPO for each by itself; the models change places every 5 steps. One of them is used alone in
+the end, as the pioneer.
+
+Differs: each agent's critic is a model of its own rather than a head on the agent, as in the recipe `ppo`, and changes
+places with it. What the released code forgets in an exchange stays with the model here (`upkeep.roles.reset=true`
+forgets it). A batch with a mean ratio above 10 is not left out. Sizes and learning rates are for the bundled model.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from posttrain.advantages.normalized import Normalized
+from posttrain.penalties.adaptive_kl import AdaptiveKL
+from posttrain.recipe import Model, Recipe
+from posttrain.recipes._change import rl_of, sampling_of, with_models, with_stage
+from posttrain.recipes.ppo import ppo
+from posttrain.rollouts.pioneer_observer import PioneerObserver
+from posttrain.stages._roles import RoleLearning
+from posttrain.upkeep.swap import Swap
+
+ROWS: Final = (68,)
+
+
+def cory(recipe: Recipe | None = None) -> Recipe:
+    """A change to PPO: a pioneer and an observer with a team reward, normalised scores, steered KL, exchanged roles."""
+    recipe = recipe or ppo()
+    recipe = recipe if "critic" in recipe.models else ppo(recipe)
+    stage = rl_of(recipe)
+    stage = replace(
+        stage,
+        rollout=PioneerObserver(n=getattr(stage.rollout, "n", 1), sampling=sampling_of(stage)),
+        advantage=Normalized(advantage=stage.advantage),
+        penalties={"kl": AdaptiveKL()},
+        by_role={"observer": RoleLearning(critic="observer_critic")},
+        upkeep={"roles": Swap(pairs={"policy": "observer", "critic": "observer_critic"})},
+    )
+    roles = {
+        "observer": Model(source="role:policy", trained=True),
+        "observer_critic": recipe.models["critic"],
+    }
+    return with_stage(with_models(replace(recipe, name="cory"), roles), stage)

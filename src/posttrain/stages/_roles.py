@@ -1,0 +1,167 @@
+"""How each role that writes learns: what the stage says, and what it says differently for some."""
+
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pydantic import NonNegativeInt, PositiveInt
+
+from posttrain.advantages import Advantage
+from posttrain.component import frozen, nearest
+from posttrain.errors import UserError
+from posttrain.objectives import Objective
+from posttrain.penalties import Penalty
+from posttrain.runs.record import StepRecord
+from posttrain.stages import Models
+from posttrain.stages._experience import batch_of, learned_by, signal_metrics, signals_for
+from posttrain.stages._updates import Update, learn
+from posttrain.training.settings import Learning
+from posttrain.types import Group
+from posttrain.upkeep import Seat, Upkeep
+
+if TYPE_CHECKING:
+    from posttrain.training.learner import Learner
+
+Phase = Callable[[str], AbstractContextManager[None]]
+"""Counts the seconds inside towards a phase of the step."""
+
+
+@frozen
+class RoleLearning:
+    """What is different for one role; what is None is as the stage says."""
+
+    advantage: Advantage | None = None
+    objective: Objective | None = None
+    learner: Learning | None = None
+    """How it is updated."""
+    critic: str | None = None
+    """Role of the model that gives its values, where its advantage needs values: no critic serves two roles."""
+    every: PositiveInt = 1
+    """It is updated in every so-manieth step, the last of them."""
+    alone: NonNegativeInt = 0
+    """Steps at the beginning in which it is updated every time, and roles that do not say so are not."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Course:
+    """How one role gets from judged attempts to new weights."""
+
+    role: str
+    advantage: Advantage
+    penalties: Mapping[str, Penalty]
+    needs: frozenset[str]
+    """Signals that are computed before credit is given."""
+    updates: Mapping[str, Update]
+    """By role: its own, and its critic's."""
+    critic: str | None
+    temperature: float
+    every: int
+    alone: int
+
+    def due(self, step: int, alone: int) -> bool:
+        """Whether it is updated in a step, counted from 0; `alone` is the longest time that any role learns alone."""
+        if step < alone:
+            return step < self.alone
+        return (step - alone + 1) % self.every == 0
+
+    def start(self) -> dict[str, Any]:
+        """What its advantage and penalties remember before the first step."""
+        return {
+            "advantage": self.advantage.start(),
+            "penalties": {name: penalty.start() for name, penalty in self.penalties.items()},
+        }
+
+    def take(
+        self,
+        groups: Sequence[Group],
+        models: Models,
+        learners: "Mapping[str, Learner]",
+        memory: dict[str, Any],
+        progress: float,
+        record: StepRecord,
+        phase: Phase,
+    ) -> None:
+        """Give credit to the attempts that the role learns from, and learn. Its memory is changed in place."""
+        index_G = [i for i, group in enumerate(groups) if any(self.role in t.learners for t in group)]
+        own = learned_by(self.role, groups)
+        if not own:
+            return
+        penalties = {name: penalty.at(memory["penalties"][name]) for name, penalty in self.penalties.items()}
+        with phase("signals"):
+            signals = signals_for(
+                own,
+                self.needs,
+                models,
+                self.updates[self.role].learning.micro_batch_tokens,
+                self.temperature,
+                role=self.role,
+                critic=self.critic or "critic",
+            )
+        batch = batch_of(own, signals, penalties, progress)
+        memory["advantage"], credit = self.advantage(memory["advantage"], batch)
+        for name, penalty in penalties.items():
+            memory["penalties"][name] = penalty.observe(memory["penalties"][name], batch)
+        record.tell(self.role, signal_metrics(batch) | dict(credit.metrics))
+        with phase("learn"):
+            learn(self.updates, learners, batch, credit, penalties, index_G, record)
+
+
+def steps_of(courses: Mapping[str, Course], steps: int) -> dict[str, int]:
+    """For each role that is updated, critics too, the number of steps in which that happens."""
+    alone = max((course.alone for course in courses.values()), default=0)
+    due = {role: sum(course.due(step, alone) for step in range(steps)) for role, course in courses.items()}
+    return {name: max(due[role], 1) for role, course in courses.items() for name in course.updates}
+
+
+def seats_of(
+    models: Models,
+    learners: "Mapping[str, Learner]",
+    memories: Mapping[str, dict[str, Any]],
+    courses: Mapping[str, Course],
+) -> dict[str, Seat]:
+    """Every model of the stage with what belongs to it."""
+    return {
+        role: Seat(
+            role=role,
+            model=model,
+            learner=learners.get(role),
+            memory=memories.get(role, {}),
+            fresh=courses[role].start() if role in courses else {},
+        )
+        for role, model in models.items()
+    }
+
+
+def check_roles(by_role: Mapping[str, RoleLearning], writers: AbstractSet[str], critic: Objective | None) -> None:
+    """Raise `UserError` for settings of roles that do not learn by writing, and for critics that cannot be."""
+    for role, own in by_role.items():
+        if role not in writers:
+            raise UserError(
+                f"by_role.{role}: only a trained model with a language head learns by writing; "
+                f"{nearest(role, writers)}, or set models.{role}.trained=true"
+            )
+        if own.critic is not None and critic is None:
+            raise UserError(f"by_role.{role}.critic names a critic, but the stage has no loss for one; set critic")
+    critics = [own.critic for own in by_role.values() if own.critic] + (["critic"] if critic is not None else [])
+    policy = by_role.get("policy")
+    if policy is not None and policy.critic is not None and critic is not None:
+        critics.remove("critic")
+    shared = sorted({name for name in critics if critics.count(name) > 1})
+    if shared:
+        raise UserError(f"the critic '{shared[0]}' serves two roles; give each one of its own as by_role.ROLE.critic")
+
+
+def check_changed(upkeep: Mapping[str, Upkeep], models: Models) -> None:
+    """Raise `UserError` for a frozen model that upkeep would change although no checkpoint saves it.
+
+    `models` are those that are loaded at the beginning, so that copies, which are saved, are not among them.
+    """
+    for name, part in upkeep.items():
+        for role in sorted(part.changed & models.keys()):
+            if not any(parameter.requires_grad for parameter in models[role].parameters()):
+                raise UserError(
+                    f"upkeep.{name} changes the role '{role}', whose model is neither trained nor a copy; "
+                    f"write models.{role}.source=role:policy"
+                )
