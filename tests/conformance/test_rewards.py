@@ -64,7 +64,7 @@ CASES: dict[str, Case] = {
     ),
     "regex": Case(settings={"pattern": "(?s)<think>.*</think>.*(4|2)+2$|^42"}, gold="42", unfit=None),
     "sum": Case(settings={"parts": {"right": "match", "short": {"kind": "regex", "pattern": "^.{,2}$"}}}, gold="42"),
-    "verdict": Case(
+    "verification": Case(
         settings={},
         gold=" 6*7=42 +; 42+0=42 +\n#### +",
         task=Task(key="task", prompt=QUESTION, answer="+", fields={"steps": 2}),
