@@ -313,6 +313,9 @@ class ScriptedSampler:
             self.completions.append(written[-1])
         return written
 
+    async def write(self, prompt: str | Sequence[Message], n: int, sampling: Sampling) -> list[str]:
+        return [completion.text for completion in await self.sample(self.encode(prompt), n, sampling)]
+
     async def logp(self, token_ids: np.ndarray, *, temperature: float = 1.0) -> np.ndarray:
         return (
             -self._rng("logp", token_ids.tolist(), temperature).exponential(size=len(token_ids) - 1).astype(np.float32)

@@ -36,6 +36,7 @@ class Run:
         self.step = 0
         self.stop = StopRequest()
         self._saved_at = time.monotonic()
+        bench.keep_answers(store.folder)
 
     def execute(self, models: Models) -> Models:
         """Run every stage that is left; returns the final models. Raises `Interrupted` after a safe stop.
