@@ -9,8 +9,8 @@ Critiques say whether the attempt is right, and the answer (``simple_gt``, the d
 ``rollout.critique=text`` a critic writes them: `models.judge` is any model, or the address of one that is served.
 
 Differs: the entropy bonus is summed as the loss is, where the code takes its mean over tokens. The bundled model knows
-no English: critiques are a mark and the answer, and it is taught first, by imitation, what a refinement looks like; on
-longer sums than it was made for, which it seldom gets right by itself. Sizes are for it too.
+no English: critiques are a mark and the answer, and it is taught first, by imitation on other sums, what a refinement
+looks like. Its tasks are sums of two numbers of three digits, which it was not made for. Sizes are for it too.
 """
 
 from dataclasses import replace
@@ -29,6 +29,7 @@ from posttrain.rollouts.critiqued import Critiqued
 from posttrain.tasks.arithmetic import Arithmetic
 from posttrain.tasks.refinements import Refinements
 from posttrain.templates import Critiques
+from posttrain.training.optimizers.adamw import AdamW
 
 ROWS: Final = (200,)
 
@@ -40,14 +41,17 @@ TEXTS: Final = Critiques(
     request="{question}",
     refinement="{question}{attempt}\n{critique}\nA:",
 )
-"""For a model that knows no English: ``Q: 47+35-8\\nA: #### 72\\nno 74\\nA:``."""
+"""For a model that knows no English: ``Q: 347+285\\nA: #### 531\\nno 632\\nA:``."""
 
 
 def critique_grpo(recipe: Recipe | None = None) -> Recipe:
     """A change to GRPO: a lesson in refining, refinements in the groups, two weights, a constant length."""
-    recipe = recipe or grpo()
+    sums = Arithmetic(size=2000, terms=(2, 2), digits=(3, 3), operators="+")
+    recipe = recipe or replace(grpo(), tasks=sums)
     stage = rl_of(recipe)
-    lesson = Refinements(of=Arithmetic(size=2000, seed=1, terms=(5, 5)), texts=TEXTS, bare=True)
+    lesson = Refinements(of=replace(sums, seed=1), texts=TEXTS, bare=True)
+    imitation = sft_of(sft())
+    learner = replace(imitation.learner, optimizer=AdamW(lr=5e-4))
     stage = replace(
         stage,
         rollout=Critiqued(n=8, texts=TEXTS, sampling=sampling_of(stage)),
@@ -56,5 +60,5 @@ def critique_grpo(recipe: Recipe | None = None) -> Recipe:
         penalties={"entropy": Entropy(coefficient=0.001)},
         reducer=Constant(length=64.0),
     )
-    stages = {"lesson": replace(sft_of(sft()), tasks=lesson), "rl": stage}
+    stages = {"lesson": replace(imitation, tasks=lesson, learner=learner), "rl": stage}
     return replace(recipe, name="critique_grpo", stages=stages)

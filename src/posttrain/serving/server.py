@@ -178,13 +178,15 @@ class Service:
         """Each completion as an event, in the order in which they end."""
         self._check_room(asked)
 
-        async def one(index: int, a: Asked) -> tuple[int, Asked, Completion]:
-            (completion,) = await self._sample(a, 1)
+        alone = [(a, self._sample(a, 1)) for a in asked for _ in range(a.n)]
+
+        async def one(index: int) -> tuple[int, Asked, Completion]:
+            a, sample = alone[index]
+            (completion,) = await sample
             return index, a, completion
 
         async def events() -> AsyncIterator[str]:
-            alone = [a for a in asked for _ in range(a.n)]
-            tasks = [asyncio.ensure_future(one(index, a)) for index, a in enumerate(alone)]
+            tasks = [asyncio.ensure_future(one(index)) for index in range(len(alone))]
             written = []
             try:
                 for task in asyncio.as_completed(tasks):
@@ -213,13 +215,16 @@ class Service:
                 code="rate_limit_exceeded",
             )
 
-    async def _sample(self, asked: Asked, n: int) -> list[Completion]:
-        """Write, and be counted meanwhile."""
+    def _sample(self, asked: Asked, n: int) -> "asyncio.Task[list[Completion]]":
+        """Begin to write; counted from now until it ends."""
+        task = asyncio.ensure_future(asked.sampler.sample(asked.token_ids, n, asked.sampling))
         self._waiting += n
-        try:
-            return await asked.sampler.sample(asked.token_ids, n, asked.sampling)
-        finally:
+
+        def ended(_: object) -> None:
             self._waiting -= n
+
+        task.add_done_callback(ended)
+        return task
 
 
 async def _body(request: Request) -> bytes:

@@ -185,7 +185,8 @@ def _read(body: bytes, kind: type[Any]) -> Any:
     try:
         return TypeAdapter(kind).validate_python(asked)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
+        # Of a value that may have several forms, the form that fits furthest says best what is wrong.
+        first = max(error.errors(include_url=False), key=lambda item: len(item["loc"]))
     context = first.get("ctx", {})
     names = [str(part) for part in first["loc"]] + ([context["key"]] if "key" in context else [])
     got = "" if first["type"] in ("missing", "unknown_field") else f", got {first['input']!r:.60}"
