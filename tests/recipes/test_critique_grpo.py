@@ -15,7 +15,6 @@ from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from posttrain.tasks.refinements import Refinements
 from tests.builders import numerical_gradient, tokens
-from tests.serving import faulty
 from tests.serving.faulty import FaultyServer
 
 Small = Callable[..., Recipe]
@@ -106,9 +105,7 @@ def brief(small: Small, *changes: str) -> Recipe:
 
 
 @pytest.mark.slow
-def test_one_refinement_of_each_group_is_learned_in_the_place_of_the_first_attempt(
-    small: Small, train: Train
-) -> None:
+def test_one_refinement_of_each_group_is_learned_in_the_place_of_the_first_attempt(small: Small, train: Train) -> None:
     _, store = train(brief(small))
     for step in (3, 4):
         rows = store.rollouts(step)
@@ -146,5 +143,3 @@ def test_the_lesson_is_in_the_form_that_the_rollout_asks_in() -> None:
     assert question.startswith("Q: ") and attempt.startswith("A: #### ") and again == "A:"
     assert critique in (f"ok {task.answer}", f"no {task.answer}")
     assert task.demonstrations[0].endswith(f"#### {task.answer}")
-
-

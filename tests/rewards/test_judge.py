@@ -152,4 +152,4 @@ def test_reading_is_linear() -> None:
 
 def test_questions_are_asked_in_the_order_of_the_attempts() -> None:
     _, writer = judged(Judge(), *["Score: 1"] * 4, texts="abcd")
-    assert ["\n%s\n" % letter in writer.asked[i][0]["content"] for i, letter in enumerate("abcd")] == [True] * 4
+    assert [f"\n{letter}\n" in writer.asked[i][0]["content"] for i, letter in enumerate("abcd")] == [True] * 4

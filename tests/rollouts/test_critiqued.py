@@ -76,7 +76,7 @@ def test_each_attempt_is_refined_after_question_attempt_and_critique() -> None:
     texts = [t.completion for t in own]
     assert policy.prompts == ["2+2=", *(f"2+2=<{texts[i]}>[{c}]" for i, c in enumerate(("no 4", "ok 4", "no 4")))]
     assert [t.info["refines"] for t in refined] == [0, 1, 2]
-    assert [(t.info["critique_kind"], t.info["critique"]) for t in refined][0] == ("simple_gt", "no 4")
+    assert (refined[0].info["critique_kind"], refined[0].info["critique"]) == ("simple_gt", "no 4")
     assert [t.solved for t in refined] == [True, False, True]
 
 

@@ -1,4 +1,4 @@
-"""An OpenAI-compatible server that does what a test says: answers, refuses, stays silent, breaks off, dies and returns."""
+"""An OpenAI-compatible server that does what a test says: answers, refuses, is silent, breaks off, dies."""
 
 import json
 import socket

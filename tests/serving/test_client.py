@@ -53,7 +53,10 @@ def test_a_request_says_what_is_wanted_and_nothing_else() -> None:
             return texts, await sampler.write((Message(role="user", content="hi"),), 1, Sampling(max_tokens=4))
 
         texts, replies = asyncio.run(run())
-    first, second, chat = sorted(server.asked, key=lambda asked: ("messages" in asked, texts.index(faulty.reply_to(asked)) if "prompt" in asked else 0))
+    first, second, chat = sorted(
+        server.asked,
+        key=lambda asked: ("messages" in asked, texts.index(faulty.reply_to(asked)) if "prompt" in asked else 0),
+    )
     seed = first.pop("seed")
     assert first == {
         "model": "tester",
@@ -240,7 +243,7 @@ def test_settings_that_the_protocol_lacks_are_refused(setting: dict[str, object]
 
 def test_an_endpoint_gives_text_only_and_says_so() -> None:
     sampler = RemoteSampler(Remote("judge", "http://127.0.0.1:1/v1", QUICK), "x")
-    with pytest.raises(UserError, match="token ids of role 'judge'.*endpoint"):
+    with pytest.raises(UserError, match=r"token ids of role 'judge'.*endpoint"):
         sampler.encode("hello")
     with pytest.raises(UserError, match="log-probabilities of role 'judge'"):
         asyncio.run(sampler.logp([1, 2]))  # type: ignore[arg-type]

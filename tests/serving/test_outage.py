@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from posttrain.errors import AlarmStop
+from posttrain.errors import AlarmStop, UserError
 from posttrain.recipe import Recipe, override, to_tree
 from posttrain.runs.bench import Bench
 from posttrain.runs.live import LiveView
@@ -140,13 +140,21 @@ def test_a_judge_that_cannot_be_read_stops_the_run_with_evidence(small: Small, t
     with FaultyServer(usual=mumbles).running() as server:
         recipe = judged(small, server)
         store = begin(recipe, tmp_path)
-        with pytest.raises(AlarmStop, match="12 of 12 judgements of this step failed.*no judgement was found.*'hm'"):
+        with pytest.raises(AlarmStop, match=r"12 of 12 judgements of this step failed.*no judgement was found.*'hm'"):
             go_on(recipe, store)
         [*_, last] = sorted(store.folder.glob("rollouts/*"))
         assert last.name == "step_000001.parquet", "what could not be judged is in the record"
 
 
 def test_an_endpoint_cannot_be_the_policy(small: Small) -> None:
-    with pytest.raises(Exception, match="no tokens to learn from"):
+    with pytest.raises(UserError, match="no tokens to learn from"):
         recipe = override(small(), ["models.policy={source: 'http://127.0.0.1:1/v1'}"])
         Bench(recipe, torch.device("cpu")).first_models()
+
+
+def test_a_judge_cannot_be_the_verifier_yet_and_that_is_said_before_the_run(small: Small) -> None:
+    with FaultyServer().running() as server:
+        recipe = override(judged(small, server), ["evaluation.verifier=null"])
+        bench = Bench(recipe, torch.device("cpu"))
+        with pytest.raises(UserError, match=r"judged by judge, .*evaluation.verifier=match"):
+            bench.check(bench.first_models())

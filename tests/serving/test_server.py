@@ -165,7 +165,9 @@ USER = [{"role": "user", "content": "hi"}]
         ("/chat/completions", {"messages": USER, "max_tokens": 3, "max_completion_tokens": 4}, "max_tokens", "one"),
     ],
 )
-def test_what_is_not_supported_is_refused_by_name(path: str, body: dict[str, Any], param: str | None, what: str) -> None:
+def test_what_is_not_supported_is_refused_by_name(
+    path: str, body: dict[str, Any], param: str | None, what: str
+) -> None:
     response = post(path, **body)
     error = response.json()["error"]
     assert response.status_code == 400 and error["type"] == "invalid_request_error"
@@ -173,7 +175,14 @@ def test_what_is_not_supported_is_refused_by_name(path: str, body: dict[str, Any
 
 
 def test_fields_that_ask_for_nothing_are_accepted() -> None:
-    body = {"frequency_penalty": 0, "presence_penalty": 0.0, "logit_bias": None, "tools": [], "user": "me", "echo": False}
+    body = {
+        "frequency_penalty": 0,
+        "presence_penalty": 0.0,
+        "logit_bias": None,
+        "tools": [],
+        "user": "me",
+        "echo": False,
+    }
     assert post("/completions", prompt="a", **body).status_code == 200
 
 
@@ -310,9 +319,9 @@ def test_the_real_client_talks_to_the_real_server(command: Any, monkeypatch: pyt
             client.completions.create(model="judge", prompt="1", logit_bias={"5": 1})
         with pytest.raises(openai.NotFoundError, match="no model 'other'"):
             client.completions.create(model="other", prompt="1")
-    with openai.OpenAI(base_url=announced["url"], api_key="guess", max_retries=0) as stranger:
-        with pytest.raises(openai.AuthenticationError):
-            stranger.models.list()
+    stranger = openai.OpenAI(base_url=announced["url"], api_key="guess", max_retries=0)
+    with stranger, pytest.raises(openai.AuthenticationError):
+        stranger.models.list()
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=60) == 0
 

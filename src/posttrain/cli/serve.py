@@ -79,7 +79,9 @@ def command(
     else:
         click.echo(f"{service.name} at {url}; Ctrl-C ends it")
     if not key and not where.startswith("127.") and where != "::1":
-        click.secho("anybody who can reach this address may use it; --api-key-env asks for a key", fg="yellow", err=True)
+        click.secho(
+            "anybody who can reach this address may use it; --api-key-env asks for a key", fg="yellow", err=True
+        )
     asyncio.run(answer(server, listening))
     if not as_json:
         click.echo("stopped")

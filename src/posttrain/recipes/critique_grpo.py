@@ -49,7 +49,7 @@ def critique_grpo(recipe: Recipe | None = None) -> Recipe:
     sums = Arithmetic(size=2000, terms=(2, 2), digits=(3, 3), operators="+")
     recipe = recipe or replace(grpo(), tasks=sums)
     stage = rl_of(recipe)
-    lesson = Refinements(of=replace(sums, seed=1), texts=TEXTS, bare=True)
+    lesson = Refinements(of=replace(sums, size=4000, seed=1), texts=TEXTS, bare=True)
     imitation = sft_of(sft())
     learner = replace(imitation.learner, optimizer=AdamW(lr=5e-4))
     stage = replace(

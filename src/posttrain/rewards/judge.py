@@ -1,4 +1,4 @@
-"""What a judge says of a completion: a model of any role is asked in words, and a score or verdict is read from its reply.
+"""What a judge says of a completion: a model of any role is asked in words, and its reply is read.
 
 The judge may be loaded here or be an endpoint (``models.judge.source: http://.../v1``). It sees the completion between
 marks that the completion cannot contain, and is told that what stands there is no instruction; a judge can be fooled
@@ -71,7 +71,9 @@ class Judge(Reward):
     def check_template(cls, template: str) -> str:
         """The completion must be shown."""
         if not places(template) & {"completion", "raw_completion"}:
-            raise PydanticCustomError("place", "the judge is never shown the completion: write {{completion}} somewhere")
+            raise PydanticCustomError(
+                "place", "the judge is never shown the completion: write {{completion}} somewhere"
+            )
         return check_places(template, PLACES)
 
     @field_validator("verdicts")

@@ -59,8 +59,8 @@ class Critiqued(Rollout):
         without = [task.key for task in tasks if task.answer is None]
         if without and self.critique != "simple":
             raise UserError(
-                f"critiques of kind {self.critique} tell the answer, but {len(without)} of {len(tasks)} tasks have none "
-                f"(the first: {without[0]}); give answers, or set rollout.critique=simple"
+                f"critiques of kind {self.critique} tell the answer, but {len(without)} of {len(tasks)} tasks have "
+                f"none (the first: {without[0]}); give answers, or set rollout.critique=simple"
             )
 
     async def collect_judged(self, task: Task, samplers: Mapping[str, Sampler], judge: Judge) -> list[Group]:

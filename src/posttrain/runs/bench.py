@@ -63,6 +63,12 @@ class Bench:
                 )
             self._check_roles(stage)
             stage.check(models, tasks)
+        if self.problems.verifier.roles:
+            raise UserError(
+                f"the held-out answers would be judged by {self.problems.verifier.kind}, which asks the role "
+                f"'{min(self.problems.verifier.roles)}'; models judge in training only so far, so give a verifier of "
+                "another kind: evaluation.verifier=match, or a function"
+            )
         for endpoint in self.endpoints.values():
             asyncio.run(endpoint.check())
 

@@ -281,5 +281,3 @@ def _retry_after(response: httpx2.Response) -> float:
         return 0.0
     when = when if when.tzinfo else when.replace(tzinfo=UTC)
     return max((when - datetime.now(UTC)).total_seconds(), 0.0)
-
-

@@ -1,4 +1,4 @@
-"""Exercises in doing better: a problem, a made up attempt at it, and a critique; the problem's own demonstration is right.
+"""Exercises in doing better: a problem, a made up attempt at it and a critique; the problem's demonstration is right.
 
 The prompt is what `rollouts/critiqued` asks of a policy, by the same texts, so that imitating these teaches a small
 model what a critique is for. An attempt is the demonstration, or the demonstration with another task's answer in the
@@ -40,7 +40,9 @@ class Refinements(Tasks):
         problems = self.of.load()
         for task in problems:
             if task.answer is None or not task.demonstrations:
-                raise UserError(f"task {task.key} has no answer or no demonstration, so no refinement can be made of it")
+                raise UserError(
+                    f"task {task.key} has no answer or no demonstration, so no refinement can be made of it"
+                )
         return keyed(self._exercise(task, problems) for task in problems)
 
     def describe(self) -> str:
