@@ -17,6 +17,7 @@ from posttrain.tasks.files import Files
 from posttrain.tasks.mixture import Mixture
 from posttrain.tasks.primer import Primer
 from posttrain.tasks.reasoning_gym import ReasoningGym
+from posttrain.tasks.refinements import Refinements
 from posttrain.tasks.stated_confidence import StatedConfidence
 from posttrain.tasks.workings import Workings
 
@@ -37,6 +38,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "arithmetic": lambda _: Arithmetic(size=30, operators="+-*", terms=(2, 4)),
     "countdown": lambda _: Countdown(size=30, numbers=(2, 5)),
     "primer": lambda _: Primer(size=30),
+    "refinements": lambda _: Refinements(of=Arithmetic(size=30)),
     "workings": lambda _: Workings(size=30),
     "reasoning_gym": lambda _: GYM,
     "stated_confidence": lambda _: StatedConfidence(tasks=Arithmetic(size=30)),
