@@ -46,7 +46,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
         sources={"own": files(folder), "made": Arithmetic(size=20)}, shares={"own": 2, "made": 1}
     ),
 }
-SIZED = [kind for kind in EXAMPLES if kind not in ("files", "mixture", "stated_confidence")]
+SIZED = [kind for kind in EXAMPLES if kind not in ("files", "mixture", "refinements", "stated_confidence")]
 KINDS = [pytest.param(kind, id=kind) for kind in EXAMPLES]
 
 

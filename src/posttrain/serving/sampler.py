@@ -53,7 +53,9 @@ class RemoteSampler:
         """Not to be had."""
         return self._refuse("token ids")
 
-    async def sample(self, token_ids: IntArray, n: int, sampling: Sampling) -> list[Completion]:
+    async def sample(
+        self, token_ids: IntArray, n: int, sampling: Sampling, vectors: FloatArray | None = None
+    ) -> list[Completion]:
         """Not to be had."""
         return self._refuse("token ids")
 
