@@ -327,6 +327,9 @@ class ScriptedSampler:
             self.completions.append(written[-1])
         return written
 
+    async def write(self, prompt: str | Sequence[Message], n: int, sampling: Sampling) -> list[str]:
+        return [completion.text for completion in await self.sample(self.encode(prompt), n, sampling)]
+
     async def logp(
         self, token_ids: np.ndarray, *, temperature: float = 1.0, vectors: np.ndarray | None = None
     ) -> np.ndarray:

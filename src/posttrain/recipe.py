@@ -11,9 +11,18 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, TypeAdapter, ValidationError, field_validator
+from pydantic import (
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from posttrain.alarms import Alarm
@@ -37,6 +46,7 @@ from posttrain.errors import UserError
 from posttrain.rewards import Reward
 from posttrain.rollouts import Rollout
 from posttrain.search import Search
+from posttrain.serving import Endpoint, check_url, is_url
 from posttrain.stages import Stage
 from posttrain.tasks import Tasks
 
@@ -115,8 +125,9 @@ class Model:
 
     source: str
     """A bundled name (``pebble``), a Hugging Face folder, ``role:NAME`` for a copy of another role's model as it is
-    when the stage begins (a reference, a critic's body), ``made`` for one that a stage makes (a merge), or ``new`` for
-    random weights of the given `shape`."""
+    when the stage begins (a reference, a critic's body), ``made`` for one that a stage makes (a merge), ``new`` for
+    random weights of the given `shape`, or the address of an OpenAI-compatible server (``http://127.0.0.1:8000/v1``),
+    whose model can write text for a reward or a rollout and nothing else."""
     shape: Shape | None = None
     """Sizes of a ``new`` model."""
     trained: bool = False
@@ -130,6 +141,27 @@ class Model:
     """Type of weights and arithmetic."""
     context: PositiveInt | None = None
     """Longest sequence in tokens; None takes the model's own limit."""
+    endpoint: Endpoint | None = None
+    """How a model that is served elsewhere is asked; None takes the defaults."""
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it is served elsewhere."""
+        return is_url(self.source)
+
+    @model_validator(mode="after")
+    def check_endpoint(self) -> Self:
+        """Refuse settings that an endpoint's model does not have, and those of an endpoint for any other."""
+        if not self.is_remote:
+            if self.endpoint is not None:
+                raise PydanticCustomError("kind", "endpoint is set, but source is no address (http://..., https://...)")
+            return self
+        check_url(self.source)
+        if self.trained or self.head != "language" or self.shape or self.lora or self.context:
+            raise PydanticCustomError(
+                "kind", "source is an endpoint, which writes text only: trained, head, shape, lora and context are out"
+            )
+        return self
 
 
 @frozen
@@ -233,7 +265,7 @@ def _explain(error: Any, tree: Any, places: Mapping[str, str]) -> str:
     """One line for one validation error: the dotted path, where it was written, what is wrong."""
     kind, path, context = error["type"], [str(part) for part in error["loc"]], error.get("ctx", {})
     what, at = error["msg"], [*path, context["key"]] if "key" in context else path
-    if kind not in ("unknown_field", "kind", "missing"):
+    if kind not in ("unknown_field", "kind", "missing", "secret"):
         what += f", got {error['input']!r:.80}"
     if kind == "literal_error" and path[-1] == "[key]":
         *path, key, _ = path
@@ -244,7 +276,7 @@ def _explain(error: Any, tree: Any, places: Mapping[str, str]) -> str:
         what += _mistyped(tree, at)
     elif kind == "kind" and "got" in context:
         what += _mistyped(tree, at)
-    where = _place(at, places)
+    where = None if kind == "secret" else _place(at, places)  # a place may repeat what was written there
     return f"{'.'.join(path) or 'recipe'}{f' ({where})' if where else ''}: {what}"
 
 

@@ -74,7 +74,7 @@ CASES: dict[str, Case] = {
 LIBRARIES = {"reasoning_gym": "reasoning_gym"}
 """Optional package that a kind needs."""
 
-BY_A_MODEL = {"preference_model", "reward_model"}
+BY_A_MODEL = {"judge", "preference_model", "reward_model"}
 """Kinds that ask a model what it makes of the tokens, so that no text is best by itself; their own tests judge them."""
 
 BY_A_WORLD = {"verdict"}

@@ -21,6 +21,7 @@ from posttrain.tasks.mixture import Mixture
 from posttrain.tasks.played import Played
 from posttrain.tasks.primer import Primer
 from posttrain.tasks.reasoning_gym import ReasoningGym
+from posttrain.tasks.refinements import Refinements
 from posttrain.tasks.shapes import Shapes
 from posttrain.tasks.stated_confidence import StatedConfidence
 from posttrain.tasks.workings import Workings
@@ -46,6 +47,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "played": lambda _: Played(tasks=Arithmetic(size=30, calls=True), environment=Calculator()),
     "primer": lambda _: Primer(size=30),
     "shapes": lambda _: Shapes(size=30),
+    "refinements": lambda _: Refinements(of=Arithmetic(size=30)),
     "workings": lambda _: Workings(size=30),
     "reasoning_gym": lambda _: GYM,
     "stated_confidence": lambda _: StatedConfidence(tasks=Arithmetic(size=30)),
@@ -53,7 +55,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
         sources={"own": files(folder), "made": Arithmetic(size=20)}, shares={"own": 2, "made": 1}
     ),
 }
-SIZED = [kind for kind in EXAMPLES if kind not in ("files", "mixture", "played", "stated_confidence")]
+SIZED = [kind for kind in EXAMPLES if kind not in ("files", "mixture", "played", "refinements", "stated_confidence")]
 KINDS = [pytest.param(kind, id=kind) for kind in EXAMPLES]
 
 

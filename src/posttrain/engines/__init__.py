@@ -42,7 +42,15 @@ class Sampling:
     """Token ids that end a completion, beside the model's own end tokens."""
 
 
-class Sampler(Protocol):
+class Writer(Protocol):
+    """Whatever writes text: a model of our own, or one behind an endpoint. Enough for judges and critics."""
+
+    async def write(self, prompt: str | Sequence[Message], n: int, sampling: Sampling) -> list[str]:
+        """Texts of `n` completions. Raises `NoAnswer` where an endpoint cannot answer this."""
+        ...
+
+
+class Sampler(Writer, Protocol):
     """One role's model, ready to write and to judge likelihood. Bound to a seed; see `Rollout.collect`."""
 
     @property

@@ -177,6 +177,10 @@ class BoundSampler:
         self._asked += n
         return await self._server.complete(token_ids, [key_of(*self._key, i) for i in numbers], sampling, vectors)
 
+    async def write(self, prompt: str | Sequence[Message], n: int, sampling: Sampling) -> list[str]:
+        """Texts of `n` completions."""
+        return [completion.text for completion in await self.sample(self.encode(prompt), n, sampling)]
+
     async def logp(
         self, token_ids: IntArray, *, temperature: float = 1.0, vectors: FloatArray | None = None
     ) -> FloatArray:

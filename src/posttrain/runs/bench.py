@@ -1,5 +1,7 @@
 """What a recipe works with before anything is trained or recorded: device, tasks, models, samplers."""
 
+import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posttrain.component import nearest
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     import torch
 
     from posttrain.policies import Policy
+    from posttrain.serving.client import Remote
 
 
 class Bench:
@@ -27,13 +30,17 @@ class Bench:
         for reward in self.problems.rewards:
             reward.prepare()
         self._servers: dict[int, Server] = {}
+        self.endpoints = connect(recipe)
 
     def first_models(self) -> "dict[str, Policy]":
         """The recipe's models as they begin; those that are copied or made wait for the stage that does it."""
         from posttrain.policies import load_policy
 
-        later = {role for role, m in self.recipe.models.items() if m.source.startswith("role:") or m.source == "made"}
-        plain = {role: m for role, m in self.recipe.models.items() if role not in later}
+        here = {role: m for role, m in self.recipe.models.items() if not m.is_remote}
+        later = {role for role, m in here.items() if m.source.startswith("role:") or m.source == "made"}
+        plain = {role: m for role, m in here.items() if role not in later}
+        if "policy" in self.endpoints:
+            raise UserError("models.policy.source is an endpoint, which gives no tokens to learn from; name a folder")
         if "policy" not in plain:
             raise UserError("the recipe has no model in the role 'policy'; name one with models.policy.source=FOLDER")
         return {role: load_policy(role, model, {}, self.device) for role, model in plain.items()}
@@ -58,6 +65,14 @@ class Bench:
                 )
             self._check_roles(stage)
             stage.check(models, tasks)
+        if self.problems.verifier.roles:
+            raise UserError(
+                f"the held-out answers would be judged by {self.problems.verifier.kind}, which asks the role "
+                f"'{min(self.problems.verifier.roles)}'; models judge in training only so far, so give a verifier of "
+                "another kind: evaluation.verifier=match, or a function"
+            )
+        for endpoint in self.endpoints.values():
+            asyncio.run(endpoint.check())
 
     def _check_roles(self, stage: Stage) -> None:
         """Raise `UserError` for a role that a stage needs and the recipe does not have."""
@@ -117,6 +132,23 @@ class Bench:
             self._servers[id(policy)] = self.recipe.engine.serve(policy, self.recipe.seed)
         return self._servers[id(policy)]
 
+    def remote_samplers(self, *key: int | str) -> dict[str, Sampler]:
+        """The roles that endpoints play, ready to write; what they are asked is a function of (recipe seed, key)."""
+        if not self.endpoints:
+            return {}
+        from posttrain.serving.sampler import RemoteSampler
+
+        return {role: RemoteSampler(remote, *key) for role, remote in self.endpoints.items()}
+
+    def keep_answers(self, folder: Path) -> None:
+        """Keep what endpoints answer in a run's folder, and give again what is there."""
+        from posttrain.serving.answers import AnswerBook
+
+        if self.endpoints:
+            book = AnswerBook(folder)
+            for remote in self.endpoints.values():
+                remote.answers = book
+
 
 class StageBench:
     """What one stage works with."""
@@ -131,4 +163,21 @@ class StageBench:
 
     def samplers(self, models: Models, *key: int | str) -> dict[str, Sampler]:
         """Every model ready to sample; the draws are a function of (recipe seed, stage, key)."""
-        return {role: self._bench.server(policy).bind(*self._key, *key) for role, policy in models.items()}
+        return {
+            **{role: self._bench.server(policy).bind(*self._key, *key) for role, policy in models.items()},
+            **self._bench.remote_samplers(*self._key, *key),
+        }
+
+
+def connect(recipe: Recipe) -> "dict[str, Remote]":
+    """The endpoints that play roles. Raises `UserError` where the environment lacks a key."""
+    remote = {role: model for role, model in recipe.models.items() if model.is_remote}
+    if not remote:
+        return {}
+    from posttrain.serving import Endpoint
+    from posttrain.serving.client import Remote
+
+    return {
+        role: Remote(role, model.source, model.endpoint or Endpoint(), seed=key_of(recipe.seed, role))
+        for role, model in remote.items()
+    }

@@ -15,7 +15,8 @@ def preview(recipe: Recipe) -> dict[str, list[str]]:
             f"{role}: {recipe.models[role].source}, {sum(p.numel() for p in policy.parameters()):,} parameters, "
             f"context {policy.body.context}, {'trained' if recipe.models[role].trained else 'frozen'}"
             for role, policy in models.items()
-        ],
+        ]
+        + [f"{role}: {remote.url}, asked over the network" for role, remote in bench.endpoints.items()],
         "data": [
             *recipe.tasks.describe().splitlines(),
             f"{len(problems.train)} tasks to train on, {len(problems.held_out)} held out",

@@ -46,6 +46,7 @@ class Run:
         """Summaries of the held-out evaluations until now."""
         self.stop = StopRequest()
         self._saved_at = time.monotonic()
+        bench.keep_answers(store.folder)
 
     def execute(self, models: Models) -> Models:
         """Run every stage that is left; returns the final models. Raises `Interrupted` after a safe stop.

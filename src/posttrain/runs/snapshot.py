@@ -167,7 +167,7 @@ def _load(bench: Bench, checkpoint: Path, roles: Sequence[str]) -> "dict[str, Po
         model, folder = bench.recipe.models[role], checkpoint / "models" / role
         if role in roles and (_folder_is_exact(model) or model.source == "made"):
             models[role] = load_policy(role, replace(model, source=str(folder), shape=None), models, bench.device)
-        elif role in roles or not _is_later(model):
+        elif role in roles or not (model.is_remote or _is_later(model)):
             models[role] = load_policy(role, model, models, bench.device)
         if role in roles and not _folder_is_exact(model):
             _put_back(models[role], load_file(checkpoint / f"weights-{role}.safetensors"))

@@ -1,0 +1,50 @@
+"""What endpoints answered in a run, kept so that a resumed run hears the same again.
+
+A step that is done again after a crash asks the same questions. An endpoint may answer another way, or be another
+model by then; the answers of before are therefore read from ``answers.jsonl`` of the run. The file is evidence as well:
+it holds every request and every answer. It is not cut back to a checkpoint, and its order is that of the answers.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from posttrain.runs.journal import Journal, read_lines
+
+FILE = "answers.jsonl"
+
+
+class AnswerBook:
+    """Answers by request."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """Reads what a run in `folder` has; without a folder nothing is kept."""
+        self._path = folder / FILE if folder else None
+        self._known: dict[str, str] = {}
+        self._journal: Journal | None = None
+        if self._path and self._path.is_file():
+            self._open().drop_unfinished()
+            self._known = {entry["key"]: entry["answer"] for entry in read_lines(self._path)}
+
+    def find(self, role: str, request: Mapping[str, Any]) -> str | None:
+        """The answer to a request that was answered before this process began."""
+        return self._known.get(name_of(role, request))
+
+    def add(self, role: str, request: Mapping[str, Any], answer: str) -> None:
+        """Keep an answer. Raises `RunFailed` where the file cannot be written."""
+        if self._path:
+            key = name_of(role, request)
+            self._open().append({"key": key, "role": role, "request": request, "answer": answer})
+
+    def _open(self) -> Journal:
+        assert self._path is not None, "there is a file to open"
+        self._journal = self._journal or Journal(self._path)
+        return self._journal
+
+
+def name_of(role: str, request: Mapping[str, Any]) -> str:
+    """A short name that no two requests share."""
+    text = json.dumps([role, request], sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
