@@ -11,12 +11,17 @@ is a user's message in the model's own template. The same seed gives the same co
 """
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from posttrain.cli._output import print_json, verb
 from posttrain.cli._search import SEARCH_HELP, VALUE_HELP
+
+if TYPE_CHECKING:
+    from posttrain.types import Completion, Task
 
 
 @verb
@@ -63,7 +68,6 @@ def command(
     from posttrain.policies import load_policy
     from posttrain.recipe import Model
     from posttrain.runs.launch import find_device, model_source
-    from posttrain.types import IMAGE, Image, Message, Task
 
     sampling = Sampling(temperature=temperature, top_p=top_p, top_k=top_k, max_tokens=max_tokens, stop=stop)
     policy = load_policy("policy", Model(source=model_source(model)), {}, find_device("auto"))
@@ -71,12 +75,7 @@ def command(
     sampler = servers["policy"].bind("sample")
     if value is not None and search is None:
         raise UserError("--value gives a search its values, but there is no search; add --search tree")
-    # A shell passes \n as two characters; nobody means them.
-    text = prompt.replace("\\n", "\n")
-    if files and IMAGE not in text:
-        text = IMAGE * len(files) + text
-    images = tuple(Image(path=str(file), name=str(file)) for file in files)
-    task = Task(key="sample", prompt=(Message(role="user", content=text),) if chat else text, images=images)
+    task = _task(prompt, chat, files)
     given = sampler.prompt(task)
     if not len(given):
         raise UserError("the prompt is empty; this model needs at least one token to go on from")
@@ -92,27 +91,40 @@ def command(
         found = asyncio.run(looking.search(task, samplers))
         completions, values = best_completions(found, count)
     if as_json:
-        print_json(
-            {
-                "model": model,
-                "prompt": text,
-                "completions": [
-                    {
-                        "text": c.text,
-                        "token_ids": [int(i) for i in c.token_ids],
-                        "logp": [float(p) for p in c.logp],
-                        "stop_reason": c.stop_reason,
-                        **({} if worth is None else {"value": worth}),
-                    }
-                    for c, worth in zip(completions, values, strict=True)
-                ],
-            }
-        )
-        return
-    for number, (completion, worth) in enumerate(zip(completions, values, strict=True), start=1):
-        if worth is not None:
-            click.secho(f"value {worth:.3f}", dim=True)
-        if count > 1:
+        text = task.prompt if isinstance(task.prompt, str) else task.prompt[-1]["content"]
+        print_json({"model": model, "prompt": text, "completions": list(map(_told, completions, values))})
+    else:
+        _print(completions, values)
+
+
+def _task(prompt: str, chat: bool, files: Sequence[Path]) -> "Task":
+    """What is asked, as a task: text or a message, with its pictures."""
+    from posttrain.types import IMAGE, Image, Message, Task
+
+    text = prompt.replace("\\n", "\n")  # a shell passes \n as two characters; nobody means them
+    if files and IMAGE not in text:
+        text = IMAGE * len(files) + text
+    images = tuple(Image(path=str(file), name=str(file)) for file in files)
+    return Task(key="sample", prompt=(Message(role="user", content=text),) if chat else text, images=images)
+
+
+def _told(completion: "Completion", value: float | None) -> dict[str, object]:
+    """A completion for programs."""
+    told: dict[str, object] = {
+        "text": completion.text,
+        "token_ids": [int(i) for i in completion.token_ids],
+        "logp": [float(p) for p in completion.logp],
+        "stop_reason": completion.stop_reason,
+    }
+    return told if value is None else {**told, "value": value}
+
+
+def _print(completions: "Sequence[Completion]", values: Sequence[float | None]) -> None:
+    """Completions for people."""
+    for number, (completion, value) in enumerate(zip(completions, values, strict=True), start=1):
+        if value is not None:
+            click.secho(f"value {value:.3f}", dim=True)
+        if len(completions) > 1:
             mean = float(completion.logp.mean()) if len(completion.logp) else 0.0
             click.secho(
                 f"[{number}] {len(completion.token_ids)} tokens, ended by {completion.stop_reason}, "
