@@ -174,9 +174,7 @@ class ChainSampler:
 
     def encode_reply(self, prompt: str | Sequence[Message], turn: IntArray, reply: Message) -> IntArray:
         """Nobody talks to a flow."""
-        raise UserError(
-            f"role {self._server.policy.role} is a flow: it reads no replies; take the rollout 'control'"
-        )
+        raise UserError(f"role {self._server.policy.role} is a flow: it reads no replies; take the rollout 'control'")
 
     def encode_completion(self, prompt: str | Sequence[Message], text: str) -> IntArray:
         """Demonstrations of a flow are points: `Policy.demonstration`."""
@@ -217,6 +215,11 @@ class ChainSampler:
         numbers = range(self._asked, self._asked + n)
         self._asked += n
         return await self._server.complete(condition, [key_of(*self._key, i) for i in numbers], sampling.temperature)
+
+    async def write(self, prompt: str | Sequence[Message], n: int, sampling: Sampling) -> list[str]:
+        """Texts of `n` end points."""
+        asked = self.prompt(Task(key="", prompt=prompt if isinstance(prompt, str) else tuple(prompt)))
+        return [made.text for made in await self.sample(asked.token_ids, n, sampling, asked.vectors)]
 
     async def logp(
         self, token_ids: IntArray, *, temperature: float = 1.0, vectors: FloatArray | None = None

@@ -107,6 +107,10 @@ class Policy(nn.Module):
 
         return prompt_of(self, task)
 
+    def prompt_length(self, task: Task) -> int:
+        """Tokens of the prompt."""
+        return len(self.prompt(task))
+
     @property
     def context(self) -> int:
         """Longest sequence in tokens."""

@@ -72,7 +72,8 @@ def signals_for(
     critic: str = "critic",
 ) -> dict[str, tuple[FloatArray, ...]]:
     """Costly signals of every trained token, one forward pass a model: ``value`` from the critic, ``<other>_logp`` or
-    ``<other>_velocity`` of another model, ``<other>_kl`` the exact divergence from it of the model in the `role` that learns.
+    ``<other>_velocity`` of another model, ``<other>_kl`` the exact divergence from it of the model in the `role` that
+    learns.
 
     Where there are demonstrations to learn from, ``old_logp`` is among them: the sampler's, and for tokens that nobody
     sampled the learner's. `max_tokens` bounds a pass; `temperature` is that of the distribution which the tokens were
