@@ -129,6 +129,7 @@ def tokens(
     value: Rows | None = None,
     old_value: Rows | None = None,
     value_target: Rows | None = None,
+    noise: Rows | None = None,
     group_N: Sequence[int] | None = None,
     reward_N: Sequence[float] | None = None,
     dtype: torch.dtype = torch.float64,
@@ -160,6 +161,7 @@ def tokens(
         value_T=leaf(value),
         old_value_T=None if old_value is None else flat(old_value),
         value_target_T=None if value_target is None else flat(value_target),
+        noise_T=None if noise is None else flat(noise),
         sequence_T=torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths)),
         turn_T=torch.zeros(sum(lengths), dtype=torch.int64),
         length_N=torch.tensor(lengths),
@@ -200,8 +202,10 @@ def random_tokens(
         costly["entropy"] = draw(lambda n: rng.exponential(size=n))
     if "value" in needs:
         costly |= {name: draw(lambda n: rng.normal(size=n)) for name in ("value", "old_value", "value_target")}
+    if "noise" in needs:
+        costly["noise"] = draw(lambda n: rng.uniform(0.1, 1.0, size=n))
     num_groups = min(3, len(lengths))
-    return tokens(
+    made = tokens(
         logp,
         old_logp=nearby(),
         behavior_logp=nearby(),
@@ -212,6 +216,18 @@ def random_tokens(
         dtype=dtype,
         **costly,
     )
+    return _with_velocities(made, needs, rng)
+
+
+def _with_velocities(these: Tokens, needs: Collection[str], rng: np.random.Generator) -> Tokens:
+    """With velocities of two numbers, the flow's own and those of references, where they are needed."""
+
+    def draw() -> Tensor:
+        return torch.tensor(rng.normal(size=(len(these.logp_T), 2)), dtype=these.logp_T.dtype)
+
+    roles = sorted(need.removesuffix("_velocity") for need in needs if need.endswith("_velocity"))
+    own = draw().requires_grad_() if "velocity" in needs else None
+    return replace(these, velocity_TD=own, reference_velocity_TD={role: draw() for role in roles})
 
 
 def without(these: Tokens, need: str) -> Tokens:
@@ -220,6 +236,10 @@ def without(these: Tokens, need: str) -> Tokens:
         return replace(these, entropy_T=None)
     if need == "value":
         return replace(these, value_T=None, old_value_T=None, value_target_T=None)
+    if need in ("noise", "velocity"):
+        return replace(these, **{"noise_T" if need == "noise" else "velocity_TD": None})  # type: ignore[arg-type]
+    if need.endswith("_velocity"):
+        return replace(these, reference_velocity_TD={})
     role = need.removesuffix("_logp")
     return replace(these, reference_logp_T={k: v for k, v in these.reference_logp_T.items() if k != role})
 
@@ -231,11 +251,12 @@ def reordered(these: Tokens, order: Sequence[int]) -> tuple[Tokens, Tensor]:
     changed: dict[str, object] = {
         "sequence_T": torch.repeat_interleave(torch.arange(len(order)), lengths),
         "reference_logp_T": {role: x[positions] for role, x in these.reference_logp_T.items()},
+        "reference_velocity_TD": {role: x[positions] for role, x in these.reference_velocity_TD.items()},
     }
     for field in fields(Tokens):
         value = getattr(these, field.name)
         if field.name not in changed and isinstance(value, Tensor):
-            changed[field.name] = value[positions] if field.name.endswith("_T") else value[list(order)]
+            changed[field.name] = value[positions] if field.name.endswith(("_T", "_TD")) else value[list(order)]
     return replace(these, **changed), positions  # type: ignore[arg-type]
 
 
@@ -339,3 +360,46 @@ class ScriptedSampler:
 
     async def score(self, token_ids: np.ndarray, *, vectors: np.ndarray | None = None) -> float:
         return float(self._rng("score", token_ids.tolist()).normal())
+
+
+class ScriptedFlow(ScriptedSampler):
+    """A flow whose chains, of two steps in the plane, are a function of (key, number); a chain can be one token."""
+
+    steps = 2
+
+    def __init__(self, *key: int | str, version: int = 3, whole: bool = False) -> None:
+        super().__init__(*key, version=version)
+        self.whole = whole
+
+    def encode(self, prompt: str | Sequence[Message]) -> np.ndarray:
+        return np.zeros(1, np.int64)
+
+    def prompt(self, of: Task) -> Segment:
+        return Segment(actor="prompt", token_ids=np.zeros(1, np.int64), vectors=np.zeros((1, 6), np.float32))
+
+    def bind(self, *key: int | str) -> "ScriptedFlow":
+        bound = ScriptedFlow(*self.key, *key, version=self.version, whole=self.whole)
+        bound.completions = self.completions
+        return bound
+
+    async def sample(
+        self, token_ids: np.ndarray, n: int, sampling: Sampling, vectors: np.ndarray | None = None
+    ) -> list[Completion]:
+        made = []
+        for _ in range(n):
+            points = self._rng("points", len(self.completions)).normal(size=(self.steps + 1, 2)).astype(np.float32)
+            length = 1 if self.whole else self.steps + 1
+            rows = np.zeros((length, 6), np.float32)
+            rows[:, : points.size // length] = points.reshape(length, -1)
+            made.append(
+                Completion(
+                    token_ids=np.arange(self.steps + 2 - length, self.steps + 2),
+                    logp=-self._rng("logp", len(self.completions)).exponential(size=length).astype(np.float32),
+                    stop_reason="stop",
+                    version=self.version,
+                    text=" ".join(str(number) for number in points[-1]),
+                    vectors=rows,
+                )
+            )
+            self.completions.append(made[-1])
+        return made

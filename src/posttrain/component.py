@@ -18,7 +18,7 @@ import pkgutil
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Self, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 from pydantic import ConfigDict, GetCoreSchemaHandler, TypeAdapter, model_validator
 from pydantic.dataclasses import dataclass
@@ -55,6 +55,9 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 class Component:
     """Base of every family's contract; resolves ``{kind: gspo, ...}`` to ``<family>/gspo.py``."""
+
+    default_kind: ClassVar[str | None] = None
+    """The kind that settings without one are of, in a family where nearly all are of that kind."""
 
     @classmethod
     def family(cls) -> str:
@@ -115,6 +118,8 @@ class Component:
                 return value
             if isinstance(value, str):
                 value = cls.from_text(value)
+            if isinstance(value, Mapping) and cls.default_kind is not None:
+                value = {"kind": cls.default_kind, **value}
             if not isinstance(value, Mapping) or "kind" not in value:
                 context = {"family": cls.__name__.lower(), "got": repr(value)[:80]}
                 raise PydanticCustomError(

@@ -85,7 +85,13 @@ async def attempt(
             segments=(
                 prompt,
                 Segment(
-                    actor="policy", token_ids=c.token_ids, logp=c.logp, version=c.version, trained=True, text=c.text
+                    actor="policy",
+                    token_ids=c.token_ids,
+                    logp=c.logp,
+                    version=c.version,
+                    trained=True,
+                    text=c.text,
+                    vectors=c.vectors,
                 ),
             ),
             stop_reason=c.stop_reason,

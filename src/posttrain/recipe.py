@@ -47,6 +47,7 @@ from posttrain.rewards import Reward
 from posttrain.rollouts import Rollout
 from posttrain.search import Search
 from posttrain.serving import Endpoint, check_url, is_url
+from posttrain.shapes import Shape
 from posttrain.stages import Stage
 from posttrain.tasks import Tasks
 
@@ -84,42 +85,6 @@ class LoRA:
 
 
 @frozen
-class VisionShape:
-    """How a new model sees images: one token a patch, its pixels mapped to the width of the model."""
-
-    patch: PositiveInt = 4
-    """Pixels on each side of a patch."""
-    size: PositiveInt = 32
-    """Pixels on the longest side of an image; larger ones are refused."""
-
-
-@frozen
-class Shape:
-    """Sizes of a model that begins with random weights and the byte-level tokenizer."""
-
-    architecture: Literal["qwen3", "llama"] = "qwen3"
-    """Of the decoder, as its Hugging Face config says it."""
-    layers: PositiveInt = 4
-    """Transformer layers."""
-    width: PositiveInt = 128
-    """Numbers in a hidden state."""
-    heads: PositiveInt = 4
-    """Attention heads of width / heads numbers each."""
-    kv_heads: PositiveInt = 2
-    """Heads of keys and values, each shared by heads / kv_heads attention heads."""
-    mlp_width: PositiveInt = 384
-    """Numbers between the two matrices of an MLP."""
-    context: PositiveInt = 512
-    """Longest sequence in tokens."""
-    words: tuple[Annotated[str, Field(min_length=1)], ...] = ()
-    """Texts that are one token each, beside the bytes."""
-    vision: VisionShape | None = None
-    """How it sees images; None for a model of text only."""
-    seed: NonNegativeInt = 0
-    """Which random weights."""
-
-
-@frozen
 class Model:
     """The model that plays a role."""
 
@@ -129,7 +94,7 @@ class Model:
     random weights of the given `shape`, or the address of an OpenAI-compatible server (``http://127.0.0.1:8000/v1``),
     whose model can write text for a reward or a rollout and nothing else."""
     shape: Shape | None = None
-    """Sizes of a ``new`` model."""
+    """Kind and sizes of a ``new`` model."""
     trained: bool = False
     """Whether stages update it."""
     head: Literal["language", "value", "reward"] = "language"

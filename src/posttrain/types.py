@@ -124,7 +124,8 @@ class Segment:
     """Consecutive tokens that one actor wrote."""
 
     actor: str
-    """``prompt``, ``environment``, ``demonstration``, or the role of the model that wrote it (``policy``, ...)."""
+    """``prompt``, ``environment``, ``demonstration``, ``draw`` (fresh noise on what the policy made, for it to learn
+    from: `posttrain.chains`), or the role of the model that wrote it (``policy``, ...)."""
     token_ids: IntArray
     trained: bool = False
     """Whether the tokens are actions that an objective sees."""
@@ -148,8 +149,8 @@ class Segment:
 
     @property
     def learner(self) -> str:
-        """The role that learns from the tokens if they are trained: their writer; a demonstration is the policy's."""
-        return "policy" if self.actor == "demonstration" else self.actor
+        """The role that learns from the tokens if they are trained: their writer; what nobody wrote is the policy's."""
+        return "policy" if self.actor in ("demonstration", "draw") else self.actor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -358,6 +359,12 @@ class Tokens:
     """What a reward head says of the sequence up to and including each token (differentiable)."""
     old_value_T: "torch.Tensor | None" = None
     value_target_T: "torch.Tensor | None" = None
+    noise_T: "torch.Tensor | None" = None
+    """Share of noise in the point that a flow is asked about, in (0, 1], of a draw; 0 for other tokens."""
+    velocity_TD: "torch.Tensor | None" = None
+    """[T, D] what the flow says there (differentiable); 0 for tokens that are no draws."""
+    reference_velocity_TD: "Mapping[str, torch.Tensor]" = field(default_factory=dict)
+    """By role."""
 
     @property
     def demonstrated_T(self) -> "torch.Tensor":
@@ -372,7 +379,9 @@ class Tokens:
 
         names = [f.name for f in fields(self) if f.name.endswith("_T") and f.name != "reference_logp_T"]
         cut_T = {name: cut(getattr(self, name)) for name in names}
-        cut_T["reference_logp_T"] = {role: cut(x_T) for role, x_T in self.reference_logp_T.items()}
+        cut_T["velocity_TD"] = cut(self.velocity_TD)
+        for name in ("reference_logp_T", "reference_velocity_TD"):
+            cut_T[name] = {role: cut(x_T) for role, x_T in getattr(self, name).items()}
         length_N = self.length_N.new_zeros(len(self.length_N)).scatter_add(0, self.sequence_T, kept_T.long())
         return replace(self, **cut_T, length_N=length_N)
 

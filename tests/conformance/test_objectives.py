@@ -156,6 +156,7 @@ def bandit_tokens(
         value_T=zero_T.clone().requires_grad_() if "value" in needs else None,
         old_value_T=zero_T if "value" in needs else None,
         value_target_T=zero_T if "value" in needs else None,
+        noise_T=torch.ones_like(old_logp_T) if "noise" in needs else None,
         sequence_T=torch.arange(bandits * pulls),
         turn_T=torch.zeros(bandits * pulls, dtype=torch.int64),
         length_N=torch.ones(bandits * pulls, dtype=torch.int64),

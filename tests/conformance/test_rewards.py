@@ -56,6 +56,7 @@ CASES: dict[str, Case] = {
     ),
     "format": Case(settings={}, gold="<think>6 * 7</think><answer>42</answer>", unfit=None),
     "function": Case(settings={"path": "MINE:score"}, gold="42"),
+    "in_region": Case(settings={"centre": [4, 2], "radius": 1}, gold="4 2", unfit=None),
     "match": Case(settings={}, gold="42"),
     "reasoning_gym": Case(
         settings={},
@@ -77,7 +78,7 @@ LIBRARIES = {"reasoning_gym": "reasoning_gym"}
 BY_A_MODEL = {"judge", "preference_model", "reward_model"}
 """Kinds that ask a model what it makes of the tokens, so that no text is best by itself; their own tests judge them."""
 
-BY_A_WORLD = {"verdict"}
+BY_A_WORLD = {"episode", "verdict"}
 """Kinds that read what a world says of an attempt, which is in no text; their own tests judge them."""
 
 every_kind = pytest.mark.parametrize("kind", [kind for kind in Reward.kinds() if kind not in BY_A_MODEL | BY_A_WORLD])

@@ -10,7 +10,7 @@ import pytest
 
 from posttrain.rollouts import Rollout
 from posttrain.types import Completion, Group, Score, Segment, Task
-from tests.builders import ScriptedSampler, score
+from tests.builders import ScriptedFlow, ScriptedSampler, score
 from tests.conformance._members import members
 
 every_member = pytest.mark.parametrize("rollout", members(Rollout))
@@ -21,11 +21,18 @@ TASKS = [
 ]
 
 
+FLOWS = {"control": True, "renoised": False}
+"""Rollouts that need a flow, and whether a chain is one token."""
+
+
 def models(rollout: Rollout, key: str) -> dict[str, ScriptedSampler]:
     """A model in each usual role, and in each role that a field of the rollout names."""
     named = {getattr(rollout, f.name) for f in fields(rollout) if f.name.split("_")[-1] == "role"}
     usual = {"policy", "reference", "teacher", "guide", "judge", "verifier", "critic", "value"}
-    return {role: ScriptedSampler(role, key, version=i + 1) for i, role in enumerate(sorted(usual | named))}
+    roles = {role: i + 1 for i, role in enumerate(sorted(usual | named))}
+    if rollout.kind in FLOWS:
+        return {role: ScriptedFlow(role, key, version=v, whole=FLOWS[rollout.kind]) for role, v in roles.items()}
+    return {role: ScriptedSampler(role, key, version=version) for role, version in roles.items()}
 
 
 def holds(completion: Completion, segment: Segment) -> bool:

@@ -20,8 +20,9 @@ from posttrain.policies._prompts import patches_of
 from posttrain.policies._shape import Vision
 from posttrain.policies.folder import new_folder
 from posttrain.policies.language_model import LanguageModelPolicy
-from posttrain.recipe import Model, VisionShape
+from posttrain.recipe import Model
 from posttrain.rollouts.independent import Independent
+from posttrain.shapes import VisionShape
 from posttrain.training.learner import evaluate_examples
 from posttrain.training.packing import Example, example_of
 from posttrain.types import Image, Segment, Task

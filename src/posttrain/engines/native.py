@@ -27,6 +27,4 @@ class Native(Engine):
 
     def serve(self, policy: "Policy", seed: int) -> Server:
         """Start sampling with the live weights of a policy."""
-        from posttrain.engines._continuous import ContinuousServer
-
-        return ContinuousServer(policy, seed, slots=self.slots, prefill_tokens=self.prefill_tokens)
+        return policy.server(seed, slots=self.slots, prefill_tokens=self.prefill_tokens)

@@ -6,6 +6,9 @@ tokens, so there is no padding anywhere above them.
 
     bodies     native decoder (Llama-, Qwen2-, Qwen3-shaped) | transformers
     policy     body + head (language, value or reward) + tokenizer + version
+
+A policy that is no language model, a flow for example, has neither body nor text: it gives the same signals of its own
+kind of tokens, and a server that samples them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,9 +19,10 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 from torch import Tensor, nn
 
-from posttrain.types import Segment, Task
+from posttrain.types import Segment, Task, Trajectory
 
 if TYPE_CHECKING:
+    from posttrain.engines import Server
     from posttrain.policies.tokenizer import Tokenizer
     from posttrain.recipe import Model
 
@@ -103,6 +107,15 @@ class Policy(nn.Module):
 
         return prompt_of(self, task)
 
+    def prompt_length(self, task: Task) -> int:
+        """Tokens of the prompt."""
+        return len(self.prompt(task))
+
+    @property
+    def context(self) -> int:
+        """Longest sequence in tokens."""
+        return self.body.context
+
     def evaluate(
         self, packed: Packed, positions_T: Tensor, needs: frozenset[str] = frozenset(), *, temperature: float = 1.0
     ) -> Mapping[str, Tensor]:
@@ -119,9 +132,29 @@ class Policy(nn.Module):
         """Write an ordinary Hugging Face folder: config, safetensors, tokenizer, chat template, generation config."""
         raise NotImplementedError
 
+    def copied(self, role: str, model: "Model") -> "Policy":
+        """A copy of the weights as they are now, for another role, as its `Model` asks for it."""
+        raise NotImplementedError
+
+    def is_free(self, name: str) -> bool:
+        """Whether a parameter changes when the model is trained."""
+        return True
+
+    def server(self, seed: int, *, slots: int, prefill_tokens: int) -> "Server":
+        """Start sampling in this process: here, token by token."""
+        from posttrain.engines._continuous import ContinuousServer
+
+        return ContinuousServer(self, seed, slots=slots, prefill_tokens=prefill_tokens)
+
+    def demonstration(self, task: Task, text: str, *key: int) -> Trajectory | None:
+        """A demonstration in this model's own kind of tokens, with draws that are a function of the key; None where it
+        is text. Raises `UserError` for what the model cannot imitate.
+        """
+        return None
+
 
 def load_policy(role: str, model: "Model", others: "Mapping[str, Policy]", device: torch.device) -> Policy:
     """Make the policy that a recipe's `Model` names. Raises `UserError` that says why a folder cannot be used."""
-    from posttrain.policies.language_model import load
+    from posttrain.policies._load import load
 
     return load(role, model, others, device)

@@ -28,7 +28,7 @@ from posttrain.policies import _byte_tokenizer
 from posttrain.policies._shape import VISION_ENTRY, Shape
 from posttrain.policies.decoder import Decoder
 from posttrain.policies.tokenizer import TOKENIZER_FILES, read_json
-from posttrain.recipe import VisionShape
+from posttrain.shapes import VisionShape
 
 CARRIED_FILES = (*TOKENIZER_FILES, "generation_config.json")
 BUNDLED = Path(__file__).parents[1] / "bundled"

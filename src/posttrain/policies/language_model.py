@@ -2,9 +2,8 @@
 
 import copy
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Literal
 
 import torch
@@ -12,7 +11,6 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from posttrain.component import nearest
 from posttrain.errors import UserError
 from posttrain.policies import Body, Packed, Policy
 from posttrain.policies._bodies import read_body
@@ -21,10 +19,7 @@ from posttrain.policies.decoder import Decoder
 from posttrain.policies.folder import (
     Folder,
     Origin,
-    bundled,
-    bundled_names,
     check_context,
-    new_folder,
     open_folder,
     write_folder,
     write_tensors,
@@ -115,6 +110,25 @@ class LanguageModelPolicy(Policy):
         if self.lora is not None:
             save_adapter(folder / "adapter", root_of(self.body), self.lora, self.origin.source)
 
+    def copied(self, role: str, model: Model) -> "LanguageModelPolicy":
+        """A copy, its adapters merged."""
+        body = copy.deepcopy(self.body)
+        body.context = check_context(model.context, body.context)
+        merge_adapters(root_of(body))
+        body.to(getattr(torch, model.dtype))
+        if model.lora is not None:
+            add_adapters(root_of(body), model.lora)
+        value_head = None
+        if model.head != "language":
+            value_head = copy.deepcopy(self.value_head) if model.head == self.head else new_value_head(body.width)
+        return LanguageModelPolicy(
+            role, body, self.tokenizer, self.origin, head=model.head, value_head=value_head, lora=model.lora
+        )
+
+    def is_free(self, name: str) -> bool:
+        """With adapters, only they and a value head are trained."""
+        return self.lora is None or "lora_" in name or name.startswith("value_head.")
+
 
 def root_of(body: Body) -> nn.Module:
     """The module whose parameters have the names of the model's files."""
@@ -124,37 +138,17 @@ def root_of(body: Body) -> nn.Module:
 
 
 def load(role: str, model: Model, others: Mapping[str, Policy], device: torch.device) -> LanguageModelPolicy:
-    """Make the policy that a recipe's `Model` names; see `posttrain.policies.load_policy`."""
-    if model.lora is not None and not model.trained:
-        raise UserError(f"models.{role}: lora says how the model is trained, but trained is false; change one of them")
-    try:
-        copied = model.source.startswith("role:")
-        policy = _copy(role, model, others) if copied else _read(role, model)
-    except UserError as error:
-        raise UserError(f"models.{role}: {error}") from None
-    for name, parameter in policy.named_parameters():
-        free = policy.lora is None or "lora_" in name or name.startswith("value_head.")
-        parameter.requires_grad_(model.trained and free)
-    return policy.to(device)
+    """A policy that must be a language model. Raises `UserError` for one that is not."""
+    from posttrain.policies import load_policy
+
+    policy = load_policy(role, model, others, device)
+    if not isinstance(policy, LanguageModelPolicy):
+        raise UserError(f"models.{role}: a language model is needed here, and '{model.source}' is none")
+    return policy
 
 
-def _read(role: str, model: Model) -> LanguageModelPolicy:
-    """A policy with random weights, or from a bundled model, a model folder, or the folder of an adapter."""
-    if (model.source == "new") != (model.shape is not None):
-        raise UserError(
-            f"source is '{model.source}' and shape is {'not ' if model.shape is None else ''}given; a shape is for "
-            "source: new, which needs one"
-        )
-    if model.shape is None:
-        return _open(role, model, model.source)
-    with TemporaryDirectory() as made:
-        settings = {field.name: getattr(model.shape, field.name) for field in fields(model.shape)}
-        return _open(role, model, str(new_folder(Path(made) / "new", **settings)))
-
-
-def _open(role: str, model: Model, source: str) -> LanguageModelPolicy:
-    """A policy from a bundled model, a model folder, or the folder of an adapter."""
-    path = bundled(source) if source in bundled_names() else Path(source).expanduser()
+def open_language_model(role: str, model: Model, path: Path) -> LanguageModelPolicy:
+    """A policy from a model folder, or the folder of an adapter."""
     dtype = getattr(torch, model.dtype)
     if is_adapter(path):
         body, origin = _read_adapted(path, model, dtype)
@@ -190,28 +184,6 @@ def _read_adapted(path: Path, model: Model, dtype: torch.dtype) -> tuple[Body, O
             f"{', '.join(stored.targets)}; the recipe's lora differs: give the same to train it on, or leave it out"
         )
     return body, replace(origin, carried={**origin.carried, **Folder(path).carried})
-
-
-def _copy(role: str, model: Model, others: Mapping[str, Policy]) -> LanguageModelPolicy:
-    """A copy of another role's model as it is now, its adapters merged."""
-    name = model.source.removeprefix("role:")
-    if name not in others:
-        raise UserError(f"source is '{model.source}', but there is no role '{name}'; {nearest(name, others)}")
-    original = others[name]
-    assert isinstance(original, LanguageModelPolicy), "the only policies that there are"
-    body = copy.deepcopy(original.body)
-    body.context = check_context(model.context, body.context)
-    merge_adapters(root_of(body))
-    body.to(getattr(torch, model.dtype))
-    if model.lora is not None:
-        add_adapters(root_of(body), model.lora)
-    value_head = None
-    if model.head != "language":
-        same = model.head == original.head
-        value_head = copy.deepcopy(original.value_head) if same else new_value_head(body.width)
-    return LanguageModelPolicy(
-        role, body, original.tokenizer, original.origin, head=model.head, value_head=value_head, lora=model.lora
-    )
 
 
 def new_value_head(width: int) -> nn.Linear:

@@ -13,12 +13,13 @@ from typing import Final
 from posttrain.advantages.gigpo import GiGPO
 from posttrain.engines import Sampling
 from posttrain.environments.corridor import Corridor as CorridorWorld
-from posttrain.recipe import Evaluation, Model, Recipe, Shape
+from posttrain.recipe import Evaluation, Model, Recipe
 from posttrain.recipes._change import rl_of, sft_of
 from posttrain.recipes.grpo import grpo
 from posttrain.recipes.sft import sft
 from posttrain.rewards.verdict import Verdict
 from posttrain.rollouts.turns import Turns
+from posttrain.shapes.decoder import Decoder
 from posttrain.tasks.corridor import Corridor
 from posttrain.tasks.played import Played
 from posttrain.training.optimizers.adamw import AdamW
@@ -45,7 +46,7 @@ def gigpo(recipe: Recipe | None = None) -> Recipe:
     return replace(
         recipe,
         name="gigpo",
-        models={"policy": Model(source="new", shape=Shape(layers=2, width=64, mlp_width=192), trained=True)},
+        models={"policy": Model(source="new", shape=Decoder(layers=2, width=64, mlp_width=192), trained=True)},
         tasks=tasks,
         stages={"sft": replace(sft_of(sft()), tasks=walks, epochs=4.0, learner=learner), "rl": stage},
         evaluation=Evaluation(holdout=40, samples=2),

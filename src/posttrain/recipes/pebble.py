@@ -8,11 +8,12 @@ It is judged on the tasks of the quickstart, all of them, so that none of them i
 
 from dataclasses import replace
 
-from posttrain.recipe import Checkpoints, Evaluation, Model, Recipe, Shape
+from posttrain.recipe import Checkpoints, Evaluation, Model, Recipe
 from posttrain.recipes._change import sft_of, with_stage
 from posttrain.recipes.grpo import grpo
 from posttrain.recipes.sft import sft
 from posttrain.rewards.match import Match
+from posttrain.shapes.decoder import Decoder
 from posttrain.tasks.primer import Primer
 from posttrain.training.optimizers.adamw import AdamW
 from posttrain.training.schedules.linear import Linear
@@ -27,7 +28,7 @@ def pebble(recipe: Recipe | None = None) -> Recipe:
     return replace(
         recipe,
         name="pebble",
-        models={"policy": Model(source="new", shape=Shape(), trained=True)},
+        models={"policy": Model(source="new", shape=Decoder(), trained=True)},
         tasks=Primer(size=400_000),
         evaluation=Evaluation(tasks=grpo().tasks, holdout=2000, verifier=Match(), every=1000),
         checkpoints=Checkpoints(every_steps=500),

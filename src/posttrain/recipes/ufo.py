@@ -19,12 +19,13 @@ from posttrain.filters.most_varied import MostVaried
 from posttrain.objectives.ppo_clip import PPOClip
 from posttrain.penalties.entropy import Entropy
 from posttrain.penalties.kl import KL
-from posttrain.recipe import Evaluation, Model, Recipe, Shape
+from posttrain.recipe import Evaluation, Model, Recipe
 from posttrain.recipes._change import rl_of, sft_of
 from posttrain.recipes.ppo import ppo
 from posttrain.recipes.sft import sft
 from posttrain.rewards.verdict import Verdict
 from posttrain.rollouts.turns import Turns
+from posttrain.shapes.decoder import Decoder
 from posttrain.tasks.guessing import Guessing
 from posttrain.tasks.played import Played
 from posttrain.training.optimizers.adamw import AdamW
@@ -49,7 +50,7 @@ def ufo(recipe: Recipe | None = None) -> Recipe:
         objective=PPOClip(clip_low=0.2, clip_high=0.28),
         penalties={"kl": KL(coefficient=0.001, form="k1", where="reward"), "entropy": Entropy(coefficient=0.001)},
     )
-    new = Model(source="new", shape=Shape(layers=2, width=64, mlp_width=192), trained=True)
+    new = Model(source="new", shape=Decoder(layers=2, width=64, mlp_width=192), trained=True)
     learner = Learning(optimizer=AdamW(lr=3e-3))
     return replace(
         recipe,

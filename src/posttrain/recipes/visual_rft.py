@@ -16,7 +16,7 @@ from typing import Final
 from posttrain.advantages.group_mean import GroupMean
 from posttrain.engines import Sampling
 from posttrain.penalties.kl import KL
-from posttrain.recipe import Evaluation, Model, Recipe, Shape, VisionShape
+from posttrain.recipe import Evaluation, Model, Recipe
 from posttrain.recipes._change import rl_of, sft_of, with_models
 from posttrain.recipes.grpo import grpo
 from posttrain.recipes.sft import sft
@@ -25,6 +25,8 @@ from posttrain.rewards.boxes import Boxes
 from posttrain.rewards.format import Format
 from posttrain.rewards.sum import Sum
 from posttrain.rollouts.independent import Independent
+from posttrain.shapes import VisionShape
+from posttrain.shapes.decoder import Decoder
 from posttrain.tasks.shapes import COLOURS, CONFIDENCES, FORMS, Shapes
 from posttrain.training.optimizers.adamw import AdamW
 
@@ -64,7 +66,7 @@ def visual_rft(recipe: Recipe | None = None) -> Recipe:
     )
     form = sft_of(sft())
     form = replace(form, epochs=3.0, batch=32, learner=replace(form.learner, optimizer=AdamW(lr=3e-3)))
-    shape = Shape(layers=2, width=64, mlp_width=192, context=128, words=WORDS, vision=VisionShape(patch=4, size=16))
+    shape = Decoder(layers=2, width=64, mlp_width=192, context=128, words=WORDS, vision=VisionShape(patch=4, size=16))
     roles = {
         "policy": Model(source="new", shape=shape, trained=True),
         "reference": Model(source="role:policy"),

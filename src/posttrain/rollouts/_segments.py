@@ -32,6 +32,7 @@ def sampled_segment(completion: Completion, role: str, *, trained: bool = True, 
         version=completion.version,
         turn=turn,
         text=completion.text,
+        vectors=completion.vectors,
     )
 
 

@@ -13,7 +13,7 @@ def preview(recipe: Recipe) -> dict[str, list[str]]:
     found = {
         "models": [
             f"{role}: {recipe.models[role].source}, {sum(p.numel() for p in policy.parameters()):,} parameters, "
-            f"context {policy.body.context}, {'trained' if recipe.models[role].trained else 'frozen'}"
+            f"context {policy.context}, {'trained' if recipe.models[role].trained else 'frozen'}"
             for role, policy in models.items()
         ]
         + [f"{role}: {remote.url}, asked over the network" for role, remote in bench.endpoints.items()],

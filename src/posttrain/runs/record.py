@@ -81,7 +81,8 @@ class StepRecord:
         for trajectory, group, own, signals in zip(batch.trajectories, groups, columns, learned.signals, strict=True):
             if id(trajectory) in there:
                 continue
-            kept = {name: values for name, values in own.items() if name not in ("behavior_logp", "old_logp")}
+            named = {name: values for name, values in own.items() if name not in ("behavior_logp", "old_logp")}
+            kept = {name: values for name, values in named.items() if values.ndim == 1}
             logp = signals.get("logp")
             if logp is not None and len(logp) == trajectory.num_trained:
                 kept["trained_logp"] = logp

@@ -5,7 +5,8 @@ The files are read by anything that reads Parquet; in DuckDB, for example::
     SELECT step, avg(reward), avg(parts['format'].value) FROM 'rollouts/*.parquet' GROUP BY step ORDER BY step
 
 All token lists of a row have one entry for each of its tokens, prompt included; an entry is null where the number was
-not computed (prompts have no advantage), and the whole list is null where it was not computed for the trajectory.
+not computed (prompts have no advantage), and the whole list is null where it was not computed for the trajectory. Where
+models write points and not text, ``vectors`` has those of each token that a model wrote.
 The same rows give the same bytes.
 """
 
@@ -60,6 +61,8 @@ class RolloutTable:
     """Names of the token columns that hold numbers of an objective."""
     pictures: Mapping[str, bytes] = field(default_factory=dict)
     """What is to be kept beside the tables, by the path in the run's folder that ``images`` names it by."""
+    width: int = 0
+    """Numbers in the vector of a token that a model wrote; 0 where none wrote any."""
 
     def __len__(self) -> int:
         """Number of trajectories."""
@@ -90,6 +93,7 @@ def rollout_rows(
     columns = [{}] * count if columns is None else columns
     assert len(groups) == len(dropped) == len(columns) == count, "one group, reason and mapping a trajectory"
     signals = (*SIGNALS, *sorted({name for own in columns for name in own} - set(SIGNALS)))
+    width = max((s.vectors.shape[1] for t in trajectories for s in _with_vectors(t)), default=0)
     rows = {
         "row": np.arange(count, dtype=np.int32),
         "group_index": np.asarray(groups, np.int32),
@@ -102,9 +106,10 @@ def rollout_rows(
         rows=rows,
         segments=_segment_columns(trajectories),
         parts=_part_columns(trajectories),
-        tokens=_token_columns(trajectories, columns, signals),
+        tokens=_token_columns(trajectories, columns, signals) | _vector_columns(trajectories, width),
         signals=signals,
         pictures={picture_file(image): image.data for t in trajectories for image in t.task.images if not image.path},
+        width=width,
     )
 
 
@@ -126,7 +131,7 @@ def write_table(
     given["name"] = {"evaluation": _texts([evaluation])}
     for name, columns in given.items():
         connection.register(f"given_{name}", columns)
-    query = _query(table.signals, step, named=evaluation is not None)
+    query = _query(table.signals, step, named=evaluation is not None, width=table.width)
     if evaluation is not None and path.exists():
         others = f"SELECT * FROM read_parquet({quoted(path)}) WHERE evaluation <> ({_EVALUATION})"
         query = f"({others}) UNION ALL BY NAME ({query})"
@@ -175,7 +180,7 @@ def clean_text(text: str) -> str:
     return text
 
 
-def _query(signals: Sequence[str], step: int, *, named: bool) -> str:
+def _query(signals: Sequence[str], step: int, *, named: bool, width: int = 0) -> str:
     """The SELECT that joins the four tables into a row a trajectory."""
     token_lists = {"token_ids": "token_id", "trained": "trained", "sampled_logp": "sampled_logp"}
     token_lists |= {name: name for name in signals}
@@ -184,6 +189,10 @@ def _query(signals: Sequence[str], step: int, *, named: bool) -> str:
         f'CASE WHEN "has_{name}" THEN coalesce("{name}", []) END::FLOAT[] AS "{name}"'
         for name in ("sampled_logp", *signals)
     )
+    if width:
+        numbers = ", ".join(f'"vector_{i}"' for i in range(width))
+        lists += f', list(CASE WHEN "has_vector" THEN [{numbers}] END ORDER BY position) AS vectors'
+        optional += ", vectors::FLOAT[][] AS vectors"
     evaluation = f"({_EVALUATION}) AS evaluation, " if named else ""
     texts = {name: f"{name}::VARCHAR AS {name}" for name in (*_TEXTS, *_SCORE_TEXTS, "info", "images")}
     integers = {name: f"{name}::INTEGER AS {name}" for name in _INTEGERS}
@@ -313,6 +322,26 @@ def _token_columns(
             assert len(values) == len(trained), f"{name} has {len(values)} numbers for {len(trained)} trained tokens"
             tokens[name][trained] = values
     return tokens
+
+
+def _with_vectors(trajectory: Trajectory) -> list[Any]:
+    """Segments that a model wrote in vectors: the points of chains."""
+    return [s for s in trajectory.segments if s.vectors is not None and s.logp is not None]
+
+
+def _vector_columns(trajectories: Sequence[Trajectory], width: int) -> Columns:
+    """The vectors of tokens that a model wrote, number by number; prompts and observations have theirs as text."""
+    if not width:
+        return {}
+    segments = [s for t in trajectories for s in t.segments]
+    there = [s.vectors is not None and s.logp is not None for s in segments]
+    rows = [
+        s.vectors if had and s.vectors is not None else np.zeros((len(s), width), np.float32)
+        for s, had in zip(segments, there, strict=True)
+    ]
+    vectors_LD = np.concatenate(rows).astype(np.float32)
+    columns: Columns = {f"vector_{i}": np.ascontiguousarray(vectors_LD[:, i]) for i in range(width)}
+    return columns | {"has_vector": np.repeat(there, [len(s) for s in segments])}
 
 
 def _sampled_logp(trajectory: Trajectory) -> FloatArray:

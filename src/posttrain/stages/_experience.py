@@ -71,8 +71,9 @@ def signals_for(
     role: str = "policy",
     critic: str = "critic",
 ) -> dict[str, tuple[FloatArray, ...]]:
-    """Costly signals of every trained token, one forward pass a model: ``value`` from the critic, ``<other>_logp`` of
-    another model, ``<other>_kl`` the exact divergence from it of the model in the `role` that learns.
+    """Costly signals of every trained token, one forward pass a model: ``value`` from the critic, ``<other>_logp`` or
+    ``<other>_velocity`` of another model, ``<other>_kl`` the exact divergence from it of the model in the `role` that
+    learns.
 
     Where there are demonstrations to learn from, ``old_logp`` is among them: the sampler's, and for tokens that nobody
     sampled the learner's. `max_tokens` bounds a pass; `temperature` is that of the distribution which the tokens were
@@ -93,7 +94,7 @@ def signals_for(
             other = models[need.removesuffix("_kl")]
             signals[need] = tuple(divergence_examples(models[role], other, examples, **bounds))
             continue
-        asked, name = (critic, "value") if need == "value" else (need.removesuffix("_logp"), "logp")
+        asked, _, name = (critic, "", "value") if need == "value" else need.rpartition("_")
         policy = models[role if asked == "old" else asked]
         results = evaluate_examples(policy, examples, frozenset({name}), **bounds)
         signals[need] = tuple(result[name] for result in results)

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 def check_prompts(policy: "Policy", tasks: Sequence[Task], purpose: str) -> None:
     """Raise `UserError` for prompts that are empty or leave no room for an answer; `purpose` says whose they are."""
-    context = policy.body.context
-    lengths = [(task.key, len(policy.prompt(task))) for task in tasks]
+    context = policy.context
+    lengths = [(task.key, policy.prompt_length(task)) for task in tasks]
     empty = [key for key, length in lengths if not length]
     if empty:
         raise UserError(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from posttrain.runs.run import StageRun
     from posttrain.training.learner import Learner
 
-OF_THE_FORWARD_PASS = frozenset({"entropy", "value"})
+OF_THE_FORWARD_PASS = frozenset({"entropy", "value", "noise", "velocity"})
 """Signals that the trained model gives while it is trained; all others are columns, computed before."""
 
 

@@ -93,7 +93,7 @@ class RL(Stage):
     @property
     def roles(self) -> frozenset[str]:
         """Roles that this stage updates, compares with or judges by; rollouts may use others that are loaded."""
-        compared = {n.removesuffix(end) for n in self.needs for end in ("_logp", "_kl") if n.endswith(end)}
+        compared = {n.removesuffix(end) for n in self.needs for end in ("_logp", "_kl", "_velocity") if n.endswith(end)}
         critics = {own.critic for own in self.by_role.values() if own.critic} | ({"critic"} if self.critic else set())
         kept_up = frozenset().union(*(part.roles for part in self.upkeep.values()))
         return frozenset(
@@ -182,7 +182,7 @@ class RL(Stage):
         assert own.advantage is not None and own.objective is not None, "see _learning"
         wanted = own.advantage.needs.union(own.objective.needs, *(p.needs for p in self.penalties.values()))
         wanted |= {"old_logp"} if self.old_logp == "recomputed" else set()
-        return wanted - {"entropy"} | ({"value"} if own.critic else set())
+        return wanted - {"entropy", "noise", "velocity"} | ({"value"} if own.critic else set())
 
     def _courses(self, run: "StageRun") -> dict[str, Course]:
         """How each trained role that writes learns, the policy first, and the critics from what their roles wrote."""

@@ -74,7 +74,8 @@ class SFT(Stage):
         loss = Loss(per_token=self.objective, reducer=self.reducer, needs=self.objective.needs)
         for step in range(run.steps_done, steps):
             record = StepRecord()
-            chosen = [self.example(policy, *pairs[i]) for i in self.order(len(pairs), step, run.seed)]
+            order = self.order(len(pairs), step, run.seed)
+            chosen = [self.example(policy, *pairs[i], run.seed, step, place) for place, i in enumerate(order)]
             with run.phase("learn"):
                 learned = learner.step(chosen, loss, progress=step / steps)
             record.metrics |= learned.metrics
@@ -123,11 +124,13 @@ class SFT(Stage):
             f"first demonstration: {text if isinstance(text, str) else ''.join(part.text for part in text)!r}",
         ]
 
-    def example(self, policy: "Policy", task: Task, text: Shown) -> "Example":
-        """The prompt, then the demonstration and the end token, which are trained."""
+    def example(self, policy: "Policy", task: Task, text: Shown, *key: int) -> "Example":
+        """The prompt, then the demonstration and the end token, which are trained. What a model draws for it, a flow
+        for example, is a function of the key.
+        """
         from posttrain.training.packing import example_of
 
-        trajectory = demonstration(policy, task, text)
+        trajectory = demonstration(policy, task, text, *key)
         return example_of(trajectory, {"advantage": np.ones(trajectory.num_trained, np.float32)})
 
     def order(self, count: int, step: int, seed: int) -> list[int]:
@@ -135,18 +138,21 @@ class SFT(Stage):
         return shuffled(count, self.batch, step, seed)
 
 
-def demonstration(policy: "Policy", task: Task, shown: Shown) -> Trajectory:
+def demonstration(policy: "Policy", task: Task, shown: Shown, *key: int) -> Trajectory:
     """A demonstration as a trajectory. Raises `UserError` when it does not fit into the model's context."""
+    own = policy.demonstration(task, shown, *key) if isinstance(shown, str) else None
+    if own is not None:
+        return own
     said = (Utterance(actor="policy", text=shown),) if isinstance(shown, str) else shown
     opening = said[0].text if said[0].actor == "environment" else ""
     prompt = with_opening(task.prompt, opening)
     asked = policy.prompt(replace(task, prompt=prompt))
     parts = episode_segments(policy, prompt, said[1:] if opening else said)
     length = sum(map(len, parts))
-    if len(asked) + length > policy.body.context:
+    if len(asked) + length > policy.context:
         raise UserError(
             f"task {task.key}: prompt ({len(asked)} tokens) and demonstration ({length}) together pass the "
-            f"model's context of {policy.body.context} tokens; shorten or leave out the row, or raise "
+            f"model's context of {policy.context} tokens; shorten or leave out the row, or raise "
             "models.policy.context if the model allows it"
         )
     if not len(asked):  # Nothing precedes the first token of a bare text, so it cannot be learned.

@@ -177,6 +177,11 @@ def tokens_of(batch: MicroBatch, signals: Mapping[str, Tensor], progress: float)
         old_logp_T=old,
         advantage_T=columns.get("advantage", torch.zeros_like(batch.weight_T)),
         reference_logp_T={role: c for role, c in references.items() if role not in ("behavior", "old")},
+        noise_T=signals.get("noise"),
+        velocity_TD=signals.get("velocity"),
+        reference_velocity_TD={
+            name.removesuffix("_velocity"): c for name, c in columns.items() if name.endswith("_velocity")
+        },
         old_value_T=columns.get("value"),
         value_target_T=columns.get("value_target"),
         sequence_T=batch.sequence_T,

@@ -1,0 +1,28 @@
+"""What makes the steps of a flow random when it is sampled, so that each has a density.
+
+Contract: `step` gives mean and standard deviation of the Gaussian that a step's next point is drawn from; the deviation
+is positive and finite at every time from 0 (noise) up to, not including, 1 (the end point).
+"""
+
+from typing import TYPE_CHECKING, ClassVar
+
+from posttrain.component import Component
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Noise(Component):
+    """The Gaussian of a step."""
+
+    learned: ClassVar[bool] = False
+    """Whether a network of the policy says how much noise there is."""
+
+    def step(
+        self, point_TP: "Tensor", velocity_TP: "Tensor", time_T1: "Tensor", size: float, said_TP: "Tensor | None"
+    ) -> "tuple[Tensor, Tensor]":
+        """[T, P] mean and standard deviation of the point at time + size.
+
+        `velocity_TP` points from noise to the end; `said_TP` is the network's word in (-1, 1), where there is one.
+        """
+        raise NotImplementedError
