@@ -126,8 +126,8 @@ class Segment:
     """Consecutive tokens that one actor wrote."""
 
     actor: str
-    """``prompt``, ``environment``, ``demonstration``, ``recorded`` (written and rated before the run), or the role of the
-    model that wrote it (``policy``, ...)."""
+    """``prompt``, ``environment``, ``demonstration``, ``recorded`` (written and rated before the run), or the role of
+    the model that wrote it (``policy``, ...)."""
     token_ids: IntArray
     trained: bool = False
     """Whether the tokens are actions that an objective sees."""

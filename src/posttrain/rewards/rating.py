@@ -28,5 +28,8 @@ class Rating(Reward):
                 "this completion came without a rating: the rating reward is for the rollout 'recorded'; to judge what "
                 "the policy writes, name another reward (for held-out answers evaluation.verifier)"
             )
-        status = "ok" if rating >= self.correct_at else "wrong"
-        return Score(value=float(rating), status=status, explanation=f"rated {rating:g} in the data")
+        return Score(
+            value=float(rating),
+            status="ok" if rating >= self.correct_at else "wrong",
+            explanation=f"rated {rating:g} in the data",
+        )

@@ -1,4 +1,4 @@
-"""Other tasks, each preference of which is taken apart into two rated completions: data of single thumbs up and down."""
+"""Other tasks, each preference of which is taken apart into two rated completions: thumbs up and thumbs down."""
 
 from collections.abc import Sequence
 from dataclasses import replace
