@@ -403,7 +403,8 @@ class Tokens:
 class PerToken:
     """A loss for each trained token, and metrics that were truly computed, averaged by the learner.
 
-    Each metric is [T], [N], or one number a comparison where sequences are compared.
+    Each metric has one number for each token or sequence that it is about (all [T], all [N], or some of them), or for
+    each comparison where sequences are compared.
     """
 
     loss_T: "torch.Tensor"
