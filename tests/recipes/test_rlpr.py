@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from posttrain.recipe import Recipe, override
-from posttrain.recipes._change import rl_of
+from posttrain.recipe_changes import rl_of
 from posttrain.recipes.rlpr import ROWS, rlpr
 from posttrain.rewards.format import Format
 from posttrain.runs.store import RunStore

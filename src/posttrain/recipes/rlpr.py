@@ -19,7 +19,7 @@ from posttrain.engines import Sampling
 from posttrain.filters.moving_deviation import MovingDeviation
 from posttrain.objectives.ppo_clip import PPOClip
 from posttrain.recipe import Model, Recipe
-from posttrain.recipes._change import rl_of, sft_of, with_models
+from posttrain.recipe_changes import rl_of, sft_of, with_models
 from posttrain.recipes.grpo import grpo
 from posttrain.recipes.sft import sft
 from posttrain.rewards.format import Format
@@ -44,7 +44,7 @@ def rlpr(recipe: Recipe | None = None) -> Recipe:
     }
     stage = replace(
         rl_of(recipe),
-        steps=60,
+        steps=30,
         rollout=Independent(n=8, sampling=Sampling(max_tokens=96)),
         reward=Sum(parts=parts, weights={"probability": 0.9, "form": 0.1}),
         filters={"deviation": MovingDeviation()},

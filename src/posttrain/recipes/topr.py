@@ -16,7 +16,7 @@ from typing import Final
 from posttrain.advantages.fixed_baseline import FixedBaseline
 from posttrain.objectives.tapered import Tapered
 from posttrain.recipe import Recipe
-from posttrain.recipes._change import rl_of, sampling_of, with_stage
+from posttrain.recipe_changes import rl_of, sampling_of, with_stage
 from posttrain.recipes.grpo import grpo
 from posttrain.reducers.constant import Constant
 from posttrain.rewards.match import Match

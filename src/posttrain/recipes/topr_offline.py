@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from posttrain.recipe import Model, Recipe
-from posttrain.recipes._change import rl_of, sampling_of, with_models, with_stage
+from posttrain.recipe_changes import rl_of, sampling_of, with_models, with_stage
 from posttrain.recipes.topr import topr
 from posttrain.rewards.match import Match
 from posttrain.rewards.rating import Rating
