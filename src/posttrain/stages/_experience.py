@@ -159,7 +159,10 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
     groups = unaided(groups)
     trajectories = [t for group in groups for t in group]
     if not trajectories:
-        return recorded | {"grader_errors": float(np.mean(failed)), "sampled_tokens": float(np.isfinite(everything).sum())}
+        return recorded | {
+            "grader_errors": float(np.mean(failed)),
+            "sampled_tokens": float(np.isfinite(everything).sum()),
+        }
     scores = [t.score for t in trajectories if t.score is not None and t.score.status != "error"]
     logps = np.concatenate([np.zeros(0), *_sampled(groups)])
     logps = logps[np.isfinite(logps)]
