@@ -36,7 +36,9 @@ class Bytes(ScriptedSampler):
     def decode(self, token_ids: np.ndarray) -> str:
         return bytes(int(i) for i in token_ids if i > 1).decode("utf-8", "replace")
 
-    async def logp(self, token_ids: np.ndarray, *, temperature: float = 1.0) -> np.ndarray:
+    async def logp(
+        self, token_ids: np.ndarray, *, temperature: float = 1.0, vectors: np.ndarray | None = None
+    ) -> np.ndarray:
         self.asked.append(self.decode(token_ids))
         return np.log([self.table.get(self.decode(token_ids[i : i + 1]), 1e-3) for i in range(1, len(token_ids))])
 
@@ -140,7 +142,9 @@ def test_sampled_ids_are_kept_and_a_token_across_the_tag_is_made_again() -> None
     seen: list[np.ndarray] = []
     plain = after.logp
 
-    async def spying(token_ids: np.ndarray, *, temperature: float = 1.0) -> np.ndarray:
+    async def spying(
+        token_ids: np.ndarray, *, temperature: float = 1.0, vectors: np.ndarray | None = None
+    ) -> np.ndarray:
         seen.append(token_ids)
         return await plain(token_ids)
 

@@ -19,6 +19,7 @@ rounded to bfloat16; a is worked out whenever it is needed, from the frozen copy
 import asyncio
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -29,7 +30,7 @@ from posttrain.errors import UserError
 from posttrain.rewards import Reward, RewardContext, failure
 from posttrain.rewards._extraction import gold_answer
 from posttrain.rewards._tags import TagName, find_marks, marks_of, opened_by_prompt
-from posttrain.types import FloatArray, Group, IntArray, Score, Task, Trajectory
+from posttrain.types import FloatArray, Group, IntArray, Score, Segment, Task, Trajectory
 
 
 @frozen
@@ -67,8 +68,8 @@ class ReferenceProbability(Reward):
         gold = gold_answer(task.answer or "")
         if sampler is None or not gold:
             return None
-        answer_ids = _ids(f" {gold}", sampler)
-        return await self._likelihood(sampler, sampler.encode(task.prompt), answer_ids, 0)
+        prompt = Trajectory(task=task, segments=(sampler.prompt(task),), stop_reason="stop")
+        return await self._likelihood(sampler, prompt, _ids(f" {gold}", sampler), 0)
 
     async def _score(self, trajectory: Trajectory, before: float | None, sampler: Sampler) -> Score:
         """The judgement of one completion."""
@@ -79,11 +80,11 @@ class ReferenceProbability(Reward):
         marks, wanted = find_marks(opening + trajectory.completion, self.tags), marks_of(self.tags)
         if [mark[0] for mark in marks] != wanted:
             return Score(value=self.malformed, status="wrong", explanation=f"needs {' '.join(wanted)}, once each")
-        head_ids, answer_ids, start = _swapped(trajectory, marks[2].end() - len(opening), gold, sampler)
-        room = sampler.context - len(head_ids)
+        head, answer_ids, start = _swapped(trajectory, marks[2].end() - len(opening), gold, sampler)
+        room = sampler.context - len(head.token_ids)
         if len(answer_ids) > room:
             return failure(f"the reference answer has {len(answer_ids)} tokens, and {room} are left in the context")
-        after = await self._likelihood(sampler, head_ids, answer_ids, start)
+        after = await self._likelihood(sampler, head, answer_ids, start)
         value = after if before is None else max(0.0, after - before)
         compared = "" if before is None else f", and {before:.4g} before"
         return Score(
@@ -93,9 +94,10 @@ class ReferenceProbability(Reward):
             explanation=f"{gold[:80]!r} has {self.aggregate} probability {after:.4g} after these thoughts{compared}",
         )
 
-    async def _likelihood(self, sampler: Sampler, head_ids: IntArray, answer_ids: IntArray, start: int) -> float:
+    async def _likelihood(self, sampler: Sampler, head: Trajectory, answer_ids: IntArray, start: int) -> float:
         """The probabilities of an answer's tokens from `start` on, put together; white space and end left out."""
-        logp = (await sampler.logp(np.concatenate([head_ids, answer_ids])))[len(head_ids) - 1 :]
+        whole = replace(head, segments=(*head.segments, Segment(actor="answer", token_ids=answer_ids)))
+        logp = (await sampler.logp(whole.token_ids, vectors=whole.vectors))[len(head.token_ids) - 1 :]
         counted = [i for i in range(start, len(answer_ids)) if sampler.decode(answer_ids[i : i + 1]).strip()]
         return self._together(logp[counted])
 
@@ -118,14 +120,13 @@ def _sampler(role: str, samplers: Mapping[str, Sampler]) -> Sampler:
     return samplers[role]
 
 
-def _swapped(trajectory: Trajectory, at: int, gold: str, sampler: Sampler) -> tuple[IntArray, IntArray, int]:
-    """The tokens up to character `at` of the completion, those of the reference answer in the place of what follows,
-    and how many of the latter come before the answer.
+def _swapped(trajectory: Trajectory, at: int, gold: str, sampler: Sampler) -> tuple[Trajectory, IntArray, int]:
+    """The attempt up to character `at` of its completion, the tokens of the reference answer in the place of what
+    follows, and how many of these come before the answer.
 
     The former are those that were sampled. Where a token holds the end of the tag and more, its text is encoded again.
     """
     text, written = trajectory.completion, trajectory.completion_ids
-    prompt_ids = trajectory.token_ids[: len(trajectory.token_ids) - len(written)]
     count = bisect_left(range(len(written)), at, key=lambda n: len(sampler.decode(written[:n])))
     kept = sampler.decode(written[:count])
     if len(kept) > at:
@@ -137,7 +138,9 @@ def _swapped(trajectory: Trajectory, at: int, gold: str, sampler: Sampler) -> tu
     rest_ids, answer_ids = _ids(rest, sampler), _ids(rest + gold, sampler)
     pairs = zip(rest_ids, answer_ids, strict=False)
     start = next((i for i, (a, b) in enumerate(pairs) if a != b), len(rest_ids)) if rest else 0
-    return np.concatenate([prompt_ids, written[:count]]).astype(np.int64), answer_ids, start
+    prompt = tuple(segment for segment in trajectory.segments if segment.actor == "prompt")
+    thoughts = Segment(actor="policy", token_ids=written[:count])
+    return replace(trajectory, segments=(*prompt, thoughts)), answer_ids, start
 
 
 def _ids(text: str, sampler: Sampler) -> IntArray:

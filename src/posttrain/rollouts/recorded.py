@@ -12,8 +12,7 @@ Differs: nothing known.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-
-import numpy as np
+from dataclasses import replace
 
 from posttrain.component import frozen
 from posttrain.engines import Sampler
@@ -63,7 +62,7 @@ async def _segment(task: Task, rated: Rated, prompt: Segment, sampler: Sampler) 
     """A completion, its end token included, with the log-probabilities that its writer would have given it."""
     token_ids = sampler.encode_completion(task.prompt, rated.completion)
     check_length(task, prompt, token_ids, sampler, "rated completion")
-    logp = await sampler.logp(np.concatenate([prompt.token_ids, token_ids]))
-    return Segment(
-        actor="recorded", token_ids=token_ids, trained=True, logp=logp[len(prompt) - 1 :], text=rated.completion
-    )
+    segment = Segment(actor="recorded", token_ids=token_ids, trained=True, text=rated.completion)
+    whole = Trajectory(task=task, segments=(prompt, segment), stop_reason="stop")
+    logp = await sampler.logp(whole.token_ids, vectors=whole.vectors)
+    return replace(segment, logp=logp[len(prompt) - 1 :])
