@@ -23,6 +23,8 @@ IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
 
 Status = Literal["ok", "wrong", "error"]
+GIVEN = ("demonstration", "recorded")
+"""Actors that are no model of this run: what they wrote came with the task, and the policy may learn from it."""
 StopReason = Literal["stop", "length", "environment"]
 """``stop``: a stop token or string; ``length``: cut at the limit of tokens or turns; ``environment``: the world ended
 it."""
@@ -124,13 +126,14 @@ class Segment:
     """Consecutive tokens that one actor wrote."""
 
     actor: str
-    """``prompt``, ``environment``, ``demonstration``, ``draw`` (fresh noise on what the policy made, for it to learn
-    from: `posttrain.chains`), or the role of the model that wrote it (``policy``, ...)."""
+    """``prompt``, ``environment``, ``demonstration``, ``recorded`` (written and rated before the run), ``draw`` (fresh
+    noise on what the policy made, for it to learn from: `posttrain.chains`), or the role of the model that wrote it
+    (``policy``, ...)."""
     token_ids: IntArray
     trained: bool = False
     """Whether the tokens are actions that an objective sees."""
     logp: FloatArray | None = None
-    """Log-probability of each token when it was sampled; None where nothing was sampled."""
+    """Log-probability of each token under what sampled it (or is taken to have, for recorded text); else None."""
     version: int = 0
     turn: int = 0
     """Number of the turn, from 0; a prompt, an observation and the reply to it share one."""
@@ -149,8 +152,10 @@ class Segment:
 
     @property
     def learner(self) -> str:
-        """The role that learns from the tokens if they are trained: their writer; what nobody wrote is the policy's."""
-        return "policy" if self.actor in ("demonstration", "draw") else self.actor
+        """The role that learns from the tokens if they are trained: their writer; what nobody wrote, and what came with
+        the task, is the policy's.
+        """
+        return "policy" if self.actor in (*GIVEN, "draw") else self.actor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,8 +246,13 @@ class Trajectory:
 
     @property
     def demonstrated(self) -> bool:
-        """Whether a demonstration is a part of it, or all; such a trajectory is no attempt of the policy's own."""
+        """Whether a demonstration is a part of it, or all."""
         return any(s.actor == "demonstration" for s in self.segments)
+
+    @property
+    def given(self) -> bool:
+        """Whether any of it came with the task; such a trajectory is no attempt of the policy's own."""
+        return any(s.actor in GIVEN for s in self.segments)
 
     @property
     def solved(self) -> bool:
@@ -273,8 +283,8 @@ class Group:
 
     @property
     def solved(self) -> float:
-        """Share of the attempts that were judged right, in [0, 1]; what holds a demonstration is not counted."""
-        own = [t.solved for t in self.trajectories if not t.demonstrated]
+        """Share of the attempts that were judged right, in [0, 1]; what came with the task is not counted."""
+        own = [t.solved for t in self.trajectories if not t.given]
         return sum(own) / max(len(own), 1)
 
     @property
@@ -402,7 +412,8 @@ class Tokens:
 class PerToken:
     """A loss for each trained token, and metrics that were truly computed, averaged by the learner.
 
-    Each metric is [T], [N], or one number a comparison where sequences are compared.
+    Each metric has one number for each token or sequence that it is about (all [T], all [N], or some of them), or for
+    each comparison where sequences are compared.
     """
 
     loss_T: "torch.Tensor"

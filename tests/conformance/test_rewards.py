@@ -63,6 +63,7 @@ CASES: dict[str, Case] = {
         gold="42",
         task=Task(key="task", prompt=QUESTION, fields={"dataset": "chain_sum", "entry": GYM}),
     ),
+    "repetition": Case(settings={"words": 1, "times": 2}, gold="42 or 41", unfit=None),
     "regex": Case(settings={"pattern": "(?s)<think>.*</think>.*(4|2)+2$|^42"}, gold="42", unfit=None),
     "sum": Case(settings={"parts": {"right": "match", "short": {"kind": "regex", "pattern": "^.{,2}$"}}}, gold="42"),
     "verification": Case(
@@ -75,13 +76,14 @@ CASES: dict[str, Case] = {
 LIBRARIES = {"reasoning_gym": "reasoning_gym"}
 """Optional package that a kind needs."""
 
-BY_A_MODEL = {"judge", "preference_model", "reward_model"}
-"""Kinds that ask a model what it makes of the tokens, so that no text is best by itself; their own tests judge them."""
+NOT_BY_TEXT = {"judge", "preference_model", "rating", "reference_probability", "reward_model"}
+"""Kinds that ask a model what it makes of the tokens, or the data, so that no text is best by itself; their own tests
+judge them."""
 
 BY_A_WORLD = {"episode", "verdict"}
 """Kinds that read what a world says of an attempt, which is in no text; their own tests judge them."""
 
-every_kind = pytest.mark.parametrize("kind", [kind for kind in Reward.kinds() if kind not in BY_A_MODEL | BY_A_WORLD])
+every_kind = pytest.mark.parametrize("kind", [kind for kind in Reward.kinds() if kind not in NOT_BY_TEXT | BY_A_WORLD])
 
 
 @pytest.fixture

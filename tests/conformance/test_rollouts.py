@@ -9,15 +9,22 @@ import numpy as np
 import pytest
 
 from posttrain.rollouts import Rollout
-from posttrain.types import Completion, Group, Score, Segment, Task
+from posttrain.types import Completion, Group, Rated, Score, Segment, Task
 from tests.builders import ScriptedFlow, ScriptedSampler, score
 from tests.conformance._members import members
 
 every_member = pytest.mark.parametrize("rollout", members(Rollout))
 
+RATED = (Rated(completion="It is 4.", rating=1.0), Rated(completion="5, I think.", rating=-1.0))
 TASKS = [
-    Task(key="text", prompt="What is 2 + 2?", answer="4", demonstrations=("It is 4.",)),
-    Task(key="chat", prompt=({"role": "user", "content": "What is 2 + 3?"},), answer="5", demonstrations=("It is 5.",)),
+    Task(key="text", prompt="What is 2 + 2?", answer="4", demonstrations=("It is 4.",), rated=RATED),
+    Task(
+        key="chat",
+        prompt=({"role": "user", "content": "What is 2 + 3?"},),
+        answer="5",
+        demonstrations=("It is 5.",),
+        rated=RATED,
+    ),
 ]
 
 
@@ -77,7 +84,8 @@ def test_every_sampled_token_is_accounted_for(rollout: Rollout, of: Task) -> Non
     groups = collect(rollout, of, samplers)
     assert groups and all(len(group) for group in groups)
     sampled = [s for g in groups for t in g for s in t.segments if s.actor in samplers]
-    assert sampled
+    assert bool(sampled) == any(sampler.completions for sampler in samplers.values())
+    assert sampled or all(t.given for g in groups for t in g), "what is not sampled came with the task"
     for segment in sampled:
         assert segment.logp is not None and np.isfinite(segment.logp).all()
         assert any(holds(c, segment) for c in samplers[segment.actor].completions)
@@ -111,7 +119,8 @@ def test_trajectories_are_well_formed(rollout: Rollout, of: Task) -> None:
 def test_same_samplers_same_trajectories(rollout: Rollout) -> None:
     first, again = collect(rollout, TASKS[0]), collect(rollout, TASKS[0])
     assert shown(first) == shown(again)
-    assert shown(first) != shown(collect(rollout, TASKS[0], models(rollout, "another key")))
+    if not all(t.given for g in first for t in g):
+        assert shown(first) != shown(collect(rollout, TASKS[0], models(rollout, "another key")))
 
 
 @every_member

@@ -7,7 +7,7 @@ import pytest
 
 from posttrain.differences import differences
 from posttrain.recipe import Recipe, override
-from posttrain.recipes._change import rl_of
+from posttrain.recipe_changes import rl_of
 from posttrain.recipes.cory import ROWS, cory
 from posttrain.recipes.ppo import ppo
 from posttrain.runs.store import RunStore

@@ -8,7 +8,7 @@ from torch import Tensor
 from posttrain.differences import differences
 from posttrain.objectives import Objective
 from posttrain.recipe import Recipe, override
-from posttrain.recipes._change import rl_of
+from posttrain.recipe_changes import rl_of
 from posttrain.recipes.critique_grpo import ROWS, critique_grpo
 from posttrain.recipes.grpo import grpo
 from posttrain.runs.store import RunStore

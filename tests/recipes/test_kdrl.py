@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from posttrain.recipe import Recipe, override
-from posttrain.recipes._change import rl_of
+from posttrain.recipe_changes import rl_of
 from posttrain.recipes.grpo import grpo
 from posttrain.recipes.kdrl import ROWS, kdrl
 from posttrain.runs.store import RunStore

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from posttrain.recipe import Recipe
-from posttrain.recipes._change import rl_of
+from posttrain.recipe_changes import rl_of
 from posttrain.recipes.prefix_rft import ROWS, prefix_rft
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models

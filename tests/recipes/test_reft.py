@@ -10,7 +10,7 @@ import torch
 from posttrain.advantages.gae import GAE
 from posttrain.penalties.kl import KL
 from posttrain.recipe import Recipe
-from posttrain.recipes._change import rl_of
+from posttrain.recipe_changes import rl_of
 from posttrain.recipes.reft import ROWS, reft
 from posttrain.runs.bench import Bench
 from posttrain.runs.store import RunStore

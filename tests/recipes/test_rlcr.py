@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from posttrain.recipe import Recipe, override
-from posttrain.recipes._change import rl_of
+from posttrain.recipe_changes import rl_of
 from posttrain.recipes.rlcr import ROWS, rlcr
 from posttrain.rewards import Reward
 from posttrain.rewards.calibrated import Calibrated

@@ -12,7 +12,7 @@ from posttrain.catalogue import entries
 from posttrain.objectives.pairwise import Pairwise
 from posttrain.preferences.dpo import DPO
 from posttrain.recipe import Recipe, override
-from posttrain.recipes._change import rl_of
+from posttrain.recipe_changes import rl_of
 from posttrain.recipes.rlhf_workflow import rlhf_workflow
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models

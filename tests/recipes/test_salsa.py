@@ -7,7 +7,7 @@ import pytest
 
 from posttrain.penalties.kl import KL
 from posttrain.recipe import Model, Recipe
-from posttrain.recipes._change import rl_of, with_models
+from posttrain.recipe_changes import rl_of, with_models
 from posttrain.recipes.ppo import ppo
 from posttrain.recipes.salsa import ROWS, salsa
 from posttrain.runs.store import RunStore

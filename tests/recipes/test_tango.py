@@ -6,7 +6,7 @@ import pytest
 
 from posttrain.differences import differences
 from posttrain.recipe import Recipe, override
-from posttrain.recipes._change import rl_of
+from posttrain.recipe_changes import rl_of
 from posttrain.recipes.grpo import grpo
 from posttrain.recipes.tango import ROWS, tango
 from posttrain.runs.store import RunStore

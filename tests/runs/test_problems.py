@@ -10,7 +10,7 @@ import pytest
 from posttrain.engines import Sampling
 from posttrain.errors import UserError
 from posttrain.recipe import Evaluation, Recipe
-from posttrain.recipes._change import rl_of, sft_of, with_stage
+from posttrain.recipe_changes import rl_of, sft_of, with_stage
 from posttrain.recipes.grpo import grpo
 from posttrain.recipes.sft import sft
 from posttrain.rewards.format import Format

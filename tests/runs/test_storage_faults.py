@@ -27,7 +27,7 @@ from tests.runs.processes import contents, history, steps_done
 RECIPE = """
 from dataclasses import replace
 from pathlib import Path
-from posttrain.recipes._change import rl_of, sft_of
+from posttrain.recipe_changes import rl_of, sft_of
 from posttrain.recipes.ppo import ppo
 from posttrain.recipes.sft import sft
 

@@ -11,7 +11,7 @@ from posttrain.advantages.group_mean import GroupMean
 from posttrain.errors import UserError
 from posttrain.objectives.ppo_clip import PPOClip
 from posttrain.recipe import Model, Recipe, override
-from posttrain.recipes._change import rl_of, with_models
+from posttrain.recipe_changes import rl_of, with_models
 from posttrain.recipes.cory import cory
 from posttrain.runs.bench import Bench
 from posttrain.runs.store import RunStore

@@ -11,7 +11,7 @@ import torch
 from posttrain.errors import UserError
 from posttrain.policies import load_policy
 from posttrain.recipe import Model, Recipe
-from posttrain.recipes._change import sft_of, with_stage
+from posttrain.recipe_changes import sft_of, with_stage
 from posttrain.recipes.sft import sft
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models

@@ -24,6 +24,8 @@ from posttrain.tasks.reasoning_gym import ReasoningGym
 from posttrain.tasks.refinements import Refinements
 from posttrain.tasks.shapes import Shapes
 from posttrain.tasks.stated_confidence import StatedConfidence
+from posttrain.tasks.tagged import Tagged
+from posttrain.tasks.unpaired import Unpaired
 from posttrain.tasks.workings import Workings
 
 ROWS = [{"question": f"{n}+{n}=", "answer": n + n, "level": {"of": [n]}} for n in range(30)]
@@ -48,6 +50,8 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "primer": lambda _: Primer(size=30),
     "shapes": lambda _: Shapes(size=30),
     "refinements": lambda _: Refinements(of=Arithmetic(size=30)),
+    "tagged": lambda _: Tagged(tasks=Arithmetic(size=30)),
+    "unpaired": lambda _: Unpaired(tasks=Workings(size=30)),
     "workings": lambda _: Workings(size=30),
     "reasoning_gym": lambda _: GYM,
     "stated_confidence": lambda _: StatedConfidence(tasks=Arithmetic(size=30)),
@@ -55,7 +59,8 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
         sources={"own": files(folder), "made": Arithmetic(size=20)}, shares={"own": 2, "made": 1}
     ),
 }
-SIZED = [kind for kind in EXAMPLES if kind not in ("files", "mixture", "played", "refinements", "stated_confidence")]
+WRAPPERS = ("files", "mixture", "played", "refinements", "stated_confidence", "tagged", "unpaired")
+SIZED = [kind for kind in EXAMPLES if kind not in WRAPPERS]
 KINDS = [pytest.param(kind, id=kind) for kind in EXAMPLES]
 
 

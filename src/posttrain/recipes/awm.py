@@ -18,7 +18,7 @@ from posttrain.advantages.group_mean import GroupMean
 from posttrain.objectives.matching import Matching
 from posttrain.penalties.velocity import Velocity
 from posttrain.recipe import Model, Recipe
-from posttrain.recipes._change import rl_of, with_models, with_stage
+from posttrain.recipe_changes import rl_of, with_models, with_stage
 from posttrain.recipes.ddpo import ddpo
 from posttrain.rollouts.renoised import Renoised
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from posttrain.engines import Sampling
 from posttrain.environments.calculator import Calculator
 from posttrain.recipe import Recipe
-from posttrain.recipes._change import rl_of, sft_of
+from posttrain.recipe_changes import rl_of, sft_of
 from posttrain.recipes.quickstart import quickstart
 from posttrain.rewards.match import Match
 from posttrain.rollouts.turns import Turns

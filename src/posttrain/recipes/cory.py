@@ -16,7 +16,7 @@ from typing import Final
 from posttrain.advantages.normalized import Normalized
 from posttrain.penalties.adaptive_kl import AdaptiveKL
 from posttrain.recipe import Model, Recipe
-from posttrain.recipes._change import rl_of, sampling_of, with_models, with_stage
+from posttrain.recipe_changes import rl_of, sampling_of, with_models, with_stage
 from posttrain.recipes.ppo import ppo
 from posttrain.rollouts.pioneer_observer import PioneerObserver
 from posttrain.stages._roles import RoleLearning

@@ -21,7 +21,7 @@ from posttrain.objectives.by_origin import ByOrigin
 from posttrain.objectives.unified import LUFFY, Unified
 from posttrain.penalties.entropy import Entropy
 from posttrain.recipe import Recipe
-from posttrain.recipes._change import rl_of, sampling_of, sft_of
+from posttrain.recipe_changes import rl_of, sampling_of, sft_of
 from posttrain.recipes.grpo import grpo
 from posttrain.recipes.sft import sft
 from posttrain.reducers.constant import Constant

@@ -13,7 +13,7 @@ from dataclasses import replace
 from posttrain.engines import Sampling
 from posttrain.noises.sde import SDE
 from posttrain.recipe import Evaluation, Model, Recipe
-from posttrain.recipes._change import rl_of, sft_of
+from posttrain.recipe_changes import rl_of, sft_of
 from posttrain.recipes.grpo import grpo
 from posttrain.recipes.sft import sft
 from posttrain.rewards.in_region import InRegion

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from posttrain.advantages.group_mean import GroupMean
 from posttrain.recipe import Recipe
-from posttrain.recipes._change import rl_of, with_stage
+from posttrain.recipe_changes import rl_of, with_stage
 from posttrain.recipes.grpo import grpo
 from posttrain.reducers.constant import Constant
 

@@ -14,7 +14,7 @@ from posttrain.advantages.gigpo import GiGPO
 from posttrain.engines import Sampling
 from posttrain.environments.corridor import Corridor as CorridorWorld
 from posttrain.recipe import Evaluation, Model, Recipe
-from posttrain.recipes._change import rl_of, sft_of
+from posttrain.recipe_changes import rl_of, sft_of
 from posttrain.recipes.grpo import grpo
 from posttrain.recipes.sft import sft
 from posttrain.rewards.verdict import Verdict

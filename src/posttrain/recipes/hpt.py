@@ -21,7 +21,7 @@ from posttrain.objectives.by_origin import ByOrigin
 from posttrain.objectives.unified import Unified
 from posttrain.penalties.entropy import Entropy
 from posttrain.recipe import Recipe
-from posttrain.recipes._change import rl_of, with_stage
+from posttrain.recipe_changes import rl_of, with_stage
 from posttrain.recipes.grpo import grpo
 from posttrain.rollouts.demonstrated import Demonstrated
 

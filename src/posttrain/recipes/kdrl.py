@@ -15,7 +15,7 @@ from typing import Final
 
 from posttrain.penalties.kl import KL
 from posttrain.recipe import Model, Recipe
-from posttrain.recipes._change import rl_of, sft_of, with_models
+from posttrain.recipe_changes import rl_of, sft_of, with_models
 from posttrain.recipes.grpo import grpo
 from posttrain.recipes.sft import sft
 

@@ -9,7 +9,7 @@ It is judged on the tasks of the quickstart, all of them, so that none of them i
 from dataclasses import replace
 
 from posttrain.recipe import Checkpoints, Evaluation, Model, Recipe
-from posttrain.recipes._change import sft_of, with_stage
+from posttrain.recipe_changes import sft_of, with_stage
 from posttrain.recipes.grpo import grpo
 from posttrain.recipes.sft import sft
 from posttrain.rewards.match import Match

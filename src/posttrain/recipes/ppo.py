@@ -12,7 +12,7 @@ from posttrain.advantages.gae import GAE
 from posttrain.objectives.value_clip import ValueClip
 from posttrain.penalties.kl import KL
 from posttrain.recipe import Model, Recipe
-from posttrain.recipes._change import rl_of, with_models, with_stage
+from posttrain.recipe_changes import rl_of, with_models, with_stage
 from posttrain.recipes.grpo import grpo
 from posttrain.training.optimizers.adamw import AdamW
 from posttrain.training.settings import Learning

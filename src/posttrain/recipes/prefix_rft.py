@@ -20,7 +20,7 @@ from posttrain.objectives.ppo_clip import PPOClip
 from posttrain.objectives.top_entropy import TopEntropy
 from posttrain.penalties.entropy import Entropy
 from posttrain.recipe import Recipe
-from posttrain.recipes._change import rl_of, with_stage
+from posttrain.recipe_changes import rl_of, with_stage
 from posttrain.recipes.dr_grpo import dr_grpo
 from posttrain.rollouts.prefixed import Prefixed
 

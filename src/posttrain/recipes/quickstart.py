@@ -8,7 +8,7 @@ it write the working every time. About a minute on two cores.
 from dataclasses import replace
 
 from posttrain.recipe import Evaluation, Recipe
-from posttrain.recipes._change import rl_of, sft_of
+from posttrain.recipe_changes import rl_of, sft_of
 from posttrain.recipes.grpo import grpo
 from posttrain.recipes.sft import sft
 from posttrain.rewards.match import Match

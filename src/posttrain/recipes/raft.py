@@ -14,7 +14,7 @@ from typing import Final
 from posttrain.filters.ranked import Ranked
 from posttrain.objectives.likelihood import Likelihood
 from posttrain.recipe import Recipe
-from posttrain.recipes._change import rl_of, with_stage
+from posttrain.recipe_changes import rl_of, with_stage
 from posttrain.recipes.grpo import grpo
 
 ROWS: Final = (7,)

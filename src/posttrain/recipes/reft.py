@@ -15,7 +15,7 @@ from typing import Final
 
 from posttrain.engines import Sampling
 from posttrain.recipe import Recipe
-from posttrain.recipes._change import rl_of, sft_of
+from posttrain.recipe_changes import rl_of, sft_of
 from posttrain.recipes.ppo import ppo
 from posttrain.recipes.sft import sft
 from posttrain.reducers.sequences import Sequences

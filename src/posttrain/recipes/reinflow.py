@@ -21,7 +21,7 @@ from posttrain.objectives.ppo_clip import PPOClip
 from posttrain.objectives.value_clip import ValueClip
 from posttrain.penalties.entropy import Entropy
 from posttrain.recipe import Evaluation, Model, Recipe
-from posttrain.recipes._change import rl_of, sft_of
+from posttrain.recipe_changes import rl_of, sft_of
 from posttrain.recipes.ppo import ppo
 from posttrain.recipes.sft import sft
 from posttrain.rewards.episode import Episode

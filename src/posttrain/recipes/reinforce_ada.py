@@ -15,7 +15,7 @@ from posttrain.advantages.pool_mean import PoolMean
 from posttrain.filters.balanced import Balanced
 from posttrain.objectives.ppo_clip import PPOClip
 from posttrain.recipe import Recipe
-from posttrain.recipes._change import rl_of, sampling_of, with_stage
+from posttrain.recipe_changes import rl_of, sampling_of, with_stage
 from posttrain.recipes.grpo import grpo
 from posttrain.rollouts.adaptive import Adaptive
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from posttrain.advantages.reinforce_plus_plus import ReinforcePlusPlus
 from posttrain.penalties.kl import KL
 from posttrain.recipe import Model, Recipe
-from posttrain.recipes._change import rl_of, with_models, with_stage
+from posttrain.recipe_changes import rl_of, with_models, with_stage
 from posttrain.recipes.grpo import grpo
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from posttrain.recipe import Model, Recipe
-from posttrain.recipes._change import rl_of, sampling_of, with_models
+from posttrain.recipe_changes import rl_of, sampling_of, with_models
 from posttrain.recipes.rest_grpo import rest_grpo
 from posttrain.reducers.sequences import Sequences
 from posttrain.search.tree import Tree

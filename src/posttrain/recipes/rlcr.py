@@ -16,7 +16,7 @@ from typing import Final
 from posttrain.advantages.group_mean import GroupMean
 from posttrain.engines import Sampling
 from posttrain.recipe import Recipe
-from posttrain.recipes._change import rl_of, sft_of
+from posttrain.recipe_changes import rl_of, sft_of
 from posttrain.recipes.grpo import grpo
 from posttrain.recipes.sft import sft
 from posttrain.rewards.calibrated import Calibrated

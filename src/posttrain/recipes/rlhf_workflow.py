@@ -16,7 +16,7 @@ from posttrain.filters.best_and_worst import BestAndWorst
 from posttrain.objectives.pairwise import Pairwise
 from posttrain.preferences.dpo import DPO
 from posttrain.recipe import Evaluation, Model, Recipe
-from posttrain.recipes._change import rl_of, with_models
+from posttrain.recipe_changes import rl_of, with_models
 from posttrain.recipes.grpo import grpo
 from posttrain.reducers.sequences import Sequences
 from posttrain.rewards.match import Match

@@ -11,7 +11,7 @@ from posttrain.advantages.rloo import RLOO
 from posttrain.objectives.policy_gradient import PolicyGradient
 from posttrain.penalties.kl import KL
 from posttrain.recipe import Model, Recipe
-from posttrain.recipes._change import rl_of, with_models, with_stage
+from posttrain.recipe_changes import rl_of, with_models, with_stage
 from posttrain.recipes.grpo import grpo
 
 

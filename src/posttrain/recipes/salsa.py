@@ -14,7 +14,7 @@ from typing import Final
 
 from posttrain.merges.soup import Soup
 from posttrain.recipe import Model, Recipe
-from posttrain.recipes._change import rl_of, sft_of, with_models
+from posttrain.recipe_changes import rl_of, sft_of, with_models
 from posttrain.recipes.ppo import ppo
 from posttrain.recipes.sft import sft
 from posttrain.stages.merge import Merging

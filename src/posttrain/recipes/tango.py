@@ -16,7 +16,7 @@ from typing import Final
 from posttrain.advantages.class_balanced import ClassBalanced
 from posttrain.advantages.tango import Tango
 from posttrain.recipe import Model, Recipe
-from posttrain.recipes._change import rl_of, sampling_of, sft_of, with_models
+from posttrain.recipe_changes import rl_of, sampling_of, sft_of, with_models
 from posttrain.recipes.grpo import grpo
 from posttrain.recipes.sft import sft
 from posttrain.rewards.by_role import ByRole

@@ -14,7 +14,7 @@ from typing import Final
 from posttrain.advantages.tree_mean import TreeMean
 from posttrain.objectives.ppo_clip import PPOClip
 from posttrain.recipe import Recipe
-from posttrain.recipes._change import rl_of, sampling_of, with_stage
+from posttrain.recipe_changes import rl_of, sampling_of, with_stage
 from posttrain.recipes.grpo import grpo
 from posttrain.rollouts.tree import Tree
 

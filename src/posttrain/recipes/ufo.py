@@ -20,7 +20,7 @@ from posttrain.objectives.ppo_clip import PPOClip
 from posttrain.penalties.entropy import Entropy
 from posttrain.penalties.kl import KL
 from posttrain.recipe import Evaluation, Model, Recipe
-from posttrain.recipes._change import rl_of, sft_of
+from posttrain.recipe_changes import rl_of, sft_of
 from posttrain.recipes.ppo import ppo
 from posttrain.recipes.sft import sft
 from posttrain.rewards.verdict import Verdict

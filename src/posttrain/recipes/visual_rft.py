@@ -17,7 +17,7 @@ from posttrain.advantages.group_mean import GroupMean
 from posttrain.engines import Sampling
 from posttrain.penalties.kl import KL
 from posttrain.recipe import Evaluation, Model, Recipe
-from posttrain.recipes._change import rl_of, sft_of, with_models
+from posttrain.recipe_changes import rl_of, sft_of, with_models
 from posttrain.recipes.grpo import grpo
 from posttrain.recipes.sft import sft
 from posttrain.reducers.sequences import Sequences

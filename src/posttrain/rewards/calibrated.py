@@ -22,10 +22,10 @@ from pydantic import Field
 
 from posttrain.component import frozen
 from posttrain.rewards import Reward, RewardContext
+from posttrain.rewards._tags import TagName
 from posttrain.types import Group, Score, Trajectory
 
 Weight = Annotated[float, Field(ge=0.0)]
-TagName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]*$")]
 
 _PLAIN = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
 _SMALLEST = 1e-3
@@ -49,6 +49,11 @@ class Calibrated(Reward):
     def prepare(self) -> None:
         """Prepare the judge of the answer."""
         self.correct.prepare()
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """Those of the judge of the answer."""
+        return self.correct.roles
 
     @property
     def fingerprint(self) -> Mapping[str, str]:

@@ -4,17 +4,14 @@ The form that DeepSeek-R1 trains with (arXiv:2501.12948, section 2.2.2): ``<thin
 Judges the form only; what stands in the parts is another reward's business.
 """
 
-import re
 from collections.abc import Sequence
-from typing import Annotated
 
-from pydantic import Field, PositiveInt
+from pydantic import PositiveInt
 
 from posttrain.component import frozen
 from posttrain.rewards import Reward, RewardContext
+from posttrain.rewards._tags import TagName, find_marks, marks_of, opened_by_prompt
 from posttrain.types import Group, Score, Trajectory
-
-TagName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]*$")]
 
 
 @frozen
@@ -54,11 +51,10 @@ class Format(Reward):
             return "was cut at the token limit"
         if self.max_characters is not None and len(text) > self.max_characters:
             return f"has {len(text)} characters, {self.max_characters} are allowed"
-        return self._tag_fault(_opened_by_prompt(trajectory, self.tags) + text) if self.tags else ""
+        return self._tag_fault(opened_by_prompt(trajectory, self.tags) + text) if self.tags else ""
 
     def _tag_fault(self, text: str) -> str:
-        wanted = [f"<{end}{tag}>" for tag in self.tags for end in ("", "/")]
-        marks = list(re.finditer("|".join(map(re.escape, wanted)), text))
+        wanted, marks = marks_of(self.tags), find_marks(text, self.tags)
         found = [mark[0] for mark in marks]
         if found != wanted and (self.closed or found != wanted[:-1]):
             return f"needs {' '.join(wanted)}, has {' '.join(found[:20]) or 'no tags'}{' ...' if found[20:] else ''}"
@@ -69,10 +65,3 @@ class Format(Reward):
         if empty:
             return f"<{empty[0]}> is empty"
         return "has text outside the tags" if self.alone and any(between[::2]) else ""
-
-
-def _opened_by_prompt(trajectory: Trajectory, tags: Sequence[str]) -> str:
-    """The first opening tag, if the prompt ends with it."""
-    prompt = next((segment.text for segment in trajectory.segments if segment.actor == "prompt"), "")
-    opening = f"<{tags[0]}>"
-    return opening if prompt.rstrip().endswith(opening) else ""

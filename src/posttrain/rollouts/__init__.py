@@ -22,6 +22,11 @@ class Rollout(Component):
         """Of the distribution that trained tokens are drawn from; the learner's log-probabilities use it too."""
         return 1.0
 
+    @property
+    def roles(self) -> frozenset[str]:
+        """Roles beside the policy whose models it asks; the recipe must have them."""
+        return frozenset()
+
     def check(self, tasks: Sequence[Task]) -> None:
         """Raise `UserError`, before anything is sampled, for tasks that lack what the rollout is for."""
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from posttrain.component import nearest
 from posttrain.engines import Sampler
 from posttrain.errors import UserError
-from posttrain.types import Completion, Segment, Task, Trajectory
+from posttrain.types import Completion, IntArray, Segment, Task, Trajectory
 
 
 def sampler_of(role: str, samplers: Mapping[str, Sampler]) -> Sampler:
@@ -61,9 +61,14 @@ def demonstration_segment(task: Task, text: str, prompt: Segment, sampler: Sampl
     Raises `UserError` when it does not fit into the model's context.
     """
     token_ids = sampler.encode_completion(task.prompt, text)
+    check_length(task, prompt, token_ids, sampler, "demonstration")
+    return Segment(actor="demonstration", token_ids=token_ids, trained=True, text=text)
+
+
+def check_length(task: Task, prompt: Segment, token_ids: IntArray, sampler: Sampler, what: str) -> None:
+    """Raise `UserError` when a text that came with a task does not fit into the model's context after its prompt."""
     if len(prompt) + len(token_ids) > sampler.context:
         raise UserError(
-            f"task {task.key}: prompt ({len(prompt)} tokens) and demonstration ({len(token_ids)}) together pass the "
+            f"task {task.key}: prompt ({len(prompt)} tokens) and {what} ({len(token_ids)}) together pass the "
             f"model's context of {sampler.context} tokens; shorten or leave out the row"
         )
-    return Segment(actor="demonstration", token_ids=token_ids, trained=True, text=text)

@@ -18,7 +18,19 @@ from posttrain.rewards import Reward, RewardContext, judged
 from posttrain.rollouts import Rollout
 from posttrain.runs.record import StepRecord
 from posttrain.statistics.calibration import calibration
-from posttrain.types import Batch, Credit, FloatArray, Group, IntArray, PerToken, Task, Tokens, Trajectory, value_of
+from posttrain.types import (
+    GIVEN,
+    Batch,
+    Credit,
+    FloatArray,
+    Group,
+    IntArray,
+    PerToken,
+    Task,
+    Tokens,
+    Trajectory,
+    value_of,
+)
 
 if TYPE_CHECKING:
     from posttrain.policies import Policy
@@ -141,15 +153,21 @@ def batch_of(
 
 
 def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
-    """What a step's attempts were like, before any filter. What holds a demonstration is no attempt of its own."""
+    """What a step's attempts were like, before any filter. What came with the task is no attempt of its own."""
     failed = [t.score is None or t.score.status == "error" for group in groups for t in group]
     everything = np.concatenate([np.zeros(0), *_sampled(groups)])
+    recorded = recorded_metrics(groups)
     groups = unaided(groups)
     trajectories = [t for group in groups for t in group]
+    if not trajectories:
+        return recorded | {
+            "grader_errors": float(np.mean(failed)),
+            "sampled_tokens": float(np.isfinite(everything).sum()),
+        }
     scores = [t.score for t in trajectories if t.score is not None and t.score.status != "error"]
     logps = np.concatenate([np.zeros(0), *_sampled(groups)])
     logps = logps[np.isfinite(logps)]
-    metrics = {
+    metrics = recorded | {
         "completion_tokens": float(np.mean([t.num_trained for t in trajectories])),
         "truncated": float(np.mean([t.stop_reason == "length" for t in trajectories])),
         "grader_errors": float(np.mean(failed)),
@@ -178,7 +196,8 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
 
 def _sampled(groups: Sequence[Group]) -> list[FloatArray]:
     """Log-probabilities of all that was sampled; a segment that several attempts share, as in a tree, counts once."""
-    segments = {id(s): s for group in groups for t in group for s in t.segments if s.trained and s.logp is not None}
+    written = (s for group in groups for t in group for s in t.segments if s.trained and s.actor not in GIVEN)
+    segments = {id(s): s for s in written}
     return [s.logp for s in segments.values() if s.logp is not None]
 
 
@@ -232,18 +251,33 @@ def learned_by(role: str, groups: Sequence[Group]) -> list[Group]:
     return [group for group in own if len(group)]
 
 
+def recorded_metrics(groups: Sequence[Group]) -> dict[str, float]:
+    """What the step's recorded completions were like, where it has any."""
+    recorded = [t for g in groups for t in g if any(s.actor == "recorded" for s in t.segments)]
+    scores = [t.score for t in recorded if t.score is not None and t.score.status != "error"]
+    metrics = {"recorded/tokens": float(np.mean([t.num_trained for t in recorded]))} if recorded else {}
+    if scores:
+        metrics["recorded/reward"] = float(np.mean([s.value for s in scores]))
+        metrics["recorded/solved"] = float(np.mean([s.status == "ok" for s in scores]))
+    return metrics
+
+
 def unaided(groups: Sequence[Group]) -> list[Group]:
-    """The attempts that were made without any help of a demonstration."""
-    own = [replace(group, trajectories=tuple(t for t in group if not t.demonstrated)) for group in groups]
+    """The attempts that the policy made all by itself."""
+    own = [replace(group, trajectories=tuple(t for t in group if not t.given)) for group in groups]
     return [group for group in own if len(group)]
 
 
 def signal_metrics(batch: Batch) -> dict[str, float]:
     """Divergence of the sampling policy from each reference role, in nats per token: the exact one where it is known,
     else k3, which is never negative.
+
+    Over the tokens that were sampled just now: recorded ones are another policy's.
     """
     metrics = {}
+    now = [s.actor not in GIVEN for t in batch.trajectories for s in t.segments if s.trained for _ in range(len(s))]
     sampled = np.concatenate([t.behavior_logp for t in batch.trajectories]).astype(np.float64)
+    sampled[~np.array(now, bool)] = np.nan
     for need, values in batch.signals.items():
         if need.endswith("_kl"):
             exact = np.concatenate(values).astype(np.float64)

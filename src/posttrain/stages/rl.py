@@ -92,13 +92,12 @@ class RL(Stage):
 
     @property
     def roles(self) -> frozenset[str]:
-        """Roles that this stage updates, compares with or judges by; rollouts may use others that are loaded."""
+        """Roles that this stage updates, compares with, samples from or judges by."""
         compared = {n.removesuffix(end) for n in self.needs for end in ("_logp", "_kl", "_velocity") if n.endswith(end)}
         critics = {own.critic for own in self.by_role.values() if own.critic} | ({"critic"} if self.critic else set())
         kept_up = frozenset().union(*(part.roles for part in self.upkeep.values()))
-        return frozenset(
-            {"policy"} | (compared - {"old"}) | critics | self.by_role.keys() | kept_up | self.reward.roles
-        )
+        asked = self.rollout.roles | self.reward.roles
+        return frozenset({"policy"} | (compared - {"old"}) | critics | self.by_role.keys() | kept_up | asked)
 
     @property
     def needs(self) -> frozenset[str]:

@@ -1,4 +1,8 @@
-"""How a recipe changes another one: take a stage out by its type, put it back changed."""
+"""How a recipe changes another one: take a stage out by its type, put it back changed.
+
+stage = rl_of(recipe)
+return with_stage(recipe, replace(stage, objective=PPOClip(clip_high=0.28)))
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace

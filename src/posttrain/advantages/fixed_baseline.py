@@ -1,0 +1,32 @@
+"""REINFORCE: each reward minus one and the same number.
+
+Source: Le Roux et al. 2025 (TOPR), arXiv:2503.14286, where the baseline c of rewards R = +1 and -1 decides how much the
+right ones count: of the weight |R - c| of all samples, theirs is the share p (1 - c) / (1 + (1 - 2 p) c), with p their
+share of the samples. A negative c raises it, a positive one lowers it. The metric ``effective_positives`` is that share
+for any rewards: the sum of R - c over those above c, of the sum of |R - c|.
+
+Differs: nothing known.
+"""
+
+import numpy as np
+
+from posttrain.advantages import Advantage, State
+from posttrain.advantages._arithmetic import per_token
+from posttrain.component import frozen
+from posttrain.types import Batch, Credit
+
+
+@frozen
+class FixedBaseline(Advantage):
+    """Reward minus a constant, the same for every token of a trajectory."""
+
+    baseline: float = 0.0
+    """c, in units of reward. With ratings of 1 and 0, 0.5 makes them +0.5 and -0.5."""
+
+    def __call__(self, state: State, batch: Batch) -> tuple[State, Credit]:
+        """Subtract it."""
+        advantage_N = batch.return_N - self.baseline
+        weight, metrics = float(np.abs(advantage_N).sum()), {}
+        if weight:
+            metrics["effective_positives"] = float(advantage_N[advantage_N > 0].sum()) / weight
+        return state, Credit(advantages=per_token(advantage_N, batch), metrics=metrics)

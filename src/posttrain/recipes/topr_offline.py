@@ -1,0 +1,43 @@
+"""TOPR offline: learn from completions that somebody else wrote and rated, without ever sampling.
+
+Source: Le Roux et al. 2025, arXiv:2503.14286, single offline iterations. The data is taken to come from the policy as
+it begins (mu is a frozen copy). `tasks=FILE` brings data of one's own: a row with a prompt, a completion and a rating
+each; for ratings of 1 and 0, `advantage.baseline=0.5`.
+
+Differs: the data is generated: sums worked out right (+1), and with a slip in the working (-1). It is gone through step
+by step, so that the ratio is taken where the policy is by then. Sizes are for the bundled model.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from posttrain.recipe import Model, Recipe
+from posttrain.recipe_changes import rl_of, sampling_of, with_models, with_stage
+from posttrain.recipes.topr import topr
+from posttrain.rewards.match import Match
+from posttrain.rewards.rating import Rating
+from posttrain.rollouts.recorded import Recorded
+from posttrain.tasks.unpaired import Unpaired
+from posttrain.tasks.workings import Workings
+
+ROWS: Final = (99,)
+
+
+def topr_offline(recipe: Recipe | None = None) -> Recipe:
+    """A change to TOPR: rated data in the place of samples, and a copy of the first policy to measure the ratio by."""
+    recipe = recipe or topr()
+    stage = rl_of(recipe)
+    evaluation = replace(recipe.evaluation, verifier=Match(), sampling=sampling_of(stage))
+    recipe = with_models(recipe, {"behavior": Model(source="role:policy")})
+    recipe = replace(
+        recipe, name="topr_offline", tasks=Unpaired(tasks=Workings(size=2000, terms=(3, 4))), evaluation=evaluation
+    )
+    stage = replace(
+        stage,
+        steps=60,
+        prompts=32,
+        rollout=Recorded(),
+        reward=Rating(),
+        learner=replace(stage.learner, epochs=1, minibatches=1),
+    )
+    return with_stage(recipe, stage)
