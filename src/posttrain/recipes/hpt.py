@@ -9,6 +9,10 @@ Differs: every token of a step weighs the same. The released code divides the re
 completion allowed and averages the imitation loss over each micro-batch, so that their proportion depends on how the
 tokens were packed. It also leaves out updates with a gradient norm above 80. A task without a demonstration is learned
 from its attempts. Sizes are for the bundled model.
+
+Measured here: against GRPO (20 steps of 16 x 8, 5 seeds): held-out accuracy 82.6 % against 82.4 %, +0.2 points [-2.4,
++2.8]: none. 9 % of the tasks were imitated
+(docs/experiments.md).
 """
 
 from dataclasses import replace

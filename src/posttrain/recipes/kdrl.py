@@ -8,6 +8,9 @@ Differs: all tokens of a step are averaged together, those of attempts that are 
 paper averages within the group, and its rule for what is left out was not seen. Here the teacher is made first, as a
 copy of the policy that imitates demonstrations; with a teacher at hand (of the same tokenizer) that stage is left out:
 GRPO with ``filters={}``, ``models.teacher.source=FOLDER`` and the ``penalties.kl`` that this recipe shows.
+
+Measured here: against GRPO (20 steps of 16 x 8, 5 seeds): held-out accuracy 82.2 % against 82.4 %, -0.2 points [-0.9,
++0.5]: none. (docs/experiments.md).
 """
 
 from dataclasses import replace

@@ -6,6 +6,10 @@ Source: Xiong et al. 2025, arXiv:2510.04996, and its released script: up to 4 ro
 
 Differs: sizes are for the bundled model. A task on which every attempt fails is kept with no credit, as in the release
 (its tokens count in the mean over tokens); `filters.zero_variance.kind=zero_variance` leaves it out.
+
+Measured here: against GRPO with groups of 4 at as many sampled tokens (20 steps, 5 seeds): groups of equal rewards 4.3
+% against 31.1 %, -26.9 points [-29.3, -24.4]; held-out accuracy 81.8 % against 81.0 %, +0.8 points [-2.2, +3.8], from
+half as many trained tokens (docs/experiments.md).
 """
 
 from dataclasses import replace

@@ -6,6 +6,10 @@ equal rewards left out.
 
 Differs: sizes are for the bundled model: 8 leaves, segments of 8 tokens. The run's penalty on overlong answers, and its
 sampling again until the batch is full, are not part of it.
+
+Measured here: against GRPO (20 steps of 16 x 8, 5 seeds): 22 % fewer tokens sampled for as many attempts (42,600
+against 54,900), held-out accuracy 78.4 % against 82.4 %, -4.0 points [-9.4, +1.4]: no difference that five seeds can
+show (docs/experiments.md).
 """
 
 from dataclasses import replace
