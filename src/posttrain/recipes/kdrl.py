@@ -10,7 +10,7 @@ copy of the policy that imitates demonstrations; with a teacher at hand (of the 
 GRPO with ``filters={}``, ``models.teacher.source=FOLDER`` and the ``penalties.kl`` that this recipe shows.
 
 Measured here: against GRPO (20 steps of 16 x 8, 5 seeds): held-out accuracy 82.2 % against 82.4 %, -0.2 points [-0.9,
-+0.5]: none. (docs/experiments.md).
++0.5]: none (docs/experiments.md).
 """
 
 from dataclasses import replace

@@ -8,7 +8,7 @@ authors' later release, where the script has 0.85. The reward is GRPO's; with on
 `filters.ranked.at_least=1` leaves out the best of attempts that all failed. Sizes are for the bundled model.
 
 Measured here: against GRPO at as many attempts (20 steps of 16 x 8, 5 seeds): held-out accuracy 75.2 % against 82.4 %,
--7.2 points [-11.8, -2.6]; while training the mean reward is higher, 0.563 against 0.468. (docs/experiments.md).
+-7.2 points [-11.8, -2.6]; while training the mean reward is higher, 0.563 against 0.468 (docs/experiments.md).
 """
 
 from dataclasses import replace
