@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from posttrain.cli import main
+from posttrain.differences import differences
+from posttrain.runs.comparison import contenders_of
 
 SMALL = [
     "models.policy.source=new",
@@ -70,6 +72,14 @@ def test_a_run_that_fails_is_left_out_and_said(capfd: pytest.CaptureFixture[str]
     assert [row["seeds"] for row in result["contenders"]] == [[0], []]
     assert any("exit code 3" in why for why in result["failures"].values())
     assert "1 of 2 runs failed and are left out" in said
+
+
+def test_changes_of_one_recipe_are_quoted_as_in_a_shell() -> None:
+    specs = ["grpo", "grpo 'reward={kind: match, wrong: 0.1}' steps=3"]
+    base, other = contenders_of(specs, ["steps=7"], Path("c"), 1)
+    changed = {d.path: d.after for d in differences(base.recipe, other.recipe)}
+    assert changed == {"reward.wrong": 0.1, "steps": 3}
+    assert base.recipe.threads == 1
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ stopped comparison goes on, and more seeds add to what there is.
 
     posttrain compare grpo dr_grpo --seeds 5 steps=40
     posttrain compare grpo "grpo rollout.n=16" --measure accuracy_after --measure reward:mean --jobs 2
+    posttrain compare grpo "grpo 'reward={kind: match, wrong: 0.1}'"
     posttrain compare grpo reinforce_ada --seeds 8 --measure rl/reward:reached0.6 --json
 """
 
@@ -38,7 +39,7 @@ def command(
     from posttrain.errors import UserError
     from posttrain.runs import comparison
 
-    changes = [text for text in recipes if "=" in text.split()[0]]
+    changes = [text for text in recipes if "=" in text.partition(" ")[0]]
     specs = [text for text in recipes if text not in changes]
     if len(specs) < 2:
         raise UserError(f"there must be two recipes or more to compare, got {len(specs)}: {' '.join(specs) or 'none'}")

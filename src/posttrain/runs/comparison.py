@@ -13,6 +13,7 @@ import json
 import math
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -91,7 +92,7 @@ def contenders_of(specs: Sequence[str], changes: Sequence[str], out: Path, threa
     """
     found = []
     for place, spec in enumerate(specs):
-        name, *own = spec.split()
+        name, *own = shlex.split(spec)
         if any(change.partition("=")[0] == "seed" for change in (*own, *changes)):
             raise UserError(f"'{spec}': the seeds are those of --seeds; leave seed=... out")
         recipe = find_recipe(name, (*changes, *own))
