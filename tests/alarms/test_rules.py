@@ -66,6 +66,11 @@ def test_entropy_that_collapses_while_tasks_are_unsolved() -> None:
     )
 
 
+def test_the_entropy_of_a_density_is_not_judged() -> None:
+    assert not watch(EntropyCollapse(), course(entropy=[-0.1] * 20, solved=[0.0] * 20))
+    assert not watch(EntropyCollapse(), course(entropy=[0.1] * 5 + [-2.0] * 20, solved=[0.0] * 25))
+
+
 def test_a_reward_that_had_been_learned_and_is_lost() -> None:
     rng = np.random.default_rng(0)
     noise = rng.normal(0, 0.02, 60)

@@ -2,7 +2,8 @@
 
 Source: the collapse that Yu et al. 2025 (DAPO), arXiv:2503.14476, section 3.1, describe. A policy that always samples
 the same answer gives groups without a difference, and so learns nothing more. Where nearly all tasks are solved, low
-entropy is what one wants: the rule holds while there is something left to learn.
+entropy is what one wants: the rule holds while there is something left to learn. The entropy of a density (a flow, a
+control) may be negative, and a share of it means nothing: then the alarm is silent.
 """
 
 from typing import Annotated
@@ -43,7 +44,10 @@ class EntropyCollapse(Alarm):
         first = list(state["first"])
         if len(first) < self.beginning:
             return {"first": [*first, entropy], "low": 0}, None
-        collapsed = entropy < self.share * mean(first) and readings.metrics.get("solved", 0.0) < self.solved
+        discrete = min(*first, entropy) >= 0.0  # that of a density has no zero to fall towards
+        collapsed = (
+            discrete and entropy < self.share * mean(first) and readings.metrics.get("solved", 0.0) < self.solved
+        )
         low, fired = persistent(state["low"], collapsed, self.patience)
         said = (
             f"entropy has fallen to {entropy:.2g} nats a token from {mean(first):.2g} at the beginning, with "
