@@ -23,7 +23,7 @@ from posttrain.search import Found, Search
 from posttrain.search.best_of import BestOf
 from posttrain.search.tree import Tree
 from posttrain.statistics.intervals import mean
-from posttrain.types import Completion, Task
+from posttrain.types import Completion, Segment, Task
 
 LETTERS, LENGTH, SAMPLES = "ab", 10, 75
 SEARCHES: dict[str, Search] = {"best_of": BestOf(n=SAMPLES), "tree": Tree(iterations=15, samples=5)}
@@ -38,6 +38,10 @@ class Writer:
         self._right = "\n".join(right)
         self._rng = np.random.Generator(np.random.Philox(key=list(key)))
 
+    def prompt(self, task: Task) -> Segment:
+        """The task's prompt."""
+        return Segment(actor="prompt", token_ids=self.encode(task.prompt), text=str(task.prompt))
+
     def encode(self, prompt: object) -> np.ndarray:
         """Bytes."""
         return np.array(list(str(prompt).encode()), np.int64)
@@ -50,7 +54,9 @@ class Writer:
         """A draw."""
         return float(self._rng.random())
 
-    async def sample(self, token_ids: np.ndarray, n: int, sampling: Sampling) -> list[Completion]:
+    async def sample(
+        self, token_ids: np.ndarray, n: int, sampling: Sampling, vectors: np.ndarray | None = None
+    ) -> list[Completion]:
         """The lines that are missing."""
         left = LENGTH - self.decode(token_ids).count("\n")
         return [

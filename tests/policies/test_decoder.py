@@ -73,7 +73,8 @@ def test_neighbours_in_the_cache_have_no_effect(body: Body) -> None:
 
     together = compute(sequences)
     for i in (0, 1, 13, 40, 60, 61, 62, 63):
-        assert torch.equal(compute([sequences[i]])[0], together[i])
+        alone = compute([sequences[i]])[0].log_softmax(-1)
+        torch.testing.assert_close(alone, together[i].log_softmax(-1), atol=1e-5, rtol=0)
 
 
 def test_slots_are_any_and_few_of_many(body: Body) -> None:

@@ -54,6 +54,7 @@ def test_a_row_holds_everything_known(connection, tmp_path: Path) -> None:
         },
         "dropped_reason": "too long",
         "info": '{"depth": 2}',
+        "images": None,
         "segments": [
             {"actor": "prompt", "length": 4, "trained": False, "version": 0, "turn": 0, "state_key": None, "reward": 0},
             {"actor": "policy", "length": 2, "trained": True, "version": 3, "turn": 0, "state_key": None, "reward": 0},

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from posttrain.engines import Sampling
-from posttrain.types import Completion, Group, Message, Score, Task
+from posttrain.types import Completion, Group, Message, Score, Segment, Task
 
 TASK = Task(key="t", prompt="P:")
 
@@ -22,6 +22,10 @@ class Lines:
         self.scored: list[str] = []
         self.draws: list[float] = []
 
+    def prompt(self, task: Task) -> Segment:
+        assert isinstance(task.prompt, str)
+        return Segment(actor="prompt", token_ids=self.encode(task.prompt), text=task.prompt)
+
     def encode(self, prompt: str | Sequence[Message]) -> np.ndarray:
         assert isinstance(prompt, str)
         return np.array(list(prompt.encode()), np.int64)
@@ -36,7 +40,9 @@ class Lines:
         self.draws.append(0.0)
         return 0.0
 
-    async def sample(self, token_ids: np.ndarray, n: int, sampling: Sampling) -> list[Completion]:
+    async def sample(
+        self, token_ids: np.ndarray, n: int, sampling: Sampling, vectors: np.ndarray | None = None
+    ) -> list[Completion]:
         state = self.decode(token_ids)
         taken = self.asked.count(state)
         self.asked += [state] * n

@@ -13,18 +13,22 @@ from pydantic import TypeAdapter
 from posttrain.environments.calculator import Calculator
 from posttrain.tasks import Tasks
 from posttrain.tasks.arithmetic import Arithmetic
+from posttrain.tasks.checked_workings import CheckedWorkings
 from posttrain.tasks.corridor import Corridor
 from posttrain.tasks.countdown import Countdown
+from posttrain.tasks.episodes import Episodes
 from posttrain.tasks.files import Files
 from posttrain.tasks.guessing import Guessing
 from posttrain.tasks.mixture import Mixture
 from posttrain.tasks.played import Played
 from posttrain.tasks.primer import Primer
+from posttrain.tasks.reaching import Reaching
 from posttrain.tasks.reasoning_gym import ReasoningGym
 from posttrain.tasks.refinements import Refinements
 from posttrain.tasks.shapes import Shapes
 from posttrain.tasks.stated_confidence import StatedConfidence
 from posttrain.tasks.tagged import Tagged
+from posttrain.tasks.two_modes import TwoModes
 from posttrain.tasks.unpaired import Unpaired
 from posttrain.tasks.workings import Workings
 
@@ -43,14 +47,18 @@ GYM = ReasoningGym(name=("chain_sum", "list_functions"), size=8, settings={"chai
 EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "files": files,
     "arithmetic": lambda _: Arithmetic(size=30, operators="+-*", terms=(2, 4)),
+    "checked_workings": lambda _: CheckedWorkings(size=30),
     "countdown": lambda _: Countdown(size=30, numbers=(2, 5)),
     "corridor": lambda _: Corridor(size=30, cells=(3, 6)),
+    "episodes": lambda _: Episodes(size=30),
     "guessing": lambda _: Guessing(size=30),
     "played": lambda _: Played(tasks=Arithmetic(size=30, calls=True), environment=Calculator()),
     "primer": lambda _: Primer(size=30),
+    "reaching": lambda _: Reaching(size=30),
     "shapes": lambda _: Shapes(size=30),
     "refinements": lambda _: Refinements(of=Arithmetic(size=30)),
     "tagged": lambda _: Tagged(tasks=Arithmetic(size=30)),
+    "two_modes": lambda _: TwoModes(size=30),
     "unpaired": lambda _: Unpaired(tasks=Workings(size=30)),
     "workings": lambda _: Workings(size=30),
     "reasoning_gym": lambda _: GYM,
@@ -123,7 +131,8 @@ def test_a_larger_set_begins_with_the_same_tasks(tasks: Any) -> None:
 
 @pytest.mark.parametrize("tasks", SIZED, indirect=True)
 def test_another_seed_gives_other_tasks(tasks: Any) -> None:
-    assert [t.prompt for t in replace(tasks, seed=1000).load()] != [t.prompt for t in tasks.load()]
+    asked = [[(t.prompt, t.demonstrations) for t in made.load()] for made in (replace(tasks, seed=1000), tasks)]
+    assert asked[0] != asked[1]
 
 
 def test_a_bare_kind_is_itself_and_other_text_is_a_path() -> None:
