@@ -133,10 +133,10 @@ class Recording(ScriptedSampler):
 
     def __init__(self, context: int) -> None:
         super().__init__("key")
-        self.context, self.asked = context, []  # type: ignore[var-annotated]
+        self.context, self.prompts = context, []  # type: ignore[var-annotated]
 
     async def sample(self, token_ids: np.ndarray, n: int, sampling: Any) -> Any:
-        self.asked.append((len(token_ids), sampling.max_tokens, sampling.temperature))
+        self.prompts.append((len(token_ids), sampling.max_tokens, sampling.temperature))
         [made] = await super().sample(token_ids, 1, sampling)
         return [replace(made, token_ids=np.full(40, 97), text="a" * 40)]
 
@@ -157,7 +157,7 @@ def test_the_first_answer_is_cut_to_leave_room(context: int, shown: int) -> None
     task = Task(key="k", prompt="12")
     first, second, control = asyncio.run(settings._answer_thrice(Serving(sampler), task))  # type: ignore[arg-type]
     again = [(4 + shown, 128, 0.0)] if shown else []
-    assert sampler.asked == [(3, 64, 0.0), *again, (4, 128, 0.0)]
+    assert sampler.prompts == [(3, 64, 0.0), *again, (4, 128, 0.0)]
     assert [len(answer.token_ids) for answer in (first, second, control)] == [40, 40 if shown else 0, 40]
 
 

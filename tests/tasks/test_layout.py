@@ -167,8 +167,8 @@ def test_what_else_a_message_holds_is_kept_for_the_template(tmp_path: Path) -> N
         ([{"role": 3, "content": "a"}], "message 1 has the role 3"),
         ([USER, {"role": "user", "content": None}], "message 2 (user) has content that is not text: None"),
         (
-            [{"role": "user", "content": [{"type": "image_url", "image_url": "u"}]}],
-            "message 1 has a part that is not text",
+            [{"role": "user", "content": [{"type": "audio", "audio": "u"}]}],
+            "message 1 has a part that is neither text nor an image",
         ),
         (r'[{"role": "user", "content": "\ud800"}]', "message 1 holds half of a character"),
     ],
