@@ -5,7 +5,7 @@ Built on the ``tokenizers`` library and a sandboxed template engine; ``transform
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,9 @@ TOKENIZER_FILES = (
     "tokenizer.model",
 )
 """Everything that belongs to a tokenizer and is carried along when a model is saved."""
+TODAY = date(2026, 1, 1)
+"""What a chat template is told that asks for today's date: always the same, since otherwise a run that is resumed on the
+next day, or repeated, would have other prompts."""
 
 
 _STAND_IN = "0xassistant0x"
@@ -240,7 +243,7 @@ def _environment() -> ImmutableSandboxedEnvironment:
     )
     environment.filters["tojson"] = _to_json
     environment.globals["raise_exception"] = _raise
-    environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+    environment.globals["strftime_now"] = TODAY.strftime
     return environment
 
 

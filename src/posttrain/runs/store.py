@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from posttrain.errors import RunFailed, UserError
+from posttrain.runs.changes import name_missing
 from posttrain.runs.checkpoints import sync
 from posttrain.runs.environment import describe_environment
 from posttrain.runs.failure import cannot_write, is_about_storage
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RolloutTable", "RunStore", "rollout_rows"]
 
+REPAIRS = ("bad checkpoint", "rewound", "incomplete record", "changed")
+"""Kinds of entries in the history that somebody who resumes a run should see."""
 _CUT = ("metrics.jsonl", "timing.jsonl", "events.jsonl", "evals.jsonl")
 _JOURNALS = (*_CUT, "history.jsonl")
 
@@ -66,9 +69,9 @@ class RunStore:
         try:
             for part in ("rollouts", "evals", "checkpoints"):
                 (folder / part).mkdir()
-            _write_yaml(folder / "recipe.yaml", recipe_tree)
             found = describe_environment(environment)
             _write_text(folder / "environment.json", json.dumps(plain(found), indent=1) + "\n")
+            _write_yaml(folder / "recipe.yaml", recipe_tree)  # last: it makes the folder a run
             store = cls(folder, RunLock(folder))
         except OSError as error:
             raise cannot_write(error, folder, folder) from error
@@ -144,10 +147,6 @@ class RunStore:
         moment = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         self._append("history.jsonl", {"time": moment, "kind": kind, "message": message, **details})
 
-    def note_bad_checkpoint(self, checkpoint: Path, damage: str) -> None:
-        """Record that a checkpoint is passed over, and why."""
-        self.log_history("bad checkpoint", f"the checkpoint {checkpoint} is damaged and was not used: {damage}")
-
     def write_rollouts(self, step: int, rows: RolloutTable) -> None:
         """Record the trajectories of a step."""
         self._write_table(rows, _step_path(self.folder / "rollouts", step), step)
@@ -180,7 +179,8 @@ class RunStore:
         except OSError as error:
             raise cannot_write(error, self.folder, self.folder) from error
         self._unsynced.clear()
-        return {"step": self._last_step, **{name: self._journal(name).size for name in _CUT}}
+        sizes = {name: self._journal(name).size for name in _CUT}
+        return {"step": self._last_step, "rollouts": self._recorded(self._last_step), **sizes}
 
     def rewind(self, position: Mapping[str, int]) -> None:
         """Forget everything after a position; an empty one is the start."""
@@ -193,6 +193,7 @@ class RunStore:
         for name in _CUT:
             self._journal(name).cut(position.get(name, 0))
         evaluated = {entry["step"] for entry in self.evaluations()}
+        self._note_missing(position, evaluated)
         for path in self._tables("rollouts"):
             if _step_of(path) > step:
                 path.unlink()
@@ -265,6 +266,19 @@ class RunStore:
     def _journal(self, name: str) -> Journal:
         assert name in self._journals, f"the run {self.folder} is closed, or open for reading only"
         return self._journals[name]
+
+    def _recorded(self, step: int) -> int:
+        """Number of steps until `step` whose trajectories are recorded."""
+        return sum(_step_of(path) <= step for path in self._tables("rollouts"))
+
+    def _note_missing(self, position: Mapping[str, int], evaluated: set[int]) -> None:
+        """Put into the history which tables that a checkpoint counts on are gone: the run does not need them."""
+        lost = evaluated - {_step_of(path) for path in self._tables("evals")}
+        kept = set(self.rollout_steps())
+        without = [entry["step"] for entry in self.metrics() if entry["step"] not in kept]
+        number = position.get("rollouts", 0) - self._recorded(position.get("step", 0))
+        if gone := name_missing(sorted(lost), without, number):
+            self.log_history("incomplete record", gone)
 
     def _connection(self) -> "duckdb.DuckDBPyConnection":
         if self._database is None:
