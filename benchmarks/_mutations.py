@@ -6,7 +6,24 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-ODD_TEXTS = ("", " ", "\x00", "\ud7ff", "{{", "}}", "%s", "../..", "/", "~", "-1", "1e999", "nan", "null", "!!x", "é" * 50)
+ODD_TEXTS = (
+    "",
+    " ",
+    "\x00",
+    "\ud7ff",
+    "{{",
+    "}}",
+    "%s",
+    "../..",
+    "/",
+    "~",
+    "-1",
+    "1e999",
+    "nan",
+    "null",
+    "!!x",
+    "é" * 50,
+)
 ODD_VALUES: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 2, 7, 2**31, 2**63, 2**64 + 1, -(2**70), 10**400, 0.5, -0.0, 1e308, 1e-320,
     float("inf"), float("nan"), [], {}, [[]], [None], {"kind": "sum"}, {"": ""}, "auto", "grpo", *ODD_TEXTS,
@@ -45,7 +62,9 @@ def _repeat(rng: random.Random, content: bytearray) -> bytes:
 
 def _insert(rng: random.Random, content: bytearray) -> bytes:
     begin = rng.randint(0, len(content))
-    odd = rng.choice([rng.randbytes(rng.randint(1, 12)), rng.choice(ODD_TEXTS).encode("utf-8", "surrogatepass"), b"\n\n"])
+    odd = rng.choice(
+        [rng.randbytes(rng.randint(1, 12)), rng.choice(ODD_TEXTS).encode("utf-8", "surrogatepass"), b"\n\n"]
+    )
     content[begin:begin] = odd
     return bytes(content)
 
@@ -55,7 +74,9 @@ def _number(rng: random.Random, content: bytearray) -> bytes:
     digits = [place for place, byte in enumerate(content) if 48 <= byte <= 57]
     if digits:
         place = rng.choice(digits)
-        content[place : place + 1] = rng.choice([b"-1", b"0", b"99999999999999999999", b"1e999", b"", b"x", b"0x1F", b"1_0"])
+        content[place : place + 1] = rng.choice(
+            [b"-1", b"0", b"99999999999999999999", b"1e999", b"", b"x", b"0x1F", b"1_0"]
+        )
     return bytes(content)
 
 

@@ -249,7 +249,9 @@ def inputs(shop: Workshop, quick: bool) -> Iterator[Tally]:
     mine = Path("mine.py").read_text()
     shop.interrupted()
     Path("mine.py").write_text(mine + "# another\n")
-    reward.count(ended_well(shop.resume(), "changed: the reward in mine.py is not the one") or shop.difference(), same=True)
+    reward.count(
+        ended_well(shop.resume(), "changed: the reward in mine.py is not the one") or shop.difference(), same=True
+    )
     Path("mine.py").write_text(mine)
     yield reward
 

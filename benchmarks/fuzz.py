@@ -67,7 +67,9 @@ def override(rng: random.Random) -> Case:
         path = rng.choice(paths)
         if rng.random() < 0.3:
             path = mutate_bytes(rng, path.encode()).decode("utf-8", "replace").replace("-", "_")
-        value = rng.choice([*map(str, ODD_VALUES), *map(json.dumps, ODD_VALUES), "[1", "{a: 1}", "a: b: c", "&a *a", "!!x y"])
+        value = rng.choice(
+            [*map(str, ODD_VALUES), *map(json.dumps, ODD_VALUES), "[1", "{a: 1}", "a: b: c", "&a *a", "!!x y"]
+        )
         changes.append(f"{path}={value}")
     return ["show", name, *changes], [""]
 
@@ -118,7 +120,9 @@ def model(rng: random.Random) -> Case:
     """A model folder in which one file is another."""
     shutil.rmtree("mutated", ignore_errors=True)
     shutil.copytree("tiny", "mutated")
-    name = rng.choice(["config.json", "config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json"])
+    name = rng.choice(
+        ["config.json", "config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json"]
+    )
     name = rng.choice([name, name, "model.safetensors"])
     path = Path("mutated") / name
     mutate = mutate_safetensors if name == "model.safetensors" else mutate_json
@@ -239,7 +243,9 @@ def main() -> int:
         "tables": [
             {
                 "columns": ["what was broken", "cases", "refused with the place", "still valid", "went wrong"],
-                "rows": [[n, t.tried, t.refused, t.tried - t.refused - len(t.wrong), len(t.wrong)] for n, t in found.items()],
+                "rows": [
+                    [n, t.tried, t.refused, t.tried - t.refused - len(t.wrong), len(t.wrong)] for n, t in found.items()
+                ],
             }
         ],
         "seconds": round(time.monotonic() - began),

@@ -26,6 +26,7 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError
 from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
+from ruamel.yaml.reader import ReaderError
 from ruamel.yaml.representer import SafeRepresenter
 
 from posttrain.catalogue import PACKAGE, Entry, entries
@@ -248,6 +249,9 @@ def _read_yaml(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
         root = YAML(typ="safe", pure=True).compose(text)
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8 text: {error}") from None
+    except ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise UserError(f"{path} line {line}: the character {text[error.position]!r} is not allowed in YAML") from None
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{path} line {mark.line + 1}" if mark else str(path)

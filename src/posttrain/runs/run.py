@@ -151,9 +151,7 @@ class Run:
 
     def checkpoint_due(self) -> bool:
         """Whether enough steps or seconds have passed since the last one."""
-        return self.on_schedule() or (
-            time.monotonic() - self._saved_at >= self.recipe.checkpoints.every_seconds
-        )
+        return self.on_schedule() or (time.monotonic() - self._saved_at >= self.recipe.checkpoints.every_seconds)
 
 
 class StageRun(StageBench):

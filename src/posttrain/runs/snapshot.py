@@ -70,9 +70,9 @@ def save_snapshot(
     roll_backs: int = 0,
     healthy: bool = True,
 ) -> Path:
-    """Write a checkpoint atomically; `healthy` is one that alarms may go back to. Older ones beyond `recipe.checkpoints.keep` go.
+    """Write a checkpoint atomically; older ones beyond `recipe.checkpoints.keep` go.
 
-    The newest that was saved in good health stays in any case, to go back to.
+    A `healthy` one is one that alarms may go back to: the newest of those stays in any case.
     """
     import torch
     from safetensors.torch import save_file

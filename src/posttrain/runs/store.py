@@ -246,6 +246,10 @@ class RunStore:
         """Steps whose trajectories are recorded."""
         return [_step_of(path) for path in self._tables("rollouts")]
 
+    def evaluation_steps(self) -> list[int]:
+        """Steps after which answers to held-out tasks are recorded."""
+        return [_step_of(path) for path in self._tables("evals")]
+
     def rollouts(self, step: int, columns: Sequence[str] = (), where: str = "true") -> list[dict[str, Any]]:
         """Trajectories of a step: the named columns or all, of the rows that a condition in SQL picks."""
         return self._read_table("rollouts", step, columns, where)
@@ -273,7 +277,7 @@ class RunStore:
 
     def _note_missing(self, position: Mapping[str, int], evaluated: set[int]) -> None:
         """Put into the history which tables that a checkpoint counts on are gone: the run does not need them."""
-        lost = evaluated - {_step_of(path) for path in self._tables("evals")}
+        lost = evaluated - set(self.evaluation_steps())
         kept = set(self.rollout_steps())
         without = [entry["step"] for entry in self.metrics() if entry["step"] not in kept]
         number = position.get("rollouts", 0) - self._recorded(position.get("step", 0))
