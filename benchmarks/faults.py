@@ -59,9 +59,8 @@ def kills(shop: Workshop, number: int) -> Iterator[Tally]:
     tallies = {name: Tally(name) for name in ways}
     shares = [name for name in ways for _ in range(4 if name == next(iter(ways)) else 1)]
     fresh, dead = True, 0
-    for name in itertools.cycle(shares):
-        if dead == number:
-            break
+    while dead < number:
+        name = shares[dead % len(shares)]
         at = rng.uniform(0.0, shop.seconds) if ways[name]() is None else None
         ended = (shop.run if fresh else shop.resume)(ways[name](), None if at is None else _kill_after(at))
         fresh = ended.code != -signal.SIGKILL or not (RUN / "recipe.yaml").exists()

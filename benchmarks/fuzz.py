@@ -116,6 +116,9 @@ def data(rng: random.Random) -> Case:
     return ["run", *SMALL, f"tasks={path}"], [str(path), "tasks", "evaluation"]
 
 
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
+
+
 def model(rng: random.Random) -> Case:
     """A model folder in which one file is another."""
     shutil.rmtree("mutated", ignore_errors=True)

@@ -46,7 +46,7 @@ def summarize(store: RunStore) -> dict[str, Any]:
     if lost:
         steps = ", ".join(map(str, lost))
         summary["warnings"].append(
-            f"the held-out answers after step {steps} are gone from the record, and with them the gains from or to there"
+            f"held-out answers after step {steps} are gone from the record, and with them the gains from or to there"
         )
     summary["summary_line"] = summary_line(summary)
     return summary
