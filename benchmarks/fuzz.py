@@ -113,7 +113,7 @@ def data(rng: random.Random) -> Case:
     if rng.random() < 0.6 or ending == "parquet":
         content = mutate_bytes(rng, content)
     path.write_bytes(content)
-    return ["run", *SMALL, f"tasks={path}"], [str(path), "tasks", "evaluation"]
+    return ["run", *SMALL, f"tasks={path}"], [str(path), "tasks", "task ", "evaluation"]
 
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")

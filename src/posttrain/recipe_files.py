@@ -32,6 +32,7 @@ from ruamel.yaml.representer import SafeRepresenter
 from posttrain.catalogue import PACKAGE, Entry, entries
 from posttrain.component import nearest
 from posttrain.errors import UserError
+from posttrain.plain_yaml import load_yaml
 from posttrain.recipe import Recipe, assign, from_tree, override, resolve, to_tree
 
 
@@ -245,8 +246,7 @@ def _read_yaml(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
         raise _no_file(path, "*.y*ml")
     try:
         text = path.read_text(encoding="utf-8")
-        content = YAML(typ="safe", pure=True).load(text)
-        root = YAML(typ="safe", pure=True).compose(text)
+        content, root = load_yaml(text, str(path))
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8 text: {error}") from None
     except ReaderError as error:
@@ -261,7 +261,7 @@ def _read_yaml(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
     return content, dict(_lines(root, ""))
 
 
-def _lines(node: Node, above: str) -> Iterator[tuple[str, int]]:
+def _lines(node: Node | None, above: str) -> Iterator[tuple[str, int]]:
     """The line of each key of a mapping and each item of a list, at any depth, by dotted path."""
     if isinstance(node, MappingNode):
         children = [(str(key.value), key, value) for key, value in node.value]

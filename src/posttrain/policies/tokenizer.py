@@ -186,8 +186,9 @@ class Tokenizer:
                 add_generation_prompt=add_generation_prompt,
                 **tokens,
             )
-        except (TemplateError, TypeError, ValueError) as error:
-            raise UserError(f"the chat template of '{self._where}' refuses these messages: {error}") from None
+        except Exception as error:  # a template is a program, and fails in any way that one can
+            what = str(error) if isinstance(error, TemplateError) else f"{type(error).__name__}: {error}"
+            raise UserError(f"the chat template of '{self._where}' refuses these messages: {what}") from None
 
     @cached_property
     def _template(self) -> Template:
