@@ -257,9 +257,10 @@ def kill_in_evaluation(number: int) -> Sabotage:
     """Die when the answers of the given evaluation have been judged, and nothing of it is written."""
 
     def sabotage() -> None:
+        from posttrain import evaluation
         from posttrain.runs import run
 
-        left, evaluate = number, run.evaluate
+        left, evaluate = number, evaluation.evaluate
 
         def judged_and_dead(*arguments: object, **settings: object) -> object:
             nonlocal left
@@ -269,7 +270,7 @@ def kill_in_evaluation(number: int) -> Sabotage:
                 die()
             return evaluated
 
-        run.evaluate = judged_and_dead  # type: ignore[assignment]
+        vars(run)["evaluate"] = judged_and_dead
 
     return sabotage
 
@@ -305,6 +306,6 @@ def shake_clocks(seed: int) -> Sabotage:
         moment, since = time.localtime, time.strftime
         for name in ("time", "monotonic", "perf_counter"):
             setattr(time, name, lambda: rng.uniform(0.0, 4e9))
-        time.strftime = lambda form, *_: since(form, moment(rng.uniform(0.0, 4e9)))  # type: ignore[assignment]
+        time.strftime = lambda form, *_: since(form, moment(rng.uniform(0.0, 4e9)))
 
     return sabotage

@@ -19,7 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from benchmarks._faulty import (
@@ -96,16 +97,22 @@ def signals(shop: Workshop, quick: bool) -> Iterator[Tally]:
         tally = Tally(name)
         words = ("interrupted",) if len(numbers) > 1 else ("everything is saved. Go on with: posttrain resume",)
         for step in (4,) if quick else range(1, STEPS):
-            ended = shop.run(at_the_end_of_step(step, lambda n=numbers: [os.kill(os.getpid(), one) for one in n]))
+            ended = shop.run(at_the_end_of_step(step, partial(_send, numbers)))
             tally.count(clear_stop(ended, 130, *words) or shop.resumed_the_same(), same=True, stopped=True)
         yield tally
+
+
+def _send(numbers: Sequence[int]) -> None:
+    """Give this process signals, one after the other."""
+    for number in numbers:
+        os.kill(os.getpid(), number)
 
 
 def disks(shop: Workshop, quick: bool) -> Iterator[Tally]:
     """Files that may not grow, disks that are full, file systems that become read-only."""
     tally = Tally("a file may not be as large as it has to be")
     for limit in (60_000,) if quick else (1_000, 3_000, 20_000, 60_000, 100_000):
-        ended = shop.run(lambda most=limit: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)))
+        ended = shop.run(partial(resource.setrlimit, resource.RLIMIT_FSIZE, (limit, limit)))
         stop = clear_stop(ended, 1, "cannot write")
         again = shop.resumed_the_same() if (RUN / "recipe.yaml").exists() else ""
         tally.count(stop or again, same=True, stopped=True)
@@ -117,7 +124,7 @@ def disks(shop: Workshop, quick: bool) -> Iterator[Tally]:
             yield from (full, read_only)
             return
         for left in (200_000,) if quick else (0, 4096, 8192, 50_000, 120_000, 200_000, 300_000):
-            ended = shop.run(at_the_end_of_step(5, lambda room=left: _fill(room)))
+            ended = shop.run(at_the_end_of_step(5, partial(_fill, left)))
             stop = clear_stop(ended, 1, "the disk is full", "posttrain resume")
             Path("runs/filler").unlink()
             full.count(stop or shop.resumed_the_same(), same=True, stopped=True)

@@ -234,8 +234,8 @@ def main() -> int:
 
         def enough(number: int) -> bool:
             if given.minutes is None:
-                return number >= given.cases
-            return time.monotonic() - began > 60 * given.minutes
+                return number >= int(given.cases)
+            return time.monotonic() - began > 60 * float(given.minutes)
 
         found = fuzz(given.seed, enough, lambda line: print(line, file=sys.stderr, flush=True))
         os.chdir("/")
