@@ -105,9 +105,7 @@ def test_everything_in_a_task_counts_in_its_digest() -> None:
         Task(key="a", prompt="1+1=", answer="3", fields={"level": 1}),
         Task(key="a", prompt="1+1=", answer="2", fields={"level": 2}),
         Task(key="a", prompt="1+1=", answer="2", fields={"level": 1}, demonstrations=("2",)),
-        Task(
-            key="a", prompt="1+1=", answer="2", fields={"level": 1}, preferences=(Preference(chosen="2", rejected="3"),)
-        ),
+        Task(key="a", prompt="1+1=", answer="2", fields={"level": 1}, preferences=(pair,)),
     ]
     digests = [digest_of([one]) for one in (task, *others)]
     assert len(set(digests)) == len(digests)

@@ -16,7 +16,6 @@ Steps count from 1 over all stages; step 0 is before the first. A checkpoint kee
 calls `RunStore.rewind` with it, and from there on writes what the run would have written had it never been stopped.
 """
 
-import difflib
 import json
 import os
 import re
@@ -25,11 +24,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from posttrain.errors import RunFailed, UserError
+from posttrain.errors import UserError
 from posttrain.runs.changes import name_missing
 from posttrain.runs.checkpoints import sync
 from posttrain.runs.environment import describe_environment
 from posttrain.runs.failure import cannot_write, is_about_storage
+from posttrain.runs.folders import make_folder, why_no_run
 from posttrain.runs.journal import Journal, plain, read_lines
 from posttrain.runs.lock import RunLock
 from posttrain.runs.tables import RolloutTable, clean_text, new_connection, read_table, rollout_rows, write_table
@@ -65,7 +65,7 @@ class RunStore:
 
         `environment` is added to what is found out about software and machine: threads, device.
         """
-        folder = _make_folder(Path(root), re.sub(r"[^\w.+-]+", "-", name).strip(".-") or "run")
+        folder = make_folder(Path(root), re.sub(r"[^\w.+-]+", "-", name).strip(".-") or "run")
         try:
             for part in ("rollouts", "evals", "checkpoints"):
                 (folder / part).mkdir()
@@ -86,7 +86,7 @@ class RunStore:
         """
         folder = Path(folder)
         if not (folder / "recipe.yaml").is_file():
-            raise UserError(_no_run(folder))
+            raise UserError(why_no_run(folder))
         if reading:
             return cls(folder, None)
         try:
@@ -335,39 +335,6 @@ class RunStore:
         for path in self.folder.glob("*/.step_*.tmp"):
             path.unlink()
         self._last_step = max((entry["step"] for entry in self.metrics()), default=0)
-
-
-def _make_folder(root: Path, name: str) -> Path:
-    """Make ``root/name-n`` with the lowest n that is above all there are."""
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        taken = [re.fullmatch(re.escape(name) + r"-(\d+)", path.name) for path in root.iterdir()]
-    except OSError as error:
-        raise UserError(f"no run can be kept in {root}: {error.strerror}; choose another folder for runs") from None
-    number = 1 + max((int(match[1]) for match in taken if match), default=0)
-    while True:
-        folder = root / f"{name}-{number}"
-        try:
-            folder.mkdir()
-            return folder
-        except FileExistsError:
-            number += 1
-        except OSError as error:
-            raise RunFailed(f"cannot make the folder {folder}: {error.strerror}. Nothing was started") from None
-
-
-def _no_run(folder: Path) -> str:
-    """Why a folder cannot be opened, and which runs there are near it."""
-    problem = f"{folder} is not a run: it holds no recipe.yaml" if folder.is_dir() else f"there is no run {folder}"
-    around = folder.absolute().parent
-    runs = [path.parent for path in around.glob("*/recipe.yaml")] if around.is_dir() else []
-    runs += [path.parent for path in folder.glob("*/recipe.yaml")] if folder.is_dir() else []
-    by_name = {path.name: path for path in sorted(runs)}
-    if not by_name:
-        return f"{problem}, and there are no runs in {around}"
-    close = difflib.get_close_matches(folder.name, by_name, n=3, cutoff=0.4)
-    newest = sorted(by_name, key=lambda name: by_name[name].stat().st_mtime, reverse=True)[:3]
-    return f"{problem}; did you mean {' or '.join(str(by_name[name]) for name in close or newest)}?"
 
 
 def _step_path(folder: Path, step: int) -> Path:
