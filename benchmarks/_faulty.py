@@ -17,7 +17,7 @@ from tests.runs.processes import contents
 
 RECIPE = """
 from dataclasses import replace
-from posttrain.recipes._change import rl_of, sft_of
+from posttrain.recipe_changes import rl_of, sft_of
 from posttrain.recipes.ppo import ppo
 from posttrain.recipes.sft import sft
 
