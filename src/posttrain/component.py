@@ -78,6 +78,8 @@ class Component:
             context = {"family": cls.__name__.lower(), "kind": kind, "hint": nearest(kind, cls.kinds())}
             raise PydanticCustomError("kind", "no {family} named '{kind}'; {hint}", context)
         path = kind if "." in kind else f"{cls.family()}.{kind}"
+        if not all(part.isidentifier() for part in path.split(".")):
+            raise PydanticCustomError("kind", "'{path}' is not the name of a module", {"path": path})
         try:
             module = importlib.import_module(path)
         except ModuleNotFoundError as error:
@@ -87,6 +89,9 @@ class Component:
             raise PydanticCustomError(
                 "kind", "no module '{path}' on the import path (working in {where})", context
             ) from None
+        except Exception as error:
+            context = {"path": path, "why": f"{type(error).__name__}: {error}"}
+            raise PydanticCustomError("kind", "the module '{path}' cannot be imported: {why}", context) from error
         members = [
             m for m in vars(module).values() if isinstance(m, type) and issubclass(m, cls) and m.__module__ == path
         ]

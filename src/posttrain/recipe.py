@@ -281,11 +281,12 @@ def override(recipe: Recipe, changes: Sequence[str]) -> Recipe:
 
 def parse_value(text: str) -> Any:
     """Read a value as YAML 1.2: numbers, booleans, lists and mappings, else the text itself."""
-    from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
+    from posttrain.plain_yaml import load_yaml
+
     try:
-        value = YAML(typ="safe", pure=True).load(text)
+        value, _ = load_yaml(text, f"the value {text[:60]!r}")
     except YAMLError:
         return text
     return text if value is None and text.strip() not in ("null", "~", "") else value

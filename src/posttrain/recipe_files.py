@@ -26,11 +26,13 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError
 from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
+from ruamel.yaml.reader import ReaderError
 from ruamel.yaml.representer import SafeRepresenter
 
 from posttrain.catalogue import PACKAGE, Entry, entries
 from posttrain.component import nearest
 from posttrain.errors import UserError
+from posttrain.plain_yaml import load_yaml
 from posttrain.recipe import Recipe, assign, from_tree, override, resolve, to_tree
 
 
@@ -244,10 +246,12 @@ def _read_yaml(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
         raise _no_file(path, "*.y*ml")
     try:
         text = path.read_text(encoding="utf-8")
-        content = YAML(typ="safe", pure=True).load(text)
-        root = YAML(typ="safe", pure=True).compose(text)
+        content, root = load_yaml(text, str(path))
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8 text: {error}") from None
+    except ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise UserError(f"{path} line {line}: the character {text[error.position]!r} is not allowed in YAML") from None
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{path} line {mark.line + 1}" if mark else str(path)
@@ -257,7 +261,7 @@ def _read_yaml(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
     return content, dict(_lines(root, ""))
 
 
-def _lines(node: Node, above: str) -> Iterator[tuple[str, int]]:
+def _lines(node: Node | None, above: str) -> Iterator[tuple[str, int]]:
     """The line of each key of a mapping and each item of a list, at any depth, by dotted path."""
     if isinstance(node, MappingNode):
         children = [(str(key.value), key, value) for key, value in node.value]

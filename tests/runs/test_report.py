@@ -177,7 +177,7 @@ def test_what_happened_to_the_process_is_told(tmp_path: Path) -> None:
     with RunStore.create(tmp_path, "run", RECIPE) as run:
         run.log_metrics(1, "sft", 1, {"loss": 1.0})
         run.rewind({})
-        run.note_bad_checkpoint(run.checkpoints / "step_000001_0", "state.json has changed")
+        run.log_history("bad checkpoint", "step_000001_0 is damaged: state.json has changed")
         text = page(run.folder).text
     assert "went back to step 0; steps done again because no checkpoint held them: 1" in text
     assert "state.json has changed" in text

@@ -1,6 +1,7 @@
 """What docs/ makes out of the code and of a run: the tables of methods are up to date, the picture shows the run."""
 
 import importlib.util
+import json
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -23,7 +24,7 @@ def script(name: str) -> ModuleType:
     return module
 
 
-methods, pictures = script("methods"), script("pictures")
+methods, pictures, trust = script("methods"), script("pictures"), script("trust")
 
 
 def test_the_tables_of_methods_are_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,3 +74,28 @@ def test_a_folder_without_a_run_has_no_picture(tmp_path: Path, capsys: pytest.Ca
     assert pictures.main([str(tmp_path)]) == 2
     assert "is not a run" in capsys.readouterr().err
     assert pictures.main([]) == 2
+
+
+def test_the_page_of_trust_is_what_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    assert trust.main(["--check"]) == 0, capsys.readouterr().err
+
+
+def test_a_measurement_becomes_a_table_with_its_command_and_its_prose(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = {"caption": "By kind.", "columns": ["kind", "wrong"], "rows": [["a|b", 0], ["c", None]]}
+    (tmp_path / "falls.json").write_text(json.dumps({"title": "Falls", "command": "fall --all", "tables": [table]}))
+    (tmp_path / "falls.md").write_text("From a low wall.\n")
+    for name, path in (("ROOT", tmp_path), ("PARTS", tmp_path), ("PAGE", tmp_path / "trust.txt")):
+        monkeypatch.setattr(trust, name, path)
+    assert trust.main(["--check"]) == 1 and "trust.txt is out of date" in capsys.readouterr().err
+    assert trust.main([]) == 0 == trust.main(["--check"])
+    written = (tmp_path / "trust.txt").read_text()
+    assert written.startswith(trust.INTRODUCTION)
+    assert written.removeprefix(trust.INTRODUCTION).split("\n\n") == [
+        "\n## Falls",
+        "From a low wall.",
+        "```text\n$ fall --all\n```",
+        "By kind.",
+        "| kind | wrong |\n|---|---|\n| a\\|b | 0 |\n| c |  |\n",
+    ]

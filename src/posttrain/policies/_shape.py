@@ -20,6 +20,23 @@ ROPE_SETTINGS: dict[str, tuple[str, ...]] = {
 }
 """The kinds of position scaling that are done natively, with the settings that they cannot do without."""
 
+_MOST = {
+    "vocab_size": 10**8,
+    "hidden_size": 10**7,
+    "num_hidden_layers": 10**4,
+    "num_attention_heads": 10**5,
+    "num_key_value_heads": 10**5,
+    "head_dim": 10**5,
+    "intermediate_size": 10**8,
+    "max_position_embeddings": 10**9,
+}
+"""Sizes that a config may give, far above those of any model: more is a damaged or a hostile file."""
+_OPTIONAL = ("num_key_value_heads", "head_dim", "max_position_embeddings")
+_ROPE_NUMBERS = (
+    "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings", "beta_fast", "beta_slow",
+    "attention_factor",
+)  # fmt: skip
+
 
 @dataclass(frozen=True, kw_only=True)
 class Rope:
@@ -148,6 +165,7 @@ class Shape:
         reason = not_native(config)
         if reason:
             raise UserError(f"the native decoder cannot run this model: {reason}; the transformers body can")
+        _check_numbers(config)
         kind = config["model_type"]
         width, heads = config["hidden_size"], config["num_attention_heads"]
         bias = bool(config.get("attention_bias", False))
@@ -161,7 +179,7 @@ class Shape:
             head_dim=config.get("head_dim") or (128 if kind == "qwen3" else width // heads),
             mlp_width=config["intermediate_size"],
             norm_eps=config.get("rms_norm_eps", 1e-6),
-            context=config.get("max_position_embeddings", 2048 if kind == "llama" else 32768),
+            context=config.get("max_position_embeddings") or (2048 if kind == "llama" else 32768),
             rope=_rope(config),
             tied=bool(config.get("tie_word_embeddings", False)),
             qkv_bias=kind == "qwen2" or bias,
@@ -172,6 +190,45 @@ class Shape:
         )
 
 
+def _check_numbers(config: Mapping[str, Any]) -> None:
+    """Raise `UserError` for sizes that no model has, before anything is made of them."""
+    for key, most in _MOST.items():
+        value = config.get(key)
+        if value is None and key in _OPTIONAL:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+            raise UserError(f"config.json: {key} is {_shown(value)}; it is a whole number from 1 to {most:,}")
+    eps = config.get("rms_norm_eps", 1e-6)
+    if isinstance(eps, bool) or not isinstance(eps, float | int) or not 0 <= eps < 1:
+        raise UserError(f"config.json: rms_norm_eps is {_shown(eps)}; it is a number from 0 to 1")
+    width, heads = config["hidden_size"], config["num_attention_heads"]
+    kv_heads = config.get("num_key_value_heads") or heads
+    if heads % kv_heads:
+        raise UserError(
+            f"config.json: num_attention_heads is {heads} and num_key_value_heads {kv_heads}; it must be a multiple"
+        )
+    head_dim = config.get("head_dim") or (128 if config["model_type"] == "qwen3" else width // heads)
+    if head_dim < 2 or head_dim % 2:
+        raise UserError(f"config.json: heads have {head_dim} dimensions; positions are rotated in pairs of them")
+    rope = _rope(config)
+    odd = [key for key, value in rope.settings.items() if key in _ROPE_NUMBERS and not _is_positive(value)]
+    if odd:
+        raise UserError(f"config.json: {odd[0]} of the rope settings is {_shown(rope.settings[odd[0]])}, not above 0")
+    if not _is_positive(rope.theta):
+        raise UserError(f"config.json: rope_theta is {rope.theta:g}; it is a number above 0")
+
+
+def _is_positive(value: object) -> bool:
+    """Whether it is a finite number above 0."""
+    return isinstance(value, float | int) and not isinstance(value, bool) and 0 < value < 1e30
+
+
+def _shown(value: object) -> str:
+    """A value as a message can hold it."""
+    text = repr(value) if not isinstance(value, int) or abs(value) < 10**30 else "an enormous number"
+    return text if len(text) <= 60 else text[:60] + "..."
+
+
 def not_native(config: Mapping[str, Any]) -> str | None:
     """Why the native decoder does not do this model; None when it does."""
     kind = config.get("model_type")
@@ -180,10 +237,10 @@ def not_native(config: Mapping[str, Any]) -> str | None:
     missing = [
         k
         for k in ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
-        if not isinstance(config.get(k), int)
+        if k not in config
     ]
     if missing:
-        return f"its config.json has no number for {', '.join(missing)}"
+        return f"its config.json does not give {', '.join(missing)}"
     if config.get("hidden_act", "silu") != "silu":
         return f"hidden_act is {config['hidden_act']!r} (native: 'silu')"
     if _uses_sliding_window(config):
@@ -203,14 +260,27 @@ def _uses_sliding_window(config: Mapping[str, Any]) -> bool:
     """Whether some layer's window is truly limited (Qwen configs carry a window that is usually switched off)."""
     layer_types = config.get("layer_types")
     if layer_types is not None:
+        if not isinstance(layer_types, list):
+            raise UserError(f"config.json: layer_types is {_shown(layer_types)}; it is a list, a name a layer")
         return any(kind != "full_attention" for kind in layer_types)
     switched_on = config.get("use_sliding_window", False) and config.get("sliding_window") is not None
-    return bool(switched_on and config.get("max_window_layers", 28) < config["num_hidden_layers"])
+    return bool(switched_on and _window_start(config) < config["num_hidden_layers"])
+
+
+def _window_start(config: Mapping[str, Any]) -> int:
+    """The first layer with a sliding window."""
+    start = config.get("max_window_layers", 28)
+    if isinstance(start, bool) or not isinstance(start, int):
+        raise UserError(f"config.json: max_window_layers is {_shown(start)}; it is a number of layers")
+    return start
 
 
 def _rope(config: Mapping[str, Any]) -> Rope:
     """Rope settings from ``rope_parameters`` (transformers 5) or ``rope_theta`` and ``rope_scaling`` (before)."""
-    settings = dict(config.get("rope_scaling") or config.get("rope_parameters") or {})
+    given = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    if not isinstance(given, Mapping):
+        raise UserError(f"config.json: its rope settings are {_shown(given)}; they are an object with named values")
+    settings = dict(given)
     legacy = settings.pop("type", "default")
     kind = settings.pop("rope_type", legacy)
     theta = settings.pop("rope_theta", None) or config.get("rope_theta") or 10_000.0
@@ -218,4 +288,6 @@ def _rope(config: Mapping[str, Any]) -> Rope:
         settings.setdefault("partial_rotary_factor", config["partial_rotary_factor"])
     if "original_max_position_embeddings" in config:
         settings["original_max_position_embeddings"] = config["original_max_position_embeddings"]
-    return Rope(type=kind, theta=float(theta), settings=settings)
+    if isinstance(theta, bool) or not isinstance(theta, float | int):
+        raise UserError(f"config.json: rope_theta is {_shown(theta)}; it is a number above 0")
+    return Rope(type=str(kind), theta=float(min(theta, 1e30)), settings=settings)

@@ -5,7 +5,7 @@ Built on the ``tokenizers`` library and a sandboxed template engine; ``transform
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,9 @@ TOKENIZER_FILES = (
     "tokenizer.model",
 )
 """Everything that belongs to a tokenizer and is carried along when a model is saved."""
+TODAY = date(2026, 1, 1)
+"""What a chat template is told that asks for today's date: always the same, since otherwise a run that is resumed on
+the next day, or repeated, would have other prompts."""
 
 
 _STAND_IN = "0xassistant0x"
@@ -86,7 +89,11 @@ class Tokenizer:
         ends: set[int] = set()
         for name in ("generation_config.json", "config.json"):
             given = read_json((model or folder) / name).get("eos_token_id")
-            ends.update(given if isinstance(given, list) else [] if given is None else [given])
+            listed = given if isinstance(given, list) else [] if given is None else [given]
+            if any(isinstance(end, bool) or not isinstance(end, int) or end < 0 for end in listed):
+                place = (model or folder) / name
+                raise UserError(f"'{place}': eos_token_id is {given!r}; it is the id of a token, or a list of ids")
+            ends.update(listed)
         return cls(backend, settings, end_token_ids=ends, where=str(folder))
 
     @property
@@ -179,8 +186,9 @@ class Tokenizer:
                 add_generation_prompt=add_generation_prompt,
                 **tokens,
             )
-        except (TemplateError, TypeError, ValueError) as error:
-            raise UserError(f"the chat template of '{self._where}' refuses these messages: {error}") from None
+        except Exception as error:  # a template is a program, and fails in any way that one can
+            what = str(error) if isinstance(error, TemplateError) else f"{type(error).__name__}: {error}"
+            raise UserError(f"the chat template of '{self._where}' refuses these messages: {what}") from None
 
     @cached_property
     def _template(self) -> Template:
@@ -206,7 +214,10 @@ class Tokenizer:
     def _special(self, name: str) -> str | None:
         """Text of a special token by role."""
         value = self._settings.get(name)
-        return value["content"] if isinstance(value, Mapping) else value
+        text = value.get("content") if isinstance(value, Mapping) else value
+        if text is not None and not isinstance(text, str):
+            raise UserError(f"the tokenizer settings of '{self._where}' give {value!r} as {name}; it is a text")
+        return text
 
     def _special_id(self, name: str) -> int | None:
         text = self._special(name)
@@ -240,7 +251,7 @@ def _environment() -> ImmutableSandboxedEnvironment:
     )
     environment.filters["tojson"] = _to_json
     environment.globals["raise_exception"] = _raise
-    environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+    environment.globals["strftime_now"] = TODAY.strftime
     return environment
 
 

@@ -176,8 +176,11 @@ def read_transformers_body(
                 use_safetensors=True,
                 output_loading_info=True,
             )
-        except (ValueError, KeyError, OSError, ImportError, RuntimeError) as error:
-            raise UserError(f"transformers cannot load '{folder.path}': {str(error).strip()}") from None
+        except MemoryError:
+            raise
+        except Exception as error:  # a config can be wrong in as many ways as there are architectures
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise UserError(f"transformers cannot load '{folder.path}': {reason}") from None
     for key, what in (("missing_keys", "lacks"), ("unexpected_keys", "has no place for")):
         for name in sorted(info[key]):
             raise UserError(f"'{folder.path}' {what} the tensor '{name}': its config.json and its weights disagree")

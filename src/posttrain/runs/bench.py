@@ -9,6 +9,7 @@ from posttrain.engines import Sampler, Server
 from posttrain.engines._random import key_of
 from posttrain.errors import UserError
 from posttrain.recipe import Recipe
+from posttrain.runs.changes import REWARD_FILES, TASK_FILES, TASKS
 from posttrain.runs.problems import Problems
 from posttrain.stages import Models, Stage
 from posttrain.stages._prompts import check_prompts
@@ -106,7 +107,13 @@ class Bench:
         import torch
 
         judges = {name: digest for reward in self.problems.rewards for name, digest in reward.fingerprint.items()}
-        return {"threads": torch.get_num_threads(), "device": str(self.device), "reward_files_sha256": judges}
+        return {
+            "threads": torch.get_num_threads(),
+            "device": str(self.device),
+            REWARD_FILES: judges,
+            TASK_FILES: self.problems.files,
+            TASKS: self.problems.digests,
+        }
 
     def with_copies(self, stage: Stage, models: Models, keep: frozenset[str] = frozenset()) -> "dict[str, Policy]":
         """The models with copies for the ``role:`` roles that a stage needs, as the others are now.

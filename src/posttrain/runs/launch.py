@@ -9,6 +9,8 @@ from posttrain.errors import UserError
 from posttrain.recipe import Recipe, to_tree
 from posttrain.recipe_files import find_recipe
 from posttrain.runs.bench import Bench
+from posttrain.runs.changes import check_tasks, note_changes
+from posttrain.runs.environment import describe_environment
 from posttrain.runs.failure import cannot_write, is_about_storage
 from posttrain.runs.live import LiveView
 from posttrain.runs.report import write_report
@@ -40,8 +42,12 @@ def resume(folder: Path, view: LiveView) -> dict[str, Any]:
     with RunStore.open(folder) as store:
         recipe = find_recipe(str(folder / "recipe.yaml"))
         bench = Bench(recipe, prepare_machine(recipe))
+        found = describe_environment(bench.environment())
+        check_tasks(store, found)
         models = bench.first_models()
         bench.check(models)
+        for note in note_changes(store, found):
+            view.announce(f"changed: {note}")
         return _execute(bench, store, view, models)
 
 

@@ -8,6 +8,7 @@ from posttrain.errors import UserError
 from posttrain.recipe import Recipe
 from posttrain.rewards import Reward
 from posttrain.rollouts import Rollout
+from posttrain.runs.changes import digest_of
 from posttrain.stages import Stage
 from posttrain.tasks import Tasks
 from posttrain.tasks._holdout import exclude, holdout
@@ -22,10 +23,14 @@ class Problems:
         self.recipe = recipe
         self.notes: list[str] = []
         """What a user should know about the split."""
+        self.digests: dict[str, str] = {}
+        """SHA-256 of all the tasks of each source, by its place in the recipe."""
+        self.files: dict[str, str] = {}
+        """SHA-256 of each file that they were read from, by path."""
         settings = recipe.evaluation
-        own = load(recipe.tasks)
+        own = self._load(recipe.tasks, "tasks")
         if settings.tasks is not None:
-            self.held_out: list[Task] = list(load(settings.tasks))[: settings.holdout]
+            self.held_out: list[Task] = list(self._load(settings.tasks, "evaluation.tasks"))[: settings.holdout]
             self.train: list[Task] = list(own)
         else:
             train, held_out = holdout(own, settings.holdout, recipe.seed)
@@ -87,11 +92,18 @@ class Problems:
 
     def _without_held_out(self, stage: Stage, name: str) -> list[Task]:
         """A stage's tasks, none of which is in the held-out set."""
-        tasks = self.train if stage.tasks is None else list(load(stage.tasks))
+        tasks = self.train if stage.tasks is None else list(self._load(stage.tasks, f"stages.{name}.tasks"))
         kept, removed = exclude(tasks, self.held_out)
         if removed:
             self.notes.append(f"stage {name}: left out {removed} tasks that are in the held-out set")
         return list(kept)
+
+    def _load(self, tasks: Tasks, place: str) -> Sequence[Task]:
+        """Every task of a source, whose digest is kept."""
+        loaded = load(tasks)
+        self.digests[place] = digest_of(loaded)
+        self.files |= tasks.fingerprint
+        return loaded
 
 
 def load(tasks: Tasks) -> Sequence[Task]:

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from posttrain.runs.charts import Chart, Series, Span, draw, draw_intervals
 from posttrain.runs.samples import compared_answers, last_rollouts
-from posttrain.runs.store import RunStore
+from posttrain.runs.store import REPAIRS, RunStore
 from posttrain.runs.summary import describe_gain, duration, percent, seconds_by_phase, summarize
 
 Entry = Mapping[str, Any]
@@ -171,7 +171,7 @@ def _accuracy(evaluations: Sequence[Entry]) -> Series:
 
 def _notable(history: Sequence[Entry]) -> list[Entry]:
     """What happened to the process that a reader should know."""
-    return [entry for entry in history if entry["kind"] in ("rewound", "repaired", "bad checkpoint")]
+    return [entry for entry in history if entry["kind"] in ("repaired", *REPAIRS)]
 
 
 def _phases(timing: Sequence[Entry]) -> list[dict[str, Any]]:

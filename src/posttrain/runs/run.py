@@ -20,7 +20,7 @@ from posttrain.runs.live import LiveView
 from posttrain.runs.record import StepRecord
 from posttrain.runs.snapshot import ROLLED_BACK, Snapshot, newest_snapshot, save_snapshot
 from posttrain.runs.stop import StopRequest
-from posttrain.runs.store import RunStore
+from posttrain.runs.store import REPAIRS, RunStore
 from posttrain.runs.tables import rollout_rows
 from posttrain.runs.watch import MOST_ROLL_BACKS, RollBack, StoppedByAlarm, Watch, wait_while_paused
 from posttrain.stages import Models, Stage
@@ -47,6 +47,7 @@ class Run:
         self.stop = StopRequest()
         self._saved_at = time.monotonic()
         bench.keep_answers(store.folder)
+        self._told = len(store.history())
 
     def execute(self, models: Models) -> Models:
         """Run every stage that is left; returns the final models. Raises `Interrupted` after a safe stop.
@@ -64,6 +65,7 @@ class Run:
     def _go_on(self, snapshot: Snapshot) -> Models:
         """Run every stage that is left after a snapshot."""
         self.store.rewind(snapshot.position)
+        self._tell_repairs()
         self.step, self.roll_backs = snapshot.step, snapshot.roll_backs
         self.evaluations = self.store.evaluations()
         models = snapshot.models
@@ -80,6 +82,14 @@ class Run:
             self.evaluate(models, name)
             self.save(models, stage=place + 1)
         return models
+
+    def _tell_repairs(self) -> None:
+        """Show what was found wrong with checkpoints and record, and what was done about it; all is in the history."""
+        history = self.store.history()
+        for entry in history[self._told :]:
+            if entry["kind"] in REPAIRS:
+                self.view.event(entry["kind"], entry["message"])
+        self._told = len(history)
 
     def _roll_back(self, reason: str) -> Snapshot:
         """The newest snapshot from before the trouble. That it was gone back to is in the history, which is not cut."""
@@ -134,12 +144,14 @@ class Run:
         save_snapshot(self.store, self.recipe, models, step=self.step, stage=stage, roll_backs=self.roll_backs, **state)
         self._saved_at = time.monotonic()
 
+    def on_schedule(self) -> bool:
+        """Whether a checkpoint after this step is due by the number of steps, whatever the clock says."""
+        every = self.recipe.checkpoints.every_steps
+        return bool(every and self.step % every == 0)
+
     def checkpoint_due(self) -> bool:
         """Whether enough steps or seconds have passed since the last one."""
-        every = self.recipe.checkpoints.every_steps
-        return bool(every and self.step % every == 0) or (
-            time.monotonic() - self._saved_at >= self.recipe.checkpoints.every_seconds
-        )
+        return self.on_schedule() or (time.monotonic() - self._saved_at >= self.recipe.checkpoints.every_seconds)
 
 
 class StageRun(StageBench):
@@ -209,7 +221,8 @@ class StageRun(StageBench):
                 steps_done=steps_done,
                 memory={**memory, _ALARMS: self._watch.state()},
                 learners={role: learner.state() for role, learner in learners.items()},
-                healthy=self._watch.healthy,
+                # What alarms go back to decides the result, so it cannot be what a clock or a Ctrl-C happened to save.
+                healthy=self._watch.healthy and run.on_schedule(),
             )
 
         if action == "roll_back":

@@ -98,6 +98,8 @@ def _show_pictures(store: RunStore, rows: Sequence[dict[str, Any]]) -> None:
 
 def _greedy(store: RunStore, evaluation: Entry, threshold: float) -> dict[str, dict[str, Any]]:
     """Greedy answers of an evaluation by task key, each marked right or not."""
+    if evaluation["step"] not in store.evaluation_steps():
+        return {}
     rows = store.evaluation_rows(evaluation["step"], evaluation["name"], _ANSWER, "sample = 0")
     return {row["task_key"]: _marked(row, threshold) for row in rows}
 

@@ -72,7 +72,7 @@ def save_snapshot(
 ) -> Path:
     """Write a checkpoint atomically; older ones beyond `recipe.checkpoints.keep` go.
 
-    The newest that was saved in good health stays in any case, to go back to.
+    A `healthy` one is one that alarms may go back to: the newest of those stays in any case.
     """
     import torch
     from safetensors.torch import save_file

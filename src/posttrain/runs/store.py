@@ -16,7 +16,6 @@ Steps count from 1 over all stages; step 0 is before the first. A checkpoint kee
 calls `RunStore.rewind` with it, and from there on writes what the run would have written had it never been stopped.
 """
 
-import difflib
 import json
 import os
 import re
@@ -25,10 +24,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from posttrain.errors import RunFailed, UserError
+from posttrain.errors import UserError
+from posttrain.runs.changes import name_missing
 from posttrain.runs.checkpoints import sync
 from posttrain.runs.environment import describe_environment
 from posttrain.runs.failure import cannot_write, is_about_storage
+from posttrain.runs.folders import make_folder, why_no_run
 from posttrain.runs.journal import Journal, plain, read_lines
 from posttrain.runs.lock import RunLock
 from posttrain.runs.tables import RolloutTable, clean_text, new_connection, read_table, rollout_rows, write_table
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RolloutTable", "RunStore", "rollout_rows"]
 
+REPAIRS = ("bad checkpoint", "rewound", "incomplete record", "changed")
+"""Kinds of entries in the history that somebody who resumes a run should see."""
 _CUT = ("metrics.jsonl", "timing.jsonl", "events.jsonl", "evals.jsonl")
 _JOURNALS = (*_CUT, "history.jsonl")
 
@@ -62,13 +65,13 @@ class RunStore:
 
         `environment` is added to what is found out about software and machine: threads, device.
         """
-        folder = _make_folder(Path(root), re.sub(r"[^\w.+-]+", "-", name).strip(".-") or "run")
+        folder = make_folder(Path(root), re.sub(r"[^\w.+-]+", "-", name).strip(".-") or "run")
         try:
             for part in ("rollouts", "evals", "checkpoints"):
                 (folder / part).mkdir()
-            _write_yaml(folder / "recipe.yaml", recipe_tree)
             found = describe_environment(environment)
             _write_text(folder / "environment.json", json.dumps(plain(found), indent=1) + "\n")
+            _write_yaml(folder / "recipe.yaml", recipe_tree)  # last: it makes the folder a run
             store = cls(folder, RunLock(folder))
         except OSError as error:
             raise cannot_write(error, folder, folder) from error
@@ -83,7 +86,7 @@ class RunStore:
         """
         folder = Path(folder)
         if not (folder / "recipe.yaml").is_file():
-            raise UserError(_no_run(folder))
+            raise UserError(why_no_run(folder))
         if reading:
             return cls(folder, None)
         try:
@@ -144,10 +147,6 @@ class RunStore:
         moment = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         self._append("history.jsonl", {"time": moment, "kind": kind, "message": message, **details})
 
-    def note_bad_checkpoint(self, checkpoint: Path, damage: str) -> None:
-        """Record that a checkpoint is passed over, and why."""
-        self.log_history("bad checkpoint", f"the checkpoint {checkpoint} is damaged and was not used: {damage}")
-
     def write_rollouts(self, step: int, rows: RolloutTable) -> None:
         """Record the trajectories of a step."""
         self._write_table(rows, _step_path(self.folder / "rollouts", step), step)
@@ -180,7 +179,8 @@ class RunStore:
         except OSError as error:
             raise cannot_write(error, self.folder, self.folder) from error
         self._unsynced.clear()
-        return {"step": self._last_step, **{name: self._journal(name).size for name in _CUT}}
+        sizes = {name: self._journal(name).size for name in _CUT}
+        return {"step": self._last_step, "rollouts": self._recorded(self._last_step), **sizes}
 
     def rewind(self, position: Mapping[str, int]) -> None:
         """Forget everything after a position; an empty one is the start."""
@@ -193,6 +193,7 @@ class RunStore:
         for name in _CUT:
             self._journal(name).cut(position.get(name, 0))
         evaluated = {entry["step"] for entry in self.evaluations()}
+        self._note_missing(position, evaluated)
         for path in self._tables("rollouts"):
             if _step_of(path) > step:
                 path.unlink()
@@ -245,6 +246,10 @@ class RunStore:
         """Steps whose trajectories are recorded."""
         return [_step_of(path) for path in self._tables("rollouts")]
 
+    def evaluation_steps(self) -> list[int]:
+        """Steps after which answers to held-out tasks are recorded."""
+        return [_step_of(path) for path in self._tables("evals")]
+
     def rollouts(self, step: int, columns: Sequence[str] = (), where: str = "true") -> list[dict[str, Any]]:
         """Trajectories of a step: the named columns or all, of the rows that a condition in SQL picks."""
         return self._read_table("rollouts", step, columns, where)
@@ -265,6 +270,19 @@ class RunStore:
     def _journal(self, name: str) -> Journal:
         assert name in self._journals, f"the run {self.folder} is closed, or open for reading only"
         return self._journals[name]
+
+    def _recorded(self, step: int) -> int:
+        """Number of steps until `step` whose trajectories are recorded."""
+        return sum(_step_of(path) <= step for path in self._tables("rollouts"))
+
+    def _note_missing(self, position: Mapping[str, int], evaluated: set[int]) -> None:
+        """Put into the history which tables that a checkpoint counts on are gone: the run does not need them."""
+        lost = evaluated - set(self.evaluation_steps())
+        kept = set(self.rollout_steps())
+        without = [entry["step"] for entry in self.metrics() if entry["step"] not in kept]
+        number = position.get("rollouts", 0) - self._recorded(position.get("step", 0))
+        if gone := name_missing(sorted(lost), without, number):
+            self.log_history("incomplete record", gone)
 
     def _connection(self) -> "duckdb.DuckDBPyConnection":
         if self._database is None:
@@ -317,39 +335,6 @@ class RunStore:
         for path in self.folder.glob("*/.step_*.tmp"):
             path.unlink()
         self._last_step = max((entry["step"] for entry in self.metrics()), default=0)
-
-
-def _make_folder(root: Path, name: str) -> Path:
-    """Make ``root/name-n`` with the lowest n that is above all there are."""
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        taken = [re.fullmatch(re.escape(name) + r"-(\d+)", path.name) for path in root.iterdir()]
-    except OSError as error:
-        raise UserError(f"no run can be kept in {root}: {error.strerror}; choose another folder for runs") from None
-    number = 1 + max((int(match[1]) for match in taken if match), default=0)
-    while True:
-        folder = root / f"{name}-{number}"
-        try:
-            folder.mkdir()
-            return folder
-        except FileExistsError:
-            number += 1
-        except OSError as error:
-            raise RunFailed(f"cannot make the folder {folder}: {error.strerror}. Nothing was started") from None
-
-
-def _no_run(folder: Path) -> str:
-    """Why a folder cannot be opened, and which runs there are near it."""
-    problem = f"{folder} is not a run: it holds no recipe.yaml" if folder.is_dir() else f"there is no run {folder}"
-    around = folder.absolute().parent
-    runs = [path.parent for path in around.glob("*/recipe.yaml")] if around.is_dir() else []
-    runs += [path.parent for path in folder.glob("*/recipe.yaml")] if folder.is_dir() else []
-    by_name = {path.name: path for path in sorted(runs)}
-    if not by_name:
-        return f"{problem}, and there are no runs in {around}"
-    close = difflib.get_close_matches(folder.name, by_name, n=3, cutoff=0.4)
-    newest = sorted(by_name, key=lambda name: by_name[name].stat().st_mtime, reverse=True)[:3]
-    return f"{problem}; did you mean {' or '.join(str(by_name[name]) for name in close or newest)}?"
 
 
 def _step_path(folder: Path, step: int) -> Path:

@@ -42,6 +42,12 @@ def summarize(store: RunStore) -> dict[str, Any]:
         "stages": _stages(store, recipe, metrics, timing, evaluations),
     }
     summary["warnings"] = _warnings(summary, recipe, after, store.events())
+    lost = sorted({entry["step"] for entry in evaluations} - set(store.evaluation_steps()))
+    if lost:
+        steps = ", ".join(map(str, lost))
+        summary["warnings"].append(
+            f"held-out answers after step {steps} are gone from the record, and with them the gains from or to there"
+        )
     summary["summary_line"] = summary_line(summary)
     return summary
 
@@ -106,6 +112,8 @@ def duration(seconds: float) -> str:
 
 def correctness(store: RunStore, evaluation: Entry, correct_at: float) -> dict[str, bool]:
     """By task key, whether the greedy answer was right; tasks whose judgement failed are left out."""
+    if evaluation["step"] not in store.evaluation_steps():
+        return {}  # deleted: the summary warns of it
     rows = store.evaluation_rows(
         evaluation["step"],
         evaluation["name"],

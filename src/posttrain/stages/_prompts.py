@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def check_prompts(policy: "Policy", tasks: Sequence[Task], purpose: str) -> None:
     """Raise `UserError` for prompts that are empty or leave no room for an answer; `purpose` says whose they are."""
     context = policy.context
-    lengths = [(task.key, policy.prompt_length(task)) for task in tasks]
+    lengths = [(task.key, _length(policy, task, purpose)) for task in tasks]
     empty = [key for key, length in lengths if not length]
     if empty:
         raise UserError(
@@ -28,3 +28,11 @@ def check_prompts(policy: "Policy", tasks: Sequence[Task], purpose: str) -> None
             f"context of {context} tokens; the first is task {key} with {length} tokens. Shorten or leave out those "
             "rows, or use a model with a longer context"
         )
+
+
+def _length(policy: "Policy", task: Task, purpose: str) -> int:
+    """Tokens of a task's prompt. Raises `UserError` that names the task when it cannot be made."""
+    try:
+        return policy.prompt_length(task)
+    except UserError as error:
+        raise UserError(f"{purpose}: task {task.key}: {error}") from None

@@ -22,6 +22,15 @@ class Tasks(Component):
         """What was found (columns, counts, what they were taken for), in a few lines for the terminal."""
         return ""
 
+    @property
+    def fingerprint(self) -> Mapping[str, str]:
+        """SHA-256 of each of the user's own files that tasks are made from, by path; those of sources inside too."""
+        found: dict[str, str] = {}
+        for value in vars(self).values():
+            for part in value.values() if isinstance(value, Mapping) else (value,):
+                found |= part.fingerprint if isinstance(part, Tasks) else {}
+        return found
+
     @classmethod
     def from_text(cls, text: str) -> Mapping[str, Any]:
         """A path or data set name becomes the ``files`` kind; a known kind stays itself."""

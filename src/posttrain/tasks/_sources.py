@@ -38,6 +38,13 @@ def open_source(name: str, subset: str | None, split: str | None) -> Source:
         raise UserError(f"{name} cannot be opened: {error}") from None
 
 
+def files_of(name: str) -> list[Path]:
+    """The files of this machine that a source is read from; none for a data set of the hub."""
+    path = Path(name).expanduser()
+    inside = (p for p in path.rglob("*") if p.is_file()) if path.is_dir() else ()
+    return [path] if path.is_file() else sorted(inside)
+
+
 def _find(path: Path, name: str, subset: str | None, split: str | None) -> Source:
     if subset is not None and path.exists():
         raise UserError(

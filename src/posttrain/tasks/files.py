@@ -3,6 +3,7 @@
 What is read, and what each column is taken for, is told by `Files.describe` and in docs/data.md.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,7 +20,7 @@ from posttrain.tasks._keys import keyed
 from posttrain.tasks._layout import Layout, Role, detect
 from posttrain.tasks._messages import to_chat
 from posttrain.tasks._rows import Row
-from posttrain.tasks._sources import open_source
+from posttrain.tasks._sources import files_of, open_source
 from posttrain.types import Task
 
 
@@ -52,6 +53,15 @@ class Files(Tasks):
         """What was read, and what each column was taken for."""
         found = self._found
         return describe(f"{self.path} ({found.form})", found.tasks, found.layout, found.keys_from)
+
+    @property
+    def fingerprint(self) -> Mapping[str, str]:
+        """SHA-256 of the file, or of each file of the folder; nothing for a data set of the hub."""
+        found = {}
+        for path in files_of(self.path):
+            with path.open("rb") as file:
+                found[str(path)] = hashlib.file_digest(file, "sha256").hexdigest()
+        return found
 
     @cached_property
     def _found(self) -> "_Found":

@@ -1,0 +1,93 @@
+"""What is no longer as it was when a run began: its tasks, which stop it, and what it can go on with, which is said.
+
+A resumed run is the run that was left alone only where it finds what that one found. `environment.json` holds digests
+of it from the start.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from posttrain.errors import UserError
+from posttrain.types import Task
+
+if TYPE_CHECKING:
+    from posttrain.runs.store import RunStore
+
+TASKS, TASK_FILES, REWARD_FILES = "tasks_sha256", "task_files_sha256", "reward_files_sha256"
+"""Names of the digests in the environment of a run."""
+
+
+def digest_of(tasks: Iterable[Task]) -> str:
+    """SHA-256 of everything that tasks hold, in their order."""
+    total = hashlib.sha256()
+    for task in tasks:
+        content = (
+            task.key,
+            task.prompt,
+            task.answer,
+            task.domain,
+            task.demonstrations,
+            [repr(preference) for preference in task.preferences],
+            [repr(rated) for rated in task.rated],
+            dict(task.fields),
+        )
+        # What JSON does not know can have an address in its text, which is another in every process.
+        total.update(json.dumps(content, default=lambda value: type(value).__name__).encode() + b"\n")
+    return total.hexdigest()
+
+
+def check_tasks(store: "RunStore", now: Mapping[str, Any]) -> None:
+    """Raise `UserError` that names the file when the tasks are not those that the run began with."""
+    began = store.environment()
+    changed = list(_changed(began.get(TASKS, {}), now[TASKS]))
+    if not changed:
+        return
+    files = list(_changed(began.get(TASK_FILES, {}), now[TASK_FILES]))
+    what = f"{', '.join(files)} changed" if files else "what the tasks are made from changed"
+    raise UserError(
+        f"{what} since the run {store.folder} began, so {' and '.join(changed)} no longer gives the tasks that it "
+        "learns from and is judged by. Going on would make a run that is neither the old nor a new one, so nothing was "
+        f"done. Put back what was there and resume, or start a new run: posttrain run {store.folder}/recipe.yaml"
+    )
+
+
+def note_changes(store: "RunStore", now: Mapping[str, Any]) -> list[str]:
+    """What the run can go on with, but with other numbers than if it had been left alone; put into its history."""
+    began = store.environment()
+    notes = [
+        f"the reward in {file} is not the one that the run began with; steps from here on are judged by the new one"
+        for file in _changed(began.get(REWARD_FILES, {}), now[REWARD_FILES])
+    ]
+    for name in ("device", "cpu"):
+        if name in began and name in now and began[name] != now[name]:
+            notes.append(f"the {name} was {began[name]} and is {now[name]}; numbers may be rounded differently")
+    packages = now.get("packages", {})
+    for name in _changed(began.get("packages", {}), packages):
+        was, is_now = began["packages"][name], packages.get(name, "not there")
+        notes.append(f"{name} was {was} and is {is_now}; numbers may differ from those of a run left alone")
+    for note in notes:
+        store.log_history("changed", note)
+    return notes
+
+
+def _changed(began: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """Names whose value is another one, or gone."""
+    yield from (name for name, value in began.items() if now.get(name) != value)
+
+
+def name_missing(evals: Sequence[int], without: Sequence[int], rollouts: int) -> str:
+    """What to say of lost tables: `evals` of these steps, `rollouts` of those `without`. Empty when none is lost."""
+    gone = [f"evals/step_{step:06d}.parquet" for step in evals]
+    if rollouts > 0 and rollouts == len(without):
+        gone += [f"rollouts/step_{step:06d}.parquet" for step in without]
+    elif rollouts > 0:  # some steps never had any, so which are lost cannot be told
+        gone.append(f"{rollouts} files of rollouts/")
+    if not gone:
+        return ""
+    named = ", ".join(gone[:5]) + (f" and {len(gone) - 5} more" if len(gone) > 5 else "")
+    return (
+        f"gone since they were written: {named}. What is learned does not depend on them, so the run goes on; "
+        "its record and report lack them"
+    )

@@ -1,0 +1,40 @@
+"""Folders of runs: the next one that is free, and which ones there are near a name that is none."""
+
+import difflib
+import re
+from pathlib import Path
+
+from posttrain.errors import RunFailed, UserError
+
+
+def make_folder(root: Path, name: str) -> Path:
+    """Make ``root/name-n`` with the lowest n that is above all there are."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        taken = [re.fullmatch(re.escape(name) + r"-(\d+)", path.name) for path in root.iterdir()]
+    except OSError as error:
+        raise UserError(f"no run can be kept in {root}: {error.strerror}; choose another folder for runs") from None
+    number = 1 + max((int(match[1]) for match in taken if match), default=0)
+    while True:
+        folder = root / f"{name}-{number}"
+        try:
+            folder.mkdir()
+            return folder
+        except FileExistsError:
+            number += 1
+        except OSError as error:
+            raise RunFailed(f"cannot make the folder {folder}: {error.strerror}. Nothing was started") from None
+
+
+def why_no_run(folder: Path) -> str:
+    """Why a folder cannot be opened, and which runs there are near it."""
+    problem = f"{folder} is not a run: it holds no recipe.yaml" if folder.is_dir() else f"there is no run {folder}"
+    around = folder.absolute().parent
+    runs = [path.parent for path in around.glob("*/recipe.yaml")] if around.is_dir() else []
+    runs += [path.parent for path in folder.glob("*/recipe.yaml")] if folder.is_dir() else []
+    by_name = {path.name: path for path in sorted(runs)}
+    if not by_name:
+        return f"{problem}, and there are no runs in {around}"
+    close = difflib.get_close_matches(folder.name, by_name, n=3, cutoff=0.4)
+    newest = sorted(by_name, key=lambda name: by_name[name].stat().st_mtime, reverse=True)[:3]
+    return f"{problem}; did you mean {' or '.join(str(by_name[name]) for name in close or newest)}?"

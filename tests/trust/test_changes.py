@@ -1,0 +1,123 @@
+"""What a resumed run notices of the world that it comes back to."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from posttrain.cli import main
+from posttrain.policies.folder import new_folder
+from posttrain.policies.tokenizer import Tokenizer
+from posttrain.runs.changes import digest_of, name_missing
+from posttrain.runs.store import RunStore
+from posttrain.types import Preference, Task
+from tests.runs.processes import history
+
+RUN = Path("runs/grpo-1")
+SETTINGS = (
+    "grpo", "model=tiny", "tasks=sums.jsonl", "evaluation.holdout=2", "steps=2", "prompts=2", "rollout.n=2",
+    "rollout.sampling.max_tokens=4", "threads=1", "reward=mine.py:score", "checkpoints.every_steps=1",
+)  # fmt: skip
+ROWS = [{"question": f"{i}+1=", "answer": str(i + 1)} for i in range(12)]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A finished run, made of a file of tasks and a file of rewards."""
+    threads = torch.get_num_threads()
+    monkeypatch.chdir(tmp_path)
+    new_folder(Path("tiny"), layers=1, width=16, heads=2, kv_heads=1, context=64)
+    Path("mine.py").write_text("def score(completion):\n    return len(completion) / 4\n")
+    write_tasks(ROWS)
+    assert main(["run", *SETTINGS]) == 0
+    yield tmp_path
+    torch.set_num_threads(threads)
+
+
+def write_tasks(rows: list[dict[str, str]]) -> None:
+    Path("sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_tasks_that_changed_stop_it_and_name_the_file(capfd: pytest.CaptureFixture[str]) -> None:
+    model, metrics = (RUN / "model/model.safetensors").read_bytes(), (RUN / "metrics.jsonl").read_bytes()
+    write_tasks([*ROWS[:-1], {"question": "11+1=", "answer": "13"}])
+    capfd.readouterr()
+    assert main(["resume", str(RUN)]) == 2
+    assert capfd.readouterr().err.startswith("error: sums.jsonl changed since the run runs/grpo-1 began")
+    assert (RUN / "model/model.safetensors").read_bytes() == model
+    assert (RUN / "metrics.jsonl").read_bytes() == metrics
+    Path("sums.jsonl").write_text("\n".join(json.dumps(row, indent=None, separators=(",", ":")) for row in ROWS))
+    assert main(["resume", str(RUN)]) == 0, "the same tasks, written in another way"
+
+
+def test_a_reward_that_changed_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("mine.py").write_text("def score(completion):\n    return 1.0\n")
+    capfd.readouterr()
+    assert main(["resume", str(RUN)]) == 0
+    said = "the reward in mine.py is not the one that the run began with; steps from here on are judged by the new one"
+    assert f"changed: {said}" in capfd.readouterr().out
+    assert ("changed", said) in history(RUN)
+
+
+def test_tables_that_are_gone_are_told_and_nothing_else_is_lost(capfd: pytest.CaptureFixture[str]) -> None:
+    (RUN / "rollouts/step_000001.parquet").unlink()
+    (RUN / "evals/step_000000.parquet").unlink()
+    capfd.readouterr()
+    assert main(["resume", str(RUN)]) == 0
+    said = "gone since they were written: evals/step_000000.parquet, rollouts/step_000001.parquet. "
+    assert f"incomplete record: {said}" in capfd.readouterr().out
+    assert any(kind == "incomplete record" and message.startswith(said) for kind, message in history(RUN))
+    with RunStore.open(RUN, reading=True) as run:
+        assert run.summary()["gain"] is None
+        assert run.summary()["accuracy_before"] is not None
+        assert any("held-out answers after step 0 are gone" in warning for warning in run.summary()["warnings"])
+    assert "incomplete record" in (RUN / "report.html").read_text()
+
+
+def test_an_untouched_run_is_told_nothing() -> None:
+    assert main(["resume", str(RUN)]) == 0
+    assert [kind for kind, _ in history(RUN)] == ["started", "opened"]
+
+
+def test_alarms_go_back_to_checkpoints_of_the_schedule_only() -> None:
+    """One that was written because time had passed, or because of a Ctrl-C, is there in one run and not in another."""
+    saved = {path.name: json.loads((path / "state.json").read_text()) for path in (RUN / "checkpoints").iterdir()}
+    assert saved["step_000001_0"]["healthy"] is True
+    assert main(["run", *SETTINGS, "checkpoints.every_steps=0", "checkpoints.every_seconds=1e-9"]) == 0
+    saved = {p.name: json.loads((p / "state.json").read_text()) for p in Path("runs/grpo-2/checkpoints").iterdir()}
+    assert saved["step_000001_0"]["healthy"] is False
+
+
+def test_a_chat_template_is_told_the_same_date_on_every_day() -> None:
+    Path("tiny/chat_template.jinja").write_text("{{ strftime_now('%d %b %Y') }}: {{ messages[0].content }}")
+    asked = Tokenizer.load(Path("tiny")).render_chat([{"role": "user", "content": "what day is it?"}])
+    assert asked == "01 Jan 2026: what day is it?"
+
+
+def test_everything_in_a_task_counts_in_its_digest() -> None:
+    task = Task(key="a", prompt="1+1=", answer="2", fields={"level": 1})
+    pair = Preference(chosen="2", rejected="3")
+    others = [
+        Task(key="b", prompt="1+1=", answer="2", fields={"level": 1}),
+        Task(key="a", prompt="1+1= ", answer="2", fields={"level": 1}),
+        Task(key="a", prompt="1+1=", answer="3", fields={"level": 1}),
+        Task(key="a", prompt="1+1=", answer="2", fields={"level": 2}),
+        Task(key="a", prompt="1+1=", answer="2", fields={"level": 1}, demonstrations=("2",)),
+        Task(key="a", prompt="1+1=", answer="2", fields={"level": 1}, preferences=(pair,)),
+    ]
+    digests = [digest_of([one]) for one in (task, *others)]
+    assert len(set(digests)) == len(digests)
+    assert digest_of([task, others[0]]) != digest_of([others[0], task])
+    again = Task(key="a", prompt="1+1=", answer="2", fields={"level": 1})
+    assert digest_of([again]) == digests[0]
+    odd = [Task(key="a", prompt="", fields={"thing": object()}) for _ in range(2)]
+    assert digest_of(odd[:1]) == digest_of(odd[1:]), "an address is not content"
+
+
+def test_lost_tables_are_named_where_they_are_known() -> None:
+    assert name_missing([], [3, 4], 0) == "", "steps of imitation never had rollouts"
+    assert "rollouts/step_000003.parquet, rollouts/step_000004.parquet. What" in name_missing([], [3, 4], 2)
+    assert "written: 1 files of rollouts/. What" in name_missing([], [3, 4], 1)
+    assert "step_000005.parquet and 2 more." in name_missing(range(1, 8), [], 0)

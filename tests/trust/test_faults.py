@@ -1,0 +1,30 @@
+"""A small part of `python -m benchmarks.faults`: what is broken ends like the undisturbed run, or in a clear stop."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.slow
+def test_no_fault_is_met_badly(tmp_path: Path) -> None:
+    found = tmp_path / "faults.json"
+    command = [sys.executable, "-m", "benchmarks.faults", "--kills", "10", "--quick", "--output", str(found)]
+    done = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=280
+    )
+    assert done.returncode == 0, done.stderr
+    [table] = json.loads(found.read_text())["tables"]
+    rows = {row[0]: dict(zip(table["columns"], row, strict=True)) for row in table["rows"]}
+    assert sum(row["tried"] for name, row in rows.items() if name.startswith("kill -9")) == 10
+    for name, row in rows.items():
+        assert row["went wrong"] == 0, name
+        if row["tried"]:
+            assert row["stopped clearly first"] or row["ended like the undisturbed run"], name
+        else:
+            assert name.startswith("kill -9") or row["remark"].startswith("not tried: "), name
