@@ -18,10 +18,10 @@ HEAD = """# Experiments
 
 <!-- Made by docs/experiments.py from docs/measured/experiments; do not edit. -->
 
-The smallest experiment of each method against its parent, on the bundled model or a tiny one that the recipe makes, over
-five seeds or more. They ask whether the effect shows at this size at all; that it does not is an outcome too, and says
-nothing about models a thousand times larger. Intervals are 95 % (Student's t, the seed is the unit, differences within
-seeds: [compare](compare.md)).
+The smallest experiment of each method against its parent, on the bundled model or a tiny one that the recipe makes,
+over five seeds or more. They ask whether the effect shows at this size at all; that it does not is an outcome too, and
+says nothing about models a thousand times larger. Intervals are 95 % (Student's t, the seed is the unit, differences
+within seeds: [compare](compare.md)).
 """
 
 

@@ -8,6 +8,11 @@ steps, groups of equal rewards kept.
 Differs: a flow in the plane in place of SD 3.5 with adapters. The release also samples with, takes old values from,
 and stays close to, a slow average of the weights; that average is not kept here, and samples and old values are the
 policy's own.
+
+Measured here: against DDPO at as many samples (30 steps, rate 1e-3, 5 seeds): the mean reward while training is higher,
+0.733 against 0.673, +0.061 [+0.032, +0.090], but the mode holds less at the end, 88.4 % against 99.9 % of deterministic
+samples, -11.5 points [-14.0, -9.0]. Samples of AWM are drawn without noise in the steps, those of DDPO with it
+(docs/experiments.md).
 """
 
 from dataclasses import replace

@@ -9,6 +9,9 @@ the demonstration's author. Dual clip 3, entropy bonus 0.001.
 Differs: the paper's own settings are not released; these are the ones that its abstract, its code and notes on it agree
 upon. The code also has estimators that give the prefix another advantage than its continuation. The share of entropic
 tokens is of each prefix, not of a micro-batch. Sizes are for the bundled model.
+
+Measured here: against Dr. GRPO (20 steps of 16 x 8, 5 seeds): held-out accuracy 82.3 % against 82.9 %, -0.6 points
+[-3.3, +2.1], with 12 % fewer tokens sampled: no difference that five seeds can show (docs/experiments.md).
 """
 
 from dataclasses import replace

@@ -10,6 +10,9 @@ Differs: a point that is to reach one of two targets, in place of Hopper. Advant
 the minibatch; log-probabilities are not cut to [-1, 1] before the ratio is taken (which gives a ratio of 1, and no
 gradient, outside); rewards are not divided by a running scale; the bounds of the noise do not move; sampled noise is
 not cut at three deviations; the optional tie to the imitated flow is left out.
+
+Measured here: learned noise against a fixed deviation of 0.01 (20 steps, 5 seeds): noise-off return 0.882 against
+0.298, +0.584 [+0.529, +0.639] (docs/experiments.md).
 """
 
 from dataclasses import replace

@@ -7,6 +7,10 @@ MATH runs.
 Differs: sizes are for the bundled model; on its own, sums of two to five numbers are the four categories. Steps leave
 out groups of equal rewards, as the parent does. What is not in the step keeps its value, as in the paper; the release
 lets it decay (`curriculum.unvisited=decay`).
+
+Measured here: against uniform draws (sums of two to five numbers, 30 steps of 16 x 8, 5 seeds): held-out accuracy 64.8
+% against 65.4 %, -0.6 points [-3.6, +2.4]; groups with a difference grow, so that 39 % more tokens are trained on, but
+no more is learned that five seeds can show (docs/experiments.md).
 """
 
 from dataclasses import replace
