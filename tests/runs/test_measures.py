@@ -31,6 +31,11 @@ def test_metrics_over_the_steps_that_have_them(run: RunStore) -> None:
     assert measure(run, "sft/loss:first") == losses[0]
 
 
+def test_the_first_of_several_names_that_the_run_has(run: RunStore) -> None:
+    assert measure(run, "reward/pioneer|reward:last2") == measure(run, "reward:last2")
+    assert measure(run, "rl/reward|loss") == measure(run, "rl/reward")
+
+
 def test_numbers_of_evaluations_leave_out_the_one_before_training(run: RunStore) -> None:
     after = [e["accuracy"] for e in run.evaluations() if e["step"] > 0]
     assert measure(run, "evaluation.accuracy") == after[-1]

@@ -5,6 +5,7 @@
     evaluation.accuracy:mean  of all evaluations, the one before training left out
     reward                    a metric of metrics.jsonl: the mean over all steps that have it
     rl/reward:last10          the same of one stage, over its last 10 steps
+    reward/pioneer|reward:last5   the first of several metrics that the run has, where methods name it differently
     reward:max, :min, :first, :last, :last5, :first5, :reached0.8
 
 ``reached`` is the first step, counted from 1, at which a metric was at least that number, and one more than the number
@@ -36,7 +37,7 @@ def measure(store: RunStore, name: str) -> float:
     summary = store.summary()
     if how is None and isinstance(summary.get(path), int | float):
         return float(summary[path])
-    values = _metric(store, path)
+    values = next(filter(None, (_metric(store, name) for name in path.split("|"))), [])
     if not values:
         raise UserError(_unknown(store, summary, path))
     return reduce(values, how or "mean")
