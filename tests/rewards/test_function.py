@@ -29,15 +29,22 @@ ROW = Task(
 CHAT = replace(ROW, prompt=(Message(role="system", content="Be brief."), Message(role="user", content="6 * 7?")))
 
 
+@pytest.fixture(params=[60.0, None], ids=["worker", "here"])
+def time_limit(request: pytest.FixtureRequest) -> float | None:
+    """With a limit the function runs in a worker, without one in this process; both must do the same."""
+    limit: float | None = request.param
+    return limit
+
+
 @pytest.fixture
-def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, time_limit: float | None) -> Write:
     """Write mine.py in the working directory and make it a reward."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
 
     def write(source: str, name: str = "score", **settings: Any) -> Function:
         (tmp_path / "mine.py").write_text(source)
-        return Function(path=f"./mine.py:{name}", **settings)
+        return Function(path=f"./mine.py:{name}", **{"time_limit": time_limit, **settings})
 
     return write
 
@@ -64,10 +71,9 @@ class TestPlain:
     )
     def test_gets_what_it_names(self, write: Write, parameters: str, seen: tuple[Any, ...]) -> None:
         names = [p.split("=")[0].strip() for p in parameters.split(",") if p.strip() not in "/*"]
-        source = f"def score({parameters}):\n    global seen\n    seen = ({', '.join(names)},)\n    return 1.0\n"
-        reward = write(source)
-        assert judge(reward, "42", ROW).value == 1.0
-        assert reward._loaded[0].call.__globals__["seen"] == seen
+        source = f"def score({parameters}):\n    return {{'score': 1.0, 'seen': ({', '.join(names)},)}}\n"
+        score = judge(write(source), "42", ROW)
+        assert (score.value, score.explanation) == (1.0, f"seen: {seen}")
 
     def test_may_take_everything(self, write: Write) -> None:
         reward = write("def score(**everything):\n    return {'score': 1, 'seen': sorted(everything)}\n")
@@ -169,14 +175,15 @@ class TestTRL:
     def test_texts_and_columns_come_as_lists(self, write: Write) -> None:
         reward = write(
             "def score(prompts, completions, completion_ids, level, **columns):\n"
-            "    global seen\n    seen = (prompts, completions, completion_ids, level, sorted(columns))\n"
+            "    seen = (prompts, completions, completion_ids, level, sorted(columns))\n"
+            "    columns['log_extra']('seen', [seen] * 2)\n"
             "    return [1.0 if c == a else 0.0 for c, a in zip(completions, columns['answer'])]\n"
         )
         scores = score_all(reward, attempt("42", ROW), attempt("so 43", ROW))
         assert [score.value for score in scores] == [1.0, 0.0]
         names = ["answer", "log_extra", "log_metric", "tests", "trainer_state"]
-        seen = reward._loaded[0].call.__globals__["seen"]
-        assert seen == ([ROW.prompt] * 2, ["42", "so 43"], [[0], [0, 1]], [3, 3], names)
+        seen = ([ROW.prompt] * 2, ["42", "so 43"], [[0], [0, 1]], [3, 3], names)
+        assert [score.explanation for score in scores] == [f"seen: {seen}"] * 2
 
     def test_messages_come_as_messages(self, write: Write) -> None:
         reward = write(
@@ -280,14 +287,14 @@ class TestRaising:
 
     @pytest.mark.parametrize("raised", ["KeyboardInterrupt", "asyncio.CancelledError"])
     def test_an_interruption_is_none_of_its_business(self, write: Write, raised: str) -> None:
-        reward = write(f"import asyncio\ndef score(completion):\n    raise {raised}\n")
+        reward = write(f"import asyncio\ndef score(completion):\n    raise {raised}\n", time_limit=None)
         with pytest.raises((KeyboardInterrupt, asyncio.CancelledError)):
             judge(reward, "42")
 
 
 class TestLoading:
     def test_from_text_as_on_the_command_line(self, write: Write) -> None:
-        expected = write("def score(completion):\n    return 1.0\n")
+        expected = write("def score(completion):\n    return 1.0\n", time_limit=60.0)
         reward = TypeAdapter(Reward).validate_python("./mine.py:score")
         assert reward == expected and judge(reward, "42").value == 1.0
 

@@ -63,9 +63,22 @@ class Runner:
         }
         self._finalizer = weakref.finalize(self, _end_all, self._idle)
 
-    def run_now(self, *arguments: Any) -> list[Outcome]:
-        """`run`, for callers without an event loop."""
-        return asyncio.run(self.run(arguments))
+    def run_now(self, *arguments: Any, limits: Limits | None = None) -> list[Outcome]:
+        """`run`, for callers that cannot wait; where an event loop runs already, it stands still meanwhile."""
+        found: list[Outcome] = []
+
+        def run() -> None:
+            found.extend(asyncio.run(self.run(arguments, limits)))
+
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            run()
+        else:
+            thread = threading.Thread(target=run)
+            thread.start()
+            thread.join()
+        return found
 
     async def run(self, arguments: Sequence[Any], limits: Limits | None = None) -> list[Outcome]:
         """Call the grader with each argument; one outcome each, in order. `limits` may differ, but for memory."""
@@ -80,11 +93,12 @@ class Runner:
             return Outcome(how="infra_error", explanation=str(error))
         slots = self._slots.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self.workers))
         async with slots:
-            for attempt in range(1, ATTEMPTS + 1):
+            attempts = 0
+            while True:
+                attempts += 1
                 outcome = await self._try(message, limits)
-                if outcome.how != "infra_error":
-                    break
-        return replace(outcome, attempts=attempt)
+                if outcome.how != "infra_error" or attempts == ATTEMPTS:
+                    return replace(outcome, attempts=attempts)
 
     def close(self) -> None:
         """End the workers that wait for work."""
@@ -104,7 +118,8 @@ class Runner:
         except TimeoutError:
             worker.end()
             outcome = Outcome(
-                how="timeout_wall", explanation=f"took longer than {limits.wall_seconds:g} s on the clock, mostly waiting"
+                how="timeout_wall",
+                explanation=f"took longer than {limits.wall_seconds:g} s on the clock, mostly waiting",
             )
         except (OSError, EOFError, ValueError) as error:
             outcome = _death(worker.end(), limits, error)
