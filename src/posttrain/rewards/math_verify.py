@@ -107,8 +107,6 @@ class MathVerify(Reward):
                 f"comparing {shown(answer)} with {shown(gold)} failed ({outcome.how}): {outcome.explanation}",
                 answer=answer,
             )
-        if "fault" in outcome.value:
-            return failure(f"{outcome.value['fault']}: {shown(gold)}", answer=answer)
         return self._score(outcome.value["equal"], gold, answer, outcome.value["why"])
 
     def _score(self, right: bool, gold: str, answer: str, why: str) -> Score:
@@ -127,7 +125,7 @@ class MathVerify(Reward):
         return Runner(
             "posttrain.rewards._math_comparison:open_comparison",
             limits=limits,
-            preload=("math_verify", "latex2sympy2_extended", "posttrain.rewards._math_comparison"),
+            preload=("posttrain.rewards._math_warm",),
         )
 
     def __getstate__(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -57,8 +58,6 @@ class Zygote:
         self._control, theirs = socket.socketpair()
         self._control.settimeout(STARTUP_SECONDS)
         environ = {**dict.fromkeys(_THREADS, "1"), **os.environ, "PYTHONHASHSEED": "0"}
-        import json
-
         command = [sys.executable, "-c", _START, str(theirs.fileno()), json.dumps(import_path())]
         with theirs:
             self._process = subprocess.Popen(

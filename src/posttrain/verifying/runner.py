@@ -142,7 +142,11 @@ class Runner:
 
     async def _start(self) -> Worker:
         """A new worker with the grader loaded. Raises `Unstarted` or `Lost`."""
-        worker = zygote(self._preload).fork(self._orders)
+        try:
+            source = zygote(self._preload)
+        except Lost as error:
+            raise Unstarted(str(error)) from None
+        worker = source.fork(self._orders)
         try:
             answer = await _receive(worker.connection, LOADING_SECONDS)
         except TimeoutError:
