@@ -48,6 +48,7 @@ CASES: dict[str, Case] = {
     "format": Case(settings={}, gold="<think>6 * 7</think><answer>42</answer>", unfit=None),
     "function": Case(settings={"path": "MINE:score"}, gold="42"),
     "match": Case(settings={}, gold="42"),
+    "math_verify": Case(settings={}, gold="42"),
     "reasoning_gym": Case(
         settings={},
         gold="42",
@@ -57,7 +58,7 @@ CASES: dict[str, Case] = {
     "sum": Case(settings={"parts": {"right": "match", "short": {"kind": "regex", "pattern": "^.{,2}$"}}}, gold="42"),
 }
 """By kind. A new member needs an entry: how it is made, a completion that is best, a task that it cannot judge."""
-LIBRARIES = {"reasoning_gym": "reasoning_gym"}
+LIBRARIES = {"math_verify": "math_verify", "reasoning_gym": "reasoning_gym"}
 """Optional package that a kind needs."""
 
 BY_A_MODEL = {"preference_model", "reward_model"}

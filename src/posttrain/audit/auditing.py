@@ -93,7 +93,9 @@ def audit(reward: Reward, tasks: Sequence[Task], settings: Settings | None = Non
     limits = Limits(cpu_seconds=settings.cpu_seconds, wall_seconds=ON_THE_CLOCK * settings.cpu_seconds)
     with tempfile.TemporaryDirectory() as folder:
         canary = Path(folder) / "canary"
-        return asyncio.run(_audit(Isolated(reward, limits), tasks, settings, canary))
+        return asyncio.run(
+            _audit(Isolated(reward, limits, preload=getattr(reward, "libraries", ())), tasks, settings, canary)
+        )
 
 
 async def _audit(judge: Isolated, tasks: Sequence[Task], settings: Settings, canary: Path) -> Report:

@@ -35,6 +35,8 @@ def open_comparison(argument: Any) -> Callable[[Mapping[str, Any]], dict[str, An
     """In a worker: take SymPy's evaluator away, and give what compares."""
     import sympy.parsing.sympy_parser as reader
 
+    import posttrain.rewards._math_warm
+
     def refuse(*text: Any, **_: Any) -> Never:
         _refused.append(str(text[:1]))
         raise PermissionError("text is not evaluated here")
@@ -47,6 +49,7 @@ def open_comparison(argument: Any) -> Callable[[Mapping[str, Any]], dict[str, An
 
     from sympy import Integer, Rational
 
+    assert posttrain.rewards._math_warm is not None, "all that is imported on first use must be there by now"
     reader.eval_expr, reader.parse_expr = refuse, read_number
     quiet()
     return lambda call: compare(call["gold"], call["answer"], Fraction(call["tolerance"]))

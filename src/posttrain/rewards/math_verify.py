@@ -14,7 +14,7 @@ import importlib.util
 import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat
@@ -62,6 +62,11 @@ class MathVerify(Reward):
         for name in ("math_verify", "latex2sympy2_extended"):
             if importlib.util.find_spec(name) is None:
                 raise UserError(f"the reward 'math_verify' needs the library {name}; pip install 'posttrain[math]'")
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """Modules that workers should find imported."""
+        return ("posttrain.rewards._math_warm",)
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Compare each answer with its task's; equal pairs once."""
@@ -125,7 +130,7 @@ class MathVerify(Reward):
         return Runner(
             "posttrain.rewards._math_comparison:open_comparison",
             limits=limits,
-            preload=("posttrain.rewards._math_warm",),
+            preload=self.libraries,
         )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -133,7 +138,9 @@ class MathVerify(Reward):
         return {name: value for name, value in self.__dict__.items() if name != "_runner"}
 
 
+@cache
 def _opened() -> Any:
+    """The comparison in this process, which is a worker already."""
     from posttrain.rewards._math_comparison import open_comparison
 
     return open_comparison(None)

@@ -54,11 +54,16 @@ class ReasoningGym(Reward):
             return [self._judge(trajectory) for trajectory in group]
         return await self._isolated.score(group, context)
 
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """Modules that workers should find imported."""
+        return ("reasoning_gym", "posttrain.rewards.reasoning_gym")
+
     @cached_property
     def _isolated(self) -> Isolated:
         assert self.time_limit is not None, "without a limit there are no workers"
         limits = Limits(cpu_seconds=self.time_limit, wall_seconds=10 * self.time_limit)
-        return Isolated(self, limits, preload=("reasoning_gym", "posttrain.rewards.reasoning_gym"))
+        return Isolated(self, limits, preload=self.libraries)
 
     def __getstate__(self) -> dict[str, Any]:
         """The settings without the workers."""
