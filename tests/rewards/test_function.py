@@ -389,3 +389,58 @@ class TestRecord:
     def test_the_types_of_a_score_hold(self, write: Write) -> None:
         score = judge(write("def score(completion):\n    return {'score': 1, 'answer': 42}\n"), "42", SUM)
         assert isinstance(score, Score) and isinstance(score.parts, Mapping) and score.answer == "42"
+
+
+class TestLimits:
+    """A function that misbehaves costs its own judgement: an error with the reason, never a wrong answer."""
+
+    @pytest.mark.parametrize(
+        ("body", "why"),
+        [
+            ("while True: pass", "timeout_cpu"),
+            ("9 ** (9 ** 9)", "timeout_cpu"),
+            ("import os; os._exit(0)", "crashed"),
+            ("import os; os.kill(os.getpid(), 11)", "SIGSEGV"),
+            ("bytearray(10 ** 11)", "MemoryError"),
+        ],
+    )
+    def test_only_the_judgement_is_lost(self, write: Write, body: str, why: str, time_limit: float | None) -> None:
+        if time_limit is None:
+            pytest.skip("nothing limits a function in the run's own process")
+        reward = write(
+            f"def score(completion):\n    if completion == 'bad':\n        {body}\n    return float(completion)\n",
+            time_limit=0.5,
+        )
+        scores = score_all(reward, attempt("1"), attempt("bad"), attempt("0"), attempt("2"))
+        assert [score.status for score in scores] == ["ok", "error", "wrong", "ok"]
+        assert why in scores[1].explanation and isnan(scores[1].value)
+
+    def test_waiting_is_limited_too(self, write: Write, time_limit: float | None) -> None:
+        if time_limit is None:
+            pytest.skip("nothing limits a function in the run's own process")
+        reward = write("import time\ndef score(completion):\n    time.sleep(300)\n", time_limit=0.05)
+        assert "timeout_wall" in judge(reward, "42").explanation
+
+    def test_a_module_that_changed_is_not_loaded_again(
+        self, write: Write, tmp_path: Path, time_limit: float | None
+    ) -> None:
+        if time_limit is None:
+            pytest.skip("loaded once, in the run's own process")
+        module = tmp_path / "module_that_changes.py"
+        module.write_text(
+            "import os\ndef score(completion):\n    os._exit(1) if completion == 'x' else 0\n    return 1.0\n"
+        )
+        reward = Function(path="module_that_changes:score", workers=1)
+        assert judge(reward, "42").value == 1.0
+        module.write_text("def score(completion):\n    return 0.0\n")
+        assert judge(reward, "x").status == "error"
+        score = judge(reward, "42")
+        assert score.status == "error" and "was changed since the run began" in score.explanation
+
+    def test_columns_that_cannot_be_sent_are_named(self, write: Write, time_limit: float | None) -> None:
+        odd = replace(ROW, fields={"odd": object()})
+        score = judge(write("def score(completion):\n    return 1.0\n"), "42", odd)
+        if time_limit is None:
+            assert score.value == 1.0
+        else:
+            assert score.status == "error" and "builtins.object cannot be sent" in score.explanation
