@@ -14,7 +14,10 @@ ASKED = (
     ("word", "In which direction does the sun rise, would you say?", "east"),
 )
 """Key, prompt and answer."""
-GENERATED = {"countdown": "countdown", "reasoning_gym": "reasoning_gym"}
+GENERATED: dict[str, object] = {
+    "countdown": "countdown",
+    "reasoning_gym": {"kind": "reasoning_gym", "name": "chain_sum", "size": 3},
+}
 """Rewards that judge by fields of their own tasks, and the kind of tasks."""
 COUNT = 3
 """Tasks taken of those that were given or generated."""

@@ -48,7 +48,7 @@ def command(
     else:
         _show(report)
     if not report.clean:
-        raise SystemExit(1)
+        raise click.exceptions.Exit(1)
 
 
 def _made(text: str, settings: list[str]) -> "Reward":

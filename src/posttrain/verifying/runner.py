@@ -21,7 +21,6 @@ LOADING_SECONDS = 600.0
 """On the clock, for loading a grader."""
 ATTEMPTS = 3
 """How often a call is started whose worker was lost through no fault of the grader."""
-_HOW = ("ok", "raised")
 
 
 class Unstarted(Exception):
@@ -189,9 +188,8 @@ async def _exchange(connection: socket.socket, message: bytes, seconds: float) -
     async with asyncio.timeout(seconds):
         await asyncio.get_running_loop().sock_sendall(connection, message)
         answer = await _receive(connection, seconds)
-    how = answer["how"] if answer.get("how") in _HOW else "raised"
     return Outcome(
-        how=how,
+        how="ok" if answer.get("how") == "ok" else "raised",
         value=answer.get("value"),
         explanation=str(answer.get("explanation", "")),
         cpu_seconds=number(answer.get("cpu_seconds")),

@@ -12,5 +12,6 @@ def probes(subject: Subject) -> Iterator[Probe]:
     for name, text in TEXTS.items():
         yield Probe(name=name, text=text, expected="unpaid")
         if subject.form != "{answer}":
-            yield Probe(name=f"{name} in form", text=subject.written(text), expected="unpaid")
+            something = bool(text.strip())  # a reward for form may take it for content
+            yield Probe(name=f"{name} in form", text=subject.written(text), expected="unpaid", of_answer=something)
     yield Probe(name="nothing, cut", text="", expected="unpaid", stop_reason="length")
