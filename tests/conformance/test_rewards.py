@@ -58,6 +58,7 @@ CASES: dict[str, Case] = {
     "function": Case(settings={"path": "MINE:score"}, gold="42"),
     "in_region": Case(settings={"centre": [4, 2], "radius": 1}, gold="4 2", unfit=None),
     "match": Case(settings={}, gold="42"),
+    "math_verify": Case(settings={}, gold="42"),
     "reasoning_gym": Case(
         settings={},
         gold="42",
@@ -73,7 +74,7 @@ CASES: dict[str, Case] = {
     ),
 }
 """By kind. A new member needs an entry: how it is made, a completion that is best, a task that it cannot judge."""
-LIBRARIES = {"reasoning_gym": "reasoning_gym"}
+LIBRARIES = {"math_verify": "math_verify", "reasoning_gym": "reasoning_gym"}
 """Optional package that a kind needs."""
 
 NOT_BY_TEXT = {"judge", "preference_model", "rating", "reference_probability", "reward_model"}

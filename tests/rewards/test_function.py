@@ -29,15 +29,22 @@ ROW = Task(
 CHAT = replace(ROW, prompt=(Message(role="system", content="Be brief."), Message(role="user", content="6 * 7?")))
 
 
+@pytest.fixture(params=[60.0, None], ids=["worker", "here"])
+def time_limit(request: pytest.FixtureRequest) -> float | None:
+    """With a limit the function runs in a worker, without one in this process; both must do the same."""
+    limit: float | None = request.param
+    return limit
+
+
 @pytest.fixture
-def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, time_limit: float | None) -> Write:
     """Write mine.py in the working directory and make it a reward."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
 
     def write(source: str, name: str = "score", **settings: Any) -> Function:
         (tmp_path / "mine.py").write_text(source)
-        return Function(path=f"./mine.py:{name}", **settings)
+        return Function(path=f"./mine.py:{name}", **{"time_limit": time_limit, **settings})
 
     return write
 
@@ -64,10 +71,9 @@ class TestPlain:
     )
     def test_gets_what_it_names(self, write: Write, parameters: str, seen: tuple[Any, ...]) -> None:
         names = [p.split("=")[0].strip() for p in parameters.split(",") if p.strip() not in "/*"]
-        source = f"def score({parameters}):\n    global seen\n    seen = ({', '.join(names)},)\n    return 1.0\n"
-        reward = write(source)
-        assert judge(reward, "42", ROW).value == 1.0
-        assert reward._loaded[0].call.__globals__["seen"] == seen
+        source = f"def score({parameters}):\n    return {{'score': 1.0, 'seen': ({', '.join(names)},)}}\n"
+        score = judge(write(source), "42", ROW)
+        assert (score.value, score.explanation) == (1.0, f"seen: {seen}")
 
     def test_may_take_everything(self, write: Write) -> None:
         reward = write("def score(**everything):\n    return {'score': 1, 'seen': sorted(everything)}\n")
@@ -169,14 +175,15 @@ class TestTRL:
     def test_texts_and_columns_come_as_lists(self, write: Write) -> None:
         reward = write(
             "def score(prompts, completions, completion_ids, level, **columns):\n"
-            "    global seen\n    seen = (prompts, completions, completion_ids, level, sorted(columns))\n"
+            "    seen = (prompts, completions, completion_ids, level, sorted(columns))\n"
+            "    columns['log_extra']('seen', [seen] * 2)\n"
             "    return [1.0 if c == a else 0.0 for c, a in zip(completions, columns['answer'])]\n"
         )
         scores = score_all(reward, attempt("42", ROW), attempt("so 43", ROW))
         assert [score.value for score in scores] == [1.0, 0.0]
         names = ["answer", "log_extra", "log_metric", "tests", "trainer_state"]
-        seen = reward._loaded[0].call.__globals__["seen"]
-        assert seen == ([ROW.prompt] * 2, ["42", "so 43"], [[0], [0, 1]], [3, 3], names)
+        seen = ([ROW.prompt] * 2, ["42", "so 43"], [[0], [0, 1]], [3, 3], names)
+        assert [score.explanation for score in scores] == [f"seen: {seen}"] * 2
 
     def test_messages_come_as_messages(self, write: Write) -> None:
         reward = write(
@@ -280,14 +287,14 @@ class TestRaising:
 
     @pytest.mark.parametrize("raised", ["KeyboardInterrupt", "asyncio.CancelledError"])
     def test_an_interruption_is_none_of_its_business(self, write: Write, raised: str) -> None:
-        reward = write(f"import asyncio\ndef score(completion):\n    raise {raised}\n")
+        reward = write(f"import asyncio\ndef score(completion):\n    raise {raised}\n", time_limit=None)
         with pytest.raises((KeyboardInterrupt, asyncio.CancelledError)):
             judge(reward, "42")
 
 
 class TestLoading:
     def test_from_text_as_on_the_command_line(self, write: Write) -> None:
-        expected = write("def score(completion):\n    return 1.0\n")
+        expected = write("def score(completion):\n    return 1.0\n", time_limit=60.0)
         reward = TypeAdapter(Reward).validate_python("./mine.py:score")
         assert reward == expected and judge(reward, "42").value == 1.0
 
@@ -382,3 +389,58 @@ class TestRecord:
     def test_the_types_of_a_score_hold(self, write: Write) -> None:
         score = judge(write("def score(completion):\n    return {'score': 1, 'answer': 42}\n"), "42", SUM)
         assert isinstance(score, Score) and isinstance(score.parts, Mapping) and score.answer == "42"
+
+
+class TestLimits:
+    """A function that misbehaves costs its own judgement: an error with the reason, never a wrong answer."""
+
+    @pytest.mark.parametrize(
+        ("body", "why"),
+        [
+            ("while True: pass", "timeout_cpu"),
+            ("9 ** (9 ** 9)", "timeout_cpu"),
+            ("import os; os._exit(0)", "crashed"),
+            ("import os; os.kill(os.getpid(), 11)", "SIGSEGV"),
+            ("bytearray(10 ** 11)", "MemoryError"),
+        ],
+    )
+    def test_only_the_judgement_is_lost(self, write: Write, body: str, why: str, time_limit: float | None) -> None:
+        if time_limit is None:
+            pytest.skip("nothing limits a function in the run's own process")
+        reward = write(
+            f"def score(completion):\n    if completion == 'bad':\n        {body}\n    return float(completion)\n",
+            time_limit=0.5,
+        )
+        scores = score_all(reward, attempt("1"), attempt("bad"), attempt("0"), attempt("2"))
+        assert [score.status for score in scores] == ["ok", "error", "wrong", "ok"]
+        assert why in scores[1].explanation and isnan(scores[1].value)
+
+    def test_waiting_is_limited_too(self, write: Write, time_limit: float | None) -> None:
+        if time_limit is None:
+            pytest.skip("nothing limits a function in the run's own process")
+        reward = write("import time\ndef score(completion):\n    time.sleep(300)\n", time_limit=0.05)
+        assert "timeout_wall" in judge(reward, "42").explanation
+
+    def test_a_module_that_changed_is_not_loaded_again(
+        self, write: Write, tmp_path: Path, time_limit: float | None
+    ) -> None:
+        if time_limit is None:
+            pytest.skip("loaded once, in the run's own process")
+        module = tmp_path / "module_that_changes.py"
+        module.write_text(
+            "import os\ndef score(completion):\n    os._exit(1) if completion == 'x' else 0\n    return 1.0\n"
+        )
+        reward = Function(path="module_that_changes:score", workers=1)
+        assert judge(reward, "42").value == 1.0
+        module.write_text("def score(completion):\n    return 0.0\n")
+        assert judge(reward, "x").status == "error"
+        score = judge(reward, "42")
+        assert score.status == "error" and "was changed since the run began" in score.explanation
+
+    def test_columns_that_cannot_be_sent_are_named(self, write: Write, time_limit: float | None) -> None:
+        odd = replace(ROW, fields={"odd": object()})
+        score = judge(write("def score(completion):\n    return 1.0\n"), "42", odd)
+        if time_limit is None:
+            assert score.value == 1.0
+        else:
+            assert score.status == "error" and "builtins.object cannot be sent" in score.explanation

@@ -99,7 +99,7 @@ def test_a_verifier_that_fails_is_an_error(result: Any, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(reasoning_gym, "_library", lambda: None)
     monkeypatch.setattr(reasoning_gym, "_verifier", lambda library, name: verifier)
-    score = judge(ReasoningGym(), "tac", task())
+    score = judge(ReasoningGym(time_limit=None), "tac", task())
     assert score.status == "error" and isnan(score.value) and score.answer == "tac"
     assert "the verifier of 'spell_backward'" in score.explanation
 

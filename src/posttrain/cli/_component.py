@@ -1,7 +1,7 @@
 """A component from the command line: its kind, and path=value settings as recipes are changed by."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -14,8 +14,11 @@ from posttrain.recipe import parse_value
 C = TypeVar("C", bound=Component)
 
 
-def component(contract: type[C], kind: str, settings: Sequence[str]) -> C:
-    """The member `kind` of a family with ``name=value`` settings. Raises `UserError` that names what is wrong."""
+def component(contract: type[C], kind: str, settings: Sequence[str], fixed: Mapping[str, Any] | None = None) -> C:
+    """The member `kind` of a family with ``name=value`` settings, over those that are `fixed` already.
+
+    Raises `UserError` that names what is wrong.
+    """
     given: dict[str, str] = {}
     for setting in settings:
         matched = re.fullmatch(r"(\w+)=(.*)", setting, flags=re.DOTALL)
@@ -26,7 +29,7 @@ def component(contract: type[C], kind: str, settings: Sequence[str]) -> C:
         known: dict[str, Any] = vars(contract.find(kind))["__pydantic_fields__"]
         texts = {name for name, field in known.items() if field.annotation is str}
         tree = {name: text if name in texts else parse_value(text) for name, text in given.items()}
-        made: C = TypeAdapter(contract).validate_python({**tree, "kind": kind})
+        made: C = TypeAdapter(contract).validate_python({**(fixed or {}), **tree, "kind": kind})
     except PydanticCustomError as error:
         raise UserError(error.message()) from None
     except ValidationError as error:

@@ -3,8 +3,8 @@ r"""Reads numbers exactly, as fractions, and says when two answers are the same 
 What is read: 42, -3.50, .5, 1,234,567 (commas only between groups of three), 3/4, \frac{3}{4}, 1.2e-5, with a currency
 sign before or after, a percent sign, a degree sign or up to three words of unit after, an unknown before (``x = 5``),
 LaTeX spacing and ``\text{...}`` around any of them. What is not: other digits than 0-9, lists and ranges ("5 or 6"),
-mixed numbers, anything longer than `LONGEST` characters or with an exponent beyond `LARGEST_EXPONENT` (work would grow
-with the value of what a model wrote, not with its length).
+mixed numbers, a number times an unknown (``5x``), anything longer than `LONGEST` characters or with an exponent beyond
+`LARGEST_EXPONENT` (work would grow with the value of what a model wrote, not with its length).
 
 The policy on units: currency, percent and degree signs never count, so 50% is 50 and not 0.5. A unit in words that the
 reference answer has must be in the answer too; one that only the answer has is ignored.
@@ -35,6 +35,9 @@ _QUANTITY = re.compile(
     """,
     re.VERBOSE | re.ASCII,
 )
+
+_UNKNOWNS = ("x", "y", "z", "n", "k", "i")
+"""Letters that after a number are a factor, not a unit: 42x is not 42."""
 
 _LATEX = (
     ("−", "-"),
@@ -85,6 +88,8 @@ def read_number(text: str) -> Number | None:
     text = _TEXT.sub(r" \1", _FRACTION.sub(r"\1\2/\3\4", text))
     matched = _QUANTITY.fullmatch(" ".join(unwrapped(text).split()))
     if not matched or not (matched["whole"] or matched["decimals"]) or (matched["sign"] and matched["inner_sign"]):
+        return None
+    if (matched["unit"] or "") in _UNKNOWNS:
         return None
     value = _value(matched)
     return None if value is None else Number(value, (matched["unit"] or "").lower())

@@ -29,6 +29,8 @@ class UserFunction:
     """As Python's tracebacks name it; None for a function without source."""
     sha256: str
     """Of the file; empty without one."""
+    content: bytes | None = None
+    """Of a file that was given by its path: what was run."""
 
 
 def is_path(spelling: str) -> bool:
@@ -36,14 +38,18 @@ def is_path(spelling: str) -> bool:
     return spelling.endswith(".py") or "/" in spelling or "\\" in spelling
 
 
-def load_function(spelling: str) -> UserFunction:
-    """The function that ``file.py:name`` or ``package.module:name`` means. Raises `UserError`."""
+def load_function(spelling: str, content: bytes | None = None) -> UserFunction:
+    """The function that ``file.py:name`` or ``package.module:name`` means. Raises `UserError`.
+
+    `content` is what to run in place of what the file has by now.
+    """
     source, _, name = spelling.rpartition(":")
     if is_path(source):
         file = (Path.cwd() / Path(source).expanduser()).resolve()
-        content = _read(file, spelling)
+        content = _read(file, spelling) if content is None else content
         module = _run(file, content, spelling)
-        return UserFunction(_attribute(module, name, spelling), str(file), hashlib.sha256(content).hexdigest())
+        digest = hashlib.sha256(content).hexdigest()
+        return UserFunction(_attribute(module, name, spelling), str(file), digest, content)
     function = _attribute(_import(source, spelling), name, spelling)
     try:
         origin = inspect.getsourcefile(inspect.unwrap(function))
@@ -51,6 +57,12 @@ def load_function(spelling: str) -> UserFunction:
         origin = None
     digest = hashlib.sha256(Path(origin).read_bytes()).hexdigest() if origin else ""
     return UserFunction(function, origin, digest)
+
+
+def read_file(spelling: str) -> bytes | None:
+    """What the file of ``file.py:name`` has at this moment; None for a module. Raises `UserError`."""
+    source = spelling.rpartition(":")[0]
+    return _read((Path.cwd() / Path(source).expanduser()).resolve(), spelling) if is_path(source) else None
 
 
 def explain(error: BaseException, file: str | None) -> str:

@@ -7,9 +7,13 @@ What goes wrong is recorded, never scored: a function that raises, returns NaN, 
 judgement gives status ``error``, with the line of the user's file. So does None, which says that the function does not
 apply to this completion. ``exit()`` inside the function counts as raising.
 
-A plain function runs in the thread and process of the run, one completion after another in order; only async functions
-run side by side. That keeps results in order and lets the function use signals, but a function that never returns
-holds up the run: limits on time need a worker that can be killed, which this kind does not have.
+The function runs in worker processes (`posttrain.verifying`), so one that hangs, crashes or eats memory costs the
+judgement that it was at, which is recorded as an error with the reason, and never the run. What is different from a
+call in the run's own process: the file is run again in each worker, and what the function keeps in variables of its
+module is kept by each worker alone and gone when it is replaced (`workers: 1` makes it one); columns must be plain
+data; it sees the environment, working directory and import path that the run had when judging began; a plain function
+is given one completion at a time in a worker's main thread, so it may use signals; async functions run side by side
+within a group. ``time_limit: null`` calls it in the process of the run, as it is, where nothing can stop it.
 """
 
 import asyncio
@@ -19,15 +23,22 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, JsonValue, field_validator
+from pydantic import Field, JsonValue, PositiveFloat, PositiveInt, field_validator
 from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
+from posttrain.errors import UserError
 from posttrain.rewards import Reward, RewardContext, failure
 from posttrain.rewards._conventions import Log, Signature, plain_values, read_signature, trl_values, verl_values
+from posttrain.rewards._isolated import WIDE, Isolated
 from posttrain.rewards._results import NOT_APPLICABLE, as_score, with_notes
-from posttrain.rewards._user_function import UserFunction, explain, load_function
+from posttrain.rewards._user_function import UserFunction, explain, load_function, read_file
 from posttrain.types import Group, Score, Trajectory
+from posttrain.verifying import Limits, inside_worker
+
+ON_THE_CLOCK = 10.0
+"""Times `time_limit`: how long a call may take that waits for something."""
+_CACHED = ("_loaded", "_traits", "_isolated")
 
 
 @frozen
@@ -40,6 +51,13 @@ class Function(Reward):
     """Settings of the function's own, passed by keyword."""
     correct_at: float = 1.0
     """A result of at least this has status ``ok``, a smaller one ``wrong``; a returned `Score` keeps its own."""
+    time_limit: PositiveFloat | None = 60.0
+    """Seconds of processor time for one completion, and on the clock ten times that; a function that judges a group in
+    one call has as many times more. None: no limit, and no process of its own."""
+    memory_limit: PositiveFloat | None = 8.0
+    """GiB that a worker may take, its imports included; None for no limit."""
+    workers: PositiveInt | None = None
+    """Processes that judge at the same time; None is one a processor, and more for async functions, which wait."""
 
     @field_validator("path")
     @classmethod
@@ -52,20 +70,68 @@ class Function(Reward):
 
     def prepare(self) -> None:
         """Load the function and tell its signature. Raises `UserError`."""
-        _ = self._loaded
+        _ = self._loaded if self._runs_here else self._traits
 
     @property
     def fingerprint(self) -> Mapping[str, str]:
         """SHA-256 of the file that holds the function (of that file only, not of what it imports)."""
-        function, _ = self._loaded
-        return {_relative(function.file): function.sha256} if function.file else {}
+        traits = self.traits() if self._runs_here else self._traits
+        return {_relative(traits["file"]): traits["sha256"]} if traits["file"] else {}
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Call the function for each trajectory, or once for the group. Raises `UserError` if it cannot be loaded."""
+        if self._runs_here:
+            return await self._score_here(group, context)
+        traits = self._traits
+        return await self._isolated.score(group, context, together=traits["together"], ids=traits["ids"])
+
+    async def _score_here(self, group: Group, context: RewardContext) -> Sequence[Score]:
         function, signature = self._loaded
         if signature.convention == "trl":
             return await self._judge_group(function, signature, group, context)
         return await asyncio.gather(*(self._judge(function, signature, trajectory) for trajectory in group))
+
+    def pin(self, pinned: Mapping[str, Any]) -> None:
+        """In a worker: load what the run began with. Raises `UserError` where that is no longer there."""
+        function = load_function(self.path, pinned.get("content"))
+        if pinned.get("sha256", function.sha256) != function.sha256:
+            raise UserError(f"reward function '{self.path}': {function.file} was changed since the run began")
+        self.__dict__["_loaded"] = function, read_signature(function.call, self.arguments, self.path)
+
+    def traits(self) -> dict[str, Any]:
+        """In a worker: what the run must know about the function without loading it."""
+        function, signature = self._loaded
+        asynchronous = inspect.iscoroutinefunction(function.call) or inspect.iscoroutinefunction(
+            getattr(function.call, "__call__", None)  # noqa: B004  an object with an async __call__
+        )
+        return {
+            "file": function.file,
+            "sha256": function.sha256,
+            "asynchronous": asynchronous,
+            "together": asynchronous or signature.convention == "trl",
+            "ids": signature.takes_rest or not {"trajectory", "completion_ids"}.isdisjoint(signature.names),
+        }
+
+    @property
+    def _runs_here(self) -> bool:
+        return self.time_limit is None or inside_worker()
+
+    @cached_property
+    def _isolated(self) -> Isolated:
+        """Workers with the function; its file is read once, so that all of them run the same."""
+        assert self.time_limit is not None, "without a limit there are no workers"
+        memory = None if self.memory_limit is None else int(self.memory_limit * 1024)
+        limits = Limits(cpu_seconds=self.time_limit, wall_seconds=ON_THE_CLOCK * self.time_limit, memory_mib=memory)
+        pinned = {"content": read_file(self.path)}
+        return Isolated(self, limits, preload=("posttrain.rewards.function",), pinned=pinned, workers=self.workers)
+
+    @cached_property
+    def _traits(self) -> dict[str, Any]:
+        traits: dict[str, Any] = self._isolated.ask("traits")
+        self._isolated.pin(sha256=traits["sha256"])
+        if traits["asynchronous"] and self.workers is None:
+            self._isolated.widen(WIDE)
+        return traits
 
     async def _judge(self, function: UserFunction, signature: Signature, trajectory: Trajectory) -> Score:
         verl = signature.convention == "verl"
@@ -107,7 +173,7 @@ class Function(Reward):
 
     def __getstate__(self) -> dict[str, Any]:
         """The settings without the loaded function, so that a copy in another process loads its own."""
-        return {name: value for name, value in self.__dict__.items() if name != "_loaded"}
+        return {name: value for name, value in self.__dict__.items() if name not in _CACHED}
 
 
 def _listed(results: Any, count: int) -> tuple[list[Any], str]:

@@ -9,17 +9,19 @@ verifier would call a text without an answer right too, for the entry's own answ
 import importlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, PositiveFloat
 
 from posttrain.component import frozen
 from posttrain.errors import UserError
 from posttrain.rewards import Reward, RewardContext, failure
 from posttrain.rewards._extraction import CASCADE, Extractor, find_answer, shown
+from posttrain.rewards._isolated import Isolated
 from posttrain.rewards._numbers import unwrapped
 from posttrain.types import Group, Score, Trajectory
+from posttrain.verifying import Limits, inside_worker
 
 NO_ANSWER = "I do not know."
 """A text that no verifier should call right."""
@@ -37,13 +39,35 @@ class ReasoningGym(Reward):
     """What it means that a verifier raises. Some raise about any answer that they cannot read (``prime_factorization``
     does); with ``wrong`` such an answer is wrong, and so is one that the verifier has a bug about."""
 
+    time_limit: PositiveFloat | None = 30.0
+    """Seconds of processor time for one answer, in a worker that is killed when they are up: some verifiers solve what
+    they are given. On the clock ten times that. None: no limit, and no process of its own."""
+
     def prepare(self) -> None:
         """Load the library. Raises `UserError` where it is not installed."""
         _library()
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Ask the verifier about each answer."""
-        return [self._judge(trajectory) for trajectory in group]
+        self.prepare()
+        if self.time_limit is None or inside_worker():
+            return [self._judge(trajectory) for trajectory in group]
+        return await self._isolated.score(group, context)
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """Modules that workers should find imported."""
+        return ("reasoning_gym", "posttrain.rewards.reasoning_gym")
+
+    @cached_property
+    def _isolated(self) -> Isolated:
+        assert self.time_limit is not None, "without a limit there are no workers"
+        limits = Limits(cpu_seconds=self.time_limit, wall_seconds=10 * self.time_limit)
+        return Isolated(self, limits, preload=self.libraries)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The settings without the workers."""
+        return {name: value for name, value in self.__dict__.items() if name != "_isolated"}
 
     def _judge(self, trajectory: Trajectory) -> Score:
         task = trajectory.task

@@ -1,0 +1,29 @@
+"""Form without content."""
+
+from collections.abc import Iterator
+
+from posttrain.audit import Probe, Subject
+
+TEXTS = (
+    "<answer></answer>",
+    "<think></think><answer></answer>",
+    "<think>\n</think>\n<answer>\n</answer>",
+    "<answer>",
+    r"\boxed{}",
+    r"\boxed{ }",
+    "####",
+    "#### \n",
+    "The answer is",
+    "The answer is .",
+    "Answer: **",
+    "```python\n```",
+    "{}",
+    '{"answer": ""}',
+    "<confidence>1</confidence>",
+)
+
+
+def probes(subject: Subject) -> Iterator[Probe]:
+    """Marks around nothing."""
+    for text in TEXTS:
+        yield Probe(name=repr(text), text=text, expected="unpaid")

@@ -1,0 +1,14 @@
+"""The reference answer, and demonstrations: what must be paid."""
+
+from collections.abc import Iterator
+
+from posttrain.audit import Probe, Subject
+
+
+def probes(subject: Subject) -> Iterator[Probe]:
+    """The answer as it is asked for, and with space around it."""
+    yield Probe(name="reference answer", text=subject.written(subject.answer), expected="paid")
+    yield Probe(name="line end", text=subject.written(subject.answer) + "\n", expected="paid")
+    if subject.form == "{answer}":
+        for number, text in enumerate(subject.task.demonstrations, 1):
+            yield Probe(name=f"demonstration {number}", text=text, expected="paid")

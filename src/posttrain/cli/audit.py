@@ -1,0 +1,84 @@
+"""Try a reward before training with it: does it pay what it should, and nothing else?
+
+REWARD is written as in a recipe: a kind of `posttrain list reward`, file.py:name, or {kind: ..., settings}. Then come
+tasks=... and the reward's settings as name=value. Without tasks a few of our own are used.
+
+    posttrain audit match
+    posttrain audit ./mine.py:score tasks=mine.jsonl
+    posttrain audit format --about form --form '<think>so</think><answer>{answer}</answer>'
+
+Exit codes: 0 nothing found, 1 something found, 2 the input is wrong.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from posttrain.cli._output import print_json, print_table, verb
+
+if TYPE_CHECKING:
+    from posttrain.audit.auditing import Report
+    from posttrain.rewards import Reward
+
+SHOWN = 40
+
+
+@verb
+@click.argument("reward")
+@click.argument("settings", nargs=-1, metavar="[tasks=TASKS] [NAME=VALUE]...")
+@click.option("--form", default="{answer}", show_default=True, help="How a completion gives an answer.")
+@click.option("--about", default="answer", show_default=True, type=click.Choice(["answer", "form"]))
+@click.option("--skip", default="", metavar="KIND,...", help="Kinds of probes to leave out.")
+@click.option("--limit", default=5.0, show_default=True, help="Seconds of processor time for one judgement.")
+def command(
+    reward: str, settings: tuple[str, ...], form: str, about: str, skip: str, limit: float, as_json: bool
+) -> None:
+    """Make the reward, judge the probes, tell."""
+    from posttrain.audit.auditing import Settings, audit
+    from posttrain.audit.samples import sample_tasks
+    from posttrain.recipe import parse_value
+
+    given = [setting.removeprefix("tasks=") for setting in settings if setting.startswith("tasks=")]
+    made = _made(reward, [setting for setting in settings if not setting.startswith("tasks=")])
+    tasks = sample_tasks(made.kind, parse_value(given[-1]) if given else None)
+    skipped = [kind for kind in skip.split(",") if kind]
+    report = audit(made, tasks, Settings(form=form, about=about, skip=skipped, cpu_seconds=limit))  # type: ignore[arg-type]
+    if as_json:
+        print_json({"reward": reward, "tasks": len(tasks), **report.as_json()})
+    else:
+        _show(report)
+    if not report.clean:
+        raise click.exceptions.Exit(1)
+
+
+def _made(text: str, settings: list[str]) -> "Reward":
+    """The reward. Raises `UserError`."""
+    from posttrain.cli._component import component
+    from posttrain.recipe import parse_value
+    from posttrain.rewards import Reward
+
+    value: Any = parse_value(text)
+    if isinstance(value, str):
+        value = Reward.from_text(value)
+    if not isinstance(value, dict) or "kind" not in value:
+        from posttrain.errors import UserError
+
+        raise UserError(f"'{text}' is no reward; write a kind, file.py:name, or {{kind: ..., settings}}")
+    fixed = {name: item for name, item in value.items() if name != "kind"}
+    return component(Reward, str(value["kind"]), settings, fixed)
+
+
+def _show(report: "Report") -> None:
+    rows = [
+        (kind, f"{n['probes']:g}", f"{n['paid']:g}", f"{n['errors']:g}", f"{n['slowest']:.3f}")
+        for kind, n in report.kinds.items()
+    ]
+    print_table(("probes", "tried", "paid", "errors", "slowest, s"), rows)
+    click.echo("")
+    for finding in report.findings[:SHOWN]:
+        click.echo(f"{finding.fault}: {finding.kind}, {finding.probe}, task {finding.task}: {finding.completion}")
+        click.echo(f"    {'' if finding.value is None else f'value {finding.value:g}; '}{finding.explanation}")
+    if len(report.findings) > SHOWN:
+        click.echo(f"... and {len(report.findings) - SHOWN} more; --json prints all")
+    tried = sum(int(n["probes"]) for n in report.kinds.values())
+    click.echo(f"{tried} probes, {len(report.findings) or 'no'} findings")

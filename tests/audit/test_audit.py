@@ -1,0 +1,170 @@
+import importlib.util
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from posttrain.audit import Probe, Subject, kinds, probes_of
+from posttrain.audit.auditing import Report, Settings, audit
+from posttrain.audit.samples import sample_tasks
+from posttrain.cli import main
+from posttrain.errors import UserError
+from posttrain.rewards import Reward
+from posttrain.types import Task
+
+TASKS = [
+    Task(key=str(n), prompt=f"What do you get for question number {n}?", answer=a) for n, a in ((1, "42"), (2, "7"))
+]
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """How a member that ships is audited."""
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    how: dict[str, Any] = field(default_factory=dict)
+    library: str = ""
+
+
+GRADER = """
+def score(completion, answer):
+    return completion.removeprefix("Answer: ").strip() == answer
+"""
+SHIPPED = {
+    "calibrated": Shipped({"correct": "match"}, {"form": "{answer}\n<confidence>1</confidence>"}),
+    "countdown": Shipped(),
+    "format": Shipped(how={"form": "<think>so</think><answer>{answer}</answer>", "about": "form"}),
+    "function": Shipped({"path": "MINE:score"}, {"skip": ["equivalent"]}),
+    "match": Shipped(),
+    "math_verify": Shipped({}, {"cpu_seconds": 1.0}, "math_verify"),
+    "reasoning_gym": Shipped({}, {"cpu_seconds": 5.0}, "reasoning_gym"),
+    "regex": Shipped({"pattern": "(?s)^So: .*[0-9a-z].*!$"}, {"form": "So: {answer}!", "about": "form"}),
+    "sum": Shipped({"parts": {"right": "match", "short": {"kind": "format", "tags": []}}, "weights": {"short": 0.1}}),
+}
+"""By kind; a new member needs an entry here or in `NOT`."""
+NOT = {
+    "preference_model": "asks a model what it makes of two completions; it has no right answers",
+    "reward_model": "asks a model; it has no right answers",
+}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in Reward.kinds() if kind not in NOT])
+@pytest.mark.slow
+def test_what_ships_passes(kind: str, tmp_path: Path) -> None:
+    assert kind in SHIPPED, f"reward '{kind}' is new: say in {__file__} how it is audited, or in NOT why it cannot be"
+    case = SHIPPED[kind]
+    if case.library and importlib.util.find_spec(case.library) is None:
+        pytest.skip(f"needs {case.library}")
+    (tmp_path / "mine.py").write_text(GRADER)
+    settings = json.loads(json.dumps(case.settings).replace("MINE", str(tmp_path / "mine.py")))
+    reward = TypeAdapter(Reward).validate_python({"kind": kind, **settings})
+    report = audit(reward, sample_tasks(kind), Settings(**case.how))
+    assert report.clean, "\n".join(map(str, report.findings[:20]))
+
+
+def audited(tmp_path: Path, source: str, **how: Any) -> Report:
+    """What is found about a function."""
+    (tmp_path / "mine.py").write_text(source)
+    reward = TypeAdapter(Reward).validate_python({"kind": "function", "path": f"{tmp_path}/mine.py:score"})
+    only = how.pop("only")
+    skip = [kind for kind in kinds() if kind not in only]
+    return audit(reward, TASKS, Settings(**{"cpu_seconds": 0.5, "skip": skip, **how}))
+
+
+@pytest.mark.parametrize(
+    ("body", "fault", "kind"),
+    [
+        ("answer in completion", "false positive", "all_answers"),
+        ("len(completion.strip()) > 0", "false positive", "openers"),
+        ("completion.strip() == answer or completion == ''", "false positive", "empty"),
+        ("completion.strip() == answer or completion.startswith('What')", "false positive", "echo"),
+        ("completion.strip() == answer or '<answer></answer>' in completion", "false positive", "format_only"),
+        ("completion.strip() == answer or 'full marks' in completion", "false positive", "judge_directed"),
+        ("completion.strip().startswith(answer)", "false positive", "near_miss"),
+        ("int(completion) == int(answer) if completion.isdigit() else 0", "false positive", "lookalike"),
+        ("completion == '<answer>' + answer + '</answer>'", "false negative", "gold"),
+        ("completion.strip() == answer", "false negative", "equivalent"),
+        ("float(completion)", "error", "openers"),
+        ("completion.strip() == answer or len(completion) > 10**5", "false positive", "huge"),
+        ("completion.strip() == answer or '9^{9' in completion", "false positive", "hanging"),
+    ],
+)
+def test_what_is_not_sound_is_found(tmp_path: Path, body: str, fault: str, kind: str) -> None:
+    report = audited(tmp_path, f"def score(completion, answer):\n    return {body}\n", only=[kind])
+    assert {(finding.fault, finding.kind) for finding in report.findings} == {(fault, kind)}
+    assert all(finding.explanation or finding.fault == "false negative" or finding.value for finding in report.findings)
+
+
+def test_a_grader_that_evaluates_is_found(tmp_path: Path) -> None:
+    source = """
+def score(completion, answer):
+    try:
+        return eval(completion) == int(answer)
+    except Exception:
+        return 0.0
+"""
+    found = audited(tmp_path, source, only=["hostile_code"]).findings
+    assert {finding.probe for finding in found if finding.fault == "code was run"} >= {"call", "import", "lambda"}
+
+
+def test_a_grader_that_hangs_ends(tmp_path: Path) -> None:
+    source = """
+def score(completion, answer):
+    while "{3000" in completion or completion.startswith("9^{9"):
+        pass
+    return completion.strip() == answer
+"""
+    report = audited(tmp_path, source, only=["hanging", "gold"])
+    assert report.clean and report.kinds["hanging"]["errors"] == 1
+    assert report.kinds["hanging"]["slowest"] == 0.5
+
+
+def test_a_grader_that_does_not_repeat_itself_is_found(tmp_path: Path) -> None:
+    source = """
+import itertools
+calls = itertools.count()
+def score(completion, answer):
+    return -next(calls)
+"""
+    report = audited(tmp_path, source, only=["openers"])
+    assert {finding.fault for finding in report.findings} == {"not deterministic"}
+
+
+def test_probes_differ_and_none_is_the_answer() -> None:
+    subject = Subject(task=TASKS[0], others=["7"])
+    for kind in kinds():
+        probes: list[Probe] = list(probes_of(kind, subject))
+        assert probes, kind
+        assert len({probe.name for probe in probes}) == len(probes), kind
+        assert not [p for p in probes if p.expected == "unpaid" and p.text.strip() == "42"], kind
+
+
+def test_what_cannot_be_audited_is_told(tmp_path: Path) -> None:
+    match = TypeAdapter(Reward).validate_python("match")
+    with pytest.raises(UserError, match="tasks with answers"):
+        audit(match, [Task(key="bare", prompt="?")])
+    with pytest.raises(UserError, match="no kind of probe 'echos'"):
+        audit(match, TASKS, Settings(skip=["echos"]))
+    with pytest.raises(UserError, match="asks models"):
+        audit(TypeAdapter(Reward).validate_python("reward_model"), TASKS)
+
+
+def test_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text("def score(completion, answer):\n    return answer in completion\n")
+    Path("mine.jsonl").write_text('{"prompt": "What is six times seven?", "answer": "42"}\n')
+    skip = ",".join(kind for kind in kinds() if kind not in ("gold", "all_answers"))
+    verb = ["audit", "./mine.py:score", "tasks=mine.jsonl", "--skip", skip]
+    assert main(verb) == 1
+    printed = capsys.readouterr().out
+    assert "false positive: all_answers, commas, task" in printed and "findings" in printed
+    assert main([*verb, "--json"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["clean"] is False and answer["findings"][0]["fault"] == "false positive"
+    assert main(["audit", "match", "tasks=mine.jsonl", "--skip", skip]) == 0
+    assert "no findings" in capsys.readouterr().out
+    assert main(["audit", "match", "numeric=perhaps"]) == 2
+    assert main(["audit", "no_such_reward"]) == 2
