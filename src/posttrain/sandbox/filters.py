@@ -44,7 +44,7 @@ _NAMES: Final = """
     umount2 pivot_root unshare setns kexec_load kexec_file_load init_module finit_module delete_module reboot swapon
     swapoff acct settimeofday clock_settime clock_adjtime adjtimex syslog quotactl name_to_handle_at open_by_handle_at
     personality migrate_pages move_pages chroot lookup_dcookie nfsservctl fanotify_init vhangup sethostname
-    setdomainname mknodat memfd_create modify_ldt iopl ioperm uselib mknod
+    setdomainname mknodat memfd_create prlimit64 modify_ldt iopl ioperm uselib mknod
     """.split()
 _EVERYWHERE: Final = {
     name: number
@@ -61,7 +61,7 @@ _X86_64 = (
     *(166, 155, 272, 308, 246, 320, 175, 313, 176, 169, 167),
     *(168, 163, 164, 227, 305, 159, 103, 179, 303, 304),
     *(135, 256, 279, 161, 212, 180, 300, 153, 170),
-    *(171, 259, 319, 154, 172, 173, 134, 133),
+    *(171, 259, 319, 302, 154, 172, 173, 134, 133),
 )
 _AARCH64 = (
     *(220, 29, 198, 199),
@@ -69,13 +69,15 @@ _AARCH64 = (
     *(39, 41, 97, 268, 104, 294, 105, 273, 106, 142, 224),
     *(225, 89, 170, 112, 266, 171, 116, 60, 264, 265),
     *(92, 238, 239, 51, 18, 42, 262, 58, 161),
-    *(162, 33, 279, None, None, None, None, None),
+    *(162, 33, 279, 261, None, None, None, None, None),
 )
 MACHINES: Final = {
     "x86_64": Machine(0xC000003E, _numbered(_X86_64) | _EVERYWHERE),
     "aarch64": Machine(0xC00000B7, _numbered(_AARCH64) | _EVERYWHERE),
 }
-_LOOKED_AT: Final = ("clone", "ioctl", "socket", "socketpair", "clone3", "memfd_create", "personality", "mknodat", "mknod")
+_LOOKED_AT: Final = frozenset(
+    "clone clone3 ioctl memfd_create mknod mknodat personality prlimit64 socket socketpair".split()
+)
 """Calls whose answer depends on something; all others that are named are refused."""
 
 
@@ -106,6 +108,7 @@ def program(*, sockets: Sequence[int] = (AF_UNIX, AF_INET, AF_INET6), memory_fil
     code.on(calls["clone"], ARGUMENT, [(ANY_BIT, NEW_NAMESPACES, ERRNO | EPERM)], ALLOW)
     code.on(calls["ioctl"], ARGUMENT + 8, [(EQUAL, TIOCSTI, ERRNO | EPERM), (EQUAL, TIOCLINUX, ERRNO | EPERM)], ALLOW)
     code.on(calls["personality"], ARGUMENT, [(EQUAL, 0, ALLOW), (EQUAL, 0xFFFFFFFF, ALLOW)], ERRNO | EPERM)
+    code.on(calls["prlimit64"], ARGUMENT, [(EQUAL, 0, ALLOW)], ERRNO | EPERM)
     code.on(calls["socket"], ARGUMENT, [(EQUAL, family, ALLOW) for family in sockets], ERRNO | EAFNOSUPPORT)
     code.on(calls["socketpair"], ARGUMENT, [(EQUAL, AF_UNIX, ALLOW)], ERRNO | EAFNOSUPPORT)
     code.end(ALLOW)

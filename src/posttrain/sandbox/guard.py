@@ -44,8 +44,10 @@ def version() -> int:
     return call(CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(1))
 
 
-def restrict(box: str, readable: list[str]) -> None:
-    """Give up every file but these, TCP, and, where Landlock can, signals and abstract sockets to the outside."""
+def rules(box: str, readable: list[str]) -> int:
+    """Rules by which a process gives up every file but these, TCP, and, where Landlock can, signals and abstract
+    sockets to the outside.
+    """
     found = version()
     rights = FILES_BY_VERSION[max(v for v in FILES_BY_VERSION if v <= found)]
     network, scope = (3 if found >= 4 else 0), (3 if found >= 6 else 0)
@@ -56,9 +58,7 @@ def restrict(box: str, readable: list[str]) -> None:
     for path in DEVICES:
         allow(ruleset, path, READ_FILE | WRITE_FILE)
     allow(ruleset, box, rights)
-    control(SET_NO_NEW_PRIVS, 1)
-    call(RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint(0))
-    os.close(ruleset)
+    return ruleset
 
 
 def allow(ruleset: int, path: str, rights: int) -> None:
@@ -103,6 +103,7 @@ def main() -> int:
     parent = os.getppid()
     control(SET_PDEATHSIG, signal.SIGKILL)
     control(SET_CHILD_SUBREAPER, 1)
+    ruleset = rules(box, readable.split(":"))
     child = os.fork()
     if child == 0:
         os.chdir(box)
@@ -110,7 +111,8 @@ def main() -> int:
             become(int(user))
         control(SET_PDEATHSIG, signal.SIGKILL)  # forgotten with the user
         os.setsid()
-        restrict(box, readable.split(":"))
+        control(SET_NO_NEW_PRIVS, 1)
+        call(RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint(0))
         filter_calls(int(descriptor))
         os.closerange(3, 1 << 16)
         for number in range(1, signal.NSIG):

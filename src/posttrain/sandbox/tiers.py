@@ -12,9 +12,12 @@ variable POSTTRAIN_SANDBOX_WEAKEST.
 
 import os
 import shutil
+import stat
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, Final, get_args
 
 from posttrain.errors import UserError
@@ -94,10 +97,18 @@ def obstacle(tier: Tier) -> str:
             guard.version()
         except OSError as error:
             return f"the kernel has no Landlock ({error})"
-        return ""
+        return _unreachable() if os.getuid() == 0 else ""
     missing = [name for name in ("bwrap", "setpriv") if not shutil.which(name, path=PATH)]
     if missing:
         return f"{' and '.join(missing)} not installed (on Debian: apt install bubblewrap util-linux)"
+    return ""
+
+
+def _unreachable() -> str:
+    """Why this Python cannot be run by another user; empty where it can."""
+    for folder in Path(sys.executable).resolve().parents:
+        if not folder.stat().st_mode & stat.S_IXOTH:
+            return f"this Python lies in {folder}, which the users that jobs run as may not enter"
     return ""
 
 
