@@ -38,7 +38,10 @@ def find_code(trajectory: Trajectory) -> str | None:
 
 
 async def judge_each(
-    group: Group, judge: Callable[[Trajectory, str], Awaitable[Score]], missing: float, fault: Callable[[Trajectory], str]
+    group: Group,
+    judge: Callable[[Trajectory, str], Awaitable[Score]],
+    missing: float,
+    fault: Callable[[Trajectory], str],
 ) -> Sequence[Score]:
     """Find and judge the program of each attempt, the same program for the same task once.
 
@@ -54,7 +57,9 @@ async def judge_each(
             cut = " (one that is cut at the token limit is none)" if trajectory.stop_reason == "length" else ""
             scores.append(Score(value=missing, status="wrong", explanation=f"no program found{cut}"))
         elif len(code) > LONGEST:
-            scores.append(Score(value=missing, status="wrong", explanation=f"longer than {LONGEST} characters: not run"))
+            scores.append(
+                Score(value=missing, status="wrong", explanation=f"longer than {LONGEST} characters: not run")
+            )
         else:
             key = id(trajectory.task), code
             if key not in judged:

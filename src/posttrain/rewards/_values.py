@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Final
 
-ENCODER: Final = '''
+ENCODER: Final = """
 def encode(value, budget=[100_000], depth=0):
     budget[0] -= 1
     kind = type(value)
@@ -33,7 +33,7 @@ def encode(value, budget=[100_000], depth=0):
     if kind is dict:
         return ["dict", [[encode(k, budget, depth + 1), encode(v, budget, depth + 1)] for k, v in value.items()]]
     return ["other", kind.__name__]
-'''
+"""
 """Python source that is run inside, and outside for values of the data."""
 
 Tree = Sequence[Any]
@@ -67,7 +67,7 @@ def same(found: Any, expected: Tree, *, tolerance: float = 0.0, loose: bool = Fa
     """Whether a tree from inside is the tree that was expected.
 
     Whole numbers and fractions are compared by value, exactly or to within `tolerance` times the larger one; a truth
-    value is no number. `loose` lets a tuple stand for a list, for expectations that come from JSON, which has no tuples.
+    value is no number. `loose` lets a tuple stand for a list: expectations that come from JSON have no tuples.
     """
     if not isinstance(found, list) or not found or not isinstance(found[0], str):
         return False

@@ -36,11 +36,15 @@ from posttrain.sandbox import Limits, Pool, Result, Tier, missing_programs, open
 from posttrain.types import Group, Score, Task, Trajectory
 
 COUNTER: Final = (
-    "valgrind --tool=cachegrind --cache-sim=no --branch-sim=no --cachegrind-out-file=/dev/null "
-    "--trace-children=yes --log-fd=2"
-).split()
+    *("valgrind", "--tool=cachegrind", "--cache-sim=no", "--branch-sim=no", "--cachegrind-out-file=/dev/null"),
+    *("--trace-children=yes", "--log-fd=2"),
+)
 _BEGINS: Final = re.compile(rb"^==\d+== Cachegrind, ", re.MULTILINE)
 _COUNTED: Final = re.compile(rb"^==\d+== I\s+refs:\s+([\d,]+)", re.MULTILINE)
+
+
+_nothing: dict[Language, int] = {}
+"""Instructions of a program that does nothing: measured once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,19 +131,22 @@ class CountedWork(Reward):
     async def _work(self, task: Task, code: str) -> Work:
         """Run a program for every test, and an empty one, and count."""
         pool = open_pool(self.weakest)
-        empty = await self._count(pool, self._language.empty or "\n", "")
-        total = 0
+        if self._language not in _nothing:
+            empty = await self._count(pool, self._language.empty or "\n", "")
+            counted = instructions(empty.stderr)
+            if counted is None:
+                said = f"valgrind counts nothing in the sandbox here: {how_it_ended(empty)}"
+                return Work(error=broken(empty) or failure(said))
+            _nothing[self._language] = counted
+        nothing, total = _nothing[self._language], 0
         for number, test in enumerate(task.fields["tests"]):
             result = await self._count(pool, code, test["input"])
-            for run in (empty, result):
-                if error := broken(run):
-                    return Work(error=error)
+            if error := broken(result):
+                return Work(error=error)
             if (said := verdict(result, test["output"])) != PASSED:
                 fault = f"test {number + 1} of {len(task.fields['tests'])}: {said}"
                 return Work(fault=fault, ran=result.outcome == "ok")
-            counted, nothing = instructions(result.stderr), instructions(empty.stderr)
-            if nothing is None:
-                return Work(error=failure("the counter counts nothing here: valgrind does not run in the sandbox"))
+            counted = instructions(result.stderr)
             if counted is None:
                 return Work(fault="was not counted: it replaced itself, or wrote what the counter writes", ran=False)
             total += max(counted - nothing, 0)
@@ -174,4 +181,6 @@ def reference_of(task: Task) -> str:
 
 def _fault(task: Task) -> str:
     fault = fault_of_tests(task.fields.get("tests"))
-    return fault or ("" if reference_of(task).strip() else "has no reference program: an answer, or a field 'reference'")
+    return fault or (
+        "" if reference_of(task).strip() else "has no reference program: an answer, or a field 'reference'"
+    )

@@ -27,7 +27,7 @@ from posttrain.types import Group, Score, Trajectory
 
 WORKER: Final = (
     ENCODER
-    + '''
+    + """
 import json, os, sys
 job = json.loads(sys.stdin.buffer.read())
 told = os.fdopen(os.dup(1), "w")
@@ -43,7 +43,7 @@ for number, call in enumerate(job["calls"]):
         answer = ["raised", type(error).__name__]
     told.write(json.dumps([number, answer]) + "\\n")
     told.flush()
-'''
+"""
 )
 """What runs inside, before and after the program that is tested. Nothing that it says is believed."""
 

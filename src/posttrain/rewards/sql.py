@@ -1,9 +1,9 @@
 """SQL queries, judged by the rows that they give: on SQLite or DuckDB, run in a sandbox, compared outside as multisets.
 
-A task's field ``schema`` is a script that makes and fills the database; its answer is the reference query, or its field
-``rows`` the rows themselves. Rows come in any order unless the reference query ends in ORDER BY; the names of columns do
-not count. Source: Papicchio et al. 2025 (Think2SQL), arXiv:2504.15077: execution accuracy, and the finer cell precision,
-cell recall and tuple cardinality of QATCH, which are recorded as parts and paid by `partial`.
+A task's field ``schema`` is a script that makes and fills the database; its answer is the reference query, or its
+field ``rows`` the rows themselves. Rows come in any order unless the reference query ends in ORDER BY; names of columns
+do not count. Source: Papicchio et al. 2025 (Think2SQL), arXiv:2504.15077: execution accuracy, and the finer cell
+precision, cell recall and tuple cardinality of QATCH, which are recorded as parts and paid by `partial`.
 
 Differs: the weight of the finer measures, and that they are averaged, is ours.
 """
@@ -111,7 +111,9 @@ class SQL(Reward):
             return error
         rows = _rows(result)
         if rows is None:
-            return Score(value=self.wrong, status="wrong", answer=query, explanation=f"the query {how_it_ended(result)}")
+            return Score(
+                value=self.wrong, status="wrong", answer=query, explanation=f"the query {how_it_ended(result)}"
+            )
         if len(rows) <= max(MOST_ROWS, len(expected)) and self._same(task, rows, expected):
             explanation = f"gives the {len(expected)} rows expected"
             return Score(value=self.right, status="ok", answer=query, explanation=explanation)
@@ -183,4 +185,6 @@ def _duckdb() -> dict[str, str]:
         path = Path(spec.origin)
         path = path.parent if path.name == "__init__.py" else path
         found[f"{PACKAGES}/{path.name}"] = str(path)
+        about = next(path.parent.glob("duckdb-*.dist-info"), None)  # the package asks for its own version
+        found |= {f"{PACKAGES}/{about.name}": str(about)} if about else {}
     return found

@@ -1,13 +1,14 @@
 """Verilog modules, simulated with a test bench by Icarus in a sandbox; the rows that are printed are compared outside.
 
 A task has the fields ``testbench`` (it prints one row for each vector with ``$display``), ``rows`` (what should be
-printed), and, for the structure part, ``reference`` (a module that is right). Source: Wang et al. 2025 (VeriReason),
-arXiv:2505.11849: 0 for what does not compile, 0.1 plus up to 1 for likeness to the reference for what does, 2.1 for what
-passes. Wang et al. 2025 (VeriPrefer), arXiv:2504.15804, ranks by the share of right rows: `partial`.
+printed), and, for the structure part, ``reference`` (a module that is right). Source: the published code of VeriReason
+(Wang et al. 2025, arXiv:2505.11849): 0 for what does not compile, 0.1 plus up to 1 for likeness to the reference for
+what does, 2.1 for what passes. VeriPrefer (Wang et al. 2025, arXiv:2504.15804) ranks by the share that is right:
+`partial`.
 
-Differs: the expected rows never enter the sandbox, and a row that is missing, or one too many, is wrong (in VeriReason's
-code a design that prints one right row and ends the simulation passes). The extra 0.1 for think and answer tags is the
-reward `format`.
+Differs: the expected rows never enter the sandbox, and a row that is missing, or one too many, is wrong (in the
+published code a design that prints one right row and ends the simulation passes). The extra 0.1 for think and answer
+tags is the reward `format`.
 """
 
 import re
@@ -82,7 +83,7 @@ class Verilog(Reward):
             if error := broken(ran):
                 return error
             share = matching(ran.stdout, fields["rows"]) if ran.outcome == "ok" else 0.0
-            said = f"{share:.0%} of {len(fields['rows'])} rows are right" if ran.outcome == "ok" else how_it_ended(ran)
+            said = how_it_ended(ran) if ran.outcome != "ok" else f"{share:.0%} of {len(fields['rows'])} rows are right"
         elif error := broken(built):
             return error
         if share >= self.needed:
@@ -107,7 +108,7 @@ def renamed(code: str, reference: str) -> str:
 
 
 def matching(printed: bytes, rows: Sequence[str]) -> float:
-    """Share of the rows that were printed right, each in its place, of those expected or printed, whichever are more."""
+    """Share of the rows that were printed right, each in its place, of the longer of the two lists."""
     lines = [_normal(line) for line in printed.decode("utf-8", errors="replace").splitlines() if line.strip()]
     right = sum(line == _normal(row) for line, row in zip(lines, rows, strict=False))
     return right / max(len(lines), len(rows), 1)

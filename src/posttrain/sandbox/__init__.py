@@ -38,7 +38,8 @@ _opening = threading.Lock()
 
 def open_pool(weakest: Tier = "cgroup") -> Pool:
     """The pool that this process shares, with a slot for each core. Raises `UserError` where the machine's tier is
-    weaker than allowed."""
+    weaker than allowed.
+    """
     import os
 
     with _opening:

@@ -202,7 +202,7 @@ class _World:
             return f"it made the file {extra.pop()}"
         return _left_behind(f"left-{os.getpid()}".encode())
 
-    def _listen(self, family: int, address: object) -> socket.socket:
+    def _listen(self, family: int, address: tuple[str, int] | str) -> socket.socket:
         listener = self._stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
         listener.bind(address)
         listener.listen()

@@ -156,7 +156,7 @@ def _delegated(own: Path) -> Path:
 
 def _own_groups() -> dict[str, str]:
     """This process's group by controller; version 2 is the empty name."""
-    groups = {}
+    groups: dict[str, str] = {}
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         groups |= dict.fromkeys(controllers.split(","), path)

@@ -34,49 +34,33 @@ class Machine:
     calls: dict[str, int]
 
 
-def _numbered(numbers: Sequence[int | None]) -> dict[str, int]:
-    return {name: n for name, n in zip(_NAMES, numbers, strict=True) if n is not None}
+_CALLS: Final = """
+    ioctl 16 29, socket 41 198, socketpair 53 199, clone 56 220, ptrace 101 117, syslog 103 116, mknod 133 -,
+    uselib 134 -, personality 135 92, vhangup 153 58, modify_ldt 154 -, pivot_root 155 41, adjtimex 159 171,
+    chroot 161 51, acct 163 89, settimeofday 164 170, mount 165 40, umount2 166 39, swapon 167 224,
+    swapoff 168 225, reboot 169 142, sethostname 170 161, setdomainname 171 162, iopl 172 -, ioperm 173 -,
+    init_module 175 105, delete_module 176 106, quotactl 179 60, nfsservctl 180 42, lookup_dcookie 212 18,
+    clock_settime 227 112, kexec_load 246 104, add_key 248 217, request_key 249 218, keyctl 250 219,
+    migrate_pages 256 238, mknodat 259 33, unshare 272 97, move_pages 279 239, perf_event_open 298 241,
+    fanotify_init 300 262, prlimit64 302 261, name_to_handle_at 303 264, open_by_handle_at 304 265,
+    clock_adjtime 305 266, setns 308 268, process_vm_readv 310 270, process_vm_writev 311 271, kcmp 312 272,
+    finit_module 313 273, memfd_create 319 279, kexec_file_load 320 294, bpf 321 280, userfaultfd 323 282,
+    io_uring_setup 425 425, io_uring_enter 426 426, io_uring_register 427 427, open_tree 428 428,
+    move_mount 429 429, fsopen 430 430, fsconfig 431 431, fsmount 432 432, fspick 433 433, clone3 435 435,
+    pidfd_getfd 438 438, process_madvise 440 440, mount_setattr 442 442, quotactl_fd 443 443,
+    memfd_secret 447 447, process_mrelease 448 448
+"""
+"""Calls that the filter names, with their numbers on x86_64 and aarch64; ``-`` where there is none."""
 
 
-_NAMES: Final = """
-    clone ioctl socket socketpair
-    ptrace process_vm_readv process_vm_writev kcmp add_key request_key keyctl bpf perf_event_open userfaultfd mount
-    umount2 pivot_root unshare setns kexec_load kexec_file_load init_module finit_module delete_module reboot swapon
-    swapoff acct settimeofday clock_settime clock_adjtime adjtimex syslog quotactl name_to_handle_at open_by_handle_at
-    personality migrate_pages move_pages chroot lookup_dcookie nfsservctl fanotify_init vhangup sethostname
-    setdomainname mknodat memfd_create prlimit64 modify_ldt iopl ioperm uselib mknod
-    """.split()
-_EVERYWHERE: Final = {
-    name: number
-    for name, number in zip(
-        "io_uring_setup io_uring_enter io_uring_register open_tree move_mount fsopen fsconfig fsmount fspick clone3 "
-        "pidfd_getfd process_madvise mount_setattr quotactl_fd memfd_secret process_mrelease".split(),
-        (425, 426, 427, 428, 429, 430, 431, 432, 433, 435, 438, 440, 442, 443, 447, 448),
-        strict=True,
-    )
-}
-_X86_64 = (
-    *(56, 16, 41, 53),
-    *(101, 310, 311, 312, 248, 249, 250, 321, 298, 323, 165),
-    *(166, 155, 272, 308, 246, 320, 175, 313, 176, 169, 167),
-    *(168, 163, 164, 227, 305, 159, 103, 179, 303, 304),
-    *(135, 256, 279, 161, 212, 180, 300, 153, 170),
-    *(171, 259, 319, 302, 154, 172, 173, 134, 133),
-)
-_AARCH64 = (
-    *(220, 29, 198, 199),
-    *(117, 270, 271, 272, 217, 218, 219, 280, 241, 282, 40),
-    *(39, 41, 97, 268, 104, 294, 105, 273, 106, 142, 224),
-    *(225, 89, 170, 112, 266, 171, 116, 60, 264, 265),
-    *(92, 238, 239, 51, 18, 42, 262, 58, 161),
-    *(162, 33, 279, 261, None, None, None, None, None),
-)
-MACHINES: Final = {
-    "x86_64": Machine(0xC000003E, _numbered(_X86_64) | _EVERYWHERE),
-    "aarch64": Machine(0xC00000B7, _numbered(_AARCH64) | _EVERYWHERE),
-}
+def _numbered(column: int) -> dict[str, int]:
+    rows = [entry.split() for entry in _CALLS.replace("\n", " ").split(",")]
+    return {row[0]: int(row[column]) for row in rows if row[column] != "-"}
+
+
+MACHINES: Final = {"x86_64": Machine(0xC000003E, _numbered(1)), "aarch64": Machine(0xC00000B7, _numbered(2))}
 _LOOKED_AT: Final = frozenset(
-    "clone clone3 ioctl memfd_create mknod mknodat personality prlimit64 socket socketpair".split()
+    {"clone", "clone3", "ioctl", "memfd_create", "mknod", "mknodat", "personality", "prlimit64", "socket", "socketpair"}
 )
 """Calls whose answer depends on something; all others that are named are refused."""
 

@@ -8,6 +8,7 @@ between them. The guard stays as the program's parent and the reaper of its orph
 whatever the program left running.
 """
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -129,10 +130,8 @@ def main() -> int:
             break
     while left := offspring(os.getpid()):
         for process in left:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass

@@ -25,7 +25,8 @@ Tier = Literal["cgroup", "namespaces", "landlock", "none"]
 READY: Final = b"\1"
 """What standard error begins with once the walls are up and before the program runs."""
 CONFINED: Final = (
-    'limits=$1; processes=$2; shift 2; for limit in $limits; do ulimit "-${limit%%=*}" "${limit#*=}" || exit 125; done; '
+    "limits=$1; processes=$2; shift 2; "
+    'for limit in $limits; do ulimit "-${limit%%=*}" "${limit#*=}" || exit 125; done; '
     '{ ulimit -u "$processes" 2>/dev/null || ulimit -p "$processes"; } || exit 125; '
     "printf '\\001' >&2; exec \"$@\""
 )
@@ -119,7 +120,17 @@ def _bubblewrap(job: Job, limits: Limits, lane: Lane) -> Launch:
     words += ["--seccomp", str(descriptors[-1]), "--"]
     if lane.user is not None:
         own = str(lane.user)
-        words += ["setpriv", "--reuid", own, "--regid", own, "--clear-groups", "--inh-caps=-all", "--no-new-privs", "--"]
+        words += [
+            "setpriv",
+            "--reuid",
+            own,
+            "--regid",
+            own,
+            "--clear-groups",
+            "--inh-caps=-all",
+            "--no-new-privs",
+            "--",
+        ]
     words += _confined(job, limits, lane)
     if lane.group is not None:
         entered = "; ".join(f"echo 0 > {shlex.quote(str(file))}" for file in lane.group.processes)

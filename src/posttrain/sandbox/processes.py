@@ -4,6 +4,7 @@ It is a look every few milliseconds, so a burst between two looks is not seen, a
 parent never waited for is lost when it ends. The tiers that rest on this say so.
 """
 
+import contextlib
 import os
 import signal
 from dataclasses import dataclass
@@ -53,7 +54,8 @@ def usage(process: int) -> Usage:
 
 def kill_all(process: int) -> None:
     """Kill everything below a process, and then the process. What forks faster than it is killed is left to its own
-    limits, after a few rounds."""
+    limits, after a few rounds.
+    """
     for _ in range(20):
         below = descendants(process)[1:]
         for one in below:
@@ -64,7 +66,5 @@ def kill_all(process: int) -> None:
 
 
 def _kill(process: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(process, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
