@@ -44,7 +44,7 @@ BOX = '[{"Position": [4, 2, 24, 42], "Confidence": 1}]'
 SUMS = [{"input": "40 2", "output": "42"}]
 DOUBLE = "a, b = map(int, input().split())\nprint(a + b)"
 ADDER = "module add(input [3:0] a, output [3:0] y); assign y = a + 3; endmodule"
-BENCH = "module t; reg [3:0] a; wire [3:0] y; add u(a, y); initial begin a = 1; #1 $display(\"%d\", y); end endmodule"
+BENCH = 'module t; reg [3:0] a; wire [3:0] y; add u(a, y); initial begin a = 1; #1 $display("%d", y); end endmodule'
 
 CASES: dict[str, Case] = {
     "boxes": Case(

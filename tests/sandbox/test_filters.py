@@ -38,7 +38,17 @@ def test_verdicts(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def of(name: str, *arguments: int) -> int:
         return verdict(code, known.audit, calls[name], *arguments)
 
-    for name in ("ptrace", "mount", "unshare", "setns", "bpf", "keyctl", "io_uring_setup", "open_by_handle_at", "chroot"):
+    for name in (
+        "ptrace",
+        "mount",
+        "unshare",
+        "setns",
+        "bpf",
+        "keyctl",
+        "io_uring_setup",
+        "open_by_handle_at",
+        "chroot",
+    ):
         assert of(name) == REFUSED, name
     assert of("clone3") == UNKNOWN
     assert of("clone", 17) == ALLOW  # fork
