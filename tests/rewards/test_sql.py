@@ -9,7 +9,7 @@ from tests.rewards.judging import judge
 from tests.rewards.programs import tier_for
 
 SCHEMA = (
-    "CREATE TABLE t(a INTEGER, b TEXT, c REAL); INSERT INTO t VALUES (1,'x',.5), (2,'y',.1), (3,'z',.2), (3,'z',.2);"
+    "CREATE TABLE t(a INTEGER, b TEXT, c DOUBLE); INSERT INTO t VALUES (1,'x',.5), (2,'y',.1), (3,'z',.2), (3,'z',.2);"
 )
 TASK = Task(key="t", prompt="?", answer="SELECT a, b FROM t WHERE a > 1", fields={"schema": SCHEMA})
 ORDERED = Task(key="o", prompt="?", answer="SELECT a FROM t ORDER BY a DESC", fields={"schema": SCHEMA})
