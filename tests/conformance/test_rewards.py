@@ -110,7 +110,6 @@ CASES: dict[str, Case] = {
 LIBRARIES = {"reasoning_gym": "reasoning_gym"}
 """Optional package that a kind needs."""
 
-<<<<<<< HEAD
 NOT_BY_TEXT = {"judge", "preference_model", "rating", "reference_probability", "reward_model"}
 """Kinds that ask a model what it makes of the tokens, or the data, so that no text is best by itself; their own tests
 judge them."""
@@ -118,8 +117,6 @@ judge them."""
 BY_A_WORLD = {"episode", "verdict"}
 """Kinds that read what a world says of an attempt, which is in no text; their own tests judge them."""
 
-every_kind = pytest.mark.parametrize("kind", [kind for kind in Reward.kinds() if kind not in NOT_BY_TEXT | BY_A_WORLD])
-=======
 IN_A_SANDBOX = {
     "counted_work": ("bwrap", "valgrind"),
     "io_tests": ("bwrap",),
@@ -129,18 +126,14 @@ IN_A_SANDBOX = {
 }
 """Kinds that run programs, with what they need of the machine."""
 
-BY_A_MODEL = {"preference_model", "reward_model"}
-"""Kinds that ask a model what it makes of the tokens, so that no text is best by itself; their own tests judge them."""
-
 every_kind = pytest.mark.parametrize(
     "kind",
     [
         pytest.param(kind, marks=[pytest.mark.slow] if kind in IN_A_SANDBOX else [])
         for kind in Reward.kinds()
-        if kind not in BY_A_MODEL
+        if kind not in NOT_BY_TEXT | BY_A_WORLD
     ],
 )
->>>>>>> ab6fbcd (Say which sandbox a machine has: doctor, the record of a run, and a verb that attacks and times it)
 
 
 @pytest.fixture

@@ -45,7 +45,9 @@ def test_a_simulation_without_end_is_stopped() -> None:
     from posttrain.sandbox import Limits
 
     reward = Verilog(weakest=tier_for("iverilog", "vvp"), limits=Limits(cpu_s=0.5, wall_s=120.0))
-    score = judge(reward, REFERENCE.replace("assign", "reg r; initial begin r = 0; while (1) r = ~r; end assign", 1), TASK)
+    score = judge(
+        reward, REFERENCE.replace("assign", "reg r; initial begin r = 0; while (1) r = ~r; end assign", 1), TASK
+    )
     assert score.status == "wrong" and "timeout_cpu" in score.explanation
 
 
