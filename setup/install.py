@@ -32,6 +32,21 @@ GPU_DOWNLOAD, GPU_ROOM = 2.7 * GB, 7 * GB
 """What the CUDA build of torch and its libraries add: over the network, and on the disk."""
 
 
+PROGRAMS = {
+    "bwrap": "bubblewrap",
+    "setpriv": "util-linux",
+    "gcc": "gcc",
+    "g++": "g++",
+    "node": "nodejs",
+    "lua": "lua5.4",
+    "perl": "perl",
+    "python3": "python3",
+    "valgrind": "valgrind",
+    "iverilog": "iverilog",
+}
+"""Programs that rewards on the sandbox run, and the Debian packages that they come in."""
+
+
 class Stop(Exception):
     """Set-up cannot go on; the message is one clear sentence."""
 
@@ -59,6 +74,8 @@ def main(target: str) -> None:
         say("leaving out reasoning-gym and its tests: it needs a C compiler (on Debian: apt install gcc python3-dev)")
     say(f"installing posttrain{extras[target]} and what it needs")
     pip.install("--no-build-isolation", "--use-pep517", "--editable", f"{ROOT}{extras[target]}")
+    if target == "dev":
+        install_programs()
     stamp.write_text("\n".join([keys["core"], keys[target]]) + "\n")
     say(f"ready after {time.monotonic() - started:.0f} s")
 
@@ -189,6 +206,23 @@ def install_torch(pip: Pip, version: str, *, gpu: bool, index: str) -> None:
         )
         need_room(pip.python.parent, GPU_ROOM)
     return pip.install("--no-deps", f"torch=={version}")
+
+
+def install_programs() -> None:
+    """Install what running untrusted programs needs, and the languages of its tests: by apt, where this is root."""
+    missing = sorted({package for program, package in PROGRAMS.items() if not shutil.which(program)})
+    if not missing:
+        return
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        say(f"leaving out tests that need {', '.join(missing)} (on Debian, as root: apt install {' '.join(missing)})")
+        return
+    say(f"installing {', '.join(missing)}, for the sandbox and its tests")
+    variables = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    install = ["apt-get", "install", "-y", "-q", "--no-install-recommends"]
+    for command in (["apt-get", "update", "-q"], *([*install, name] for name in missing)):
+        done = subprocess.run(command, env=variables, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if left := sorted({package for program, package in PROGRAMS.items() if not shutil.which(program)}):
+        say(f"could not install {', '.join(left)}: {last_line(done.stdout)}; their tests are left out")
 
 
 def gpu_packages(report: Mapping[str, Any]) -> list[str]:

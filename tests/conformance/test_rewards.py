@@ -14,6 +14,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from posttrain.rewards import Reward, RewardContext
+from posttrain.sandbox import missing_programs
 from posttrain.types import Score, Task
 from tests.rewards.judging import attempt, judge, score_all
 
@@ -40,6 +41,11 @@ GYM = {"question": QUESTION, "answer": "42", "metadata": {}}
 
 BOX = '[{"Position": [4, 2, 24, 42], "Confidence": 1}]'
 
+SUMS = [{"input": "40 2", "output": "42"}]
+DOUBLE = "a, b = map(int, input().split())\nprint(a + b)"
+ADDER = "module add(input [3:0] a, output [3:0] y); assign y = a + 3; endmodule"
+BENCH = 'module t; reg [3:0] a; wire [3:0] y; add u(a, y); initial begin a = 1; #1 $display("%d", y); end endmodule'
+
 CASES: dict[str, Case] = {
     "boxes": Case(
         settings={},
@@ -48,6 +54,34 @@ CASES: dict[str, Case] = {
     ),
     "label": Case(settings={}, gold="<answer>42</answer>"),
     "by_role": Case(settings={"parts": {"policy": "match"}}, gold="42"),
+    "counted_work": Case(
+        settings={"language": "bash"},
+        gold="read a b; echo $((a + b))",
+        task=Task(
+            key="task", prompt=QUESTION, answer="read a b; echo $((a + b))", fields={"tests": SUMS, "language": "bash"}
+        ),
+    ),
+    "io_tests": Case(settings={}, gold=DOUBLE, task=Task(key="task", prompt=QUESTION, fields={"tests": SUMS})),
+    "python_tests": Case(
+        settings={},
+        gold="def f(x): return x + 1",
+        task=Task(key="task", prompt=QUESTION, fields={"tests": ["assert f(41) == 42"]}),
+    ),
+    "sql": Case(
+        settings={},
+        gold="SELECT a FROM t",
+        task=Task(
+            key="task",
+            prompt=QUESTION,
+            answer="SELECT a FROM t",
+            fields={"schema": "CREATE TABLE t(a INTEGER); INSERT INTO t VALUES (42);"},
+        ),
+    ),
+    "verilog": Case(
+        settings={},
+        gold=ADDER,
+        task=Task(key="task", prompt=QUESTION, fields={"testbench": BENCH, "rows": ["4"], "reference": ADDER}),
+    ),
     "calibrated": Case(settings={"correct": "match"}, gold="42\n<confidence>1</confidence>"),
     "countdown": Case(
         settings={},
@@ -84,7 +118,23 @@ judge them."""
 BY_A_WORLD = {"episode", "verdict"}
 """Kinds that read what a world says of an attempt, which is in no text; their own tests judge them."""
 
-every_kind = pytest.mark.parametrize("kind", [kind for kind in Reward.kinds() if kind not in NOT_BY_TEXT | BY_A_WORLD])
+IN_A_SANDBOX = {
+    "counted_work": ("bwrap", "valgrind"),
+    "io_tests": ("bwrap",),
+    "python_tests": ("bwrap",),
+    "sql": ("bwrap",),
+    "verilog": ("bwrap", "iverilog"),
+}
+"""Kinds that run programs, with what they need of the machine."""
+
+every_kind = pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[pytest.mark.slow] if kind in IN_A_SANDBOX else [])
+        for kind in Reward.kinds()
+        if kind not in NOT_BY_TEXT | BY_A_WORLD
+    ],
+)
 
 
 @pytest.fixture
@@ -93,6 +143,8 @@ def case(kind: str) -> Case:
         pytest.fail(f"reward '{kind}' is new: add an entry for it to CASES in {__file__}")
     if kind in LIBRARIES and importlib.util.find_spec(LIBRARIES[kind]) is None:
         pytest.skip(f"needs {LIBRARIES[kind]}")
+    if missing := missing_programs(IN_A_SANDBOX.get(kind, ())):
+        pytest.skip(f"needs {' and '.join(missing)}")
     return CASES[kind]
 
 

@@ -327,6 +327,7 @@ def recorded(install: ModuleType, checkout: Path, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(install, name, value)
     monkeypatch.setattr(install, "can_compile", lambda: True)
     monkeypatch.setattr(install, "has_nvidia_gpu", lambda: False)
+    monkeypatch.setattr(install, "install_programs", lambda: None)
     monkeypatch.delenv("TORCH_INDEX", raising=False)
     return set_up
 
@@ -385,6 +386,30 @@ def test_without_a_compiler_reasoning_gym_is_left_out_and_said(
 
 
 # The files themselves
+
+
+@pytest.mark.parametrize("root", [True, False])
+def test_programs_for_the_sandbox_come_from_apt_or_are_named(
+    install: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], root: bool
+) -> None:
+    run: list[list[str]] = []
+
+    def record(command: list[str], **_: object) -> "subprocess.CompletedProcess[str]":
+        run.append(command)
+        return subprocess.CompletedProcess(command, 0, stdout="E: no network\n")
+
+    missing = {"bwrap", "lua"}
+    monkeypatch.setattr(install.shutil, "which", lambda name: None if name in missing else f"/usr/bin/{name}")
+    monkeypatch.setattr(install.os, "geteuid", lambda: 0 if root else 1000)
+    monkeypatch.setattr(install.subprocess, "run", record)
+    install.install_programs()
+    said = capsys.readouterr().out
+    assert [command[-1] for command in run] == (["-q", "bubblewrap", "lua5.4"] if root else [])
+    assert ("could not install bubblewrap, lua5.4: E: no network" if root else "apt install bubblewrap lua5.4") in said
+    missing.clear()
+    run.clear()
+    install.install_programs()
+    assert not run and not capsys.readouterr().out
 
 
 def test_everything_that_is_asked_for_is_pinned() -> None:

@@ -38,6 +38,7 @@ def checks() -> Iterator[Check]:
     yield _made("disk", check_disk)
     yield _made("write access", check_write_access)
     yield _made("gpu", check_gpu)
+    yield _made("sandbox", check_sandbox)
     for extra, packages in extras().items():
         yield check_extra(extra, packages)
     yield _made("model", check_model)
@@ -133,6 +134,18 @@ def check_gpu() -> Check:
         return Check(name="gpu", status="warn", found="there is one, and torch is a CPU build", advice=advice)
     advice = f"the driver must support CUDA {torch.version.cuda}: see nvidia-smi"
     return Check(name="gpu", status="warn", found="there is one, and torch cannot use it", advice=advice)
+
+
+def check_sandbox() -> Check:
+    """The tier of the sandbox for programs that models write, found by attacking it."""
+    from posttrain.sandbox import find_tier
+
+    found = find_tier()
+    if found.tier == "cgroup":
+        return Check(name="sandbox", status="ok", found=found.sentence)
+    stronger = "; ".join(f"no {tier}: {reason}" for tier, reason in found.why_not.items())
+    advice = f"rewards that run programs need weakest={found.tier} here ({stronger})"
+    return Check(name="sandbox", status="warn", found=found.sentence, advice=advice)
 
 
 def extras() -> dict[str, list[str]]:

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from posttrain import sandbox
 from posttrain.component import nearest
 from posttrain.engines import Sampler, Server
 from posttrain.engines._random import key_of
@@ -113,6 +114,7 @@ class Bench:
             REWARD_FILES: judges,
             TASK_FILES: self.problems.files,
             TASKS: self.problems.digests,
+            **sandbox.environment(),
         }
 
     def with_copies(self, stage: Stage, models: Models, keep: frozenset[str] = frozenset()) -> "dict[str, Policy]":

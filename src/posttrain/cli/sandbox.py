@@ -1,0 +1,81 @@
+"""What holds programs that models write: the sandbox of this machine, attacked and timed.
+
+Without an ACTION: which tier this machine has, what it does not hold, and why no stronger one is to be had. ``attack``
+tries every hostile program of ours against it (exit code 1 if one is not contained), ``bench`` times it beside a plain
+subprocess. ``--tier`` takes another tier than the strongest; ``--write FILE`` keeps the result for docs/trust.md.
+
+    posttrain sandbox
+    posttrain sandbox attack
+    posttrain sandbox bench --tier namespaces
+"""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from posttrain.cli._output import print_json, print_table, verb
+
+
+@verb
+@click.argument("action", type=click.Choice(["show", "attack", "bench"]), default="show")
+@click.option("--tier", type=click.Choice(["cgroup", "namespaces", "landlock", "none"]), help="Default: the strongest.")
+@click.option("--only", multiple=True, metavar="NAME", help="One attack, or several.")
+@click.option("--runs", default=100, show_default=True, type=click.IntRange(1), help="Programs that are timed.")
+@click.option("--write", type=click.Path(dir_okay=False, path_type=Path), help="Keep the result in a JSON file.")
+def command(action: str, tier: Any, only: tuple[str, ...], runs: int, write: Path | None, as_json: bool) -> None:
+    """Find, attack or time."""
+    from posttrain.sandbox import find_tier
+
+    if action == "show":
+        found = find_tier()
+        if as_json:
+            print_json(found.record())
+            return
+        click.echo(found.sentence)
+        for stronger, reason in found.why_not.items():
+            click.echo(f"no tier '{stronger}': {reason}")
+        return
+    tier = tier or find_tier().tier
+    rows = _attack(tier, only) if action == "attack" else _bench(tier, runs)
+    if write is not None:
+        write.write_text(json.dumps({"tier": tier, "rows": rows}, indent=1) + "\n")
+    if as_json:
+        print_json({"tier": tier, "rows": rows})
+    else:
+        click.echo(f"tier '{tier}'")
+        print_table(list(rows[0]), [[str(value) for value in row.values()] for row in rows])
+    held = all(row.get("verdict", "contained") != "broken" and not row.get("breaks a promise") for row in rows)
+    click.get_current_context().exit(int(not held))
+
+
+def _attack(tier: Any, only: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Try the attacks; one that escapes breaks a promise only where the tier makes it."""
+    from posttrain.component import nearest
+    from posttrain.errors import RunFailed, UserError
+    from posttrain.sandbox import attacks
+    from posttrain.sandbox.pool import Pool
+    from posttrain.sandbox.tiers import NOT_HELD, obstacle
+
+    known = {attack.name: attack for attack in attacks.all_attacks()}
+    for name in only:
+        if name not in known:
+            raise UserError(f"there is no attack '{name}'; {nearest(name, known)}")
+    if reason := obstacle(tier):
+        raise RunFailed(f"tier '{tier}' is not to be had here: {reason}")
+    pool = Pool(tier, 1)
+    try:
+        findings = list(attacks.run(pool, [known[name] for name in only or known]))
+    finally:
+        pool.close()
+    return [
+        {**asdict(f), "breaks a promise": f.verdict == "escaped" and f.promise not in NOT_HELD[tier]} for f in findings
+    ]
+
+
+def _bench(tier: Any, runs: int) -> list[dict[str, Any]]:
+    from posttrain.sandbox.bench import measure
+
+    return measure(tier, runs)

@@ -1,0 +1,55 @@
+"""Runs programs that nobody trusts: with limits, without network, secrets or sight of the machine, leaving nothing.
+
+    pool = sandbox.open_pool()
+    result = pool.run(Job(command=("lua5.4", "main.lua"), files={"main.lua": code}, stdin=b"1 2"), Limits(cpu_s=2))
+    result.outcome      # ok, nonzero, timeout_cpu, timeout_wall, memory, output_limit or sandbox_error
+
+Whoever judges a program by what it printed compares outside, and lets nothing in that would give the answer away; exit
+codes and whatever else comes from inside are claims. Which walls this machine has is found out by attacking them
+(`posttrain.sandbox.tiers`, ``posttrain sandbox``), and weaker ones are used only where that was allowed by name.
+"""
+
+import threading
+from typing import Any
+
+from posttrain.sandbox.job import BOX, Job, Limits, Outcome, Result
+from posttrain.sandbox.launch import Tier, missing_programs, python_job
+from posttrain.sandbox.pool import Pool
+from posttrain.sandbox.tiers import find_tier, require
+
+__all__ = [
+    "BOX",
+    "Job",
+    "Limits",
+    "Outcome",
+    "Pool",
+    "Result",
+    "Tier",
+    "environment",
+    "find_tier",
+    "missing_programs",
+    "open_pool",
+    "python_job",
+]
+
+_pools: dict[Tier, Pool] = {}
+_opening = threading.Lock()
+
+
+def open_pool(weakest: Tier = "cgroup") -> Pool:
+    """The pool that this process shares, with a slot for each core. Raises `UserError` where the machine's tier is
+    weaker than allowed.
+    """
+    import os
+
+    with _opening:
+        tier = require(weakest)
+        if tier not in _pools:
+            cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+            _pools[tier] = Pool(tier, cores)
+        return _pools[tier]
+
+
+def environment() -> dict[str, Any]:
+    """What the record of a run should say about the sandbox; empty where none was opened."""
+    return {"sandbox": find_tier().record()} if _pools else {}

@@ -1,0 +1,231 @@
+"""How a job is started in each tier: the command line that builds the walls around it.
+
+Every way ends in the same small shell line (`CONFINED`), which sets the limits of a single process, says by one byte
+on standard error that everything before it went well, and becomes the program.
+"""
+
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final, Literal
+
+from posttrain.sandbox import filters
+from posttrain.sandbox.cgroups import Group
+from posttrain.sandbox.job import BOX, Job, Limits
+
+Tier = Literal["cgroup", "namespaces", "landlock", "none"]
+"""How much is held, strongest first; what each holds: `posttrain.sandbox.tiers`."""
+
+READY: Final = b"\1"
+"""What standard error begins with once the walls are up and before the program runs."""
+CONFINED: Final = (
+    "limits=$1; processes=$2; shift 2; "
+    'for limit in $limits; do ulimit "-${limit%%=*}" "${limit#*=}" || exit 125; done; '
+    '{ ulimit -u "$processes" 2>/dev/null || ulimit -p "$processes"; } || exit 125; '
+    "printf '\\001' >&2; exec \"$@\""
+)
+SYSTEM_FOLDERS: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+SYSTEM_FILES: Final = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/openssl.cnf", "/etc/localtime")
+"""What programs need of the machine, beside the system folders. None of it is secret."""
+PYTHON_HOME: Final = "/python"
+PATH: Final = "/usr/bin:/bin"
+SHARED_MEMORY: Final = 4 << 20
+"""Bytes of /dev/shm, which is beside the box; semaphores need it."""
+BOX_PREFIX: Final = "posttrain-box-"
+"""Folders of this machine that are boxes are called so, with the number of the process that made them."""
+INSIDE_ID: Final = "1000"
+"""Number of the user inside, where the tier has user namespaces."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    """Where one job runs at a time: a user of its own where this process is root, a control group where there are."""
+
+    user: int | None = None
+    group: Group | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Launch:
+    """A command that starts a job, and what it needs until the job has ended."""
+
+    command: list[str]
+    descriptors: list[int]
+    folder: Path | None = None
+    """The box, where it is a folder of this machine."""
+    environment: dict[str, str]
+
+
+def launch(job: Job, limits: Limits, tier: Tier, lane: Lane) -> Launch:
+    """The command for a job."""
+    if tier in ("cgroup", "namespaces"):
+        return _bubblewrap(job, limits, lane)
+    return _without_namespaces(job, limits, tier, lane)
+
+
+@cache
+def python_folder() -> tuple[str, Path | None]:
+    """The interpreter's path inside, and the folder that must be shown there; None where it is among the system's.
+
+    The same Python as this one's, at a path of the sandbox's own: its folder may lie in a home that nobody else may
+    enter.
+    """
+    binary, home = Path(sys.executable).resolve(), Path(sys.base_prefix).resolve()
+    if any(home.is_relative_to(folder) for folder in SYSTEM_FOLDERS):
+        return str(binary), None
+    return f"{PYTHON_HOME}/{binary.relative_to(home)}", home
+
+
+def python_job(
+    script: bytes, *, stdin: bytes = b"", folders: Mapping[str, str] | None = None, warm: bool = False
+) -> Job:
+    """A Python program with the standard library, and no more, of the interpreter that runs this."""
+    binary, home = python_folder()
+    return Job(
+        command=(binary, "-I", "-S", "-c", script.decode()),
+        stdin=stdin,
+        folders={**({PYTHON_HOME: str(home)} if home else {}), **(folders or {})},
+        environment={"LD_LIBRARY_PATH": f"{PYTHON_HOME}/lib"} if home else {},
+        warm=warm,
+    )
+
+
+def _bubblewrap(job: Job, limits: Limits, lane: Lane) -> Launch:
+    """Namespaces by bubblewrap. As root without a user namespace, and then by another user for good."""
+    descriptors: list[int] = []
+    words = ["bwrap", "--die-with-parent", "--new-session", "--clearenv"]
+    words += ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
+    words += ["--hostname", "sandbox"]
+    if lane.user is None:
+        words += ["--unshare-user", "--disable-userns", "--uid", INSIDE_ID, "--gid", INSIDE_ID]
+    else:
+        words += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+    for name, value in _environment(job).items():
+        words += ["--setenv", name, value]
+    words += _view(job)
+    words += ["--dev", "/dev", "--size", str(SHARED_MEMORY), "--perms", "1777", "--tmpfs", "/dev/shm"]
+    words += ["--remount-ro", "/dev", "--proc", "/proc"]
+    words += ["--size", str(limits.disk_mb << 20), "--perms", "1777", "--tmpfs", BOX, "--symlink", BOX, "/tmp"]
+    for name, content in job.files.items():
+        descriptors.append(_in_memory(content))
+        words += ["--perms", "0777", "--file", str(descriptors[-1]), f"{BOX}/{name}"]
+    words += ["--remount-ro", "/", "--chdir", BOX]
+    descriptors.append(_in_memory(filters.program(memory_files=lane.group is not None)))
+    words += ["--seccomp", str(descriptors[-1]), "--"]
+    if lane.user is not None:
+        own = str(lane.user)
+        words += [
+            "setpriv",
+            "--reuid",
+            own,
+            "--regid",
+            own,
+            "--clear-groups",
+            "--inh-caps=-all",
+            "--no-new-privs",
+            "--",
+        ]
+    words += _confined(job, limits, lane)
+    if lane.group is not None:
+        entered = "; ".join(f"echo 0 > {shlex.quote(str(file))}" for file in lane.group.processes)
+        words = ["/bin/sh", "-ec", f'{entered}; exec "$@"', "sh", *words]
+    return Launch(command=words, descriptors=descriptors, environment={"PATH": PATH + ":/usr/sbin"})
+
+
+def _view(job: Job) -> list[str]:
+    """What is seen of the machine, all read-only. Folders on the way are made first, since bwrap makes them private."""
+    words: list[str] = []
+    for folder in SYSTEM_FOLDERS:
+        if os.path.islink(folder):
+            words += ["--symlink", os.readlink(folder), folder]
+        elif os.path.isdir(folder):
+            words += ["--ro-bind", folder, folder]
+    made = set(SYSTEM_FOLDERS)
+    shown = [*((file, file) for file in SYSTEM_FILES if os.path.exists(file)), *job.folders.items()]
+    for inside, outside in shown:
+        for parent in reversed(Path(inside).parents[:-1]):
+            if str(parent) not in made:
+                made.add(str(parent))
+                words += ["--perms", "0755", "--dir", str(parent)]
+        words += ["--ro-bind", outside, inside]
+    return words
+
+
+def _without_namespaces(job: Job, limits: Limits, tier: Tier, lane: Lane) -> Launch:
+    """A folder of this machine as the box; Landlock and seccomp by a small guard, or nothing but limits."""
+    box = Path(tempfile.mkdtemp(prefix=f"{BOX_PREFIX}{os.getpid()}-"))
+    for name, content in job.files.items():
+        (box / name).parent.mkdir(parents=True, exist_ok=True)
+        (box / name).write_bytes(content)
+        (box / name).chmod(0o777)
+    if lane.user is not None and tier == "landlock":
+        os.chown(box, lane.user, lane.user)
+    places = {**dict.fromkeys((*SYSTEM_FOLDERS, *SYSTEM_FILES)), **job.folders}
+    command = [_outside(word, job, box) for word in _confined(job, limits, lane, counted=_own_processes(lane))]
+    variables = {name: _outside(value, job, box) for name, value in _environment(job).items()}
+    variables |= {"HOME": str(box), "TMPDIR": str(box)}
+    if tier == "none":
+        command = ["/bin/sh", "-ec", 'cd "$1"; shift; exec "$@"', "sh", str(box), *command]
+        return Launch(command=command, descriptors=[], folder=box, environment=variables)
+    descriptor = _in_memory(filters.program(sockets=(), memory_files=False))
+    guard = Path(__file__).with_name("guard.py")
+    readable = [str(outside or inside) for inside, outside in places.items() if os.path.exists(outside or inside)]
+    words = [sys.executable, "-I", "-S", str(guard), str(descriptor), str(lane.user or ""), str(box)]
+    words += [":".join(readable), *command]
+    return Launch(command=words, descriptors=[descriptor], folder=box, environment=variables)
+
+
+def _outside(word: str, job: Job, box: Path) -> str:
+    """A word of the command with paths as they are on this machine."""
+    for inside, outside in {**job.folders, BOX: str(box)}.items():
+        if word == inside or word.startswith(f"{inside}/"):
+            return outside + word[len(inside) :]
+    return word
+
+
+def _confined(job: Job, limits: Limits, lane: Lane, counted: int = 0) -> list[str]:
+    """The program behind the limits of its own. Memory only where no control group bounds that of all processes."""
+    values = {"c": 0, "n": 512, "t": int(limits.cpu_s) + 2, "f": limits.disk_mb * 2048}
+    if lane.group is None:
+        values["d"] = limits.memory_mb * 1024
+    text = " ".join(f"{name}={value}" for name, value in values.items())
+    return ["/bin/sh", "-c", CONFINED, "sh", text, str(limits.processes + counted), *job.command]
+
+
+def _environment(job: Job) -> dict[str, str]:
+    fixed = {"PATH": PATH, "HOME": BOX, "TMPDIR": BOX, "LANG": "C.UTF-8", "PYTHONHASHSEED": "0"}
+    return {**fixed, **job.environment}
+
+
+def _in_memory(content: bytes) -> int:
+    """A descriptor from which the content can be read."""
+    descriptor = os.memfd_create("posttrain")
+    with os.fdopen(os.dup(descriptor), "wb") as file:
+        file.write(content)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def _own_processes(lane: Lane) -> int:
+    """Threads of this user that run already: where there is no user for the job alone, its limit counts them too."""
+    if lane.user is not None:
+        return 0
+    count, own = 0, os.getuid()
+    for folder in Path("/proc").iterdir():
+        try:
+            if folder.name.isdigit() and folder.stat().st_uid == own:
+                count += len(os.listdir(folder / "task"))
+        except OSError:  # it has ended meanwhile
+            continue
+    return count
+
+
+def missing_programs(names: Sequence[str]) -> list[str]:
+    """Of the programs, those that are not installed where the sandbox looks for them."""
+    return [name for name in names if not shutil.which(name, path=PATH)]

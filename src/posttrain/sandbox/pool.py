@@ -1,0 +1,121 @@
+"""Runs jobs, several at a time, each in a sandbox of its own.
+
+A slot is a thread that lives as long as the pool: what it starts dies with it, however it ends. A slot has two lanes,
+for the job that runs and for one that is started in advance (`Job.warm`): an interpreter that is up already and waits
+for its input, in a sandbox that is used once. So a warm job is as well contained as any other, and no process of a
+hostile program is ever there when the next one starts.
+"""
+
+import atexit
+import itertools
+import os
+import threading
+import time
+from asyncio import wrap_future
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Final
+
+from posttrain.sandbox import cgroups, supervise
+from posttrain.sandbox.job import Job, Limits, Result
+from posttrain.sandbox.launch import BOX_PREFIX, Lane, Tier
+from posttrain.sandbox.removal import remove_tree
+
+ATTEMPTS: Final = 3
+"""Times that a job is tried whose sandbox failed."""
+FIRST_USER: Final = 400_000_000
+"""Lanes are users from here on, where this process is root: 256 for each process, so that no two ever meet."""
+
+
+class Pool:
+    """The slots of one tier."""
+
+    def __init__(self, tier: Tier, slots: int) -> None:
+        """Raises `OSError` where the tier needs control groups and none can be made."""
+        self.tier, self.slots = tier, slots
+        self._home = cgroups.open_home() if tier == "cgroup" else None
+        self._numbers = itertools.count()
+        self._groups: list[cgroups.Group] = []
+        self._mine = threading.local()
+        self._threads = ThreadPoolExecutor(slots, "sandbox", initializer=self._furnish)
+        sweep_boxes()
+        atexit.register(self.close)
+
+    def submit(self, job: Job, limits: Limits) -> "Future[Result]":
+        """Run a job as soon as a slot is free."""
+        return self._threads.submit(self._run, job, limits)
+
+    def run(self, job: Job, limits: Limits | None = None) -> Result:
+        """Run a job and wait for it."""
+        return self.submit(job, limits or Limits()).result()
+
+    async def result(self, job: Job, limits: Limits) -> Result:
+        """Run a job without holding up the event loop."""
+        return await wrap_future(self.submit(job, limits))
+
+    def close(self) -> None:
+        """End what waits, and remove the groups; the pool is of no use afterwards."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        while self._groups:
+            self._groups.pop().remove()
+        if self._home is not None:
+            self._home.remove()
+        atexit.unregister(self.close)
+
+    def _furnish(self) -> None:
+        """Give the thread its two lanes."""
+        self._mine.lanes = [self._lane(next(self._numbers)) for _ in range(2)]
+        self._mine.spare = None
+
+    def _lane(self, number: int) -> Lane:
+        group = None
+        if self._home is not None:
+            group = self._home.group(f"lane-{number}")
+            self._groups.append(group)
+        return Lane(user=user_of(number) if os.getuid() == 0 and self.tier != "none" else None, group=group)
+
+    def _run(self, job: Job, limits: Limits) -> Result:
+        """Run a job; once more where the sandbox failed, since that says nothing of the job."""
+        for attempt in range(ATTEMPTS):
+            result = self._run_once(job, limits)
+            if result.outcome != "sandbox_error":
+                break
+            time.sleep(0.05 * 4**attempt)
+        return result
+
+    def _run_once(self, job: Job, limits: Limits) -> Result:
+        mine = self._mine
+        template, wanted = replace(job, stdin=b""), (replace(job, stdin=b""), limits)
+        started, mine.spare = mine.spare, None
+        try:
+            if started is not None and (started.job, started.limits) != wanted:
+                supervise.discard(started)
+                started = None
+            started = started or supervise.start(template, limits, self.tier, mine.lanes[0])
+            result = supervise.finish(started, job.stdin)
+            if job.warm:
+                mine.lanes.reverse()
+                mine.spare = supervise.start(template, limits, self.tier, mine.lanes[0])
+        except OSError as error:
+            return Result(outcome="sandbox_error", explanation=f"{type(error).__name__}: {error}")
+        return result
+
+
+def user_of(lane: int) -> int:
+    """The user of a lane: a number of its own where all numbers are to be had, else one of the few that are."""
+    inside = int(Path("/proc/self/uid_map").read_text().split()[2])
+    number = FIRST_USER + (os.getpid() << 8) + lane
+    return number if number < inside else max(1, inside - 1 - (os.getpid() * 64 + lane) % (inside // 2))
+
+
+def sweep_boxes() -> None:
+    """Remove the boxes that processes left behind which are no more."""
+    for box in Path(gettempdir()).glob(f"{BOX_PREFIX}*"):
+        process = box.name.removeprefix(BOX_PREFIX).partition("-")[0]
+        if process.isdigit() and not Path("/proc", process).exists():
+            try:
+                remove_tree(box)
+            except OSError:  # another user's
+                continue

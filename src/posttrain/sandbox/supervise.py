@@ -1,0 +1,256 @@
+"""Starts one job, feeds it, reads it, stops it at its limits, and says how it ended.
+
+Nothing that the program does decides how long this takes: reading stops at the limit, waiting at the deadline, and
+after the kill nobody waits for the pipes longer than `DRAIN_S`, since a process that outlived its parent could hold
+them open for ever. How it ended is told by what was measured outside: control groups, clocks, bytes read.
+"""
+
+import contextlib
+import os
+import selectors
+import subprocess
+import time
+from dataclasses import dataclass, field, replace
+from typing import IO, Final
+
+from posttrain.sandbox.job import Job, Limits, Outcome, Result
+from posttrain.sandbox.launch import READY, Lane, Launch, Tier, launch
+from posttrain.sandbox.processes import kill_all, usage
+from posttrain.sandbox.removal import remove_tree
+
+LOOK_S: Final = 0.02
+"""Seconds between two looks at what a job has used."""
+DRAIN_S: Final = 1.0
+CHUNK: Final = 1 << 16
+SETUP_CPU_S: Final = 0.05
+"""Processor time of putting up the walls, which is not the program's."""
+
+
+@dataclass(slots=True)
+class Started:
+    """A job under way, or one that waits for its input."""
+
+    job: Job
+    limits: Limits
+    lane: Lane
+    launch: Launch
+    process: "subprocess.Popen[bytes]"
+    kills_before: int = 0
+    cpu_before: float = 0.0
+    output: dict[str, bytearray] = field(default_factory=lambda: {"stdout": bytearray(), "stderr": bytearray()})
+    seen_cpu_s: float = 0.0
+    """Most processor time seen at a look, where no control group counts it."""
+    reaped: tuple[int, float] | None = None
+    """Exit status and processor time, once it was waited for."""
+
+
+def start(job: Job, limits: Limits, tier: Tier, lane: Lane) -> Started:
+    """Start a job. Raises `OSError` where that fails."""
+    group = lane.group
+    if group is not None:
+        group.limit(limits.memory_mb << 20, limits.processes + 8)  # eight for the walls' own
+    launched = launch(job, limits, tier, lane)
+    try:
+        process = subprocess.Popen(
+            launched.command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=launched.descriptors,
+            env=launched.environment,
+            cwd="/",
+            bufsize=0,
+        )
+    except OSError:
+        _forget(launched)
+        raise
+    finally:
+        for descriptor in launched.descriptors:
+            os.close(descriptor)
+    started = Started(job, limits, lane, launched, process)
+    if group is not None:
+        started.kills_before, started.cpu_before = group.killed_for_memory(), group.cpu_s()
+    return started
+
+
+def finish(started: Started, stdin: bytes) -> Result:
+    """Give a started job its input and see it through to its end; nothing of it is left afterwards."""
+    begun = time.monotonic()
+    try:
+        stopped = _attend(started, stdin, begun + started.limits.wall_s)
+    finally:
+        _end(started)
+    result = _judged(started, stopped)
+    return replace(result, wall_s=time.monotonic() - begun)
+
+
+def discard(started: Started) -> None:
+    """End a job that is not wanted any more."""
+    _end(started)
+
+
+def _attend(started: Started, stdin: bytes, deadline: float) -> Outcome | None:
+    """Feed and read until the program ends; the limit that it broke, if it broke one."""
+    process, limit = started.process, started.limits.output_kb << 10
+    assert process.stdin and process.stdout and process.stderr
+    to_write = memoryview(stdin)
+    next_look = time.monotonic() + LOOK_S
+    ended = os.pidfd_open(process.pid)
+    with selectors.DefaultSelector() as selector, contextlib.closing(_Descriptor(ended)):
+        selector.register(ended, selectors.EVENT_READ, "end")
+        for name, pipe in (("stdout", process.stdout), ("stderr", process.stderr)):
+            os.set_blocking(pipe.fileno(), False)
+            selector.register(pipe, selectors.EVENT_READ, name)
+        os.set_blocking(process.stdin.fileno(), False)
+        selector.register(process.stdin, selectors.EVENT_WRITE, "stdin")
+        while True:
+            over = False
+            for key, _ in selector.select(LOOK_S):
+                if key.data == "end":
+                    over = True
+                elif key.data == "stdin":
+                    to_write = _fed(process.stdin, to_write)
+                    if not to_write:
+                        selector.unregister(process.stdin)
+                        process.stdin.close()
+                elif not _read(key.fd, started.output[key.data]):
+                    selector.unregister(key.fileobj)
+                elif len(started.output[key.data]) > limit + len(READY):
+                    return "output_limit"
+            if over:
+                return None
+            now = time.monotonic()
+            if now > next_look or now > deadline:
+                next_look = now + LOOK_S
+                if broken := _broken(started, late=now > deadline):
+                    return broken
+
+
+def _broken(started: Started, *, late: bool) -> Outcome | None:
+    """The limit that a running program is beyond."""
+    limits, group = started.limits, started.lane.group
+    if group is not None:
+        cpu_s, memory = group.cpu_s() - started.cpu_before, 0
+    else:
+        used = usage(started.process.pid)
+        cpu_s, memory = used.cpu_s, used.memory_bytes
+        started.seen_cpu_s = max(started.seen_cpu_s, cpu_s)
+    if cpu_s > limits.cpu_s + SETUP_CPU_S:
+        return "timeout_cpu"
+    if memory > limits.memory_mb << 20:
+        return "memory"
+    return "timeout_wall" if late else None
+
+
+def _end(started: Started) -> None:
+    """Kill whatever is left of a job, read what it had written, forget its box."""
+    process = started.process
+    if started.reaped is None:
+        if not _has_ended(process.pid):
+            kill_all(process.pid)
+        _, status, used = os.wait4(process.pid, 0)
+        started.reaped = os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime
+        process.returncode = started.reaped[0]
+    if started.lane.group is not None:
+        started.lane.group.empty()
+    _drain(started)
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+    _forget(started.launch)
+
+
+def _drain(started: Started) -> None:
+    """Read what is still in the pipes, up to the limit and not for ever."""
+    deadline, limit = time.monotonic() + DRAIN_S, (started.limits.output_kb << 10) + len(READY)
+    for name, pipe in (("stdout", started.process.stdout), ("stderr", started.process.stderr)):
+        assert pipe
+        if pipe.closed:
+            continue
+        os.set_blocking(pipe.fileno(), False)
+        with selectors.DefaultSelector() as selector:
+            selector.register(pipe, selectors.EVENT_READ)
+            while len(started.output[name]) <= limit and (left := deadline - time.monotonic()) > 0:
+                if not selector.select(left) or not _read(pipe.fileno(), started.output[name]):
+                    break
+
+
+def _judged(started: Started, stopped: Outcome | None) -> Result:
+    """What a job's end means."""
+    limits, group = started.limits, started.lane.group
+    code, cpu_s = started.reaped or (None, 0.0)
+    cpu_s = max(cpu_s, started.seen_cpu_s)
+    if group is not None:
+        cpu_s = group.cpu_s() - started.cpu_before
+        if group.killed_for_memory() > started.kills_before:
+            stopped = "memory"
+    stdout, stderr = bytes(started.output["stdout"]), bytes(started.output["stderr"])
+    if not stderr.startswith(READY) and stopped != "memory":
+        said = stderr[:500].decode(errors="replace").strip() or "it said nothing"
+        how = f"after {stopped}" if stopped else f"with code {code}"
+        return Result(outcome="sandbox_error", cpu_s=cpu_s, explanation=f"the walls did not go up ({how}): {said}")
+    limit = limits.output_kb << 10
+    stderr = stderr[len(READY) :]
+    if stopped is None and max(len(stdout), len(stderr)) > limit:
+        stopped = "output_limit"
+    if stopped is None and cpu_s > limits.cpu_s + SETUP_CPU_S:
+        stopped = "timeout_cpu"
+    return Result(
+        outcome=stopped or ("ok" if code == 0 else "nonzero"),
+        stdout=stdout[:limit],
+        stderr=stderr[:limit],
+        exit_code=None if stopped else code,
+        cpu_s=cpu_s,
+        explanation=_about(stopped, limits),
+    )
+
+
+def _about(stopped: Outcome | None, limits: Limits) -> str:
+    """Which limit a program broke."""
+    return {
+        "timeout_cpu": f"more than {limits.cpu_s:g} s of processor time",
+        "timeout_wall": f"not ended after {limits.wall_s:g} s",
+        "memory": f"more than {limits.memory_mb} MB of memory",
+        "output_limit": f"more than {limits.output_kb} kB of output",
+    }.get(stopped or "", "")
+
+
+def _fed(pipe: IO[bytes], left: memoryview) -> memoryview:
+    """What is left to write after writing some; nothing where nobody reads."""
+    try:
+        return left[os.write(pipe.fileno(), left[:CHUNK]) :]
+    except BlockingIOError:
+        return left
+    except BrokenPipeError:
+        return left[:0]
+
+
+def _read(descriptor: int, into: bytearray) -> bool:
+    """Read what is there; False at the end."""
+    try:
+        chunk = os.read(descriptor, CHUNK)
+    except BlockingIOError:
+        return True
+    into += chunk
+    return bool(chunk)
+
+
+def _has_ended(process: int) -> bool:
+    """Whether a child has ended and only waits to be asked how."""
+    return os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _forget(launched: Launch) -> None:
+    if launched.folder is not None:
+        remove_tree(launched.folder)
+
+
+class _Descriptor:
+    """A descriptor that is closed by name."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def close(self) -> None:
+        os.close(self._number)

@@ -1,0 +1,143 @@
+"""What this machine can hold: finds the strongest tier, by attacking it.
+
+    cgroup       bubblewrap, seccomp and control groups; as root, a user of its own for every job
+    namespaces   the same without control groups, by user namespaces
+    landlock     Landlock, seccomp and limits of single processes, where there are no user namespaces
+    none         limits of single processes and an empty environment, nothing else
+
+A tier is taken for what it claims only after the start-up attacks (`attacks.at_startup`) have failed against it. One
+that holds less than everything is used only where that was allowed by name: the field ``weakest`` of a reward, or the
+variable POSTTRAIN_SANDBOX_WEAKEST.
+"""
+
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, get_args
+
+from posttrain.errors import UserError
+from posttrain.sandbox import attacks, filters, guard
+from posttrain.sandbox.launch import PATH, Tier
+from posttrain.sandbox.pool import Pool
+
+TIERS: Final[tuple[Tier, ...]] = get_args(Tier)
+VARIABLE: Final = "POSTTRAIN_SANDBOX_WEAKEST"
+
+_LOOKS = {
+    "memory": "memory of all processes together is looked at every 20 ms, not bounded",
+    "cpu": "processor time of all processes together is looked at every 20 ms; what ends unwaited-for is not counted",
+}
+_NO_NAMESPACES = {
+    **_LOOKS,
+    "disk": "every file is bounded, not their number",
+    "leftovers": "a process that kills its guard outlives the job where Landlock is older than version 6",
+}
+NOT_HELD: Final[Mapping[Tier, Mapping[str, str]]] = {
+    "cgroup": {},
+    "namespaces": _LOOKS,
+    "landlock": _NO_NAMESPACES,
+    "none": {
+        **_NO_NAMESPACES,
+        "files": "everything that this user may read can be read",
+        "writes": "everything that this user may write can be written",
+        "network": "the network is there",
+        "processes": "other processes of this user can be stopped and read, and their number is bounded by user",
+        "kernel": "every system call may be made",
+        "secrets": "memory and environment of this user's processes can be read",
+        "leftovers": "processes outlive the job",
+    },
+}
+"""By tier, what it does not hold of `attacks.PROMISES`, and how far it goes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """The strongest tier of this machine."""
+
+    tier: Tier
+    why_not: Mapping[Tier, str]
+    """Why each stronger one is not to be had."""
+
+    @property
+    def sentence(self) -> str:
+        """The tier, and what it does not hold."""
+        lacks = NOT_HELD[self.tier]
+        return f"tier '{self.tier}'" + (": " + "; ".join(lacks.values()) if lacks else " holds everything")
+
+    def record(self) -> dict[str, Any]:
+        """For the record of a run."""
+        return {"tier": self.tier, "not_held": dict(NOT_HELD[self.tier]), "stronger_tiers": dict(self.why_not)}
+
+
+@cache
+def find_tier() -> Finding:
+    """The strongest tier that withstands the start-up attacks here; asked once for each process."""
+    why_not: dict[Tier, str] = {}
+    for tier in TIERS[:-1]:
+        reason = obstacle(tier) or weakness(tier)
+        if not reason:
+            return Finding(tier=tier, why_not=why_not)
+        why_not[tier] = reason
+    return Finding(tier="none", why_not=why_not)
+
+
+def obstacle(tier: Tier) -> str:
+    """Why a tier cannot be tried at all; empty where it can."""
+    if tier == "none":
+        return ""
+    if not filters.supported():
+        return "the system calls of this processor are not known to the sandbox"
+    if tier == "landlock":
+        try:
+            guard.version()
+        except OSError as error:
+            return f"the kernel has no Landlock ({error})"
+        return _unreachable() if os.getuid() == 0 else ""
+    missing = [name for name in ("bwrap", "setpriv") if not shutil.which(name, path=PATH)]
+    if missing:
+        return f"{' and '.join(missing)} not installed (on Debian: apt install bubblewrap util-linux)"
+    return ""
+
+
+def _unreachable() -> str:
+    """Why this Python cannot be run by another user; empty where it can."""
+    for folder in Path(sys.executable).resolve().parents:
+        if not folder.stat().st_mode & stat.S_IXOTH:
+            return f"this Python lies in {folder}, which the users that jobs run as may not enter"
+    return ""
+
+
+def weakness(tier: Tier) -> str:
+    """The first start-up attack that a tier does not withstand; empty where it withstands all."""
+    try:
+        pool = Pool(tier, 1)
+    except OSError as error:
+        return str(error)
+    try:
+        for finding in attacks.run(pool, attacks.at_startup(NOT_HELD[tier])):
+            if finding.verdict != "contained":
+                return f"the attack '{finding.attack}' was not contained: {finding.explanation}"
+    finally:
+        pool.close()
+    return ""
+
+
+def require(weakest: Tier) -> Tier:
+    """The tier to use. Raises `UserError` where it would be weaker than what was allowed."""
+    allowed = os.environ.get(VARIABLE, weakest)
+    if allowed not in TIERS:
+        raise UserError(f"{VARIABLE}={allowed}: there is no such tier; one of {', '.join(TIERS)}")
+    found = find_tier()
+    if TIERS.index(found.tier) <= max(TIERS.index(weakest), TIERS.index(allowed)):
+        return found.tier
+    reasons = "\n".join(f"  {tier}: {reason}" for tier, reason in found.why_not.items())
+    raise UserError(
+        f"programs that a model wrote would run here in a sandbox of {found.sentence}.\n"
+        f"Stronger tiers are not to be had:\n{reasons}\n"
+        f"To run all the same, say so: set the reward's field weakest={found.tier}, or {VARIABLE}={found.tier}"
+    )
