@@ -8,6 +8,10 @@ the end, as the pioneer.
 Differs: each agent's critic is a model of its own rather than a head on the agent, as in the recipe `ppo`, and changes
 places with it. What the released code forgets in an exchange stays with the model here (`upkeep.roles.reset=true`
 forgets it). A batch with a mean ratio above 10 is not left out. Sizes and learning rates are for the bundled model.
+
+Measured here: PPO against the pioneer (share of good letters, 40 steps of 32, 5 seeds, as many updates of each model
+and twice the samples): reward 0.335 against 0.290 at the end, +0.045 [-0.037, +0.127]; divergence 0.63 against 0.51
+nats: no difference that five seeds can show (docs/experiments.md).
 """
 
 from dataclasses import replace

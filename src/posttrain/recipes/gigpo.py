@@ -5,6 +5,10 @@ step, omega 1, gamma 0.95 a turn, mean without deviation, 0.1 off for an invalid
 
 Differs: the world is a corridor and the model a new one of 200k weights, which first imitates random walks, to learn
 what an action looks like. There is no KL term, and whole attempts count once each (see the advantage).
+
+Measured here: omega 1 against 0 (15 steps, deviation scale, 5 seeds): solved while training 34.9 % against 34.6 %, +0.3
+points [-0.0, +0.7]; the gradient is twice as long in the first step of the first seed, which Adam does not notice
+(docs/experiments.md).
 """
 
 from dataclasses import replace

@@ -7,6 +7,9 @@ kept.
 
 Differs: in every step with the policy as it is, where the authors do it once before training. A line ends with a
 semicolon, where a step of the bundled model's workings does. Their small rewards for stopping (0.001) are left out.
+
+Measured here: against GRPO at about as many attempts (sums of four or five numbers, 10 steps, 5 seeds): held-out
+accuracy 10.6 % against 17.2 %, -6.6 points [-11.8, -1.4]; it sees half as many tasks (docs/experiments.md).
 """
 
 from dataclasses import replace

@@ -91,9 +91,8 @@ def discard(started: Started) -> None:
 
 def _attend(started: Started, stdin: bytes, deadline: float) -> Outcome | None:
     """Feed and read until the program ends; the limit that it broke, if it broke one."""
-    process, limit = started.process, started.limits.output_kb << 10
+    process = started.process
     assert process.stdin and process.stdout and process.stderr
-    to_write = memoryview(stdin)
     next_look = time.monotonic() + LOOK_S
     ended = os.pidfd_open(process.pid)
     with selectors.DefaultSelector() as selector, contextlib.closing(_Descriptor(ended)):
@@ -103,27 +102,43 @@ def _attend(started: Started, stdin: bytes, deadline: float) -> Outcome | None:
             selector.register(pipe, selectors.EVENT_READ, name)
         os.set_blocking(process.stdin.fileno(), False)
         selector.register(process.stdin, selectors.EVENT_WRITE, "stdin")
+        feed = _Feed(memoryview(stdin))
         while True:
-            over = False
-            for key, _ in selector.select(LOOK_S):
-                if key.data == "end":
-                    over = True
-                elif key.data == "stdin":
-                    to_write = _fed(process.stdin, to_write)
-                    if not to_write:
-                        selector.unregister(process.stdin)
-                        process.stdin.close()
-                elif not _read(key.fd, started.output[key.data]):
-                    selector.unregister(key.fileobj)
-                elif len(started.output[key.data]) > limit + len(READY):
-                    return "output_limit"
-            if over:
+            events = [key for key, _ in selector.select(LOOK_S)]
+            if not all(_moved(key, selector, started, feed) for key in events):
+                return "output_limit"
+            if any(key.data == "end" for key in events):
                 return None
             now = time.monotonic()
             if now > next_look or now > deadline:
                 next_look = now + LOOK_S
                 if broken := _broken(started, late=now > deadline):
                     return broken
+
+
+@dataclass
+class _Feed:
+    """What is still to be written to a program's standard input."""
+
+    left: memoryview
+
+
+def _moved(key: selectors.SelectorKey, selector: selectors.BaseSelector, started: Started, feed: _Feed) -> bool:
+    """Write to or read from a pipe that is ready; False when the program has written more than it may."""
+    if key.data == "end":
+        return True
+    if key.data == "stdin":
+        stdin = started.process.stdin
+        assert stdin is not None
+        feed.left = _fed(stdin, feed.left)
+        if not feed.left:
+            selector.unregister(stdin)
+            stdin.close()
+        return True
+    if not _read(key.fd, started.output[key.data]):
+        selector.unregister(key.fileobj)
+        return True
+    return len(started.output[key.data]) <= (started.limits.output_kb << 10) + len(READY)
 
 
 def _broken(started: Started, *, late: bool) -> Outcome | None:
