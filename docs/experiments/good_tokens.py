@@ -6,9 +6,6 @@
     posttrain run cory "$M" $S reward=docs/experiments/good_tokens.py:score
 
 The effect shows in `reward` of the former and in `reward/pioneer` of the latter, as the mean of the last ten steps.
-
-Measured here, one seed (0), the same without penalties (`penalties={}`): 0.80 for PPO, 0.70 for CORY's pioneer, 0.71
-for its observer, at entropies of 3.1 and 3.6 nats. At equal updates per model, CORY was the slower one.
 """
 
 
