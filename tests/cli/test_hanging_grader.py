@@ -21,9 +21,7 @@ def run(folder: Path, hang: set[str], monkeypatch: pytest.MonkeyPatch) -> int:
     (folder / "mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "mine.py").write_text(HANGS.format(hang=hang))
     reward = "reward={kind: function, path: mine.py:score, time_limit: 0.1}"
-    return main(
-        ["run", "grpo", "model=pebble", "tasks=mine.jsonl", reward, "steps=1", "prompts=7", "rollout.n=2", "out=out"]
-    )
+    return main(["run", "grpo", "model=pebble", "tasks=mine.jsonl", reward, "steps=1", "prompts=7", "rollout.n=2"])
 
 
 @pytest.mark.slow
@@ -34,7 +32,7 @@ def test_the_run_goes_on_and_nothing_counts_as_wrong(tmp_path: Path, monkeypatch
     import duckdb
 
     files = str(next(tmp_path.rglob("rollouts"))) + "/*.parquet"
-    rows = duckdb.sql(f"SELECT status, explanation FROM '{files}'").fetchall()
+    rows = duckdb.sql(f"SELECT score_status, score_explanation FROM '{files}'").fetchall()
     failed = [explanation for status, explanation in rows if status == "error"]
     assert failed and all("timeout_cpu" in explanation for explanation in failed)
 
