@@ -38,6 +38,7 @@ SHIPPED = {
     "countdown": Shipped(),
     "format": Shipped(how={"form": "<think>so</think><answer>{answer}</answer>", "about": "form"}),
     "function": Shipped({"path": "MINE:score"}, {"skip": ["equivalent"]}),
+    "label": Shipped(how={"form": "<answer>{answer}</answer>", "skip": ["equivalent"]}),  # labels are no numbers
     "match": Shipped(),
     "math_verify": Shipped({}, {"cpu_seconds": 1.0}, "math_verify"),
     # How an answer must be written is the library's decision; its chain_sum does not take a bold one, for example.
@@ -49,6 +50,21 @@ SHIPPED = {
 NOT = {
     "preference_model": "asks a model what it makes of two completions; it has no right answers",
     "reward_model": "asks a model; it has no right answers",
+    "judge": "asks a model in words",
+    "reference_probability": "asks a model how likely the reference answer is",
+    "rating": "looks up what a recorded completion came with, not its text",
+    "episode": "sums what a world paid for turns, not texts",
+    "verdict": "repeats what a world says",
+    "by_role": "judges attempts that several roles wrote; its parts are audited by themselves",
+    "verification": "judges verdicts about another role's results",
+    "repetition": "takes points off for form; nothing is right by it",
+    "boxes": "pays partly, by overlap; its own tests hold what must not be paid",
+    "in_region": "takes any point of a region; its own tests hold what must not be paid",
+    "python_tests": "judges programs, which the probes are not; attacks on it are in tests/sandbox and its own tests",
+    "io_tests": "judges programs, as python_tests",
+    "counted_work": "judges programs, as python_tests",
+    "sql": "judges queries, as python_tests",
+    "verilog": "judges modules, as python_tests",
 }
 
 
