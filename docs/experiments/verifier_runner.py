@@ -1,6 +1,6 @@
 """How many verifications a second the runner does, with and without answers that hang, and what hostile answers cost.
 
-    python docs/experiments/verifier_runner.py      writes docs/measured/trust/{verifier_runner,hostile_answers}.json
+    python docs/experiments/verifier_runner.py     writes docs/measured/trust/verifier_runner.json, hostile_answers.json
 
 In-process calls and the runner take turns, answer by answer in one run, so that a busy machine slows both; the ratio is
 what to look at. In process means without any limit, which nobody should train with.

@@ -38,9 +38,11 @@ SHIPPED = {
     "countdown": Shipped(),
     "format": Shipped(how={"form": "<think>so</think><answer>{answer}</answer>", "about": "form"}),
     "function": Shipped({"path": "MINE:score"}, {"skip": ["equivalent"]}),
+    "label": Shipped(how={"form": "<answer>{answer}</answer>", "skip": ["equivalent"]}),  # labels are no numbers
     "match": Shipped(),
     "math_verify": Shipped({}, {"cpu_seconds": 1.0}, "math_verify"),
-    "reasoning_gym": Shipped({}, {"cpu_seconds": 5.0}, "reasoning_gym"),
+    # How an answer must be written is the library's decision; its chain_sum does not take a bold one, for example.
+    "reasoning_gym": Shipped({}, {"skip": ["equivalent"]}, "reasoning_gym"),
     "regex": Shipped({"pattern": "(?s)^So: .*[0-9a-z].*!$"}, {"form": "So: {answer}!", "about": "form"}),
     "sum": Shipped({"parts": {"right": "match", "short": {"kind": "format", "tags": []}}, "weights": {"short": 0.1}}),
 }
@@ -48,6 +50,21 @@ SHIPPED = {
 NOT = {
     "preference_model": "asks a model what it makes of two completions; it has no right answers",
     "reward_model": "asks a model; it has no right answers",
+    "judge": "asks a model in words",
+    "reference_probability": "asks a model how likely the reference answer is",
+    "rating": "looks up what a recorded completion came with, not its text",
+    "episode": "sums what a world paid for turns, not texts",
+    "verdict": "repeats what a world says",
+    "by_role": "judges attempts that several roles wrote; its parts are audited by themselves",
+    "verification": "judges verdicts about another role's results",
+    "repetition": "takes points off for form; nothing is right by it",
+    "boxes": "pays partly, by overlap; its own tests hold what must not be paid",
+    "in_region": "takes any point of a region; its own tests hold what must not be paid",
+    "python_tests": "judges programs, which the probes are not; attacks on it are in tests/sandbox and its own tests",
+    "io_tests": "judges programs, as python_tests",
+    "counted_work": "judges programs, as python_tests",
+    "sql": "judges queries, as python_tests",
+    "verilog": "judges modules, as python_tests",
 }
 
 
@@ -152,19 +169,19 @@ def test_what_cannot_be_audited_is_told(tmp_path: Path) -> None:
         audit(TypeAdapter(Reward).validate_python("reward_model"), TASKS)
 
 
-def test_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_verb(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text("def score(completion, answer):\n    return answer in completion\n")
     Path("mine.jsonl").write_text('{"prompt": "What is six times seven?", "answer": "42"}\n')
     skip = ",".join(kind for kind in kinds() if kind not in ("gold", "all_answers"))
     verb = ["audit", "./mine.py:score", "tasks=mine.jsonl", "--skip", skip]
     assert main(verb) == 1
-    printed = capsys.readouterr().out
+    printed = capfd.readouterr().out
     assert "false positive: all_answers, commas, task" in printed and "findings" in printed
     assert main([*verb, "--json"]) == 1
-    answer = json.loads(capsys.readouterr().out)
+    answer = json.loads(capfd.readouterr().out)
     assert answer["clean"] is False and answer["findings"][0]["fault"] == "false positive"
     assert main(["audit", "match", "tasks=mine.jsonl", "--skip", skip]) == 0
-    assert "no findings" in capsys.readouterr().out
+    assert "no findings" in capfd.readouterr().out
     assert main(["audit", "match", "numeric=perhaps"]) == 2
     assert main(["audit", "no_such_reward"]) == 2

@@ -109,7 +109,7 @@ async def _audit(judge: Isolated, tasks: Sequence[Task], settings: Settings, can
         if canary.exists():
             canary.unlink()
             findings.append(_finding("code was run", item, item.score.explanation))
-    best = max((j.score.value for j in judged if j.kind == "gold" and j.score.status != "error"), default=np.inf)
+    best = max((j.score.value for j in judged if j.kind == "gold" and j.score.status == "ok"), default=np.inf)
     findings += [finding for item in judged for finding in _faults(item, best)]
     findings += await _unsteady(judge, judged)
     return Report(findings=tuple(findings), kinds=_counted(judged))

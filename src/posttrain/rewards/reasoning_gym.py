@@ -77,6 +77,11 @@ class ReasoningGym(Reward):
         found = find_answer(trajectory, self.extract, gold=str(entry.get("answer") or ""))
         if found is None:
             return Score(value=0.0, status="wrong", explanation=f"no answer found by {', '.join(self.extract)}")
+        if self.strict and _odd_digits(found.text) and not _odd_digits(str(entry.get("answer"))):
+            explanation = (
+                f"{shown(found.text)} is written in digits other than 0 to 9, which Python reads and people do not"
+            )
+            return Score(value=0.0, status="wrong", answer=found.text, explanation=explanation)
         verified = self._ask(name, found.text, entry)
         if verified.status == "error" or not self.strict:
             return verified
@@ -101,6 +106,10 @@ class ReasoningGym(Reward):
         if not math.isfinite(scored):
             return failure(explanation, answer=answer)
         return Score(value=scored, status="ok" if scored >= 1 else "wrong", answer=answer, explanation=explanation)
+
+
+def _odd_digits(text: str) -> bool:
+    return any(character.isdigit() and not character.isascii() for character in text)
 
 
 def _same(answer: str, gold: Any) -> bool:
