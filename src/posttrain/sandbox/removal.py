@@ -29,21 +29,26 @@ def _empty(top: int) -> None:
     """Remove everything in an open folder: what its folders hold is moved up into it, until none holds anything."""
     while names := _listed(top):
         for name in names:
-            if not _is_folder(name, top):
+            if _is_folder(name, top):
+                _raise_folders(name, top)
+                os.rmdir(name, dir_fd=top)
+            else:
                 os.unlink(name, dir_fd=top)
-                continue
-            os.chmod(name, 0o700, dir_fd=top)
-            inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=top)
-            try:
-                for child in _listed(inner):
-                    if not _is_folder(child, inner):
-                        os.unlink(child, dir_fd=inner)
-                        continue
-                    os.chmod(child, 0o700, dir_fd=inner)  # a folder that moves needs its '..' changed
-                    os.rename(child, secrets.token_hex(16), src_dir_fd=inner, dst_dir_fd=top)
-            finally:
-                os.close(inner)
-            os.rmdir(name, dir_fd=top)
+
+
+def _raise_folders(name: bytes, top: int) -> None:
+    """Move the folders that are in a folder up beside it, and remove what else is in it."""
+    os.chmod(name, 0o700, dir_fd=top)
+    inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=top)
+    try:
+        for child in _listed(inner):
+            if _is_folder(child, inner):
+                os.chmod(child, 0o700, dir_fd=inner)  # a folder that moves needs its '..' changed
+                os.rename(child, secrets.token_hex(16), src_dir_fd=inner, dst_dir_fd=top)
+            else:
+                os.unlink(child, dir_fd=inner)
+    finally:
+        os.close(inner)
 
 
 def _listed(folder: int) -> list[bytes]:
