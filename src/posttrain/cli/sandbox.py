@@ -10,6 +10,7 @@ subprocess. ``--tier`` takes another tier than the strongest; ``--write FILE`` k
 """
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from typing import Any
 import click
 
 from posttrain.cli._output import print_json, print_table, verb
+
+_NONE: dict[str, Any] = {"columns": ["attack", "", "against"], "rows": []}
 
 
 @verb
@@ -41,7 +44,7 @@ def command(action: str, tier: Any, only: tuple[str, ...], runs: int, write: Pat
     tier = tier or find_tier().tier
     rows = _attack(tier, only) if action == "attack" else _bench(tier, runs)
     if write is not None:
-        write.write_text(json.dumps({"tier": tier, "rows": rows}, indent=1) + "\n")
+        _keep(write, action, tier, rows)
     if as_json:
         print_json({"tier": tier, "rows": rows})
     else:
@@ -73,6 +76,28 @@ def _attack(tier: Any, only: tuple[str, ...]) -> list[dict[str, Any]]:
     return [
         {**asdict(f), "breaks a promise": f.verdict == "escaped" and f.promise not in NOT_HELD[tier]} for f in findings
     ]
+
+
+def _keep(path: Path, action: str, tier: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write a part of docs/trust.md. Attacks on several tiers become columns of one table, in the order of the runs."""
+    part: dict[str, Any] = {"command": f"posttrain sandbox {action} --tier TIER --write {path}"}
+    if action == "bench":
+        table = {"caption": f"Tier {tier}.", "columns": list(rows[0]), "rows": [list(row.values()) for row in rows]}
+        path.write_text(json.dumps({"title": "The sandbox, timed", **part, "tables": [table]}, indent=1) + "\n")
+        return
+    from posttrain.sandbox.attacks import all_attacks
+
+    old = json.loads(path.read_text())["tables"][0] if path.exists() else _NONE
+    results = {row[0]: dict(zip(old["columns"], row, strict=True)) for row in old["rows"]}
+    for row in rows:
+        said = row["verdict"] if row["outcome"] == "ok" else f"{row['verdict']} ({row['outcome']})"
+        known = results.get(row["attack"], {})
+        results[row["attack"]] = known | {"attack": row["attack"], "against": row["promise"], tier: said}
+    summaries = {attack.name: attack.summary for attack in all_attacks()}
+    columns = list(dict.fromkeys([*old["columns"], tier]))
+    body = [[({"": summaries[name]} | row).get(column) for column in columns] for name, row in sorted(results.items())]
+    table = {"columns": columns, "rows": body}
+    path.write_text(json.dumps({"title": "The sandbox, attacked", **part, "tables": [table]}, indent=1) + "\n")
 
 
 def _bench(tier: Any, runs: int) -> list[dict[str, Any]]:
