@@ -8,6 +8,7 @@ what to look at. In process means without any limit, which nobody should train w
 
 import json
 import time
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from posttrain.audit.probes import hanging
 from posttrain.rewards._math_comparison import compare
 from posttrain.rewards._math_warm import warm
 from posttrain.types import Task
-from posttrain.verifying import Limits, Runner
+from posttrain.verifying import Limits, Outcome, Runner
 
 OUT = Path(__file__).parents[1] / "measured" / "trust"
 GRADER = "posttrain.rewards._math_comparison:open_comparison"
@@ -28,65 +29,64 @@ TYPICAL = [
 HANGING = {"gold": "2", "answer": "9^{9^{9^{9}}}", "tolerance": "0"}
 
 
+COMMAND = "python docs/experiments/verifier_runner.py"
+
+
 def main() -> None:
     """Measure and write."""
     OUT.mkdir(parents=True, exist_ok=True)
-    rows = speed()
-    (OUT / "verifier_runner.json").write_text(json.dumps(rows, indent=2) + "\n")
-    (OUT / "hostile_answers.json").write_text(json.dumps(hostile(), indent=2) + "\n")
+    write("verifier_runner", "Graders, limited", ["way", "answers that hang", "verifications/s", "time-outs"], speed())
+    write("hostile_answers", "Hostile mathematics", ["answer", "outcome", "called equal", "CPU s"], hostile())
 
 
-def speed() -> list[dict[str, object]]:
+def write(name: str, title: str, columns: list[str], rows: list[list[object]]) -> None:
+    """One part of docs/trust.md."""
+    part = {"title": title, "command": COMMAND, "tables": [{"columns": columns, "rows": rows}]}
+    (OUT / f"{name}.json").write_text(json.dumps(part, indent=1) + "\n")
+
+
+def speed() -> list[list[object]]:
     """Verifications a second."""
     warm()
-    rows: list[dict[str, object]] = []
-    runners = {
-        workers: Runner(GRADER, limits=Limits(cpu_seconds=1.0), preload=PRELOAD, workers=workers) for workers in (1, 2)
-    }
-    for runner in runners.values():
+    ways: dict[str, Callable[[Sequence[Mapping[str, str]]], Sequence[Outcome]]] = {"in process, no limit": in_process}
+    for workers in (1, 2):
+        runner = Runner(GRADER, limits=Limits(cpu_seconds=1.0), preload=PRELOAD, workers=workers)
         runner.run_now(*TYPICAL[:4])
-    seconds = {"in process, no limit": 0.0, "runner, 1 worker": 0.0, "runner, 2 workers": 0.0}
-    for start in range(0, len(TYPICAL), 20):
-        calls = TYPICAL[start : start + 20]
-        began = time.perf_counter()
-        for call in calls:
-            compare(call["gold"], call["answer"], Fraction(0))
-        seconds["in process, no limit"] += time.perf_counter() - began
-        for workers, runner in runners.items():
+        ways[f"runner, {workers} worker{'s' * (workers > 1)}"] = lambda calls, runner=runner: runner.run_now(*calls)
+    seconds = dict.fromkeys(ways, 0.0)
+    for turn, start in enumerate(range(0, len(TYPICAL), 20)):
+        names = list(ways)
+        for name in names[turn % 3 :] + names[: turn % 3]:
             began = time.perf_counter()
-            assert all(outcome.how == "ok" for outcome in runner.run_now(*calls))
-            seconds[f"runner, {workers} worker{'s' * (workers > 1)}"] += time.perf_counter() - began
-    for way, total in seconds.items():
-        rows.append({"way": way, "hanging": "none", "verifications/s": round(len(TYPICAL) / total, 1)})
+            ways[name](TYPICAL[start : start + 20])
+            seconds[name] += time.perf_counter() - began
+    rows: list[list[object]] = [[name, "none", round(len(TYPICAL) / total, 1), 0] for name, total in seconds.items()]
     calls = [HANGING if n % 20 == 10 else call for n, call in enumerate(TYPICAL)]
+    alone = [outcome.value for outcome in runner.run_now(*TYPICAL)]
     began = time.perf_counter()
-    outcomes = runners[2].run_now(*calls)
+    outcomes = runner.run_now(*calls)
     total = time.perf_counter() - began
-    rows.append(
-        {
-            "way": "runner, 2 workers, 1 s of processor time",
-            "hanging": "5 %",
-            "verifications/s": round(len(calls) / total, 1),
-            "timeouts": sum(outcome.how == "timeout_cpu" for outcome in outcomes),
-            "others unchanged": sum(outcome.how == "ok" for outcome in outcomes),
-        }
-    )
-    rows.append({"way": "in process, no limit", "hanging": "5 %", "verifications/s": 0, "note": "never ends"})
+    for call, outcome, value in zip(calls, outcomes, alone, strict=True):
+        assert call is HANGING or outcome.value == value, "the others are as they are without the hanging ones"
+    late = sum(outcome.how == "timeout_cpu" for outcome in outcomes)
+    rows.append(["runner, 2 workers, 1 s of processor time", "5 %", round(len(calls) / total, 1), late])
     return rows
 
 
-def hostile() -> list[dict[str, object]]:
+def in_process(calls: Sequence[Mapping[str, str]]) -> Sequence[Outcome]:
+    """What everybody does: nothing stops an answer that takes for ever."""
+    for call in calls:
+        compare(call["gold"], call["answer"], Fraction(0))
+    return []
+
+
+def hostile() -> list[list[object]]:
     """What became of each hostile answer, past the checks of length and depth that the reward makes first."""
     runner = Runner(GRADER, limits=Limits(cpu_seconds=1.0), preload=PRELOAD)
     answers = {probe.name: probe.text for probe in hanging.probes(Subject(task=Task(key="t", prompt="?", answer="2")))}
     outcomes = runner.run_now(*({"gold": "2", "answer": text, "tolerance": "0"} for text in answers.values()))
     return [
-        {
-            "answer": name,
-            "outcome": o.how,
-            "equal": bool(o.value and o.value["equal"]),
-            "cpu, s": round(o.cpu_seconds, 3),
-        }
+        [name, o.how, "yes" if o.value and o.value["equal"] else "no", round(o.cpu_seconds, 2)]
         for name, o in zip(answers, outcomes, strict=True)
     ]
 
