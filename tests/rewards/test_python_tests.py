@@ -38,18 +38,22 @@ CHEATS = {
     "ends well by an exception": "raise SystemExit(0)",
     "equals everything": "class A:\n    def __eq__(self, o): return True\n    __hash__ = None\ndef f(x): return A()",
     "an int that equals everything": "class A(int):\n    def __eq__(self, o): return True\ndef f(x): return A(1)",
-    "answers for the tests": "import os, json\nfor n in range(3): [os.write(d, json.dumps([n, ['value', ['bool', True]]])"
-    ".encode() + b'\\n') for d in range(3, 9) if not os.set_inheritable(2, True)]\nos._exit(0)",
-    "changes the encoder": "import sys\nsys._getframe(1).f_globals['encode'] = lambda *a: ['passed', True]\ndef f(x): return 0",
+    "answers for the tests": "import os, json\nfor n in range(3):\n    for d in range(9):\n        try:\n"
+    "            os.write(d, json.dumps([n, ['value', ['bool', True]]]).encode() + b'\\n')\n"
+    "        except OSError:\n            pass\nos._exit(0)",
+    "changes the encoder": "import sys\n"
+    "sys._getframe(1).f_globals['encode'] = lambda *a: ['passed', True]\ndef f(x): return 0",
     "changes eval": "import builtins\nbuiltins.eval = lambda *a: True\ndef f(x): return 0",
     "changes json": 'import json\njson.dumps = lambda *a: \'[0, ["value", "ok"]]\'\ndef f(x): return 0',
-    "looks for the answers": "import gc\nfound = [o for o in gc.get_objects() if isinstance(o, dict) and 'expected' in o]\n"
+    "looks for the answers": "import gc\n"
+    "found = [o for o in gc.get_objects() if isinstance(o, dict) and 'expected' in o]\n"
     "found += [o for o in gc.get_objects() if isinstance(o, list) and 100 in o]\n"
     "def f(x): return found[0]['expected'] if found else None",
     "looks in its caller": "import sys\ndef f(x):\n    frame = sys._getframe()\n    while frame:\n"
     "        for v in list(frame.f_locals.values()):\n            if v == [100] or v == 100: return v\n"
     "        frame = frame.f_back\n    return 0",
-    "reads the tests from disk": "import glob\ntexts = [open(p, errors='replace').read() for p in glob.glob('/box/*')]\n"
+    "reads the tests from disk": "import glob\n"
+    "texts = [open(p, errors='replace').read() for p in glob.glob('/box/*')]\n"
     "def f(x): return len(texts)",
     "sends a pickle": "import os, pickle\nclass A:\n    def __reduce__(self): return (os.system, ('true',))\n"
     "def f(x): return pickle.dumps(A())",

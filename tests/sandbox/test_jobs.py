@@ -129,7 +129,7 @@ def test_nothing_is_left_when_the_supervisor_is_killed(tmp_path: Path) -> None:
         from posttrain.sandbox import Job, Limits, Pool, find_tier
         pool = Pool(find_tier().tier, 1)
         pool.run(Job(command=("true",)), Limits())
-        pool.submit(Job(command=("sh", "-c", "setsid sleep 4321 & sleep 4321", "left-by-a-killed-one")), Limits(wall_s=999))
+        pool.submit(Job(command=("sh", "-c", "setsid sleep 4321 & sleep 4321")), Limits(wall_s=999))
         print("ready", flush=True)
         sys.stdin.read()
         """

@@ -38,6 +38,8 @@ class Started:
     kills_before: int = 0
     cpu_before: float = 0.0
     output: dict[str, bytearray] = field(default_factory=lambda: {"stdout": bytearray(), "stderr": bytearray()})
+    left: memoryview = field(default_factory=lambda: memoryview(b""))
+    """Input that was not read yet."""
     seen_cpu_s: float = 0.0
     """Most processor time seen at a look, where no control group counts it."""
     reaped: tuple[int, float] | None = None
@@ -91,39 +93,43 @@ def discard(started: Started) -> None:
 
 def _attend(started: Started, stdin: bytes, deadline: float) -> Outcome | None:
     """Feed and read until the program ends; the limit that it broke, if it broke one."""
-    process, limit = started.process, started.limits.output_kb << 10
-    assert process.stdin and process.stdout and process.stderr
-    to_write = memoryview(stdin)
+    process, started.left = started.process, memoryview(stdin)
+    pipes = {"stdin": process.stdin, "stdout": process.stdout, "stderr": process.stderr}
     next_look = time.monotonic() + LOOK_S
     ended = os.pidfd_open(process.pid)
     with selectors.DefaultSelector() as selector, contextlib.closing(_Descriptor(ended)):
         selector.register(ended, selectors.EVENT_READ, "end")
-        for name, pipe in (("stdout", process.stdout), ("stderr", process.stderr)):
+        for name, pipe in pipes.items():
+            assert pipe
             os.set_blocking(pipe.fileno(), False)
-            selector.register(pipe, selectors.EVENT_READ, name)
-        os.set_blocking(process.stdin.fileno(), False)
-        selector.register(process.stdin, selectors.EVENT_WRITE, "stdin")
+            selector.register(pipe, selectors.EVENT_WRITE if name == "stdin" else selectors.EVENT_READ, name)
         while True:
-            over = False
-            for key, _ in selector.select(LOOK_S):
-                if key.data == "end":
-                    over = True
-                elif key.data == "stdin":
-                    to_write = _fed(process.stdin, to_write)
-                    if not to_write:
-                        selector.unregister(process.stdin)
-                        process.stdin.close()
-                elif not _read(key.fd, started.output[key.data]):
-                    selector.unregister(key.fileobj)
-                elif len(started.output[key.data]) > limit + len(READY):
-                    return "output_limit"
-            if over:
+            ready = [key for key, _ in selector.select(LOOK_S)]
+            if not all(_serve(started, key, selector) for key in ready if key.data != "end"):
+                return "output_limit"
+            if any(key.data == "end" for key in ready):
                 return None
             now = time.monotonic()
             if now > next_look or now > deadline:
                 next_look = now + LOOK_S
                 if broken := _broken(started, late=now > deadline):
                     return broken
+
+
+def _serve(started: Started, key: selectors.SelectorKey, selector: selectors.BaseSelector) -> bool:
+    """Write to, or read from, a pipe that is ready; False where more was read than is allowed."""
+    if key.data == "stdin":
+        pipe = started.process.stdin
+        assert pipe
+        started.left = _fed(pipe, started.left)
+        if not started.left:
+            selector.unregister(pipe)
+            pipe.close()
+        return True
+    output = started.output[key.data]
+    if not _read(key.fd, output):
+        selector.unregister(key.fileobj)
+    return len(output) <= (started.limits.output_kb << 10) + len(READY)
 
 
 def _broken(started: Started, *, late: bool) -> Outcome | None:
