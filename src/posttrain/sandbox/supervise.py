@@ -38,6 +38,8 @@ class Started:
     kills_before: int = 0
     cpu_before: float = 0.0
     output: dict[str, bytearray] = field(default_factory=lambda: {"stdout": bytearray(), "stderr": bytearray()})
+    left: memoryview = field(default_factory=lambda: memoryview(b""))
+    """Input that was not read yet."""
     seen_cpu_s: float = 0.0
     """Most processor time seen at a look, where no control group counts it."""
     reaped: tuple[int, float] | None = None
@@ -97,7 +99,8 @@ def _attend(started: Started, stdin: bytes, deadline: float) -> Outcome | None:
     ended = os.pidfd_open(process.pid)
     with selectors.DefaultSelector() as selector, contextlib.closing(_Descriptor(ended)):
         selector.register(ended, selectors.EVENT_READ, "end")
-        for name, pipe in (("stdout", process.stdout), ("stderr", process.stderr)):
+        for name, pipe in pipes.items():
+            assert pipe
             os.set_blocking(pipe.fileno(), False)
             selector.register(pipe, selectors.EVENT_READ, name)
         os.set_blocking(process.stdin.fileno(), False)
