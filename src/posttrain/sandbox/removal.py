@@ -30,13 +30,14 @@ def _empty(top: int) -> None:
     while names := _listed(top):
         for name in names:
             if _is_folder(name, top):
-                _flatten(name, top)
+                _raise_folders(name, top)
+                os.rmdir(name, dir_fd=top)
             else:
                 os.unlink(name, dir_fd=top)
 
 
-def _flatten(name: bytes, top: int) -> None:
-    """Remove a folder once its files are gone and its folders have moved up into the one that holds it."""
+def _raise_folders(name: bytes, top: int) -> None:
+    """Move the folders that are in a folder up beside it, and remove what else is in it."""
     os.chmod(name, 0o700, dir_fd=top)
     inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=top)
     try:
@@ -48,7 +49,6 @@ def _flatten(name: bytes, top: int) -> None:
                 os.unlink(child, dir_fd=inner)
     finally:
         os.close(inner)
-    os.rmdir(name, dir_fd=top)
 
 
 def _listed(folder: int) -> list[bytes]:

@@ -93,8 +93,8 @@ def discard(started: Started) -> None:
 
 def _attend(started: Started, stdin: bytes, deadline: float) -> Outcome | None:
     """Feed and read until the program ends; the limit that it broke, if it broke one."""
-    process = started.process
-    assert process.stdin and process.stdout and process.stderr
+    process, started.left = started.process, memoryview(stdin)
+    pipes = {"stdin": process.stdin, "stdout": process.stdout, "stderr": process.stderr}
     next_look = time.monotonic() + LOOK_S
     ended = os.pidfd_open(process.pid)
     with selectors.DefaultSelector() as selector, contextlib.closing(_Descriptor(ended)):
@@ -102,15 +102,12 @@ def _attend(started: Started, stdin: bytes, deadline: float) -> Outcome | None:
         for name, pipe in pipes.items():
             assert pipe
             os.set_blocking(pipe.fileno(), False)
-            selector.register(pipe, selectors.EVENT_READ, name)
-        os.set_blocking(process.stdin.fileno(), False)
-        selector.register(process.stdin, selectors.EVENT_WRITE, "stdin")
-        feed = _Feed(memoryview(stdin))
+            selector.register(pipe, selectors.EVENT_WRITE if name == "stdin" else selectors.EVENT_READ, name)
         while True:
-            events = [key for key, _ in selector.select(LOOK_S)]
-            if not all(_moved(key, selector, started, feed) for key in events):
+            ready = [key for key, _ in selector.select(LOOK_S)]
+            if not all(_serve(started, key, selector) for key in ready if key.data != "end"):
                 return "output_limit"
-            if any(key.data == "end" for key in events):
+            if any(key.data == "end" for key in ready):
                 return None
             now = time.monotonic()
             if now > next_look or now > deadline:
@@ -119,29 +116,20 @@ def _attend(started: Started, stdin: bytes, deadline: float) -> Outcome | None:
                     return broken
 
 
-@dataclass
-class _Feed:
-    """What is still to be written to a program's standard input."""
-
-    left: memoryview
-
-
-def _moved(key: selectors.SelectorKey, selector: selectors.BaseSelector, started: Started, feed: _Feed) -> bool:
-    """Write to or read from a pipe that is ready; False when the program has written more than it may."""
-    if key.data == "end":
-        return True
+def _serve(started: Started, key: selectors.SelectorKey, selector: selectors.BaseSelector) -> bool:
+    """Write to, or read from, a pipe that is ready; False where more was read than is allowed."""
     if key.data == "stdin":
-        stdin = started.process.stdin
-        assert stdin is not None
-        feed.left = _fed(stdin, feed.left)
-        if not feed.left:
-            selector.unregister(stdin)
-            stdin.close()
+        pipe = started.process.stdin
+        assert pipe
+        started.left = _fed(pipe, started.left)
+        if not started.left:
+            selector.unregister(pipe)
+            pipe.close()
         return True
-    if not _read(key.fd, started.output[key.data]):
+    output = started.output[key.data]
+    if not _read(key.fd, output):
         selector.unregister(key.fileobj)
-        return True
-    return len(started.output[key.data]) <= (started.limits.output_kb << 10) + len(READY)
+    return len(output) <= (started.limits.output_kb << 10) + len(READY)
 
 
 def _broken(started: Started, *, late: bool) -> Outcome | None:
