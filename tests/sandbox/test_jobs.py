@@ -122,6 +122,17 @@ def test_many_at_once_keep_their_own_output() -> None:
         pool.close()
 
 
+def test_pools_of_one_process_do_not_share_users_or_groups() -> None:
+    first, second = (Pool(find_tier().tier, 1) for _ in range(2))
+    try:
+        users = [made.run(Job(command=("id", "-u")), ROOMY).stdout for made in (first, second)]
+        first.close()
+        assert second.run(Job(command=("id", "-u")), ROOMY).stdout == users[1]
+        assert users[0] != users[1] or os.getuid() != 0
+    finally:
+        second.close()
+
+
 def test_nothing_is_left_when_the_supervisor_is_killed(tmp_path: Path) -> None:
     script = textwrap.dedent(
         """

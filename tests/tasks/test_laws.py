@@ -22,6 +22,7 @@ from posttrain.tasks.guessing import Guessing
 from posttrain.tasks.mixture import Mixture
 from posttrain.tasks.played import Played
 from posttrain.tasks.primer import Primer
+from posttrain.tasks.programs import Programs
 from posttrain.tasks.reaching import Reaching
 from posttrain.tasks.reasoning_gym import ReasoningGym
 from posttrain.tasks.refinements import Refinements
@@ -54,6 +55,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "guessing": lambda _: Guessing(size=30),
     "played": lambda _: Played(tasks=Arithmetic(size=30, calls=True), environment=Calculator()),
     "primer": lambda _: Primer(size=30),
+    "programs": lambda _: Programs(size=30),
     "reaching": lambda _: Reaching(size=30),
     "shapes": lambda _: Shapes(size=30),
     "refinements": lambda _: Refinements(of=Arithmetic(size=30)),

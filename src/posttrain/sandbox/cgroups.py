@@ -6,19 +6,20 @@ process is in, and whether the limits hold is found out by the self-test, not be
 """
 
 import contextlib
+import itertools
 import os
 import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 ROOT: Final = Path("/sys/fs/cgroup")
 PREFIX: Final = "posttrain-"
-"""Groups are called ``posttrain-<process>``, so that those of dead processes can be swept away."""
+"""Groups are called ``posttrain-<process>-<number>``, so that those of dead processes can be swept away."""
 KINDS: Final = ("memory", "pids", "cpuacct")
 
-Kind = Literal["memory", "pids", "cpuacct"]
+_homes = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,8 @@ class Home:
     """The groups of this process: a folder in each tree, in which a group is made for each job that runs at a time."""
 
     def __init__(self, parents: dict[str, Path]) -> None:
-        self._folders = {kind: parent / f"{PREFIX}{os.getpid()}" for kind, parent in parents.items()}
+        name = f"{PREFIX}{os.getpid()}-{next(_homes)}"
+        self._folders = {kind: parent / name for kind, parent in parents.items()}
         for parent in parents.values():
             sweep(parent)
         for kind, folder in self._folders.items():
@@ -132,7 +134,7 @@ def open_home() -> Home:
 def sweep(parent: Path) -> None:
     """Remove the groups that processes left behind which are no more."""
     for folder in parent.glob(f"{PREFIX}*"):
-        process = folder.name.removeprefix(PREFIX)
+        process = folder.name.removeprefix(PREFIX).partition("-")[0]
         if process.isdigit() and not Path("/proc", process).exists():
             for group in [path for path in folder.iterdir() if path.is_dir()]:
                 Group({"any": group}).remove()

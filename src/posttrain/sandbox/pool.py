@@ -29,6 +29,10 @@ FIRST_USER: Final = 400_000_000
 """Lanes are users from here on, where this process is root: 256 for each process, so that no two ever meet."""
 
 
+_lanes = itertools.count()
+"""Numbers of lanes: no two of a process are one user, whatever pool they are in."""
+
+
 class Pool:
     """The slots of one tier."""
 
@@ -36,7 +40,6 @@ class Pool:
         """Raises `OSError` where the tier needs control groups and none can be made."""
         self.tier, self.slots = tier, slots
         self._home = cgroups.open_home() if tier == "cgroup" else None
-        self._numbers = itertools.count()
         self._groups: list[cgroups.Group] = []
         self._mine = threading.local()
         self._threads = ThreadPoolExecutor(slots, "sandbox", initializer=self._furnish)
@@ -66,7 +69,7 @@ class Pool:
 
     def _furnish(self) -> None:
         """Give the thread its two lanes."""
-        self._mine.lanes = [self._lane(next(self._numbers)) for _ in range(2)]
+        self._mine.lanes = [self._lane(next(_lanes)) for _ in range(2)]
         self._mine.spare = None
 
     def _lane(self, number: int) -> Lane:
@@ -106,7 +109,7 @@ class Pool:
 def user_of(lane: int) -> int:
     """The user of a lane: a number of its own where all numbers are to be had, else one of the few that are."""
     inside = int(Path("/proc/self/uid_map").read_text().split()[2])
-    number = FIRST_USER + (os.getpid() << 8) + lane
+    number = FIRST_USER + (os.getpid() << 8) + lane % 256
     return number if number < inside else max(1, inside - 1 - (os.getpid() * 64 + lane) % (inside // 2))
 
 
