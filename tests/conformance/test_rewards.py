@@ -54,13 +54,6 @@ CASES: dict[str, Case] = {
     ),
     "label": Case(settings={}, gold="<answer>42</answer>"),
     "by_role": Case(settings={"parts": {"policy": "match"}}, gold="42"),
-    "counted_work": Case(
-        settings={"language": "bash"},
-        gold="read a b; echo $((a + b))",
-        task=Task(
-            key="task", prompt=QUESTION, answer="read a b; echo $((a + b))", fields={"tests": SUMS, "language": "bash"}
-        ),
-    ),
     "io_tests": Case(settings={}, gold=DOUBLE, task=Task(key="task", prompt=QUESTION, fields={"tests": SUMS})),
     "python_tests": Case(
         settings={},
@@ -119,7 +112,6 @@ BY_A_WORLD = {"episode", "verdict"}
 """Kinds that read what a world says of an attempt, which is in no text; their own tests judge them."""
 
 IN_A_SANDBOX = {
-    "counted_work": ("bwrap", "valgrind"),
     "io_tests": ("bwrap",),
     "python_tests": ("bwrap",),
     "sql": ("bwrap",),
@@ -127,12 +119,15 @@ IN_A_SANDBOX = {
 }
 """Kinds that run programs, with what they need of the machine."""
 
+COUNTED = {"counted_work"}
+"""Kinds that take seconds for a program; their own tests judge them."""
+
 every_kind = pytest.mark.parametrize(
     "kind",
     [
         pytest.param(kind, marks=[pytest.mark.slow] if kind in IN_A_SANDBOX else [])
         for kind in Reward.kinds()
-        if kind not in NOT_BY_TEXT | BY_A_WORLD
+        if kind not in NOT_BY_TEXT | BY_A_WORLD | COUNTED
     ],
 )
 
