@@ -4,6 +4,9 @@ Source: Rafailov et al. 2023, arXiv:2305.18290, equation 7 and section 5; beta 0
 
 Differs: AdamW in place of RMSprop, and a learning rate for the bundled model. The paper first imitates the preferred
 completions where the model has not been trained on such data; here that is an sft stage of one's own before this one.
+
+Measured here: five seeds on generated pairs: held-out accuracy 83.2 % with beta 0.1, 82.8 % with 0.5, and 84.2 % where
+the preferred answers are imitated instead: no difference that five seeds can show (docs/experiments.md).
 """
 
 from typing import Final

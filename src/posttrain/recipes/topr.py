@@ -8,6 +8,9 @@ The paper's comparisons: `objective.negative=[1,1]` is REINFORCE without any cor
 learns from right samples only. To hold back easy problems' right samples: `filters.balanced.kind=balanced`.
 
 Differs: the paper does not give learning rates and epochs. Sizes are for the bundled model.
+
+Measured here: see `topr_offline` for five seeds; iterated, one seed: 78.5 % held-out accuracy, 26.5 % with negatives at
+their full weight, 78.0 % with positives only (docs/experiments.md).
 """
 
 from dataclasses import replace

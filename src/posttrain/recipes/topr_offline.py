@@ -6,6 +6,10 @@ each; for ratings of 1 and 0, `advantage.baseline=0.5`.
 
 Differs: the data is generated: sums worked out right (+1), and with a slip in the working (-1). It is gone through step
 by step, so that the ratio is taken where the policy is by then. Sizes are for the bundled model.
+
+Measured here: five seeds at rate 1e-3, from 19 % held-out accuracy: 69.0 %, with negatives at their full weight 4.6 %
+(TOPR is higher by 64.4 points [55.2, 73.6]), with positives only 74.6 %: what tapering prevents is seen, what negatives
+add is not (docs/experiments.md).
 """
 
 from dataclasses import replace
