@@ -138,7 +138,6 @@ def test_dtype_bfloat16_is_close_to_float32(tmp_path: Path) -> None:
     [
         ({"model_type": "gpt2"}, "model_type is 'gpt2' (native: llama, qwen2, qwen3)"),
         ({"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
-        ({"hidden_size": None}, "no number for hidden_size"),
         ({"layer_types": ["full_attention", "sliding_attention"], "sliding_window": 64}, "window of 64 tokens"),
         ({"use_sliding_window": True, "sliding_window": 64, "max_window_layers": 1}, "window of 64 tokens"),
         ({"rope_scaling": {"type": "longrope"}}, "rope type is 'longrope'"),

@@ -55,7 +55,7 @@ SETTINGS = (
     "evaluation.holdout=4",
     "rollout.n=3",
     "rollout.sampling.max_tokens=8",
-    "reward=mine.py:score",
+    "reward={kind: function, path: 'mine.py:score', time_limit: null}",  # in this process, which it is to harm
     "checkpoints.every_steps=2",
     "threads=1",
 )
