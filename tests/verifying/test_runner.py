@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import IntEnum
@@ -105,8 +106,13 @@ class TestIsolation:
         grader = runner(workers=1)
         (parent,) = grader.run_now(["parent"])
         os.kill(parent.value, signal.SIGKILL)
-        (after,) = grader.run_now(["parent"])
-        assert after.how == "ok" and after.value != parent.value
+        for _ in range(200):  # the worker that is still there may answer once more before it is ended too
+            (after,) = grader.run_now(["parent"])
+            assert after.how == "ok"
+            if after.value != parent.value:
+                break
+            time.sleep(0.02)
+        assert after.value != parent.value
 
     def test_cancelling_ends_the_worker_and_not_the_runner(self) -> None:
         grader = runner(cpu=60, workers=1)
