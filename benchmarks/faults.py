@@ -268,7 +268,8 @@ def records(shop: Workshop, quick: bool) -> Iterator[Tally]:
     for name in ("rollouts/step_000003.parquet", "evals/step_000000.parquet"):
         shop.interrupted()
         (RUN / name).unlink()
-        problem = ended_well(shop.resume(), f"incomplete record: gone since they were written: {name}")
+        # Where some steps never had rollouts, it is said how many files are gone, not which.
+        problem = ended_well(shop.resume(), "incomplete record: gone since they were written: ", name.partition("/")[0])
         shutil.copy(Path("alone") / name, RUN / name)
         tables.count(problem or shop.difference(), same=True)
     yield tables
