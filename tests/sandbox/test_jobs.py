@@ -12,7 +12,8 @@ import pytest
 import posttrain
 from posttrain.errors import UserError
 from posttrain.sandbox import Job, Limits, Pool, Result, find_tier, python_job, supervise, tiers
-from posttrain.sandbox.launch import Tier
+from posttrain.sandbox.cgroups import open_home
+from posttrain.sandbox.launch import Lane, Tier
 from posttrain.sandbox.pool import ATTEMPTS
 
 ROOMY = Limits(cpu_s=20.0, wall_s=120.0)
@@ -74,6 +75,42 @@ def test_output_of_exactly_the_limit_is_whole(pool: Pool) -> None:
 def test_much_input_that_nobody_reads(pool: Pool) -> None:
     assert pool.run(shell("exit 0", stdin=b"x" * 3_000_000), ROOMY).outcome == "ok"
     assert pool.run(shell("wc -c", stdin=b"x" * 3_000_000), ROOMY).stdout.split() == [b"3000000"]
+
+
+UNCOLLECTED = """
+import os, sys
+for _ in range(90):
+    if os.fork() == 0:
+        for file in sys.argv[1:]:
+            open(file, "w").write("0")
+        os._exit(0)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_what_ended_and_was_not_collected_yet_takes_no_place_of_the_next_job() -> None:
+    """The first process of a machine may take seconds to collect orphans, and every job leaves one."""
+    if find_tier().tier != "cgroup":
+        pytest.skip("there are no control groups here")
+    home = open_home()
+    group = home.group("lane")
+    files = [str(file) for file in group.processes]
+    holder = [sys.executable, "-c", UNCOLLECTED, *files]
+    with subprocess.Popen(holder, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout and parent.stdout.readline() == b"ready\n"
+        assert group.empty()
+        started = supervise.start(
+            shell("(exit 0); echo forked"),
+            Limits(),
+            "cgroup",
+            Lane(user=12345 if os.getuid() == 0 else None, group=group),
+        )
+        result = supervise.finish(started, b"")
+        parent.communicate()
+    group.remove()
+    home.remove()
+    assert (result.outcome, result.stdout) == ("ok", b"forked\n")
 
 
 def test_python_is_this_python_and_has_no_more_than_its_library(pool: Pool) -> None:

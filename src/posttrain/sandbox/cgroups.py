@@ -35,7 +35,13 @@ class Group:
         return [folder / "cgroup.procs" for folder in self.folders.values()]
 
     def limit(self, memory_bytes: int, processes: int) -> None:
-        """Set the bounds. Raises `OSError` where the kernel does not take them."""
+        """Set the bounds of an empty group. Raises `OSError` where the kernel does not take them.
+
+        Processes that ended in it count until the machine's first process has collected them, which may be seconds
+        later; they are allowed for, or the next job could start nothing.
+        """
+        counter = self.folders.get("unified") or self.folders["pids"]
+        processes += int((counter / "pids.current").read_text())
         if unified := self.folders.get("unified"):
             _write(unified / "memory.max", memory_bytes)
             _write_if_there(unified / "memory.swap.max", 0)
