@@ -34,6 +34,7 @@ def checks() -> Iterator[Check]:
     yield _made("python", check_python)
     yield _made("torch", check_torch)
     yield _made("processor", check_processor)
+    yield _made("kernels", check_kernels)
     yield _made("memory", check_memory)
     yield _made("disk", check_disk)
     yield _made("write access", check_write_access)
@@ -80,6 +81,16 @@ def check_processor() -> Check:
     if usable == 1:
         return Check(name="processor", status="warn", found=found, advice="two cores are twice as fast")
     return Check(name="processor", status="ok", found=found)
+
+
+def check_kernels() -> Check:
+    """The compiled parts of the decoder: what a CPU without them loses is speed only."""
+    from posttrain import kernels
+
+    found = kernels.status()
+    if found == "compiled":
+        return Check(name="kernels", status="ok", found=f"compiled for this processor, kept in {kernels.folder()}")
+    return Check(name="kernels", status="warn", found=found, advice="models run on the CPU, only slower")
 
 
 def check_memory() -> Check:

@@ -9,24 +9,26 @@ tokens, H query heads, K key-value heads, d width of a head.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from inspect import signature
 from itertools import accumulate
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from posttrain import kernels
 from posttrain.policies._cache import KeyValueCache
 
 ROWS = 16
 """Rows are padded to a multiple of this: matrix products of fewer rows, and the last elements of a tensor whose size is
 no multiple of the vector width, are rounded differently on CPUs."""
 DECODE_STEP = 64
-"""The attended length of one-token steps is rounded up to a multiple of this."""
+"""Where kernels of our own do not do it, the attended length is rounded up to a multiple of this."""
 
 
 def pad_rows(x: Tensor) -> Tensor:
@@ -104,7 +106,7 @@ class CachedBlock:
     """Sequences whose new tokens attend to everything that their slots hold, the new tokens included."""
 
     cache: KeyValueCache
-    slots: Tensor | slice
+    page_BP: Tensor
     row_BQ: Tensor
     size: int
     bias_B1QS: Tensor
@@ -112,8 +114,7 @@ class CachedBlock:
 
     def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """Attend to the cache, which holds the given keys and values already."""
-        attended = self.bias_B1QS.shape[-1]
-        k, v = (stored[layer][self.slots, :, :attended] for stored in (self.cache.keys, self.cache.values))
+        k, v = self.cache.read(layer, self.page_BP)
         q = query.index_select(0, self.row_BQ)
         if self.size == 1:  # The query heads that share a key head take the place of the queries.
             q = q.view(len(q), k.shape[1], -1, q.shape[2])
@@ -121,6 +122,10 @@ class CachedBlock:
         q = q.view(-1, self.size, *q.shape[1:]).transpose(1, 2)
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=self.bias_B1QS, enable_gqa=q.shape[1] != k.shape[1])
         return out.transpose(1, 2).flatten(2).flatten(0, 1)
+
+
+Attends = Callable[[int, Tensor, Tensor, Tensor], Tensor]
+"""[R, H * d] of a layer's number, query [R, H, d], key and value [R, K, d]."""
 
 
 class Attend:
@@ -139,15 +144,35 @@ class Attend:
 class AttendCached(Attend):
     """The attention of a forward pass that adds to a cache."""
 
-    def __init__(self, blocks: Sequence[Block], place_R: Tensor, cache: KeyValueCache, write_TK: Tensor) -> None:
+    def __init__(
+        self, blocks: Sequence[Block], place_R: Tensor, cache: KeyValueCache, places: tuple[Tensor, Tensor]
+    ) -> None:
         super().__init__(blocks, place_R)
         self.cache = cache
-        self.write_TK = write_TK
+        self.places = places
 
     def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """[R, H * d] from query [R, H, d], key and value [R, K, d]."""
-        self.cache.write(layer, self.write_TK, key, value)
+        self.cache.write(layer, self.places, key, value)
         return super().__call__(layer, query, key, value)
+
+
+class AttendDecoding:
+    """The attention of one new token of each sequence, by a kernel that also adds them to the cache."""
+
+    def __init__(self, cache: KeyValueCache, slots: Sequence[int], like: Tensor) -> None:
+        self.cache, self.rows = cache, len(like)
+        length_B = [cache.lengths[slot] for slot in slots]
+        self.length_B = torch.tensor(length_B)
+        self.page_BP = torch.from_numpy(cache.table(slots, max(length_B) + 1))
+
+    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """[R, H * d] from query [R, H, d], key and value [R, K, d]; zeros for rows of the padding."""
+        out = query.new_empty(self.rows, query.shape[1] * query.shape[2])
+        out[len(self.length_B) :] = 0.0
+        keys, values = self.cache.keys[layer], self.cache.values[layer]
+        kernels.decode_attention(query, key, value, keys, values, self.page_BP, self.length_B, out)
+        return out
 
 
 class Layout:
@@ -179,38 +204,18 @@ class Layout:
         for size, same in by_size.items():
             self.blocks.append(SelfBlock(self.rows(same, size).flatten().to(self.device), size))
 
-    def add_continued(
-        self, members: Sequence[int], size: int, attended: int, cache: KeyValueCache, slots: Tensor
+    def add_cached(
+        self, members: Sequence[int], size: int, attended: int, cache: KeyValueCache, slots: Sequence[int]
     ) -> None:
-        """A block for sequences of several new tokens after those that their slots hold."""
+        """A block for sequences of up to `size` new tokens after those that their slots hold."""
         row_BQ = self.rows(members, size)
-        last_BQ = torch.tensor(cache.lengths)[slots][:, None] + row_BQ - self.start_N[members, None]
-        self._add_cached(cache, slots.to(self.device), row_BQ, last_BQ, attended)
-
-    def add_decoding(self, members: Sequence[int], attended: int, cache: KeyValueCache, slots: Tensor) -> None:
-        """A block for sequences of one new token."""
-        row_B1, last_B1 = self.start_N[members, None], torch.tensor(cache.lengths)[slots][:, None]
-        top = int(slots.max()) + 1
-        if 2 * len(members) < top:
-            self.place_R[row_B1[:, 0]] = self.filled + torch.arange(len(members))
-            self.filled += len(members)
-            self._add_cached(cache, slots.to(self.device), row_B1, last_B1, attended)
-            return
-        # Most slots take part: reading all of them in place is cheaper than gathering those that do.
-        self.place_R[row_B1[:, 0]] = self.filled + slots
-        self.filled += top
-        row_S1 = torch.zeros(top, 1, dtype=torch.int64).index_copy(0, slots, row_B1)
-        last_S1 = torch.zeros(top, 1, dtype=torch.int64).index_copy(0, slots, last_B1)
-        self._add_cached(cache, slice(top), row_S1, last_S1, attended)
-
-    def _add_cached(
-        self, cache: KeyValueCache, slots: Tensor | slice, row_BQ: Tensor, last_BQ: Tensor, attended: int
-    ) -> None:
-        """A block whose query at a row may look at positions up to `last_BQ`."""
+        held_B1 = torch.tensor([cache.lengths[slot] for slot in slots])[:, None]
+        last_BQ = held_B1 + row_BQ - self.start_N[members, None]
         bias = torch.zeros(*row_BQ.shape, attended, dtype=cache.keys[0].dtype)
         bias.masked_fill_(torch.arange(attended) > last_BQ[..., None], -torch.inf)
+        page_BP = torch.from_numpy(cache.table(slots, attended).astype(np.int64)).to(self.device)
         row = row_BQ.flatten().to(self.device)
-        self.blocks.append(CachedBlock(cache, slots, row, row_BQ.shape[1], bias[:, None].to(self.device)))
+        self.blocks.append(CachedBlock(cache, page_BP, row, size, bias[:, None].to(self.device)))
 
 
 def attend_packed(lengths: Sequence[int], x_RD: Tensor) -> Attend:
@@ -225,31 +230,34 @@ def attend_packed(lengths: Sequence[int], x_RD: Tensor) -> Attend:
     return Attend(layout.blocks, layout.place_R.to(device))
 
 
-def attend_cached(cache: KeyValueCache, slots: Sequence[int], lengths: Sequence[int], rows: int) -> AttendCached:
-    """Attention of new tokens, sequence i in slot ``slots[i]``, to themselves and to what the slots hold.
+def attend_cached(cache: KeyValueCache, slots: Sequence[int], lengths: Sequence[int], like: Tensor) -> Attends:
+    """Attention of new tokens, sequence i in slot ``slots[i]``, to themselves and to what the slots hold, for rows
+    like those of `like`, of which the last may be padding.
 
     A sequence is treated by what it is, never by what is beside it: a first prompt as in training, one token as a
     decoding step, several tokens after others as a continuation.
     """
     past = [cache.lengths[slot] for slot in slots]
     total = [p + n for p, n in zip(past, lengths, strict=True)]
-    cache.reserve(max(total))
-    slot_N = torch.tensor(list(slots))
+    cache.reserve(slots, total)
+    if max(lengths) == 1 and min(past) > 0 and cache.for_kernel:
+        return AttendDecoding(cache, slots, like)
+    rows = len(like)
     layout = Layout(lengths, rows, cache.keys[0].device)
     layout.add_self(i for i, p in enumerate(past) if p == 0)
     decoding = [i for i, p in enumerate(past) if p > 0 and lengths[i] == 1]
     if decoding:
         attended = -(-max(total[i] for i in decoding) // DECODE_STEP) * DECODE_STEP
-        layout.add_decoding(decoding, attended, cache, slot_N[decoding])
+        layout.add_cached(decoding, 1, attended, cache, [slots[i] for i in decoding])
     longer: dict[tuple[int, int], list[int]] = defaultdict(list)
     for i, p in enumerate(past):
         if p > 0 and lengths[i] > 1:
             longer[padded_length(lengths[i]), -(-total[i] // DECODE_STEP) * DECODE_STEP].append(i)
     for (size, attended), same in longer.items():
-        layout.add_continued(same, size, attended, cache, slot_N[same])
-    slot_T = slot_N.repeat_interleave(torch.tensor(lengths))
-    write_TK = cache.places(slot_T, token_positions(past, lengths)).to(layout.device)
-    return AttendCached(layout.blocks, layout.place_R.to(layout.device), cache, write_TK)
+        layout.add_cached(same, size, attended, cache, [slots[i] for i in same])
+    slot_T = np.repeat(np.array(slots), lengths)
+    places = cache.places(slot_T, token_positions(past, lengths).numpy())
+    return AttendCached(layout.blocks, layout.place_R.to(layout.device), cache, places)
 
 
 @cache

@@ -1,79 +1,139 @@
-"""Keys and values of sequences in progress, preallocated and written in place."""
+"""Keys and values of sequences in progress, in pages of a few tokens each (Kwon et al. 2023, PagedAttention,
+arXiv:2309.06180, section 4): memory grows with the tokens that live, and a prompt's full pages are shared by all
+sequences that begin with it.
+
+Only full pages are ever shared, and tokens are only written after the last one, so that what is shared is never
+written. A page that nobody holds any more is the next to be given out.
+"""
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
-GRANULE = 64
-"""Capacity is a multiple of this many tokens."""
-FIRST_CAPACITY = 256
-"""Tokens per slot that are allocated at first; doubled when a sequence outgrows it."""
+from posttrain import kernels
+from posttrain.kernels import PAGE
+
+FIRST_PAGES = 64
+GROWTH = 1.5
+"""By how much the memory grows when no page is free."""
 
 
 class KeyValueCache:
     """A slot for each of a number of sequences; see `posttrain.policies.Cache`."""
 
     keys: list[Tensor]
-    """By layer: [slots, key-value heads, capacity, head width]."""
+    """By layer: [pages, page, key heads, head width]; [pages, key heads, head width, page] for the decoding kernel."""
     values: list[Tensor]
+    """By layer: [pages, page, key heads, head width]."""
+    lengths: list[int]
+    table_SP: NDArray[np.int32]
+    """Pages of each slot, in order; of the first ``ceil(length / page)`` only."""
 
     def __init__(
-        self,
-        *,
-        layers: int,
-        slots: int,
-        heads: int,
-        width: int,
-        capacity: int,
-        dtype: torch.dtype,
-        device: torch.device,
+        self, *, layers: int, slots: int, heads: int, width: int, dtype: torch.dtype, device: torch.device
     ) -> None:
         self.lengths = [0] * slots
-        self.capacity = 0
-        empty = torch.zeros(slots, heads, 0, width, dtype=dtype, device=device)
-        self.keys = [empty] * layers
+        self.table_SP = np.zeros((slots, 4), np.int32)
+        self._held = [0] * slots
+        """Pages of each slot."""
+        self._users = np.zeros(0, np.int32)
+        """Slots that hold each page."""
+        self._free: list[int] = []
+        empty = torch.zeros(0, PAGE, heads, width, dtype=dtype, device=device)
+        self.for_kernel = kernels.usable(empty)
+        self.keys = [empty.new_zeros(0, heads, width, PAGE) if self.for_kernel else empty] * layers
         self.values = [empty] * layers
-        self.reserve(max(1, min(capacity, FIRST_CAPACITY)))
+
+    @property
+    def pages(self) -> int:
+        """Pages that are held by anybody."""
+        return len(self._users) - len(self._free)
 
     def release(self, slot: int) -> None:
         """Forget what a slot holds, so that another sequence can have it."""
-        self.lengths[slot] = 0
+        for page in self.table_SP[slot, : self._held[slot]].tolist():
+            self._users[page] -= 1
+            if self._users[page] == 0:
+                self._free.append(page)
+        self._held[slot] = self.lengths[slot] = 0
 
     @torch.no_grad()
     def copy(self, source: int, targets: Sequence[int]) -> None:
-        """Give every target slot what the source slot holds: a prompt computed once for a whole group."""
-        others = [target for target in targets if target != source]
-        if not others:
-            return
-        length = self.lengths[source]
-        for stored in (*self.keys, *self.values):
-            stored[others, :, :length] = stored[source, :, :length]
-        for target in others:
-            self.lengths[target] = length
+        """Give every target slot what the source slot holds: a prompt computed once for a whole group.
 
-    def reserve(self, tokens: int) -> None:
-        """Make room for sequences of this many tokens; what is stored stays."""
-        if tokens <= self.capacity:
-            return
-        capacity = -(-max(tokens, 2 * self.capacity) // GRANULE) * GRANULE
-        grown = (0, 0, 0, capacity - self.capacity)
+        Full pages are shared; the last one, which each goes on to fill, is copied.
+        """
+        others = [target for target in targets if target != source]
+        length = self.lengths[source]
+        full, rest = divmod(length, PAGE)
+        shared = self.table_SP[source, :full].copy()
+        for target in others:
+            self.release(target)
+            self.table_SP[target, :full] = shared
+            self._held[target], self.lengths[target] = full, length
+        self._users[shared] += len(others)
+        if rest and others:
+            self.reserve(others, [length] * len(others))
+            last = torch.from_numpy(self.table_SP[others, full].astype(np.int64)).to(self.keys[0].device)
+            for stored in (*self.keys, *self.values):
+                stored[last] = stored[int(self.table_SP[source, full])].clone()
+
+    def reserve(self, slots: Sequence[int], tokens: Sequence[int]) -> None:
+        """Make room for this many tokens in each slot; what is stored stays."""
+        wanted = [-(-count // PAGE) for count in tokens]
+        if max(wanted) > self.table_SP.shape[1]:
+            wider = max(max(wanted), 2 * self.table_SP.shape[1]) - self.table_SP.shape[1]
+            self.table_SP = np.pad(self.table_SP, ((0, 0), (0, wider)))
+        missing = sum(max(0, pages - self._held[slot]) for slot, pages in zip(slots, wanted, strict=True))
+        if missing > len(self._free):
+            self._grow(missing - len(self._free))
+        for slot, pages in zip(slots, wanted, strict=True):
+            while self._held[slot] < pages:
+                page = self._free.pop()
+                self._users[page] = 1
+                self.table_SP[slot, self._held[slot]] = page
+                self._held[slot] += 1
+
+    def table(self, slots: Sequence[int], tokens: int) -> NDArray[np.int32]:
+        """[B, P] pages of the first so many tokens of some slots; where a slot holds less, any page."""
+        wanted = -(-tokens // PAGE)
+        pages = self.table_SP[list(slots), :wanted]
+        return np.ascontiguousarray(np.pad(pages, ((0, 0), (0, wanted - pages.shape[1]))))
+
+    def places(self, slots: NDArray[np.int64], positions: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        """[T] each: the pages of tokens, and where in them; room must be reserved before."""
+        page_T = self.table_SP[slots, positions // PAGE].astype(np.int64)
+        device = self.keys[0].device
+        return torch.from_numpy(page_T).to(device), torch.from_numpy(positions % PAGE).to(device)
+
+    def write(self, layer: int, places: tuple[Tensor, Tensor], key: Tensor, value: Tensor) -> None:
+        """Store keys and values [R, heads, width] of new tokens; rows beyond the tokens are padding."""
+        page_T, place_T = places
+        self.values[layer][page_T, place_T] = value[: len(page_T)]
+        if self.for_kernel:
+            self.keys[layer][page_T, :, :, place_T] = key[: len(page_T)]
+        else:
+            self.keys[layer][page_T, place_T] = key[: len(page_T)]
+
+    def read(self, layer: int, page_BP: Tensor) -> tuple[Tensor, Tensor]:
+        """[B, heads, P * page, width] keys and values of some pages."""
+        key, value = self.keys[layer][page_BP], self.values[layer][page_BP]
+        key = key.permute(0, 1, 4, 2, 3) if self.for_kernel else key
+        return key.flatten(1, 2).transpose(1, 2), value.flatten(1, 2).transpose(1, 2)
+
+    def _grow(self, pages: int) -> None:
+        """Have at least so many pages more."""
+        had = len(self._users)
+        more = max(pages, FIRST_PAGES, int(had * (GROWTH - 1)))
         # Zeros, not garbage: a masked position still takes part, as 0 times its value. Never inference tensors, which
         # could not be written in place outside of inference mode.
         with torch.inference_mode(False), torch.no_grad():
-            self.keys = [F.pad(stored, grown) for stored in self.keys]
-            self.values = [F.pad(stored, grown) for stored in self.values]
-        self.capacity = capacity
-
-    def places(self, slot_T: Tensor, position_T: Tensor) -> Tensor:
-        """Flat indices of the heads of tokens in a layer's keys, token by token; room must be reserved before."""
-        heads = self.keys[0].shape[1]
-        head_TK = slot_T[:, None] * heads + torch.arange(heads)
-        return (head_TK * self.capacity + position_T[:, None]).flatten()
-
-    def write(self, layer: int, places: Tensor, key: Tensor, value: Tensor) -> None:
-        """Store keys and values [R, heads, width] of new tokens; rows beyond the tokens are padding."""
-        tokens = len(places) // key.shape[1]
-        for stored, new in ((self.keys[layer], key), (self.values[layer], value)):
-            stored.view(-1, stored.shape[-1]).index_copy_(0, places, new[:tokens].flatten(0, 1))
+            for stored in (self.keys, self.values):
+                for layer, tensor in enumerate(stored):
+                    stored[layer] = F.pad(tensor, (0, 0, 0, 0, 0, 0, 0, more))
+        self._users = np.pad(self._users, (0, more))
+        self._free = [*range(had + more - 1, had - 1, -1), *self._free]

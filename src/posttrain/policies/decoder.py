@@ -13,9 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from posttrain import kernels
 from posttrain.errors import UserError
 from posttrain.policies import Body, Cache, Packed
-from posttrain.policies._attention import Attend, attend_cached, attend_packed, pad_rows, token_positions
+from posttrain.policies._attention import Attends, attend_cached, attend_packed, pad_rows, token_positions
 from posttrain.policies._cache import KeyValueCache
 from posttrain.policies._shape import Shape, Vision
 
@@ -35,12 +36,12 @@ class Attention(nn.Module):
         self.q_norm = nn.RMSNorm(shape.head_dim, shape.norm_eps) if shape.qk_norm else nn.Identity()
         self.k_norm = nn.RMSNorm(shape.head_dim, shape.norm_eps) if shape.qk_norm else nn.Identity()
 
-    def forward(self, x_RD: Tensor, rotation: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
+    def forward(self, x_RD: Tensor, rotation: tuple[Tensor, Tensor], attend: Attends) -> Tensor:
         """[R, D] from [R, D]."""
         query, key, value = (
             project(x_RD).unflatten(1, (-1, self.head_dim)) for project in (self.q_proj, self.k_proj, self.v_proj)
         )
-        query, key = rotate(self.q_norm(query), rotation), rotate(self.k_norm(key), rotation)
+        query, key = kernels.turn(query, self.q_norm, rotation), kernels.turn(key, self.k_norm, rotation)
         output: Tensor = self.o_proj(attend(self.layer, query, key, value))
         return output
 
@@ -56,7 +57,7 @@ class MLP(nn.Module):
 
     def forward(self, x_RD: Tensor) -> Tensor:
         """[R, D] from [R, D]."""
-        output: Tensor = self.down_proj(F.silu(self.gate_proj(x_RD)) * self.up_proj(x_RD))
+        output: Tensor = self.down_proj(kernels.gated(self.gate_proj(x_RD), self.up_proj(x_RD)))
         return output
 
 
@@ -70,11 +71,20 @@ class Layer(nn.Module):
         self.input_layernorm = nn.RMSNorm(shape.width, shape.norm_eps)
         self.post_attention_layernorm = nn.RMSNorm(shape.width, shape.norm_eps)
 
-    def forward(self, x_RD: Tensor, rotation: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
-        """[R, D] from [R, D]."""
-        x_RD = x_RD + self.self_attn(self.input_layernorm(x_RD), rotation, attend)
-        output: Tensor = x_RD + self.mlp(self.post_attention_layernorm(x_RD))
-        return output
+    def forward(
+        self, x_RD: Tensor, delta_RD: Tensor | None, rotation: tuple[Tensor, Tensor], attend: Attends
+    ) -> tuple[Tensor, Tensor]:
+        """The residual stream and what is to be added to it, from the same of the layer before.
+
+        The addition is left to the next norm, which reads the sum anyway.
+        """
+        if delta_RD is None:
+            normed_RD = kernels.norm(x_RD, self.input_layernorm)
+        else:
+            x_RD, normed_RD = kernels.add_norm(x_RD, delta_RD, self.input_layernorm)
+        delta_RD = self.self_attn(normed_RD, rotation, attend)
+        x_RD, normed_RD = kernels.add_norm(x_RD, delta_RD, self.post_attention_layernorm)
+        return x_RD, self.mlp(normed_RD)
 
 
 class Transformer(nn.Module):
@@ -130,9 +140,9 @@ class Decoder(Body):
         positions = token_positions([0] * len(lengths), lengths)
         x_RD = self._embed(packed)
         attend = attend_packed(lengths, x_RD)
-        x_RD = self._layers(x_RD, positions, max(lengths), attend)
-        hidden: Tensor = self.model.norm(x_RD[: len(packed.token_ids_L)])
-        return hidden
+        x_RD, delta_RD = self._layers(x_RD, positions, max(lengths), attend)
+        _, hidden = kernels.add_norm(x_RD, delta_RD, self.model.norm)
+        return hidden[: len(packed.token_ids_L)]
 
     def logits(self, hidden_TD: Tensor) -> Tensor:
         """[T, V] next-token logits of hidden states."""
@@ -141,14 +151,13 @@ class Decoder(Body):
         return logits[: len(hidden_TD)]
 
     def new_cache(self, slots: int, capacity: int) -> KeyValueCache:
-        """An empty cache; it is allocated in steps, and grows beyond `capacity` if it must."""
+        """An empty cache; it takes memory as sequences do, whatever `capacity` is."""
         weight = self.model.embed_tokens.weight
         return KeyValueCache(
             layers=self.shape.layers,
             slots=slots,
             heads=self.shape.kv_heads,
             width=self.shape.head_dim,
-            capacity=capacity,
             dtype=weight.dtype,
             device=weight.device,
         )
@@ -162,13 +171,13 @@ class Decoder(Body):
         past = [cache.lengths[slot] for slot in slots]
         positions = token_positions(past, lengths)
         x_RD = self._embed(packed)
-        attend = attend_cached(cache, slots, lengths, len(x_RD))
+        attend = attend_cached(cache, slots, lengths, x_RD)
         longest = max(p + n for p, n in zip(past, lengths, strict=True))
-        x_RD = self._layers(x_RD, positions, longest, attend)
+        x_RD, delta_RD = self._layers(x_RD, positions, longest, attend)
         for slot, n in zip(slots, lengths, strict=True):
             cache.lengths[slot] += n
         last_B = torch.tensor(packed.starts[1:], device=x_RD.device) - 1
-        hidden: Tensor = self.model.norm(x_RD[last_B])
+        _, hidden = kernels.add_norm(x_RD[last_B], delta_RD[last_B], self.model.norm)
         return hidden
 
     def _embed(self, packed: Packed) -> Tensor:
@@ -185,28 +194,23 @@ class Decoder(Body):
         projected: Tensor = self.vision(pad_rows(packed.vectors_LD.to(x_RD.dtype)))
         return x_RD + projected
 
-    def _layers(self, x_RD: Tensor, positions: Tensor, longest: int, attend: Attend) -> Tensor:
-        """[R, D] after all layers."""
+    def _layers(self, x_RD: Tensor, positions: Tensor, longest: int, attend: Attends) -> tuple[Tensor, Tensor]:
+        """[R, D] the residual stream after all layers, and what is still to be added to it."""
         assert longest <= self.context, "callers check prompts against body.context"
-        rotation = self._rotation(positions.to(x_RD.device), longest, x_RD)
+        rotation = self._rotation(positions.to(x_RD.device), longest, x_RD.device)
+        delta_RD = None
         for layer in self.model.layers:
-            x_RD = layer(x_RD, rotation, attend)
-        return x_RD
+            x_RD, delta_RD = layer(x_RD, delta_RD, rotation, attend)
+        assert delta_RD is not None, "a model has layers"
+        return x_RD, delta_RD
 
-    def _rotation(self, positions: Tensor, longest: int, like: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosine and sine [R, 1, d / 2] of the rows' positions; padding rows take position 0."""
+    def _rotation(self, positions: Tensor, longest: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Cosine and sine, float32 [R, d / 2], of the rows' positions; padding rows take position 0."""
         table = self._rotations
-        if table is None or len(table[0]) < longest or (table[0].device, table[0].dtype) != (like.device, like.dtype):
+        if table is None or len(table[0]) < longest or table[0].device != device:
             length = min(self.context, 1 << (longest - 1).bit_length())
             angles = torch.outer(torch.arange(length).float(), self._frequencies)
-            cos, sin = ((f(angles) * self._rotation_scale).to(like) for f in (torch.cos, torch.sin))
-            table = self._rotations = cos, sin
+            cosine, sine = ((f(angles) * self._rotation_scale).to(device) for f in (torch.cos, torch.sin))
+            table = self._rotations = cosine, sine
         positions = pad_rows(positions)
-        return table[0][positions, None], table[1][positions, None]
-
-
-def rotate(x_RHd: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
-    """Turn the pair (i, i + d / 2) of each head by the angle of its row."""
-    cos, sin = rotation
-    a, b = x_RHd.chunk(2, dim=-1)
-    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+        return table[0][positions], table[1][positions]

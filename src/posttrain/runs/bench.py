@@ -107,10 +107,13 @@ class Bench:
         """What the record should know of this process, beside what can be found out later."""
         import torch
 
+        from posttrain import kernels
+
         judges = {name: digest for reward in self.problems.rewards for name, digest in reward.fingerprint.items()}
         return {
             "threads": torch.get_num_threads(),
             "device": str(self.device),
+            "kernels": kernels.status(),
             REWARD_FILES: judges,
             TASK_FILES: self.problems.files,
             TASKS: self.problems.digests,

@@ -85,7 +85,8 @@ class PairTraining:
         for need in sorted(self.needs - {"score"}):
             role = need.removesuffix("_logp")
             other = models[self.role if role == "old" else role]
-            found = evaluate_examples(other, examples, frozenset({"logp"}), max_tokens=self.learning.micro_batch_tokens)
+            size = self.learning.tokens_at_a_time(next(other.parameters()).device.type)
+            found = evaluate_examples(other, examples, frozenset({"logp"}), max_tokens=size)
             for own, signals in zip(columns, found, strict=True):
                 own[need] = signals["logp"]
         return [replace(example, columns=own) for example, own in zip(examples, columns, strict=True)]

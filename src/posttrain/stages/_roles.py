@@ -94,7 +94,7 @@ class Course:
                 own,
                 self.needs,
                 models,
-                self.updates[self.role].learning.micro_batch_tokens,
+                learners[self.role].tokens_at_a_time,
                 self.temperature,
                 role=self.role,
                 critic=self.critic or "critic",

@@ -20,6 +20,7 @@ from posttrain.policies import Policy
 from posttrain.policies._divergence import exact_kl
 from posttrain.reducers import Reducer
 from posttrain.training.masking import WeightMask
+from posttrain.training.masters import Masters
 from posttrain.training.packing import (
     Example,
     MicroBatch,
@@ -31,6 +32,9 @@ from posttrain.training.packing import (
 )
 from posttrain.training.settings import Learning
 from posttrain.types import FloatArray, PerToken, Tokens
+
+MASTER = "master"
+"""Name of a master among the tensors that are saved for a parameter, beside those of optimizers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +90,9 @@ class Learner:
         self.policy, self.settings, self.seed = policy, settings, seed
         self.num_updates = num_steps * settings.epochs * settings.minibatches
         self.updates = 0
-        self.parameters = {name: p for name, p in policy.named_parameters() if p.requires_grad}
+        weights = {name: p for name, p in policy.named_parameters() if p.requires_grad}
+        self.masters = Masters(weights, kept=settings.master_weights)
+        self.parameters = self.masters.parameters
         self.mask = WeightMask(settings.mask, self.parameters) if settings.mask is not None else None
         self.optimizers = settings.optimizer.build(self.parameters)
         self.peaks = [[group["lr"] for group in optimizer.param_groups] for optimizer in self.optimizers]
@@ -96,11 +102,17 @@ class Learner:
         """Where the weights are."""
         return next(iter(self.parameters.values())).device
 
+    @property
+    def tokens_at_a_time(self) -> int:
+        """Tokens in one forward pass."""
+        return self.settings.tokens_at_a_time(self.device.type)
+
     def step(self, examples: Sequence[Example], loss: Loss, *, progress: float) -> Learned:
         """All updates that one batch gives.
 
         Raises `AlarmStop` before touching a weight when a loss or gradient is not finite.
         """
+        self.masters.follow()
         indices = [i for i, e in enumerate(examples) if e.num_trained]
         units = units_of([examples[i].group for i in indices], whole_groups=loss.whole_groups)
         averages = _Averages()
@@ -144,6 +156,7 @@ class Learner:
             optimizer.zero_grad(set_to_none=True)
         if self.mask is not None:
             self.mask.weights()
+        self.masters.publish()
         self.updates += 1
         self.policy.version += 1
         averages.add("loss", torch.tensor([total]))
@@ -154,7 +167,7 @@ class Learner:
     def accumulate(
         self, examples: Sequence[Example], loss: Loss, progress: float, averages: _Averages | None = None
     ) -> tuple[float, list[dict[str, FloatArray]]]:
-        """Add the gradient of one optimizer step's loss to the parameters' ``grad``.
+        """Add the gradient of one optimizer step's loss to the ``grad`` of `parameters`.
 
         Returns the loss, and for each example its [T] signals.
         """
@@ -166,6 +179,7 @@ class Learner:
             result = loss.per_token(tokens_of(batch, signals, progress))
             weighted = (result.loss_T * batch.weight_T).sum()
             weighted.backward()  # type: ignore[no-untyped-call]
+            self.masters.collect()
             total += float(weighted.detach())
             for name, values in result.metrics.items():
                 averages.add(name, values)
@@ -179,7 +193,7 @@ class Learner:
         weight_N = loss.reducer.weights(lengths, np.array(groups, np.int64))
         units = units_of(groups, whole_groups=loss.whole_groups)
         sizes = [sum(len(examples[i].token_ids) for i in unit) for unit in units]
-        for planned in plan_micro_batches(sizes, self.settings.micro_batch_tokens):
+        for planned in plan_micro_batches(sizes, self.tokens_at_a_time):
             part = [i for unit in planned for i in units[unit]]
             yield part, pack([examples[i] for i in part], weight_N[np.array(part)], self.device)
 
@@ -190,6 +204,7 @@ class Learner:
             for optimizer in self.optimizers:
                 for key, value in optimizer.state.get(parameter, {}).items():
                     tensors[f"{name}|{key}"] = torch.as_tensor(value).detach().clone().contiguous()
+        tensors |= {f"{name}|{MASTER}": master.detach().clone() for name, master in self.masters.own.items()}
         return {"updates": self.updates, "version": self.policy.version}, tensors
 
     def forget(self) -> None:
@@ -206,6 +221,9 @@ class Learner:
         for key, tensor in tensors.items():
             name, entry = key.rsplit("|", 1)
             parameter = self.parameters[name]
+            if entry == MASTER:
+                parameter.data.copy_(tensor)
+                continue
             # Step counts stay on the CPU: that is where torch keeps them for optimizers that are not fused.
             place = tensor.device if entry == "step" else parameter.device
             owner[id(parameter)].state[parameter][entry] = tensor.to(place)

@@ -1,0 +1,115 @@
+"""The parts of a decoder that are not matrix products, as few passes over memory as there can be.
+
+Each function is defined by the operations of torch that it falls back to. On Linux with a C++ compiler, tensors on the
+CPU in float32 and bfloat16 take kernels of our own (``cpu.cpp``), compiled once for the machine: equal up to rounding,
+tested against the plain operations in float64, and every row independent of the others to the last bit.
+``POSTTRAIN_KERNELS=off`` switches them off; `status` says which are in use, and a run's environment.json records it.
+
+R rows, D width, H heads, K key heads, d width of a head.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from posttrain.kernels._build import built, folder
+
+__all__ = ["PAGE", "add_norm", "decode_attention", "folder", "gated", "norm", "status", "turn", "usable"]
+
+PAGE = 16
+"""Tokens in a page of keys and values, as in the source."""
+
+
+def status() -> str:
+    """What computes on the CPU: ``compiled``, or ``plain`` with the reason."""
+    found = built()
+    return "compiled" if found.library is not None else f"plain: {found.why_not}"
+
+
+def usable(*tensors: Tensor | None) -> bool:
+    """Whether the kernels take these tensors."""
+    given = [tensor for tensor in tensors if tensor is not None]
+    first = given[0].dtype
+    if first not in (torch.float32, torch.bfloat16):
+        return False
+    return all(t.device.type == "cpu" and t.dtype == first for t in given) and built().library is not None
+
+
+def norm(x_RD: Tensor, by: nn.RMSNorm) -> Tensor:
+    """[R, D] RMS norm."""
+    if not usable(x_RD, by.weight):
+        plain: Tensor = by(x_RD)
+        return plain
+    from posttrain.kernels._cpu import Norm
+
+    normed: Tensor = Norm.apply(x_RD, by.weight, by.eps)  # type: ignore[no-untyped-call]
+    return normed
+
+
+def add_norm(x_RD: Tensor, delta_RD: Tensor, by: nn.RMSNorm) -> tuple[Tensor, Tensor]:
+    """``x + delta`` and its RMS norm, [R, D] each."""
+    if not usable(x_RD, delta_RD, by.weight):
+        total = x_RD + delta_RD
+        return total, by(total)
+    from posttrain.kernels._cpu import AddNorm
+
+    both: tuple[Tensor, Tensor] = AddNorm.apply(x_RD, delta_RD, by.weight, by.eps)  # type: ignore[no-untyped-call]
+    return both
+
+
+def turn(x_RHd: Tensor, by: nn.Module, rotation: tuple[Tensor, Tensor]) -> Tensor:
+    """[R, H, d] heads, normed by `by` if it is a norm, the pair (i, i + d / 2) of each turned by the angle of its row.
+
+    `rotation` is cosine and sine, float32 [R, d / 2].
+    """
+    weight = by.weight if isinstance(by, nn.RMSNorm) else None
+    if usable(x_RHd, weight):
+        from posttrain.kernels._cpu import Turn
+
+        eps = by.eps if isinstance(by, nn.RMSNorm) else 0.0
+        turned: Tensor = Turn.apply(x_RHd, weight, eps, *rotation)  # type: ignore[no-untyped-call]
+        return turned
+    cosine, sine = (angle.to(x_RHd.dtype)[:, None] for angle in rotation)
+    a, b = by(x_RHd).chunk(2, dim=-1)
+    return torch.cat((a * cosine - b * sine, b * cosine + a * sine), dim=-1)
+
+
+def gated(gate_RD: Tensor, up_RD: Tensor) -> Tensor:
+    """[R, D] ``silu(gate) * up``."""
+    if not usable(gate_RD, up_RD):
+        return F.silu(gate_RD) * up_RD
+    from posttrain.kernels._cpu import Gate
+
+    y: Any = Gate.apply(gate_RD, up_RD)  # type: ignore[no-untyped-call]
+    product: Tensor = y
+    return product
+
+
+def decode_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    page_BP: Tensor,
+    length_B: Tensor,
+    out: Tensor,
+) -> None:
+    """Add one new token of each of B sequences to pages of keys and values, and let it attend to all of its own.
+
+    query [R, H, d], key and value [R, K, d] with R >= B; keys [pages, K, d, `PAGE`] and values [pages, `PAGE`, K, d];
+    page_BP, int32, the pages of each sequence; length_B, int64, how many tokens each holds already; out [R, H * d], of
+    which B rows are written.
+    There is no plain form: ask `usable` first.
+    """
+    from posttrain.kernels._cpu import call
+
+    heads, width = query.shape[1:]
+    given = (query.contiguous(), key.contiguous(), value.contiguous())
+    sizes = (len(length_B), heads, key.shape[1], width)
+    call(
+        "decode_attention", query.dtype, *sizes, *given, keys, values, page_BP, page_BP.shape[1], length_B,
+        width**-0.5, out,
+    )  # fmt: skip

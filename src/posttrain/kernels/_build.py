@@ -1,0 +1,84 @@
+"""Compiles ``cpu.cpp`` for the processor of this machine, once, and loads it.
+
+What was compiled lies in the user's cache folder under a name that says of what it was made: the source, the compiler
+and its flags, and the processor's instructions. Machines that share a home do not run each other's code.
+"""
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+SOURCE: Final = Path(__file__).with_name("cpu.cpp")
+FLAGS: Final = (
+    *("-O3", "-march=native", "-std=c++17", "-fPIC", "-shared", "-fopenmp"),
+    *("-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"),
+)
+SWITCH: Final = "POSTTRAIN_KERNELS"
+"""Environment variable: ``off`` keeps to the operations of torch."""
+COMPILE_S: Final = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """The kernels, or why there are none."""
+
+    library: ctypes.CDLL | None
+    why_not: str = ""
+
+
+@cache
+def built() -> Built:
+    """The kernels of this process; asked for once."""
+    if os.environ.get(SWITCH, "on") == "off":
+        return Built(None, f"switched off by {SWITCH}=off")
+    if platform.system() != "Linux":
+        return Built(None, f"they are made for Linux, and this is {platform.system()}")
+    compiler = shutil.which(os.environ.get("CXX", "c++")) or shutil.which("g++")
+    if compiler is None:
+        return Built(None, "there is no C++ compiler (on Debian: apt install g++)")
+    try:
+        return Built(ctypes.CDLL(str(_compiled(compiler))))
+    except subprocess.SubprocessError as error:
+        said = getattr(error, "stderr", b"") or str(error).encode()
+        return Built(None, f"{compiler} does not compile them: {said.decode(errors='replace').strip()[:500]}")
+    except OSError as error:
+        return Built(None, f"they cannot be stored or loaded: {error}")
+
+
+def folder() -> Path:
+    """Where compiled kernels are kept."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "posttrain" / "kernels"
+
+
+def _compiled(compiler: str) -> Path:
+    """The library's file, compiled now where it is not there yet."""
+    stat = Path(compiler).resolve().stat()
+    made_of = (SOURCE.read_bytes(), repr(FLAGS), compiler, f"{stat.st_size} {stat.st_mtime_ns}", _instructions())
+    name = hashlib.sha256("\0".join(map(repr, made_of)).encode()).hexdigest()[:16] + ".so"
+    path = folder() / name
+    if path.is_file():
+        return path
+    folder().mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder()) as place:
+        made = Path(place) / name
+        command = [compiler, *FLAGS, str(SOURCE), "-o", str(made)]
+        subprocess.run(command, check=True, capture_output=True, timeout=COMPILE_S)
+        os.replace(made, path)  # whole or not at all, also where two processes compile at a time
+    return path
+
+
+def _instructions() -> str:
+    """What the processor can do, as the kernel says it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.machine()
+    return next((line for line in lines if line.startswith(("flags", "Features"))), platform.machine())

@@ -1,0 +1,152 @@
+"""Calls into the compiled kernels, with their gradients. Tensors are contiguous, on the CPU, all of one type.
+
+R rows, D width, H heads, K key heads, d width of a head.
+"""
+
+from ctypes import CDLL, c_float, c_int, c_int64, c_void_p
+from functools import cache
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from posttrain.kernels._build import built
+
+TYPES: Final = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
+BLOCK: Final = 64
+"""Rows whose gradients of a norm's weight are summed together; as in the source."""
+
+_P, _N = c_void_p, c_int64
+_ARGUMENTS: Final = {
+    "norm_forward": (_N, _N, c_float, _P, _P, _P, _P, _P, _P, c_int),
+    "norm_backward": (_N, _N, _P, _P, _P, _P, _P, _P, _P, c_int),
+    "turn_forward": (_N, _N, _N, c_float, _P, _P, _P, _P, _P, _P, c_int),
+    "turn_backward": (_N, _N, _N, _P, _P, _P, _P, _P, _P, _P, _P, c_int),
+    "gate_forward": (_N, _N, _P, _P, _P, c_int),
+    "gate_backward": (_N, _N, _P, _P, _P, _P, _P, c_int),
+    "decode_attention": (_N, _N, _N, _N, _P, _P, _P, _P, _P, _P, _N, _P, c_float, _P, c_int),
+}
+
+
+@cache
+def _function(name: str, dtype: torch.dtype) -> Any:
+    library: CDLL | None = built().library
+    assert library is not None, "callers ask first"
+    function = getattr(library, f"{name}_{TYPES[dtype]}")
+    function.argtypes, function.restype = _ARGUMENTS[name], None
+    return function
+
+
+def call(name: str, dtype: torch.dtype, *arguments: int | float | Tensor | None) -> None:
+    """Run a kernel with all threads that torch may use."""
+    given = [argument.data_ptr() if isinstance(argument, Tensor) else argument for argument in arguments]
+    _function(name, dtype)(*given, torch.get_num_threads())
+
+
+def _summed(partial_BD: Tensor, dtype: torch.dtype) -> Tensor:
+    """[D] the gradient of a norm's weight from those of its blocks."""
+    return partial_BD.sum(0).to(dtype)
+
+
+def _partial(rows: int, width: int) -> Tensor:
+    return torch.empty(-(-rows // BLOCK), width)
+
+
+class AddNorm(torch.autograd.Function):
+    """``x + delta``, and the RMS norm of it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, delta: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+        """[R, D] each."""
+        x, delta = x.contiguous(), delta.contiguous()
+        total, y, rstd = torch.empty_like(x), torch.empty_like(x), torch.empty(len(x))
+        call("norm_forward", x.dtype, len(x), x.shape[1], eps, x, delta, weight, total, y, rstd)
+        ctx.save_for_backward(total, weight, rstd)
+        ctx.set_materialize_grads(False)
+        return total, y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_total: Tensor | None, grad_y: Tensor | None) -> tuple[Tensor | None, ...]:
+        """The same gradient for both summands."""
+        if grad_y is None:
+            return grad_total, grad_total, None, None
+        grad_x, grad_weight = _norm_backward(ctx.saved_tensors, grad_y, grad_total)
+        return grad_x, grad_x, grad_weight, None
+
+
+class Norm(torch.autograd.Function):
+    """RMS norm."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        """[R, D]."""
+        x = x.contiguous()
+        y, rstd = torch.empty_like(x), torch.empty(len(x))
+        call("norm_forward", x.dtype, len(x), x.shape[1], eps, x, None, weight, None, y, rstd)
+        ctx.save_for_backward(x, weight, rstd)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_y: Tensor) -> tuple[Tensor | None, ...]:
+        """Of x and the weight."""
+        return *_norm_backward(ctx.saved_tensors, grad_y, None), None
+
+
+def _norm_backward(saved: Any, grad_y: Tensor, grad_total: Tensor | None) -> tuple[Tensor, Tensor]:
+    total, weight, rstd = saved
+    grad_x, partial = torch.empty_like(total), _partial(*total.shape)
+    more = None if grad_total is None else grad_total.contiguous()
+    call(
+        "norm_backward", total.dtype, *total.shape, total, weight, rstd, grad_y.contiguous(), more, grad_x, partial
+    )  # fmt: skip
+    return grad_x, _summed(partial, weight.dtype)
+
+
+class Turn(torch.autograd.Function):
+    """Rotary positions, behind a norm of each head where it has a weight."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor | None, eps: float, cosine: Tensor, sine: Tensor) -> Tensor:
+        """[R, H, d]; cosine and sine are float32 [R, d / 2]."""
+        x = x.contiguous()
+        y, rstd = torch.empty_like(x), torch.empty(x.shape[:2])
+        call("turn_forward", x.dtype, *x.shape, eps, x, weight, cosine, sine, y, rstd)
+        ctx.save_for_backward(x, weight, rstd, cosine, sine)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_y: Tensor) -> tuple[Tensor | None, ...]:
+        """Of x and the weight."""
+        x, weight, rstd, cosine, sine = ctx.saved_tensors
+        grad_x, partial = torch.empty_like(x), None if weight is None else _partial(len(x), x.shape[2])
+        call(
+            "turn_backward", x.dtype, *x.shape, x, weight, rstd, cosine, sine, grad_y.contiguous(), grad_x, partial
+        )  # fmt: skip
+        grad_weight = None if partial is None else _summed(partial, x.dtype)
+        return grad_x, grad_weight, None, None, None
+
+
+class Gate(torch.autograd.Function):
+    """``silu(gate) * up``."""
+
+    @staticmethod
+    def forward(ctx: Any, gate: Tensor, up: Tensor) -> Tensor:
+        """[R, D]."""
+        gate, up = gate.contiguous(), up.contiguous()
+        y = torch.empty_like(gate)
+        call("gate_forward", gate.dtype, *gate.shape, gate, up, y)
+        ctx.save_for_backward(gate, up)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_y: Tensor) -> tuple[Tensor, Tensor]:
+        """Of both."""
+        gate, up = ctx.saved_tensors
+        grad_gate, grad_up = torch.empty_like(gate), torch.empty_like(up)
+        call("gate_backward", gate.dtype, *gate.shape, gate, up, grad_y.contiguous(), grad_gate, grad_up)
+        return grad_gate, grad_up

@@ -1,0 +1,45 @@
+"""Float32 masters of weights that compute in half precision.
+
+An update of a weight is often smaller than the distance to the next bfloat16 number, and would be lost; a master keeps
+it until it is worth a digit (Micikevicius et al. 2018, arXiv:1710.03740, section 3.1). Gradients of micro-batches are
+added up in float32 too. Weights of float32 are their own masters.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import nn
+
+
+class Masters:
+    """What the optimizer updates, by name: the weights, or masters of them."""
+
+    def __init__(self, weights: Mapping[str, nn.Parameter], *, kept: bool) -> None:
+        self._weights = weights
+        self.parameters: dict[str, nn.Parameter] = {
+            name: nn.Parameter(weight.detach().float()) if kept and weight.dtype != torch.float32 else weight
+            for name, weight in weights.items()
+        }
+        self.own = {name: master for name, master in self.parameters.items() if master is not weights[name]}
+        """Those that are not the weights themselves."""
+
+    @torch.no_grad()
+    def follow(self) -> None:
+        """Take over weights that something else has changed since the last update: a swap, a merge, a roll-back."""
+        for name, master in self.own.items():
+            if not torch.equal(master.to(self._weights[name].dtype), self._weights[name]):
+                master.copy_(self._weights[name])
+
+    @torch.no_grad()
+    def collect(self) -> None:
+        """Add what the weights have as gradient to that of their masters; call after every backward pass."""
+        for name, master in self.own.items():
+            gradient, self._weights[name].grad = self._weights[name].grad, None
+            if gradient is not None:
+                master.grad = gradient.float() if master.grad is None else master.grad.add_(gradient)
+
+    @torch.no_grad()
+    def publish(self) -> None:
+        """Round the masters to the weights; call after every update."""
+        for name, master in self.own.items():
+            self._weights[name].copy_(master)

@@ -1,0 +1,117 @@
+"""Float32 masters of bfloat16 weights: small updates add up, gradients do, and all of it is saved."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from posttrain.objectives.ppo_clip import PPOClip
+from posttrain.policies import load_policy
+from posttrain.policies.folder import new_folder
+from posttrain.policies.language_model import LanguageModelPolicy
+from posttrain.recipe import Model
+from posttrain.reducers.tokens import Tokens as TokenMean
+from posttrain.training.learner import Learner, Loss
+from posttrain.training.optimizers.adamw import AdamW
+from posttrain.training.packing import Example
+from posttrain.training.settings import Learning
+
+LOSS = Loss(per_token=PPOClip(), reducer=TokenMean(), needs=frozenset({"logp"}))
+
+
+def policy_in(folder: Path, dtype: str = "bfloat16") -> LanguageModelPolicy:
+    if not folder.exists():
+        new_folder(folder, layers=1, width=32, heads=2)
+    policy = load_policy("policy", Model(source=str(folder), dtype=dtype), {}, torch.device("cpu"))
+    assert isinstance(policy, LanguageModelPolicy)
+    return policy
+
+
+def examples(count: int = 6) -> list[Example]:
+    rng = np.random.default_rng(0)
+    found = []
+    for i in range(count):
+        columns = {"behavior_logp": -5.0, "old_logp": -5.0, "advantage": 1.0 - 2.0 * (i % 2)}
+        found.append(
+            Example(
+                token_ids=rng.integers(0, 250, 12),
+                positions=np.arange(4, 12),
+                turn_T=np.zeros(8, np.int64),
+                columns={name: np.full(8, value, np.float32) for name, value in columns.items()},
+            )
+        )
+    return found
+
+
+def learner_of(policy: LanguageModelPolicy, *, lr: float = 1e-6, **settings: object) -> Learner:
+    learning = Learning(optimizer=AdamW(lr=lr), **settings)  # type: ignore[arg-type]
+    return Learner(policy, learning, seed=0, num_steps=1000)
+
+
+def weights_of(policy: LanguageModelPolicy) -> torch.Tensor:
+    return torch.cat([p.detach().float().flatten() for p in policy.parameters()])
+
+
+def test_updates_smaller_than_a_digit_add_up_only_with_masters(tmp_path: Path) -> None:
+    """At 1, the next bfloat16 number is 2^-7 away: a step of 1e-3 of a norm's weight is always rounded off."""
+    moved = {}
+    for kept in (True, False):
+        policy = policy_in(tmp_path / "model")
+        learner = learner_of(policy, lr=1e-3, master_weights=kept, clip_norm=None)
+        for _ in range(20):
+            learner.step(examples(), LOSS, progress=0.0)
+        norms = [p for name, p in policy.named_parameters() if "layernorm" in name]
+        moved[kept] = sum(int((p != 1).sum()) for p in norms)
+        assert all(p.dtype == torch.bfloat16 for p in policy.parameters())
+    assert moved[True] > 10 and moved[False] == 0
+
+
+def test_gradients_of_micro_batches_are_added_up_in_float32(tmp_path: Path) -> None:
+    policy = policy_in(tmp_path / "model")
+    sums = []
+    for size in (1, 10_000):
+        learner = learner_of(policy, micro_batch_tokens=size)
+        learner.accumulate(examples(), LOSS, 0.0)
+        assert all(p.grad is None for p in policy.parameters())
+        assert all(m.grad is not None and m.grad.dtype == torch.float32 for m in learner.parameters.values())
+        sums.append(torch.cat([m.grad.flatten() for m in learner.parameters.values() if m.grad is not None]))
+    assert (sums[0] - sums[1]).norm() < 0.02 * sums[1].norm()
+
+
+def test_weights_of_float32_are_their_own_masters(tmp_path: Path) -> None:
+    policy = policy_in(tmp_path / "model", "float32")
+    learner = learner_of(policy)
+    assert not learner.masters.own
+    assert {id(p) for p in learner.parameters.values()} == {id(p) for p in policy.parameters()}
+
+
+@pytest.mark.parametrize("steps", [3])
+def test_masters_are_saved_and_restored_exactly(tmp_path: Path, steps: int) -> None:
+    whole, cut = policy_in(tmp_path / "model"), policy_in(tmp_path / "model")
+    undisturbed, first = learner_of(whole), learner_of(cut)
+    for _ in range(2 * steps):
+        undisturbed.step(examples(), LOSS, progress=0.0)
+    for _ in range(steps):
+        first.step(examples(), LOSS, progress=0.0)
+    resumed = policy_in(tmp_path / "model")
+    resumed.load_state_dict(cut.state_dict())
+    second = learner_of(resumed)
+    second.load_state(*first.state())
+    for _ in range(steps):
+        second.step(examples(), LOSS, progress=0.0)
+    for (name, one), other in zip(undisturbed.parameters.items(), second.parameters.values(), strict=True):
+        assert torch.equal(one, other), name
+    assert torch.equal(weights_of(whole), weights_of(resumed))
+
+
+def test_weights_that_something_else_changed_are_taken_over(tmp_path: Path) -> None:
+    policy = policy_in(tmp_path / "model")
+    learner = learner_of(policy)
+    learner.step(examples(), LOSS, progress=0.0)
+    with torch.no_grad():
+        for parameter in policy.parameters():
+            parameter.mul_(0.5)
+    halved = weights_of(policy)
+    learner.step(examples(), LOSS, progress=0.0)
+    assert (weights_of(policy) - halved).abs().max() < 1e-2 * halved.abs().max()
