@@ -71,8 +71,8 @@ def begun(function: str) -> int:
     """Exit code of a run that is judged by a function of the file."""
     return main(
         [
-            "run", "grpo", "model=tiny", "tasks=sums.jsonl", "evaluation.holdout=2", "steps=3", "prompts=4", "rollout.n=2",
-            "rollout.sampling.max_tokens=4", "threads=1", "evaluation.verifier=match",
+            "run", "grpo", "model=tiny", "tasks=sums.jsonl", "evaluation.holdout=2", "steps=3", "prompts=4",
+            "rollout.n=2", "rollout.sampling.max_tokens=4", "threads=1", "evaluation.verifier=match",
             f"reward={{kind: function, path: 'mine.py:{function}', memory_limit: {LIMIT_GIB}, workers: 1}}",
         ]
     )  # fmt: skip
