@@ -260,6 +260,24 @@ def inputs(shop: Workshop, quick: bool) -> Iterator[Tally]:
     )
     Path("mine.py").write_text(mine)
     yield reward
+    model = Tally("a model's folder changes or goes before a resume")
+    shutil.copytree("tiny", "as-it-was")
+    for change in (lambda: os.truncate("tiny/config.json", 10), _other_weights, lambda: shutil.rmtree("tiny")):
+        shop.interrupted()
+        change()
+        stop = clear_stop(shop.resume(), 2, "models.policy.source", "'tiny'", "Put back what was there")
+        shutil.rmtree("tiny", ignore_errors=True)
+        shutil.copytree("as-it-was", "tiny")
+        model.count(stop or shop.resumed_the_same(), same=True, stopped=True)
+    yield model
+
+
+def _other_weights() -> None:
+    """Another bit in the weights of the model that the run began with."""
+    path = Path("tiny/model.safetensors")
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
 
 
 def records(shop: Workshop, quick: bool) -> Iterator[Tally]:

@@ -6,17 +6,25 @@ In-process calls and the runner take turns, answer by answer in one run, so that
 what to look at. In process means without any limit, which nobody should train with.
 """
 
+import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 
-from posttrain.audit import Subject
+from posttrain.audit import Probe
+from posttrain.audit.auditing import attempt
 from posttrain.audit.probes import hanging
+from posttrain.audit.samples import sample_tasks
+from posttrain.rewards import Reward, RewardContext
 from posttrain.rewards._math_comparison import compare
 from posttrain.rewards._math_warm import warm
-from posttrain.types import Task
+from posttrain.rewards.countdown import Countdown
+from posttrain.rewards.match import Match
+from posttrain.rewards.math_verify import MathVerify
+from posttrain.rewards.reasoning_gym import ReasoningGym
+from posttrain.types import Group
 from posttrain.verifying import Limits, Outcome, Runner
 
 OUT = Path(__file__).parents[1] / "measured" / "trust"
@@ -36,7 +44,14 @@ def main() -> None:
     """Measure and write."""
     OUT.mkdir(parents=True, exist_ok=True)
     write("verifier_runner", "Graders, limited", ["way", "answers that hang", "verifications/s", "time-outs"], speed())
-    write("hostile_answers", "Hostile mathematics", ["answer", "outcome", "called equal", "CPU s"], hostile())
+    rewards: dict[str, Reward] = {
+        "math_verify": MathVerify(time_limit=1.0),
+        "match": Match(),
+        "countdown": Countdown(),
+        "reasoning_gym": ReasoningGym(time_limit=1.0),
+    }
+    columns = ["answer", "compared", "in a box", "called equal", "CPU s", *rewards]
+    write("hostile_answers", "Hostile mathematics", columns, hostile(rewards))
 
 
 def write(name: str, title: str, columns: list[str], rows: list[list[object]]) -> None:
@@ -80,15 +95,29 @@ def in_process(calls: Sequence[Mapping[str, str]]) -> Sequence[Outcome]:
     return []
 
 
-def hostile() -> list[list[object]]:
-    """What became of each hostile answer, past the checks of length and depth that the reward makes first."""
+def hostile(rewards: Mapping[str, Reward]) -> list[list[object]]:
+    """What became of each hostile answer: compared past the checks that a reward makes first, and by each reward."""
     runner = Runner(GRADER, limits=Limits(cpu_seconds=1.0), preload=PRELOAD)
-    answers = {probe.name: probe.text for probe in hanging.probes(Subject(task=Task(key="t", prompt="?", answer="2")))}
-    outcomes = runner.run_now(*({"gold": "2", "answer": text, "tolerance": "0"} for text in answers.values()))
-    return [
-        [name, o.how, "yes" if o.value and o.value["equal"] else "no", round(o.cpu_seconds, 2)]
-        for name, o in zip(answers, outcomes, strict=True)
-    ]
+    names, answers = list(hanging.ANSWERS), list(hanging.ANSWERS.values())
+    texts = [*answers, *(rf"\boxed{{{answer}}}" for answer in answers)]
+    outcomes = runner.run_now(*({"gold": "2", "answer": text, "tolerance": "0"} for text in texts))
+    judged = {kind: statuses(kind, reward, answers) for kind, reward in rewards.items()}
+    rows: list[list[object]] = []
+    for index, name in enumerate(names):
+        both = (outcomes[index], outcomes[len(names) + index])
+        equal = any(outcome.value and outcome.value["equal"] for outcome in both)
+        slowest = round(max(outcome.cpu_seconds for outcome in both), 2)
+        scores = (judged[kind][index] for kind in rewards)
+        rows.append([name, *(outcome.how for outcome in both), "yes" if equal else "no", slowest, *scores])
+    return rows
+
+
+def statuses(kind: str, reward: Reward, answers: Sequence[str]) -> list[str]:
+    """What a reward says of each answer to a task of its own."""
+    task = sample_tasks(kind)[0]
+    probes = [Probe(name="", text=answer, expected="unpaid") for answer in answers]
+    group = Group(trajectories=tuple(attempt(probe, task) for probe in probes), key="hostile")
+    return [score.status for score in asyncio.run(reward.score(group, RewardContext()))]
 
 
 if __name__ == "__main__":

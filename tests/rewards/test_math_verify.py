@@ -5,10 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from posttrain.audit import Subject
 from posttrain.audit.probes import hanging
+from posttrain.audit.samples import sample_tasks
 from posttrain.errors import UserError
+from posttrain.rewards import Reward
 from posttrain.rewards.math_verify import MathVerify
 from posttrain.types import Task
 from tests.rewards.judging import attempt, judge, score_all
@@ -102,15 +105,30 @@ def test_an_answer_that_takes_for_ever_is_an_error_and_harms_no_other() -> None:
     assert "timeout_cpu" in scores[1].explanation and "0.5 s of processor time" in scores[1].explanation
 
 
+def test_hostile_answers_are_many_and_distinct() -> None:
+    assert len(set(hanging.ANSWERS.values())) == len(hanging.ANSWERS) >= 100
+
+
 @pytest.mark.slow
-def test_hostile_answers_are_never_paid_and_always_end() -> None:
-    """More than fifty, each against a number and an expression; `docs/measured/trust/hostile_answers.json`."""
+@pytest.mark.parametrize("gold", ["2", "x+2"])
+def test_hostile_answers_are_never_paid_and_always_end(gold: str) -> None:
+    """Against a number and an expression; `docs/measured/trust/hostile_answers.json`."""
     reward = MathVerify(time_limit=0.5)
-    probes = list(hanging.probes(Subject(task=asked("2"))))
-    assert len(probes) >= 50
-    scores = score_all(reward, *(attempt(probe.text, asked("2")) for probe in probes))
+    probes = list(hanging.probes(Subject(task=asked(gold))))
+    scores = score_all(reward, *(attempt(probe.text, asked(gold)) for probe in probes))
     assert {score.status for score in scores} <= {"wrong", "error"}
     assert all(score.explanation for score in scores)
+
+
+@pytest.mark.parametrize("kind", ["match", "countdown", "in_region", "label", "reasoning_gym"])
+def test_the_other_rewards_that_read_mathematics_pay_no_hostile_answer_either(kind: str) -> None:
+    if kind == "reasoning_gym" and importlib.util.find_spec("reasoning_gym") is None:
+        pytest.skip("needs reasoning-gym")
+    reward, task = TypeAdapter(Reward).validate_python(kind), sample_tasks(kind)[0]
+    probes = list(hanging.probes(Subject(task=task)))
+    scores = score_all(reward, *(attempt(probe.text, task) for probe in probes))
+    assert {score.status for score in scores} <= {"wrong", "error"}
+    assert all(score.value == 0.0 for score in scores)
 
 
 def test_text_is_never_evaluated(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from posttrain.errors import UserError
 from posttrain.sandbox import Job, Limits, Pool, Result, find_tier, python_job, supervise, tiers
 from posttrain.sandbox.cgroups import open_home
 from posttrain.sandbox.launch import Lane, Tier
-from posttrain.sandbox.pool import ATTEMPTS
+from posttrain.sandbox.pool import ATTEMPTS, MOST_IDLE, user_of, usual_slots
 
 ROOMY = Limits(cpu_s=20.0, wall_s=120.0)
 
@@ -231,3 +231,10 @@ def _until(condition: "object") -> None:
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def test_slots_keep_cores_busy_and_every_lane_is_another_user() -> None:
+    cores = len(os.sched_getaffinity(0))
+    assert usual_slots() > cores or cores > MOST_IDLE
+    lanes = 2 * usual_slots()
+    assert len({user_of(lane) for lane in range(lanes)}) == lanes or lanes > 256

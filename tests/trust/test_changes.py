@@ -10,6 +10,7 @@ import torch
 from posttrain.cli import main
 from posttrain.policies.folder import new_folder
 from posttrain.policies.tokenizer import Tokenizer
+from posttrain.runs import changes
 from posttrain.runs.changes import digest_of, name_missing
 from posttrain.runs.store import RunStore
 from posttrain.types import Preference, Task
@@ -59,6 +60,59 @@ def test_a_reward_that_changed_is_told(capfd: pytest.CaptureFixture[str]) -> Non
     said = "the reward in mine.py is not the one that the run began with; steps from here on are judged by the new one"
     assert f"changed: {said}" in capfd.readouterr().out
     assert ("changed", said) in history(RUN)
+
+
+@pytest.fixture
+def taught() -> Path:
+    """A finished run whose policy stays near a frozen model of the user's own."""
+    new_folder(Path("teacher"), layers=1, width=16, heads=2, kv_heads=1, context=64, seed=1)
+    near = ("models.reference.source=teacher", "rl.penalties={near: {kind: kl}}")
+    assert main(["run", *SETTINGS, *near]) == 0
+    return Path("runs/grpo-2")
+
+
+@pytest.mark.parametrize("role", ["reference", "policy"])
+@pytest.mark.parametrize("fault", ["changed", "gone"])
+def test_a_model_that_changed_or_is_gone_stops_it(
+    taught: Path, role: str, fault: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path({"reference": "teacher", "policy": "tiny"}[role])
+    weights = folder / "model.safetensors"
+    kept = weights.read_bytes()
+    if fault == "gone":
+        folder.rename("elsewhere")
+    else:
+        weights.write_bytes(kept[:-1] + bytes([kept[-1] ^ 1]))
+    metrics = (taught / "metrics.jsonl").read_bytes()
+    capfd.readouterr()
+    assert main(["resume", str(taught)]) == 2
+    said = "changed since the run" if fault == "changed" else "is gone since the run"
+    assert capfd.readouterr().err.startswith(f"error: models.{role}.source: the model in '{folder}' {said} {taught}")
+    assert (taught / "metrics.jsonl").read_bytes() == metrics
+    if fault == "gone":
+        Path("elsewhere").rename(folder)
+    else:
+        weights.write_bytes(kept)
+    assert main(["resume", str(taught)]) == 0
+
+
+def test_of_a_large_file_a_model_s_digest_takes_blocks_and_the_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "READ_WHOLE", 64)
+    monkeypatch.setattr(changes, "BLOCKS", 4)  # of 16 bytes, at 0, 328, 656 and 984
+    folder = tmp_path / "large"
+    folder.mkdir()
+    digests = []
+    for content in (bytes(1000), bytes(999), bytes(330) + b"1" + bytes(669), bytes(999) + b"1"):
+        (folder / "model.safetensors").write_bytes(content)
+        digests.append(changes.digest_of_model(folder))
+    assert len(set(digests)) == 4
+    (folder / "model.safetensors").write_bytes(bytes(100) + b"1" + bytes(899))
+    assert changes.digest_of_model(folder) == digests[0], "between the blocks"
+    (folder / "README.md").write_text("what the model is")
+    assert changes.digest_of_model(folder) == digests[0]
+    assert changes.digest_of_model(tmp_path / "nowhere") == changes.GONE
 
 
 def test_tables_that_are_gone_are_told_and_nothing_else_is_lost(capfd: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,8 @@ of it from the start.
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from posttrain.errors import UserError
 from posttrain.types import Task
@@ -16,7 +17,14 @@ if TYPE_CHECKING:
     from posttrain.runs.store import RunStore
 
 TASKS, TASK_FILES, REWARD_FILES = "tasks_sha256", "task_files_sha256", "reward_files_sha256"
+MODELS: Final = "models_sha256"
 """Names of the digests in the environment of a run."""
+GONE: Final = "gone"
+"""What stands for the digest of a model whose folder is not there."""
+READ_WHOLE: Final = 64 << 20
+"""Bytes; of larger files of a model, so much is read: nobody waits for a hash of a hundred gigabytes."""
+BLOCKS: Final = 1024
+MODEL_FILES: Final = frozenset({".safetensors", ".json", ".jinja", ".txt", ".model"})
 
 
 def digest_of(tasks: Iterable[Task]) -> str:
@@ -50,6 +58,44 @@ def check_tasks(store: "RunStore", now: Mapping[str, Any]) -> None:
         f"{what} since the run {store.folder} began, so {' and '.join(changed)} no longer gives the tasks that it "
         "learns from and is judged by. Going on would make a run that is neither the old nor a new one, so nothing was "
         f"done. Put back what was there and resume, or start a new run: posttrain run {store.folder}/recipe.yaml"
+    )
+
+
+def digest_of_model(folder: Path) -> str:
+    """SHA-256 of the files that a model is read from; `GONE` where there is no such folder.
+
+    Of a large file it takes the size and blocks from all over it: other weights differ everywhere.
+    """
+    if not folder.is_dir():
+        return GONE
+    total = hashlib.sha256()
+    for path in sorted(path for path in folder.iterdir() if path.suffix in MODEL_FILES and path.is_file()):
+        size = path.stat().st_size
+        total.update(f"{path.name} {size}\n".encode())
+        with path.open("rb") as file:
+            if size <= READ_WHOLE:
+                total.update(file.read())
+                continue
+            for block in range(BLOCKS):
+                file.seek((size - READ_WHOLE // BLOCKS) * block // (BLOCKS - 1))
+                total.update(file.read(READ_WHOLE // BLOCKS))
+    return total.hexdigest()
+
+
+def check_models(store: "RunStore", now: Mapping[str, Any], sources: Mapping[str, str]) -> None:
+    """Raise `UserError` that names the folder when a model is not the one that the run began with.
+
+    `sources` are the folders by role. Of a trained model the checkpoint holds the weights, but not how it is read.
+    """
+    changed = list(_changed(store.environment().get(MODELS, {}), now[MODELS]))
+    if not changed:
+        return
+    role = changed[0]
+    what = "is gone" if now[MODELS].get(role) == GONE else "changed"
+    raise UserError(
+        f"models.{role}.source: the model in '{sources.get(role)}' {what} since the run {store.folder} began. Going on "
+        "with another would make a run that is neither the old nor a new one, so nothing was done. Put back what was "
+        f"there and resume, or start a new run: posttrain run {store.folder}/recipe.yaml"
     )
 
 

@@ -9,7 +9,7 @@ from posttrain.errors import UserError
 from posttrain.recipe import Recipe, to_tree
 from posttrain.recipe_files import find_recipe
 from posttrain.runs.bench import Bench
-from posttrain.runs.changes import check_tasks, note_changes
+from posttrain.runs.changes import check_models, check_tasks, note_changes
 from posttrain.runs.environment import describe_environment
 from posttrain.runs.failure import cannot_write, is_about_storage
 from posttrain.runs.live import LiveView
@@ -44,6 +44,7 @@ def resume(folder: Path, view: LiveView) -> dict[str, Any]:
         bench = Bench(recipe, prepare_machine(recipe))
         found = describe_environment(bench.environment())
         check_tasks(store, found)
+        check_models(store, found, {role: model.source for role, model in recipe.models.items()})
         models = bench.first_models()
         bench.check(models)
         for note in note_changes(store, found):

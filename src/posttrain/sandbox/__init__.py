@@ -14,7 +14,7 @@ from typing import Any
 
 from posttrain.sandbox.job import BOX, Job, Limits, Outcome, Result
 from posttrain.sandbox.launch import Tier, missing_programs, python_job
-from posttrain.sandbox.pool import Pool
+from posttrain.sandbox.pool import Pool, usual_slots
 from posttrain.sandbox.tiers import find_tier, require
 
 __all__ = [
@@ -37,16 +37,11 @@ _opening = threading.Lock()
 
 
 def open_pool(weakest: Tier = "cgroup") -> Pool:
-    """The pool that this process shares, with a slot for each core. Raises `UserError` where the machine's tier is
-    weaker than allowed.
-    """
-    import os
-
+    """The pool that this process shares. Raises `UserError` where the machine's tier is weaker than allowed."""
     with _opening:
         tier = require(weakest)
         if tier not in _pools:
-            cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-            _pools[tier] = Pool(tier, cores)
+            _pools[tier] = Pool(tier, usual_slots())
         return _pools[tier]
 
 

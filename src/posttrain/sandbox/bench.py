@@ -10,15 +10,16 @@ from typing import Any
 
 from posttrain.sandbox.job import Job, Limits
 from posttrain.sandbox.launch import Tier, python_folder, python_job
-from posttrain.sandbox.pool import Pool
+from posttrain.sandbox.pool import Pool, usual_slots
 
+TURNS = 3
 ECHO = b"import sys; sys.stdout.write(sys.stdin.read())"
 
 
 def measure(tier: Tier, runs: int) -> list[dict[str, Any]]:
     """Milliseconds of one Python program (the least, and the median), and programs a second on all cores."""
-    cores = len(os.sched_getaffinity(0))
-    one, all_of_them = Pool(tier, 1), Pool(tier, cores)
+    cores, slots = len(os.sched_getaffinity(0)), usual_slots()
+    one, all_of_them = Pool(tier, 1), Pool(tier, slots)
     binary, home = python_folder()
     outside = str(home) + binary.removeprefix("/python") if home else binary
     plain_command = [outside, "-I", "-S", "-c", ECHO.decode()]
@@ -43,7 +44,7 @@ def measure(tier: Tier, runs: int) -> list[dict[str, Any]]:
     }
     try:
         times = {name: _times(way, runs) for name, (way, _) in ways.items()}
-        rates = {name: _rate(way, runs, cores) for name, (_, way) in ways.items()}
+        rates = _rates({name: way for name, (_, way) in ways.items()}, runs, slots)
     finally:
         one.close()
         all_of_them.close()
@@ -55,6 +56,7 @@ def measure(tier: Tier, runs: int) -> list[dict[str, Any]]:
             "median_ms": round(1e3 * statistics.median(times[name]), 1),
             "median_against_plain": round(statistics.median(times[name]) / base, 2),
             "runs_a_second": round(rates[name]),
+            "slots": slots,
             "cores": cores,
         }
         for name in ways
@@ -73,10 +75,14 @@ def _times(run: Callable[[], None], runs: int) -> list[float]:
     return times
 
 
-def _rate(run: Callable[[], None], runs: int, cores: int) -> float:
-    """Runs a second, as many at a time as there are cores."""
-    begun = time.perf_counter()
-    with ThreadPoolExecutor(cores) as threads:
-        for done in [threads.submit(run) for _ in range(runs)]:
-            done.result()
-    return runs / (time.perf_counter() - begun)
+def _rates(ways: dict[str, Callable[[], None]], runs: int, slots: int) -> dict[str, float]:
+    """Runs a second of each way, in turns, as many at a time as a pool has slots by itself."""
+    seconds = dict.fromkeys(ways, 0.0)
+    with ThreadPoolExecutor(slots) as threads:
+        for turn in range(TURNS + 1):
+            for name, run in ways.items():
+                begun = time.perf_counter()
+                for done in [threads.submit(run) for _ in range(runs)]:
+                    done.result()
+                seconds[name] += time.perf_counter() - begun if turn else 0.0  # at first, slots are furnished
+    return {name: TURNS * runs / taken for name, taken in seconds.items()}

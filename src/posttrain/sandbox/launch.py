@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Final, Literal
 
@@ -41,6 +41,8 @@ BOX_PREFIX: Final = "posttrain-box-"
 """Folders of this machine that are boxes are called so, with the number of the process that made them."""
 INSIDE_ID: Final = "1000"
 """Number of the user inside, where the tier has user namespaces."""
+
+_filter: Final = cache(filters.program)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +118,7 @@ def _bubblewrap(job: Job, limits: Limits, lane: Lane) -> Launch:
         descriptors.append(_in_memory(content))
         words += ["--perms", "0777", "--file", str(descriptors[-1]), f"{BOX}/{name}"]
     words += ["--remount-ro", "/", "--chdir", BOX]
-    descriptors.append(_in_memory(filters.program(memory_files=lane.group is not None)))
+    descriptors.append(_in_memory(_filter(memory_files=lane.group is not None)))
     words += ["--seccomp", str(descriptors[-1]), "--"]
     if lane.user is not None:
         own = str(lane.user)
@@ -140,14 +142,26 @@ def _bubblewrap(job: Job, limits: Limits, lane: Lane) -> Launch:
 
 def _view(job: Job) -> list[str]:
     """What is seen of the machine, all read-only. Folders on the way are made first, since bwrap makes them private."""
+    return [*_system_view(), *_bound(tuple(job.folders.items()))]
+
+
+@cache
+def _system_view() -> list[str]:
+    """The machine's programs and libraries, which are there for every job."""
     words: list[str] = []
     for folder in SYSTEM_FOLDERS:
         if os.path.islink(folder):
             words += ["--symlink", os.readlink(folder), folder]
         elif os.path.isdir(folder):
             words += ["--ro-bind", folder, folder]
+    return [*words, *_bound(tuple((file, file) for file in SYSTEM_FILES if os.path.exists(file)))]
+
+
+@lru_cache
+def _bound(shown: tuple[tuple[str, str], ...]) -> list[str]:
+    """Folders and files, as (path inside, path on this machine), and the folders on the way to them."""
+    words: list[str] = []
     made = set(SYSTEM_FOLDERS)
-    shown = [*((file, file) for file in SYSTEM_FILES if os.path.exists(file)), *job.folders.items()]
     for inside, outside in shown:
         for parent in reversed(Path(inside).parents[:-1]):
             if str(parent) not in made:
@@ -173,7 +187,7 @@ def _without_namespaces(job: Job, limits: Limits, tier: Tier, lane: Lane) -> Lau
     if tier == "none":
         command = ["/bin/sh", "-ec", 'cd "$1"; shift; exec "$@"', "sh", str(box), *command]
         return Launch(command=command, descriptors=[], folder=box, environment=variables)
-    descriptor = _in_memory(filters.program(sockets=(), memory_files=False))
+    descriptor = _in_memory(_filter(sockets=(), memory_files=False))
     guard = Path(__file__).with_name("guard.py")
     readable = [str(outside or inside) for inside, outside in places.items() if os.path.exists(outside or inside)]
     words = [sys.executable, "-I", "-S", str(guard), str(descriptor), str(lane.user or ""), str(box)]

@@ -27,7 +27,8 @@ ATTEMPTS: Final = 3
 """Times that a job is tried whose sandbox failed."""
 FIRST_USER: Final = 400_000_000
 """Lanes are users from here on, where this process is root: 256 for each process, so that no two ever meet."""
-
+MOST_IDLE: Final = 64
+"""Slots beyond this many are made only for cores that would have none."""
 
 _lanes = itertools.count()
 """Numbers of lanes: no two of a process are one user, whatever pool they are in."""
@@ -104,6 +105,14 @@ class Pool:
         except OSError as error:
             return Result(outcome="sandbox_error", explanation=f"{type(error).__name__}: {error}")
         return result
+
+
+def usual_slots() -> int:
+    """Slots that keep this machine's cores busy: more than there are cores, since a third of the time that a job takes
+    is waiting for the kernel to make and to clear away its namespaces.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(cores, min(2 * cores + 2, MOST_IDLE))
 
 
 def user_of(lane: int) -> int:
