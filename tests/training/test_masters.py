@@ -23,7 +23,7 @@ LOSS = Loss(per_token=PPOClip(), reducer=TokenMean(), needs=frozenset({"logp"}))
 def policy_in(folder: Path, dtype: str = "bfloat16") -> LanguageModelPolicy:
     if not folder.exists():
         new_folder(folder, layers=1, width=32, heads=2)
-    policy = load_policy("policy", Model(source=str(folder), dtype=dtype), {}, torch.device("cpu"))
+    policy = load_policy("policy", Model(source=str(folder), dtype=dtype, trained=True), {}, torch.device("cpu"))
     assert isinstance(policy, LanguageModelPolicy)
     return policy
 
