@@ -13,7 +13,7 @@ bundled model.
 
 Measured here: against the product of the probabilities (25 steps of 8 tasks at learning rate 2e-4 after 60 updates of
 imitation, 5 seeds): held-out accuracy 53.2 % against 58.8 %, -5.6 points [-11.9, +0.6], from 65.0 % after imitation:
-so few tasks a step at this rate make both worse (docs/experiments.md).
+at this rate both get worse (docs/experiments.md).
 """
 
 from dataclasses import replace

@@ -8,6 +8,9 @@ Differs: the questions ask for a box, half of them without saying which (see the
 200k weights, which first imitates random answers, to learn what an answer looks like. Answers are one token each. A
 step learns from half of 16 groups, where the release takes a quarter of 8. Held-out tasks are attempted in the same
 five turns; one counts as right that is solved in any of them (Succ@5).
+
+Measured here: against training on one try (45 steps, 5 seeds): 55.7 % of held-out questions are solved in five greedy
+answers against 35.4 %, +20.3 points [+14.2, +26.4], from four times as many sampled tokens (docs/experiments.md).
 """
 
 from dataclasses import replace
