@@ -12,6 +12,10 @@ Differs: the entropy bonus is summed as the loss is, where the code takes its me
 no English: critiques are a mark and the answer, and it is taught first, by imitation on other sums, what a refinement
 looks like. Its tasks are sums of four or five numbers: bare attempts at them succeed now and then, where at sums of
 two numbers of three digits none does and nothing is learned. Sizes are for it too.
+
+Measured here: against GRPO after the same lesson (12 steps of 8 tasks, 5 seeds): held-out accuracy 34.2 % against 32.4
+%, +1.8 points [-0.4, +4.0]; groups of equal rewards 57.1 % against 59.4 %, -2.3 points [-4.4, -0.2]
+(docs/experiments.md).
 """
 
 from dataclasses import replace
