@@ -11,6 +11,10 @@ decoder whose input embeddings of image tokens are linear in the pixels of a pat
 are pictures of one shape, with demonstrations whose mistakes are confidences at random and boxes too many: of two
 shapes it cannot tell the one that is asked for, and where a sampled box seldom fits, there is little but confidences to
 learn from the reward.
+
+Measured here: against IoU alone (16 steps, 5 seeds), sampled answers of the last five steps: confidence reward 0.521
+against 0.491, +0.030 [+0.019, +0.041], IoU 0.447 against 0.464, -0.017 [-0.028, -0.005]. Both rise in training, while
+the share of greedy boxes that fit falls from 95.4 % to 89.8 % and 91.8 % (docs/experiments.md).
 """
 
 from dataclasses import replace
