@@ -101,7 +101,8 @@ def test_own_tokens_are_never_clipped() -> None:
 
 def brief(small: Small, *changes: str) -> Recipe:
     sizes = ["lesson.max_steps=2", "lesson.batch=4", "rl.prompts=2", "rl.steps=2", "rollout.n=3"]
-    return override(small(critique_grpo(), "lesson.tasks.of.size=40"), [*sizes, *changes])
+    short = ["lesson.tasks.of.terms=[2, 2]", "tasks.terms=[2, 2]"]  # fits the context of a small model
+    return override(small(critique_grpo(), "lesson.tasks.of.size=40"), [*sizes, *short, *changes])
 
 
 @pytest.mark.slow

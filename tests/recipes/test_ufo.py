@@ -24,7 +24,9 @@ def test_the_settings_are_those_of_the_released_code() -> None:
 
 
 def test_the_quarter_that_differs_most_is_learned_from(train: Train) -> None:
-    recipe = override(ufo(), [*SMALL, "rl.prompts=4", "rl.steps=2", "rl.rollout.max_turns=5"])
+    recipe = override(
+        ufo(), [*SMALL, "rl.prompts=4", "rl.steps=2", "rl.rollout.max_turns=5", "filters.most_varied.keep=0.25"]
+    )
     models, store = train(recipe)
     assert models["policy"].version > 4 and models["critic"].version > 0
     for step in (5, 6):

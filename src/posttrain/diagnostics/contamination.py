@@ -15,6 +15,11 @@ The cosine sees the shape of the entropies only, not their size, and is never ne
 
 Differs: entropies are computed from the model's own logits after the answer is written; the token that ends an answer
 is one of its tokens. The default wording of the wishes is this package's.
+
+Measured here: areas for 100 sums that were trained on against 100 others, the bundled model, 20 steps, 5 seeds. After
+GRPO 0.540 [0.504, 0.576], +0.035 [+0.013, +0.057] over the area before; after SFT 0.551 [0.510, 0.592], so that it does
+not tell one kind of training from the other. The likelihood of the demonstrations tells more, 0.676 and 0.741
+(docs/experiments.md).
 """
 
 import asyncio

@@ -11,6 +11,12 @@ about the update only if the model before is in bfloat16 too, else about that ro
 
 Differs: the code's figure for a layer is called sparsity and is the mean share of weights that did change; here it is
 called density, and sparsity is 1 less it. Tensors of more than two axes are ranked as matrices of their first axis.
+
+Measured here: 15 steps of GRPO and of SFT at one learning rate, the bundled model, 5 seeds. Sparsity 95.7 % for both
+with weights kept in bfloat16 (+0.04 points for GRPO [+0.01, +0.07]); with weights in float32 5.5 % and 4.6 %, or 65.6 %
+and 61.0 % when rounded (+4.5 [+4.0, +5.1]). It is the rounding that looks sparse. GRPO's update is the smaller one, its
+rank ratio is 0.98 or more, and the weights that two seeds move overlap 21.9 times as much as by chance
+(docs/experiments.md).
 """
 
 from collections.abc import Sequence

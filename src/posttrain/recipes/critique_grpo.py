@@ -10,7 +10,12 @@ Critiques say whether the attempt is right, and the answer (``simple_gt``, the d
 
 Differs: the entropy bonus is summed as the loss is, where the code takes its mean over tokens. The bundled model knows
 no English: critiques are a mark and the answer, and it is taught first, by imitation on other sums, what a refinement
-looks like. Its tasks are sums of two numbers of three digits, which it was not made for. Sizes are for it too.
+looks like. Its tasks are sums of four or five numbers: bare attempts at them succeed now and then, where at sums of
+two numbers of three digits none does and nothing is learned. Sizes are for it too.
+
+Measured here: against GRPO after the same lesson (12 steps of 8 tasks, 5 seeds): held-out accuracy 34.2 % against 32.4
+%, +1.8 points [-0.4, +4.0]; groups of equal rewards 57.1 % against 59.4 %, -2.3 points [-4.4, -0.2]
+(docs/experiments.md).
 """
 
 from dataclasses import replace
@@ -46,10 +51,10 @@ TEXTS: Final = Critiques(
 
 def critique_grpo(recipe: Recipe | None = None) -> Recipe:
     """A change to GRPO: a lesson in refining, refinements in the groups, two weights, a constant length."""
-    sums = Arithmetic(size=2000, terms=(2, 2), digits=(3, 3), operators="+")
+    sums = Arithmetic(size=1000, terms=(4, 5))
     recipe = recipe or replace(grpo(), tasks=sums)
     stage = rl_of(recipe)
-    lesson = Refinements(of=replace(sums, size=4000, seed=1), texts=TEXTS, bare=True)
+    lesson = Refinements(of=replace(sums, size=1500, seed=1), texts=TEXTS, bare=True)
     imitation = sft_of(sft())
     learner = replace(imitation.learner, optimizer=AdamW(lr=5e-4))
     stage = replace(

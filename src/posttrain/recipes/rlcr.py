@@ -8,6 +8,10 @@ evaluation (``calibration``, and with ``evaluation.samples`` the vote weighed by
 Differs: the bundled model does not follow instructions, so that it first imitates the form, with random confidences
 (at a high learning rate, as it has never seen the signs of a tag). Answers that are cut count as malformed, and are not
 left out. Temperature 1, and sizes for the bundled model.
+
+Measured here: against rewards for being right alone (12 steps of 8 tasks after 80 of imitation, 5 seeds): Brier score
+of sampled answers over the last five steps 0.295 against 0.324, -0.029 [-0.053, -0.004]; calibration error of greedy
+held-out answers -0.045 [-0.18, +0.089], accuracy +0.6 points [-3.0, +4.2] (docs/experiments.md).
 """
 
 from dataclasses import replace

@@ -7,6 +7,9 @@ three rounds, the reference is the policy as the round began).
 Differs: a round is a step of the rl stage, so the optimizer goes on from round to round. The preferences are generated:
 a sum worked out rather than answered at once. Sizes are for the bundled model. To compare with the first policy:
 `objective.loss.reference=reference models.reference.source=role:policy`.
+
+Measured here: against DPO on as many of the given pairs (5 seeds): held-out accuracy 75.8 % against 83.3 %, -7.5 points
+[-12.6, -2.4]; the given pairs hold right workings, which the policy's own need not (docs/experiments.md).
 """
 
 from dataclasses import replace

@@ -7,6 +7,10 @@ from one base with seeds of their own, alpha 1/2; the policy begins as SFT1. Not
 Differs: the paper's coefficient, learning rates and batch were not seen; sizes are for the bundled model. The two SFT
 runs share their tasks and differ in order, which follows from the stage's name. Compare at several coefficients: since
 the policy begins away from the soup, the same coefficient holds it less.
+
+Measured here: against the first policy as the reference (12 steps, coefficient 0.05, 5 seeds): held-out accuracy 72.8 %
+against 73.2 %, -0.4 points [-6.1, +5.3]; reward over the last five steps +0.010 [-0.027, +0.047]
+(docs/experiments.md).
 """
 
 from dataclasses import replace

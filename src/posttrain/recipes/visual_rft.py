@@ -7,7 +7,14 @@ Classification is ``tasks.question=label`` with the reward ``label`` in the plac
 
 Differs: the model is made here, on generated pictures: random weights imitate imperfect demonstrations first. It is a
 decoder whose input embeddings of image tokens are linear in the pixels of a patch. Edge cases of the reward are in
-`posttrain.rewards.boxes`; the form also asks that no part is empty. Learning rate and sizes are for this model.
+`posttrain.rewards.boxes`; the form also asks that no part is empty. Learning rate and sizes are for this model, and so
+are pictures of one shape, with demonstrations whose mistakes are confidences at random and boxes too many: of two
+shapes it cannot tell the one that is asked for, and where a sampled box seldom fits, there is little but confidences to
+learn from the reward.
+
+Measured here: against IoU alone (16 steps, 5 seeds), sampled answers of the last five steps: confidence reward 0.521
+against 0.491, +0.030 [+0.019, +0.041], IoU 0.447 against 0.464, -0.017 [-0.028, -0.005]. Both rise in training, while
+the share of greedy boxes that fit falls from 95.4 % to 89.8 % and 91.8 % (docs/experiments.md).
 """
 
 from dataclasses import replace
@@ -56,13 +63,14 @@ def visual_rft(recipe: Recipe | None = None) -> Recipe:
     stage = rl_of(recipe)
     stage = replace(
         stage,
+        prompts=32,
         rollout=Independent(n=8, sampling=Sampling(max_tokens=64)),
         reward=Sum(parts=parts),
         filters={},
         advantage=GroupMean(epsilon=1e-4),
         reducer=Sequences(),
         penalties={"kl": KL()},
-        learner=replace(stage.learner, optimizer=AdamW(lr=3e-4)),
+        learner=replace(stage.learner, optimizer=AdamW(lr=5e-4)),
     )
     form = sft_of(sft())
     form = replace(form, epochs=3.0, batch=32, learner=replace(form.learner, optimizer=AdamW(lr=3e-3)))
@@ -74,7 +82,7 @@ def visual_rft(recipe: Recipe | None = None) -> Recipe:
     changed = replace(
         recipe,
         name="visual_rft",
-        tasks=Shapes(size=4000, side=16, shapes=(1, 2), jitter=1),
+        tasks=Shapes(size=4000, side=16, shapes=(1, 1), jitter=0),
         stages={"sft": form, "rl": stage},
         evaluation=Evaluation(verifier=Boxes(), correct_at=0.5),
     )

@@ -1,7 +1,7 @@
 """A number of a finished run, asked for by name.
 
     accuracy_after            a number of summary.json
-    evaluation.calibration.ece  of the last evaluation of the held-out tasks
+    evaluation.calibration.brier  of the last evaluation of the held-out tasks
     evaluation.accuracy:mean  of all evaluations, the one before training left out
     reward                    a metric of metrics.jsonl: the mean over all steps that have it
     rl/reward:last10          the same of one stage, over its last 10 steps
