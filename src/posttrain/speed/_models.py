@@ -25,8 +25,9 @@ from posttrain.speed.sizes import Size
 NEVER = -30.0
 """Logit of the end token of a model that never ends: a probability of 1e-15."""
 CONTEXT = 512
-_STEADY, _GAIN = 0.1, 10.0
-"""What every embedding has in its first entry, and what the last norm makes of it."""
+_STEADY, _GAIN = 0.5, 2.0
+"""What every embedding has in its first entry, and what the last norm makes of it. A smaller entry, made larger by the
+norm, would be moved about by the first updates, and the lengths with it."""
 _EMBEDDING, _NORM = "model.embed_tokens.weight", "model.norm.weight"
 
 

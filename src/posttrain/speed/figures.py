@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from posttrain.speed.sizes import SIZES
-from posttrain.speed.workloads import workload
+from posttrain.speed.workloads import Workload, workload
 
 Figure = dict[str, Any]
 
 
 def summarise(taken: Sequence[tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]]) -> list[Figure]:
     """Figures of cases; each is given as what it is of, and its results by round."""
-    limits = {(f["size"], f["dtype"]): _limits(f, rounds) for f, rounds in taken if f["measure"] == "limits"}
+    limits = {(f["size"], f["dtype"]): limits_of(rounds) for f, rounds in taken if f["measure"] == "limits"}
     figures: list[Figure] = []
     for figure, rounds in taken:
         limit = limits.get((figure.get("size"), figure.get("dtype")))
@@ -30,7 +30,7 @@ def summarise(taken: Sequence[tuple[Mapping[str, Any], Sequence[Mapping[str, Any
     return figures + list(_growth(figures))
 
 
-def _limits(figure: Mapping[str, Any], rounds: Sequence[Mapping[str, Any]]) -> Figure:
+def limits_of(rounds: Sequence[Mapping[str, Any]]) -> Figure:
     """The best products of sampling and learning, and copying."""
     products = {name: statistics.median(r["gflops"][name] for r in rounds) for name in rounds[0]["gflops"]}
     best = {
@@ -77,18 +77,30 @@ def _grpo(figure: Mapping[str, Any], rounds: Sequence[Mapping[str, Any]], limit:
 
 
 def least_seconds(figure: Mapping[str, Any], tokens: float, limit: Figure) -> float:
-    """What a step's operations take at the rates of the limits.
+    """What the operations of a step of GRPO take at the rates of the limits."""
+    return least_sampling_seconds(figure, tokens, limit) + least_learning_seconds(figure, tokens, limit)
 
-    Completions are as long as those that were drawn for the workload, times what makes their tokens the step's.
+
+def least_sampling_seconds(figure: Mapping[str, Any], tokens: float, limit: Figure) -> float:
+    """The part of sampling.
+
+    Completions are as long as those that were drawn for the workload, times what makes their tokens those of the step.
     """
-    size, asked = SIZES[figure["size"]], workload(figure["workload"], figure["samples"])
-    longer = tokens / sum(map(sum, asked.lengths))
-    sampling = size.sampling_flops(asked.prompt_lengths, asked.lengths)
+    size, asked = SIZES[figure["size"]], _asked(figure)
+    flops = size.sampling_flops(asked.prompt_lengths, asked.lengths)
+    return float(flops * tokens / sum(map(sum, asked.lengths)) / limit["best"]["sampling"][0] / 1e9)
+
+
+def least_learning_seconds(figure: Mapping[str, Any], tokens: float, limit: Figure) -> float:
+    """The part of learning."""
+    size, asked = SIZES[figure["size"]], _asked(figure)
     prompts = [n for n, own in zip(asked.prompt_lengths, asked.lengths, strict=True) for _ in own]
-    learning = size.learning_flops(prompts, [n for own in asked.lengths for n in own])
-    best = limit["best"]
-    seconds: float = longer * (sampling / best["sampling"][0] + learning / best["learning"][0]) / 1e9
-    return seconds
+    flops = size.learning_flops(prompts, [n for own in asked.lengths for n in own])
+    return float(flops * tokens / sum(map(sum, asked.lengths)) / limit["best"]["learning"][0] / 1e9)
+
+
+def _asked(figure: Mapping[str, Any]) -> Workload:
+    return workload(figure["workload"], figure.get("samples") or figure["batch"])
 
 
 def _growth(figures: Sequence[Figure]) -> Iterator[Figure]:

@@ -11,9 +11,8 @@ from posttrain.recipe_files import find_recipe
 from posttrain.runs.launch import start
 from posttrain.runs.live import LiveView
 from posttrain.speed.children import Enough, Steps
-from posttrain.speed.workloads import GROUP, Workload, text_of
+from posttrain.speed.workloads import GROUP, Workload, learning_rate, text_of
 
-LEARNING_RATE = 1e-4
 MOST_STEPS = 1000
 
 
@@ -38,7 +37,7 @@ def grpo(folder: Path, model: Path, dtype: str, workload: Workload, threads: int
         f"rollout.n={GROUP}",
         f"rollout.sampling.max_tokens={workload.limit}",
         f"rl.steps={MOST_STEPS}",
-        f"lr={LEARNING_RATE}",
+        f"lr={learning_rate(workload.name)}",
         f"threads={threads}",
         f"device={device}",
         "checkpoints.every_steps=0",

@@ -64,6 +64,11 @@ def end_probability(name: Name) -> float:
     return 0.0 if name == "fixed" else 1 / MEAN
 
 
+def learning_rate(name: Name) -> float:
+    """Of the measured runs. Where the model ends by itself it is tiny, so that lengths stay what they are."""
+    return 1e-4 if name == "fixed" else 1e-6
+
+
 def text_of(token_ids: Sequence[int]) -> str:
     """The text of a prompt: one character a token."""
     return bytes(token_ids).decode("ascii")
