@@ -21,7 +21,7 @@ from typing import Any
 
 from benchmarks.peers.outcome import compared, same_results, summary
 from posttrain.runs.environment import available_cores
-from posttrain.speed.benchmark import LEARNING_ROWS, environment, machine, model_folder
+from posttrain.speed.benchmark import LEARNING_ROWS, command_line, environment, machine, model_folder
 from posttrain.speed.children import Child, ChildFailed
 from posttrain.speed.sizes import CPU_SIZES
 from posttrain.speed.workloads import NAMES
@@ -89,7 +89,7 @@ def measure(options: argparse.Namespace, size: str, workload: str, models: Path)
             say(f"{size} {workload} {f'round {number + 1}' if number >= 0 else 'warm-up'}: {' '.join(said)} s")
         end(sides)
     return {
-        "command": " ".join(["python", "-m", "benchmarks.peers", *sys.argv[1:]]),
+        "command": command_line("python -m benchmarks.peers"),
         "machine": machine(options.threads),
         "peers": peer_versions(),
         "size": size,
@@ -106,7 +106,9 @@ def make_sides(options: argparse.Namespace, size: str, workload: str, model: str
     base = {"size": size, "workload": workload}
     for dtype in dict.fromkeys([*options.dtypes, *options.peer_dtypes]):
         spec = {"measure": "limits", "size": size, "dtype": dtype, "threads": options.threads, "device": "cpu"}
-        cases = {"limits": {**spec, "rows": options.batches, "learning_rows": LEARNING_ROWS}}
+        cases = {
+            "limits": {**spec, "rows": sorted({*options.batches, options.samples}), "learning_rows": LEARNING_ROWS}
+        }
         ours = start("limits", OURS, options, stack, cases=cases)
         figure = {**base, "measure": "limits", "side": "machine", "dtype": dtype}
         yield Side(figure, lambda child=ours[0]: child.ask(do="turn", case="limits"))
@@ -121,7 +123,7 @@ def make_sides(options: argparse.Namespace, size: str, workload: str, model: str
             yield from one_side(figure, OURS if name == "posttrain" else THEIRS, options, stack, question)
     for batch in options.batches:
         for name in [side for side in SAMPLERS if side in options.sides]:
-            for dtype in options.dtypes if name == "posttrain" else options.peer_dtypes:
+            for dtype in options.dtypes:
                 figure = {**base, "measure": "sampling", "side": name, "dtype": dtype, "batch": batch}
                 asked = {**own, "dtype": dtype, "samples": batch}
                 if name == "posttrain":

@@ -158,10 +158,8 @@ def train_bare(steps: Steps, question: dict[str, Any], asked: Workload) -> None:
         begun = time.perf_counter()
         ids, mask, written = sample(model, tokenizer, asked)
         sampled = time.perf_counter()
-        kept = written.bool()
-        texts = [
-            tokenizer.decode(row[m], skip_special_tokens=True) for row, m in zip(ids[:, -written.shape[1] :], kept)
-        ]
+        new = zip(ids[:, -written.shape[1] :], written.bool(), strict=True)
+        texts = [tokenizer.decode(row[kept], skip_special_tokens=True) for row, kept in new]
         reward = torch.tensor([share_of_digits(text) for text in texts])
         grouped = reward.view(-1, GROUP)
         advantage = ((grouped - grouped.mean(1, keepdim=True)) / (grouped.std(1, keepdim=True) + EPSILON)).view(-1, 1)

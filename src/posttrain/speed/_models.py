@@ -74,12 +74,14 @@ def steer_end(path: Path, probability: float, seed: int = 0) -> None:
 
 
 def _look(config: dict[str, Any], weights: dict[str, Tensor], seed: int) -> tuple[Tensor, Tensor]:
-    """Hidden states and logits at the places of a few random texts."""
+    """Hidden states and logits at the places of a few texts: letters, like the prompts, then anything."""
     with torch.device("meta"):
         body = Decoder(Shape.from_config(config))
     body.load_state_dict({name: tensor.float() for name, tensor in weights.items()}, assign=True)
-    ids = np.random.Generator(np.random.Philox(key=[seed, 1])).integers(0, 256, 256)
-    starts = tuple(range(0, 257, 64))
+    rng = np.random.Generator(np.random.Philox(key=[seed, 1]))
+    texts = [(rng.integers(ord("a"), ord("z") + 1, 48), rng.integers(0, 256, 48)) for _ in range(4)]
+    ids = np.concatenate([part for text in texts for part in text])
+    starts = tuple(range(0, len(ids) + 1, 96))
     with torch.no_grad():
         hidden = body.hidden(Packed(token_ids_L=torch.from_numpy(ids), starts=starts))
         return hidden, body.logits(hidden)

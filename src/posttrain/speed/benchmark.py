@@ -67,7 +67,16 @@ def measure(plan: Plan, say: Say) -> dict[str, Any]:
             figures += _measure_size(plan, size, Path(folder), say)
     if "start_up" in plan.measures:
         figures += _measure_start_up(plan, say)
-    return {"command": " ".join(["posttrain", *sys.argv[1:]]), "machine": machine(plan.threads), "figures": figures}
+    return {"command": command_line("posttrain"), "machine": machine(plan.threads), "figures": figures}
+
+
+def command_line(program: str) -> str:
+    """What was typed, without where the result goes."""
+    words = list(sys.argv[1:])
+    while "--out" in words:
+        place = words.index("--out")
+        del words[place : place + 2]
+    return " ".join([program, *(word for word in words if not word.startswith("--out="))])
 
 
 def machine(threads: int) -> dict[str, Any]:
