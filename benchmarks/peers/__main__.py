@@ -42,6 +42,9 @@ class Side:
     def __init__(self, figure: Mapping[str, Any], turn: Callable[[], dict[str, Any]]):
         self.figure, self._turn = dict(figure), turn
         self.rounds: list[dict[str, Any]] = []
+        self.steps: list[dict[str, Any]] = []
+        """The same, with the warm-up: the curves begin at the first step."""
+        self.child: Child | None = None
         self.failed: str | None = None
 
     def take(self, *, kept: bool) -> str:
@@ -53,6 +56,7 @@ class Side:
         except ChildFailed as error:
             self.failed = str(error)
             return "failed"
+        self.steps.append(result)
         if kept:
             self.rounds.append(result)
         return f"{result['seconds']:.2f}"
@@ -151,7 +155,7 @@ def one_side(
     if "logp" in ready:
         figure["logp"] = ready["logp"]
     side = Side(figure, lambda: child.ask(do="turn"))
-    side.child = child  # type: ignore[attr-defined]
+    side.child = child
     yield side
 
 
@@ -159,6 +163,7 @@ def start(
     name: str, command: Sequence[str], options: argparse.Namespace, stack: ExitStack, **question: Any
 ) -> tuple[Child, dict[str, Any]]:
     """A child that is ready."""
+    say(f"starting {name}")
     own = environment(options.threads)
     if command is THEIRS:
         own["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "src")])
@@ -170,8 +175,8 @@ def start(
 def end(sides: Sequence[Side]) -> None:
     """Ask every trainer how much memory it took."""
     for side in sides:
-        if side.failed is None and side.figure["measure"] == "grpo":
-            side.figure["peak_memory_bytes"] = side.child.end()["peak_memory_bytes"]  # type: ignore[attr-defined]
+        if side.child is not None and side.failed is None and side.figure["measure"] == "grpo":
+            side.figure["peak_memory_bytes"] = side.child.end()["peak_memory_bytes"]
 
 
 def peer_versions() -> dict[str, str]:
@@ -199,7 +204,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--peer-dtypes", type=listed(dtypes), default=["float32"])
     parser.add_argument("--batches", type=lambda text: [int(n) for n in text.split(",")], default=[256])
     parser.add_argument("--samples", type=int, default=128, help="of a step of GRPO")
-    parser.add_argument("--rounds", type=int, default=9, help="kept; the curves are as long")
+    parser.add_argument("--rounds", type=int, default=8, help="that are kept")
     parser.add_argument("--warm-up", type=int, default=1)
     parser.add_argument("--threads", type=int, default=available_cores())
     parser.add_argument("--limit", type=float, default=900.0, help="seconds for one answer")

@@ -34,7 +34,7 @@ def _figure(side: Any, limit: Mapping[str, Any] | None) -> dict[str, Any]:
         rates, least, unit = [figure["samples"] / r["seconds"] for r in side.rounds], least_seconds, "samples/s"
         figure["learner_tokens_a_second"] = statistics.median(_learner_rate(figure, r) for r in side.rounds)
         figure["sampled_tokens_a_second"] = statistics.median(r["tokens"] / r["sampling_seconds"] for r in side.rounds)
-        figure["curves"] = {name: [r[name] for r in side.rounds] for name in (*CURVES, "tokens")}
+        figure["curves"] = {name: [r[name] for r in side.steps] for name in (*CURVES, "tokens")}
     figure |= {"value": statistics.median(rates), "unit": unit, "rounds": rates}
     if limit is not None:
         shares = [least(figure, r["tokens"], dict(limit)) / r["seconds"] for r in side.rounds]
@@ -91,7 +91,7 @@ def same_results(sides: Sequence[Any], model: Path) -> list[dict[str, Any]]:
     standard error.
     """
     found = []
-    trainers = [s for s in sides if s.figure["measure"] == "grpo" and s.failed is None and len(s.rounds) > 2]
+    trainers = [s for s in sides if s.figure["measure"] == "grpo" and s.failed is None and len(s.steps) > 2]
     for ours in (side for side in trainers if side.figure["side"] == "posttrain"):
         dtype = ours.figure["dtype"]
         for theirs in trainers:
@@ -101,7 +101,7 @@ def same_results(sides: Sequence[Any], model: Path) -> list[dict[str, Any]]:
             mine = logp_of_a_text(model, dtype)
             apart = max(abs(x - y) for x, y in zip(mine, theirs.figure["logp"], strict=True))
             told["logp_largest_difference"] = apart
-            told["curves"] = {name: same_curve(name, ours.rounds, theirs.rounds) for name in CURVES}
+            told["curves"] = {name: same_curve(name, ours.steps, theirs.steps) for name in CURVES}
             found.append(told)
     return found
 

@@ -10,11 +10,11 @@ import torch
 from posttrain.engines import Sampling
 from posttrain.policies import Policy
 from posttrain.recipe import Recipe
+from posttrain.recipe_changes import rl_of
 from posttrain.speed._limits import synchronize
 from posttrain.speed.sizes import Size
 from posttrain.speed.workloads import GROUP, Workload
 from posttrain.stages._updates import OF_THE_FORWARD_PASS
-from posttrain.stages.rl import RL
 from posttrain.types import Completion
 
 
@@ -62,7 +62,7 @@ class LearningCase:
         from posttrain.training.packing import Example
 
         self.device = device
-        stage = next(stage for stage in recipe.stages.values() if isinstance(stage, RL))
+        stage = rl_of(recipe)
         rng = np.random.Generator(np.random.Philox(key=[0, 2]))
         self._examples = []
         for group, (prompt, lengths) in enumerate(zip(workload.prompts, workload.lengths, strict=True)):
