@@ -47,6 +47,11 @@ class Side:
         self.child: Child | None = None
         self.failed: str | None = None
 
+    @property
+    def name(self) -> str:
+        """Who does what."""
+        return f"{self.figure['side']} {self.figure['measure']} {self.figure['dtype']}"
+
     def take(self, *, kept: bool) -> str:
         """Take a turn; a side that fails is out, and the reason is kept."""
         if self.failed is not None:
@@ -89,7 +94,11 @@ def measure(options: argparse.Namespace, size: str, workload: str, models: Path)
     with ExitStack() as stack:
         sides = list(make_sides(options, size, workload, model, stack))
         for number in range(-options.warm_up, options.rounds):
-            said = [side.take(kept=number >= 0) for side in sides]
+            said = []
+            for side in sides:
+                said.append(side.take(kept=number >= 0))
+                if number == -options.warm_up:
+                    say(f"  first turn of {side.name}: {said[-1]} s")
             say(f"{size} {workload} {f'round {number + 1}' if number >= 0 else 'warm-up'}: {' '.join(said)} s")
         end(sides)
     return {
@@ -142,13 +151,12 @@ def one_side(
     figure: dict[str, Any], command: Sequence[str], options: argparse.Namespace, stack: ExitStack, question: Any
 ) -> Any:
     """A side whose child does one thing; it is told of where it cannot even start."""
-    name = f"{figure['side']} {figure['measure']} {figure['dtype']}"
+    side = Side(figure, dict)
     try:
-        child, ready = start(name, command, options, stack, **question)
+        child, ready = start(side.name, command, options, stack, **question)
     except ChildFailed as error:
-        side = Side(figure, dict)
         side.failed = str(error)
-        say(f"{name} does not start: {str(error).splitlines()[0]}")
+        say(f"{side.name} does not start: {str(error).splitlines()[0]}")
         yield side
         return
     figure["seconds_to_ready"] = ready["seconds_to_ready"]

@@ -17,6 +17,9 @@ from posttrain.speed.workloads import GROUP, Workload
 from posttrain.stages._updates import OF_THE_FORWARD_PASS
 from posttrain.types import Completion
 
+CACHES = 1 << 28
+"""Bytes of weights up to which a processor may keep them near: reading them from memory is then no limit."""
+
 
 class SamplingCase:
     """All completions of a workload at once, one request a prompt; the model ends by itself, or never."""
@@ -37,11 +40,12 @@ class SamplingCase:
         done = self._server.counters - before
         lengths = [[len(completion.token_ids) for completion in group] for group in groups]
         flops = self.size.sampling_flops(self.workload.prompt_lengths, lengths)
+        result = {"seconds": seconds, "tokens": done.sampled_tokens, "flops": flops}
         width = next(self._policy.parameters()).element_size()
-        read = self.size.sampling_bytes(self.workload.prompt_lengths, lengths, steps=done.decode_steps, width=width)
-        return {"seconds": seconds, "tokens": done.sampled_tokens, "flops": flops, "bytes": read} | gpu_memory(
-            self.device
-        )
+        if width * self.size.weights > CACHES:
+            steps, prompts = done.decode_steps, self.workload.prompt_lengths
+            result["bytes"] = self.size.sampling_bytes(prompts, lengths, steps=steps, width=width)
+        return result | gpu_memory(self.device)
 
     async def _sample(self) -> list[list[Completion]]:
         self._turn += 1
