@@ -40,6 +40,8 @@ class Plan:
     grpo_samples: int = 128
     learning_samples: int = 128
     waiting: Sequence[int] = WAITING
+    growth_size: str | None = None
+    """Where several sizes are measured, the one whose growth is; None measures it for each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +176,7 @@ def _cases(plan: Plan, size: str, folder: Path) -> Any:
             if "learning" in plan.measures:
                 figure = {"measure": "learning", **own, "workload": workload, "samples": plan.learning_samples}
                 yield figure, {**asked, "measure": "learning", "samples": plan.learning_samples}
-            if "growth" in plan.measures and workload == "fixed":
+            if "growth" in plan.measures and workload == "fixed" and plan.growth_size in (None, size):
                 for waiting in plan.waiting:
                     figure = {"measure": "growth", **own, "workload": workload, "waiting": waiting}
                     yield figure, {**asked, "measure": "sampling", "samples": waiting, "slots": plan.waiting[0]}
@@ -249,8 +251,11 @@ def plan_of(
     some = ("bfloat16",) if gpu else ("float32",)
     few = ("sampling", "learning") if gpu else MEASURES
     few_batches = ("64", "256") if gpu else ("256", "128") if everything else ("256",)
+    some_sizes = CUDA_SIZES if gpu else CPU_SIZES if everything else ("3.2M",)
+    asked = _listed("sizes", sizes, tuple(SIZES), some_sizes)
     return Plan(
-        sizes=_listed("sizes", sizes, tuple(SIZES), CUDA_SIZES if gpu else CPU_SIZES if everything else ("3.2M",)),
+        sizes=asked,
+        growth_size="3.2M" if "3.2M" in asked else None,
         dtypes=_listed("dtypes", dtypes, both, both if everything and not gpu else some),
         workloads=_listed("workloads", "fixed" if gpu and not everything else workloads, NAMES, NAMES),
         batches=[int(n) for n in _listed("batches", batches, None, few_batches)],

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from posttrain.errors import PosttrainError
 from posttrain.speed.children import Line, Steps
 from posttrain.speed.sizes import SIZES
 from posttrain.speed.workloads import workload
@@ -33,7 +32,7 @@ def main() -> int:
             _serve_run(line, question["grpo"])
         else:
             _serve_cases(line, question["cases"])
-    except (PosttrainError, Exception) as error:
+    except Exception as error:
         import traceback
 
         traceback.print_exc()
