@@ -7,8 +7,9 @@ BIN := .venv/bin
 # A process a core, one thread each: models in tests are too small for more.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 TESTS ?=
+PEERS ?=
 
-.PHONY: help quickstart test test-fast check format docs clean core dev
+.PHONY: help quickstart test test-fast check format docs clean core dev bench-peers
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +35,16 @@ format: dev ## put the code in its standard form, and bring the tables of method
 
 docs: dev ## run the examples of README.md and docs/
 	@$(BIN)/python -m pytest tests/structure/test_docs.py -rs
+
+bench-peers: dev .venv-peers/ready ## measure against other programs, in an environment of their own: PEERS='--sizes 25M'
+	@$(BIN)/python -m benchmarks.peers $(PEERS)
+	@$(BIN)/python docs/performance.py
+
+.venv-peers/ready: benchmarks/peers/requirements.txt
+	@$(BIN)/python -m venv .venv-peers
+	@.venv-peers/bin/python -m pip install -q $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) $$(grep '^torch==' $<)
+	@.venv-peers/bin/python -m pip install -q -r $<
+	@touch $@
 
 clean: ## remove caches and build products (not .venv, not runs)
 	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

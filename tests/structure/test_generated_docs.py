@@ -24,7 +24,7 @@ def script(name: str) -> ModuleType:
     return module
 
 
-methods, pictures, trust = script("methods"), script("pictures"), script("trust")
+methods, pictures, trust, performance = map(script, ("methods", "pictures", "trust", "performance"))
 
 
 def test_the_tables_of_methods_are_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
@@ -99,3 +99,44 @@ def test_a_measurement_becomes_a_table_with_its_command_and_its_prose(
         "By kind.",
         "| kind | wrong |\n|---|---|\n| a\\|b | 0 |\n| c |  |\n",
     ]
+
+
+def test_the_page_of_performance_is_what_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    assert performance.main(["--check"]) == 0, capsys.readouterr().err
+
+
+MACHINE = {
+    "cpu": "A processor", "cores": 4, "threads": 2, "memory_bytes": 2**33, "python": "3.12", "packages": {"torch": "2"},
+}  # fmt: skip
+
+
+def test_speed_becomes_goals_and_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = {"size": "3.2M", "dtype": "float32", "workload": "fixed"}
+    sampled = {**own, "measure": "sampling", "batch": 256, "value": 7.0, "unit": "tokens/s", "share": 0.61}
+    started = {"measure": "start_up", "start": "warm", "value": 3.25, "unit": "s", "rounds": [3.0, 3.5]}
+    measured = {"command": "posttrain bench", "machine": MACHINE, "figures": [sampled, started]}
+    (tmp_path / "bench.json").write_text(json.dumps(measured))
+    failed = {**own, "measure": "grpo", "side": "trl_cb", "failed": "trl_cb: ended\nout of memory"}
+    ratio = {"what": "grpo: a against b", "measure": "grpo", "dtype": "float32", "peer": "trl", "peer_dtype": "float32"}
+    peers = {"command": "python -m benchmarks.peers", "machine": MACHINE, "peers": {"trl": "1"}, "size": "3.2M"}
+    peers |= {"workload": "ragged", "figures": [failed], "same_results": []}
+    peers |= {"comparison": [{**ratio, "ratio": 4.5, "rounds": [4.0, 5.0]}]}
+    (tmp_path / "peers_3.2M_ragged.json").write_text(json.dumps(peers))
+    for name, path in (("ROOT", tmp_path), ("PARTS", tmp_path), ("PAGE", tmp_path / "performance.txt")):
+        monkeypatch.setattr(performance, name, path)
+    assert performance.main(["--check"]) == 1 and "performance.txt is out of date" in capsys.readouterr().err
+    assert performance.main([]) == 0 == performance.main(["--check"])
+    lines = (tmp_path / "performance.txt").read_text().splitlines()
+    for line in (
+        "| sampling, 3.2M, fixed, batch 256, float32: share of the limit | at least 60% | 61% | met |",
+        "| GRPO, 3.2M, ragged, float32: against TRL | at least 4.00x | 4.50x | met |",
+        "| GRPO, 3.2M, fixed, float32: against TRL | at least 1.70x | not measured yet |  |",
+        "| start to first token, warm | at most 3.0 s | 3.2 s | missed |",
+        "| trl_cb float32 | failed: out of memory |",
+        "| grpo: a against b | 4.50 | 4.00 to 5.00 |",
+        "A processor, 2 threads of 4 cores, 8 GiB, Python 3.12, torch 2.",
+    ):
+        assert line in lines
+    assert performance.main(["--chek"]) == 2

@@ -1,0 +1,265 @@
+"""Write docs/performance.md from what was measured: docs/measured/performance/*.json.
+
+.venv/bin/python docs/performance.py            write what is out of date
+.venv/bin/python docs/performance.py --check    say whether it is out of date, and exit with 1 if it is
+
+``bench*.json`` are what ``posttrain bench --out`` writes, ``peers_*.json`` what ``make bench-peers`` does.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from posttrain.speed.tables import COLUMNS, number, rows
+
+ROOT = Path(__file__).resolve().parents[1]
+PARTS, PAGE = ROOT / "docs" / "measured" / "performance", ROOT / "docs" / "performance.md"
+INTRODUCTION = """# Performance
+
+How fast sampling, learning and whole runs are, beside what the machine could do at most, and beside other programs
+that do the same work. The tables are measured; the command above each one measures it again. This page is written by
+`docs/performance.py`.
+
+## How it is measured
+
+**In turns.** Whatever is compared takes turns in one run, A B A B, each in a process of its own that stays alive and
+measures its own wall time. The median of the rounds counts, and for a ratio the median of the ratios round by round.
+
+**Models** are made on the spot with random weights and the byte-level tokenizer, in the shape of Qwen3: 0.2M (2 layers,
+width 96), 3.2M (4 layers, width 256), 25M (8 layers, width 512). They are ordinary folders, which every side loads.
+
+**Workloads.** *fixed*: 128 samples, 8 for each of 16 prompts of 32 tokens, 64 new tokens each. *ragged*: prompts of 16
+to 128 tokens, lengths geometric with mean 48, cut at 256. No side is told how long a completion is: the model itself
+ends, with the same probability (0, or 1/48) wherever it stands, because one entry of the hidden state is constant and
+the end token reads it. Lengths are therefore each side's own draws from the same distribution. The reward is the share
+of digits; in *ragged* the learning rate is tiny, so that lengths stay what they are.
+
+**The arithmetic limit** is the time that the operations which the workload cannot do without take at the best rate of
+a matrix product, measured in the same turns, at the shapes used, in the same number type, with the same threads. It
+counts 2 operations a weight and token forward and 6 in training, attention too, each prompt once for all its
+completions, and the output projection only where logits are needed. Products are measured as torch does them and with
+weights laid out in advance. **The memory limit** of decoding is the time to read weights, keys and values once a step
+at the speed of a copy.
+
+**Peers** run in an environment of their own, with the same folder, prompts, reward, learning rate, optimizer and
+threads, and with the settings that make them fastest here: no gradient checkpointing (TRL has it on by default), one
+micro-batch, no evaluation, nothing saved. *trl*: GRPOTrainer with `generate`. *trl_cb*: the same with transformers'
+continuous batching, with a cache that just holds all sequences (left to itself it takes half of the machine's memory,
+and several times as long). *bare*: a loop of `generate` and a hand-written step, torch and transformers only.
+*generate*: sampling alone. A step of posttrain is a step of a real run: curriculum, rewards, alarms and the record
+included. Learner tokens are those of prompts and completions, without padding; the time is that of a step less that of
+sampling and judging. Peak memory is that of the process that trains.
+
+**The same results.** Every side must give the same log-probabilities of a fixed text before the first step, and
+rewards, losses and gradient norms that agree, step by step, within 3 standard errors.
+
+**Start-up** is a fresh process that samples one token of the bundled model; *cold* means that this environment's files
+were put out of the system's cache first.
+
+**GPUs.** `posttrain bench --device cuda` measures the shapes of Qwen2.5-0.5B and 1.5B with random weights: decoding at
+batches of 64 and 256 against the memory limit, learning of 16k packed tokens against the rate of bfloat16 products. No
+figure on this page comes from a GPU: that part has run on CPUs only.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goal:
+    """What is wanted of one figure."""
+
+    of: str
+    wanted: float
+    where: dict[str, Any]
+    """Fields that the figure, or the comparison, must have."""
+    key: str = "value"
+    at_most: bool = False
+    form: str = "{:.2f}"
+
+    def row(self, found: Sequence[dict[str, Any]]) -> list[str]:
+        """Figure, goal, what was measured, and whether it is met."""
+        bound = f"{'at most' if self.at_most else 'at least'} {self.form.format(self.wanted)}"
+        matching = [
+            f for f in found if all(f.get(name) == value for name, value in self.where.items()) and self.key in f
+        ]
+        if not matching:
+            return [self.of, bound, "not measured yet", ""]
+        value = matching[-1][self.key]
+        met = value <= self.wanted if self.at_most else value >= self.wanted
+        return [self.of, bound, self.form.format(value), "met" if met else "missed"]
+
+
+def _share(of: str, wanted: float, **where: Any) -> Goal:
+    return Goal(of=of, wanted=wanted, where={"size": "3.2M", "workload": "fixed", **where}, key="share", form="{:.0%}")
+
+
+def _ratio(of: str, wanted: float, measure: str, workload: str, dtype: str = "float32", **where: Any) -> Goal:
+    own = {"measure": measure, "size": "3.2M", "workload": workload, "dtype": dtype, "peer": "trl"}
+    return Goal(of=of, wanted=wanted, where=own | {"peer_dtype": "float32"} | where, key="ratio", form="{:.2f}x")
+
+
+_SAMPLING = "sampling, 3.2M, fixed, batch 256"
+GOALS = (
+    _share(f"{_SAMPLING}, float32: share of the limit", 0.6, measure="sampling", dtype="float32", batch=256),
+    _share(f"{_SAMPLING}, bfloat16: share of the limit", 0.45, measure="sampling", dtype="bfloat16", batch=256),
+    _ratio(f"{_SAMPLING}, float32: against generate", 2.0, "sampling", "fixed", peer="generate", batch=256),
+    _ratio(
+        f"{_SAMPLING}, bfloat16: against generate in bfloat16",
+        3.5,
+        "sampling",
+        "fixed",
+        "bfloat16",
+        peer="generate",
+        peer_dtype="bfloat16",
+        batch=256,
+    ),
+    _share("learner, 3.2M, fixed, float32: share of the limit", 0.75, measure="learning", dtype="float32"),
+    _ratio("learner, 3.2M, fixed, float32: against TRL, on equal tokens", 1.3, "learner", "fixed"),
+    _ratio("GRPO, 3.2M, fixed, float32: against TRL", 1.7, "grpo", "fixed"),
+    _ratio("GRPO, 3.2M, fixed, bfloat16: against TRL in float32", 3.5, "grpo", "fixed", "bfloat16"),
+    _ratio("GRPO, 3.2M, ragged, float32: against TRL", 4.0, "grpo", "ragged"),
+    _ratio("GRPO, 3.2M, ragged, bfloat16: against TRL in float32", 7.0, "grpo", "ragged", "bfloat16"),
+    _ratio("GRPO, 25M, fixed, float32: against TRL", 1.5, "grpo", "fixed", size="25M"),
+    _ratio("GRPO, 25M, ragged, float32: against TRL", 3.5, "grpo", "ragged", size="25M"),
+    Goal(
+        of="peak memory of GRPO, 3.2M, fixed, float32: against TRL's",
+        wanted=0.5,
+        where={"measure": "peak_memory", "size": "3.2M", "workload": "fixed", "dtype": "float32", "peer": "trl"},
+        key="ratio",
+        at_most=True,
+        form="{:.2f}x",
+    ),
+    Goal(
+        of="sampling, 3.2M, float32: tokens/s with 1,024 requests waiting, against 256",
+        wanted=0.9,
+        where={"measure": "growth_ratio", "size": "3.2M", "dtype": "float32"},
+        form="{:.2f}x",
+    ),
+    Goal(of="start to first token, warm", wanted=3, where={"start": "warm"}, at_most=True, form="{:.1f} s"),
+    Goal(of="start to first token, cold", wanted=15, where={"start": "cold"}, at_most=True, form="{:.1f} s"),
+)
+
+
+def page(parts: Path) -> str:
+    """The page that the measurements of a folder make."""
+    loaded = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(parts.glob("*.json"))}
+    lines = [INTRODUCTION, "## Goals\n", "On two cores. What is not met stays here until it is.\n"]
+    lines += table(["figure", "goal", "measured", ""], [goal.row(list(everything(loaded.values()))) for goal in GOALS])
+    for name, part in loaded.items():
+        lines += peers(part) if name.startswith("peers") else bench(part)
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def everything(parts: Any) -> Iterator[dict[str, Any]]:
+    """Every figure and every comparison, each with the model and the workload that it is of."""
+    for part in parts:
+        own = {name: part[name] for name in ("size", "workload") if name in part}
+        if "comparison" not in part:
+            yield from part["figures"]  # what peers say of posttrain itself is in the comparisons
+        yield from ({**own, **compared} for compared in part.get("comparison", ()))
+
+
+def bench(part: dict[str, Any]) -> Iterator[str]:
+    """The section of a `posttrain bench`."""
+    yield "## Beside the machine's limits\n"
+    yield from measured_by(part)
+    yield from table(COLUMNS, rows(part["figures"]))
+
+
+def peers(part: dict[str, Any]) -> Iterator[str]:
+    """The section of one model and workload beside other programs."""
+    yield f"## Beside other programs: {part['size']}, {part['workload']}\n"
+    yield from measured_by(part)
+    versions = ", ".join(f"{name} {version}" for name, version in part["peers"].items())
+    yield f"Peers: {versions}.\n"
+    figures = [f for f in part["figures"] if f["measure"] != "limits"]
+    trained = [f for f in figures if f["measure"] == "grpo"]
+    columns = [
+        "GRPO",
+        "samples/s",
+        "of the limit",
+        "sampling, tokens/s",
+        "learner, tokens/s",
+        "peak memory",
+        "start, s",
+    ]
+    yield from table(columns, [_trained(f) for f in trained])
+    sampled = [[_side(f), f"batch {f['batch']}", *_value(f)] for f in figures if f["measure"] == "sampling"]
+    yield from table(["sampling", "", "tokens/s", "of the limit"], sampled)
+    ratios = [
+        [c["what"], f"{c['ratio']:.2f}", f"{min(c['rounds']):.2f} to {max(c['rounds']):.2f}" if c["rounds"] else ""]
+        for c in part["comparison"]
+        if c["measure"] != "grpo_tokens"
+    ]
+    yield from table(["posttrain against a peer", "ratio", "rounds"], ratios)
+    yield from table(["the same results", "log-probabilities", "reward", "loss", "gradient norm"], _same(part))
+
+
+def _trained(figure: dict[str, Any]) -> list[str]:
+    if "failed" in figure:
+        return [_side(figure), f"failed: {figure['failed'].splitlines()[-1]}"]
+    memory = f"{figure['peak_memory_bytes'] / 2**20:,.0f} MiB"
+    rates = [f"{figure[name]:,.0f}" for name in ("sampled_tokens_a_second", "learner_tokens_a_second")]
+    return [_side(figure), *_value(figure), *rates, memory, f"{figure['seconds_to_ready']:.1f}"]
+
+
+def _side(figure: dict[str, Any]) -> str:
+    return f"{figure['side']} {figure['dtype']}"
+
+
+def _value(figure: dict[str, Any]) -> list[str]:
+    if "failed" in figure:
+        return [f"failed: {figure['failed'].splitlines()[-1]}", ""]
+    return [number(figure["value"], "").strip(), f"{figure['share']:.0%}" if "share" in figure else ""]
+
+
+def _same(part: dict[str, Any]) -> Iterator[list[str]]:
+    """Differences from each peer."""
+    for told in part["same_results"]:
+        curves = [told["curves"][name] for name in ("reward", "loss", "gradient_norm")]
+        cells = [
+            f"{c['posttrain']:.4g} / {c['peer']:.4g}, {'within noise' if c['within_noise'] else 'apart'}"
+            for c in curves
+        ]
+        yield [f"{told['peer']} {told['dtype']}", f"differ by {told['logp_largest_difference']:.1e} at most", *cells]
+
+
+def measured_by(part: dict[str, Any]) -> Iterator[str]:
+    """The command and the machine."""
+    told = part["machine"]
+    yield f"```text\n$ {part['command']}\n```\n"
+    yield (
+        f"{told['cpu']}, {told['threads']} threads of {told['cores']} cores, {told['memory_bytes'] / 2**30:.0f} GiB, "
+        f"Python {told['python']}, torch {told['packages']['torch']}.\n"
+    )
+
+
+def table(columns: Sequence[str], body: Any) -> Iterator[str]:
+    """The lines of a table; none where it is empty."""
+    lines = [f"| {' | '.join(str(cell).replace('|', '/') for cell in line)} |" for line in body]
+    if lines:
+        yield f"| {' | '.join(columns)} |"
+        yield "|" + "---|" * len(columns)
+        yield from lines
+        yield ""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write or check; 0 when the page is, or has been brought, up to date."""
+    if list(arguments) not in ([], ["--check"]):
+        print(__doc__, file=sys.stderr)
+        return 2
+    wanted = page(PARTS)
+    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == wanted:
+        return 0
+    if arguments:
+        print(f"{PAGE.relative_to(ROOT)} is out of date; run: .venv/bin/python docs/performance.py", file=sys.stderr)
+        return 1
+    PAGE.write_text(wanted, encoding="utf-8")
+    print(f"wrote {PAGE.relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

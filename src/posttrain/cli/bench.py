@@ -1,0 +1,73 @@
+"""Measure how fast this machine samples, learns and trains, beside what it could do at most.
+
+Models are made on the spot, with random weights: 0.2M, 3.2M and 25M parameters, or with --device cuda the shapes of
+Qwen2.5-0.5B and 1.5B. Everything takes turns, A B A B, and the median of the rounds counts. Each figure stands beside
+its share of the limit: the same work at the rate of a matrix product, measured in the same turns. Without options it
+takes a minute or two; leave the machine alone meanwhile.
+
+    posttrain bench
+    posttrain bench --what sampling,learning --dtypes float32,bfloat16 --threads 1
+    posttrain bench --all --out bench.json
+    posttrain bench --device cuda
+"""
+
+import json
+from pathlib import Path
+
+import click
+
+from posttrain.cli._output import print_json, print_table, verb
+
+
+@verb
+@click.option("--sizes", help="Models, with commas between: 0.2M,3.2M,25M.  [default: 3.2M]")
+@click.option("--dtypes", help="float32, bfloat16 or both.  [default: float32]")
+@click.option("--workloads", default="fixed,ragged", show_default=True, help="What is asked for.")
+@click.option("--batches", help="Sequences decoded at a time.  [default: 256]")
+@click.option("--what", help="Of sampling,learning,grpo,growth,start_up.  [default: all of them]")
+@click.option("--rounds", default=5, show_default=True, type=click.IntRange(1), help="Turns of everything.")
+@click.option("--threads", type=click.IntRange(1), help="CPU threads.  [default: all cores]")
+@click.option("--device", default="cpu", show_default=True, type=click.Choice(["cpu", "cuda"]))
+@click.option("--all", "everything", is_flag=True, help="All sizes, both types, batches of 128 and 256.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Keep the result in a JSON file.")
+def command(
+    sizes: str | None,
+    dtypes: str | None,
+    workloads: str,
+    batches: str | None,
+    what: str | None,
+    rounds: int,
+    threads: int | None,
+    device: str,
+    everything: bool,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Measure, print, keep."""
+    from posttrain.runs.environment import available_cores
+    from posttrain.runs.launch import find_device
+    from posttrain.speed.benchmark import measure, plan_of
+    from posttrain.speed.tables import COLUMNS, rows
+
+    find_device("cuda" if device == "cuda" else "cpu")
+    plan = plan_of(
+        device=device,
+        everything=everything,
+        sizes=sizes,
+        dtypes=dtypes,
+        workloads=workloads,
+        batches=batches,
+        what=what,
+        rounds=rounds,
+        threads=threads or available_cores(),
+    )
+    result = measure(plan, lambda text: click.echo(text, err=True))
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(result, indent=1) + "\n")
+    if as_json:
+        print_json(result)
+        return
+    told = result["machine"]
+    click.echo(f"{told['cpu']}, {told['threads']} threads of {told['cores']} cores, torch {told['packages']['torch']}")
+    print_table(COLUMNS, rows(result["figures"]))

@@ -1,0 +1,103 @@
+"""The engine and the learner, driven directly: no loop, no rewards, no record around them."""
+
+import asyncio
+import time
+from typing import Any
+
+import numpy as np
+import torch
+
+from posttrain.engines import Sampling
+from posttrain.policies import Policy
+from posttrain.recipe import Recipe
+from posttrain.recipe_changes import rl_of
+from posttrain.speed._limits import synchronize
+from posttrain.speed.sizes import Size
+from posttrain.speed.workloads import GROUP, Workload
+from posttrain.stages._updates import OF_THE_FORWARD_PASS
+from posttrain.types import Completion
+
+CACHES = 1 << 28
+"""Bytes of weights up to which a processor may keep them near: reading them from memory is then no limit."""
+
+
+class SamplingCase:
+    """All completions of a workload at once, one request a prompt; the model ends by itself, or never."""
+
+    def __init__(self, policy: Policy, recipe: Recipe, size: Size, workload: Workload, device: torch.device) -> None:
+        self.size, self.workload, self.device = size, workload, device
+        self._policy = policy
+        self._server = recipe.engine.serve(policy, seed=0)
+        self._turn = 0
+
+    def turn(self) -> dict[str, Any]:
+        """Sample them; draws differ from turn to turn, and with them the work, if the model ends by itself."""
+        before = self._server.counters
+        begun = time.perf_counter()
+        groups = asyncio.run(self._sample())
+        synchronize(self.device)
+        seconds = time.perf_counter() - begun
+        done = self._server.counters - before
+        lengths = [[len(completion.token_ids) for completion in group] for group in groups]
+        flops = self.size.sampling_flops(self.workload.prompt_lengths, lengths)
+        result = {"seconds": seconds, "tokens": done.sampled_tokens, "flops": flops}
+        width = next(self._policy.parameters()).element_size()
+        if width * self.size.weights > CACHES:
+            steps, prompts = done.decode_steps, self.workload.prompt_lengths
+            result["bytes"] = self.size.sampling_bytes(prompts, lengths, steps=steps, width=width)
+        return result | gpu_memory(self.device)
+
+    async def _sample(self) -> list[list[Completion]]:
+        self._turn += 1
+        sampling = Sampling(max_tokens=self.workload.limit)
+        samplers = [self._server.bind(self._turn, place) for place in range(len(self.workload.prompts))]
+        asked = [
+            sampler.sample(np.array(prompt), GROUP, sampling)
+            for sampler, prompt in zip(samplers, self.workload.prompts, strict=True)
+        ]
+        return list(await asyncio.gather(*asked))
+
+
+class LearningCase:
+    """One optimizer step on the workload's sequences, with made-up credit."""
+
+    def __init__(self, policy: Policy, recipe: Recipe, size: Size, workload: Workload, device: torch.device) -> None:
+        from posttrain.training.learner import Learner, Loss
+        from posttrain.training.packing import Example
+
+        self.device = device
+        stage = rl_of(recipe)
+        rng = np.random.Generator(np.random.Philox(key=[0, 2]))
+        self._examples = []
+        for group, (prompt, lengths) in enumerate(zip(workload.prompts, workload.lengths, strict=True)):
+            for n in lengths:
+                columns = {"behavior_logp": np.full(n, -5.5), "old_logp": np.full(n, -5.5)}
+                columns["advantage"] = np.full(n, rng.normal())
+                self._examples.append(
+                    Example(
+                        token_ids=np.concatenate([prompt, rng.integers(0, 256, n)]).astype(np.int64),
+                        positions=np.arange(len(prompt), len(prompt) + n),
+                        turn_T=np.zeros(n, np.int64),
+                        group=group,
+                        columns={name: column.astype(np.float32) for name, column in columns.items()},
+                    )
+                )
+        self.tokens = sum(len(example.token_ids) for example in self._examples)
+        prompts = [len(e.token_ids) - e.num_trained for e in self._examples]
+        self._flops = size.learning_flops(prompts, [e.num_trained for e in self._examples])
+        needs = stage.objective.needs & OF_THE_FORWARD_PASS
+        self._loss = Loss(per_token=stage.objective, reducer=stage.reducer, needs=needs)
+        self._learner = Learner(policy, stage.learner, seed=0, num_steps=10_000)
+
+    def turn(self) -> dict[str, Any]:
+        """Forward, backward, update."""
+        begun = time.perf_counter()
+        self._learner.step(self._examples, self._loss, progress=0.0)
+        synchronize(self.device)
+        result = {"seconds": time.perf_counter() - begun, "tokens": self.tokens, "flops": self._flops}
+        return result | gpu_memory(self.device)
+
+
+def gpu_memory(device: torch.device) -> dict[str, int]:
+    """Most memory of a GPU that was taken; nothing without one."""
+    return {"peak_gpu_bytes": torch.cuda.max_memory_allocated(device)} if device.type == "cuda" else {}

@@ -1,0 +1,283 @@
+"""The measurement: which children there are, in which order they take turns, and what comes of it."""
+
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from posttrain.component import nearest
+from posttrain.errors import RunFailed, UserError
+from posttrain.speed.children import Child, ChildFailed
+from posttrain.speed.sizes import CPU_SIZES, CUDA_SIZES, SIZES
+from posttrain.speed.workloads import NAMES, end_probability
+
+MEASURES = ("sampling", "learning", "grpo", "growth", "start_up")
+WAITING = (256, 1024)
+"""Requests of the measurement of growth, for as many places as the first number."""
+LEARNING_ROWS = 4096
+"""Rows of the products whose rate limits the learner: beyond that, it does not change."""
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What to measure."""
+
+    sizes: Sequence[str] = ("3.2M",)
+    dtypes: Sequence[str] = ("float32",)
+    workloads: Sequence[str] = ("fixed", "ragged")
+    batches: Sequence[int] = (256,)
+    measures: Sequence[str] = MEASURES
+    rounds: int = 5
+    warm_up: int = 1
+    threads: int = 1
+    device: str = "cpu"
+    grpo_samples: int = 128
+    learning_samples: int = 128
+    waiting: Sequence[int] = WAITING
+    growth_size: str | None = None
+    """Where several sizes are measured, the one whose growth is; None measures it for each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """Whose turn it is: a case of a child."""
+
+    figure: Mapping[str, Any]
+    """What the result is of: measure, size, dtype, workload, batch."""
+    take: Callable[[], dict[str, Any]]
+
+
+@dataclass
+class Taken:
+    """The results of a case, round by round."""
+
+    figure: Mapping[str, Any]
+    rounds: list[dict[str, Any]] = field(default_factory=list)
+
+
+def measure(plan: Plan, say: Say) -> dict[str, Any]:
+    """Measure all of it, size after size."""
+    figures: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for size in plan.sizes:
+            figures += _measure_size(plan, size, Path(folder), say)
+    if "start_up" in plan.measures:
+        figures += _measure_start_up(plan, say)
+    return {"command": command_line("posttrain"), "machine": machine(plan.threads), "figures": figures}
+
+
+def command_line(program: str) -> str:
+    """What was typed, without where the result goes."""
+    words = list(sys.argv[1:])
+    while "--out" in words:
+        place = words.index("--out")
+        del words[place : place + 2]
+    return " ".join([program, *(word for word in words if not word.startswith("--out="))])
+
+
+def machine(threads: int) -> dict[str, Any]:
+    """What the figures depend on, without the paths of this machine."""
+    from posttrain.runs.environment import describe_environment
+
+    told = describe_environment({"threads": threads})
+    kept = ("cpu", "cores", "threads", "memory_bytes", "platform", "python", "packages")
+    return {name: told[name] for name in kept} | {"commit": (told["git"] or {}).get("commit")}
+
+
+def environment(threads: int) -> dict[str, str]:
+    """What children find in their environment: how many threads, and this package."""
+    source = str(Path(__file__).parents[2])
+    path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH", "")]))
+    return {"OMP_NUM_THREADS": str(threads), "PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}
+
+
+def model_folder(folder: Path, size: str, workload: str) -> Path:
+    """The model for a workload, made when it is first needed."""
+    from posttrain.speed._models import make_model
+
+    return make_model(folder / f"{size}-{workload}", SIZES[size], end_probability(workload))  # type: ignore[arg-type]
+
+
+def in_turns(turns: Sequence[Turn], rounds: int, warm_up: int, say: Say) -> list[Taken]:
+    """Let every case take a turn, and again, and again: A B A B. The first rounds are not kept."""
+    taken = [Taken(turn.figure) for turn in turns]
+    for number in range(-warm_up, rounds):
+        said = []
+        for turn, results in zip(turns, taken, strict=True):
+            try:
+                result = turn.take()
+            except ChildFailed as error:
+                raise RunFailed(str(error)) from None
+            if number >= 0:
+                results.rounds.append(result)
+            said.append(f"{result['seconds']:.2f}")
+        say(f"{f'round {number + 1} of {rounds}' if number >= 0 else 'warm-up'}: {' '.join(said)} s")
+    return taken
+
+
+def _measure_size(plan: Plan, size: str, folder: Path, say: Say) -> list[dict[str, Any]]:
+    """All that is measured of a model of one size, in turns."""
+    from posttrain.speed.figures import summarise
+
+    specs = list(_cases(plan, size, folder))
+    runs = list(_runs(plan, size, folder))
+    command = [sys.executable, "-m", "posttrain.speed.worker"]
+    with ExitStack() as stack:
+        turns: list[Turn] = []
+        child = Child("cases", command, environment(plan.threads))
+        stack.callback(child.close)
+        say(f"{size}: {len(specs)} cases, {len(runs)} runs; seconds of each, round by round")
+        child.start(cases={str(i): spec for i, (_, spec) in enumerate(specs)})
+        for i, (figure, _) in enumerate(specs):
+            turns.append(Turn(figure=figure, take=lambda case=str(i): child.ask(do="turn", case=case)))  # type: ignore[misc]
+        runners = []
+        for figure, spec in runs:
+            runner = Child(f"grpo {spec['dtype']} {spec['workload']}", command, environment(plan.threads))
+            stack.callback(runner.close)
+            runner.start(grpo=spec)
+            runners.append((figure, runner))
+            turns.append(Turn(figure=figure, take=lambda runner=runner: runner.ask(do="turn")))  # type: ignore[misc]
+        taken = in_turns(turns, plan.rounds, plan.warm_up, say)
+        memory = [
+            {**figure, "measure": "peak_memory", "value": runner.end()["peak_memory_bytes"] / 2**20, "unit": "MiB"}
+            for figure, runner in runners
+        ]
+    return summarise([(t.figure, t.rounds) for t in taken]) + memory
+
+
+def _cases(plan: Plan, size: str, folder: Path) -> Any:
+    """Figures and specifications of the cases of the one child: limits first, then what is held against them."""
+    for dtype in plan.dtypes:
+        common = {"size": size, "dtype": dtype, "threads": plan.threads, "device": plan.device}
+        own = {"size": size, "dtype": dtype}
+        rows = sorted(set(plan.batches))
+        yield (
+            {"measure": "limits", **own},
+            {
+                **common,
+                "measure": "limits",
+                "rows": rows,
+                "learning_rows": LEARNING_ROWS,
+            },
+        )
+        for workload in plan.workloads:
+            model = str(model_folder(folder, size, workload))
+            asked = {**common, "model": model, "workload": workload}
+            if "sampling" in plan.measures:
+                for batch in plan.batches:
+                    figure = {"measure": "sampling", **own, "workload": workload, "batch": batch}
+                    yield figure, {**asked, "measure": "sampling", "samples": batch, "slots": batch}
+            if "learning" in plan.measures:
+                figure = {"measure": "learning", **own, "workload": workload, "samples": plan.learning_samples}
+                yield figure, {**asked, "measure": "learning", "samples": plan.learning_samples}
+            if "growth" in plan.measures and workload == "fixed" and plan.growth_size in (None, size):
+                for waiting in plan.waiting:
+                    figure = {"measure": "growth", **own, "workload": workload, "waiting": waiting}
+                    yield figure, {**asked, "measure": "sampling", "samples": waiting, "slots": plan.waiting[0]}
+
+
+def _runs(plan: Plan, size: str, folder: Path) -> Any:
+    """Figures and specifications of the runs, a child each: memory is that of a process."""
+    if "grpo" not in plan.measures:
+        return
+    for dtype in plan.dtypes:
+        for workload in plan.workloads:
+            figure = {
+                "measure": "grpo",
+                "size": size,
+                "dtype": dtype,
+                "workload": workload,
+                "samples": plan.grpo_samples,
+            }
+            yield figure, run_spec(plan, size, dtype, workload, folder)
+
+
+def run_spec(plan: Plan, size: str, dtype: str, workload: str, folder: Path) -> dict[str, Any]:
+    """What a child is told that runs GRPO."""
+    return {
+        "model": str(model_folder(folder, size, workload)),
+        "dtype": dtype,
+        "workload": workload,
+        "samples": plan.grpo_samples,
+        "threads": plan.threads,
+        "device": plan.device,
+    }
+
+
+def _measure_start_up(plan: Plan, say: Say) -> list[dict[str, Any]]:
+    """Starts of fresh processes, warm and cold in turn."""
+    from posttrain.speed.start_up import start
+
+    own = environment(plan.threads)
+    taken: dict[bool, list[dict[str, Any]]] = {True: [], False: []}
+    for number in range(plan.rounds):
+        for cold in (True, False):
+            taken[cold].append(start(own, cold=cold))
+        say(
+            f"start {number + 1} of {plan.rounds}: cold {taken[True][-1]['seconds']:.2f}, "
+            f"warm {taken[False][-1]['seconds']:.2f} s"
+        )
+    figures = []
+    for cold, results in taken.items():
+        seconds = [result["seconds"] for result in results]
+        figure = {"measure": "start_up", "start": "cold" if cold else "warm", "unit": "s"}
+        if cold:
+            figure["read_from_disk"] = results[0]["read_from_disk"]
+        figures.append({**figure, "value": statistics.median(seconds), "rounds": seconds})
+    return figures
+
+
+def plan_of(
+    *,
+    device: str,
+    everything: bool,
+    sizes: str | None,
+    dtypes: str | None,
+    workloads: str,
+    batches: str | None,
+    what: str | None,
+    rounds: int,
+    threads: int,
+) -> Plan:
+    """The plan that a command line asks for; lists are written with commas. Raises `UserError`."""
+    gpu = device == "cuda"
+    both = ("float32", "bfloat16")
+    some = ("bfloat16",) if gpu else ("float32",)
+    few = ("sampling", "learning") if gpu else MEASURES
+    few_batches = ("64", "256") if gpu else ("256", "128") if everything else ("256",)
+    some_sizes = CUDA_SIZES if gpu else CPU_SIZES if everything else ("3.2M",)
+    asked = _listed("sizes", sizes, tuple(SIZES), some_sizes)
+    return Plan(
+        sizes=asked,
+        growth_size="3.2M" if "3.2M" in asked else None,
+        dtypes=_listed("dtypes", dtypes, both, both if everything and not gpu else some),
+        workloads=_listed("workloads", "fixed" if gpu and not everything else workloads, NAMES, NAMES),
+        batches=[int(n) for n in _listed("batches", batches, None, few_batches)],
+        measures=_listed("what", what, MEASURES, few),
+        rounds=rounds,
+        threads=threads,
+        device=device,
+        # 16,384 packed tokens for a GPU: 171 sequences of 96.
+        learning_samples=168 if gpu else 128,
+    )
+
+
+def _listed(name: str, text: str | None, known: Sequence[str] | None, default: Sequence[str]) -> tuple[str, ...]:
+    """The words of a list with commas; numbers where nothing is known."""
+    if text is None:
+        return tuple(default)
+    words = tuple(word.strip() for word in text.split(",") if word.strip())
+    for word in words:
+        if known is not None and word not in known:
+            raise UserError(f"--{name}: '{word}' is not known; {nearest(word, known)}")
+        if known is None and not (word.isdigit() and int(word)):
+            raise UserError(f"--{name}: '{word}' is not a number above 0")
+    if not words:
+        raise UserError(f"--{name} is empty; leave it out, or give one of {', '.join(known or default)}")
+    return words

@@ -1,0 +1,87 @@
+"""A child of ours: ``python -m posttrain.speed.worker``, told what to measure by its first question.
+
+{"do": "start", "cases": {"NAME": {"measure": "sampling", ...}, ...}}    several cases, a turn names one
+{"do": "start", "grpo": {...}}                                           a whole run, a turn is a step
+"""
+
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from posttrain.speed.children import Line, Steps
+from posttrain.speed.sizes import SIZES
+from posttrain.speed.workloads import workload
+
+
+class Case(Protocol):
+    """Something that takes turns."""
+
+    def turn(self) -> dict[str, Any]:
+        """Do it once; ``seconds``, and what was done."""
+        ...
+
+
+def main() -> int:
+    """Serve one parent."""
+    line = Line()
+    try:
+        question = line.next()
+        if "grpo" in question:
+            _serve_run(line, question["grpo"])
+        else:
+            _serve_cases(line, question["cases"])
+    except Exception as error:
+        import traceback
+
+        traceback.print_exc()
+        line.answer(error=f"{type(error).__name__}: {error}")
+        return 1
+    return 0
+
+
+def _serve_cases(line: Line, wanted: Mapping[str, Mapping[str, Any]]) -> None:
+    """Make the cases, and let them take turns until the parent has enough."""
+    cases = {name: make_case(**spec) for name, spec in wanted.items()}
+    line.answer(ready=True)
+    while (question := line.next())["do"] == "turn":
+        line.answer(**cases[question["case"]].turn())
+    line.goodbye()
+
+
+def _serve_run(line: Line, spec: Mapping[str, Any]) -> None:
+    """Run GRPO, a step a turn."""
+    from posttrain.speed.runs import grpo, run_in_turns
+
+    asked = workload(spec["workload"], spec["samples"])
+    with tempfile.TemporaryDirectory() as folder:
+        recipe = grpo(Path(folder), Path(spec["model"]), spec["dtype"], asked, spec["threads"], spec["device"])
+        run_in_turns(recipe, Path(folder), Steps(line))
+    line.goodbye()
+
+
+def make_case(*, measure: str, size: str, dtype: str, threads: int, device: str, **more: Any) -> Case:
+    """One case; what `more` holds depends on what is measured."""
+    import torch
+
+    torch.set_num_threads(threads)
+    place = torch.device(device)
+    if measure == "limits":
+        from posttrain.speed._limits import Limits
+
+        return Limits(SIZES[size], dtype, place, more["rows"], more["learning_rows"])
+    from posttrain.policies import load_policy
+    from posttrain.recipe import Model
+    from posttrain.speed._cases import LearningCase, SamplingCase
+    from posttrain.speed.runs import recipe_for
+
+    model = Path(more["model"])
+    policy = load_policy("policy", Model(source=str(model), dtype=dtype, trained=True), {}, place)  # type: ignore[arg-type]
+    recipe = recipe_for(model, dtype, slots=more.get("slots", 256))
+    make = SamplingCase if measure == "sampling" else LearningCase
+    return make(policy, recipe, SIZES[size], workload(more["workload"], more["samples"]), place)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""What is asked of a model: prompts, and how long the answers are. Drawn anew from the seed, the same for everybody.
+
+    fixed    prompts of 32 tokens, 64 new tokens each
+    ragged   prompts of 16 to 128 tokens, lengths geometric with mean 48, cut at 256
+
+The model ends by itself: `end_probability` is that of its end token wherever it stands. So whoever samples it, by
+whatever means, has the same work to do. Lengths that are drawn here (`Workload.lengths`) are those of made-up
+completions to learn from.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+Name = Literal["fixed", "ragged"]
+NAMES: tuple[Name, ...] = ("fixed", "ragged")
+GROUP = 8
+"""Completions of a prompt."""
+MEAN, CUT = 48, 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """Prompts, and the lengths of their completions."""
+
+    name: Name
+    prompts: tuple[tuple[int, ...], ...]
+    """Token ids."""
+    lengths: tuple[tuple[int, ...], ...]
+    """New tokens, by prompt, of completions to learn from."""
+
+    @property
+    def prompt_lengths(self) -> list[int]:
+        """Tokens of each prompt."""
+        return [len(prompt) for prompt in self.prompts]
+
+    @property
+    def limit(self) -> int:
+        """Most new tokens of a completion."""
+        return most_tokens(self.name)
+
+
+def workload(name: Name, samples: int, seed: int = 0) -> Workload:
+    """So many completions, eight a prompt. Printable characters only, so that prompts are texts too."""
+    rng = np.random.Generator(np.random.Philox(key=[seed, NAMES.index(name)]))
+    groups = -(-samples // GROUP)
+    prompt_lengths = np.full(groups, 32) if name == "fixed" else rng.integers(16, 129, groups)
+    # Letters without digits: the reward is the share of digits, and prompts should not show any.
+    prompts = tuple(tuple(int(i) for i in rng.integers(ord("a"), ord("z") + 1, n)) for n in prompt_lengths)
+    drawn = np.full((groups, GROUP), 64) if name == "fixed" else rng.geometric(1 / MEAN, (groups, GROUP)).clip(max=CUT)
+    lengths = tuple(tuple(int(n) for n in row) for row in drawn)
+    return Workload(name=name, prompts=prompts, lengths=lengths)
+
+
+def most_tokens(name: Name) -> int:
+    """New tokens after which a completion is cut."""
+    return 64 if name == "fixed" else CUT
+
+
+def end_probability(name: Name) -> float:
+    """Of the end token, at every place; 0 for a model that never ends."""
+    return 0.0 if name == "fixed" else 1 / MEAN
+
+
+def learning_rate(name: Name) -> float:
+    """Of the measured runs. Where the model ends by itself it is tiny, so that lengths stay what they are."""
+    return 1e-4 if name == "fixed" else 1e-6
+
+
+def text_of(token_ids: Sequence[int]) -> str:
+    """The text of a prompt: one character a token."""
+    return bytes(token_ids).decode("ascii")
+
+
+def share_of_digits(completion: str) -> float:
+    """The reward of the measured runs: cheap, and something that a random model can learn."""
+    return sum(character in "0123456789" for character in completion) / max(len(completion), 1)
