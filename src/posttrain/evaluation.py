@@ -18,6 +18,7 @@ from posttrain.statistics.intervals import wilson
 from posttrain.statistics.pass_at_k import pass_at_k
 from posttrain.statistics.voting import vote
 from posttrain.types import Group, Score, Segment, Task, Trajectory
+from posttrain.waiting import wait_for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +51,7 @@ def evaluate(
         work = (answer(task, server, verifier, settings, sampling, rollout) for task in tasks)
         return list(await asyncio.gather(*work))
 
-    answered = asyncio.run(run())
+    answered = wait_for(run())
     return Evaluated(
         trajectories=tuple(t for ts in answered for t in ts), summary=summarize(answered, settings.correct_at)
     )

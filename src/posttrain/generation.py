@@ -19,6 +19,7 @@ from posttrain.errors import UserError
 from posttrain.search import Found
 from posttrain.tasks._layout import NAMES
 from posttrain.types import Task, Trajectory
+from posttrain.waiting import wait_for
 
 Kind = Literal["rated", "demonstrations"]
 Find = Callable[[Task], Awaitable[tuple[Found, Sequence[Trajectory]]]]
@@ -85,7 +86,7 @@ def generate(
     done = journal.open()
     while done["tasks"] < len(tasks):
         chunk = tasks[done["tasks"] : done["tasks"] + at_once]
-        results = asyncio.run(_together(chunk, find))
+        results = wait_for(_together(chunk, find))
         made = [
             row for task, (found, judged) in zip(chunk, results, strict=True) for row in rows.of(task, found, judged)
         ]

@@ -15,6 +15,7 @@ from posttrain.rewards import Reward, RewardContext
 from posttrain.search import Found, Search
 from posttrain.statistics.intervals import wilson
 from posttrain.types import Group, Task, Trajectory
+from posttrain.waiting import wait_for
 
 
 def evaluate_search(
@@ -36,7 +37,7 @@ def evaluate_search(
     async def run() -> list[tuple[Found, Trajectory]]:
         return list(await asyncio.gather(*map(one, tasks)))
 
-    results = asyncio.run(run())
+    results = wait_for(run())
     answers = tuple(answer for _, answer in results)
     return Evaluated(trajectories=answers, summary=_summary(answers, [found for found, _ in results], correct_at))
 

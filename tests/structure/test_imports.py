@@ -125,12 +125,12 @@ def test_nothing_but_the_command_line_knows_the_command_line(module: str) -> Non
 
 
 def may_be_heavy(module: str) -> bool:
-    """Whether a module may import torch at its top: policies, the learner's machinery, and private helpers."""
+    """Whether a module may import torch at its top: policies, kernels, the learner's machinery, and private helpers."""
     parts = module.split(".")
     light_training = {"settings", "optimizers", "schedules"}
     return (
         any(part.startswith("_") for part in parts)
-        or parts[1] == "policies"
+        or parts[1] in ("policies", "kernels")
         or (parts[1] == "training" and len(parts) > 2 and parts[2] not in light_training)
     )
 

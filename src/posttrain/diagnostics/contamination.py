@@ -39,6 +39,7 @@ from posttrain.errors import UserError
 from posttrain.statistics.ranking import auc, best_f1, shuffled_auc, true_positive_rate, youden
 from posttrain.tasks import Tasks
 from posttrain.types import FloatArray, IntArray, Message, Task
+from posttrain.waiting import wait_for
 
 if TYPE_CHECKING:
     from posttrain.policies import Policy
@@ -104,7 +105,7 @@ class Contamination(Diagnostic):
         tasks = [*members, *others]
         [subject] = subjects
         policy = subject.load()
-        answers = asyncio.run(self._answer_all(subject.serve(policy), tasks))
+        answers = wait_for(self._answer_all(subject.serve(policy), tasks))
         entropies = [
             top_entropies(policy, [row[i].written for row in answers], self.top_k, renormalise=self.renormalise)
             for i in range(3)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class Native(Engine):
     """The engine of a laptop and of one GPU."""
 
-    slots: PositiveInt = 64
-    """Most sequences decoded at a time. Memory for keys and values grows with it; completions do not depend on it."""
+    slots: PositiveInt = 256
+    """Most sequences decoded at a time. Memory grows with what they hold; completions do not depend on it."""
     prefill_tokens: PositiveInt = 8192
     """Most tokens in one pass over prompts, or over sequences whose log-probabilities are asked for. A longer prompt
     takes several passes."""

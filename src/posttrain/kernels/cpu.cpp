@@ -256,6 +256,21 @@ static inline void weigh(const float *share, const T *values, const int32_t *pag
         for (int i = 0; i < PAGE; i++) store(out[c * PAGE + i], sum[c][i]);
 }
 
+// Softmax in place.
+static inline void to_shares(float *score, int64_t count) {
+    float largest = -INFINITY, total = 0;
+#pragma omp simd reduction(max : largest)
+    for (int64_t i = 0; i < count; i++) largest = score[i] > largest ? score[i] : largest;
+#pragma omp simd reduction(+ : total)
+    for (int64_t i = 0; i < count; i++) {
+        score[i] = exponential(score[i] - largest);
+        total += score[i];
+    }
+    float share = 1.0f / total;
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) score[i] *= share;
+}
+
 // One new token of each sequence: its key and value are stored in the sequence's last page, then its query attends to
 // all that the sequence holds. Pages of sequence b are table[b * table_width ...]; length[b] is what it held before.
 // Values are [pages, PAGE, key heads, d]. Keys are [pages, key heads, d, PAGE], so that a vector is one number of all
@@ -267,50 +282,46 @@ static void decode_attention(int64_t batch, int64_t heads, int64_t key_heads, in
     int64_t group = heads / key_heads, stride = key_heads * width, page_size = PAGE * stride;
 #pragma omp parallel num_threads(threads)
     {
-        std::vector<float> score, q(width);
+        std::vector<float> score, q(group * width);
 #pragma omp for schedule(dynamic, 1)
         for (int64_t b = 0; b < batch; b++) {
             const int32_t *pages = table + b * table_width;
             int64_t held = length[b] + 1, last = pages[length[b] / PAGE] * page_size, place = length[b] % PAGE;
             std::memcpy(values + last + place * stride, value + b * stride, stride * sizeof(T));
             for (int64_t j = 0; j < stride; j++) keys[last + j * PAGE + place] = key[b * stride + j];
-            score.resize((held + PAGE - 1) / PAGE * PAGE);
-            for (int64_t head = 0; head < heads; head++) {
-                const T *given = query + (b * heads + head) * width;
-                int64_t first = head / group * width;
-                for (int64_t j = 0; j < width; j++) q[j] = load(given[j]) * scale;
+            int64_t room = (held + PAGE - 1) / PAGE * PAGE;
+            score.resize(group * room);
+            for (int64_t key_head = 0; key_head < key_heads; key_head++) {
+                int64_t first = key_head * width;
+                const T *given = query + (b * key_heads + key_head) * group * width;
+                for (int64_t j = 0; j < group * width; j++) q[j] = load(given[j]) * scale;
                 for (int64_t begin = 0; begin < held; begin += PAGE) {
                     const T *k = keys + pages[begin / PAGE] * page_size + first * PAGE;
-                    lanes even = {}, odd = {};
-                    for (int64_t j = 0; j + 1 < width; j += 2) {
-                        even += q[j] * load_lanes(k + j * PAGE);
-                        odd += q[j + 1] * load_lanes(k + (j + 1) * PAGE);
+                    for (int64_t g = 0; g < group; g++) {
+                        lanes even = {}, odd = {};
+                        for (int64_t j = 0; j + 1 < width; j += 2) {
+                            even += q[g * width + j] * load_lanes(k + j * PAGE);
+                            odd += q[g * width + j + 1] * load_lanes(k + (j + 1) * PAGE);
+                        }
+                        even += odd;
+                        std::memcpy(&score[g * room + begin], &even, sizeof(even));
                     }
-                    even += odd;
-                    std::memcpy(&score[begin], &even, sizeof(even));
                 }
-                float largest = -INFINITY, total = 0, *s = score.data();
-#pragma omp simd reduction(max : largest)
-                for (int64_t i = 0; i < held; i++) largest = s[i] > largest ? s[i] : largest;
-#pragma omp simd reduction(+ : total)
-                for (int64_t i = 0; i < held; i++) {
-                    s[i] = exponential(s[i] - largest);
-                    total += s[i];
-                }
-                float share = 1.0f / total;
-#pragma omp simd
-                for (int64_t i = 0; i < held; i++) s[i] *= share;
-                T *out = y + (b * heads + head) * width;
-                int64_t done = 0;
-                for (; done + 4 * PAGE <= width; done += 4 * PAGE)
-                    weigh<4>(s, values + first + done, pages, held, page_size, stride, out + done);
-                for (; done + PAGE <= width; done += PAGE)
-                    weigh<1>(s, values + first + done, pages, held, page_size, stride, out + done);
-                for (; done < width; done++) {
-                    float sum = 0;
-                    for (int64_t i = 0; i < held; i++)
-                        sum += s[i] * load(values[pages[i / PAGE] * page_size + i % PAGE * stride + first + done]);
-                    store(out[done], sum);
+                for (int64_t g = 0; g < group; g++) {
+                    float *s = &score[g * room];
+                    to_shares(s, held);
+                    T *out = y + ((b * key_heads + key_head) * group + g) * width;
+                    int64_t done = 0;
+                    for (; done + 4 * PAGE <= width; done += 4 * PAGE)
+                        weigh<4>(s, values + first + done, pages, held, page_size, stride, out + done);
+                    for (; done + PAGE <= width; done += PAGE)
+                        weigh<1>(s, values + first + done, pages, held, page_size, stride, out + done);
+                    for (; done < width; done++) {
+                        float sum = 0;
+                        for (int64_t i = 0; i < held; i++)
+                            sum += s[i] * load(values[pages[i / PAGE] * page_size + i % PAGE * stride + first + done]);
+                        store(out[done], sum);
+                    }
                 }
             }
         }

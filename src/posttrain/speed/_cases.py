@@ -16,6 +16,7 @@ from posttrain.speed.sizes import Size
 from posttrain.speed.workloads import GROUP, Workload
 from posttrain.stages._updates import OF_THE_FORWARD_PASS
 from posttrain.types import Completion
+from posttrain.waiting import wait_for
 
 CACHES = 1 << 28
 """Bytes of weights up to which a processor may keep them near: reading them from memory is then no limit."""
@@ -34,7 +35,7 @@ class SamplingCase:
         """Sample them; draws differ from turn to turn, and with them the work, if the model ends by itself."""
         before = self._server.counters
         begun = time.perf_counter()
-        groups = asyncio.run(self._sample())
+        groups = wait_for(self._sample())
         synchronize(self.device)
         seconds = time.perf_counter() - begun
         done = self._server.counters - before

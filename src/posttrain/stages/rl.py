@@ -8,7 +8,6 @@ Each role that learns has a line of its own from the advantage on (`posttrain.st
 only. A method is a choice of what stands in the fields below, never a branch here.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -43,6 +42,7 @@ from posttrain.tasks import Tasks
 from posttrain.training.settings import Learning
 from posttrain.types import Task
 from posttrain.upkeep import Upkeep
+from posttrain.waiting import wait_for
 
 if TYPE_CHECKING:
     from posttrain.runs.bench import StageBench
@@ -134,7 +134,7 @@ class RL(Stage):
                 )
                 context = RewardContext(progress=progress, step=step, state=memory["reward"])
                 samplers = [run.samplers(models, step, place) for place in range(len(tasks))]
-                groups = asyncio.run(collect(tasks, self.rollout.at(progress), self.reward, samplers, context))
+                groups = wait_for(collect(tasks, self.rollout.at(progress), self.reward, samplers, context))
             run.attempts = groups
             record.metrics |= metrics_by_role(groups)
             stop_if_grading_fails(groups, self.max_grader_errors)
@@ -162,7 +162,7 @@ class RL(Stage):
         """Sample and judge the first step's tasks, and say what came of it."""
         _, tasks = self.curriculum.select(self.curriculum.start(), run.tasks, self.prompts, seed=run.seed, step=0)
         samplers = [run.samplers(models, 0, place) for place in range(len(tasks))]
-        return describe(asyncio.run(collect(tasks, self.rollout, self.reward, samplers, RewardContext())))
+        return describe(wait_for(collect(tasks, self.rollout, self.reward, samplers, RewardContext())))
 
     def _learning(self, role: str) -> RoleLearning:
         """How a role learns, with what it does not say itself."""

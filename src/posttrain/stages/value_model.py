@@ -34,6 +34,7 @@ from posttrain.stages._prompts import check_prompts
 from posttrain.tasks import Tasks
 from posttrain.training.settings import Learning
 from posttrain.types import Group, IntArray, PerToken, Task, Tokens
+from posttrain.waiting import wait_for
 
 if TYPE_CHECKING:
     from posttrain.policies import Policy
@@ -148,7 +149,7 @@ class ValueModelTraining(Stage):
             return list(await asyncio.gather(*(one(place, task) for place, task in enumerate(tasks))))
 
         tasks = [run.tasks[i] for i in shuffled(len(run.tasks), self.batch, step, run.seed)]
-        return asyncio.run(run_all())
+        return wait_for(run_all())
 
     def preview(self, models: Models, run: "StageBench") -> list[str]:
         """The first ratings."""

@@ -2,13 +2,16 @@
 
 An update of a weight is often smaller than the distance to the next bfloat16 number, and would be lost; a master keeps
 it until it is worth a digit (Micikevicius et al. 2018, arXiv:1710.03740, section 3.1). Gradients of micro-batches are
-added up in float32 too. Weights of float32 are their own masters.
+added up in float32 too. Weights of full precision are their own masters.
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 import torch
 from torch import nn
+
+HALF: Final = (torch.bfloat16, torch.float16)
 
 
 class Masters:
@@ -17,7 +20,7 @@ class Masters:
     def __init__(self, weights: Mapping[str, nn.Parameter], *, kept: bool) -> None:
         self._weights = weights
         self.parameters: dict[str, nn.Parameter] = {
-            name: nn.Parameter(weight.detach().float()) if kept and weight.dtype != torch.float32 else weight
+            name: nn.Parameter(weight.detach().float()) if kept and weight.dtype in HALF else weight
             for name, weight in weights.items()
         }
         self.own = {name: master for name, master in self.parameters.items() if master is not weights[name]}
