@@ -8,6 +8,7 @@ tested against the plain operations in float64, and every row independent of the
 R rows, D width, H heads, K key heads, d width of a head.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,7 +17,20 @@ from torch import Tensor, nn
 
 from posttrain.kernels._build import built, folder
 
-__all__ = ["PAGE", "add_norm", "decode_attention", "folder", "gated", "norm", "status", "turn", "usable"]
+__all__ = [
+    "PAGE",
+    "Turning",
+    "add_norm",
+    "add_norm_",
+    "decode_attention",
+    "folder",
+    "gated",
+    "gated_",
+    "norm",
+    "status",
+    "turn",
+    "usable",
+]
 
 PAGE = 16
 """Tokens in a page of keys and values, as in the source."""
@@ -87,6 +101,18 @@ def gated(gate_RD: Tensor, up_RD: Tensor) -> Tensor:
     return product
 
 
+@dataclass(frozen=True, slots=True)
+class Turning:
+    """How heads are normed and turned by their place: see `turn`."""
+
+    query_weight: Tensor | None
+    """[d] of the norm; None where there is none."""
+    key_weight: Tensor | None
+    eps: float
+    table: tuple[Tensor, Tensor]
+    """Cosine and sine, float32 [places, d / 2]."""
+
+
 def decode_attention(
     query: Tensor,
     key: Tensor,
@@ -96,20 +122,36 @@ def decode_attention(
     page_BP: Tensor,
     length_B: Tensor,
     out: Tensor,
+    turning: Turning | None = None,
 ) -> None:
     """Add one new token of each of B sequences to pages of keys and values, and let it attend to all of its own.
 
-    query [R, H, d], key and value [R, K, d] with R >= B; keys [pages, K, d, `PAGE`] and values [pages, `PAGE`, K, d];
-    page_BP, int32, the pages of each sequence; length_B, int64, how many tokens each holds already; out [R, H * d], of
-    which B rows are written.
-    There is no plain form: ask `usable` first.
+    query [R, H, d], key and value [R, K, d] with R >= B, normed and turned here if there is a `turning`; keys
+    [pages, K, d, `PAGE`] and values [pages, `PAGE`, K, d]; page_BP, int32, the pages of each sequence; length_B, int64,
+    how many tokens each holds already; out [R, H * d], of which B rows are written. There is no plain form: ask
+    `usable` first.
     """
     from posttrain.kernels._cpu import call
 
     heads, width = query.shape[1:]
-    given = (query.contiguous(), key.contiguous(), value.contiguous())
+    given = (query.contiguous(), key.contiguous(), value.contiguous(), keys, values, page_BP)
+    how: tuple[Tensor | float | None, ...] = (None, None, 0.0, None, None)
+    if turning is not None:
+        how = (turning.query_weight, turning.key_weight, turning.eps, *turning.table)
     sizes = (len(length_B), heads, key.shape[1], width)
-    call(
-        "decode_attention", query.dtype, *sizes, *given, keys, values, page_BP, page_BP.shape[1], length_B,
-        width**-0.5, out,
-    )  # fmt: skip
+    call("decode_attention", query.dtype, *sizes, *given, page_BP.shape[1], length_B, width**-0.5, *how, out)
+
+
+def add_norm_(x_RD: Tensor, delta_RD: Tensor | None, by: nn.RMSNorm, y_RD: Tensor) -> None:
+    """Add `delta` to `x` in place and put the norm into `y`: `add_norm` without gradients, for what is `usable`."""
+    from posttrain.kernels._cpu import call
+
+    total = None if delta_RD is None else x_RD
+    call("norm_forward", x_RD.dtype, *x_RD.shape, by.eps, x_RD, delta_RD, by.weight, total, y_RD, None)
+
+
+def gated_(gate_RD: Tensor, up_RD: Tensor) -> None:
+    """`gated` without gradients, into `gate`, for what is `usable`."""
+    from posttrain.kernels._cpu import call
+
+    call("gate_forward", gate_RD.dtype, *gate_RD.shape, gate_RD, up_RD, gate_RD)

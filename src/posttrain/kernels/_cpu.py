@@ -25,7 +25,7 @@ _ARGUMENTS: Final = {
     "turn_backward": (_N, _N, _N, _P, _P, _P, _P, _P, _P, _P, _P, c_int),
     "gate_forward": (_N, _N, _P, _P, _P, c_int),
     "gate_backward": (_N, _N, _P, _P, _P, _P, _P, c_int),
-    "decode_attention": (_N, _N, _N, _N, _P, _P, _P, _P, _P, _P, _N, _P, c_float, _P, c_int),
+    "decode_attention": (*(_N,) * 4, *(_P,) * 6, _N, _P, c_float, _P, _P, c_float, _P, _P, _P, c_int),
 }
 
 

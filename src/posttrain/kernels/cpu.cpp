@@ -76,7 +76,7 @@ static void norm_forward(int64_t rows, int64_t width, float eps, const T *x, con
 #pragma omp simd reduction(+ : squares)
         for (int64_t i = 0; i < width; i++) squares += load(in[i]) * load(in[i]);
         float scale = 1.0f / std::sqrt(squares / width + eps);
-        rstd[row] = scale;
+        if (rstd) rstd[row] = scale;
         T *out = y + row * width;
 #pragma omp simd
         for (int64_t i = 0; i < width; i++) store(out[i], load(in[i]) * scale * load(weight[i]));
@@ -115,41 +115,44 @@ static void norm_backward(int64_t rows, int64_t width, const T *x, const T *weig
     }
 }
 
-// Each head, normed where there is a weight, with the pair (i, i + d / 2) turned by the angle of its row.
+// A head, normed where there is a weight, with the pair (i, i + d / 2) turned by an angle. Gives 1 / rms.
+template <typename T>
+static inline float turn(int64_t width, float eps, const T *in, const T *weight, const float *cosine, const float *sine,
+                         T *out) {
+    int64_t half = width / 2;
+    if (!weight) {
+#pragma omp simd
+        for (int64_t i = 0; i < half; i++) {
+            float a = load(in[i]), b = load(in[i + half]);
+            store(out[i], a * cosine[i] - b * sine[i]);
+            store(out[i + half], b * cosine[i] + a * sine[i]);
+        }
+        return 1.0f;
+    }
+    float squares = 0;
+#pragma omp simd reduction(+ : squares)
+    for (int64_t i = 0; i < width; i++) squares += load(in[i]) * load(in[i]);
+    float scale = 1.0f / std::sqrt(squares / width + eps);
+#pragma omp simd
+    for (int64_t i = 0; i < half; i++) {
+        float a = load(in[i]) * scale * load(weight[i]);
+        float b = load(in[i + half]) * scale * load(weight[i + half]);
+        store(out[i], a * cosine[i] - b * sine[i]);
+        store(out[i + half], b * cosine[i] + a * sine[i]);
+    }
+    return scale;
+}
+
 template <typename T>
 static void turn_forward(int64_t rows, int64_t heads, int64_t width, float eps, const T *x, const T *weight,
                          const float *cosine, const float *sine, T *y, float *rstd, int threads) {
     int64_t half = width / 2;
 #pragma omp parallel for schedule(static) num_threads(threads)
-    for (int64_t row = 0; row < rows; row++) {
-        const float *c = cosine + row * half, *s = sine + row * half;
+    for (int64_t row = 0; row < rows; row++)
         for (int64_t head = 0; head < heads; head++) {
-            const T *in = x + (row * heads + head) * width;
-            T *out = y + (row * heads + head) * width;
-            float scale = 1.0f;
-            if (weight) {
-                float squares = 0;
-#pragma omp simd reduction(+ : squares)
-                for (int64_t i = 0; i < width; i++) squares += load(in[i]) * load(in[i]);
-                scale = 1.0f / std::sqrt(squares / width + eps);
-                rstd[row * heads + head] = scale;
-#pragma omp simd
-                for (int64_t i = 0; i < half; i++) {
-                    float a = load(in[i]) * scale * load(weight[i]);
-                    float b = load(in[i + half]) * scale * load(weight[i + half]);
-                    store(out[i], a * c[i] - b * s[i]);
-                    store(out[i + half], b * c[i] + a * s[i]);
-                }
-            } else {
-#pragma omp simd
-                for (int64_t i = 0; i < half; i++) {
-                    float a = load(in[i]), b = load(in[i + half]);
-                    store(out[i], a * c[i] - b * s[i]);
-                    store(out[i + half], b * c[i] + a * s[i]);
-                }
-            }
+            int64_t at = row * heads + head;
+            rstd[at] = turn(width, eps, x + at * width, weight, cosine + row * half, sine + row * half, y + at * width);
         }
-    }
 }
 
 template <typename T>
@@ -274,27 +277,46 @@ static inline void to_shares(float *score, int64_t count) {
 // One new token of each sequence: its key and value are stored in the sequence's last page, then its query attends to
 // all that the sequence holds. Pages of sequence b are table[b * table_width ...]; length[b] is what it held before.
 // Values are [pages, PAGE, key heads, d]. Keys are [pages, key heads, d, PAGE], so that a vector is one number of all
-// tokens of a page, and scores need no sums across a vector.
+// tokens of a page, and scores need no sums across a vector. Where there are tables of cosine and sine, queries and keys
+// are normed and turned by the angle of their place first, as in turn_forward.
 template <typename T>
 static void decode_attention(int64_t batch, int64_t heads, int64_t key_heads, int64_t width, const T *query,
                              const T *key, const T *value, T *keys, T *values, const int32_t *table,
-                             int64_t table_width, const int64_t *length, float scale, T *y, int threads) {
+                             int64_t table_width, const int64_t *length, float scale, const T *query_weight,
+                             const T *key_weight, float eps, const float *cosine, const float *sine, T *y,
+                             int threads) {
     int64_t group = heads / key_heads, stride = key_heads * width, page_size = PAGE * stride;
 #pragma omp parallel num_threads(threads)
     {
         std::vector<float> score, q(group * width);
+        std::vector<T> turned(width);
 #pragma omp for schedule(dynamic, 1)
         for (int64_t b = 0; b < batch; b++) {
             const int32_t *pages = table + b * table_width;
             int64_t held = length[b] + 1, last = pages[length[b] / PAGE] * page_size, place = length[b] % PAGE;
             std::memcpy(values + last + place * stride, value + b * stride, stride * sizeof(T));
-            for (int64_t j = 0; j < stride; j++) keys[last + j * PAGE + place] = key[b * stride + j];
+            const float *c = cosine + length[b] * (width / 2), *s = sine + length[b] * (width / 2);
+            for (int64_t key_head = 0; key_head < key_heads; key_head++) {
+                const T *new_key = key + b * stride + key_head * width;
+                T *to = keys + last + key_head * width * PAGE + place;
+                if (cosine) {
+                    turn(width, eps, new_key, key_weight, c, s, turned.data());
+                    new_key = turned.data();
+                }
+                for (int64_t j = 0; j < width; j++) to[j * PAGE] = new_key[j];
+            }
             int64_t room = (held + PAGE - 1) / PAGE * PAGE;
             score.resize(group * room);
             for (int64_t key_head = 0; key_head < key_heads; key_head++) {
                 int64_t first = key_head * width;
-                const T *given = query + (b * key_heads + key_head) * group * width;
-                for (int64_t j = 0; j < group * width; j++) q[j] = load(given[j]) * scale;
+                for (int64_t g = 0; g < group; g++) {
+                    const T *given = query + ((b * key_heads + key_head) * group + g) * width;
+                    if (cosine) {
+                        turn(width, eps, given, query_weight, c, s, turned.data());
+                        given = turned.data();
+                    }
+                    for (int64_t j = 0; j < width; j++) q[g * width + j] = load(given[j]) * scale;
+                }
                 for (int64_t begin = 0; begin < held; begin += PAGE) {
                     const T *k = keys + pages[begin / PAGE] * page_size + first * PAGE;
                     for (int64_t g = 0; g < group; g++) {
@@ -308,18 +330,18 @@ static void decode_attention(int64_t batch, int64_t heads, int64_t key_heads, in
                     }
                 }
                 for (int64_t g = 0; g < group; g++) {
-                    float *s = &score[g * room];
-                    to_shares(s, held);
+                    float *share = &score[g * room];
+                    to_shares(share, held);
                     T *out = y + ((b * key_heads + key_head) * group + g) * width;
                     int64_t done = 0;
                     for (; done + 4 * PAGE <= width; done += 4 * PAGE)
-                        weigh<4>(s, values + first + done, pages, held, page_size, stride, out + done);
+                        weigh<4>(share, values + first + done, pages, held, page_size, stride, out + done);
                     for (; done + PAGE <= width; done += PAGE)
-                        weigh<1>(s, values + first + done, pages, held, page_size, stride, out + done);
+                        weigh<1>(share, values + first + done, pages, held, page_size, stride, out + done);
                     for (; done < width; done++) {
                         float sum = 0;
                         for (int64_t i = 0; i < held; i++)
-                            sum += s[i] * load(values[pages[i / PAGE] * page_size + i % PAGE * stride + first + done]);
+                            sum += share[i] * load(values[pages[i / PAGE] * page_size + i % PAGE * stride + first + done]);
                         store(out[done], sum);
                     }
                 }
@@ -357,11 +379,12 @@ static void decode_attention(int64_t batch, int64_t heads, int64_t key_heads, in
         gate_backward<T>(rows, width, gate, up, grad, grad_gate, grad_up, threads);                                    \
     }                                                                                                                  \
     extern "C" void decode_attention_##NAME(                                                                           \
-        int64_t batch, int64_t heads, int64_t key_heads, int64_t width, const T *query, const T *key, const T *value,     \
-        T *keys, T *values, const int32_t *table, int64_t table_width, const int64_t *length,          \
-        float scale, T *y, int threads) {                                                                              \
-        decode_attention<T>(batch, heads, key_heads, width, query, key, value, keys, values, table, table_width, \
-                            length, scale, y, threads);                                                                \
+        int64_t batch, int64_t heads, int64_t key_heads, int64_t width, const T *query, const T *key, const T *value,  \
+        T *keys, T *values, const int32_t *table, int64_t table_width, const int64_t *length, float scale,             \
+        const T *query_weight, const T *key_weight, float eps, const float *cosine, const float *sine, T *y,           \
+        int threads) {                                                                                                 \
+        decode_attention<T>(batch, heads, key_heads, width, query, key, value, keys, values, table, table_width,       \
+                            length, scale, query_weight, key_weight, eps, cosine, sine, y, threads);                   \
     }
 
 FOR_EACH_TYPE(EXPORTS)

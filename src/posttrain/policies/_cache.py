@@ -6,11 +6,11 @@ Only full pages are ever shared, and tokens are only written after the last one,
 written. A page that nobody holds any more is the next to be given out.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -20,6 +20,8 @@ from posttrain.kernels import PAGE
 FIRST_PAGES = 64
 GROWTH = 1.5
 """By how much the memory grows when no page is free."""
+FIRST_BYTES = 1 << 30
+"""On a CPU, addresses that are taken at first; the system gives memory for them only where something is written."""
 
 
 class KeyValueCache:
@@ -34,7 +36,15 @@ class KeyValueCache:
     """Pages of each slot, in order; of the first ``ceil(length / page)`` only."""
 
     def __init__(
-        self, *, layers: int, slots: int, heads: int, width: int, dtype: torch.dtype, device: torch.device
+        self,
+        *,
+        layers: int,
+        slots: int,
+        heads: int,
+        width: int,
+        capacity: int,
+        dtype: torch.dtype,
+        device: torch.device,
     ) -> None:
         self.lengths = [0] * slots
         self.table_SP = np.zeros((slots, 4), np.int32)
@@ -43,6 +53,10 @@ class KeyValueCache:
         self._users = np.zeros(0, np.int32)
         """Slots that hold each page."""
         self._free: list[int] = []
+        page_bytes = 2 * layers * PAGE * heads * width * dtype.itemsize
+        self._first = FIRST_PAGES
+        if device.type == "cpu":
+            self._first = min(slots * -(-capacity // PAGE), max(FIRST_PAGES, FIRST_BYTES // page_bytes))
         empty = torch.zeros(0, PAGE, heads, width, dtype=dtype, device=device)
         self.for_kernel = kernels.usable(empty)
         self.keys = [empty.new_zeros(0, heads, width, PAGE) if self.for_kernel else empty] * layers
@@ -128,12 +142,22 @@ class KeyValueCache:
     def _grow(self, pages: int) -> None:
         """Have at least so many pages more."""
         had = len(self._users)
-        more = max(pages, FIRST_PAGES, int(had * (GROWTH - 1)))
+        more = max(pages, int(had * (GROWTH - 1))) if had else max(pages, self._first)
         # Zeros, not garbage: a masked position still takes part, as 0 times its value. Never inference tensors, which
         # could not be written in place outside of inference mode.
         with torch.inference_mode(False), torch.no_grad():
             for stored in (self.keys, self.values):
                 for layer, tensor in enumerate(stored):
-                    stored[layer] = F.pad(tensor, (0, 0, 0, 0, 0, 0, 0, more))
+                    stored[layer] = _zeros(had + more, tensor)
+                    stored[layer][:had] = tensor
         self._users = np.pad(self._users, (0, more))
         self._free = [*range(had + more - 1, had - 1, -1), *self._free]
+
+
+def _zeros(pages: int, like: Tensor) -> Tensor:
+    """Pages of zeros; on a CPU those of numpy, which take memory only when they are written."""
+    shape = (pages, *like.shape[1:])
+    if like.device.type != "cpu":
+        return like.new_zeros(shape)
+    size = math.prod(shape) * like.element_size()
+    return torch.from_numpy(np.zeros(size, np.uint8)).view(like.dtype).view(shape)

@@ -18,6 +18,7 @@ from posttrain.errors import UserError
 from posttrain.policies import Body, Cache, Packed
 from posttrain.policies._attention import Attends, attend_cached, attend_packed, pad_rows, token_positions
 from posttrain.policies._cache import KeyValueCache
+from posttrain.policies._decoding import can_decode, decode
 from posttrain.policies._shape import Shape, Vision
 
 
@@ -151,13 +152,14 @@ class Decoder(Body):
         return logits[: len(hidden_TD)]
 
     def new_cache(self, slots: int, capacity: int) -> KeyValueCache:
-        """An empty cache; it takes memory as sequences do, whatever `capacity` is."""
+        """An empty cache; it takes memory as sequences do, and grows beyond `capacity` if it must."""
         weight = self.model.embed_tokens.weight
         return KeyValueCache(
             layers=self.shape.layers,
             slots=slots,
             heads=self.shape.kv_heads,
             width=self.shape.head_dim,
+            capacity=capacity,
             dtype=weight.dtype,
             device=weight.device,
         )
@@ -169,6 +171,13 @@ class Decoder(Body):
         assert isinstance(cache, KeyValueCache), "the cache is this body's own"
         assert len(set(slots)) == len(slots) == len(lengths) and min(lengths) > 0, "one non-empty sequence a slot"
         past = [cache.lengths[slot] for slot in slots]
+        if max(lengths) == 1 and min(past) > 0 and packed.vectors_LD is None and can_decode(self, cache):
+            assert max(past) < self.context, "callers check prompts against body.context"
+            cache.reserve(slots, [n + 1 for n in past])
+            hidden_BD = decode(self, cache, slots, packed.token_ids_L)
+            for slot in slots:
+                cache.lengths[slot] += 1
+            return hidden_BD
         positions = token_positions(past, lengths)
         x_RD = self._embed(packed)
         attend = attend_cached(cache, slots, lengths, x_RD)
@@ -206,11 +215,16 @@ class Decoder(Body):
 
     def _rotation(self, positions: Tensor, longest: int, device: torch.device) -> tuple[Tensor, Tensor]:
         """Cosine and sine, float32 [R, d / 2], of the rows' positions; padding rows take position 0."""
+        cosine, sine = self.rotations(longest, device)
+        positions = pad_rows(positions)
+        return cosine[positions], sine[positions]
+
+    def rotations(self, longest: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Cosine and sine, float32 [P, d / 2], of at least the first `longest` positions."""
         table = self._rotations
         if table is None or len(table[0]) < longest or table[0].device != device:
             length = min(self.context, 1 << (longest - 1).bit_length())
             angles = torch.outer(torch.arange(length).float(), self._frequencies)
             cosine, sine = ((f(angles) * self._rotation_scale).to(device) for f in (torch.cos, torch.sin))
             table = self._rotations = cosine, sine
-        positions = pad_rows(positions)
-        return table[0][positions], table[1][positions]
+        return table
