@@ -53,9 +53,15 @@ def resume(folder: Path, view: LiveView) -> dict[str, Any]:
 
 
 def prepare_machine(recipe: Recipe) -> "torch.device":
-    """Set the number of threads and choose the device. Raises `UserError` for a device that is not there."""
+    """Set how memory is kept and the number of threads, and choose the device.
+
+    Raises `UserError` for a device that is not there.
+    """
     import torch
 
+    from posttrain.kernels.memory import keep_freed_memory
+
+    keep_freed_memory()
     if recipe.threads is not None:
         torch.set_num_threads(recipe.threads)
     return find_device(recipe.device)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from posttrain.kernels.memory import keep_freed_memory
 from posttrain.speed.children import Line, Steps
 from posttrain.speed.sizes import SIZES
 from posttrain.speed.workloads import workload
@@ -66,6 +67,7 @@ def make_case(*, measure: str, size: str, dtype: str, threads: int, device: str,
     import torch
 
     torch.set_num_threads(threads)
+    keep_freed_memory()
     place = torch.device(device)
     if measure == "limits":
         from posttrain.speed._limits import Limits
