@@ -1,0 +1,103 @@
+"""Pages of keys and values: shared prompts, memory that follows the tokens, and what a slot holds stays what it was."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from posttrain.kernels import PAGE
+from posttrain.policies import _decoding, decoder
+from posttrain.policies._cache import KeyValueCache
+from posttrain.policies.folder import new_folder
+from tests.policies.made_models import load, pack, random_sequences
+
+
+def cache_of(slots: int, dtype: torch.dtype = torch.float32) -> KeyValueCache:
+    """Two layers of three heads; float64 is for what has no kernel."""
+    return KeyValueCache(layers=2, slots=slots, heads=3, width=4, capacity=64, dtype=dtype, device=torch.device("cpu"))
+
+
+def append(cache: KeyValueCache, slot: int, tokens: Tensor) -> None:
+    """Write numbers [T, 3, 4] as keys, and twice them as values, of both layers."""
+    begin = cache.lengths[slot]
+    cache.reserve([slot], [begin + len(tokens)])
+    places = cache.places(np.full(len(tokens), slot), np.arange(begin, begin + len(tokens)))
+    for layer in (0, 1):
+        cache.write(layer, places, tokens + layer, 2 * tokens + layer)
+    cache.lengths[slot] += len(tokens)
+
+
+def held_by(cache: KeyValueCache, slot: int, layer: int) -> tuple[Tensor, Tensor]:
+    length = cache.lengths[slot]
+    key, value = cache.read(layer, torch.from_numpy(cache.table([slot], length)).long())
+    return key[0, :, :length].transpose(0, 1), value[0, :, :length].transpose(0, 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_group_shares_the_full_pages_of_its_prompt(dtype: torch.dtype) -> None:
+    cache = cache_of(9, dtype)
+    prompt = torch.randn(6 * PAGE + 4, 3, 4, dtype=dtype)
+    append(cache, 0, prompt)
+    assert cache.pages == 7
+    cache.copy(0, range(8))
+    assert cache.pages == 7 + 7, "six pages in common, and a last one each"
+    news = [torch.randn(PAGE, 3, 4, dtype=dtype) for _ in range(8)]
+    for slot, new in enumerate(news):
+        append(cache, slot, new)
+    for slot, new in enumerate(news):
+        for layer in (0, 1):
+            key, value = held_by(cache, slot, layer)
+            whole = torch.cat((prompt, new))
+            assert torch.equal(key, whole + layer) and torch.equal(value, 2 * whole + layer)
+    for slot in range(8):
+        cache.release(slot)
+    assert cache.pages == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_whatever_happens_a_slot_holds_what_was_written(dtype: torch.dtype) -> None:
+    draw, cache = random.Random(0), cache_of(12, dtype)
+    expected: dict[int, Tensor] = {}
+    for _ in range(400):
+        slot = draw.randrange(12)
+        what = draw.choice(("append", "append", "release", "copy"))
+        if what == "append":
+            new = torch.randn(draw.randint(1, 3 * PAGE), 3, 4, dtype=dtype)
+            append(cache, slot, new)
+            expected[slot] = torch.cat((expected[slot], new)) if slot in expected else new
+        elif what == "release":
+            cache.release(slot)
+            expected.pop(slot, None)
+        elif slot in expected:
+            targets = draw.sample(range(12), 4)
+            cache.copy(slot, targets)
+            expected |= dict.fromkeys(targets, expected[slot])
+        pages = sum(-(-len(tokens) // PAGE) for tokens in expected.values())
+        assert cache.pages <= pages
+    for slot, tokens in expected.items():
+        key, value = held_by(cache, slot, 1)
+        assert cache.lengths[slot] == len(tokens)
+        assert torch.equal(key, tokens + 1) and torch.equal(value, 2 * tokens + 1)
+
+
+@pytest.mark.parametrize("architecture", ["qwen3", "llama"])
+def test_the_step_without_modules_is_the_step_of_the_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, architecture: str
+) -> None:
+    new_folder(tmp_path / "m", architecture=architecture, width=64, heads=4, kv_heads=2)  # type: ignore[arg-type]
+    policy = load(tmp_path / "m")
+    prompts, states = random_sequences(5, 40, 17), []
+    for plain in (False, True):
+        if plain:
+            monkeypatch.setattr(decoder, "can_decode", lambda body, cache: False)
+        elif not _decoding.can_decode(policy.body, policy.body.new_cache(3, 64)):  # type: ignore[arg-type]
+            pytest.skip("there are no compiled kernels here")
+        cache = policy.body.new_cache(3, 64)
+        found = [policy.body.extend(cache, [2, 0, 1], pack(prompts))]
+        for step in range(20):
+            found.append(policy.body.extend(cache, [2, 0, 1], pack(random_sequences(1, 1, 1, seed=step))))
+        states.append(torch.stack(found))
+    assert torch.equal(*states)
