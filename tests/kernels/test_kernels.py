@@ -167,6 +167,7 @@ def test_decoding_attends_to_what_the_sequence_holds_and_keeps_the_new_token(
         assert torch.equal(keys[page, :, :, place], key[b]) and torch.equal(values[page, place], value[b])
 
 
+@pytest.mark.slow
 def test_without_a_compiler_or_switched_off_the_reason_is_said(tmp_path: Path) -> None:
     script = "from posttrain import kernels; print(kernels.status())"
 

@@ -57,6 +57,7 @@ def undisturbed(place: Path) -> Path:
     return run
 
 
+@pytest.mark.slow
 def test_ten_kills_change_nothing(place: Path, undisturbed: Path) -> None:
     rng = random.Random(7)
     run = place / "killed" / "ppo-1"
@@ -79,6 +80,7 @@ def test_ten_kills_change_nothing(place: Path, undisturbed: Path) -> None:
     assert opened(run) == 11
 
 
+@pytest.mark.slow
 def test_sigterm_saves_and_says_how_to_go_on(place: Path, undisturbed: Path) -> None:
     process = command(place, "run", "mine.py:everything", *SETTINGS, "checkpoints.every_steps=0", "--runs", "asked")
     run = place / "asked" / "ppo-1"
@@ -97,6 +99,7 @@ def test_sigterm_saves_and_says_how_to_go_on(place: Path, undisturbed: Path) -> 
     assert {name for name in ours | theirs if ours.get(name) != theirs.get(name)} == {"recipe.yaml"}
 
 
+@pytest.mark.slow
 def test_the_same_command_again_gives_the_same_numbers(place: Path, undisturbed: Path) -> None:
     finish(command(place, "run", "mine.py:everything", *SETTINGS, "--runs", "again"))
     assert contents(place / "again" / "ppo-1") == contents(undisturbed)

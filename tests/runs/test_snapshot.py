@@ -51,6 +51,7 @@ def train(policy: Policy, updates: int, seed: int) -> Learner:
             parameter.grad = torch.randn(parameter.shape, generator=generator).to(parameter.dtype)
         for optimizer in learner.optimizers:
             optimizer.step()
+        learner.masters.publish()
         learner.updates += 1
         policy.version += 1
     return learner

@@ -31,6 +31,8 @@ from posttrain.recipe_changes import rl_of, sft_of
 from posttrain.recipes.ppo import ppo
 from posttrain.recipes.sft import sft
 
+pytestmark = pytest.mark.slow
+
 def score(prompts, completions, trainer_state):
     "A user's code runs in the middle of every step; here it does what fault.py says, once."
     fault = Path("fault.py")

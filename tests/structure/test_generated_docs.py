@@ -31,6 +31,7 @@ def test_the_tables_of_methods_are_up_to_date(capsys: pytest.CaptureFixture[str]
     assert methods.main(["--check"]) == 0, capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_is_out_of_date_is_named_and_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

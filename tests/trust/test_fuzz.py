@@ -32,7 +32,7 @@ def refused(*arguments: str, saying: str) -> None:
     assert fuzz.judge(arguments, [saying]) == ("", True)
 
 
-@pytest.mark.parametrize(("target", "cases"), [("recipe files", 20), ("overrides", 30), ("data files", 30)])
+@pytest.mark.parametrize(("target", "cases"), [("recipe files", 20), ("overrides", 60), ("data files", 30)])
 def test_mutated_files_are_refused_or_work(target: str, cases: int) -> None:
     problems = [fuzz.attempt(target, number, seed=2026) for number in range(cases)]
     assert [problem for problem, _ in problems if problem] == []

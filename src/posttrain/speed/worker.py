@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from posttrain.kernels.memory import keep_freed_memory
 from posttrain.speed.children import Line, Steps
 from posttrain.speed.sizes import SIZES
 from posttrain.speed.workloads import workload
@@ -65,6 +64,8 @@ def _serve_run(line: Line, spec: Mapping[str, Any]) -> None:
 def make_case(*, measure: str, size: str, dtype: str, threads: int, device: str, **more: Any) -> Case:
     """One case; what `more` holds depends on what is measured."""
     import torch
+
+    from posttrain.kernels.memory import keep_freed_memory
 
     torch.set_num_threads(threads)
     keep_freed_memory()
