@@ -92,6 +92,7 @@ def play(bandit: Bandit, state: State, success: dict[str, float], steps: int, se
     return state
 
 
+@pytest.mark.slow
 def test_mass_goes_where_half_succeed_and_moves_when_that_changes() -> None:
     bandit = Bandit(rate=0.5, temperature=0.2)
     state = play(bandit, bandit.start(), {EASY: 1.0, MIDDLE: 0.5, HARD: 0.0}, 20)

@@ -23,6 +23,7 @@ print(faults() - before)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
+@pytest.mark.slow
 def test_memory_that_was_freed_is_not_mapped_anew() -> None:
     """Five times eight tensors of 6 MiB are 61,440 pages; nearly all of them lie where the first eight lay."""
     run = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)

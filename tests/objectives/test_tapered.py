@@ -114,6 +114,7 @@ def trained_on_fixed_data(objective: Tapered, steps: int) -> tuple[float, float]
     return logits_A.abs().max().item(), logits_A.softmax(0)[0].item()
 
 
+@pytest.mark.slow
 def test_on_fixed_data_the_taper_converges_and_plain_reinforce_diverges() -> None:
     halfway, _ = trained_on_fixed_data(Tapered(negative=(1.0, 1.0)), 1000)
     naive, _ = trained_on_fixed_data(Tapered(negative=(1.0, 1.0)), 3000)

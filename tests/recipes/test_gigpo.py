@@ -63,6 +63,7 @@ def test_turns_are_trained_and_recorded(tiny: Recipe, train: Train) -> None:
     assert last["mean_turns"] > 0
 
 
+@pytest.mark.slow
 def test_a_resumed_run_is_the_undisturbed_one(tiny: Recipe, train: Train, tmp_path: Path) -> None:
     recipe = override(tiny, ["checkpoints.every_steps=1"])
     _, whole = train(recipe)

@@ -73,6 +73,7 @@ def test_the_schedule_of_the_paper() -> None:
     assert pull.until == pytest.approx(80 / 280, abs=0.02)  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_kinds_of_failures_that_are_distilled(small: Small, train: Train, tmp_path: Path) -> None:
     """Every attempt is right, so nothing is left to distil when only failures count."""
     always = "def score(completion):\n    return 1.0\n"

@@ -42,6 +42,7 @@ def test_the_loss_is_the_likelihood_of_what_was_kept(small: Small, train: Train,
     assert store.metrics()[0]["loss"] == pytest.approx(-np.mean(logps), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_the_reward_rises_with_many_attempts_and_not_with_one(small: Small, train: Train, tmp_path: Path) -> None:
     """Of one attempt the best is itself: learning from one's own words changes nothing on average."""
     changes = ("steps=12", "lr=1e-2", "rollout.sampling.max_tokens=8")

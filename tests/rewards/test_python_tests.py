@@ -64,6 +64,7 @@ CHEATS = {
 
 
 @pytest.mark.parametrize("name", CHEATS)
+@pytest.mark.slow
 def test_no_wrong_program_passes(reward: PythonTests, name: str) -> None:
     score = judge(reward, CHEATS[name], TASK)
     assert score.status == "wrong" and score.value == 0.0, score.explanation
@@ -74,6 +75,7 @@ def test_a_share_is_paid_where_that_is_asked_for() -> None:
     assert judge(reward, "def f(x): return 4 if x == 2 else 9", TASK).value == pytest.approx(-0.5 + 1.5 * 2 / 3)
 
 
+@pytest.mark.slow
 def test_tests_after_a_hang_count_as_failed_and_those_before_as_passed(reward: PythonTests) -> None:
     hangs = "def f(x):\n    while x == 10: pass\n    return x * x"
     score = judge(reward, hangs, TASK)

@@ -23,6 +23,7 @@ def reward(request: pytest.FixtureRequest) -> SQL:
     return made
 
 
+@pytest.mark.slow
 def test_rows_decide_and_not_the_text(reward: SQL) -> None:
     for query in (
         "select a, b from t where a >= 2 order by b desc",
@@ -53,6 +54,7 @@ def test_sums_of_fractions_may_differ_in_the_last_digit(reward: SQL) -> None:
     assert judge(reward, "SELECT 1.001", task).status == "wrong"
 
 
+@pytest.mark.slow
 def test_a_query_without_end_is_stopped(reward: SQL) -> None:
     endless = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"
     score = judge(reward, endless, TASK)

@@ -127,6 +127,7 @@ def test_one_started_in_advance_gives_the_same_and_carries_nothing_over(pool: Po
     assert pool.run(python_job(script, stdin=b"4", warm=True), Limits(cpu_s=9.0)).stdout == b"[] 4\n"  # other limits
 
 
+@pytest.mark.slow
 def test_a_failing_sandbox_is_tried_again_and_then_an_error(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     ends = [Result(outcome="sandbox_error", explanation="walls")] * (ATTEMPTS - 1)
     real = supervise.finish

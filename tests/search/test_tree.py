@@ -259,6 +259,7 @@ def test_a_node_is_named_by_its_way() -> None:
 # Against best of n
 
 
+@pytest.mark.slow
 def test_fewer_samples_than_best_of_n() -> None:
     """Sheet 226, experiment 2, with 20 seeds: at 75 samples each, more rewarded strings, and sooner."""
     path = Path(__file__).parents[2] / "docs" / "experiments" / "tree_search.py"

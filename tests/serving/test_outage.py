@@ -70,6 +70,7 @@ def record(folder: Path) -> dict[str, Any]:
     return {str(f.relative_to(folder)): f.read_bytes() for f in files if f.exists()}
 
 
+@pytest.mark.slow
 def test_a_run_with_outages_ends_as_the_undisturbed_one(small: Small, tmp_path: Path) -> None:
     with FaultyServer(usual=opinion).running() as server:
         recipe = judged(small, server)

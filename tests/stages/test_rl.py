@@ -111,6 +111,7 @@ def test_recomputed_ratios_agree_with_sampled_ones(small: Small, train: Train, t
     assert losses[0] == pytest.approx(losses[1], abs=1e-4)
 
 
+@pytest.mark.slow
 def test_the_entropy_bonus_raises_entropy(small: Small, train: Train, tmp_path: Path) -> None:
     recipe = with_reward(small(None, "steps=10", "lr=2e-2", "filters={}"), tmp_path, VARIED)
     entropies = []

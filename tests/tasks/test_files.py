@@ -403,6 +403,7 @@ def tasks_or_user_error(path: Path, **changes: Any) -> None:
 
 @any_input
 @given(st.lists(rows, max_size=4), st.booleans())
+@pytest.mark.slow
 def test_any_rows_give_tasks_or_one_clear_error(
     tmp_path: Path, given_rows: list[dict[str, Any]], as_chat: bool
 ) -> None:

@@ -12,6 +12,7 @@ RUN = {"bash": ["bash", "-c"], "lua": ["lua", "-e"], "perl": ["perl", "-e"], "py
 
 
 @pytest.mark.parametrize("language", RUN)
+@pytest.mark.slow
 def test_demonstrations_are_right(language: Any) -> None:
     if shutil.which(RUN[language][0]) is None:
         pytest.skip(f"{RUN[language][0]} is not installed")
