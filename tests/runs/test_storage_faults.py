@@ -24,14 +24,14 @@ from posttrain.runs import checkpoints
 from posttrain.runs.snapshot import save_snapshot
 from tests.runs.processes import contents, history, steps_done
 
+pytestmark = pytest.mark.slow
+
 RECIPE = """
 from dataclasses import replace
 from pathlib import Path
 from posttrain.recipe_changes import rl_of, sft_of
 from posttrain.recipes.ppo import ppo
 from posttrain.recipes.sft import sft
-
-pytestmark = pytest.mark.slow
 
 def score(prompts, completions, trainer_state):
     "A user's code runs in the middle of every step; here it does what fault.py says, once."
