@@ -1,5 +1,6 @@
 """The compiled kernels against the plain operations in float64: values, gradients, independence of what is beside."""
 
+import itertools
 import math
 import os
 import subprocess
@@ -166,6 +167,92 @@ def test_decoding_attends_to_what_the_sequence_holds_and_keeps_the_new_token(
             assert (out[b].view(heads, width)[head].double() - expected).abs().max() < 5 * EPS[dtype]
         page, place = table[b, length // PAGE].long(), length % PAGE
         assert torch.equal(keys[page, :, :, place], key[b]) and torch.equal(values[page, place], value[b])
+
+
+STARTS, AFTER = (0, 33, 38, 38, 102, 119, 120, 210), (-1, 0, 0, -1, 3, 0, -1)
+"""Rows of seven sequences, one of them empty; three come after the first, one after the fourth."""
+
+
+def attended(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """[R, H * d] of `STARTS` and `AFTER`, by the definition."""
+    rows = [list(range(begin, end)) for begin, end in itertools.pairwise(STARTS)]
+    groups, parts = query.shape[1] // key.shape[1], []
+    for own, before in zip(rows, AFTER, strict=True):
+        seen = [*(rows[before] if before >= 0 else []), *own]
+        q = query[own].transpose(0, 1) / math.sqrt(query.shape[2])
+        k, v = (x[seen].transpose(0, 1).repeat_interleave(groups, 0) for x in (key, value))
+        future = torch.ones(len(own), len(seen)).triu(len(seen) - len(own) + 1).bool()
+        shares = (q @ k.transpose(1, 2)).masked_fill(future, -torch.inf).softmax(-1)
+        parts.append((shares @ v).transpose(0, 1).flatten(1))
+    return torch.cat(parts)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("heads", "key_heads", "width"), [(4, 2, 64), (3, 3, 8), (6, 1, 24), (2, 2, 80)])
+def test_packed_attention_and_its_gradients_are_those_of_the_definition_in_float64(
+    dtype: torch.dtype, heads: int, key_heads: int, width: int
+) -> None:
+    rows, padding = STARTS[-1], 6
+    layout = kernels.PackedLayout.of(STARTS, AFTER)
+    given = [random(rows + padding, h, width, seed=h + s, dtype=dtype) for s, h in enumerate((heads, *[key_heads] * 2))]
+    ours, plain = ([x.to(kind, copy=True).requires_grad_() for x in given] for kind in (dtype, torch.float64))
+    y, expected = kernels.packed_attention(*ours, layout), attended(*plain)
+    assert y.dtype == dtype and not y[rows:].any()
+    assert (y[:rows].double() - expected).abs().max() < 2 * EPS[dtype]
+    up = random(*y.shape, seed=7, dtype=dtype)
+    y.backward(up)  # type: ignore[no-untyped-call]
+    expected.backward(up[:rows].double())  # type: ignore[no-untyped-call]
+    for x, by_definition in zip(ours, plain, strict=True):
+        assert x.grad is not None and by_definition.grad is not None and not x.grad[rows:].any()
+        worst = (x.grad.double() - by_definition.grad).abs().max() / by_definition.grad.abs().max()
+        assert worst < 2 * EPS[dtype], f"off by {worst:.2g} of the size"
+
+
+def test_the_definition_of_attention_is_right_by_finite_differences_and_by_hand() -> None:
+    inputs = [random(STARTS[-1], 1, 2, seed=s).requires_grad_() for s in range(3)]
+    part = torch.arange(33, 38)  # what comes after the first sequence, and so reaches its keys too
+
+    def function(*given: Tensor) -> Tensor:
+        return attended(*given)[part]
+
+    assert torch.autograd.gradcheck(function, inputs, fast_mode=True)
+    # One token attends to itself; two tokens with scores 0 and ln 3 have shares 1/4 and 3/4.
+    one = torch.ones(2, 1, 16)
+    key = torch.stack((torch.zeros(1, 16), torch.full((1, 16), math.log(3.0) / 4)))
+    value = torch.stack((torch.full((1, 16), 8.0), torch.full((1, 16), 4.0)))
+    y = kernels.packed_attention(one, key, value, kernels.PackedLayout.of((0, 2), (-1,)))
+    assert torch.allclose(y, torch.tensor([[8.0], [5.0]]).expand(2, 16))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_token_attends_the_same_to_the_bit_in_a_sequence_after_a_shared_one_and_after_a_cache(
+    dtype: torch.dtype,
+) -> None:
+    heads, key_heads, width, prompt, own = 4, 2, 24, 37, 21
+    query, key, value = (random(prompt + own, h, width, seed=h, dtype=dtype) for h in (heads, key_heads, key_heads))
+    whole = kernels.packed_attention(query, key, value, kernels.PackedLayout.of((0, prompt + own), (-1,)))
+    # The prompt once, and then twice what comes after it, with a sequence of others in between.
+    rows = [*range(prompt), *range(prompt, prompt + own), *range(11), *range(prompt, prompt + own)]
+    starts = (0, prompt, prompt + own, prompt + own + 11, prompt + 2 * own + 11)
+    layout = kernels.PackedLayout.of(starts, (-1, 0, -1, 0))
+    threads = torch.get_num_threads()
+    try:
+        for count in (1, 3):
+            torch.set_num_threads(count)
+            shared = kernels.packed_attention(query[rows], key[rows], value[rows], layout)
+            assert torch.equal(shared[: prompt + own], whole)
+            assert torch.equal(shared[starts[3] :], whole[prompt:])
+    finally:
+        torch.set_num_threads(threads)
+    pages = -(-(prompt + own) // PAGE)
+    keys = torch.zeros(pages, key_heads, width, PAGE, dtype=dtype)
+    values = torch.zeros(pages, PAGE, key_heads, width, dtype=dtype)
+    table = torch.arange(pages, dtype=torch.int32)[None]
+    out = torch.zeros(1, heads * width, dtype=dtype)
+    for place in range(prompt + own):
+        new = (x[place : place + 1] for x in (query, key, value))
+        kernels.decode_attention(*new, keys, values, table, torch.tensor([place]), out)
+        assert torch.equal(out[0], whole[place])
 
 
 @pytest.mark.slow

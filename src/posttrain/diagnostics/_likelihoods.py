@@ -22,7 +22,7 @@ def top_entropies(policy: Policy, written: Sequence[Written], k: int, *, renorma
     """For each text, [T] entropies in nats of the distributions that its tokens were drawn from; see `top_entropy`."""
 
     def measure(packed: Packed, positions_T: Tensor) -> Tensor:
-        before_TD = policy.body.hidden(packed).index_select(0, positions_T - 1)
+        before_TD = policy.body.hidden(packed).index_select(0, packed.before(positions_T))
         size = max(1, CHUNK_LOGITS // policy.body.vocabulary_size)
         parts = [
             top_entropy(policy.body.logits(before_TD[i : i + size]), k, renormalise=renormalise)

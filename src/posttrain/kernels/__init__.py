@@ -1,14 +1,16 @@
 """The parts of a decoder that are not matrix products, as few passes over memory as there can be.
 
 Each function is defined by the operations of torch that it falls back to. On Linux with a C++ compiler, tensors on the
-CPU in float32 and bfloat16 take kernels of our own (``cpu.cpp``), compiled once for the machine: equal up to rounding,
-tested against the plain operations in float64, and every row independent of the others to the last bit.
+CPU in float32 and bfloat16 take kernels of our own (the C++ files here), compiled once for the machine: equal up to
+rounding, tested against the plain operations in float64, and every row independent of the others to the last bit.
 ``POSTTRAIN_KERNELS=off`` switches them off; `status` says which are in use, and a run's environment.json records it.
 
 R rows, D width, H heads, K key heads, d width of a head.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -19,6 +21,7 @@ from posttrain.kernels._build import built, folder
 
 __all__ = [
     "PAGE",
+    "PackedLayout",
     "Turning",
     "add_norm",
     "add_norm_",
@@ -27,6 +30,7 @@ __all__ = [
     "gated",
     "gated_",
     "norm",
+    "packed_attention",
     "status",
     "turn",
     "usable",
@@ -99,6 +103,43 @@ def gated(gate_RD: Tensor, up_RD: Tensor) -> Tensor:
     y: Any = Gate.apply(gate_RD, up_RD)  # type: ignore[no-untyped-call]
     product: Tensor = y
     return product
+
+
+@dataclass(frozen=True, slots=True)
+class PackedLayout:
+    """Sequences laid end to end, some of which come after another one that they share. int64 tensors."""
+
+    begin: Tensor
+    """[N + 1] first rows."""
+    after: Tensor
+    """[N] the sequence that each comes after, which itself comes after none; -1 for none."""
+    family: Tensor
+    """[F + 1] offsets into `order`: a sequence that comes after none, then all that come after it."""
+    order: Tensor
+    """[N] sequences, family by family."""
+
+    @classmethod
+    def of(cls, starts: Sequence[int], after: Sequence[int]) -> "PackedLayout":
+        """The layout of N sequences from N + 1 first rows, and what each comes after."""
+        families: dict[int, list[int]] = {i: [i] for i, before in enumerate(after) if before < 0}
+        for i, before in enumerate(after):
+            if before >= 0:
+                families[before].append(i)
+        ends = accumulate((len(family) for family in families.values()), initial=0)
+        order = [i for family in families.values() for i in family]
+        return cls(*(torch.tensor(list(given)) for given in (starts, after, ends, order)))
+
+
+def packed_attention(query: Tensor, key: Tensor, value: Tensor, layout: PackedLayout) -> Tensor:
+    """[R, H * d] causal attention of packed sequences, each to what it comes after and to itself; differentiable.
+
+    query [R, H, d], key and value [R, K, d]; rows beyond the last sequence give 0. There is no plain form: ask `usable`
+    first.
+    """
+    from posttrain.kernels._cpu import PackedAttention
+
+    out: Tensor = PackedAttention.apply(query, key, value, layout)  # type: ignore[no-untyped-call]
+    return out
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Compiles ``cpu.cpp`` for the processor of this machine, once, and loads it.
+"""Compiles the C++ files of this folder for the processor of this machine, once, and loads them.
 
 What was compiled lies in the user's cache folder under a name that says of what it was made: the source, the compiler
 and its flags, and the processor's instructions. Machines that share a home do not run each other's code.
@@ -16,10 +16,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-SOURCE: Final = Path(__file__).with_name("cpu.cpp")
+SOURCES: Final = tuple(sorted(p for p in Path(__file__).parent.iterdir() if p.suffix in (".cpp", ".h")))
 FLAGS: Final = (
     *("-O3", "-march=native", "-std=c++17", "-fPIC", "-shared", "-fopenmp"),
     *("-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"),
+    *(("-mprefer-vector-width=512",) if platform.machine() == "x86_64" else ()),
 )
 SWITCH: Final = "POSTTRAIN_KERNELS"
 """Environment variable: ``off`` keeps to the operations of torch."""
@@ -61,7 +62,8 @@ def folder() -> Path:
 def _compiled(compiler: str) -> Path:
     """The library's file, compiled now where it is not there yet."""
     stat = Path(compiler).resolve().stat()
-    made_of = (SOURCE.read_bytes(), repr(FLAGS), compiler, f"{stat.st_size} {stat.st_mtime_ns}", _instructions())
+    sources = [source.read_bytes() for source in SOURCES]
+    made_of = (*sources, repr(FLAGS), compiler, f"{stat.st_size} {stat.st_mtime_ns}", _instructions())
     name = hashlib.sha256("\0".join(map(repr, made_of)).encode()).hexdigest()[:16] + ".so"
     path = folder() / name
     if path.is_file():
@@ -69,7 +71,8 @@ def _compiled(compiler: str) -> Path:
     folder().mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=folder()) as place:
         made = Path(place) / name
-        command = [compiler, *FLAGS, str(SOURCE), "-o", str(made)]
+        files = [str(source) for source in SOURCES if source.suffix == ".cpp"]
+        command = [compiler, *FLAGS, *files, "-o", str(made)]
         subprocess.run(command, check=True, capture_output=True, timeout=COMPILE_S)
         os.replace(made, path)  # whole or not at all, also where two processes compile at a time
     return path

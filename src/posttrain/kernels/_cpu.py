@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from posttrain.kernels import PackedLayout
 from posttrain.kernels._build import built
 
 TYPES: Final = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
@@ -25,6 +26,8 @@ _ARGUMENTS: Final = {
     "turn_backward": (_N, _N, _N, _P, _P, _P, _P, _P, _P, _P, _P, c_int),
     "gate_forward": (_N, _N, _P, _P, _P, c_int),
     "gate_backward": (_N, _N, _P, _P, _P, _P, _P, c_int),
+    "packed_forward": (_N, *(_P,) * 4, *(_N,) * 3, *(_P,) * 3, c_float, _P, _P, c_int),
+    "packed_backward": (_N, *(_P,) * 4, *(_N,) * 3, *(_P,) * 3, c_float, *(_P,) * 6, c_int),
     "decode_attention": (*(_N,) * 4, *(_P,) * 6, _N, _P, c_float, _P, _P, c_float, _P, _P, _P, c_int),
 }
 
@@ -150,3 +153,38 @@ class Gate(torch.autograd.Function):
         grad_gate, grad_up = torch.empty_like(gate), torch.empty_like(up)
         call("gate_backward", gate.dtype, *gate.shape, gate, up, grad_y.contiguous(), grad_gate, grad_up)
         return grad_gate, grad_up
+
+
+class PackedAttention(torch.autograd.Function):
+    """Causal attention of packed sequences, some of which come after another."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, layout: PackedLayout) -> Tensor:
+        """[R, H * d] from query [R, H, d], key and value [R, K, d]."""
+        query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
+        rows, heads, width = query.shape
+        y, sums = query.new_empty(rows, heads * width), torch.empty(rows, heads)
+        y[layout.begin[-1] :] = 0.0
+        call("packed_forward", query.dtype, *_where(layout, query, key), query, key, value, width**-0.5, y, sums)
+        ctx.save_for_backward(query, key, value, y, sums)
+        ctx.layout = layout
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_y: Tensor) -> tuple[Tensor | None, ...]:
+        """Of query, key and value."""
+        query, key, value, y, sums = ctx.saved_tensors
+        grads = [torch.empty_like(x) for x in (query, key, value)]
+        for grad in grads:
+            grad[ctx.layout.begin[-1] :] = 0.0
+        given = (query, key, value, query.shape[2] ** -0.5, y, sums, grad_y.contiguous())
+        call("packed_backward", query.dtype, *_where(ctx.layout, query, key), *given, *grads)
+        return *grads, None
+
+
+def _where(layout: PackedLayout, query: Tensor, key: Tensor) -> tuple[int | Tensor, ...]:
+    """The layout and the sizes, as both kernels take them."""
+    heads, width = query.shape[1:]
+    families = len(layout.family) - 1
+    return families, layout.begin, layout.after, layout.family, layout.order, heads, key.shape[1], width

@@ -13,6 +13,7 @@ kind of tokens, and a server that samples them.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -37,11 +38,44 @@ class Packed:
     """N + 1 offsets: sequence i is ``token_ids_L[starts[i]:starts[i + 1]]``."""
     vectors_LD: Tensor | None = None
     """float32 [L, D] a vector for each token, zeros where it has none; None for text (`Segment.vectors`)."""
+    after: tuple[int, ...] | None = None
+    """N: the sequence that each one continues, -1 for none: a prompt that several share is there once. What is
+    continued continues nothing itself. None where no sequence does."""
 
     @property
     def lengths(self) -> list[int]:
         """N lengths in tokens."""
         return [end - begin for begin, end in zip(self.starts, self.starts[1:], strict=False)]
+
+    @property
+    def past(self) -> list[int]:
+        """N numbers of tokens that come before each sequence."""
+        lengths = self.lengths
+        return [0 if before < 0 else lengths[before] for before in self.after or [-1] * len(lengths)]
+
+    def before(self, positions_T: Tensor) -> Tensor:
+        """[T] which token comes before each of those at `positions_T`; there must be one."""
+        before_L = torch.arange(-1, len(self.token_ids_L) - 1)
+        begin_N = torch.tensor(self.starts[:-1])
+        last_N = torch.tensor([*self.starts[1:], 0]) - 1  # and -1 at its end, for those that continue nothing
+        after_N = torch.tensor(self.after or [-1] * len(begin_N))
+        some_N = torch.tensor(self.lengths) > 0
+        before_L[begin_N[some_N]] = last_N[after_N[some_N]]
+        before_T = before_L.to(positions_T.device).index_select(0, positions_T)
+        assert len(before_T) == 0 or before_T.min() >= 0, "the first token of a sequence has nothing before it"
+        return before_T
+
+    def alone(self) -> "tuple[Packed, Tensor]":
+        """The same with no sequence continuing another, and where in it each token is, int64 [L]."""
+        parts = [torch.arange(begin, end) for begin, end in zip(self.starts, self.starts[1:], strict=False)]
+        before = [torch.arange(0) if j < 0 else parts[j] for j in self.after or [-1] * len(parts)]
+        rows = torch.cat([row for pair in zip(before, parts, strict=True) for row in pair])
+        ends = list(accumulate(len(a) + len(b) for a, b in zip(before, parts, strict=True)))
+        places = [torch.arange(end - len(part), end) for end, part in zip(ends, parts, strict=True)]
+        rows = rows.to(self.token_ids_L.device)
+        vectors_LD = None if self.vectors_LD is None else self.vectors_LD[rows]
+        packed = Packed(token_ids_L=self.token_ids_L[rows], starts=(0, *ends), vectors_LD=vectors_LD)
+        return packed, torch.cat(places).to(rows.device)
 
 
 class Cache(Protocol):
@@ -72,6 +106,11 @@ class Body(nn.Module):
     """Longest sequence in tokens."""
     vector_width: int | None = None
     """Numbers in the vector that a token may have (`Segment.vectors`); None for a model that takes text only."""
+
+    @property
+    def shares_prompts(self) -> bool:
+        """Whether a sequence that continues another (`Packed.after`) saves the work of what it continues."""
+        return False
 
     def hidden(self, packed: Packed) -> Tensor:
         """[L, D] final hidden states (after the last norm); differentiable."""
@@ -115,6 +154,11 @@ class Policy(nn.Module):
     def context(self) -> int:
         """Longest sequence in tokens."""
         return self.body.context
+
+    @property
+    def shares_prompts(self) -> bool:
+        """See `Body.shares_prompts`."""
+        return False
 
     def evaluate(
         self, packed: Packed, positions_T: Tensor, needs: frozenset[str] = frozenset(), *, temperature: float = 1.0

@@ -22,6 +22,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from posttrain import kernels
+from posttrain.kernels import PackedLayout
+from posttrain.policies import Packed
 from posttrain.policies._cache import KeyValueCache
 
 ROWS = 16
@@ -81,24 +83,45 @@ class VariableBlock:
     """All sequences at once without padding, by flash attention on a GPU."""
 
     starts: Tensor
-    """int32 [N + 1] offsets."""
+    """int32 [N + 1] offsets of queries."""
+    key_starts: Tensor
+    """int32 [N + 1] offsets of keys: those of what comes before a sequence are among its own."""
+    key_rows: Tensor | None
+    """int64 rows of the keys, where any sequence comes after another."""
     tokens: int
     longest: int
+    longest_keys: int
 
     def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """Attend within the rows that were given; the kernel would leave garbage in those of the padding."""
+        taken = slice(self.tokens) if self.key_rows is None else self.key_rows
         out: Tensor = variable_attention()(
             query[: self.tokens],
-            key[: self.tokens],
-            value[: self.tokens],
+            key[taken],
+            value[taken],
             self.starts,
-            self.starts,
+            self.key_starts,
             self.longest,
-            self.longest,
+            self.longest_keys,
             window_size=(-1, 0),
             enable_gqa=query.shape[1] != key.shape[1],
         )
         return pad_rows(out.flatten(1))
+
+
+@dataclass(frozen=True, slots=True)
+class KernelBlock:
+    """Sequences of any lengths without padding, by a kernel on a CPU."""
+
+    layout: PackedLayout
+    row_T: Tensor | None = None
+    """The rows of these sequences; None where they are all."""
+
+    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """Attend within the rows that were given."""
+        if self.row_T is not None:
+            query, key, value = (x.index_select(0, self.row_T) for x in (query, key, value))
+        return kernels.packed_attention(query, key, value, self.layout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,21 +154,22 @@ Attends = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 class Attend:
     """The attention of one forward pass: index tensors are built once here, and used by every layer."""
 
-    def __init__(self, blocks: Sequence[Block], place_R: Tensor) -> None:
+    def __init__(self, blocks: Sequence[Block], place_R: Tensor | None) -> None:
         self.blocks = blocks
         self.place_R = place_R
+        """Where in the blocks' outputs each row is; None where one block gives all rows in their order."""
 
     def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """[R, H * d] from query [R, H, d], key and value [R, K, d]."""
         outputs = [block(layer, query, key, value) for block in self.blocks]
-        return torch.cat(outputs).index_select(0, self.place_R)
+        return outputs[0] if self.place_R is None else torch.cat(outputs).index_select(0, self.place_R)
 
 
 class AttendCached(Attend):
     """The attention of a forward pass that adds to a cache."""
 
     def __init__(
-        self, blocks: Sequence[Block], place_R: Tensor, cache: KeyValueCache, places: tuple[Tensor, Tensor]
+        self, blocks: Sequence[Block], place_R: Tensor | None, cache: KeyValueCache, places: tuple[Tensor, Tensor]
     ) -> None:
         super().__init__(blocks, place_R)
         self.cache = cache
@@ -204,6 +228,14 @@ class Layout:
         for size, same in by_size.items():
             self.blocks.append(SelfBlock(self.rows(same, size).flatten().to(self.device), size))
 
+    def add_packed(self, members: Sequence[int]) -> None:
+        """A block for sequences that attend to themselves, by the kernel."""
+        starts = [0, *accumulate(int(self.length_N[i]) for i in members)]
+        row_T = torch.cat([torch.arange(int(self.length_N[i])) + self.start_N[i] for i in members])
+        self.place_R[row_T] = self.filled + torch.arange(len(row_T))
+        self.filled += len(row_T)
+        self.blocks.append(KernelBlock(PackedLayout.of(starts, [-1] * len(members)), row_T))
+
     def add_cached(
         self, members: Sequence[int], size: int, attended: int, cache: KeyValueCache, slots: Sequence[int]
     ) -> None:
@@ -218,16 +250,43 @@ class Layout:
         self.blocks.append(CachedBlock(cache, page_BP, row, size, bias[:, None].to(self.device)))
 
 
-def attend_packed(lengths: Sequence[int], x_RD: Tensor) -> Attend:
-    """Attention of packed sequences to themselves, for rows of which the last may be padding."""
-    rows, device = len(x_RD), x_RD.device
-    half = x_RD.dtype in (torch.bfloat16, torch.float16)
-    if half and device.type == "cuda" and any(lengths) and variable_attention() is not None:
-        starts = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device)
-        return Attend([VariableBlock(starts, sum(lengths), max(lengths))], torch.arange(rows, device=device))
-    layout = Layout(lengths, rows, device)
-    layout.add_self(i for i, length in enumerate(lengths) if length)
-    return Attend(layout.blocks, layout.place_R.to(device))
+def attends_after(like: Tensor) -> bool:
+    """Whether `attend_packed` takes sequences that come after others, for rows like those of a tensor."""
+    return kernels.usable(like) or _varies(like)
+
+
+def _varies(like: Tensor) -> bool:
+    half = like.dtype in (torch.bfloat16, torch.float16)
+    return half and like.device.type == "cuda" and variable_attention() is not None
+
+
+def attend_packed(packed: Packed, x_RD: Tensor) -> Attend:
+    """Attention of packed sequences to themselves and to what they come after, for rows of which the last may be
+    padding.
+    """
+    lengths, rows, device = packed.lengths, len(x_RD), x_RD.device
+    if kernels.usable(x_RD):
+        layout = PackedLayout.of(packed.starts, packed.after or [-1] * len(lengths))
+        return Attend([KernelBlock(layout)], None)
+    if _varies(x_RD) and any(lengths):
+        return Attend([_variable_block(packed, device)], None)
+    assert packed.after is None, "callers ask attends_after"
+    blocks = Layout(lengths, rows, device)
+    blocks.add_self(i for i, length in enumerate(lengths) if length)
+    return Attend(blocks.blocks, blocks.place_R.to(device))
+
+
+def _variable_block(packed: Packed, device: torch.device) -> VariableBlock:
+    total = [p + n for p, n in zip(packed.past, packed.lengths, strict=True)]
+    starts, key_starts = (
+        torch.tensor(offsets, dtype=torch.int32, device=device) for offsets in (packed.starts, [0, *accumulate(total)])
+    )
+    key_rows = None
+    if packed.after is not None:
+        spans = [range(begin, end) for begin, end in zip(packed.starts, packed.starts[1:], strict=False)]
+        rows = [row for i, j in enumerate(packed.after) for k in (j, i) if k >= 0 for row in spans[k]]
+        key_rows = torch.tensor(rows, device=device)
+    return VariableBlock(starts, key_starts, key_rows, packed.starts[-1], max(packed.lengths), max(total))
 
 
 def attend_cached(cache: KeyValueCache, slots: Sequence[int], lengths: Sequence[int], like: Tensor) -> Attends:
@@ -244,7 +303,11 @@ def attend_cached(cache: KeyValueCache, slots: Sequence[int], lengths: Sequence[
         return AttendDecoding(cache, slots, like)
     rows = len(like)
     layout = Layout(lengths, rows, cache.keys[0].device)
-    layout.add_self(i for i, p in enumerate(past) if p == 0)
+    first = [i for i, p in enumerate(past) if p == 0]
+    if first and cache.for_kernel:
+        layout.add_packed(first)
+    else:
+        layout.add_self(first)
     decoding = [i for i, p in enumerate(past) if p > 0 and lengths[i] == 1]
     if decoding:
         attended = -(-max(total[i] for i in decoding) // DECODE_STEP) * DECODE_STEP

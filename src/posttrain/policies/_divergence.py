@@ -19,7 +19,7 @@ def exact_kl(
     sizes = [body.vocabulary_size for body in bodies]
     assert sizes[0] == sizes[1], "a divergence is between models of one vocabulary"
     chunk = max(MIN_CHUNK, (chunk_logits or CHUNK_LOGITS) // sizes[0])
-    before = [body.hidden(packed).index_select(0, positions_T - 1) for body in bodies]
+    before = [body.hidden(packed).index_select(0, packed.before(positions_T)) for body in bodies]
     found = []
     for begin in range(0, max(1, len(positions_T)), chunk):
         logp_TV, other_TV = (

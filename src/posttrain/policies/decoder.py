@@ -16,7 +16,14 @@ from torch import Tensor, nn
 from posttrain import kernels
 from posttrain.errors import UserError
 from posttrain.policies import Body, Cache, Packed
-from posttrain.policies._attention import Attends, attend_cached, attend_packed, pad_rows, token_positions
+from posttrain.policies._attention import (
+    Attends,
+    attend_cached,
+    attend_packed,
+    attends_after,
+    pad_rows,
+    token_positions,
+)
 from posttrain.policies._cache import KeyValueCache
 from posttrain.policies._decoding import can_decode, decode
 from posttrain.policies._shape import Shape, Vision
@@ -135,13 +142,22 @@ class Decoder(Body):
         self._frequencies, self._rotation_scale = shape.rope.frequencies(shape.head_dim, shape.context)
         self._rotations: tuple[Tensor, Tensor] | None = None
 
+    @property
+    def shares_prompts(self) -> bool:
+        """Where attention is by the kernels for packed sequences."""
+        return attends_after(self.model.embed_tokens.weight)
+
     def hidden(self, packed: Packed) -> Tensor:
         """[L, D] final hidden states; differentiable."""
-        lengths = packed.lengths
-        positions = token_positions([0] * len(lengths), lengths)
+        if packed.after is not None and not self.shares_prompts:
+            alone, places_L = packed.alone()
+            return self.hidden(alone).index_select(0, places_L)
+        lengths, past = packed.lengths, packed.past
+        positions = token_positions(past, lengths)
         x_RD = self._embed(packed)
-        attend = attend_packed(lengths, x_RD)
-        x_RD, delta_RD = self._layers(x_RD, positions, max(lengths), attend)
+        attend = attend_packed(packed, x_RD)
+        longest = max(p + n for p, n in zip(past, lengths, strict=True))
+        x_RD, delta_RD = self._layers(x_RD, positions, longest, attend)
         _, hidden = kernels.add_norm(x_RD, delta_RD, self.model.norm)
         return hidden[: len(packed.token_ids_L)]
 

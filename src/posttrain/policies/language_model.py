@@ -79,9 +79,7 @@ class LanguageModelPolicy(Policy):
         if self.head == "reward":
             assert self.value_head is not None, "reward models have one"
             return {"score": _values(self.value_head, self.body.hidden(packed).index_select(0, positions_T))}
-        first = torch.tensor(packed.starts, device=positions_T.device)
-        assert not torch.isin(positions_T, first).any(), "the first token of a sequence has nothing before it"
-        before_TD = self.body.hidden(packed).index_select(0, positions_T - 1)
+        before_TD = self.body.hidden(packed).index_select(0, packed.before(positions_T))
         if self.value_head is not None:
             return {"value": _values(self.value_head, before_TD)}
         return token_signals(
@@ -92,6 +90,11 @@ class LanguageModelPolicy(Policy):
             temperature=temperature,
             entropy="entropy" in needs,
         )
+
+    @property
+    def shares_prompts(self) -> bool:
+        """As its body."""
+        return self.body.shares_prompts
 
     def save(self, folder: Path) -> None:
         """Write an ordinary Hugging Face folder; adapters are merged into it, and also kept apart in ``adapter/``."""

@@ -64,6 +64,9 @@ class TransformersBody(Body):
     def hidden(self, packed: Packed) -> Tensor:
         """[L, D] final hidden states; differentiable."""
         assert packed.vectors_LD is None, "vectors are refused where a sequence is begun: see Body.vector_width"
+        if packed.after is not None:
+            alone, places_L = packed.alone()
+            return self.hidden(alone).index_select(0, places_L)
         token_ids_L, lengths = packed.token_ids_L, packed.lengths
         pieces: dict[int, Tensor] = {}
         for size, members in _by_size(enumerate(lengths), self.context).items():

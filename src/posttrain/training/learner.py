@@ -191,11 +191,9 @@ class Learner:
         lengths = np.array([e.num_trained for e in examples], np.int64)
         groups = [e.group for e in examples]
         weight_N = loss.reducer.weights(lengths, np.array(groups, np.int64))
-        units = units_of(groups, whole_groups=loss.whole_groups)
-        sizes = [sum(len(examples[i].token_ids) for i in unit) for unit in units]
-        for planned in plan_micro_batches(sizes, self.tokens_at_a_time):
-            part = [i for unit in planned for i in units[unit]]
-            yield part, pack([examples[i] for i in part], weight_N[np.array(part)], self.device)
+        share = self.policy.shares_prompts
+        for part in plan_micro_batches(examples, self.tokens_at_a_time, whole_groups=loss.whole_groups, share=share):
+            yield part, pack([examples[i] for i in part], weight_N[np.array(part)], self.device, share=share)
 
     def state(self) -> tuple[dict[str, object], dict[str, Tensor]]:
         """What must be saved: plain numbers, and tensors by name."""
@@ -244,8 +242,9 @@ def evaluate_examples(
     device = next(policy.parameters()).device
     results: list[dict[str, FloatArray]] = [{} for _ in examples]
     bare = [replace(e, columns={}) for e in examples]
-    for part in plan_micro_batches([len(e.token_ids) for e in bare], max_tokens):
-        batch = pack([bare[i] for i in part], np.zeros(len(part), np.float32), device)
+    share = policy.shares_prompts
+    for part in plan_micro_batches(bare, max_tokens, share=share):
+        batch = pack([bare[i] for i in part], np.zeros(len(part), np.float32), device, share=share)
         with torch.no_grad():
             signals = policy.evaluate(batch.packed, batch.positions_T, needs, temperature=temperature)
         _scatter(signals, part, bare, results)
@@ -258,8 +257,9 @@ def divergence_examples(
     """For each example, [T] exact divergences of a policy from a reference over the whole vocabulary."""
     device = next(policy.parameters()).device
     results: list[dict[str, FloatArray]] = [{} for _ in examples]
-    for part in plan_micro_batches([len(e.token_ids) for e in examples], max_tokens):
-        batch = pack([examples[i] for i in part], np.zeros(len(part), np.float32), device)
+    share = policy.shares_prompts
+    for part in plan_micro_batches(examples, max_tokens, share=share):
+        batch = pack([examples[i] for i in part], np.zeros(len(part), np.float32), device, share=share)
         kl_T = exact_kl(policy, reference, batch.packed, batch.positions_T, temperature=temperature)
         _scatter({"kl": kl_T}, part, examples, results)
     return [result["kl"] for result in results]

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Final
 
 import numpy as np
 import torch
@@ -9,6 +11,9 @@ from torch import Tensor
 
 from posttrain.policies import Packed
 from posttrain.types import FloatArray, IntArray, Tokens, Trajectory
+
+MIN_SHARED: Final = 8
+"""Tokens that examples must have in common for these to be computed once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,35 +98,68 @@ def split_evenly(order: Sequence[int], parts: int) -> list[list[int]]:
     return [list(part) for part in np.array_split(np.asarray(order, np.int64), parts) if len(part)]
 
 
-def plan_micro_batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
-    """Indices of each micro-batch: neighbours in length together (attention pads to the longest), at most `max_tokens`
-    tokens in one unless a single sequence is longer.
+def plan_micro_batches(
+    examples: Sequence[Example], max_tokens: int, *, whole_groups: bool = False, share: bool = False
+) -> list[list[int]]:
+    """Indices of each micro-batch: at most `max_tokens` tokens in one, unless a single unit has more.
+
+    What must stay together does (`units_of`). Where prompts are shared, a group's examples are neighbours, and what
+    they begin with counts once; otherwise neighbours in length are (attention may pad to the longest).
     """
+    groups = [e.group for e in examples]
+    units = units_of(groups, whole_groups=whole_groups)
+    begins = {group: shared_begin([examples[i] for i in own]) for group, own in _by_group(groups).items() if share}
+    sizes = [sum(len(examples[i].token_ids) - begins.get(groups[i], 0) for i in unit) for unit in units]
+    first_seen = {group: place for place, group in enumerate(dict.fromkeys(groups))}
     batches: list[list[int]] = []
-    total = 0
-    for index in sorted(range(len(lengths)), key=lambda i: (lengths[i], i)):
-        if not batches or total + lengths[index] > max_tokens:
+    total, begun = 0, None
+    for u in sorted(range(len(units)), key=lambda u: (first_seen[groups[units[u][0]]] if share else sizes[u], u)):
+        group = groups[units[u][0]]
+        begin = begins.get(group, 0)
+        more = sizes[u] + (begin if group != begun else 0)
+        if not batches or total + more > max_tokens:
             batches.append([])
-            total = 0
-        batches[-1].append(index)
-        total += lengths[index]
+            total, more = 0, sizes[u] + begin
+        batches[-1] += units[u]
+        total, begun = total + more, group
     return batches
+
+
+def shared_begin(examples: Sequence[Example]) -> int:
+    """How many tokens examples begin with in common, none of them trained; 0 where sharing them is not worth it."""
+    if len(examples) < 2:
+        return 0
+    first = examples[0]
+    common = min(int(e.positions[0]) if e.num_trained else len(e.token_ids) for e in examples)
+    for other in examples[1:]:
+        differs = first.token_ids[:common] != other.token_ids[:common]
+        if (first.vectors is None) != (other.vectors is None):
+            return 0
+        if first.vectors is not None and other.vectors is not None:
+            differs |= (first.vectors[:common] != other.vectors[:common]).any(1)
+        common = int(differs.argmax()) if differs.any() else common
+    return common if common >= MIN_SHARED else 0
+
+
+def _by_group(groups: Sequence[int]) -> dict[int, list[int]]:
+    """Indices of each group's examples, in the order in which the groups are first seen."""
+    members: dict[int, list[int]] = {}
+    for i, group in enumerate(groups):
+        members.setdefault(group, []).append(i)
+    return members
 
 
 def units_of(groups: Sequence[int], *, whole_groups: bool) -> list[list[int]]:
     """Indices of examples that must stay together, in order: those of each group, or every example by itself."""
-    if not whole_groups:
-        return [[i] for i in range(len(groups))]
-    units: dict[int, list[int]] = {}
-    for i, group in enumerate(groups):
-        units.setdefault(group, []).append(i)
-    return list(units.values())
+    return list(_by_group(groups).values()) if whole_groups else [[i] for i in range(len(groups))]
 
 
-def pack(examples: Sequence[Example], weight_N: FloatArray, device: torch.device) -> MicroBatch:
-    """Lay examples end to end; `weight_N` is the reducer's weight of each one's tokens."""
-    lengths = np.array([len(e.token_ids) for e in examples], np.int64)
-    starts = np.concatenate([[0], np.cumsum(lengths)])
+def pack(examples: Sequence[Example], weight_N: FloatArray, device: torch.device, *, share: bool = False) -> MicroBatch:
+    """Lay examples end to end; `weight_N` is the reducer's weight of each one's tokens.
+
+    With `share`, what the examples of a group begin with in common is there once (`Packed.after`).
+    """
+    packed, moved_N = _packed(examples, device, share=share)
     trained = np.array([e.num_trained for e in examples], np.int64)
     sequence_T = np.repeat(np.arange(len(examples)), trained)
     names = sorted(set().union(*(e.columns for e in examples)))
@@ -133,12 +171,8 @@ def pack(examples: Sequence[Example], weight_N: FloatArray, device: torch.device
         return tensor(np.concatenate(parts), dtype)
 
     return MicroBatch(
-        packed=Packed(
-            token_ids_L=joined([e.token_ids for e in examples], torch.int64),
-            starts=tuple(int(s) for s in starts),
-            vectors_LD=_vectors(examples, device),
-        ),
-        positions_T=joined([e.positions + s for e, s in zip(examples, starts, strict=False)], torch.int64),
+        packed=packed,
+        positions_T=joined([e.positions + by for e, by in zip(examples, moved_N, strict=True)], torch.int64),
         columns={name: joined([e.columns[name] for e in examples], torch.float32) for name in names},
         sequence_T=tensor(sequence_T, torch.int64),
         turn_T=joined([e.turn_T for e in examples], torch.int64),
@@ -151,14 +185,46 @@ def pack(examples: Sequence[Example], weight_N: FloatArray, device: torch.device
     )
 
 
-def _vectors(examples: Sequence[Example], device: torch.device) -> Tensor | None:
-    """[L, D] the vectors of packed examples, zeros for those that have none; None where no example has any."""
-    widths = {e.vectors.shape[1] for e in examples if e.vectors is not None}
+def _packed(examples: Sequence[Example], device: torch.device, *, share: bool) -> tuple[Packed, list[int]]:
+    """The examples' tokens end to end, and by how much the tokens of each are moved there."""
+    members = _by_group([e.group for e in examples]) if share else {}
+    begins = {group: shared_begin([examples[i] for i in own]) for group, own in members.items()}
+    pieces: list[tuple[Example, slice]] = []
+    after: list[int] = []
+    moved_N: list[int] = []
+    placed: dict[int, int] = {}
+    total = 0
+    for example in examples:
+        begin = begins.get(example.group, 0)
+        if begin and example.group not in placed:
+            placed[example.group] = len(pieces)
+            pieces.append((example, slice(begin)))
+            after.append(-1)
+            total += begin
+        pieces.append((example, slice(begin, None)))
+        after.append(placed.get(example.group, -1))
+        moved_N.append(total - begin)
+        total += len(example.token_ids) - begin
+    ids = [example.token_ids[part] for example, part in pieces]
+    packed = Packed(
+        token_ids_L=torch.as_tensor(np.concatenate(ids), dtype=torch.int64).to(device),
+        starts=(0, *accumulate(len(part) for part in ids)),
+        vectors_LD=_vectors(pieces, device),
+        after=tuple(after) if placed else None,
+    )
+    return packed, moved_N
+
+
+def _vectors(pieces: Sequence[tuple[Example, slice]], device: torch.device) -> Tensor | None:
+    """[L, D] the vectors of packed tokens, zeros for those that have none; None where no example has any."""
+    widths = {e.vectors.shape[1] for e, _ in pieces if e.vectors is not None}
     if not widths:
         return None
     assert len(widths) == 1, "the vectors of a batch all have the width that its model takes"
-    empty = (max(widths),)
-    parts = [np.zeros((len(e.token_ids), *empty), np.float32) if e.vectors is None else e.vectors for e in examples]
+    parts = [
+        np.zeros((len(e.token_ids[part]), *widths), np.float32) if e.vectors is None else e.vectors[part]
+        for e, part in pieces
+    ]
     return torch.as_tensor(np.concatenate(parts), dtype=torch.float32).to(device)
 
 

@@ -1,0 +1,376 @@
+// Attention: of one new token of each sequence to what a cache holds, and of whole sequences laid end to end to
+// themselves, with gradients.
+//
+// A token's output is computed by one thread, with sums over keys in their order, so that it depends on its own
+// sequence alone, and is the same to the bit whether the token comes as part of a sequence, after a prefix that others
+// share, or by itself after a cache. All arithmetic is in float.
+//
+// Heads H (of which G share a key head), head width d, S tokens that are attended to.
+
+#include "numbers.h"
+#include "turn.h"
+
+// sum over tokens of share * value, for `COUNT` vectors of a head's numbers
+template <int COUNT, typename T>
+static inline void weigh(const float *share, const T *values, const int32_t *pages, int64_t held, int64_t page_size,
+                         int64_t stride, T *out) {
+    lanes sum[COUNT] = {};
+    for (int64_t begin = 0; begin < held; begin += PAGE) {
+        const T *v = values + pages[begin / PAGE] * page_size;
+        int64_t count = held - begin < PAGE ? held - begin : PAGE;
+        for (int64_t i = 0; i < count; i++)
+            for (int c = 0; c < COUNT; c++) sum[c] += share[begin + i] * load_lanes(v + i * stride + c * PAGE);
+    }
+    for (int c = 0; c < COUNT; c++)
+        for (int i = 0; i < PAGE; i++) store(out[c * PAGE + i], sum[c][i]);
+}
+
+static inline int64_t up_to(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+// Softmax in place, of `count` scores; zeros after them up to a whole vector. Gives the logarithm of the sum of what was
+// exponentiated.
+static inline float to_shares(float *score, int64_t count) {
+    int64_t room = up_to(count, PAGE);
+    for (int64_t i = count; i < room; i++) score[i] = -INFINITY;
+    lanes top = load_lanes(score), sum = {};
+    for (int64_t s = PAGE; s < room; s += PAGE) {
+        lanes x = load_lanes(score + s);
+        top = x > top ? x : top;
+    }
+    float largest = folded(top, [](auto a, auto b) { return a > b ? a : b; });
+    for (int64_t s = 0; s < room; s += PAGE) {
+#pragma omp simd
+        for (int i = 0; i < PAGE; i++) score[s + i] = exponential(score[s + i] - largest);
+        sum += load_lanes(score + s);
+    }
+    float total = folded(sum, [](auto a, auto b) { return a + b; });
+    float share = 1.0f / total;
+    for (int64_t s = 0; s < room; s += PAGE) {
+        lanes x = load_lanes(score + s) * share;
+        std::memcpy(score + s, &x, sizeof(x));
+    }
+    for (int64_t i = count; i < room; i++) score[i] = 0;
+    return largest + std::log(total);
+}
+
+// One new token of each sequence: its key and value are stored in the sequence's last page, then its query attends to
+// all that the sequence holds. Pages of sequence b are table[b * table_width ...]; length[b] is what it held before.
+// Values are [pages, PAGE, key heads, d]. Keys are [pages, key heads, d, PAGE], so that a vector is one number of all
+// tokens of a page, and scores need no sums across a vector. Where there are tables of cosine and sine, queries and keys
+// are normed and turned by the angle of their place first, as in turn_forward.
+template <typename T>
+static void decode_attention(int64_t batch, int64_t heads, int64_t key_heads, int64_t width, const T *query,
+                             const T *key, const T *value, T *keys, T *values, const int32_t *table,
+                             int64_t table_width, const int64_t *length, float scale, const T *query_weight,
+                             const T *key_weight, float eps, const float *cosine, const float *sine, T *y,
+                             int threads) {
+    int64_t group = heads / key_heads, stride = key_heads * width, page_size = PAGE * stride;
+#pragma omp parallel num_threads(threads)
+    {
+        std::vector<float> score, q(group * width);
+        std::vector<T> turned(width);
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t b = 0; b < batch; b++) {
+            const int32_t *pages = table + b * table_width;
+            int64_t held = length[b] + 1, last = pages[length[b] / PAGE] * page_size, place = length[b] % PAGE;
+            std::memcpy(values + last + place * stride, value + b * stride, stride * sizeof(T));
+            const float *c = cosine + length[b] * (width / 2), *s = sine + length[b] * (width / 2);
+            for (int64_t key_head = 0; key_head < key_heads; key_head++) {
+                const T *new_key = key + b * stride + key_head * width;
+                T *to = keys + last + key_head * width * PAGE + place;
+                if (cosine) {
+                    turn(width, eps, new_key, key_weight, c, s, turned.data());
+                    new_key = turned.data();
+                }
+                for (int64_t j = 0; j < width; j++) to[j * PAGE] = new_key[j];
+            }
+            int64_t room = (held + PAGE - 1) / PAGE * PAGE;
+            score.resize(group * room);
+            for (int64_t key_head = 0; key_head < key_heads; key_head++) {
+                int64_t first = key_head * width;
+                for (int64_t g = 0; g < group; g++) {
+                    const T *given = query + ((b * key_heads + key_head) * group + g) * width;
+                    if (cosine) {
+                        turn(width, eps, given, query_weight, c, s, turned.data());
+                        given = turned.data();
+                    }
+                    for (int64_t j = 0; j < width; j++) q[g * width + j] = load(given[j]) * scale;
+                }
+                for (int64_t begin = 0; begin < held; begin += PAGE) {
+                    const T *k = keys + pages[begin / PAGE] * page_size + first * PAGE;
+                    for (int64_t g = 0; g < group; g++) {
+                        lanes even = {}, odd = {};
+                        for (int64_t j = 0; j + 1 < width; j += 2) {
+                            even += q[g * width + j] * load_lanes(k + j * PAGE);
+                            odd += q[g * width + j + 1] * load_lanes(k + (j + 1) * PAGE);
+                        }
+                        even += odd;
+                        std::memcpy(&score[g * room + begin], &even, sizeof(even));
+                    }
+                }
+                for (int64_t g = 0; g < group; g++) {
+                    float *share = &score[g * room];
+                    to_shares(share, held);
+                    T *out = y + ((b * key_heads + key_head) * group + g) * width;
+                    int64_t done = 0;
+                    for (; done + 4 * PAGE <= width; done += 4 * PAGE)
+                        weigh<4>(share, values + first + done, pages, held, page_size, stride, out + done);
+                    for (; done + PAGE <= width; done += PAGE)
+                        weigh<1>(share, values + first + done, pages, held, page_size, stride, out + done);
+                    for (; done < width; done++) {
+                        float sum = 0;
+                        for (int64_t i = 0; i < held; i++)
+                            sum += share[i] * load(values[pages[i / PAGE] * page_size + i % PAGE * stride + first + done]);
+                        store(out[done], sum);
+                    }
+                }
+            }
+        }
+    }
+}
+
+
+const int TILE = 8; // queries that are computed together
+
+// Sequences laid end to end, as rows of queries, keys and values. Sequence i has rows begin[i] ... begin[i + 1] and comes
+// after all rows of sequence after[i], unless that is -1; those that others come after come after none themselves.
+// Families are `order[family[f]] ... order[family[f + 1]]`: a sequence that comes after none, then all that come after it.
+struct Layout {
+    int64_t families;
+    const int64_t *begin, *after, *family, *order;
+
+    int64_t count(int64_t i) const { return begin[i + 1] - begin[i]; }
+    int64_t past(int64_t i) const { return after[i] < 0 ? 0 : count(after[i]); }
+};
+
+// Rows of one head, among those of others: element j of row i is at[i * stride + j].
+template <typename T> struct Rows {
+    T *at;
+    int64_t stride;
+
+    T *row(int64_t i) const { return at + i * stride; }
+};
+
+// What a sequence attends to, as float: row by row, and in tiles of 16 tokens as the cache holds keys. Widths are padded
+// with zeros to a multiple of 16.
+struct Attended {
+    int64_t wide;
+    std::vector<float> rows, tiles;
+
+    Attended(int64_t width, int64_t tokens, bool with_rows, bool with_tiles)
+        : wide(up_to(width, PAGE)), rows(with_rows ? up_to(tokens, PAGE) * wide : 0),
+          tiles(with_tiles ? up_to(tokens, PAGE) * wide : 0) {}
+
+    // Take `count` rows as tokens `first`, `first` + 1, ...
+    template <typename T> void put(Rows<const T> from, int64_t begin, int64_t count, int64_t first, int64_t width) {
+        for (int64_t i = 0; i < count; i++) {
+            const T *in = from.row(begin + i);
+            int64_t token = first + i;
+            if (!rows.empty())
+                for (int64_t j = 0; j < width; j++) rows[token * wide + j] = load(in[j]);
+            if (!tiles.empty()) {
+                float *tile = &tiles[token / PAGE * PAGE * wide + token % PAGE];
+                for (int64_t j = 0; j < width; j++) tile[j * PAGE] = load(in[j]);
+            }
+        }
+    }
+};
+
+// out[r][16 tokens] = x[r] . tokens, for a tile of rows; in the order of sums of `decode_attention`.
+static inline void dots(const float *x, const float *tile, int64_t wide, float *out, int64_t out_stride) {
+    lanes even[TILE] = {}, odd[TILE] = {};
+    for (int64_t j = 0; j < wide; j += 2) {
+        lanes a = load_lanes(tile + j * PAGE), b = load_lanes(tile + (j + 1) * PAGE);
+        for (int r = 0; r < TILE; r++) {
+            even[r] += x[r * wide + j] * a;
+            odd[r] += x[r * wide + j + 1] * b;
+        }
+    }
+    for (int r = 0; r < TILE; r++) {
+        lanes sum = even[r] + odd[r];
+        std::memcpy(out + r * out_stride, &sum, sizeof(sum));
+    }
+}
+
+// out[a][16 c ...] (+)= sum over b < count of weight[a * by_a + b * by_b] * x[b][16 c ...], for 4 a and C vectors
+template <int C>
+static inline void weighted(int64_t count, const float *weight, int64_t by_a, int64_t by_b, const float *x,
+                            int64_t x_stride, float *out, int64_t out_stride, bool add) {
+    lanes sum[4][C] = {};
+    if (add)
+        for (int a = 0; a < 4; a++)
+            for (int c = 0; c < C; c++) sum[a][c] = load_lanes(out + a * out_stride + c * PAGE);
+    for (int64_t b = 0; b < count; b++) {
+        lanes given[C];
+        for (int c = 0; c < C; c++) given[c] = load_lanes(x + b * x_stride + c * PAGE);
+        for (int a = 0; a < 4; a++)
+            for (int c = 0; c < C; c++) sum[a][c] += weight[a * by_a + b * by_b] * given[c];
+    }
+    for (int a = 0; a < 4; a++)
+        for (int c = 0; c < C; c++) std::memcpy(out + a * out_stride + c * PAGE, &sum[a][c], sizeof(lanes));
+}
+
+// The same for `rows` a, a multiple of 4, and rows of x and out of `wide` numbers, a multiple of 16.
+static inline void product(int64_t rows, int64_t count, const float *weight, int64_t by_a, int64_t by_b,
+                           const float *x, float *out, int64_t wide, bool add) {
+    for (int64_t a = 0; a < rows; a += 4) {
+        int64_t done = 0;
+        for (; done + 4 * PAGE <= wide; done += 4 * PAGE)
+            weighted<4>(count, weight + a * by_a, by_a, by_b, x + done, wide, out + a * wide + done, wide, add);
+        for (; done < wide; done += PAGE)
+            weighted<1>(count, weight + a * by_a, by_a, by_b, x + done, wide, out + a * wide + done, wide, add);
+    }
+}
+
+// A tile of rows as float, times `scale`; zeros beyond `count`.
+template <typename T>
+static inline void take(Rows<const T> from, int64_t begin, int64_t count, int64_t width, int64_t wide, float scale,
+                        float *to) {
+    std::memset(to, 0, TILE * wide * sizeof(float));
+    for (int64_t r = 0; r < count; r++)
+        for (int64_t j = 0; j < width; j++) to[r * wide + j] = load(from.row(begin + r)[j]) * scale;
+}
+
+template <typename T>
+static inline void give(const float *from, int64_t begin, int64_t count, int64_t width, int64_t wide, float scale,
+                        Rows<T> to) {
+    for (int64_t r = 0; r < count; r++)
+        for (int64_t j = 0; j < width; j++) store(to.row(begin + r)[j], from[r * wide + j] * scale);
+}
+
+// Every token attends to those before it and to itself. query and y are [R, H, d], key and value [R, K, d]; sums[row, head]
+// is what `to_shares` gives.
+template <typename T>
+static void packed_forward(Layout layout, int64_t heads, int64_t key_heads, int64_t width, const T *query, const T *key,
+                           const T *value, float scale, T *y, float *sums, int threads) {
+    int64_t group = heads / key_heads, sequences = layout.family[layout.families];
+    int64_t q_stride = heads * width, k_stride = key_heads * width;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+    for (int64_t item = 0; item < sequences * key_heads; item++) {
+        int64_t i = layout.order[item / key_heads], key_head = item % key_heads;
+        int64_t begin = layout.begin[i], own = layout.count(i), past = layout.past(i), tokens = past + own;
+        if (own == 0) continue;
+        Attended k(width, tokens, false, true), v(width, tokens, true, false);
+        Rows<const T> k_rows{key + key_head * width, k_stride}, v_rows{value + key_head * width, k_stride};
+        if (past) {
+            k.put(k_rows, layout.begin[layout.after[i]], past, 0, width);
+            v.put(v_rows, layout.begin[layout.after[i]], past, 0, width);
+        }
+        k.put(k_rows, begin, own, past, width);
+        v.put(v_rows, begin, own, past, width);
+        int64_t wide = k.wide, room = up_to(tokens, PAGE);
+        std::vector<float> q(TILE * wide), score(TILE * room), out(TILE * wide);
+        for (int64_t head = key_head * group; head < (key_head + 1) * group; head++)
+            for (int64_t t = 0; t < own; t += TILE) {
+                int64_t count = own - t < TILE ? own - t : TILE, seen = up_to(past + t + count, PAGE);
+                take(Rows<const T>{query + head * width, q_stride}, begin + t, count, width, wide, scale, q.data());
+                for (int64_t s = 0; s < seen; s += PAGE) dots(q.data(), &k.tiles[s * wide], wide, &score[s], room);
+                for (int64_t r = 0; r < TILE; r++) {
+                    int64_t held = r < count ? past + t + r + 1 : 0;
+                    if (held) sums[(begin + t + r) * heads + head] = to_shares(&score[r * room], held);
+                    int64_t done = up_to(held, PAGE);
+                    if (done < seen) std::memset(&score[r * room + done], 0, (seen - done) * sizeof(float));
+                }
+                product(TILE, seen, score.data(), room, 1, v.rows.data(), out.data(), wide, false);
+                give(out.data(), begin + t, count, width, wide, 1.0f, Rows<T>{y + head * width, q_stride});
+            }
+    }
+}
+
+// Gradients of all three. A thread does a whole family for a key head, because what comes after a prefix adds to the
+// gradients of its keys and values, in the order of the family.
+template <typename T>
+static void packed_backward(Layout layout, int64_t heads, int64_t key_heads, int64_t width, const T *query,
+                            const T *key, const T *value, float scale, const T *y, const float *sums, const T *grad,
+                            T *grad_query, T *grad_key, T *grad_value, int threads) {
+    int64_t group = heads / key_heads, q_stride = heads * width, k_stride = key_heads * width;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+    for (int64_t item = 0; item < layout.families * key_heads; item++) {
+        int64_t family = item / key_heads, key_head = item % key_heads;
+        int64_t first = layout.family[family], last = layout.family[family + 1];
+        int64_t root = layout.order[first], prefix = layout.count(root), longest = 0;
+        for (int64_t m = first; m < last; m++) {
+            int64_t i = layout.order[m], tokens = layout.past(i) + layout.count(i);
+            longest = tokens > longest ? tokens : longest;
+        }
+        Attended k(width, longest, true, true), v(width, longest, false, true);
+        int64_t wide = k.wide, room = up_to(longest, PAGE);
+        Rows<const T> k_rows{key + key_head * width, k_stride}, v_rows{value + key_head * width, k_stride};
+        Rows<T> k_grads{grad_key + key_head * width, k_stride}, v_grads{grad_value + key_head * width, k_stride};
+        std::vector<float> dk(room * wide), dv(room * wide), q(TILE * wide), dy(TILE * wide), out(TILE * wide);
+        std::vector<float> share(TILE * room), ds(TILE * room);
+        for (int64_t m = first; m < last; m++) {
+            int64_t i = layout.order[m], begin = layout.begin[i], own = layout.count(i), past = layout.past(i);
+            k.put(k_rows, begin, own, past, width);
+            v.put(v_rows, begin, own, past, width);
+            int64_t used = up_to(past + own, PAGE);
+            std::memset(&dk[past * wide], 0, (used - past) * wide * sizeof(float));
+            std::memset(&dv[past * wide], 0, (used - past) * wide * sizeof(float));
+            for (int64_t head = key_head * group; head < (key_head + 1) * group; head++)
+                for (int64_t t = 0; t < own; t += TILE) {
+                    int64_t count = own - t < TILE ? own - t : TILE, seen = up_to(past + t + count, PAGE);
+                    Rows<const T> dy_rows{grad + head * width, q_stride}, y_rows{y + head * width, q_stride};
+                    take(Rows<const T>{query + head * width, q_stride}, begin + t, count, width, wide, scale, q.data());
+                    take(dy_rows, begin + t, count, width, wide, 1.0f, dy.data());
+                    for (int64_t s = 0; s < seen; s += PAGE) {
+                        dots(q.data(), &k.tiles[s * wide], wide, &share[s], room);
+                        dots(dy.data(), &v.tiles[s * wide], wide, &ds[s], room);
+                    }
+                    for (int64_t r = 0; r < TILE; r++) {
+                        int64_t held = r < count ? past + t + r + 1 : 0;
+                        float *p = &share[r * room], *d = &ds[r * room], mean = 0;
+                        if (held) {
+                            float sum = sums[(begin + t + r) * heads + head];
+                            const T *out_row = y_rows.row(begin + t + r);
+#pragma omp simd reduction(+ : mean)
+                            for (int64_t j = 0; j < width; j++) mean += dy[r * wide + j] * load(out_row[j]);
+                            for (int64_t s = 0; s < held; s += PAGE)
+#pragma omp simd
+                                for (int64_t i = s; i < s + PAGE; i++) {
+                                    p[i] = exponential(p[i] - sum);
+                                    d[i] = p[i] * (d[i] - mean);
+                                }
+                        }
+                        std::memset(p + held, 0, (seen - held) * sizeof(float));
+                        std::memset(d + held, 0, (seen - held) * sizeof(float));
+                    }
+                    product(TILE, seen, ds.data(), room, 1, k.rows.data(), out.data(), wide, false);
+                    give(out.data(), begin + t, count, width, wide, scale,
+                         Rows<T>{grad_query + head * width, q_stride});
+                    product(seen, TILE, ds.data(), 1, room, q.data(), dk.data(), wide, true);
+                    product(seen, TILE, share.data(), 1, room, dy.data(), dv.data(), wide, true);
+                }
+            if (i == root) continue;
+            give(&dk[past * wide], begin, own, width, wide, 1.0f, k_grads);
+            give(&dv[past * wide], begin, own, width, wide, 1.0f, v_grads);
+        }
+        give(dk.data(), layout.begin[root], prefix, width, wide, 1.0f, k_grads);
+        give(dv.data(), layout.begin[root], prefix, width, wide, 1.0f, v_grads);
+    }
+}
+
+#define EXPORTS(T, NAME)                                                                                               \
+    extern "C" void decode_attention_##NAME(                                                                           \
+        int64_t batch, int64_t heads, int64_t key_heads, int64_t width, const T *query, const T *key, const T *value,  \
+        T *keys, T *values, const int32_t *table, int64_t table_width, const int64_t *length, float scale,             \
+        const T *query_weight, const T *key_weight, float eps, const float *cosine, const float *sine, T *y,           \
+        int threads) {                                                                                                 \
+        decode_attention<T>(batch, heads, key_heads, width, query, key, value, keys, values, table, table_width,       \
+                            length, scale, query_weight, key_weight, eps, cosine, sine, y, threads);                   \
+    }                                                                                                                  \
+    extern "C" void packed_forward_##NAME(                                                                             \
+        int64_t families, const int64_t *begin, const int64_t *after, const int64_t *family, const int64_t *order,     \
+        int64_t heads, int64_t key_heads, int64_t width, const T *query, const T *key, const T *value, float scale,    \
+        T *y, float *sums, int threads) {                                                                              \
+        packed_forward<T>({families, begin, after, family, order}, heads, key_heads, width, query, key, value, scale,  \
+                          y, sums, threads);                                                                           \
+    }                                                                                                                  \
+    extern "C" void packed_backward_##NAME(                                                                            \
+        int64_t families, const int64_t *begin, const int64_t *after, const int64_t *family, const int64_t *order,     \
+        int64_t heads, int64_t key_heads, int64_t width, const T *query, const T *key, const T *value, float scale,    \
+        const T *y, const float *sums, const T *grad, T *grad_query, T *grad_key, T *grad_value, int threads) {        \
+        packed_backward<T>({families, begin, after, family, order}, heads, key_heads, width, query, key, value, scale, \
+                           y, sums, grad, grad_query, grad_key, grad_value, threads);                                  \
+    }
+
+FOR_EACH_TYPE(EXPORTS)

@@ -1,0 +1,87 @@
+// Numbers as they are stored, float or bfloat16, and as they are computed with: float, one or a vector of them.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+struct bfloat16 {
+    uint16_t bits;
+};
+
+static inline float load(float x) { return x; }
+
+static inline float load(bfloat16 x) {
+    uint32_t wide = uint32_t(x.bits) << 16;
+    float value;
+    std::memcpy(&value, &wide, 4);
+    return value;
+}
+
+static inline void store(float &to, float x) { to = x; }
+
+// To the nearest, ties to even. A NaN stays one: its sign and quiet bit are kept by the last line.
+static inline void store(bfloat16 &to, float x) {
+    uint32_t wide;
+    std::memcpy(&wide, &x, 4);
+    uint32_t rounded = (wide + 0x7fff + ((wide >> 16) & 1)) >> 16;
+    to.bits = uint16_t((wide & 0x7fffffff) > 0x7f800000 ? (wide >> 16) | 0x40 : rounded);
+}
+
+// e^x within 2 units in the last place for x <= 88, 0 far below; without a call, so that loops of it are vectorised.
+// Range reduction by ln 2 in two parts (Cody and Waite), then the Taylor series of degree 7 on [-0.35, 0.35].
+static inline float exponential(float x) {
+    x = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
+    float n = std::nearbyint(x * 1.44269504f);
+    float r = x - n * 0.693359375f + n * 2.12194440e-4f;
+    float p = 1.0f / 5040.0f;
+    p = p * r + 1.0f / 720.0f;
+    p = p * r + 1.0f / 120.0f;
+    p = p * r + 1.0f / 24.0f;
+    p = p * r + 1.0f / 6.0f;
+    p = p * r + 0.5f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    int32_t power = (int32_t(n) + 127) << 23;
+    float scale;
+    std::memcpy(&scale, &power, 4);
+    return p * scale;
+}
+
+static inline float sigmoid(float x) { return 1.0f / (1.0f + exponential(-x)); }
+
+const int64_t PAGE = 16; // tokens in a page of the cache, and lanes of a vector
+typedef float lanes __attribute__((vector_size(PAGE * sizeof(float))));
+typedef uint16_t half_lanes __attribute__((vector_size(PAGE * sizeof(uint16_t))));
+typedef uint32_t wide_lanes __attribute__((vector_size(PAGE * sizeof(uint32_t))));
+
+static inline lanes load_lanes(const float *x) {
+    lanes value;
+    std::memcpy(&value, x, sizeof(value));
+    return value;
+}
+
+static inline lanes load_lanes(const bfloat16 *x) {
+    half_lanes bits;
+    std::memcpy(&bits, x, sizeof(bits));
+    wide_lanes wide = __builtin_convertvector(bits, wide_lanes) << 16;
+    lanes value;
+    std::memcpy(&value, &wide, sizeof(value));
+    return value;
+}
+
+// A vector's numbers taken together by a function of two, halves with halves.
+template <typename Two> static inline float folded(lanes x, Two both) {
+    typedef float eight __attribute__((vector_size(32)));
+    typedef float four __attribute__((vector_size(16)));
+    eight h[2];
+    std::memcpy(h, &x, sizeof(x));
+    eight a = both(h[0], h[1]);
+    four q[2];
+    std::memcpy(q, &a, sizeof(a));
+    four b = both(q[0], q[1]);
+    return both(both(b[0], b[2]), both(b[1], b[3]));
+}
+
+#define FOR_EACH_TYPE(DEFINE) DEFINE(float, float32) DEFINE(bfloat16, bfloat16)

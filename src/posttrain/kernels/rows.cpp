@@ -1,0 +1,179 @@
+// The parts of a decoder that work on each row by itself: each reads its input once and writes its output once.
+//
+// Every row is computed by one thread in one order, so that a number depends on its own row alone, never on what else
+// is in the batch nor on how many threads there are. Sums over rows (gradients of norm weights) are taken in blocks of
+// fixed size, in order.
+//
+// Rows R, width D, heads H, head width d.
+
+#include "numbers.h"
+#include "turn.h"
+
+const int64_t BLOCK = 64; // rows whose gradients of a norm's weight are summed together
+
+// sum = x + delta (where there is a delta), y = sum / rms(sum) * weight
+template <typename T>
+static void norm_forward(int64_t rows, int64_t width, float eps, const T *x, const T *delta, const T *weight, T *sum,
+                         T *y, float *rstd, int threads) {
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t row = 0; row < rows; row++) {
+        const T *in = x + row * width;
+        if (delta) {
+            const T *more = delta + row * width;
+            T *out = sum + row * width;
+#pragma omp simd
+            for (int64_t i = 0; i < width; i++) store(out[i], load(in[i]) + load(more[i]));
+            in = out;
+        }
+        float squares = 0;
+#pragma omp simd reduction(+ : squares)
+        for (int64_t i = 0; i < width; i++) squares += load(in[i]) * load(in[i]);
+        float scale = 1.0f / std::sqrt(squares / width + eps);
+        if (rstd) rstd[row] = scale;
+        T *out = y + row * width;
+#pragma omp simd
+        for (int64_t i = 0; i < width; i++) store(out[i], load(in[i]) * scale * load(weight[i]));
+    }
+}
+
+// grad_x = grad_sum (where there is one) + rstd * (g * w - x * rstd^2 * mean(g * w * x)); partial[block] = sum g * x * rstd
+template <typename T>
+static void norm_backward(int64_t rows, int64_t width, const T *x, const T *weight, const float *rstd, const T *grad,
+                          const T *grad_sum, T *grad_x, float *partial, int threads) {
+    int64_t blocks = (rows + BLOCK - 1) / BLOCK;
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t block = 0; block < blocks; block++) {
+        float *total = partial + block * width;
+        std::memset(total, 0, width * sizeof(float));
+        for (int64_t row = block * BLOCK; row < rows && row < (block + 1) * BLOCK; row++) {
+            const T *in = x + row * width, *g = grad + row * width;
+            float scale = rstd[row], dot = 0;
+#pragma omp simd reduction(+ : dot)
+            for (int64_t i = 0; i < width; i++) dot += load(g[i]) * load(weight[i]) * load(in[i]);
+            float shift = dot * scale * scale / width;
+            T *out = grad_x + row * width;
+            if (grad_sum) {
+                const T *more = grad_sum + row * width;
+#pragma omp simd
+                for (int64_t i = 0; i < width; i++)
+                    store(out[i], load(more[i]) + scale * (load(g[i]) * load(weight[i]) - load(in[i]) * shift));
+            } else {
+#pragma omp simd
+                for (int64_t i = 0; i < width; i++)
+                    store(out[i], scale * (load(g[i]) * load(weight[i]) - load(in[i]) * shift));
+            }
+#pragma omp simd
+            for (int64_t i = 0; i < width; i++) total[i] += load(g[i]) * load(in[i]) * scale;
+        }
+    }
+}
+
+template <typename T>
+static void turn_forward(int64_t rows, int64_t heads, int64_t width, float eps, const T *x, const T *weight,
+                         const float *cosine, const float *sine, T *y, float *rstd, int threads) {
+    int64_t half = width / 2;
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t head = 0; head < heads; head++) {
+            int64_t at = row * heads + head;
+            rstd[at] = turn(width, eps, x + at * width, weight, cosine + row * half, sine + row * half, y + at * width);
+        }
+}
+
+template <typename T>
+static void turn_backward(int64_t rows, int64_t heads, int64_t width, const T *x, const T *weight, const float *rstd,
+                          const float *cosine, const float *sine, const T *grad, T *grad_x, float *partial,
+                          int threads) {
+    int64_t half = width / 2, blocks = (rows + BLOCK - 1) / BLOCK;
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t block = 0; block < blocks; block++) {
+        std::vector<float> straight(width); // the gradient turned back
+        float *g = straight.data(), *total = partial ? partial + block * width : nullptr;
+        if (total) std::memset(total, 0, width * sizeof(float));
+        for (int64_t row = block * BLOCK; row < rows && row < (block + 1) * BLOCK; row++) {
+            const float *c = cosine + row * half, *s = sine + row * half;
+            for (int64_t head = 0; head < heads; head++) {
+                int64_t at = (row * heads + head) * width;
+                const T *in = x + at, *given = grad + at;
+                T *out = grad_x + at;
+#pragma omp simd
+                for (int64_t i = 0; i < half; i++) {
+                    float a = load(given[i]), b = load(given[i + half]);
+                    g[i] = a * c[i] + b * s[i];
+                    g[i + half] = b * c[i] - a * s[i];
+                }
+                if (!weight) {
+#pragma omp simd
+                    for (int64_t i = 0; i < width; i++) store(out[i], g[i]);
+                    continue;
+                }
+                float scale = rstd[row * heads + head], dot = 0;
+#pragma omp simd reduction(+ : dot)
+                for (int64_t i = 0; i < width; i++) dot += g[i] * load(weight[i]) * load(in[i]);
+                float shift = dot * scale * scale / width;
+#pragma omp simd
+                for (int64_t i = 0; i < width; i++) {
+                    store(out[i], scale * (g[i] * load(weight[i]) - load(in[i]) * shift));
+                    total[i] += g[i] * load(in[i]) * scale;
+                }
+            }
+        }
+    }
+}
+
+// gate * sigmoid(gate) * up
+template <typename T>
+static void gate_forward(int64_t rows, int64_t width, const T *gate, const T *up, T *y, int threads) {
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t row = 0; row < rows; row++) {
+        const T *a = gate + row * width, *b = up + row * width;
+        T *out = y + row * width;
+#pragma omp simd
+        for (int64_t i = 0; i < width; i++) store(out[i], load(a[i]) * sigmoid(load(a[i])) * load(b[i]));
+    }
+}
+
+template <typename T>
+static void gate_backward(int64_t rows, int64_t width, const T *gate, const T *up, const T *grad, T *grad_gate,
+                          T *grad_up, int threads) {
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t row = 0; row < rows; row++) {
+        const T *a = gate + row * width, *b = up + row * width, *g = grad + row * width;
+        T *to_a = grad_gate + row * width, *to_b = grad_up + row * width;
+#pragma omp simd
+        for (int64_t i = 0; i < width; i++) {
+            float x = load(a[i]), s = sigmoid(x), given = load(g[i]), u = load(b[i]);
+            store(to_a[i], given * u * s * (1.0f + x * (1.0f - s)));
+            store(to_b[i], given * x * s);
+        }
+    }
+}
+
+#define EXPORTS(T, NAME)                                                                                               \
+    extern "C" void norm_forward_##NAME(int64_t rows, int64_t width, float eps, const T *x, const T *delta,            \
+                                        const T *weight, T *sum, T *y, float *rstd, int threads) {                     \
+        norm_forward<T>(rows, width, eps, x, delta, weight, sum, y, rstd, threads);                                    \
+    }                                                                                                                  \
+    extern "C" void norm_backward_##NAME(int64_t rows, int64_t width, const T *x, const T *weight, const float *rstd,  \
+                                         const T *grad, const T *grad_sum, T *grad_x, float *partial, int threads) {   \
+        norm_backward<T>(rows, width, x, weight, rstd, grad, grad_sum, grad_x, partial, threads);                      \
+    }                                                                                                                  \
+    extern "C" void turn_forward_##NAME(int64_t rows, int64_t heads, int64_t width, float eps, const T *x,             \
+                                        const T *weight, const float *cosine, const float *sine, T *y, float *rstd,    \
+                                        int threads) {                                                                 \
+        turn_forward<T>(rows, heads, width, eps, x, weight, cosine, sine, y, rstd, threads);                           \
+    }                                                                                                                  \
+    extern "C" void turn_backward_##NAME(int64_t rows, int64_t heads, int64_t width, const T *x, const T *weight,      \
+                                         const float *rstd, const float *cosine, const float *sine, const T *grad,     \
+                                         T *grad_x, float *partial, int threads) {                                     \
+        turn_backward<T>(rows, heads, width, x, weight, rstd, cosine, sine, grad, grad_x, partial, threads);           \
+    }                                                                                                                  \
+    extern "C" void gate_forward_##NAME(int64_t rows, int64_t width, const T *gate, const T *up, T *y, int threads) {  \
+        gate_forward<T>(rows, width, gate, up, y, threads);                                                            \
+    }                                                                                                                  \
+    extern "C" void gate_backward_##NAME(int64_t rows, int64_t width, const T *gate, const T *up, const T *grad,       \
+                                         T *grad_gate, T *grad_up, int threads) {                                      \
+        gate_backward<T>(rows, width, gate, up, grad, grad_gate, grad_up, threads);                                    \
+    }
+
+FOR_EACH_TYPE(EXPORTS)
