@@ -21,16 +21,16 @@ from posttrain.kernels._build import built, folder
 
 __all__ = [
     "PAGE",
+    "DecoderSizes",
     "PackedLayout",
-    "Turning",
     "add_norm",
-    "add_norm_",
+    "decode",
     "decode_attention",
     "folder",
     "gated",
-    "gated_",
     "norm",
     "packed_attention",
+    "packed_matrix",
     "status",
     "turn",
     "usable",
@@ -142,18 +142,6 @@ def packed_attention(query: Tensor, key: Tensor, value: Tensor, layout: PackedLa
     return out
 
 
-@dataclass(frozen=True, slots=True)
-class Turning:
-    """How heads are normed and turned by their place: see `turn`."""
-
-    query_weight: Tensor | None
-    """[d] of the norm; None where there is none."""
-    key_weight: Tensor | None
-    eps: float
-    table: tuple[Tensor, Tensor]
-    """Cosine and sine, float32 [places, d / 2]."""
-
-
 def decode_attention(
     query: Tensor,
     key: Tensor,
@@ -163,36 +151,64 @@ def decode_attention(
     page_BP: Tensor,
     length_B: Tensor,
     out: Tensor,
-    turning: Turning | None = None,
 ) -> None:
     """Add one new token of each of B sequences to pages of keys and values, and let it attend to all of its own.
 
-    query [R, H, d], key and value [R, K, d] with R >= B, normed and turned here if there is a `turning`; keys
-    [pages, K, d, `PAGE`] and values [pages, `PAGE`, K, d]; page_BP, int32, the pages of each sequence; length_B, int64,
-    how many tokens each holds already; out [R, H * d], of which B rows are written. There is no plain form: ask
-    `usable` first.
+    query [R, H, d], key and value [R, K, d] with R >= B; keys [pages, K, d, `PAGE`] and values [pages, `PAGE`, K, d];
+    page_BP, int32, the pages of each sequence; length_B, int64, how many tokens each holds already; out [R, H * d], of
+    which B rows are written. There is no plain form: ask `usable` first.
     """
     from posttrain.kernels._cpu import call
 
     heads, width = query.shape[1:]
     given = (query.contiguous(), key.contiguous(), value.contiguous(), keys, values, page_BP)
-    how: tuple[Tensor | float | None, ...] = (None, None, 0.0, None, None)
-    if turning is not None:
-        how = (turning.query_weight, turning.key_weight, turning.eps, *turning.table)
     sizes = (len(length_B), heads, key.shape[1], width)
-    call("decode_attention", query.dtype, *sizes, *given, page_BP.shape[1], length_B, width**-0.5, *how, out)
+    call("decode_attention", query.dtype, *sizes, *given, page_BP.shape[1], length_B, width**-0.5, out)
 
 
-def add_norm_(x_RD: Tensor, delta_RD: Tensor | None, by: nn.RMSNorm, y_RD: Tensor) -> None:
-    """Add `delta` to `x` in place and put the norm into `y`: `add_norm` without gradients, for what is `usable`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecoderSizes:
+    """What `decode` must know of a decoder."""
+
+    width: int
+    heads: int
+    key_heads: int
+    head_width: int
+    mlp_width: int
+    eps: float
+    """Of the norms of the residual stream."""
+    head_eps: float
+    """Of the norms of queries and keys."""
+
+
+def packed_matrix(weight_OI: Tensor) -> Tensor:
+    """A matrix laid out as `decode` reads it: bytes, a copy. [outputs, inputs], for what is `usable`."""
+    from posttrain.kernels._cpu import call, packed_bytes
+
+    packed = torch.empty(packed_bytes(weight_OI.dtype, *weight_OI.shape), dtype=torch.uint8)
+    call("pack", weight_OI.dtype, *weight_OI.shape, weight_OI.contiguous(), packed, threads=False)
+    return packed
+
+
+def decode(
+    sizes: DecoderSizes,
+    address_LA: Tensor,
+    x_BD: Tensor,
+    last_norm_D: Tensor,
+    page_BP: Tensor,
+    length_B: Tensor,
+    rotation: tuple[Tensor, Tensor],
+) -> Tensor:
+    """[B, D] last hidden states of one new token of each of B sequences, whose keys and values are added to the pages.
+
+    address_LA, int64, are the addresses of each layer's weights and pages in the order of ``Layer`` in the source, x_BD
+    the tokens' embeddings; `rotation` is cosine and sine, float32 [places, d / 2]; pages and lengths as in
+    `decode_attention`. A row is the same to the bit whatever is beside it. There is no plain form: ask `usable` first.
+    """
     from posttrain.kernels._cpu import call
 
-    total = None if delta_RD is None else x_RD
-    call("norm_forward", x_RD.dtype, *x_RD.shape, by.eps, x_RD, delta_RD, by.weight, total, y_RD, None)
-
-
-def gated_(gate_RD: Tensor, up_RD: Tensor) -> None:
-    """`gated` without gradients, into `gate`, for what is `usable`."""
-    from posttrain.kernels._cpu import call
-
-    call("gate_forward", gate_RD.dtype, *gate_RD.shape, gate_RD, up_RD, gate_RD)
+    y_BD = torch.empty_like(x_BD)
+    shape = (sizes.width, sizes.heads, sizes.key_heads, sizes.head_width, sizes.mlp_width, sizes.eps, sizes.head_eps)
+    where = (page_BP, page_BP.shape[1], length_B, *rotation)
+    call("decode", x_BD.dtype, len(address_LA), len(x_BD), *shape, address_LA, x_BD, last_norm_D, *where, y_BD)
+    return y_BD

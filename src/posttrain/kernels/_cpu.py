@@ -28,7 +28,10 @@ _ARGUMENTS: Final = {
     "gate_backward": (_N, _N, _P, _P, _P, _P, _P, c_int),
     "packed_forward": (_N, *(_P,) * 4, *(_N,) * 3, *(_P,) * 3, c_float, _P, _P, c_int),
     "packed_backward": (_N, *(_P,) * 4, *(_N,) * 3, *(_P,) * 3, c_float, *(_P,) * 6, c_int),
-    "decode_attention": (*(_N,) * 4, *(_P,) * 6, _N, _P, c_float, _P, _P, c_float, _P, _P, _P, c_int),
+    "decode_attention": (*(_N,) * 4, *(_P,) * 6, _N, _P, c_float, _P, c_int),
+    "packed_bytes": (_N, _N),
+    "pack": (_N, _N, _P, _P),
+    "decode": (*(_N,) * 7, c_float, c_float, *(_P,) * 4, _N, *(_P,) * 4, c_int),
 }
 
 
@@ -41,10 +44,17 @@ def _function(name: str, dtype: torch.dtype) -> Any:
     return function
 
 
-def call(name: str, dtype: torch.dtype, *arguments: int | float | Tensor | None) -> None:
-    """Run a kernel with all threads that torch may use."""
+def call(name: str, dtype: torch.dtype, *arguments: int | float | Tensor | None, threads: bool = True) -> None:
+    """Run a kernel, with all threads that torch may use where it takes `threads`."""
     given = [argument.data_ptr() if isinstance(argument, Tensor) else argument for argument in arguments]
-    _function(name, dtype)(*given, torch.get_num_threads())
+    _function(name, dtype)(*given, *((torch.get_num_threads(),) if threads else ()))
+
+
+def packed_bytes(dtype: torch.dtype, outputs: int, inputs: int) -> int:
+    """Size of a matrix as `posttrain.kernels.packed_matrix` lays it out."""
+    function = _function("packed_bytes", dtype)
+    function.restype = c_int64
+    return int(function(outputs, inputs))
 
 
 def _summed(partial_BD: Tensor, dtype: torch.dtype) -> Tensor:

@@ -7,128 +7,22 @@
 //
 // Heads H (of which G share a key head), head width d, S tokens that are attended to.
 
-#include "numbers.h"
-#include "turn.h"
+#include "attend.h"
 
-// sum over tokens of share * value, for `COUNT` vectors of a head's numbers
-template <int COUNT, typename T>
-static inline void weigh(const float *share, const T *values, const int32_t *pages, int64_t held, int64_t page_size,
-                         int64_t stride, T *out) {
-    lanes sum[COUNT] = {};
-    for (int64_t begin = 0; begin < held; begin += PAGE) {
-        const T *v = values + pages[begin / PAGE] * page_size;
-        int64_t count = held - begin < PAGE ? held - begin : PAGE;
-        for (int64_t i = 0; i < count; i++)
-            for (int c = 0; c < COUNT; c++) sum[c] += share[begin + i] * load_lanes(v + i * stride + c * PAGE);
-    }
-    for (int c = 0; c < COUNT; c++)
-        for (int i = 0; i < PAGE; i++) store(out[c * PAGE + i], sum[c][i]);
-}
-
-static inline int64_t up_to(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
-
-// Softmax in place, of `count` scores; zeros after them up to a whole vector. Gives the logarithm of the sum of what was
-// exponentiated.
-static inline float to_shares(float *score, int64_t count) {
-    int64_t room = up_to(count, PAGE);
-    for (int64_t i = count; i < room; i++) score[i] = -INFINITY;
-    lanes top = load_lanes(score), sum = {};
-    for (int64_t s = PAGE; s < room; s += PAGE) {
-        lanes x = load_lanes(score + s);
-        top = x > top ? x : top;
-    }
-    float largest = folded(top, [](auto a, auto b) { return a > b ? a : b; });
-    for (int64_t s = 0; s < room; s += PAGE) {
-#pragma omp simd
-        for (int i = 0; i < PAGE; i++) score[s + i] = exponential(score[s + i] - largest);
-        sum += load_lanes(score + s);
-    }
-    float total = folded(sum, [](auto a, auto b) { return a + b; });
-    float share = 1.0f / total;
-    for (int64_t s = 0; s < room; s += PAGE) {
-        lanes x = load_lanes(score + s) * share;
-        std::memcpy(score + s, &x, sizeof(x));
-    }
-    for (int64_t i = count; i < room; i++) score[i] = 0;
-    return largest + std::log(total);
-}
-
-// One new token of each sequence: its key and value are stored in the sequence's last page, then its query attends to
-// all that the sequence holds. Pages of sequence b are table[b * table_width ...]; length[b] is what it held before.
-// Values are [pages, PAGE, key heads, d]. Keys are [pages, key heads, d, PAGE], so that a vector is one number of all
-// tokens of a page, and scores need no sums across a vector. Where there are tables of cosine and sine, queries and keys
-// are normed and turned by the angle of their place first, as in turn_forward.
+// One new token of each sequence of a batch; see `attend`. query and y are [batch, H, d], key and value [batch, K, d].
 template <typename T>
-static void decode_attention(int64_t batch, int64_t heads, int64_t key_heads, int64_t width, const T *query,
-                             const T *key, const T *value, T *keys, T *values, const int32_t *table,
-                             int64_t table_width, const int64_t *length, float scale, const T *query_weight,
-                             const T *key_weight, float eps, const float *cosine, const float *sine, T *y,
-                             int threads) {
-    int64_t group = heads / key_heads, stride = key_heads * width, page_size = PAGE * stride;
+static void decode_attention(int64_t batch, Heads of, const T *query, const T *key, const T *value, Cache<T> cache,
+                             float scale, T *y, int threads) {
+    int64_t stride = of.heads * of.width, key_stride = of.key_heads * of.width;
 #pragma omp parallel num_threads(threads)
     {
-        std::vector<float> score, q(group * width);
-        std::vector<T> turned(width);
+        Desk<T> desk;
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t b = 0; b < batch; b++) {
-            const int32_t *pages = table + b * table_width;
-            int64_t held = length[b] + 1, last = pages[length[b] / PAGE] * page_size, place = length[b] % PAGE;
-            std::memcpy(values + last + place * stride, value + b * stride, stride * sizeof(T));
-            const float *c = cosine + length[b] * (width / 2), *s = sine + length[b] * (width / 2);
-            for (int64_t key_head = 0; key_head < key_heads; key_head++) {
-                const T *new_key = key + b * stride + key_head * width;
-                T *to = keys + last + key_head * width * PAGE + place;
-                if (cosine) {
-                    turn(width, eps, new_key, key_weight, c, s, turned.data());
-                    new_key = turned.data();
-                }
-                for (int64_t j = 0; j < width; j++) to[j * PAGE] = new_key[j];
-            }
-            int64_t room = (held + PAGE - 1) / PAGE * PAGE;
-            score.resize(group * room);
-            for (int64_t key_head = 0; key_head < key_heads; key_head++) {
-                int64_t first = key_head * width;
-                for (int64_t g = 0; g < group; g++) {
-                    const T *given = query + ((b * key_heads + key_head) * group + g) * width;
-                    if (cosine) {
-                        turn(width, eps, given, query_weight, c, s, turned.data());
-                        given = turned.data();
-                    }
-                    for (int64_t j = 0; j < width; j++) q[g * width + j] = load(given[j]) * scale;
-                }
-                for (int64_t begin = 0; begin < held; begin += PAGE) {
-                    const T *k = keys + pages[begin / PAGE] * page_size + first * PAGE;
-                    for (int64_t g = 0; g < group; g++) {
-                        lanes even = {}, odd = {};
-                        for (int64_t j = 0; j + 1 < width; j += 2) {
-                            even += q[g * width + j] * load_lanes(k + j * PAGE);
-                            odd += q[g * width + j + 1] * load_lanes(k + (j + 1) * PAGE);
-                        }
-                        even += odd;
-                        std::memcpy(&score[g * room + begin], &even, sizeof(even));
-                    }
-                }
-                for (int64_t g = 0; g < group; g++) {
-                    float *share = &score[g * room];
-                    to_shares(share, held);
-                    T *out = y + ((b * key_heads + key_head) * group + g) * width;
-                    int64_t done = 0;
-                    for (; done + 4 * PAGE <= width; done += 4 * PAGE)
-                        weigh<4>(share, values + first + done, pages, held, page_size, stride, out + done);
-                    for (; done + PAGE <= width; done += PAGE)
-                        weigh<1>(share, values + first + done, pages, held, page_size, stride, out + done);
-                    for (; done < width; done++) {
-                        float sum = 0;
-                        for (int64_t i = 0; i < held; i++)
-                            sum += share[i] * load(values[pages[i / PAGE] * page_size + i % PAGE * stride + first + done]);
-                        store(out[done], sum);
-                    }
-                }
-            }
-        }
+        for (int64_t b = 0; b < batch; b++)
+            attend(cache, Turning<T>{}, of, b, query + b * stride, key + b * key_stride, value + b * key_stride, scale,
+                   y + b * stride, desk);
     }
 }
-
 
 const int TILE = 8; // queries that are computed together
 
@@ -155,7 +49,7 @@ template <typename T> struct Rows {
 // with zeros to a multiple of 16.
 struct Attended {
     int64_t wide;
-    std::vector<float> rows, tiles;
+    Memory<float> rows, tiles;
 
     Attended(int64_t width, int64_t tokens, bool with_rows, bool with_tiles)
         : wide(up_to(width, PAGE)), rows(with_rows ? up_to(tokens, PAGE) * wide : 0),
@@ -176,7 +70,7 @@ struct Attended {
     }
 };
 
-// out[r][16 tokens] = x[r] . tokens, for a tile of rows; in the order of sums of `decode_attention`.
+// out[r][16 tokens] = x[r] . tokens, for a tile of rows; in the order of sums of `attend`.
 static inline void dots(const float *x, const float *tile, int64_t wide, float *out, int64_t out_stride) {
     lanes even[TILE] = {}, odd[TILE] = {};
     for (int64_t j = 0; j < wide; j += 2) {
@@ -259,7 +153,7 @@ static void packed_forward(Layout layout, int64_t heads, int64_t key_heads, int6
         k.put(k_rows, begin, own, past, width);
         v.put(v_rows, begin, own, past, width);
         int64_t wide = k.wide, room = up_to(tokens, PAGE);
-        std::vector<float> q(TILE * wide), score(TILE * room), out(TILE * wide);
+        Memory<float> q(TILE * wide), score(TILE * room), out(TILE * wide);
         for (int64_t head = key_head * group; head < (key_head + 1) * group; head++)
             for (int64_t t = 0; t < own; t += TILE) {
                 int64_t count = own - t < TILE ? own - t : TILE, seen = up_to(past + t + count, PAGE);
@@ -297,8 +191,8 @@ static void packed_backward(Layout layout, int64_t heads, int64_t key_heads, int
         int64_t wide = k.wide, room = up_to(longest, PAGE);
         Rows<const T> k_rows{key + key_head * width, k_stride}, v_rows{value + key_head * width, k_stride};
         Rows<T> k_grads{grad_key + key_head * width, k_stride}, v_grads{grad_value + key_head * width, k_stride};
-        std::vector<float> dk(room * wide), dv(room * wide), q(TILE * wide), dy(TILE * wide), out(TILE * wide);
-        std::vector<float> share(TILE * room), ds(TILE * room);
+        Memory<float> dk(room * wide), dv(room * wide), q(TILE * wide), dy(TILE * wide), out(TILE * wide);
+        Memory<float> share(TILE * room), ds(TILE * room);
         for (int64_t m = first; m < last; m++) {
             int64_t i = layout.order[m], begin = layout.begin[i], own = layout.count(i), past = layout.past(i);
             k.put(k_rows, begin, own, past, width);
@@ -352,11 +246,10 @@ static void packed_backward(Layout layout, int64_t heads, int64_t key_heads, int
 #define EXPORTS(T, NAME)                                                                                               \
     extern "C" void decode_attention_##NAME(                                                                           \
         int64_t batch, int64_t heads, int64_t key_heads, int64_t width, const T *query, const T *key, const T *value,  \
-        T *keys, T *values, const int32_t *table, int64_t table_width, const int64_t *length, float scale,             \
-        const T *query_weight, const T *key_weight, float eps, const float *cosine, const float *sine, T *y,           \
+        T *keys, T *values, const int32_t *table, int64_t table_width, const int64_t *length, float scale, T *y,       \
         int threads) {                                                                                                 \
-        decode_attention<T>(batch, heads, key_heads, width, query, key, value, keys, values, table, table_width,       \
-                            length, scale, query_weight, key_weight, eps, cosine, sine, y, threads);                   \
+        decode_attention<T>(batch, {heads, key_heads, width}, query, key, value,                                       \
+                            {keys, values, table, table_width, length}, scale, y, threads);                            \
     }                                                                                                                  \
     extern "C" void packed_forward_##NAME(                                                                             \
         int64_t families, const int64_t *begin, const int64_t *after, const int64_t *family, const int64_t *order,     \

@@ -4,7 +4,22 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <new>
 #include <vector>
+
+// Memory that begins with a line of the processor's cache: vectors that lie across two lines take twice as long.
+template <typename T> struct Aligned {
+    typedef T value_type;
+
+    Aligned() = default;
+    template <typename U> Aligned(const Aligned<U> &) {}
+    T *allocate(size_t count) { return (T *)operator new(count * sizeof(T), std::align_val_t(64)); }
+    void deallocate(T *at, size_t) { operator delete(at, std::align_val_t(64)); }
+    template <typename U> bool operator==(const Aligned<U> &) const { return true; }
+    template <typename U> bool operator!=(const Aligned<U> &) const { return false; }
+};
+
+template <typename T> using Memory = std::vector<T, Aligned<T>>;
 
 struct bfloat16 {
     uint16_t bits;
@@ -71,6 +86,17 @@ static inline lanes load_lanes(const bfloat16 *x) {
     return value;
 }
 
+static inline void store_lanes(float *to, lanes x) { std::memcpy(to, &x, sizeof(x)); }
+
+static inline void store_lanes(bfloat16 *to, lanes x) {
+    wide_lanes wide;
+    std::memcpy(&wide, &x, sizeof(x));
+    wide_lanes rounded = (wide + 0x7fff + ((wide >> 16) & 1)) >> 16, quiet = (wide >> 16) | 0x40;
+    wide_lanes nan = (wide_lanes)((wide & 0x7fffffff) > 0x7f800000);
+    half_lanes bits = __builtin_convertvector((nan & quiet) | (~nan & rounded), half_lanes);
+    std::memcpy(to, &bits, sizeof(bits));
+}
+
 // A vector's numbers taken together by a function of two, halves with halves.
 template <typename Two> static inline float folded(lanes x, Two both) {
     typedef float eight __attribute__((vector_size(32)));
@@ -82,6 +108,16 @@ template <typename Two> static inline float folded(lanes x, Two both) {
     std::memcpy(q, &a, sizeof(a));
     four b = both(q[0], q[1]);
     return both(both(b[0], b[2]), both(b[1], b[3]));
+}
+
+// The sum of squares of a row.
+template <typename T> static inline float squared(const T *x, int64_t width) {
+    lanes sum = {};
+    int64_t i = 0;
+    for (; i + PAGE <= width; i += PAGE) sum += load_lanes(x + i) * load_lanes(x + i);
+    float total = folded(sum, [](auto a, auto b) { return a + b; });
+    for (; i < width; i++) total += load(x[i]) * load(x[i]);
+    return total;
 }
 
 #define FOR_EACH_TYPE(DEFINE) DEFINE(float, float32) DEFINE(bfloat16, bfloat16)

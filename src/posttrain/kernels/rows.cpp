@@ -25,10 +25,7 @@ static void norm_forward(int64_t rows, int64_t width, float eps, const T *x, con
             for (int64_t i = 0; i < width; i++) store(out[i], load(in[i]) + load(more[i]));
             in = out;
         }
-        float squares = 0;
-#pragma omp simd reduction(+ : squares)
-        for (int64_t i = 0; i < width; i++) squares += load(in[i]) * load(in[i]);
-        float scale = 1.0f / std::sqrt(squares / width + eps);
+        float scale = 1.0f / std::sqrt(squared(in, width) / width + eps);
         if (rstd) rstd[row] = scale;
         T *out = y + row * width;
 #pragma omp simd
@@ -87,7 +84,7 @@ static void turn_backward(int64_t rows, int64_t heads, int64_t width, const T *x
     int64_t half = width / 2, blocks = (rows + BLOCK - 1) / BLOCK;
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int64_t block = 0; block < blocks; block++) {
-        std::vector<float> straight(width); // the gradient turned back
+        Memory<float> straight(width); // the gradient turned back
         float *g = straight.data(), *total = partial ? partial + block * width : nullptr;
         if (total) std::memset(total, 0, width * sizeof(float));
         for (int64_t row = block * BLOCK; row < rows && row < (block + 1) * BLOCK; row++) {

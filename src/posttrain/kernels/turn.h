@@ -17,10 +17,7 @@ static inline float turn(int64_t width, float eps, const T *in, const T *weight,
         }
         return 1.0f;
     }
-    float squares = 0;
-#pragma omp simd reduction(+ : squares)
-    for (int64_t i = 0; i < width; i++) squares += load(in[i]) * load(in[i]);
-    float scale = 1.0f / std::sqrt(squares / width + eps);
+    float scale = 1.0f / std::sqrt(squared(in, width) / width + eps);
 #pragma omp simd
     for (int64_t i = 0; i < half; i++) {
         float a = load(in[i]) * scale * load(weight[i]);

@@ -8,6 +8,7 @@ written. A page that nobody holds any more is the next to be given out.
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -16,6 +17,9 @@ from torch import Tensor
 
 from posttrain import kernels
 from posttrain.kernels import PAGE
+
+if TYPE_CHECKING:
+    from posttrain.policies._decoding import Decoding
 
 FIRST_PAGES = 64
 GROWTH = 1.5
@@ -32,6 +36,8 @@ class KeyValueCache:
     values: list[Tensor]
     """By layer: [pages, page, key heads, head width]."""
     lengths: list[int]
+    decoding: "Decoding | None" = None
+    """The weights as the decoding kernel reads them."""
     table_SP: NDArray[np.int32]
     """Pages of each slot, in order; of the first ``ceil(length / page)`` only."""
 

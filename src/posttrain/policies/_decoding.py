@@ -1,74 +1,100 @@
-"""One new token of each sequence through the native decoder, on kernels: no gradients, no modules, nothing in between.
+"""One new token of each sequence through the native decoder, in one call of a kernel: no gradients, no modules.
 
-Bit for bit what the decoder's own modules give when they run on the same kernels; at this size half of their time goes
-into calling them.
+The weights are laid out for it once. That is a second copy of them, which lives as long as the cache that it is kept
+with, and no longer than they are what was copied.
 
-R rows (B sequences, and padding up to a multiple of 16), D width.
+L layers, B sequences, D width.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from posttrain import kernels
-from posttrain.policies._attention import pad_rows
 from posttrain.policies._cache import KeyValueCache
 
 if TYPE_CHECKING:
     from posttrain.policies.decoder import Decoder, Layer
 
+COPIED_BYTES: Final = 1 << 30
+"""Weights up to which a second copy is made; larger ones are read from memory for every token in any layout."""
+KEYS, VALUES = 4, 5
+"""Places of the addresses of a layer's pages, among those of a layer."""
+
 
 def can_decode(body: "Decoder", cache: KeyValueCache) -> bool:
-    """Whether the kernels do, and every matrix is a plain one (adapters are modules of another kind)."""
-    return cache.for_kernel and all(type(linear) is nn.Linear for linear in _linears(body))
+    """Whether the kernel does, every matrix is a plain one (adapters are modules of another kind), and all are small
+    enough.
+    """
+    linears = [linear for layer in body.model.layers for linear in _linears(layer)]  # type: ignore[arg-type]
+    if not cache.for_kernel or any(type(linear) is not nn.Linear for linear in linears):
+        return False
+    return sum(linear.weight.nbytes for linear in linears if isinstance(linear, nn.Linear)) <= COPIED_BYTES
 
 
-@torch.no_grad()
-def decode(body: "Decoder", cache: KeyValueCache, slots: Sequence[int], token_ids_B: Tensor) -> Tensor:
-    """[B, D] last hidden states after appending a token to each slot, in which there is room."""
-    lengths = [cache.lengths[slot] for slot in slots]
-    page_BP = torch.from_numpy(cache.table(slots, max(lengths) + 1))
-    length_B, table = torch.tensor(lengths), body.rotations(max(lengths) + 1, token_ids_B.device)
-    x_RD = pad_rows(F.embedding(token_ids_B, body.model.embed_tokens.weight))
-    y_RD, delta_RD = torch.empty_like(x_RD), None
-    layer: Layer
-    for number, layer in enumerate(body.model.layers):  # type: ignore[assignment]
-        attention, mlp = layer.self_attn, layer.mlp
-        kernels.add_norm_(x_RD, delta_RD, layer.input_layernorm, y_RD)
-        query, key, value = (
-            _apply(linear, y_RD).view(len(x_RD), -1, attention.head_dim)
-            for linear in (attention.q_proj, attention.k_proj, attention.v_proj)
+class Decoding:
+    """The weights of a decoder as the kernel reads them."""
+
+    def __init__(self, body: "Decoder") -> None:
+        shape = body.shape
+        first: Layer = body.model.layers[0]  # type: ignore[assignment]
+        self.sizes = kernels.DecoderSizes(
+            width=shape.width,
+            heads=shape.heads,
+            key_heads=shape.kv_heads,
+            head_width=shape.head_dim,
+            mlp_width=shape.mlp_width,
+            eps=float(first.input_layernorm.eps or 0.0),
+            head_eps=float(getattr(first.self_attn.q_norm, "eps", None) or 0.0),
         )
-        q_norm, k_norm = attention.q_norm, attention.k_norm
-        turning = kernels.Turning(
-            query_weight=q_norm.weight if isinstance(q_norm, nn.RMSNorm) else None,
-            key_weight=k_norm.weight if isinstance(k_norm, nn.RMSNorm) else None,
-            eps=getattr(q_norm, "eps", 0.0),
-            table=table,
+        self.stamp = stamp(body)
+        self._held: list[Tensor] = []  # what the addresses are of
+        self._address_LA = torch.tensor([list(self._addresses(layer)) for layer in body.model.layers])  # type: ignore[arg-type]
+
+    def __call__(self, body: "Decoder", cache: KeyValueCache, slots: Sequence[int], token_ids_B: Tensor) -> Tensor:
+        """[B, D] last hidden states after appending a token to each slot, in which there is room."""
+        lengths = [cache.lengths[slot] for slot in slots]
+        longest = max(lengths) + 1
+        for column, stored in ((KEYS, cache.keys), (VALUES, cache.values)):
+            self._address_LA[:, column] = torch.tensor([pages.data_ptr() for pages in stored])
+        return kernels.decode(
+            self.sizes,
+            self._address_LA,
+            F.embedding(token_ids_B, body.model.embed_tokens.weight),
+            body.model.norm.weight,
+            torch.from_numpy(cache.table(slots, longest)),
+            torch.tensor(lengths),
+            body.rotations(longest, token_ids_B.device),
         )
-        out = query.new_empty(len(x_RD), query.shape[1] * query.shape[2])
-        out[len(lengths) :] = 0.0
-        kernels.decode_attention(
-            query, key, value, cache.keys[number], cache.values[number], page_BP, length_B, out, turning
-        )
-        kernels.add_norm_(x_RD, _apply(attention.o_proj, out), layer.post_attention_layernorm, y_RD)
-        gate_RD = _apply(mlp.gate_proj, y_RD)
-        kernels.gated_(gate_RD, _apply(mlp.up_proj, y_RD))
-        delta_RD = _apply(mlp.down_proj, gate_RD)
-    kernels.add_norm_(x_RD, delta_RD, body.model.norm, y_RD)
-    return y_RD[: len(lengths)]
+
+    def _addresses(self, layer: "Layer") -> Iterator[int]:
+        """Addresses of a layer's weights, in the order of the kernel."""
+        attention = layer.self_attn
+        norms = (layer.input_layernorm, layer.post_attention_layernorm, attention.q_norm, attention.k_norm)
+        for norm in norms:
+            yield self._address(norm.weight if isinstance(norm, nn.RMSNorm) else None)
+        yield from (0, 0)  # pages, which move when there are more of them
+        for linear in _linears(layer):
+            assert isinstance(linear, nn.Linear), "asked for before"
+            yield self._address(kernels.packed_matrix(linear.weight.detach()))
+            yield self._address(linear.bias)
+
+    def _address(self, tensor: Tensor | None) -> int:
+        if tensor is None:
+            return 0
+        self._held.append(tensor)
+        return tensor.data_ptr()
 
 
-def _apply(linear: Any, x: Tensor) -> Tensor:
-    return F.linear(x, linear.weight, linear.bias)
+def stamp(body: "Decoder") -> list[tuple[int, int]]:
+    """What differs once a weight has been changed in place or put in another place."""
+    return [(p.data_ptr(), p._version) for layer in body.model.layers for p in layer.parameters()]
 
 
-def _linears(body: "Decoder") -> Iterator[nn.Module]:
-    layer: Layer
-    for layer in body.model.layers:  # type: ignore[assignment]
-        attention, mlp = layer.self_attn, layer.mlp
-        yield from (attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj)
-        yield from (mlp.gate_proj, mlp.up_proj, mlp.down_proj)
+def _linears(layer: "Layer") -> tuple[nn.Module, ...]:
+    attention, mlp = layer.self_attn, layer.mlp
+    projections = (attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj)
+    return (*projections, mlp.gate_proj, mlp.up_proj, mlp.down_proj)

@@ -25,7 +25,7 @@ from posttrain.policies._attention import (
     token_positions,
 )
 from posttrain.policies._cache import KeyValueCache
-from posttrain.policies._decoding import can_decode, decode
+from posttrain.policies._decoding import Decoding, can_decode, stamp
 from posttrain.policies._shape import Shape, Vision
 
 
@@ -190,7 +190,9 @@ class Decoder(Body):
         if max(lengths) == 1 and min(past) > 0 and packed.vectors_LD is None and can_decode(self, cache):
             assert max(past) < self.context, "callers check prompts against body.context"
             cache.reserve(slots, [n + 1 for n in past])
-            hidden_BD = decode(self, cache, slots, packed.token_ids_L)
+            if cache.decoding is None or cache.decoding.stamp != stamp(self):
+                cache.decoding = Decoding(self)
+            hidden_BD = cache.decoding(self, cache, slots, packed.token_ids_L)
             for slot in slots:
                 cache.lengths[slot] += 1
             return hidden_BD

@@ -1,0 +1,292 @@
+// One new token of each sequence through all layers of a decoder.
+//
+// Where there are rows enough, every thread takes its own rows through all layers, and never waits for another; where
+// there are few, the threads share the outputs of each matrix. Matrices are laid out once, in the order in which they are
+// read. A row's numbers depend on its own row alone: each sum runs over the inputs in their order, wherever the row is and
+// however many threads there are.
+//
+// In bfloat16 products are made by the processor's matrix unit (AMX) where it has one, and else in float.
+
+#include "attend.h"
+
+#include <omp.h>
+
+#ifdef __AMX_BF16__
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+const int64_t PANEL = 32; // outputs that are computed together
+const int64_t ROWS = 16;  // rows that belong to one thread
+
+// The matrix unit must be asked for, once a process (arch_prctl(2), ARCH_REQ_XCOMP_PERM for XTILE_DATA).
+static bool has_matrix_unit() {
+#ifdef __AMX_BF16__
+    static const bool granted = syscall(SYS_arch_prctl, 0x1023, 18) == 0;
+    return granted;
+#else
+    return false;
+#endif
+}
+
+template <typename T> static bool by_matrix_unit() { return sizeof(T) == 2 && has_matrix_unit(); }
+
+// Panels of 32 outputs. As float: [inputs][32]. For the matrix unit: [inputs / 32][2 halves][16 pairs][16 outputs][2], which
+// is what it takes as its second operand. What a panel lacks is zero.
+template <typename T> static int64_t packed_bytes(int64_t outputs, int64_t inputs) {
+    int64_t each = by_matrix_unit<T>() ? up_to(inputs, 32) * 2 : inputs * 4;
+    return up_to(outputs, PANEL) * each;
+}
+
+template <typename T> static void pack(int64_t outputs, int64_t inputs, const T *weight, char *packed) {
+    std::memset(packed, 0, packed_bytes<T>(outputs, inputs));
+    for (int64_t o = 0; o < outputs; o++) {
+        const T *row = weight + o * inputs;
+        if (by_matrix_unit<T>()) {
+            T *panel = (T *)packed + o / PANEL * PANEL * up_to(inputs, 32) + o % PANEL / 16 * 512 + o % 16 * 2;
+            for (int64_t i = 0; i < inputs; i++) panel[i / 32 * 1024 + i % 32 / 2 * 32 + i % 2] = row[i];
+        } else {
+            float *panel = (float *)packed + o / PANEL * PANEL * inputs + o % PANEL;
+            for (int64_t i = 0; i < inputs; i++) panel[i * PANEL] = load(row[i]);
+        }
+    }
+}
+
+template <typename T> struct Matrix {
+    const char *packed;
+    const T *bias;
+    int64_t outputs, inputs;
+};
+
+// Rows of numbers, each beginning `stride` after the one before; columns beyond what is used are zeros.
+template <typename T> struct Sheet {
+    int64_t stride;
+    Memory<T> numbers;
+
+    Sheet(int64_t rows, int64_t width) : stride(up_to(width, 32)), numbers(up_to(rows, 32) * stride) {}
+    T *row(int64_t r) { return &numbers[r * stride]; }
+};
+
+// sum[8][32] = 8 rows . the panel
+static inline void by_vectors(const float *x, int64_t stride, const float *panel, int64_t inputs, float *sum) {
+    lanes low[8] = {}, high[8] = {};
+    for (int64_t i = 0; i < inputs; i++) {
+        lanes a = load_lanes(panel + i * PANEL), b = load_lanes(panel + i * PANEL + PAGE);
+        for (int r = 0; r < 8; r++) {
+            float given = x[r * stride + i];
+            low[r] += given * a;
+            high[r] += given * b;
+        }
+    }
+    for (int r = 0; r < 8; r++) {
+        std::memcpy(sum + r * PANEL, &low[r], sizeof(lanes));
+        std::memcpy(sum + r * PANEL + PAGE, &high[r], sizeof(lanes));
+    }
+}
+
+#ifdef __AMX_BF16__
+struct alignas(64) TileShapes {
+    uint8_t palette = 1, start_row = 0, reserved[14] = {};
+    uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+    uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+// sum[16 * HALVES][32] = 16 or 32 rows . the panel
+template <int HALVES>
+static inline void by_tiles(const bfloat16 *x, int64_t stride, const bfloat16 *panel, int64_t inputs, float *sum) {
+    _tile_zero(0);
+    _tile_zero(1);
+    if (HALVES == 2) {
+        _tile_zero(2);
+        _tile_zero(3);
+    }
+    for (int64_t i = 0; i < inputs; i += 32) {
+        _tile_loadd(6, panel + i * 32, 64);
+        _tile_loadd(7, panel + i * 32 + 512, 64);
+        _tile_loadd(4, x + i, stride * 2);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 4, 7);
+        if (HALVES == 2) {
+            _tile_loadd(5, x + 16 * stride + i, stride * 2);
+            _tile_dpbf16ps(2, 5, 6);
+            _tile_dpbf16ps(3, 5, 7);
+        }
+    }
+    _tile_stored(0, sum, PANEL * 4);
+    _tile_stored(1, sum + 16, PANEL * 4);
+    if (HALVES == 2) {
+        _tile_stored(2, sum + 16 * PANEL, PANEL * 4);
+        _tile_stored(3, sum + 16 * PANEL + 16, PANEL * 4);
+    }
+}
+#endif
+
+static inline const float *as_float(const float *x, int64_t, int64_t, Memory<float> &) { return x; }
+
+static inline const float *as_float(const bfloat16 *x, int64_t stride, int64_t inputs, Memory<float> &to) {
+    to.resize(8 * stride);
+    for (int64_t r = 0; r < 8; r++)
+        for (int64_t i = 0; i < inputs; i++) to[r * stride + i] = load(x[r * stride + i]);
+    return to.data();
+}
+
+// What a thread does: its rows, and which panels of every matrix (those of its number among all who share the rows).
+struct Share {
+    int64_t begin, end, number, of;
+
+    void wait() const {
+        if (of > 1) {
+#pragma omp barrier
+        }
+    }
+};
+
+// to[rows] = from[rows] . matrix^T + bias
+template <typename T>
+static void multiply(const Share &share, const Matrix<T> &matrix, Sheet<T> &from, Sheet<T> &to) {
+    alignas(64) float sum[32 * PANEL];
+    Memory<float> wide;
+    bool tiles = by_matrix_unit<T>();
+    int64_t inputs = tiles ? up_to(matrix.inputs, 32) : matrix.inputs, panel_bytes = PANEL * inputs * (tiles ? 2 : 4);
+    for (int64_t o = share.number * PANEL; o < matrix.outputs; o += share.of * PANEL) {
+        const char *panel = matrix.packed + o / PANEL * panel_bytes;
+        int64_t count = matrix.outputs - o < PANEL ? matrix.outputs - o : PANEL;
+        for (int64_t r = share.begin; r < share.end;) {
+            int64_t step = 8;
+            if (!tiles)
+                by_vectors(as_float(from.row(r), from.stride, inputs, wide), from.stride, (const float *)panel, inputs, sum);
+#ifdef __AMX_BF16__
+            else if (share.end - r > 16) {
+                by_tiles<2>((const bfloat16 *)from.row(r), from.stride, (const bfloat16 *)panel, inputs, sum);
+                step = 32;
+            } else {
+                by_tiles<1>((const bfloat16 *)from.row(r), from.stride, (const bfloat16 *)panel, inputs, sum);
+                step = 16;
+            }
+#endif
+            for (int64_t i = 0; i < step && r + i < share.end; i++) {
+                T *out = to.row(r + i) + o;
+                const float *in = sum + i * PANEL;
+                if (!matrix.bias && count == PANEL) {
+                    store_lanes(out, load_lanes(in));
+                    store_lanes(out + PAGE, load_lanes(in + PAGE));
+                } else {
+                    for (int64_t j = 0; j < count; j++) store(out[j], in[j] + (matrix.bias ? load(matrix.bias[o + j]) : 0));
+                }
+            }
+            r += step;
+        }
+    }
+    share.wait();
+}
+
+// x += delta, y = norm of x; as in norm_forward
+template <typename T>
+static void add_norm(const Share &share, int64_t width, float eps, Sheet<T> &x, Sheet<T> *delta, const T *weight,
+                     Sheet<T> &y) {
+    for (int64_t r = share.begin + share.number; r < share.end; r += share.of) {
+        T *in = x.row(r), *out = y.row(r);
+        if (delta) {
+            const T *more = delta->row(r);
+#pragma omp simd
+            for (int64_t i = 0; i < width; i++) store(in[i], load(in[i]) + load(more[i]));
+        }
+        float scale = 1.0f / std::sqrt(squared(in, width) / width + eps);
+#pragma omp simd
+        for (int64_t i = 0; i < width; i++) store(out[i], load(in[i]) * scale * load(weight[i]));
+    }
+    share.wait();
+}
+
+// A layer, as Python gives it: addresses, in this order. A bias, or the norm of queries and keys, may be null.
+template <typename T> struct Layer {
+    const T *input_norm, *attention_norm, *query_norm, *key_norm;
+    T *keys, *values;
+    struct {
+        const char *packed;
+        const T *bias;
+    } query, key, value, output, gate, up, down;
+};
+
+struct Sizes {
+    int64_t layers, batch, width, heads, key_heads, head_width, mlp_width;
+    float eps, head_eps;
+};
+
+// x [batch, width] are the embeddings of the new tokens; y gets the last hidden states.
+template <typename T>
+static void decode(Sizes n, const Layer<T> *layers, const T *x, const T *last_norm, const int32_t *table,
+                   int64_t table_width, const int64_t *length, const float *cosine, const float *sine, T *y,
+                   int threads) {
+    int64_t q_width = n.heads * n.head_width, k_width = n.key_heads * n.head_width;
+    Sheet<T> stream(n.batch, n.width), normed(n.batch, n.width), delta(n.batch, n.width), q(n.batch, q_width);
+    Sheet<T> k(n.batch, k_width), v(n.batch, k_width), attended(n.batch, q_width), gate(n.batch, n.mlp_width);
+    Sheet<T> up(n.batch, n.mlp_width);
+    for (int64_t r = 0; r < n.batch; r++) std::memcpy(stream.row(r), x + r * n.width, n.width * sizeof(T));
+    float scale = 1.0f / std::sqrt((float)n.head_width);
+#pragma omp parallel num_threads(threads)
+    {
+        int64_t thread = omp_get_thread_num(), team = omp_get_num_threads();
+        Share share{0, n.batch, thread, team};
+        if (n.batch >= team * ROWS) {
+            int64_t each = up_to((n.batch + team - 1) / team, ROWS);
+            int64_t begin = thread * each, end = begin + each < n.batch ? begin + each : n.batch;
+            share = {begin, end < begin ? begin : end, 0, 1};
+        }
+        Desk<T> desk;
+#ifdef __AMX_BF16__
+        static const TileShapes shapes;
+        if (by_matrix_unit<T>()) _tile_loadconfig(&shapes);
+#endif
+        for (int64_t l = 0; l < n.layers; l++) {
+            const Layer<T> &layer = layers[l];
+            auto matrix = [](auto &m, int64_t outputs, int64_t inputs) {
+                return Matrix<T>{m.packed, m.bias, outputs, inputs};
+            };
+            add_norm(share, n.width, n.eps, stream, l ? &delta : nullptr, layer.input_norm, normed);
+            multiply(share, matrix(layer.query, q_width, n.width), normed, q);
+            multiply(share, matrix(layer.key, k_width, n.width), normed, k);
+            multiply(share, matrix(layer.value, k_width, n.width), normed, v);
+            Cache<T> cache{layer.keys, layer.values, table, table_width, length};
+            Turning<T> turning{layer.query_norm, layer.key_norm, n.head_eps, cosine, sine};
+            for (int64_t r = share.begin + share.number; r < share.end; r += share.of)
+                attend(cache, turning, {n.heads, n.key_heads, n.head_width}, r, q.row(r), k.row(r), v.row(r), scale,
+                       attended.row(r), desk);
+            share.wait();
+            multiply(share, matrix(layer.output, n.width, q_width), attended, delta);
+            add_norm(share, n.width, n.eps, stream, &delta, layer.attention_norm, normed);
+            multiply(share, matrix(layer.gate, n.mlp_width, n.width), normed, gate);
+            multiply(share, matrix(layer.up, n.mlp_width, n.width), normed, up);
+            for (int64_t r = share.begin + share.number; r < share.end; r += share.of) {
+                T *a = gate.row(r);
+                const T *b = up.row(r);
+#pragma omp simd
+                for (int64_t i = 0; i < n.mlp_width; i++) store(a[i], load(a[i]) * sigmoid(load(a[i])) * load(b[i]));
+            }
+            share.wait();
+            multiply(share, matrix(layer.down, n.width, n.mlp_width), gate, delta);
+        }
+        add_norm(share, n.width, n.eps, stream, &delta, last_norm, normed);
+        for (int64_t r = share.begin + share.number; r < share.end; r += share.of)
+            std::memcpy(y + r * n.width, normed.row(r), n.width * sizeof(T));
+#ifdef __AMX_BF16__
+        if (by_matrix_unit<T>()) _tile_release();
+#endif
+    }
+}
+
+#define EXPORTS(T, NAME)                                                                                               \
+    extern "C" int64_t packed_bytes_##NAME(int64_t outputs, int64_t inputs) { return packed_bytes<T>(outputs, inputs); } \
+    extern "C" void pack_##NAME(int64_t outputs, int64_t inputs, const T *weight, char *packed) {                      \
+        pack<T>(outputs, inputs, weight, packed);                                                                      \
+    }                                                                                                                  \
+    extern "C" void decode_##NAME(int64_t layers, int64_t batch, int64_t width, int64_t heads, int64_t key_heads,      \
+                                  int64_t head_width, int64_t mlp_width, float eps, float head_eps, const void *layer, \
+                                  const T *x, const T *last_norm, const int32_t *table, int64_t table_width,           \
+                                  const int64_t *length, const float *cosine, const float *sine, T *y, int threads) {  \
+        decode<T>({layers, batch, width, heads, key_heads, head_width, mlp_width, eps, head_eps},                      \
+                  (const Layer<T> *)layer, x, last_norm, table, table_width, length, cosine, sine, y, threads);        \
+    }
+
+FOR_EACH_TYPE(EXPORTS)
