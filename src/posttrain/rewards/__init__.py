@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from posttrain.component import Component
-from posttrain.engines import Sampler
+from posttrain.engines import Sampler, sampler_of
 from posttrain.types import Group, Score
 
 
@@ -25,6 +25,10 @@ class RewardContext:
     step: int = 0
     state: dict[str, Any] = field(default_factory=dict)
     """The reward's own memory: JSON, saved in every checkpoint."""
+
+    def sampler(self, role: str, reward: str) -> Sampler:
+        """The model that a reward asks, by its kind. Raises `UserError` for a role that no model plays."""
+        return sampler_of(role, self.samplers, f"the {reward} reward asks")
 
 
 class Reward(Component):

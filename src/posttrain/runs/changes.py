@@ -87,7 +87,8 @@ def digest_of_model(folder: Path) -> str:
 def check_models(store: "RunStore", now: Mapping[str, Any], folders: Mapping[str, Path]) -> None:
     """Raise `UserError` that names the folder when a model is not the one that the run began with.
 
-    `folders` are those of `Bench.model_folders`. Of a trained model the checkpoint holds the weights, but not how it is read.
+    `folders` are those of `Bench.model_folders`. Of a trained model the checkpoint holds the weights, but not how it is
+    read.
     """
     changed = list(_changed(store.environment().get(MODELS, {}), now[MODELS]))
     if not changed:
