@@ -196,6 +196,13 @@ class StageBench:
             **self._bench.remote_samplers(*self._key, *key),
         }
 
+    def sampled_tokens(self, models: Models) -> int:
+        """Tokens that the models have sampled until now, whoever asked and whatever became of them. What endpoints
+        write is not among them: they do not say their tokens.
+        """
+        servers = [self._bench.server(policy) for policy in {id(policy): policy for policy in models.values()}.values()]
+        return sum(server.counters.sampled_tokens for server in servers)
+
 
 def connect(recipe: Recipe) -> "dict[str, Remote]":
     """The endpoints that play roles. Raises `UserError` where the environment lacks a key."""
