@@ -126,9 +126,7 @@ def test_one_refinement_of_each_group_is_learned_in_the_place_of_the_first_attem
     assert all(m["demonstrated"] == 1.0 for m in metrics)
 
 
-def test_tokens_of_refinements_count_as_sampled(
-    small: Small, train: Train, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tokens_of_refinements_count_as_sampled(small: Small, train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
     """Though they are learned as if nobody had sampled them, and those that did not fit are not learned at all."""
     asked: list[int] = []
     complete = ContinuousServer.complete

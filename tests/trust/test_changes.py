@@ -97,9 +97,7 @@ def test_a_model_that_changed_or_is_gone_stops_it(
 
 
 @pytest.mark.parametrize("fault", ["changed", "gone", "adapter gone"])
-def test_the_model_that_an_adapter_is_made_for_is_looked_at_too(
-    fault: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_model_that_an_adapter_is_made_for_is_looked_at_too(fault: str, capfd: pytest.CaptureFixture[str]) -> None:
     """The run's own adapter, moved to another model: the first run's base is `tiny`, whose files it is made of."""
     assert main(["run", *SETTINGS, "models.policy.lora={rank: 2, targets: [q_proj]}"]) == 0
     Path("runs/grpo-2/model/adapter").rename("mine")

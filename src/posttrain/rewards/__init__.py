@@ -39,6 +39,11 @@ class Reward(Component):
         """Roles whose models it asks; the recipe must have them."""
         return frozenset()
 
+    @property
+    def runs(self) -> str:
+        """Language of the programs that it finds in completions and runs; empty for one that judges what they say."""
+        return ""
+
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Judge every trajectory of the group."""
         raise NotImplementedError
