@@ -99,7 +99,7 @@ class Queries(Tasks):
         rng = Random(f"queries:{question}")
         text, *numbers = TABLES[table]
         equal = {column: number for column, test, number in conditions if test == "of"}
-        rows = [[rng.choice(_without(equal.get(c), LARGEST)) for c in numbers] for _ in range(self.rows)]
+        rows = [[rng.choice(_others(equal.get(c))) for c in numbers] for _ in range(self.rows)]
         for column, test, number in conditions:
             for value, meets in ((80, True), (40, True), (1, True), (90, False), (0, False)):
                 row = {c: value if c == asked else rng.randint(1, LARGEST) for c in numbers}
@@ -112,6 +112,8 @@ class Queries(Tasks):
         return f"CREATE TABLE {table}({columns}); INSERT INTO {table} VALUES {named};"
 
 
-def _without(number: int | None, largest: int) -> list[int]:
-    """Numbers to draw from; none is one more than the number that is asked for, which rows of their own have."""
-    return [n for n in range(1, largest + 1) if number is None or n != number + 1]
+def _others(number: int | None) -> list[int]:
+    """Numbers to draw from: neither the least and the largest value, nor, where a number is asked for, one more than
+    it; these are in rows of their own.
+    """
+    return [n for n in range(2, LARGEST + 1) if number is None or n != number + 1]
