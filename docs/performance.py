@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pages import table, write_or_check
+
 from posttrain.speed.tables import COLUMNS, number, rows
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -235,30 +237,9 @@ def measured_by(part: dict[str, Any]) -> Iterator[str]:
     )
 
 
-def table(columns: Sequence[str], body: Any) -> Iterator[str]:
-    """The lines of a table; none where it is empty."""
-    lines = [f"| {' | '.join(str(cell).replace('|', '/') for cell in line)} |" for line in body]
-    if lines:
-        yield f"| {' | '.join(columns)} |"
-        yield "|" + "---|" * len(columns)
-        yield from lines
-        yield ""
-
-
 def main(arguments: Sequence[str]) -> int:
     """Write or check; 0 when the page is, or has been brought, up to date."""
-    if list(arguments) not in ([], ["--check"]):
-        print(__doc__, file=sys.stderr)
-        return 2
-    wanted = page(PARTS)
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == wanted:
-        return 0
-    if arguments:
-        print(f"{PAGE.relative_to(ROOT)} is out of date; run: .venv/bin/python docs/performance.py", file=sys.stderr)
-        return 1
-    PAGE.write_text(wanted, encoding="utf-8")
-    print(f"wrote {PAGE.relative_to(ROOT)}")
-    return 0
+    return write_or_check(arguments, __doc__, PAGE, lambda: page(PARTS))
 
 
 if __name__ == "__main__":

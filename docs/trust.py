@@ -11,7 +11,8 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+
+from pages import table, write_or_check
 
 ROOT = Path(__file__).resolve().parents[1]
 PARTS, PAGE = ROOT / "docs" / "measured" / "trust", ROOT / "docs" / "trust.md"
@@ -35,35 +36,15 @@ def section(path: Path) -> Iterator[str]:
     if prose.is_file():
         yield prose.read_text(encoding="utf-8").rstrip("\n") + "\n"
     yield f"```text\n$ {part['command']}\n```\n"
-    for table in part["tables"]:
-        if "caption" in table:
-            yield f"{table['caption']}\n"
-        yield row(table["columns"])
-        yield "|" + "---|" * len(table["columns"])
-        yield from map(row, table["rows"])
-        yield ""
-
-
-def row(values: Sequence[Any]) -> str:
-    """A line of a table."""
-    cells = ("" if value is None else str(value).replace("|", "\\|").replace("\n", " ") for value in values)
-    return f"| {' | '.join(cells)} |"
+    for measured in part["tables"]:
+        if "caption" in measured:
+            yield f"{measured['caption']}\n"
+        yield from table(measured["columns"], measured["rows"])
 
 
 def main(arguments: Sequence[str]) -> int:
     """Write or check; 0 when the page is, or has been brought, up to date."""
-    if list(arguments) not in ([], ["--check"]):
-        print(__doc__, file=sys.stderr)
-        return 2
-    wanted = page(PARTS)
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == wanted:
-        return 0
-    if arguments:
-        print(f"{PAGE.relative_to(ROOT)} is out of date; run: .venv/bin/python docs/trust.py", file=sys.stderr)
-        return 1
-    PAGE.write_text(wanted, encoding="utf-8")
-    print(f"wrote {PAGE.relative_to(ROOT)}")
-    return 0
+    return write_or_check(arguments, __doc__, PAGE, lambda: page(PARTS))
 
 
 if __name__ == "__main__":

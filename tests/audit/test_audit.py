@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from posttrain.audit import Probe, Subject, kinds, probes_of
+from posttrain.audit import Probe, Subject, kinds, kinds_for, probes_of
 from posttrain.audit.auditing import Report, Settings, audit
 from posttrain.audit.samples import sample_tasks
 from posttrain.cli import main
 from posttrain.errors import UserError
 from posttrain.rewards import Reward
 from posttrain.types import Task
+from tests.rewards.programs import tier_for
 
 TASKS = [
     Task(key=str(n), prompt=f"What do you get for question number {n}?", answer=a) for n, a in ((1, "42"), (2, "7"))
@@ -27,12 +28,17 @@ class Shipped:
     settings: dict[str, Any] = field(default_factory=dict)
     how: dict[str, Any] = field(default_factory=dict)
     library: str = ""
+    programs: tuple[str, ...] | None = None
+    """What must be installed for a reward that runs programs."""
+    tasks: Any = None
 
 
 GRADER = """
 def score(completion, answer):
     return completion.removeprefix("Answer: ").strip() == answer
 """
+QUICK = {"cpu_s": 1.0, "wall_s": 30.0}
+"""Limits under which what never ends is soon over."""
 SHIPPED = {
     "calibrated": Shipped({"correct": "match"}, {"form": "{answer}\n<confidence>1</confidence>"}),
     "countdown": Shipped(),
@@ -44,6 +50,15 @@ SHIPPED = {
     # How an answer must be written is the library's decision; its chain_sum does not take a bold one, for example.
     "reasoning_gym": Shipped({}, {"skip": ["equivalent"]}, "reasoning_gym"),
     "regex": Shipped({"pattern": "(?s)^So: .*[0-9a-z].*!$"}, {"form": "So: {answer}!", "about": "form"}),
+    "python_tests": Shipped({"limits": QUICK}, programs=()),
+    "io_tests": Shipped({"limits": QUICK}, programs=()),
+    "counted_work": Shipped(
+        {"language": "c", "limits": {**QUICK, "cpu_s": 5.0}},
+        programs=("valgrind", "gcc"),
+        tasks={"kind": "running_sums", "size": 2, "tests": 2},
+    ),
+    "sql": Shipped({"limits": QUICK}, programs=()),
+    "verilog": Shipped({"limits": QUICK}, programs=("iverilog", "vvp")),
     "sum": Shipped({"parts": {"right": "match", "short": {"kind": "format", "tags": []}}, "weights": {"short": 0.1}}),
 }
 """By kind; a new member needs an entry here or in `NOT`."""
@@ -60,11 +75,6 @@ NOT = {
     "repetition": "takes points off for form; nothing is right by it",
     "boxes": "pays partly, by overlap; its own tests hold what must not be paid",
     "in_region": "takes any point of a region; its own tests hold what must not be paid",
-    "python_tests": "judges programs, which the probes are not; attacks on it are in tests/sandbox and its own tests",
-    "io_tests": "judges programs, as python_tests",
-    "counted_work": "judges programs, as python_tests",
-    "sql": "judges queries, as python_tests",
-    "verilog": "judges modules, as python_tests",
 }
 
 
@@ -75,10 +85,12 @@ def test_what_ships_passes(kind: str, tmp_path: Path) -> None:
     case = SHIPPED[kind]
     if case.library and importlib.util.find_spec(case.library) is None:
         pytest.skip(f"needs {case.library}")
+    if case.programs is not None:
+        tier_for(*case.programs)
     (tmp_path / "mine.py").write_text(GRADER)
     settings = json.loads(json.dumps(case.settings).replace("MINE", str(tmp_path / "mine.py")))
     reward = TypeAdapter(Reward).validate_python({"kind": kind, **settings})
-    report = audit(reward, sample_tasks(kind), Settings(**case.how))
+    report = audit(reward, sample_tasks(kind, case.tasks), Settings(**case.how))
     assert report.clean, "\n".join(map(str, report.findings[:20]))
 
 
@@ -113,6 +125,44 @@ def test_what_is_not_sound_is_found(tmp_path: Path, body: str, fault: str, kind:
     report = audited(tmp_path, f"def score(completion, answer):\n    return {body}\n", only=[kind])
     assert {(finding.fault, finding.kind) for finding in report.findings} == {(fault, kind)}
     assert all(finding.explanation or finding.fault == "false negative" or finding.value for finding in report.findings)
+
+
+@pytest.mark.slow
+def test_tests_that_a_constant_passes_are_found() -> None:
+    """The reward is sound, and its only test is not."""
+    tier_for()
+    reward = TypeAdapter(Reward).validate_python({"kind": "python_tests", "limits": QUICK})
+    program = "def even(n):\n    return n % 2 == 0\n"
+    weak = Task(key="weak", prompt="Write even.", answer=program, fields={"tests": ["assert even(4)"]})
+    skip = [kind for kind in kinds() if kind not in ("gold", "hostile_programs")]
+    found = audit(reward, [weak], Settings(skip=skip)).findings
+    assert {finding.fault for finding in found} == {"false positive"}
+    assert "gives true" in {finding.probe for finding in found}
+
+
+@pytest.mark.slow
+def test_a_bench_that_half_of_the_rows_pass_is_found() -> None:
+    tier_for("iverilog", "vvp")
+    reward = TypeAdapter(Reward).validate_python({"kind": "verilog", "needed": 0.2, "limits": QUICK})
+    skip = [kind for kind in kinds() if kind != "near_programs"]
+    found = audit(reward, sample_tasks("verilog"), Settings(skip=skip)).findings
+    assert found and {finding.fault for finding in found} == {"false positive"}
+
+
+def test_probes_are_for_answers_or_for_programs() -> None:
+    """Programs are told apart by what a reward says that it runs."""
+    assert "near_miss" in kinds_for("") and "near_miss" not in kinds_for("python")
+    assert "hostile_programs" in kinds_for("sql") and "hostile_programs" not in kinds_for("")
+    running = {kind for kind, case in SHIPPED.items() if case.programs is not None}
+    assert running == {"python_tests", "io_tests", "counted_work", "sql", "verilog"}
+    for kind in running:
+        assert TypeAdapter(Reward).validate_python(kind).runs
+    for language in ("python", "c", "sql", "verilog"):
+        task = Task(key="t", prompt="?", demonstrations=("SELECT 1 + 2",), fields={"tests": ["assert f(1) == 2"]})
+        subject = Subject(task=task, language=language, others=["SELECT 4"])
+        for kind in ("near_programs", "hostile_programs"):
+            names = [probe.name for probe in probes_of(kind, subject)]
+            assert len(names) == len(set(names)) > 2, (language, kind)
 
 
 def test_a_grader_that_evaluates_is_found(tmp_path: Path) -> None:
@@ -152,7 +202,7 @@ def score(completion, answer):
 
 def test_probes_differ_and_none_is_the_answer() -> None:
     subject = Subject(task=TASKS[0], others=["7"])
-    for kind in kinds():
+    for kind in kinds_for(""):
         probes: list[Probe] = list(probes_of(kind, subject))
         assert probes, kind
         assert len({probe.name for probe in probes}) == len(probes), kind

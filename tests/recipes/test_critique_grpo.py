@@ -1,11 +1,13 @@
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from posttrain.differences import differences
+from posttrain.engines._continuous import ContinuousServer
 from posttrain.objectives import Objective
 from posttrain.recipe import Recipe, override
 from posttrain.recipe_changes import rl_of
@@ -14,6 +16,7 @@ from posttrain.recipes.grpo import grpo
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from posttrain.tasks.refinements import Refinements
+from posttrain.types import Completion
 from tests.builders import numerical_gradient, tokens
 from tests.serving.faulty import FaultyServer
 
@@ -121,6 +124,24 @@ def test_one_refinement_of_each_group_is_learned_in_the_place_of_the_first_attem
                 assert row["info"] and '"simple_gt"' in row["info"]
     metrics = [m for m in store.metrics() if m["stage"] == "rl"]
     assert all(m["demonstrated"] == 1.0 for m in metrics)
+
+
+def test_tokens_of_refinements_count_as_sampled(small: Small, train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though they are learned as if nobody had sampled them, and those that did not fit are not learned at all."""
+    asked: list[int] = []
+    complete = ContinuousServer.complete
+
+    async def counting(self: ContinuousServer, *args: Any) -> list[Completion]:
+        completions = await complete(self, *args)
+        asked.append(sum(len(completion.token_ids) for completion in completions))
+        return completions
+
+    monkeypatch.setattr(ContinuousServer, "complete", counting)
+    _, store = train(brief(small, "evaluation.holdout=1", "stages.lesson.max_steps=1"))
+    assert len(asked) == 3 + 2 * 2 * (1 + 3), "a held-out answer at each of three times; a group and its refinements"
+    steps = [sum(asked[begin : begin + 8]) for begin in (2, 10)]
+    rl = [entry for entry in store.metrics() if entry["stage"] == "rl"]
+    assert [entry["sampled_tokens"] for entry in rl] == steps
 
 
 @pytest.mark.slow

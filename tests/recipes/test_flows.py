@@ -131,3 +131,12 @@ def test_a_flow_learns_to_reach_the_target(train: Train) -> None:
     _, store = train(recipe)
     _, imitated, final = store.evaluations()
     assert final["mean_score"] > imitated["mean_score"] + 0.1
+
+
+@pytest.mark.parametrize("recipe", [ddpo, awm], ids=lambda recipe: recipe.__name__)
+def test_every_place_of_every_chain_counts_as_sampled(recipe: Callable[[], Recipe], train: Train) -> None:
+    """3 conditions of 4 chains of the noise and 4 steps, whether those are what is learned from or draws on their ends
+    are.
+    """
+    _, store = train(small(recipe()))
+    assert [entry["sampled_tokens"] for entry in store.metrics()[3:]] == [3 * 4 * (4 + 1)] * 3

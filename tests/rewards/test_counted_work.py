@@ -1,6 +1,7 @@
 import pytest
 
 from posttrain.rewards.counted_work import CountedWork, efficiency, instructions
+from posttrain.sandbox import Result
 from posttrain.types import Task
 from tests.rewards.judging import attempt, judge, score_all
 from tests.rewards.programs import tier_for
@@ -71,3 +72,19 @@ def test_work_that_is_not_counted_is_not_paid(cheat: str) -> None:
 def test_a_reference_that_fails_is_an_error() -> None:
     task = Task(key="t", prompt="?", answer="int main(void) { }", fields=TASK.fields)
     assert judge(CountedWork(language="c", weakest=tier_for("valgrind", "gcc")), FORMULA, task).status == "error"
+
+
+@pytest.mark.slow
+def test_a_reference_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    reward = CountedWork(language="c", weakest=tier_for("valgrind", "gcc"))
+    first = judge(reward, LOOP, TASK)
+    counted: list[str] = []
+    count = CountedWork._count
+
+    async def counting(self: CountedWork, built: dict[str, bytes], stdin: str) -> Result:
+        counted.append(stdin)
+        return await count(self, built, stdin)
+
+    monkeypatch.setattr(CountedWork, "_count", counting)
+    assert judge(reward, LOOP, TASK) == first
+    assert counted == [test["input"] for test in TASK.fields["tests"]], "the program's runs only"

@@ -75,3 +75,28 @@ def test_the_first_module_gets_the_name_that_is_wanted() -> None:
 def test_the_share_of_rows_is_paid_where_that_is_asked_for() -> None:
     reward = Verilog(right=1.0, compiles=0.0, structure=0.0, partial=1.0, weakest=tier_for("iverilog", "vvp"))
     assert judge(reward, REFERENCE.replace("a + b", "3"), TASK).value == 0.25
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        '$display("00 0");',
+        "$finish;",
+        "$fatal;",
+        '$write("x");',
+        "`define d $\nassign y = 1; // `d``display",
+        "// $display",
+    ],
+)
+def test_a_design_that_calls_system_tasks_is_refused_before_it_is_run(call: str) -> None:
+    """In comments too: what is a comment is the compiler's decision. No sandbox is opened for it."""
+    task = Task(key="t", prompt="?", fields={"testbench": "", "rows": ["1"]})
+    score = judge(Verilog(), f"module top(output y); initial {call}\nendmodule", task)
+    assert (score.value, score.status) == (0.0, "wrong") and "a design computes" in score.explanation
+
+
+@pytest.mark.slow
+def test_system_functions_that_compute_are_allowed(reward: Verilog) -> None:
+    bench = 'module b; wire [3:0] y; top t(y); initial begin #1 $display("%d", y); end endmodule'
+    task = Task(key="t", prompt="?", fields={"testbench": bench, "rows": ["4"]})
+    assert judge(reward, "module top(output [3:0] y); assign y = $clog2(16); endmodule", task).status == "ok"

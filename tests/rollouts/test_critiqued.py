@@ -122,7 +122,7 @@ def test_a_critic_that_is_down_stops_the_run() -> None:
 
 
 def test_a_critic_nobody_plays_is_a_mistake() -> None:
-    with pytest.raises(UserError, match="samples from role 'judge'"):
+    with pytest.raises(UserError, match="samples from the role 'judge'"):
         collected(Critiqued(n=1, critique="text"), [0, 0])
 
 

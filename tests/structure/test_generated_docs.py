@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from types import ModuleType
@@ -24,6 +25,7 @@ def script(name: str) -> ModuleType:
     return module
 
 
+sys.path.append(str(DOCS))  # where a script that is run finds the modules beside it
 methods, pictures, trust, performance = map(script, ("methods", "pictures", "trust", "performance"))
 
 

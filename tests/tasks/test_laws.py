@@ -14,6 +14,7 @@ from posttrain.environments.calculator import Calculator
 from posttrain.tasks import Tasks
 from posttrain.tasks.arithmetic import Arithmetic
 from posttrain.tasks.checked_workings import CheckedWorkings
+from posttrain.tasks.circuits import Circuits
 from posttrain.tasks.corridor import Corridor
 from posttrain.tasks.countdown import Countdown
 from posttrain.tasks.episodes import Episodes
@@ -23,9 +24,11 @@ from posttrain.tasks.mixture import Mixture
 from posttrain.tasks.played import Played
 from posttrain.tasks.primer import Primer
 from posttrain.tasks.programs import Programs
+from posttrain.tasks.queries import Queries
 from posttrain.tasks.reaching import Reaching
 from posttrain.tasks.reasoning_gym import ReasoningGym
 from posttrain.tasks.refinements import Refinements
+from posttrain.tasks.running_sums import RunningSums
 from posttrain.tasks.shapes import Shapes
 from posttrain.tasks.stated_confidence import StatedConfidence
 from posttrain.tasks.tagged import Tagged
@@ -48,6 +51,7 @@ GYM = ReasoningGym(name=("chain_sum", "list_functions"), size=8, settings={"chai
 EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "files": files,
     "arithmetic": lambda _: Arithmetic(size=30, operators="+-*", terms=(2, 4)),
+    "circuits": lambda _: Circuits(size=30),
     "checked_workings": lambda _: CheckedWorkings(size=30),
     "countdown": lambda _: Countdown(size=30, numbers=(2, 5)),
     "corridor": lambda _: Corridor(size=30, cells=(3, 6)),
@@ -56,6 +60,8 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "played": lambda _: Played(tasks=Arithmetic(size=30, calls=True), environment=Calculator()),
     "primer": lambda _: Primer(size=30),
     "programs": lambda _: Programs(size=30),
+    "queries": lambda _: Queries(size=30),
+    "running_sums": lambda _: RunningSums(size=30),
     "reaching": lambda _: Reaching(size=30),
     "shapes": lambda _: Shapes(size=30),
     "refinements": lambda _: Refinements(of=Arithmetic(size=30)),

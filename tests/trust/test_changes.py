@@ -96,6 +96,37 @@ def test_a_model_that_changed_or_is_gone_stops_it(
     assert main(["resume", str(taught)]) == 0
 
 
+@pytest.mark.parametrize("fault", ["changed", "gone", "adapter gone"])
+def test_the_model_that_an_adapter_is_made_for_is_looked_at_too(fault: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """The run's own adapter, moved to another model: the first run's base is `tiny`, whose files it is made of."""
+    assert main(["run", *SETTINGS, "models.policy.lora={rank: 2, targets: [q_proj]}"]) == 0
+    Path("runs/grpo-2/model/adapter").rename("mine")
+    new_folder(Path("based"), layers=1, width=16, heads=2, kv_heads=1, context=64)
+    config = json.loads(Path("mine/adapter_config.json").read_text())
+    Path("mine/adapter_config.json").write_text(json.dumps({**config, "base_model_name_or_path": "../based"}))
+    assert main(["run", *SETTINGS, "model=mine"]) == 0
+    run, weights = Path("runs/grpo-3"), Path("based/model.safetensors")
+    assert set(json.loads((run / "environment.json").read_text())["models_sha256"]) == {"policy", "policy's base"}
+    kept = weights.read_bytes()
+    if fault == "changed":
+        weights.write_bytes(kept[:-1] + bytes([kept[-1] ^ 1]))
+        said = "the model that the adapter is made for, in 'mine/../based' changed since the run"
+    elif fault == "gone":
+        Path("based").rename("elsewhere")
+        said = "the model that the adapter is made for, in 'mine/../based' is gone since the run"
+    else:
+        Path("mine").rename("elsewhere")
+        said = "the model in 'mine' is gone since the run"
+    capfd.readouterr()
+    assert main(["resume", str(run)]) == 2
+    assert capfd.readouterr().err.startswith(f"error: models.policy.source: {said} {run} began")
+    if fault == "changed":
+        weights.write_bytes(kept)
+    else:
+        Path("elsewhere").rename("based" if fault == "gone" else "mine")
+    assert main(["resume", str(run)]) == 0
+
+
 def test_of_a_large_file_a_model_s_digest_takes_blocks_and_the_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,8 @@
 """Tries a reward before anything is trained with it: what should be paid, what should not, and what should not run.
 
 A *probe* is a completion with what a sound reward makes of it. Each module of `posttrain.audit.probes` holds one kind;
-adding a file adds a kind. `posttrain.audit.auditing` judges all probes in workers that can be killed, twice, and tells
+adding a file adds a kind, and its `ABOUT`, where it has one, says whether it is for rewards that judge answers or for
+those that run programs. `posttrain.audit.auditing` judges all probes in workers that can be killed, twice, and tells
 what was paid that should not have been, what was not that should, what failed, what it cost, and whether it repeats.
 """
 
@@ -9,6 +10,7 @@ import importlib
 import pkgutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Literal
 
 from posttrain.types import StopReason, Task
@@ -41,13 +43,15 @@ class Subject:
     """Answers of other tasks."""
     first: bool = True
     """Whether it is the first subject: costly probes that do not depend on the task are tried on it only."""
+    language: str = ""
+    """What the reward runs: a language of programs, or nothing for a reward that judges answers."""
     canary: str = field(default="/nonexistent/canary")
     """A file that hostile code tries to make."""
 
     @property
     def answer(self) -> str:
-        """The reference answer."""
-        return self.task.answer or ""
+        """The reference answer; of a task for programs a right one, which may be its demonstration."""
+        return gold_of(self.task, self.language)
 
     def written(self, answer: str) -> str:
         """A completion that gives this answer."""
@@ -60,13 +64,29 @@ class Subject:
         return prompt if isinstance(prompt, str) else "\n".join(message["content"] for message in prompt)
 
 
+def gold_of(task: Task, language: str = "") -> str:
+    """What should be paid for a task; empty where it does not say."""
+    shown = task.demonstrations[0] if task.demonstrations and language else ""
+    return task.answer or shown
+
+
 def kinds() -> list[str]:
     """The kinds of probes, in alphabetical order."""
     package = importlib.import_module("posttrain.audit.probes")
     return sorted(module.name for module in pkgutil.iter_modules(package.__path__) if module.name[0] != "_")
 
 
+def kinds_for(language: str) -> list[str]:
+    """The kinds that are of use for a reward that judges answers (no language), or runs programs."""
+    other = "answers" if language else "programs"
+    return [kind for kind in kinds() if getattr(_module(kind), "ABOUT", "") != other]
+
+
 def probes_of(kind: str, subject: Subject) -> Iterator[Probe]:
     """The probes of a kind for a subject."""
-    found: Iterator[Probe] = importlib.import_module(f"posttrain.audit.probes.{kind}").probes(subject)
+    found: Iterator[Probe] = _module(kind).probes(subject)
     yield from found
+
+
+def _module(kind: str) -> ModuleType:
+    return importlib.import_module(f"posttrain.audit.probes.{kind}")

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from posttrain.audit import Probe, Subject, kinds, probes_of
+from posttrain.audit import Probe, Subject, gold_of, kinds, kinds_for, probes_of
 from posttrain.errors import UserError
 from posttrain.rewards import Reward
 from posttrain.rewards._isolated import Isolated
@@ -86,7 +86,7 @@ def audit(reward: Reward, tasks: Sequence[Task], settings: Settings | None = Non
     if unknown or "{answer}" not in settings.form:
         what = f"no kind of probe '{unknown[0]}'; known: {', '.join(kinds())}" if unknown else "no {answer} in the form"
         raise UserError(what)
-    tasks = [task for task in tasks if task.answer]
+    tasks = [task for task in tasks if gold_of(task, reward.runs)]
     if not tasks:
         raise UserError("an audit needs tasks with answers, and there are none")
     reward.prepare()
@@ -94,12 +94,14 @@ def audit(reward: Reward, tasks: Sequence[Task], settings: Settings | None = Non
     with tempfile.TemporaryDirectory() as folder:
         canary = Path(folder) / "canary"
         return asyncio.run(
-            _audit(Isolated(reward, limits, preload=getattr(reward, "libraries", ())), tasks, settings, canary)
+            _audit(
+                Isolated(reward, limits, preload=getattr(reward, "libraries", ())), tasks, settings, canary, reward.runs
+            )
         )
 
 
-async def _audit(judge: Isolated, tasks: Sequence[Task], settings: Settings, canary: Path) -> Report:
-    plan = [(kind, probe, task) for kind, probe, task in _plan(tasks, settings, canary)]
+async def _audit(judge: Isolated, tasks: Sequence[Task], settings: Settings, canary: Path, language: str) -> Report:
+    plan = _plan(tasks, settings, canary, language)
     code = [entry for entry in plan if entry[0] == "hostile_code"]
     judged = await _judge(judge, [entry for entry in plan if entry[0] != "hostile_code"])
     findings = []
@@ -115,12 +117,19 @@ async def _audit(judge: Isolated, tasks: Sequence[Task], settings: Settings, can
     return Report(findings=tuple(findings), kinds=_counted(judged))
 
 
-def _plan(tasks: Sequence[Task], settings: Settings, canary: Path) -> list[tuple[str, Probe, Task]]:
+def _plan(tasks: Sequence[Task], settings: Settings, canary: Path, language: str) -> list[tuple[str, Probe, Task]]:
     plan = []
     for number, task in enumerate(tasks):
-        others = [other.answer for other in tasks if other.answer and other is not task]
-        subject = Subject(task=task, form=settings.form, others=others[:3], first=number == 0, canary=str(canary))
-        for kind in kinds():
+        others = [gold_of(other, language) for other in tasks if other is not task]
+        subject = Subject(
+            task=task,
+            form=settings.form,
+            others=others[:3],
+            first=number == 0,
+            canary=str(canary),
+            language=language,
+        )
+        for kind in kinds_for(language):
             if kind not in settings.skip:
                 plan += [(kind, _fitted(probe, settings), task) for probe in probes_of(kind, subject)]
     return plan

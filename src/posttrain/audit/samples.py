@@ -14,8 +14,36 @@ ASKED = (
     ("word", "In which direction does the sun rise, would you say?", "east"),
 )
 """Key, prompt and answer."""
+
+
+def _function(key: str, signature: str, body: str, tests: Sequence[str]) -> Task:
+    program = f"def {signature}:\n    return {body}\n"
+    return Task(key=key, prompt=f"Write the Python function {signature}.", answer=program, fields={"tests": tests})
+
+
+def _program(key: str, body: str, cases: Sequence[tuple[int, int, int]]) -> Task:
+    program = f"a, b = map(int, input().split())\nprint({body})\n"
+    tests = [{"input": f"{a} {b}\n", "output": f"{c}\n"} for a, b, c in cases]
+    return Task(key=key, prompt=f"Read two numbers and print their {key}.", answer=program, fields={"tests": tests})
+
+
+FUNCTIONS = (
+    _function("sum", "add(a, b)", "a + b", ["assert add(1, 2) == 3", "assert add(70, -3) == 67"]),
+    _function("list", "squares(n)", "[i * i for i in range(n)]", ["assert squares(3) == [0, 1, 4]"]),
+    _function("claim", "even(n)", "n % 2 == 0", ["assert even(4)", "assert not even(7)"]),
+)
+"""For rewards that call Python functions: values of several types, also one that `True` is right for, once."""
+PROGRAMS = (
+    _program("sum", "a + b", [(1, 2, 3), (70, -3, 67)]),
+    _program("difference plus seven", "a - b + 7", [(9, 4, 12), (3, 8, 2)]),
+)
+"""For rewards that run programs."""
+OURS = {"python_tests": FUNCTIONS, "io_tests": PROGRAMS, "counted_work": PROGRAMS}
+"""Rewards that run programs, and what these should do."""
 GENERATED: dict[str, object] = {
     "countdown": "countdown",
+    "sql": "queries",
+    "verilog": "circuits",
     "reasoning_gym": {"kind": "reasoning_gym", "name": "chain_sum", "size": 3},
 }
 """Rewards that judge by fields of their own tasks, and the kind of tasks."""
@@ -26,6 +54,8 @@ COUNT = 3
 def sample_tasks(kind: str, given: object = None) -> Sequence[Task]:
     """A few tasks: of those given, of the kind that a reward needs, or ours."""
     source = given if given is not None else GENERATED.get(kind)
+    if source is None and kind in OURS:
+        return OURS[kind]
     if source is None:
         return [Task(key=key, prompt=prompt, answer=answer) for key, prompt, answer in ASKED]
     loaded = TypeAdapter(Tasks).validate_python(source).load()

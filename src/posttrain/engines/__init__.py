@@ -5,13 +5,14 @@ what else is in the batch; the log-probability of a sampled token is that of the
 sampling temperature (at temperature 1 for greedy completions).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Protocol
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
-from posttrain.component import Component, frozen
+from posttrain.component import Component, frozen, nearest
+from posttrain.errors import UserError
 from posttrain.types import Completion, FloatArray, IntArray, Message, Segment, Task
 
 if TYPE_CHECKING:
@@ -110,6 +111,13 @@ class Sampler(Writer, Protocol):
     async def score(self, token_ids: IntArray, *, vectors: FloatArray | None = None) -> float:
         """What a reward head says of the whole sequence. Raises `UserError` for a model with another head."""
         ...
+
+
+def sampler_of(role: str, samplers: Mapping[str, Sampler], asks: str, hint: str = "") -> Sampler:
+    """The sampler of a role. Raises `UserError` for one that nobody plays: `asks` is who asks it, for the message."""
+    if role not in samplers:
+        raise UserError(f"{asks} the role '{role}', but no model plays it here; {nearest(role, samplers)}{hint}")
+    return samplers[role]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,7 @@ from posttrain.policies.folder import (
 )
 from posttrain.policies.lora import (
     add_adapters,
+    base_of,
     is_adapter,
     load_adapter,
     merge_adapters,
@@ -174,8 +175,8 @@ def open_language_model(role: str, model: Model, path: Path) -> LanguageModelPol
 
 def _read_adapted(path: Path, model: Model, dtype: torch.dtype) -> tuple[Body, Origin]:
     """The model that an adapter is made for with the adapter: merged, or to be trained on where the recipe says so."""
-    stored, base = read_adapter(path)
-    body, origin = read_body(open_folder(Path(base) if Path(base).is_dir() else path / base), dtype, model.context)
+    stored = read_adapter(path)
+    body, origin = read_body(open_folder(base_of(path)), dtype, model.context)
     add_adapters(root_of(body), stored)
     load_adapter(path, root_of(body))
     lora = model.lora

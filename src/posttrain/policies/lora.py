@@ -117,19 +117,27 @@ def is_adapter(folder: Path) -> bool:
     return (folder / CONFIG_FILE).is_file() and not (folder / "config.json").is_file()
 
 
-def read_adapter(folder: Path) -> tuple[LoRA, str]:
-    """Settings and base model of a ``peft`` adapter. Raises `UserError` for what is not a plain LoRA."""
+def base_of(folder: Path) -> Path:
+    """Folder of the model that an adapter is made for, as it is written or beside the adapter.
+
+    Raises `UserError` where none is named.
+    """
+    base = read_json(folder / CONFIG_FILE).get("base_model_name_or_path")
+    if not base:
+        raise UserError(f"'{folder / CONFIG_FILE}' names no base_model_name_or_path, so its model cannot be found")
+    return Path(base) if Path(base).is_dir() else folder / base
+
+
+def read_adapter(folder: Path) -> LoRA:
+    """Settings of a ``peft`` adapter. Raises `UserError` for what is not a plain LoRA."""
     settings = read_json(folder / CONFIG_FILE)
     odd = [key for key in UNSUPPORTED if settings.get(key)]
     if settings.get("peft_type") != "LORA" or settings.get("bias", "none") != "none" or odd:
         what = ", ".join(odd) or f"peft_type {settings.get('peft_type')}, bias {settings.get('bias')}"
         raise UserError(f"the adapter '{folder}' is not a plain LoRA ({what}); merge it into its model with peft first")
-    base = settings.get("base_model_name_or_path")
-    if not base:
-        raise UserError(f"'{folder / CONFIG_FILE}' names no base_model_name_or_path, so its model cannot be found")
     names = {name.removeprefix(PREFIX).split(".lora_")[0] for name in _read_tensors(folder)}
     targets = tuple(sorted({name.rpartition(".")[2] for name in names}))
-    return LoRA(rank=settings["r"], alpha=settings["lora_alpha"], targets=targets), base
+    return LoRA(rank=settings["r"], alpha=settings["lora_alpha"], targets=targets)
 
 
 def load_adapter(folder: Path, root: nn.Module) -> None:

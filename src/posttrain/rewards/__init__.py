@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from posttrain.component import Component
-from posttrain.engines import Sampler
+from posttrain.engines import Sampler, sampler_of
 from posttrain.types import Group, Score
 
 
@@ -26,6 +26,10 @@ class RewardContext:
     state: dict[str, Any] = field(default_factory=dict)
     """The reward's own memory: JSON, saved in every checkpoint."""
 
+    def sampler(self, role: str, reward: str) -> Sampler:
+        """The model that a reward asks, by its kind. Raises `UserError` for a role that no model plays."""
+        return sampler_of(role, self.samplers, f"the {reward} reward asks")
+
 
 class Reward(Component):
     """Judges the trajectories of a group."""
@@ -34,6 +38,11 @@ class Reward(Component):
     def roles(self) -> frozenset[str]:
         """Roles whose models it asks; the recipe must have them."""
         return frozenset()
+
+    @property
+    def runs(self) -> str:
+        """Language of the programs that it finds in completions and runs; empty for one that judges what they say."""
+        return ""
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Judge every trajectory of the group."""

@@ -5,11 +5,12 @@ Tasks are those of `io_tests`, with a reference program as the answer or in the 
 by a step for each way of failing.
 
 Differs: t is the number of instructions that Valgrind counts in all tests together, without those of an empty program:
-the same on every machine and at every load, where seconds are not. The cap of 1 and the levels of failure are not in
-the sources that are to be had; the levels are ours. A program has one process, so that no work is done uncounted; one
-that replaces itself, or writes what only the counter writes, is not paid.
+the same at every load, where seconds are not, and for languages without random hashes to the instruction. The cap of 1
+and the levels of failure are not in the sources that are to be had; the levels are ours. A program has one process, so
+that no work is done uncounted; one that replaces itself, or writes what only the counter writes, is not paid.
 """
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,9 +33,10 @@ from posttrain.rewards._languages import (
     verdict,
 )
 from posttrain.rewards._programs import broken, how_it_ended, judge_each
-from posttrain.sandbox import Limits, Pool, Result, Tier, missing_programs, open_pool
+from posttrain.sandbox import Limits, Result, Tier, missing_programs, open_pool
 from posttrain.types import Group, Score, Task, Trajectory
 
+Files = dict[str, bytes]
 COUNTER: Final = (
     *("valgrind", "--tool=cachegrind", "--cache-sim=no", "--branch-sim=no", "--cachegrind-out-file=/dev/null"),
     *("--trace-children=yes", "--log-fd=2"),
@@ -45,6 +47,8 @@ _COUNTED: Final = re.compile(rb"^==\d+== I\s+refs:\s+([\d,]+)", re.MULTILINE)
 
 _nothing: dict[Language, int] = {}
 """Instructions of a program that does nothing: measured once."""
+MOST_REFERENCES: Final = 4096
+"""References whose work is remembered; their tasks come again, in later steps and in evaluations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,11 @@ class CountedWork(Reward):
     weakest: Tier = "cgroup"
     """The weakest sandbox in which programs may be run: see ``posttrain doctor``."""
 
+    @property
+    def runs(self) -> str:
+        """The language of the programs."""
+        return self.language
+
     def prepare(self) -> None:
         """Open the sandbox. Raises `UserError` where there is none, no counter, or not the language."""
         open_pool(self.weakest)
@@ -91,6 +100,11 @@ class CountedWork(Reward):
     @cached_property
     def _language(self) -> Language:
         return find_language(self.language, self.languages)
+
+    @cached_property
+    def _references(self) -> dict[str, int]:
+        """Instructions of references, by program and tests."""
+        return {}
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Count the reference's work once, and that of every program."""
@@ -106,9 +120,17 @@ class CountedWork(Reward):
 
     async def _reference(self, task: Task) -> int | Score:
         """Work of the reference program; a failure where it does not pass its own tests."""
-        work = await self._work(task, reference_of(task))
+        name = json.dumps([reference_of(task), task.fields["tests"]])
+        if name in self._references:
+            return self._references[name]
+        built = await build(open_pool(self.weakest), self._language, reference_of(task))
+        if isinstance(built, Result):
+            return failure(f"the reference program of task '{task.key}': {how_it_ended(built)}")
+        work = await self._work(task, built)
         if work.error or work.fault:
             return work.error or failure(f"the reference program of task '{task.key}': {work.fault}")
+        if len(self._references) < MOST_REFERENCES:
+            self._references[name] = work.instructions
         return work.instructions
 
     async def _judge(self, task: Task, code: str, reference: int | Score) -> Score:
@@ -118,7 +140,7 @@ class CountedWork(Reward):
         if isinstance(built, Result):
             said = f"does not compile: {how_it_ended(built)}"
             return broken(built) or Score(value=self.unbuilt, status="wrong", answer=code, explanation=said)
-        work = await self._work(task, code)
+        work = await self._work(task, built)
         if work.error:
             return work.error
         if work.fault:
@@ -128,19 +150,13 @@ class CountedWork(Reward):
         explanation = f"passes, with {work.instructions} instructions where the reference has {reference}"
         return Score(value=value, status="ok", answer=code, explanation=explanation)
 
-    async def _work(self, task: Task, code: str) -> Work:
+    async def _work(self, task: Task, built: Files) -> Work:
         """Run a program for every test, and an empty one, and count."""
-        pool = open_pool(self.weakest)
-        if self._language not in _nothing:
-            empty = await self._count(pool, self._language.empty or "\n", "")
-            counted = instructions(empty.stderr)
-            if counted is None:
-                said = f"valgrind counts nothing in the sandbox here: {how_it_ended(empty)}"
-                return Work(error=broken(empty) or failure(said))
-            _nothing[self._language] = counted
-        nothing, total = _nothing[self._language], 0
+        nothing, total = await self._start(), 0
+        if isinstance(nothing, Score):
+            return Work(error=nothing)
         for number, test in enumerate(task.fields["tests"]):
-            result = await self._count(pool, code, test["input"])
+            result = await self._count(built, test["input"])
             if error := broken(result):
                 return Work(error=error)
             if (said := verdict(result, test["output"])) != PASSED:
@@ -152,14 +168,22 @@ class CountedWork(Reward):
             total += max(counted - nothing, 0)
         return Work(instructions=total)
 
-    async def _count(self, pool: Pool, code: str, stdin: str) -> Result:
+    async def _start(self) -> int | Score:
+        """What starting and ending a program takes: the work of an empty one; a failure where nothing is counted."""
+        if self._language not in _nothing:
+            built = await build(open_pool(self.weakest), self._language, self._language.empty or "\n")
+            ran = built if isinstance(built, Result) else await self._count(built, "")
+            counted = instructions(ran.stderr)
+            if counted is None:
+                return broken(ran) or failure(f"valgrind counts nothing in the sandbox here: {how_it_ended(ran)}")
+            _nothing[self._language] = counted
+        return _nothing[self._language]
+
+    async def _count(self, built: Files, stdin: str) -> Result:
         """One counted run."""
-        built = await build(pool, self._language, code)
-        if isinstance(built, Result):
-            return built
         job = job_of(self._language, built, stdin)
         job = replace(job, command=(*COUNTER, *job.command), environment={"PYTHONHASHSEED": "0"})
-        return await pool.result(job, replace(self.limits, processes=1))
+        return await open_pool(self.weakest).result(job, replace(self.limits, processes=1))
 
 
 def efficiency(own: int, reference: int, cap: float = 1.0) -> float:

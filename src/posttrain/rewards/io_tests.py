@@ -52,6 +52,11 @@ class IOTests(Reward):
     weakest: Tier = "cgroup"
     """The weakest sandbox in which programs may be run: see ``posttrain doctor``."""
 
+    @property
+    def runs(self) -> str:
+        """The language of the programs."""
+        return self.language
+
     def prepare(self) -> None:
         """Open the sandbox, and look for the language. Raises `UserError` where one of them is not there."""
         open_pool(self.weakest)

@@ -18,9 +18,8 @@ from functools import lru_cache
 from pydantic import Field, PositiveInt, field_validator
 from pydantic_core import PydanticCustomError
 
-from posttrain.component import frozen, nearest
+from posttrain.component import frozen
 from posttrain.engines import Sampling, Writer
-from posttrain.errors import UserError
 from posttrain.rewards import Reward, RewardContext, failure
 from posttrain.rewards._extraction import shown
 from posttrain.serving import NoAnswer
@@ -96,12 +95,7 @@ class Judge(Reward):
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Ask about every trajectory, all at once."""
-        if self.role not in context.samplers:
-            raise UserError(
-                f"the judge reward asks the role '{self.role}', but no model of this recipe plays it here; "
-                f"{nearest(self.role, context.samplers)}"
-            )
-        writer = context.samplers[self.role]
+        writer = context.sampler(self.role, self.kind)
         # Draws are a function of the order in which a sampler is asked, so each question is put in place at once.
         return await asyncio.gather(*(self._judge(trajectory, writer) for trajectory in group))
 

@@ -16,9 +16,8 @@ from itertools import permutations
 import numpy as np
 from pydantic import PositiveFloat
 
-from posttrain.component import frozen, nearest
+from posttrain.component import frozen
 from posttrain.engines import Sampler
-from posttrain.errors import UserError
 from posttrain.rewards import Reward, RewardContext
 from posttrain.types import Group, Message, Score, Task, Trajectory
 
@@ -41,12 +40,7 @@ class PreferenceModel(Reward):
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Compare every two attempts, in both orders."""
-        if self.role not in context.samplers:
-            raise UserError(
-                f"the preference_model reward asks the role '{self.role}', but no model of this recipe plays it here; "
-                f"{nearest(self.role, context.samplers)}"
-            )
-        sampler, count = context.samplers[self.role], len(group)
+        sampler, count = context.sampler(self.role, self.kind), len(group)
         orders = list(permutations(range(count), 2))
         asked = (self._first_is_better(sampler, *(group.trajectories[i] for i in order)) for order in orders)
         first_NN = np.full((count, count), 0.5)

@@ -76,6 +76,11 @@ class PythonTests(Reward):
     weakest: Tier = "cgroup"
     """The weakest sandbox in which programs may be run: see ``posttrain doctor``."""
 
+    @property
+    def runs(self) -> str:
+        """The language of the programs."""
+        return "python"
+
     def prepare(self) -> None:
         """Open the sandbox. Raises `UserError` where there is none that is strong enough."""
         open_pool(self.weakest)

@@ -18,15 +18,14 @@ rounded to bfloat16; a is worked out whenever it is needed, from the frozen copy
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
-from posttrain.component import frozen, nearest
+from posttrain.component import frozen
 from posttrain.engines import Sampler
-from posttrain.errors import UserError
 from posttrain.rewards import Reward, RewardContext, failure
 from posttrain.rewards._extraction import gold_answer
 from posttrain.rewards._tags import TagName, find_marks, marks_of, opened_by_prompt
@@ -57,8 +56,8 @@ class ReferenceProbability(Reward):
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Judge every trajectory; attempts at one task share the number that they are compared with."""
-        sampler = _sampler(self.role, context.samplers)
-        first = None if self.baseline is None else _sampler(self.baseline, context.samplers)
+        sampler = context.sampler(self.role, self.kind)
+        first = None if self.baseline is None else context.sampler(self.baseline, self.kind)
         tasks = {trajectory.task.key: trajectory.task for trajectory in group}
         before = dict(zip(tasks, await asyncio.gather(*(self._before(t, first) for t in tasks.values())), strict=True))
         return await asyncio.gather(*(self._score(t, before[t.task.key], sampler) for t in group))
@@ -109,15 +108,6 @@ class ReferenceProbability(Reward):
         if self.aggregate == "mean":
             return float(np.exp(log).mean())
         return float(np.exp(log.sum() if self.aggregate == "product" else log.mean()))
-
-
-def _sampler(role: str, samplers: Mapping[str, Sampler]) -> Sampler:
-    if role not in samplers:
-        raise UserError(
-            f"the reference_probability reward asks the role '{role}', but no model of this recipe plays it here; "
-            f"{nearest(role, samplers)}"
-        )
-    return samplers[role]
 
 
 def _swapped(trajectory: Trajectory, at: int, gold: str, sampler: Sampler) -> tuple[Trajectory, IntArray, int]:

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 from pydantic import NonNegativeFloat
 
-from posttrain.component import frozen, nearest
-from posttrain.errors import UserError
+from posttrain.component import frozen
 from posttrain.rewards import Reward, RewardContext, failure
 from posttrain.types import Group, Score, Trajectory
 
@@ -35,12 +34,7 @@ class RewardModel(Reward):
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Judge every trajectory by its own tokens."""
-        if self.role not in context.samplers:
-            raise UserError(
-                f"the reward_model reward asks the role '{self.role}', but no model of this recipe plays it here; "
-                f"{nearest(self.role, context.samplers)}"
-            )
-        sampler = context.samplers[self.role]
+        sampler = context.sampler(self.role, self.kind)
         values = await asyncio.gather(*(sampler.score(t.token_ids, vectors=t.vectors) for t in group))
         return [self._score(t, value) for t, value in zip(group, values, strict=True)]
 

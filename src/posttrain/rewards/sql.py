@@ -77,6 +77,11 @@ class SQL(Reward):
     weakest: Tier = "cgroup"
     """The weakest sandbox in which queries may be run: see ``posttrain doctor``."""
 
+    @property
+    def runs(self) -> str:
+        """The language of the programs."""
+        return "sql"
+
     def prepare(self) -> None:
         """Open the sandbox. Raises `UserError` where there is none that is strong enough, or no engine."""
         open_pool(self.weakest)

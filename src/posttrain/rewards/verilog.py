@@ -6,8 +6,9 @@ printed), and, for the structure part, ``reference`` (a module that is right). S
 what does, 2.1 for what passes. VeriPrefer (Wang et al. 2025, arXiv:2504.15804) ranks by the share that is right:
 `partial`.
 
-Differs: the expected rows never enter the sandbox, and a row that is missing, or one too many, is wrong (in the
-published code a design that prints one right row and ends the simulation passes). The extra 0.1 for think and answer
+Differs: the expected rows never enter the sandbox, a row that is missing, or one too many, is wrong (in the published
+code a design that prints one right row and ends the simulation passes), and a design that calls a system task is taken
+for one that does not compile, since it could print the rows itself. The extra 0.1 for think and answer
 tags is the reward `format`.
 """
 
@@ -29,6 +30,9 @@ MOST_STATEMENTS: Final = 500
 _COMMENT: Final = re.compile(r"//[^\n]*|/\*[^*]*(?:\*(?!/)[^*]*)*\*/")
 _MODULE: Final = re.compile(r"\bmodule\s+(\w+)")
 _STATEMENT: Final = re.compile(r"[^;]+")
+_CALL: Final = re.compile(r"\$(?![0-9])(\w*)")
+HARMLESS: Final = frozenset({"bits", "clog2", "high", "low", "left", "right", "signed", "size", "unsigned"})
+"""System functions that a design may call: they compute. Others print rows, end the simulation, or read files."""
 _NUMBER: Final = re.compile(r"0x([0-9a-fA-F]+)|0b([01]+)|(\d+)")
 CHECK = "iverilog -g2012 -t null design.v"
 BUILD = "iverilog -g2012 -o simulation design.v bench.v"
@@ -55,6 +59,11 @@ class Verilog(Reward):
     weakest: Tier = "cgroup"
     """The weakest sandbox in which simulations may be run: see ``posttrain doctor``."""
 
+    @property
+    def runs(self) -> str:
+        """The language of the programs."""
+        return "verilog"
+
     def prepare(self) -> None:
         """Open the sandbox. Raises `UserError` where there is none that is strong enough, or no Icarus."""
         open_pool(self.weakest)
@@ -68,6 +77,9 @@ class Verilog(Reward):
     async def _judge(self, trajectory: Trajectory, code: str) -> Score:
         fields = trajectory.task.fields
         reference = str(fields.get("reference") or "")
+        # Comments and strings too: who takes them out can be led to take out what the compiler will see.
+        if calls := [name for name in _CALL.findall(code) if name not in HARMLESS]:
+            return self._wrong(code, self.broken, f"has ${calls[0]}: a design computes, and calls nothing else")
         design = renamed(code, reference)
         checked = await self._compile(CHECK, {"design.v": encoded(design)})
         if error := broken(checked):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from posttrain.component import nearest
+from posttrain import engines
 from posttrain.engines import Sampler
 from posttrain.errors import UserError
 from posttrain.types import Completion, IntArray, Segment, Task, Trajectory
@@ -10,11 +10,7 @@ from posttrain.types import Completion, IntArray, Segment, Task, Trajectory
 
 def sampler_of(role: str, samplers: Mapping[str, Sampler]) -> Sampler:
     """The sampler of a role. Raises `UserError` for a role that no model of the recipe plays."""
-    if role not in samplers:
-        raise UserError(
-            f"the rollout samples from role '{role}', but no model of this recipe plays it; {nearest(role, samplers)}"
-        )
-    return samplers[role]
+    return engines.sampler_of(role, samplers, "the rollout samples from")
 
 
 def prompt_segment(task: Task, sampler: Sampler) -> Segment:

@@ -10,7 +10,7 @@ from posttrain.engines import Sampler, Server
 from posttrain.engines._random import key_of
 from posttrain.errors import UserError
 from posttrain.recipe import Recipe
-from posttrain.runs.changes import MODELS, REWARD_FILES, TASK_FILES, TASKS, digest_of_model
+from posttrain.runs.changes import BASE, MODELS, REWARD_FILES, TASK_FILES, TASKS, digest_of_model
 from posttrain.runs.problems import Problems
 from posttrain.stages import Models, Stage
 from posttrain.stages._prompts import check_prompts
@@ -117,21 +117,24 @@ class Bench:
             REWARD_FILES: judges,
             TASK_FILES: self.problems.files,
             TASKS: self.problems.digests,
-            MODELS: {role: digest_of_model(folder) for role, folder in self._model_folders().items()},
+            MODELS: {name: digest_of_model(folder) for name, folder in self.model_folders().items()},
             **sandbox.environment(),
         }
 
-    def _model_folders(self) -> dict[str, Path]:
-        """Where the models that are read from folders of the user's lie, by role."""
+    def model_folders(self) -> dict[str, Path]:
+        """Where the models that are read from folders of the user's lie, by role; of an adapter also its base's."""
         from posttrain.policies.folder import bundled_names
+        from posttrain.policies.lora import base_of, is_adapter
 
         elsewhere = {"new", "made", *bundled_names()}
         own = {role: model.source for role, model in self.recipe.models.items() if not model.is_remote}
-        return {
+        folders = {
             role: Path(source).expanduser()
             for role, source in own.items()
             if source not in elsewhere and not source.startswith("role:")
         }
+        bases = {f"{role}{BASE}": base_of(folder) for role, folder in folders.items() if is_adapter(folder)}
+        return folders | bases
 
     def with_copies(self, stage: Stage, models: Models, keep: frozenset[str] = frozenset()) -> "dict[str, Policy]":
         """The models with copies for the ``role:`` roles that a stage needs, as the others are now.
@@ -192,6 +195,13 @@ class StageBench:
             **{role: self._bench.server(policy).bind(*self._key, *key) for role, policy in models.items()},
             **self._bench.remote_samplers(*self._key, *key),
         }
+
+    def sampled_tokens(self, models: Models) -> int:
+        """Tokens that the models have sampled until now, whoever asked and whatever became of them. What endpoints
+        write is not among them: they do not say their tokens.
+        """
+        servers = [self._bench.server(policy) for policy in {id(policy): policy for policy in models.values()}.values()]
+        return sum(server.counters.sampled_tokens for server in servers)
 
 
 def connect(recipe: Recipe) -> "dict[str, Remote]":

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 TASKS, TASK_FILES, REWARD_FILES = "tasks_sha256", "task_files_sha256", "reward_files_sha256"
 MODELS: Final = "models_sha256"
 """Names of the digests in the environment of a run."""
+BASE: Final = "'s base"
+"""What follows a role in the name of the model that its adapter is made for."""
 GONE: Final = "gone"
 """What stands for the digest of a model whose folder is not there."""
 READ_WHOLE: Final = 64 << 20
@@ -82,18 +84,20 @@ def digest_of_model(folder: Path) -> str:
     return total.hexdigest()
 
 
-def check_models(store: "RunStore", now: Mapping[str, Any], sources: Mapping[str, str]) -> None:
+def check_models(store: "RunStore", now: Mapping[str, Any], folders: Mapping[str, Path]) -> None:
     """Raise `UserError` that names the folder when a model is not the one that the run began with.
 
-    `sources` are the folders by role. Of a trained model the checkpoint holds the weights, but not how it is read.
+    `folders` are those of `Bench.model_folders`. Of a trained model the checkpoint holds the weights, but not how it is
+    read.
     """
     changed = list(_changed(store.environment().get(MODELS, {}), now[MODELS]))
     if not changed:
         return
-    role = changed[0]
-    what = "is gone" if now[MODELS].get(role) == GONE else "changed"
+    name = next((name for name in changed if not name.endswith(BASE)), changed[0])  # an adapter that is gone has none
+    role, what = name.removesuffix(BASE), "is gone" if now[MODELS].get(name) == GONE else "changed"
+    which = "the model that the adapter is made for," if name.endswith(BASE) else "the model"
     raise UserError(
-        f"models.{role}.source: the model in '{sources.get(role)}' {what} since the run {store.folder} began. Going on "
+        f"models.{role}.source: {which} in '{folders.get(name)}' {what} since the run {store.folder} began. Going on "
         "with another would make a run that is neither the old nor a new one, so nothing was done. Put back what was "
         f"there and resume, or start a new run: posttrain run {store.folder}/recipe.yaml"
     )

@@ -44,7 +44,7 @@ def resume(folder: Path, view: LiveView) -> dict[str, Any]:
         bench = Bench(recipe, prepare_machine(recipe))
         found = describe_environment(bench.environment())
         check_tasks(store, found)
-        check_models(store, found, {role: model.source for role, model in recipe.models.items()})
+        check_models(store, found, bench.model_folders())
         models = bench.first_models()
         bench.check(models)
         for note in note_changes(store, found):

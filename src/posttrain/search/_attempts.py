@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from posttrain.component import nearest
+from posttrain import engines
 from posttrain.engines import Sampler
 from posttrain.errors import UserError
 from posttrain.rollouts import Judge
@@ -15,12 +15,8 @@ from posttrain.types import Group, IntArray, Task, Trajectory
 
 def sampler_of(role: str, samplers: Mapping[str, Sampler]) -> Sampler:
     """The sampler of a role. Raises `UserError` for a role that no model plays."""
-    if role not in samplers:
-        raise UserError(
-            f"the search asks the role '{role}', but no model plays it here; {nearest(role, samplers)}. Name one with "
-            f"models.{role}.source=FOLDER, with head: reward if it is to give values"
-        )
-    return samplers[role]
+    hint = f". Name one with models.{role}.source=FOLDER, with head: reward if it is to give values"
+    return engines.sampler_of(role, samplers, "the search asks", hint)
 
 
 class Values:

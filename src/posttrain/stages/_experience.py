@@ -153,7 +153,10 @@ def batch_of(
 
 
 def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
-    """What a step's attempts were like, before any filter. What came with the task is no attempt of its own."""
+    """What a step's attempts were like, before any filter. What came with the task is no attempt of its own.
+
+    ``sampled_tokens`` are those that somebody learns from; a stage says in their place what all samplers wrote.
+    """
     failed = [t.score is None or t.score.status == "error" for group in groups for t in group]
     everything = np.concatenate([np.zeros(0), *_sampled(groups)])
     recorded = recorded_metrics(groups)
@@ -233,15 +236,11 @@ def turn_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
 
 
 def metrics_by_role(groups: Sequence[Group]) -> dict[str, float]:
-    """What the attempts of a step were like: the policy's with plain names, other roles' with the role in front.
-
-    The plain ``sampled_tokens`` are those of all roles: what the step cost.
-    """
+    """What the attempts of a step were like: the policy's with plain names, other roles' with the role in front."""
     metrics: dict[str, float] = {}
     for role in sorted(set().union(*(t.learners for group in groups for t in group))):
         own = rollout_metrics(learned_by(role, groups))
         metrics |= own if role == "policy" else {f"{role}/{name}": value for name, value in own.items()}
-    metrics["sampled_tokens"] = float(sum(value for name, value in metrics.items() if name.endswith("sampled_tokens")))
     return metrics
 
 

@@ -115,6 +115,11 @@ def steps_of(courses: Mapping[str, Course], steps: int) -> dict[str, int]:
     return {name: max(due[role], 1) for role, course in courses.items() for name in course.updates}
 
 
+def updates_of(courses: Mapping[str, Course]) -> dict[str, Update]:
+    """Every update of a step by role, those of critics too."""
+    return {role: update for course in courses.values() for role, update in course.updates.items()}
+
+
 def seats_of(
     models: Models,
     learners: "Mapping[str, Learner]",

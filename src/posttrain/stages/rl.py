@@ -9,8 +9,8 @@ only. A method is a choice of what stands in the fields below, never a branch he
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from dataclasses import field
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, PositiveInt
 
@@ -26,6 +26,7 @@ from posttrain.rewards import Reward, RewardContext
 from posttrain.rollouts import Rollout
 from posttrain.runs.record import StepRecord
 from posttrain.stages import Models, Stage
+from posttrain.stages._courses import courses_of, first_memory, needs_of, roles_of
 from posttrain.stages._experience import (
     collect,
     describe,
@@ -36,8 +37,8 @@ from posttrain.stages._experience import (
     unaided,
 )
 from posttrain.stages._prompts import check_prompts
-from posttrain.stages._roles import Course, RoleLearning, check_changed, check_roles, seats_of, steps_of
-from posttrain.stages._updates import Update, make_learners
+from posttrain.stages._roles import RoleLearning, check_changed, seats_of, steps_of, updates_of
+from posttrain.stages._updates import make_learners
 from posttrain.tasks import Tasks
 from posttrain.training.settings import Learning
 from posttrain.types import Task
@@ -93,16 +94,12 @@ class RL(Stage):
     @property
     def roles(self) -> frozenset[str]:
         """Roles that this stage updates, compares with, samples from or judges by."""
-        compared = {n.removesuffix(end) for n in self.needs for end in ("_logp", "_kl", "_velocity") if n.endswith(end)}
-        critics = {own.critic for own in self.by_role.values() if own.critic} | ({"critic"} if self.critic else set())
-        kept_up = frozenset().union(*(part.roles for part in self.upkeep.values()))
-        asked = self.rollout.roles | self.reward.roles
-        return frozenset({"policy"} | (compared - {"old"}) | critics | self.by_role.keys() | kept_up | asked)
+        return roles_of(self)
 
     @property
     def needs(self) -> frozenset[str]:
         """Signals to compute before credit is given, for one role or another."""
-        return frozenset().union(*(self._needs(self._learning(role)) for role in {"policy", *self.by_role}))
+        return frozenset().union(*(needs_of(self, role) for role in {"policy", *self.by_role}))
 
     def check(self, models: Models, tasks: Sequence[Task]) -> None:
         """Every prompt must be there and leave room for an answer."""
@@ -116,15 +113,10 @@ class RL(Stage):
 
     def run(self, models: Models, run: "StageRun") -> Models:
         """Train for the rounds that are left, and return the models with their new weights."""
-        courses = self._courses(run)
+        courses = courses_of(self, run.recipe.models)
         alone = max((course.alone for course in courses.values()), default=0)
-        learners = make_learners(
-            {role: update for course in courses.values() for role, update in course.updates.items()},
-            models,
-            run,
-            steps_of(courses, self.steps),
-        )
-        memory = run.memory or self._start(courses)
+        learners = make_learners(updates_of(courses), models, run, steps_of(courses, self.steps))
+        memory = run.memory or first_memory(self, courses)
         seats = seats_of(models, learners, memory["roles"], courses)
         for step in range(run.steps_done, self.steps):
             progress, record = step / self.steps, StepRecord()
@@ -134,9 +126,10 @@ class RL(Stage):
                 )
                 context = RewardContext(progress=progress, step=step, state=memory["reward"])
                 samplers = [run.samplers(models, step, place) for place in range(len(tasks))]
+                before = run.sampled_tokens(models)
                 groups = wait_for(collect(tasks, self.rollout.at(progress), self.reward, samplers, context))
             run.attempts = groups
-            record.metrics |= metrics_by_role(groups)
+            record.metrics |= metrics_by_role(groups) | {"sampled_tokens": float(run.sampled_tokens(models) - before)}
             stop_if_grading_fails(groups, self.max_grader_errors)
             memory["curriculum"] = self.curriculum.observe(memory["curriculum"], unaided(learned_by("policy", groups)))
             kept = filter_groups(self.filters, memory["filters"], groups, record)
@@ -149,71 +142,8 @@ class RL(Stage):
             run.finish_step(step + 1, record, memory, learners, models)
         return models
 
-    def _start(self, courses: Mapping[str, Course]) -> dict[str, Any]:
-        """The state of every part with memory before the first step."""
-        return {
-            "curriculum": self.curriculum.start(),
-            "filters": {name: member.start() for name, member in self.filters.items()},
-            "reward": {},
-            "roles": {role: course.start() for role, course in courses.items()},
-        }
-
     def preview(self, models: Models, run: "StageBench") -> list[str]:
         """Sample and judge the first step's tasks, and say what came of it."""
         _, tasks = self.curriculum.select(self.curriculum.start(), run.tasks, self.prompts, seed=run.seed, step=0)
         samplers = [run.samplers(models, 0, place) for place in range(len(tasks))]
         return describe(wait_for(collect(tasks, self.rollout, self.reward, samplers, RewardContext())))
-
-    def _learning(self, role: str) -> RoleLearning:
-        """How a role learns, with what it does not say itself."""
-        own = self.by_role.get(role, RoleLearning())
-        critic = "critic" if role == "policy" and self.critic is not None else None
-        return replace(
-            own,
-            advantage=own.advantage or self.advantage,
-            objective=own.objective or self.objective,
-            learner=own.learner or self.learner,
-            critic=own.critic or critic,
-        )
-
-    def _needs(self, own: RoleLearning) -> frozenset[str]:
-        """Signals to compute before a role's credit is given."""
-        assert own.advantage is not None and own.objective is not None, "see _learning"
-        wanted = own.advantage.needs.union(own.objective.needs, *(p.needs for p in self.penalties.values()))
-        wanted |= {"old_logp"} if self.old_logp == "recomputed" else set()
-        return wanted - {"entropy", "noise", "velocity"} | ({"value"} if own.critic else set())
-
-    def _courses(self, run: "StageRun") -> dict[str, Course]:
-        """How each trained role that writes learns, the policy first, and the critics from what their roles wrote."""
-        writers = {name for name, model in run.recipe.models.items() if model.trained and model.head == "language"}
-        check_roles(self.by_role, writers, self.critic)
-        return {role: self._course(role) for role in sorted(writers, key=lambda role: (role != "policy", role))}
-
-    def _course(self, role: str) -> Course:
-        own = self._learning(role)
-        assert own.advantage is not None and own.objective is not None and own.learner is not None, "see _learning"
-        updates = {
-            role: Update(
-                learning=own.learner,
-                objective=own.objective,
-                reducer=self.reducer,
-                correction=self.correction,
-                role=role,
-                temperature=self.rollout.temperature,
-            )
-        }
-        if own.critic is not None and self.critic is not None:
-            updates[own.critic] = Update(
-                learning=self.critic_learner, objective=self.critic, reducer=self.reducer, penalized=False
-            )
-        return Course(
-            role=role,
-            advantage=own.advantage,
-            penalties=self.penalties,
-            needs=self._needs(own),
-            updates=updates,
-            critic=own.critic,
-            temperature=self.rollout.temperature,
-            every=own.every,
-            alone=own.alone,
-        )

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 from posttrain.audit import Probe, Subject
 
+ABOUT = "answers"
+
 
 def probes(subject: Subject) -> Iterator[Probe]:
     """Lists in which the right answer is neither first nor last."""

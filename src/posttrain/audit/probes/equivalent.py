@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 from posttrain.audit import Probe, Subject
 
+ABOUT = "answers"
+
 FORMS = {
     "answer tag": "<answer>{answer}</answer>",
     "box": r"\boxed{{answer}}",

@@ -7,6 +7,9 @@ from posttrain.audit import Probe, Subject
 
 def probes(subject: Subject) -> Iterator[Probe]:
     """The answer as it is asked for, and with space around it."""
+    if subject.language:
+        fenced = f"Here it is.\n\n```{subject.language}\n{subject.answer}\n```\nThat is all."
+        yield Probe(name="in a fence", text=fenced, expected="paid")
     yield Probe(name="reference answer", text=subject.written(subject.answer), expected="paid")
     yield Probe(name="line end", text=subject.written(subject.answer) + "\n", expected="paid")
     if subject.form == "{answer}":

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from posttrain.audit import Probe, Subject
 
+ABOUT = "answers"
+
 ENDLESS = {
     "tower": "9^{9^{9^{9}}}",
     "plain tower": "9**9**9**9",

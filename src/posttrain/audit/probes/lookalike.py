@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 from posttrain.audit import Probe, Subject
 
+ABOUT = "answers"
+
 _CYRILLIC = str.maketrans("aceopxyABEHKMOPCTX", "асеорхуАВЕНКМОРСТХ")
 _WIDE = {code: code + 0xFEE0 for code in range(0x21, 0x7F)}
 _ARABIC = {ord("0") + digit: 0x660 + digit for digit in range(10)}

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 from posttrain.audit import Probe, Subject
 
+ABOUT = "answers"
+
 
 def probes(subject: Subject) -> Iterator[Probe]:
     """Changes by which no answer stays what it was."""
