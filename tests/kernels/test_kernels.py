@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from posttrain import kernels
+from posttrain.engines._truncation import Rules, choose
 from posttrain.kernels import PAGE, _build
 
 FOUND = _build.built()
@@ -253,6 +254,32 @@ def test_a_token_attends_the_same_to_the_bit_in_a_sequence_after_a_shared_one_an
         new = (x[place : place + 1] for x in (query, key, value))
         kernels.decode_attention(*new, keys, values, table, torch.tensor([place]), out)
         assert torch.equal(out[0], whole[place])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_choice_of_a_token_is_that_of_the_plain_operations(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, vocabulary = 400, 61
+    logits = (3 * random(rows, vocabulary, seed=1)).to(dtype)
+    logits[5, 3:50] = -math.inf
+    logits[6] = 0.0  # all alike
+    logits[7, 60], logits[8], logits[9, 0] = math.nan, -math.inf, math.inf
+    draw = torch.rand(rows, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    draw[:4] = torch.tensor([0.0, 1 - 2.0**-53, 0.5, 0.25])
+    draw[6] = 0.5
+    temperature = torch.tensor([0.0, 0.1, 1.0, 1.7], dtype=torch.float64).repeat(rows // 4)
+    none = torch.zeros(rows, dtype=torch.int64)
+    rules = Rules(temperature_B=temperature, top_k_B=none, top_p_B=none + 1.0, min_p_B=none.double())
+    token, logp = choose(logits, rules, draw)
+    monkeypatch.setattr(kernels, "usable", lambda *tensors: False)
+    plain_token, plain_logp = choose(logits, rules, draw)
+    sound = torch.ones(rows, dtype=torch.bool)
+    sound[7:10] = False
+    assert torch.equal(token[sound], plain_token[sound]) and int(token[6]) == vocabulary // 2
+    assert len(set(token.tolist())) > vocabulary // 2
+    torch.testing.assert_close(logp[sound], plain_logp[sound], rtol=1e-13, atol=1e-13)
+    assert logp[7:10].isnan().all() and plain_logp[7:10].isnan().all()
 
 
 @pytest.mark.slow

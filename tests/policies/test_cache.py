@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from posttrain import kernels
 from posttrain.kernels import PAGE
-from posttrain.policies import _decoding, decoder
+from posttrain.policies import _decoding
 from posttrain.policies._cache import KeyValueCache
 from posttrain.policies.folder import new_folder
 from tests.policies.made_models import load, pack, random_sequences
@@ -84,7 +85,7 @@ def test_whatever_happens_a_slot_holds_what_was_written(dtype: torch.dtype) -> N
 
 
 @pytest.mark.parametrize("architecture", ["qwen3", "llama"])
-def test_the_step_without_modules_is_the_step_of_the_modules(
+def test_the_step_in_one_call_is_the_step_of_the_modules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, architecture: str
 ) -> None:
     new_folder(tmp_path / "m", architecture=architecture, width=64, heads=4, kv_heads=2)  # type: ignore[arg-type]
@@ -92,7 +93,7 @@ def test_the_step_without_modules_is_the_step_of_the_modules(
     prompts, states = random_sequences(5, 40, 17), []
     for plain in (False, True):
         if plain:
-            monkeypatch.setattr(decoder, "can_decode", lambda body, cache: False)
+            monkeypatch.setattr(_decoding, "can_decode", lambda body, cache: False)
         elif not _decoding.can_decode(policy.body, policy.body.new_cache(3, 64)):  # type: ignore[arg-type]
             pytest.skip("there are no compiled kernels here")
         cache = policy.body.new_cache(3, 64)
@@ -100,4 +101,52 @@ def test_the_step_without_modules_is_the_step_of_the_modules(
         for step in range(20):
             found.append(policy.body.extend(cache, [2, 0, 1], pack(random_sequences(1, 1, 1, seed=step))))
         states.append(torch.stack(found))
-    assert torch.equal(*states)
+    torch.testing.assert_close(*states, atol=1e-5, rtol=0)
+
+
+@pytest.mark.skipif(not kernels.usable(torch.zeros(1)), reason="there are no compiled kernels here")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("architecture", ["qwen3", "qwen2", "llama"])
+def test_a_step_of_a_sequence_is_the_same_to_the_bit_whatever_is_beside_it_and_on_any_threads(
+    tmp_path: Path, architecture: str, dtype: str
+) -> None:
+    """Widths that are no multiples of what is computed together, biases (Qwen2), rows shared and apart."""
+    sizes = {"width": 72, "heads": 3, "kv_heads": 1, "head_dim": 24, "mlp_width": 100}
+    new_folder(tmp_path / "m", architecture=architecture, **sizes)  # type: ignore[arg-type]
+    policy = load(tmp_path / "m", dtype=dtype)
+    prompts, threads, seen = random_sequences(*range(3, 43)), torch.get_num_threads(), []
+    try:
+        for count, members in ((1, range(40)), (3, range(40)), (2, [7, 20]), (3, [20, 1, 7])):
+            torch.set_num_threads(count)
+            cache = policy.body.new_cache(40, 64)
+            policy.body.extend(cache, list(members), pack([prompts[i] for i in members]))
+            assert _decoding.can_decode(policy.body, cache)  # type: ignore[arg-type]
+            tokens = [torch.tensor([i + 1]) for i in members]
+            steps = [policy.body.extend(cache, list(members), pack(tokens)) for _ in range(18)]
+            seen.append(torch.stack(steps)[:, [list(members).index(i) for i in (7, 20)]])
+    finally:
+        torch.set_num_threads(threads)
+    assert all(torch.equal(one, seen[0]) for one in seen[1:])
+
+
+@pytest.mark.skipif(not kernels.usable(torch.zeros(1)), reason="there are no compiled kernels here")
+def test_weights_that_change_while_a_cache_lives_are_laid_out_anew(tmp_path: Path) -> None:
+    policy = load(new_folder(tmp_path / "m"))
+    prompts, (token,) = random_sequences(9, 12), random_sequences(1)
+    cache = policy.body.new_cache(2, 64)
+
+    def step() -> torch.Tensor:
+        for slot in (0, 1):
+            cache.release(slot)
+        policy.body.extend(cache, [0, 1], pack(prompts))
+        return policy.body.extend(cache, [0, 1], pack([token, token]))
+
+    first, laid_out = step(), cache.decoding
+    assert laid_out is not None and torch.equal(step(), first) and cache.decoding is laid_out
+    with torch.no_grad():
+        policy.body.model.layers[-1].mlp.down_proj.weight *= 1.5  # type: ignore[union-attr,index]
+    changed = step()
+    assert cache.decoding is not laid_out and not torch.equal(changed, first)
+    fresh = policy.body.new_cache(2, 64)
+    policy.body.extend(fresh, [0, 1], pack(prompts))
+    assert torch.equal(policy.body.extend(fresh, [0, 1], pack([token, token])), changed)

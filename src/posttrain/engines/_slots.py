@@ -87,7 +87,7 @@ class Slots:
     def prefill(self, prompts: Sequence[tuple[int, Piece]]) -> None:
         """Compute prompts, each into the slot beside it."""
         for batch in passes(prompts, self.prefill_tokens):
-            self._extend([slot for slot, _ in batch], [piece for _, piece in batch])
+            self._extend([slot for slot, _ in batch], pack([piece for _, piece in batch], self.device))
 
     def begin(self, order: Order, source: int, slots: Sequence[int], keys: Sequence[int]) -> None:
         """Let a sequence begin in each of `slots`, after the prompt that has been computed into `source`."""
@@ -125,8 +125,8 @@ class Slots:
         row_B = np.flatnonzero(self.active_S)
         going_B = row_B[self.position_S[row_B] > 0]
         if len(going_B):
-            last_B = self.ids_SC[going_B, self.position_S[going_B] - 1]
-            self._extend(going_B.tolist(), [Piece(last_B[i : i + 1]) for i in range(len(last_B))])
+            last_B = torch.from_numpy(self.ids_SC[going_B, self.position_S[going_B] - 1]).to(self.device)
+            self._extend(going_B.tolist(), Packed(token_ids_L=last_B, starts=tuple(range(len(going_B) + 1))))
         token_B, logp_B = self._choose(row_B)
         self.ids_SC[row_B, self.position_S[row_B]] = token_B
         self.logp_SC[row_B, self.position_S[row_B]] = logp_B
@@ -136,9 +136,9 @@ class Slots:
         over_B = ended_B | (self.position_S[row_B] == self.limit_S[row_B]) | np.isin(row_B, list(texts))
         return {slot: self._finish(slot, texts.get(slot)) for slot in row_B[over_B].tolist()}
 
-    def _extend(self, slots: Sequence[int], pieces: Sequence[Piece]) -> None:
+    def _extend(self, slots: Sequence[int], pieces: Packed) -> None:
         """Append a piece of tokens to each slot, and keep the last hidden state of each."""
-        hidden_BD = self.body.extend(self.cache, slots, pack(pieces, self.device))
+        hidden_BD = self.body.extend(self.cache, slots, pieces)
         if self.hidden_SD is None:
             self.hidden_SD = hidden_BD.new_empty(self.size + 1, hidden_BD.shape[1])
         self.hidden_SD[torch.tensor(slots, device=self.device)] = hidden_BD

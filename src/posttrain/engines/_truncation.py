@@ -21,6 +21,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from posttrain import kernels
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
@@ -35,12 +37,19 @@ class Rules:
     min_p_B: Tensor
     """float64."""
 
+    def keep_all(self, vocabulary: int) -> bool:
+        """Whether no row drops any token."""
+        ranks = (self.top_k_B == 0) | (self.top_k_B >= vocabulary)
+        return bool((ranks & (self.top_p_B >= 1) & (self.min_p_B <= 0)).all())
+
 
 def choose(logits_BV: Tensor, rules: Rules, uniform_B: Tensor) -> tuple[Tensor, Tensor]:
     """Draw a token for each row. Gives int64 [B] and the float64 [B] log-probability of it.
 
     A row whose logits hold NaN or positive infinity, or nothing finite, gets a log-probability of NaN.
     """
+    if kernels.usable(logits_BV) and rules.keep_all(logits_BV.shape[1]):
+        return kernels.choose(logits_BV, rules.temperature_B, uniform_B)
     greedy_B = rules.temperature_B == 0
     scaled_BV = logits_BV.to(torch.float64, copy=True)
     best_B1, argmax_B1 = scaled_BV.max(dim=1, keepdim=True)

@@ -24,6 +24,7 @@ __all__ = [
     "DecoderSizes",
     "PackedLayout",
     "add_norm",
+    "choose",
     "decode",
     "decode_attention",
     "folder",
@@ -212,3 +213,16 @@ def decode(
     where = (page_BP, page_BP.shape[1], length_B, *rotation)
     call("decode", x_BD.dtype, len(address_LA), len(x_BD), *shape, address_LA, x_BD, last_norm_D, *where, y_BD)
     return y_BD
+
+
+def choose(logits_BV: Tensor, temperature_B: Tensor, uniform_B: Tensor) -> tuple[Tensor, Tensor]:
+    """A token of each row, int64 [B], and its log-probability, float64 [B]: as the engine's own choice where no token
+    is dropped. Temperatures and draws are float64. There is no plain form: ask `usable` first.
+    """
+    from posttrain.kernels._cpu import call
+
+    token_B = torch.empty(len(logits_BV), dtype=torch.int64)
+    logp_B = torch.empty(len(logits_BV), dtype=torch.float64)
+    given = (logits_BV.contiguous(), temperature_B.contiguous(), uniform_B.contiguous())
+    call("choose", logits_BV.dtype, *logits_BV.shape, *given, token_B, logp_B)
+    return token_B, logp_B

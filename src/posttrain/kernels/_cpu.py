@@ -29,6 +29,7 @@ _ARGUMENTS: Final = {
     "packed_forward": (_N, *(_P,) * 4, *(_N,) * 3, *(_P,) * 3, c_float, _P, _P, c_int),
     "packed_backward": (_N, *(_P,) * 4, *(_N,) * 3, *(_P,) * 3, c_float, *(_P,) * 6, c_int),
     "decode_attention": (*(_N,) * 4, *(_P,) * 6, _N, _P, c_float, _P, c_int),
+    "choose": (_N, _N, *(_P,) * 5, c_int),
     "packed_bytes": (_N, _N),
     "pack": (_N, _N, _P, _P),
     "decode": (*(_N,) * 7, c_float, c_float, *(_P,) * 4, _N, *(_P,) * 4, c_int),

@@ -25,6 +25,15 @@ KEYS, VALUES = 4, 5
 """Places of the addresses of a layer's pages, among those of a layer."""
 
 
+def decoding_of(body: "Decoder", cache: KeyValueCache) -> "Decoding | None":
+    """The weights as they are now, laid out for a cache; None where the kernel cannot do it."""
+    if cache.decoding is None or not cache.decoding.is_current:
+        if not can_decode(body, cache):
+            return None
+        cache.decoding = Decoding(body)
+    return cache.decoding
+
+
 def can_decode(body: "Decoder", cache: KeyValueCache) -> bool:
     """Whether the kernel does, every matrix is a plain one (adapters are modules of another kind), and all are small
     enough.
@@ -50,7 +59,8 @@ class Decoding:
             eps=float(first.input_layernorm.eps or 0.0),
             head_eps=float(getattr(first.self_attn.q_norm, "eps", None) or 0.0),
         )
-        self.stamp = stamp(body)
+        self._parameters = [p for layer in body.model.layers for p in layer.parameters()]
+        self._stamp = self._read_stamp()
         self._held: list[Tensor] = []  # what the addresses are of
         self._address_LA = torch.tensor([list(self._addresses(layer)) for layer in body.model.layers])  # type: ignore[arg-type]
 
@@ -70,6 +80,14 @@ class Decoding:
             body.rotations(longest, token_ids_B.device),
         )
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the weights are still those that were copied: none was changed in place or put elsewhere."""
+        return self._read_stamp() == self._stamp
+
+    def _read_stamp(self) -> list[tuple[int, int]]:
+        return [(parameter.data_ptr(), parameter._version) for parameter in self._parameters]
+
     def _addresses(self, layer: "Layer") -> Iterator[int]:
         """Addresses of a layer's weights, in the order of the kernel."""
         attention = layer.self_attn
@@ -87,11 +105,6 @@ class Decoding:
             return 0
         self._held.append(tensor)
         return tensor.data_ptr()
-
-
-def stamp(body: "Decoder") -> list[tuple[int, int]]:
-    """What differs once a weight has been changed in place or put in another place."""
-    return [(p.data_ptr(), p._version) for layer in body.model.layers for p in layer.parameters()]
 
 
 def _linears(layer: "Layer") -> tuple[nn.Module, ...]:

@@ -25,7 +25,7 @@ from posttrain.policies._attention import (
     token_positions,
 )
 from posttrain.policies._cache import KeyValueCache
-from posttrain.policies._decoding import Decoding, can_decode, stamp
+from posttrain.policies._decoding import decoding_of
 from posttrain.policies._shape import Shape, Vision
 
 
@@ -187,12 +187,11 @@ class Decoder(Body):
         assert isinstance(cache, KeyValueCache), "the cache is this body's own"
         assert len(set(slots)) == len(slots) == len(lengths) and min(lengths) > 0, "one non-empty sequence a slot"
         past = [cache.lengths[slot] for slot in slots]
-        if max(lengths) == 1 and min(past) > 0 and packed.vectors_LD is None and can_decode(self, cache):
+        one_each = max(lengths) == 1 and min(past) > 0 and packed.vectors_LD is None
+        if one_each and (decoding := decoding_of(self, cache)) is not None:
             assert max(past) < self.context, "callers check prompts against body.context"
             cache.reserve(slots, [n + 1 for n in past])
-            if cache.decoding is None or cache.decoding.stamp != stamp(self):
-                cache.decoding = Decoding(self)
-            hidden_BD = cache.decoding(self, cache, slots, packed.token_ids_L)
+            hidden_BD = decoding(self, cache, slots, packed.token_ids_L)
             for slot in slots:
                 cache.lengths[slot] += 1
             return hidden_BD
