@@ -99,3 +99,4 @@ def test_nearest_lists_what_is_known_when_nothing_is_near() -> None:
     assert nearest("clip_lo", ["clip_low", "clip_high"]) == "did you mean 'clip_low'?"
     assert nearest("zzzz", ["b", "a"]) == "known: a, b"
     assert nearest("x", []) == "known: none"
+    assert nearest("x", [None, "b"]) == "known: None, b", "names that users gave may be anything"  # type: ignore[list-item]

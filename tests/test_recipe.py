@@ -63,6 +63,12 @@ def test_python_and_the_command_line_give_the_same_recipe() -> None:
     assert override(recipe, ["steps=5"]) == by_hand
 
 
+@pytest.mark.parametrize("first", ["stages.rl=true", "stages=3", "stages={~: 1}", "stages.rl={1: 2}"])
+def test_a_setting_after_one_that_broke_the_tree_is_refused_too(first: str) -> None:
+    with pytest.raises(UserError):
+        override(grpo(), [first, "lr=1e-3"])
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -48,7 +48,7 @@ def frozen(cls: type[T]) -> type[T]:
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """A clause that ends an error about an unknown name: the nearest known name, or all of them."""
-    known = sorted(names)
+    known = sorted(map(str, names))
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known) or 'none'}"
 

@@ -297,9 +297,11 @@ def resolve(tree: Mapping[str, Any], path: str) -> list[str]:
     parts = path.split(".")
     if parts[0] in SHORTHANDS:
         parts = SHORTHANDS[parts[0]].split(".") + parts[1:]
-    stages = tree["stages"]
     if parts[0] in tree:
         return parts
+    # What an earlier setting put there may be anything; it is refused where the tree is made into a recipe.
+    stages = tree["stages"] if isinstance(tree["stages"], Mapping) else {}
+    stages = {name: stage for name, stage in stages.items() if isinstance(stage, Mapping)}
     if parts[0] in stages:
         return ["stages", *parts]
     owners = [name for name, stage in stages.items() if parts[0] in stage]
@@ -310,7 +312,7 @@ def resolve(tree: Mapping[str, Any], path: str) -> list[str]:
         raise UserError(f"'{path}' is in {len(owners)} stages of this recipe; write {spelled}")
     known = {*tree, *stages, *SHORTHANDS, *(field for stage in stages.values() for field in stage if field != "kind")}
     raise UserError(
-        f"no field '{parts[0]}' in this recipe or its stages ({', '.join(stages)}); {nearest(parts[0], known)}"
+        f"no field '{parts[0]}' in this recipe or its stages ({', '.join(map(str, stages))}); {nearest(parts[0], known)}"
     )
 
 

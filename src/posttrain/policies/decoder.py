@@ -100,7 +100,8 @@ class Transformer(nn.Module):
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.embed_tokens = nn.Embedding(shape.vocabulary_size, shape.width)
+        # Drawing random numbers for a tensor without memory would import torch's compiler: two seconds.
+        self.embed_tokens = nn.Embedding.from_pretrained(torch.empty(shape.vocabulary_size, shape.width), freeze=False)
         self.layers = nn.ModuleList(Layer(shape, layer) for layer in range(shape.layers))
         self.norm = nn.RMSNorm(shape.width, shape.norm_eps)
 
