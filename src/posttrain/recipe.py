@@ -311,9 +311,8 @@ def resolve(tree: Mapping[str, Any], path: str) -> list[str]:
         spelled = " or ".join(f"{name}.{path}" for name in owners)
         raise UserError(f"'{path}' is in {len(owners)} stages of this recipe; write {spelled}")
     known = {*tree, *stages, *SHORTHANDS, *(field for stage in stages.values() for field in stage if field != "kind")}
-    raise UserError(
-        f"no field '{parts[0]}' in this recipe or its stages ({', '.join(map(str, stages))}); {nearest(parts[0], known)}"
-    )
+    named = ", ".join(map(str, stages))
+    raise UserError(f"no field '{parts[0]}' in this recipe or its stages ({named}); {nearest(parts[0], known)}")
 
 
 def assign(tree: dict[str, Any], path: Sequence[str], value: Any, *, append: bool = False) -> None:

@@ -43,7 +43,7 @@ def test_a_step_of_grpo() -> None:
     figure = {"measure": "grpo", **OWN, "workload": "fixed", "samples": 16}
     size, asked = SIZES["0.2M"], workload("fixed", 16)
     sampling = size.sampling_flops([32, 32], [[64] * 8] * 2) / 11e9
-    learning = size.learning_flops([32] * 16, [64] * 16) / 6e9
+    learning = size.learning_flops([32] * 2, [[64] * 8] * 2) / 6e9
     limits = limits_of(LIMITS)
     tokens = 16 * 64
     assert least_seconds(figure, tokens, limits) == pytest.approx(sampling + learning)

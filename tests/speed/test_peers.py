@@ -60,7 +60,7 @@ def test_figures_of_sides() -> None:
     assert trained["learner_tokens_a_second"] == pytest.approx((8 * 32 + 512) / 1.0)
     assert trained["sampled_tokens_a_second"] == pytest.approx(512 / 0.25)
     size = SIZES["0.2M"]
-    least = size.sampling_flops([32], [[64] * 8]) / 10e9 + size.learning_flops([32] * 8, [64] * 8) / 5e9
+    least = size.sampling_flops([32], [[64] * 8]) / 10e9 + size.learning_flops([32], [[64] * 8]) / 5e9
     assert trained["share"] == pytest.approx(least / 2.0)
     assert gone["failed"] == "trl_cb: ended\nwhy" and "value" not in gone
     assert sampled["value"] == 256.0

@@ -30,7 +30,9 @@ def test_sampling_by_hand() -> None:
 
 def test_learning_by_hand() -> None:
     # 3 + 2 tokens: the last is not read; logits for 2; 4 tokens make 10 pairs. Backward is twice forward.
-    assert TINY.learning_flops([3], [2]) == 3 * (2 * (120 * 4 + 40 * 2) + 10 * 16)
+    assert TINY.learning_flops([3], [[2]]) == 3 * (2 * (120 * 4 + 40 * 2) + 10 * 16)
+    # A second completion of the prompt: one token more is read, two are written, and 4 pairs are looked at.
+    assert TINY.learning_flops([3], [[2, 2]]) == 3 * (2 * (120 * 5 + 40 * 4) + 14 * 16)
 
 
 def test_bytes_by_hand() -> None:

@@ -84,8 +84,7 @@ class LearningCase:
                     )
                 )
         self.tokens = sum(len(example.token_ids) for example in self._examples)
-        prompts = [len(e.token_ids) - e.num_trained for e in self._examples]
-        self._flops = size.learning_flops(prompts, [e.num_trained for e in self._examples])
+        self._flops = size.learning_flops(workload.prompt_lengths, workload.lengths)
         needs = stage.objective.needs & OF_THE_FORWARD_PASS
         self._loss = Loss(per_token=stage.objective, reducer=stage.reducer, needs=needs)
         self._learner = Learner(policy, stage.learner, seed=0, num_steps=10_000)

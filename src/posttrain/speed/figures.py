@@ -94,8 +94,7 @@ def least_sampling_seconds(figure: Mapping[str, Any], tokens: float, limit: Figu
 def least_learning_seconds(figure: Mapping[str, Any], tokens: float, limit: Figure) -> float:
     """The part of learning."""
     size, asked = SIZES[figure["size"]], _asked(figure)
-    prompts = [n for n, own in zip(asked.prompt_lengths, asked.lengths, strict=True) for _ in own]
-    flops = size.learning_flops(prompts, [n for own in asked.lengths for n in own])
+    flops = size.learning_flops(asked.prompt_lengths, asked.lengths)
     return float(flops * tokens / sum(map(sum, asked.lengths)) / limit["best"]["learning"][0] / 1e9)
 
 

@@ -66,15 +66,17 @@ class Size:
             total += sum(2 * self.weights * (n - 1) + self._attention(prompt, n - 1) for n in written)
         return total
 
-    def learning_flops(self, prompts: Sequence[int], lengths: Sequence[int]) -> float:
-        """Operations of a forward and a backward pass over sequences: three times those of the forward pass.
+    def learning_flops(self, prompts: Sequence[int], lengths: Sequence[Sequence[int]]) -> float:
+        """Operations of a forward and a backward pass: three times those of the forward, each prompt computed once.
 
-        The output projection is needed for trained tokens only, the layers for all tokens but the last.
+        `lengths` are the completions' lengths by prompt. The output projection is needed for their tokens only, the
+        layers for all tokens but the last of each.
         """
         forward = 0.0
-        for prompt, n in zip(prompts, lengths, strict=True):
-            read = prompt + n - 1
-            forward += 2 * (self.layer_weights * read + self.head_weights * n) + self._attention(0, read)
+        for prompt, written in zip(prompts, lengths, strict=True):
+            forward += 2 * self.layer_weights * prompt + self._attention(0, prompt)
+            for n in written:
+                forward += 2 * (self.layer_weights * (n - 1) + self.head_weights * n) + self._attention(prompt, n - 1)
         return 3 * forward
 
     def sampling_bytes(
