@@ -52,8 +52,9 @@ micro-batch, no evaluation, nothing saved. *trl*: GRPOTrainer with `generate`. *
 continuous batching, with a cache that just holds all sequences (left to itself it takes half of the machine's memory,
 and several times as long). *bare*: a loop of `generate` and a hand-written step, torch and transformers only.
 *generate*: sampling alone. A step of posttrain is a step of a real run: curriculum, rewards, alarms and the record
-included. Learner tokens are those of prompts and completions, without padding; the time is that of a step less that of
-sampling and judging. Peak memory is that of the process that trains.
+included. Learner tokens are those of prompts and completions, without padding, each prompt as often as it has
+completions, for every side, also where one computes it once; the time is that of a step less that of sampling and
+judging. Peak memory is that of the process that trains.
 
 **The same results.** Every side must give the same log-probabilities of a fixed text before the first step, and
 rewards, losses and gradient norms that agree, step by step, within 3 standard errors.

@@ -123,11 +123,7 @@ class Slots:
     def step(self) -> dict[int, Completion]:
         """Advance every sequence by one token. Gives the finished ones by slot; their slots are free again."""
         row_B = np.flatnonzero(self.active_S)
-        going_B = row_B[self.position_S[row_B] > 0]
-        if len(going_B):
-            last_B = torch.from_numpy(self.ids_SC[going_B, self.position_S[going_B] - 1]).to(self.device)
-            self._extend(going_B.tolist(), Packed(token_ids_L=last_B, starts=tuple(range(len(going_B) + 1))))
-        token_B, logp_B = self._choose(row_B)
+        token_B, logp_B = self._choose(row_B, self._read(row_B))
         self.ids_SC[row_B, self.position_S[row_B]] = token_B
         self.logp_SC[row_B, self.position_S[row_B]] = logp_B
         self.position_S[row_B] += 1
@@ -136,6 +132,18 @@ class Slots:
         over_B = ended_B | (self.position_S[row_B] == self.limit_S[row_B]) | np.isin(row_B, list(texts))
         return {slot: self._finish(slot, texts.get(slot)) for slot in row_B[over_B].tolist()}
 
+    def _read(self, row_B: IntArray) -> Tensor:
+        """[B, D] the last hidden states of slots, after what each has written last is appended to it."""
+        going_B = row_B[self.position_S[row_B] > 0]
+        if len(going_B):
+            last_B = torch.from_numpy(self.ids_SC[going_B, self.position_S[going_B] - 1]).to(self.device)
+            packed = Packed(token_ids_L=last_B, starts=tuple(range(len(going_B) + 1)))
+            if len(going_B) == len(row_B):  # nothing to be kept: these are read now, and the next step makes new ones
+                return self.body.extend(self.cache, going_B.tolist(), packed)
+            self._extend(going_B.tolist(), packed)
+        assert self.hidden_SD is not None, "a sequence begins with a prompt"
+        return self.hidden_SD[torch.from_numpy(row_B).to(self.device)]
+
     def _extend(self, slots: Sequence[int], pieces: Packed) -> None:
         """Append a piece of tokens to each slot, and keep the last hidden state of each."""
         hidden_BD = self.body.extend(self.cache, slots, pieces)
@@ -143,9 +151,8 @@ class Slots:
             self.hidden_SD = hidden_BD.new_empty(self.size + 1, hidden_BD.shape[1])
         self.hidden_SD[torch.tensor(slots, device=self.device)] = hidden_BD
 
-    def _choose(self, row_B: IntArray) -> tuple[IntArray, NDArray[np.float64]]:
+    def _choose(self, row_B: IntArray, hidden_BD: Tensor) -> tuple[IntArray, NDArray[np.float64]]:
         """Ids and log-probabilities of the next tokens."""
-        assert self.hidden_SD is not None, "a sequence begins with a prompt"
 
         def tensor(array_S: NDArray[Any]) -> Tensor:
             return torch.from_numpy(array_S[row_B]).to(self.device)
@@ -157,8 +164,7 @@ class Slots:
             min_p_B=tensor(self.min_p_S),
         )
         draw_B = uniform(self.key_S[row_B], self.position_S[row_B].astype(np.uint64))
-        logits_BV = self.body.logits(self.hidden_SD[torch.from_numpy(row_B).to(self.device)])
-        token_B, logp_B = choose(logits_BV, rules, torch.from_numpy(draw_B).to(self.device))
+        token_B, logp_B = choose(self.body.logits(hidden_BD), rules, torch.from_numpy(draw_B).to(self.device))
         # One copy to the host for both; float64 holds every token id exactly.
         tokens, logps = torch.stack((token_B.to(torch.float64), logp_B)).cpu().numpy()
         if not np.isfinite(logps).all():

@@ -1,4 +1,4 @@
-"""The parts of a decoder that are not matrix products, as few passes over memory as there can be.
+"""A decoder's parts for CPUs: what is not a matrix product in few passes over memory, and a whole decoding step.
 
 Each function is defined by the operations of torch that it falls back to. On Linux with a C++ compiler, tensors on the
 CPU in float32 and bfloat16 take kernels of our own (the C++ files here), compiled once for the machine: equal up to

@@ -10,6 +10,8 @@ import os
 import platform
 import shutil
 import subprocess
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,7 +20,7 @@ from typing import Final
 
 SOURCES: Final = tuple(sorted(p for p in Path(__file__).parent.iterdir() if p.suffix in (".cpp", ".h")))
 FLAGS: Final = (
-    *("-O3", "-march=native", "-std=c++17", "-fPIC", "-shared", "-fopenmp"),
+    *("-O3", "-march=native", "-std=c++17", "-fPIC", "-fopenmp"),
     *("-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"),
     *(("-mprefer-vector-width=512",) if platform.machine() == "x86_64" else ()),
 )
@@ -70,12 +72,19 @@ def _compiled(compiler: str) -> Path:
         return path
     folder().mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=folder()) as place:
+        files = [source for source in SOURCES if source.suffix == ".cpp"]
+        objects = [Path(place) / f"{file.stem}.o" for file in files]
         made = Path(place) / name
-        files = [str(source) for source in SOURCES if source.suffix == ".cpp"]
-        command = [compiler, *FLAGS, *files, "-o", str(made)]
-        subprocess.run(command, check=True, capture_output=True, timeout=COMPILE_S)
+        with ThreadPoolExecutor() as pool:  # one compiler for each file
+            commands = ([compiler, *FLAGS, "-c", str(f), "-o", str(o)] for f, o in zip(files, objects, strict=True))
+            list(pool.map(_run, commands))
+        _run([compiler, *FLAGS, "-shared", *map(str, objects), "-o", str(made)])
         os.replace(made, path)  # whole or not at all, also where two processes compile at a time
     return path
+
+
+def _run(command: Sequence[str]) -> None:
+    subprocess.run(command, check=True, capture_output=True, timeout=COMPILE_S)
 
 
 def _instructions() -> str:
