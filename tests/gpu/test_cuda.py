@@ -90,14 +90,7 @@ def test_a_shared_prompt_gives_each_what_it_gets_alone_gradients_included(tmp_pa
 @DTYPES
 @pytest.mark.slow
 def test_grpo_runs_and_its_sampler_and_learner_agree(tmp_path: Path, dtype: str) -> None:
-    changes = [
-        "device=cuda",
-        f"models.policy.dtype={dtype}",
-        "steps=3",
-        "prompts=4",
-        "rollout.n=4",
-        "evaluation.holdout=10",
-    ]
+    changes = [f"device={DEVICE}", f"models.policy.dtype={dtype}", "steps=3", "prompts=4", "rollout.n=4"]
     folder, _ = start(find_recipe("grpo", [*changes, "evaluation.holdout=10"]), tmp_path / "runs", LiveView(lines=True))
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     steps = [row for row in rows if "loss" in row]

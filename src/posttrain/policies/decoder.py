@@ -101,7 +101,8 @@ class Transformer(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         # Drawing random numbers for a tensor without memory would import torch's compiler: two seconds.
-        self.embed_tokens = nn.Embedding.from_pretrained(torch.empty(shape.vocabulary_size, shape.width), freeze=False)
+        weight = torch.empty(shape.vocabulary_size, shape.width)
+        self.embed_tokens: nn.Embedding = nn.Embedding.from_pretrained(weight, freeze=False)  # type: ignore[no-untyped-call]
         self.layers = nn.ModuleList(Layer(shape, layer) for layer in range(shape.layers))
         self.norm = nn.RMSNorm(shape.width, shape.norm_eps)
 
