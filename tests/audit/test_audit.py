@@ -1,3 +1,4 @@
+import asyncio
 import importlib.util
 import json
 from dataclasses import dataclass, field
@@ -7,13 +8,13 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from posttrain.audit import Probe, Subject, kinds, kinds_for, probes_of
+from posttrain.audit import Probe, Subject, auditing, kinds, kinds_for, probes_of
 from posttrain.audit.auditing import Report, Settings, audit
 from posttrain.audit.samples import sample_tasks
 from posttrain.cli import main
 from posttrain.errors import UserError
 from posttrain.rewards import Reward
-from posttrain.types import Task
+from posttrain.types import Score, Task
 from tests.rewards.programs import tier_for
 
 TASKS = [
@@ -187,6 +188,26 @@ def score(completion, answer):
     report = audited(tmp_path, source, only=["hanging", "gold"])
     assert report.clean and report.kinds["hanging"]["errors"] == 1
     assert report.kinds["hanging"]["slowest"] == 0.5
+
+
+@pytest.mark.parametrize(("may_fail", "faults"), [(True, 0), (False, 1)])
+def test_what_may_fail_at_its_deadline_may_do_so_the_second_time(
+    may_fail: bool, faults: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probe = Probe(name="signs", text="-" * 99, expected="unpaid", may_fail=may_fail)
+    first, second = (
+        auditing.Judged(kind="hanging", probe=probe, task=Task(key="t", prompt="?"), score=score, outcome=None)  # type: ignore[arg-type]
+        for score in (
+            Score(value=0.0, status="wrong"),
+            Score(value=float("nan"), status="error", explanation="out of time"),
+        )
+    )
+
+    async def judge(*_: object) -> list[auditing.Judged]:
+        return [second]
+
+    monkeypatch.setattr(auditing, "_judge", judge)
+    assert len(asyncio.run(auditing._unsteady(None, [first]))) == faults  # type: ignore[arg-type]
 
 
 def test_a_grader_that_does_not_repeat_itself_is_found(tmp_path: Path) -> None:

@@ -178,13 +178,17 @@ def _faults(item: Judged, best: float) -> list[Finding]:
 
 
 async def _unsteady(judge: Isolated, judged: Sequence[Judged]) -> list[Finding]:
-    """Judge again, in another order, what was judged before; what could not be is not tried again."""
+    """Judge again, in another order, what was judged before; what could not be is not tried again.
+
+    A probe that may fail at its deadline may do so at one time and not at another: the deadline is in seconds.
+    """
     again = [item for item in reversed(judged) if item.score.status != "error"]
     repeated = await _judge(judge, [(item.kind, item.probe, item.task) for item in again])
     return [
         _finding("not deterministic", before, f"first {_said(before.score)}, then {_said(after.score)}")
         for before, after in zip(again, repeated, strict=True)
         if (before.score.value, before.score.status) != (after.score.value, after.score.status)
+        and not (before.probe.may_fail and after.score.status == "error")
     ]
 
 
