@@ -69,6 +69,8 @@ def kills(shop: Workshop, number: int) -> Iterator[Tally]:
             assert ended.code in (0, -signal.SIGKILL), ended.output
             continue
         dead += 1
+        if dead % 10 == 0:
+            print(f"{dead} of {number} kills", file=sys.stderr)
         shutil.rmtree("as-killed", ignore_errors=True)
         shutil.copytree(RUN, "as-killed")
         tallies[name].count(shop.resumed_the_same(), same=True)

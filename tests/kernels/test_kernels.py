@@ -14,12 +14,10 @@ from torch import Tensor, nn
 
 from posttrain import kernels
 from posttrain.engines._truncation import Rules, choose
-from posttrain.kernels import PAGE, _build
+from posttrain.kernels import PAGE
+from tests.kernels import needs_kernels
 
-FOUND = _build.built()
-pytestmark = pytest.mark.skipif(  # never for kernels that do not compile: that must fail
-    FOUND.library is None and "does not compile" not in FOUND.why_not, reason=f"no kernels here: {FOUND.why_not}"
-)
+pytestmark = needs_kernels
 EPS = {torch.float32: 3e-6, torch.bfloat16: 2.0**-7}
 
 

@@ -1,6 +1,10 @@
 """Pages of keys and values: shared prompts, memory that follows the tokens, and what a slot holds stays what it was."""
 
+import os
+import platform
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -8,11 +12,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from posttrain import kernels
 from posttrain.kernels import PAGE
 from posttrain.policies import _decoding
 from posttrain.policies._cache import KeyValueCache
 from posttrain.policies.folder import new_folder
+from tests.kernels import needs_kernels
 from tests.policies.made_models import load, pack, random_sequences
 
 
@@ -84,6 +88,7 @@ def test_whatever_happens_a_slot_holds_what_was_written(dtype: torch.dtype) -> N
         assert torch.equal(key, tokens + 1) and torch.equal(value, 2 * tokens + 1)
 
 
+@needs_kernels
 @pytest.mark.parametrize("architecture", ["qwen3", "llama"])
 def test_the_step_in_one_call_is_the_step_of_the_modules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, architecture: str
@@ -94,8 +99,8 @@ def test_the_step_in_one_call_is_the_step_of_the_modules(
     for plain in (False, True):
         if plain:
             monkeypatch.setattr(_decoding, "can_decode", lambda body, cache: False)
-        elif not _decoding.can_decode(policy.body, policy.body.new_cache(3, 64)):  # type: ignore[arg-type]
-            pytest.skip("there are no compiled kernels here")
+        else:
+            assert _decoding.can_decode(policy.body, policy.body.new_cache(3, 64))  # type: ignore[arg-type]
         cache = policy.body.new_cache(3, 64)
         found = [policy.body.extend(cache, [2, 0, 1], pack(prompts))]
         for step in range(20):
@@ -104,7 +109,7 @@ def test_the_step_in_one_call_is_the_step_of_the_modules(
     torch.testing.assert_close(*states, atol=1e-5, rtol=0)
 
 
-@pytest.mark.skipif(not kernels.usable(torch.zeros(1)), reason="there are no compiled kernels here")
+@needs_kernels
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("architecture", ["qwen3", "qwen2", "llama"])
 def test_a_step_of_a_sequence_is_the_same_to_the_bit_whatever_is_beside_it_and_on_any_threads(
@@ -129,7 +134,7 @@ def test_a_step_of_a_sequence_is_the_same_to_the_bit_whatever_is_beside_it_and_o
     assert all(torch.equal(one, seen[0]) for one in seen[1:])
 
 
-@pytest.mark.skipif(not kernels.usable(torch.zeros(1)), reason="there are no compiled kernels here")
+@needs_kernels
 def test_weights_that_change_while_a_cache_lives_are_laid_out_anew(tmp_path: Path) -> None:
     policy = load(new_folder(tmp_path / "m"))
     prompts, (token,) = random_sequences(9, 12), random_sequences(1)
@@ -150,3 +155,37 @@ def test_weights_that_change_while_a_cache_lives_are_laid_out_anew(tmp_path: Pat
     fresh = policy.body.new_cache(2, 64)
     policy.body.extend(fresh, [0, 1], pack(prompts))
     assert torch.equal(policy.body.extend(fresh, [0, 1], pack([token, token])), changed)
+
+
+@needs_kernels
+@pytest.mark.slow
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the instructions that are left out are those of x86-64")
+@pytest.mark.parametrize("left_out", [["-mno-amx-bf16", "-mno-amx-tile"], ["-march=x86-64-v2"]])
+def test_a_step_is_the_same_on_processors_that_can_do_less(tmp_path: Path, left_out: list[str]) -> None:
+    """Without the matrix unit, and without wide vectors: the source has a branch for either."""
+    new_folder(tmp_path / "m", architecture="qwen2", width=72, heads=3, kv_heads=1, head_dim=24, mlp_width=100)
+    script = f"""
+import sys, torch
+from posttrain.kernels import _build, status
+_build.FLAGS = (*_build.FLAGS, *{left_out!r})
+from posttrain.policies import _decoding
+from tests.policies.made_models import load, pack, random_sequences
+from pathlib import Path
+assert status() == "compiled", status()
+can_decode = _decoding.can_decode
+for dtype, near in (("float32", 1e-5), ("bfloat16", 0.05)):
+    states = []
+    for plain in (False, True):
+        policy, prompts = load(Path({str(tmp_path / "m")!r}), dtype=dtype), random_sequences(*range(5, 45))
+        _decoding.can_decode = (lambda *_: False) if plain else can_decode
+        cache, slots = policy.body.new_cache(40, 64), list(range(40))
+        policy.body.extend(cache, slots, pack(prompts))
+        found = [policy.body.extend(cache, slots, pack(random_sequences(*[1] * 40, seed=s))) for s in range(5)]
+        assert (cache.decoding is None) == plain
+        states.append(torch.stack(found).float())
+    assert states[0].std() > 0.1
+    torch.testing.assert_close(*states, atol=near, rtol=0)
+"""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr[-2000:]
