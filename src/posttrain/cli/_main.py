@@ -13,6 +13,7 @@ import click
 
 from posttrain.cli._output import only_answers_on_stdout, print_json
 from posttrain.errors import PosttrainError
+from posttrain.threads import wait_briefly
 
 FOLDER = Path(__file__).parent
 READER_WENT_AWAY = 141
@@ -79,6 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         group.main(arguments, prog_name="posttrain")
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))  # for a dotted `kind` in the user's own module
+    wait_briefly()
     as_json = "--json" in arguments
     try:
         with only_answers_on_stdout(as_json):

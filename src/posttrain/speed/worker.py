@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from posttrain.speed.children import Line, Steps
 from posttrain.speed.sizes import SIZES
 from posttrain.speed.workloads import workload
+from posttrain.threads import wait_briefly
 
 
 class Case(Protocol):
@@ -25,6 +26,7 @@ class Case(Protocol):
 
 def main() -> int:
     """Serve one parent."""
+    wait_briefly()
     line = Line()
     try:
         question = line.next()
