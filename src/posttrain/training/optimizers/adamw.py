@@ -28,8 +28,8 @@ class AdamW(Optimizer):
     """Share of a matrix's value taken off per unit of learning rate; vectors (norms, biases) are left alone."""
 
     def build(self, parameters: "Mapping[str, torch.nn.Parameter]") -> "list[torch.optim.Optimizer]":
-        """One AdamW with a group of matrices and a group of vectors, each updated in one pass over the memory where torch
-        can: a tenth of the time on a CPU, a few kernels for all of them on a GPU.
+        """One AdamW with a group of matrices and a group of vectors, each updated in one pass over the memory where
+        torch can: a tenth of the time on a CPU, a few kernels for all of them on a GPU.
         """
         import torch
 
