@@ -55,7 +55,7 @@ class CudaGraphs:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._pool = torch.cuda.graph_pool_handle()
-        self._stream: torch.cuda.Stream = torch.cuda.Stream(device)
+        self._stream: torch.cuda.Stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
     def __call__(self, step: Step) -> Step:
         """Capture it, after a few runs on a stream of its own: https://docs.pytorch.org/docs/stable/notes/cuda.html."""
@@ -97,12 +97,12 @@ class Inputs:
         on_gpu = device.type == "cuda"
         room = -(-rows // 4) * 4  # so that all of it begins at multiples of 16 bytes
         size = 4 * layers + 2 * room + rows * pages
-        self._sent: torch.cuda.Event | None = torch.cuda.Event() if on_gpu else None
+        self._sent: torch.cuda.Event | None = torch.cuda.Event() if on_gpu else None  # type: ignore[no-untyped-call]
         self._host = torch.zeros(size, dtype=torch.int32, pin_memory=on_gpu)
         self._device = torch.zeros(size, dtype=torch.int32, device=device)
 
         def parts(buffer: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-            address, ids, position, table = buffer.split([4 * layers, room, room, rows * pages])
+            address, ids, position, table = torch.split(buffer, [4 * layers, room, room, rows * pages])
             return address.view(torch.int64).view(layers, 2), ids[:rows], position[:rows], table.view(rows, pages)
 
         self._parts = tuple(part.numpy() for part in parts(self._host))
@@ -116,9 +116,8 @@ class Inputs:
         address_L2, ids, position_B, page_BP = self._parts
         if self._sent is not None:
             self._sent.synchronize()  # the last copy from here: long over, unless nobody looked at what came of it
-        address_L2[:] = [
-            [key.data_ptr(), value.data_ptr()] for key, value in zip(cache.keys, cache.values, strict=True)
-        ]
+        pages = zip(cache.keys, cache.values, strict=True)
+        address_L2[:] = [[key.data_ptr(), value.data_ptr()] for key, value in pages]
         position_B[:count] = [cache.lengths[slot] for slot in slots]
         position_B[count:] = -1
         page_BP[:count] = cache.table(slots, page_BP.shape[1] * PAGE)
