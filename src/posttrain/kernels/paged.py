@@ -169,12 +169,12 @@ def _by_kernels(
         *rotation,
         *where,
         **sizes,
-        HALF=_power_of_2(width // 2),
+        HALF=power_of_2(width // 2),
         NORMED=normed,
         PAGE=PAGE,
         num_warps=1,
     )
-    padded = max(16, _power_of_2(width))
+    tile = tiles(heads // key_heads, width, query.element_size())
     splits = -(-places.page_BP.shape[1] * PAGE // SPLIT)
     out = query.new_empty(rows, heads * width)
     alone = splits == 1
@@ -189,9 +189,7 @@ def _by_kernels(
         splits,
         width**-0.5,
         **sizes,
-        D=padded,
-        GROUP=max(16, _power_of_2(heads // key_heads)),
-        BLOCK=min(64, max(16, _TILE_BYTES // (padded * query.element_size()))),
+        **tile,
         SPLIT=SPLIT,
         ALONE=alone,
         WIDE=interpreted() and query.dtype == torch.bfloat16,
@@ -209,7 +207,7 @@ def _by_kernels(
             splits,
             H=heads,
             WIDTH=width,
-            D=padded,
+            D=tile["D"],
             SPLIT=SPLIT,
             num_warps=1,
         )
@@ -222,6 +220,13 @@ def _partial(rows: int, heads: int, splits: int, width: int, device: torch.devic
     return [torch.empty(*size, dtype=torch.float32, device=device) for size in ((*shape, width), shape, shape)]
 
 
-def _power_of_2(number: int) -> int:
+def tiles(group: int, width: int, item_bytes: int) -> dict[str, int]:
+    """What `_triton.attend` computes at a time: products take no fewer than 16 rows, columns or terms."""
+    padded = max(16, power_of_2(width))
+    tokens = min(64, max(16, _TILE_BYTES // (padded * item_bytes)))
+    return {"D": padded, "GROUP": max(16, power_of_2(group)), "BLOCK": tokens}
+
+
+def power_of_2(number: int) -> int:
     """The number, rounded up."""
     return 1 << max(0, number - 1).bit_length()
