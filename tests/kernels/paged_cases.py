@@ -2,6 +2,7 @@
 test_paged.py, since whether Triton interprets is settled when it is imported.
 """
 
+import copy
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
@@ -47,23 +48,30 @@ class Case:
         self.query = self.draw(count, self.heads, self.width)
         self.key, self.value = (self.draw(count, self.key_heads, self.width) for _ in range(2))
         angles = 6 * torch.rand(max(lengths) + 1, self.width // 2, generator=generator)
-        self.rotation = angles.cos(), angles.sin()
+        self.rotation: tuple[Tensor, ...] = (angles.cos(), angles.sin())
         self.norms = tuple(nn.RMSNorm(self.width, 1e-6, dtype=dtype) if normed else nn.Identity() for _ in range(2))
         for norm in self.norms if normed else ():
             nn.init.uniform_(norm.weight, 0.5, 1.5, generator=generator)  # type: ignore[arg-type]
+
+    def to(self, device: torch.device) -> None:
+        """Everything to a device."""
+        for name in ("keys", "values", "table", "query", "key", "value"):
+            setattr(self, name, getattr(self, name).to(device))
+        self.rotation = tuple(part.to(device) for part in self.rotation)
+        for norm in self.norms:
+            norm.to(device)
 
     def run(self, rows: Sequence[int], pages: int = 0, dtype: torch.dtype | None = None) -> tuple[Tensor, list[Tensor]]:
         """[B, H * d] of some rows, -1 for padding, by the kernel or by torch where a type is given; and the pages."""
         to = dtype or self.keys.dtype
         stored = [x.to(to, copy=True) for x in (self.keys, self.values)]
-        row = torch.tensor([max(0, i) for i in rows])
-        position = torch.tensor([-1 if i < 0 else self.lengths[i] for i in rows], dtype=torch.int32)
+        device = self.keys.device
+        row = torch.tensor([max(0, i) for i in rows], device=device)
+        position = torch.tensor([-1 if i < 0 else self.lengths[i] for i in rows], dtype=torch.int32, device=device)
         wide = F.pad(self.table, (0, max(0, pages - self.table.shape[1])))[row]
-        where = torch.tensor([[0, 0], [x.data_ptr() for x in stored]])
+        where = torch.tensor([[0, 0], [x.data_ptr() for x in stored]], device=device)
         places = paged.Places(position, wide, where, [stored[0]] * 2, [stored[1]] * 2)
-        norms = [nn.RMSNorm(self.width, 1e-6, dtype=to) if isinstance(n, nn.RMSNorm) else n for n in self.norms]
-        for norm, like in zip(norms, self.norms, strict=True):
-            norm.load_state_dict(like.state_dict())
+        norms = [copy.deepcopy(norm).to(to) for norm in self.norms]
         given = [x[row].to(to) for x in (self.query, self.key, self.value)]
         by = paged.decode_attention if dtype is None else paged._plain
         with torch.no_grad():

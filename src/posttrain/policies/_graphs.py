@@ -94,7 +94,7 @@ class Inputs:
     """
 
     def __init__(self, layers: int, rows: int, pages: int, device: torch.device) -> None:
-        on_gpu = device.type == "cuda"
+        on_gpu = device.type == "cuda" and torch.cuda.is_available()
         room = -(-rows // 4) * 4  # so that all of it begins at multiples of 16 bytes
         size = 4 * layers + 2 * room + rows * pages
         self._sent: torch.cuda.Event | None = torch.cuda.Event() if on_gpu else None  # type: ignore[no-untyped-call]
