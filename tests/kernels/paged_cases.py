@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from posttrain import kernels
-from posttrain.kernels import PAGE, paged
+from posttrain.engines._truncation import Rules, choose
+from posttrain.kernels import PAGE, choosing, paged
 
 NEAR = {torch.float32: 2e-6, torch.bfloat16: 0.03}
 """Of values about 1; the interpreter cuts bfloat16 off where a GPU rounds."""
@@ -116,6 +117,27 @@ def pages_are_written_at_one_place_a_row() -> None:
             assert changed == {(int(case.table[i, LENGTHS[i] // PAGE]), LENGTHS[i] % PAGE) for i in (2, 6)}
 
 
+def tokens_are_chosen_as_the_engine_chooses() -> None:
+    """Greedily and by draws, at the ends of blocks and of the draws; ties; and logits that are no numbers."""
+    generator = torch.Generator().manual_seed(0)
+    for columns, dtype in product((61, 4096, 9000), (torch.float32, torch.bfloat16)):
+        logits = (3 * torch.randn(40, columns, generator=generator)).to(dtype)
+        logits[5, 3:50], logits[6], logits[11] = -torch.inf, 0.0, -torch.inf
+        logits[11, columns // 2] = 1.0
+        logits[7, 60], logits[8], logits[9, 0] = torch.nan, -torch.inf, torch.inf
+        draw_B = torch.rand(40, generator=generator, dtype=torch.float64)
+        draw_B[:4] = torch.tensor([0.0, 1 - 2.0**-53, 0.5, 0.25])
+        temperature_B = torch.tensor([0.7, 1.0, 0.0, 1.7], dtype=torch.float64).repeat(10)
+        none = torch.zeros(40, dtype=torch.int64)
+        rules = Rules(temperature_B=temperature_B, top_k_B=none, top_p_B=none + 1.0, min_p_B=none.double())
+        expected_B, expected_logp_B = choose(logits, rules, draw_B)
+        token_B, logp_B = choosing.choose(logits, temperature_B, draw_B)
+        sound = torch.tensor([i not in (7, 8, 9) for i in range(40)])
+        assert torch.equal(token_B[sound], expected_B[sound]) and len(set(token_B.tolist())) > 20
+        torch.testing.assert_close(logp_B[sound], expected_logp_B[sound], rtol=1e-12, atol=1e-12)
+        assert logp_B[~sound].isnan().all() and (token_B < columns).all() and (token_B >= 0).all()
+
+
 def they_compile_for_gpus_that_are_not_here() -> None:
     """For Ampere and Hopper, to machine code: what the interpreter lets pass, the compiler may not."""
     from posttrain.kernels import _triton
@@ -135,6 +157,13 @@ def they_compile_for_gpus_that_are_not_here() -> None:
             assert "cp.async.cg.shared.global" in program, "sixteen bytes of a page at a time"
             assert ("mma" in program) == (element == "bf16"), "products on tensor cores"
         compiled(_triton.combine, types, sizes | tiles, capability, 1)
+    for capability, element in product((80, 90), ("bf16", "fp32")):
+        whole = dict.fromkeys(("largest", "sums", "temperature", "uniform", "logps"), "*fp64")
+        counts = {"at": "*i32", "broken": "*i32", "tokens": "*i64", "columns": "i32", "blocks": "i32"}
+        types = {**whole, **counts, "logits": f"*{element}"}
+        for kernel in (_triton.largest_logits, _triton.sums_of_weights, _triton.chosen_tokens):
+            fixed = {"BLOCK": choosing.BLOCK, "BLOCKS": 64}
+            compiled(kernel, types, {n: v for n, v in fixed.items() if n in kernel.arg_names}, capability, 4)
 
 
 def compiled(kernel: Any, types: Mapping[str, str], fixed: Mapping[str, Any], capability: int, warps: int) -> str:

@@ -37,6 +37,7 @@ def run(what: str, tmp_path: Path, **environment: str) -> None:
         "attention_is_that_of_float64",
         "a_row_is_the_same_to_the_bit_whatever_is_beside_it",
         "pages_are_written_at_one_place_a_row",
+        "tokens_are_chosen_as_the_engine_chooses",
     ],
 )
 def test_in_the_interpreter(law: str, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from posttrain import kernels
+from posttrain.kernels import choosing, paged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,8 @@ def choose(logits_BV: Tensor, rules: Rules, uniform_B: Tensor) -> tuple[Tensor, 
     """
     if kernels.usable(logits_BV) and rules.keep_all(logits_BV.shape[1]):
         return kernels.choose(logits_BV, rules.temperature_B, uniform_B)
+    if paged.usable(logits_BV) and rules.keep_all(logits_BV.shape[1]):
+        return choosing.choose(logits_BV, rules.temperature_B, uniform_B)
     greedy_B, all_greedy = _there(rules.temperature_B == 0, logits_BV), bool((rules.temperature_B == 0).all())
     temperature_B = _there(rules.temperature_B, logits_BV)
     scaled_BV = logits_BV.to(torch.float64, copy=True)

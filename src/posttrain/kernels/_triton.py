@@ -204,3 +204,85 @@ def combine(
         largest = now
     y = acc / tl.where(total == 0.0, 1.0, total)
     tl.store(out + (row * H + head) * WIDTH + d, y.to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _logits(logits, row, columns, first, BLOCK: tl.constexpr):
+    """A block of a row's logits in float64, minus infinity beyond the row and for NaN; their ids; how many are NaN."""
+    token = first + tl.arange(0, BLOCK)
+    x = tl.load(logits + row * columns + token, mask=token < columns, other=float("-inf")).to(tl.float32)
+    x = x.to(tl.float64)
+    return tl.where(x != x, float("-inf"), x), token, tl.sum((x != x).to(tl.int32))
+
+
+@triton.jit(do_not_specialize=["columns", "blocks"])
+def largest_logits(logits, columns, blocks, largest, at, broken, BLOCK: tl.constexpr):
+    """The largest of each block of a row, its first id, and how many are NaN: [B, blocks] each."""
+    row, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    x, token, nans = _logits(logits, row, columns, block * BLOCK, BLOCK)
+    top = tl.max(x, 0)
+    place = row * blocks + block
+    tl.store(largest + place, top)
+    tl.store(at + place, tl.min(tl.where(x == top, token, columns), 0))
+    tl.store(broken + place, nans)
+
+
+@triton.jit(do_not_specialize=["columns", "blocks"])
+def sums_of_weights(logits, columns, blocks, largest, temperature, sums, BLOCK: tl.constexpr, BLOCKS: tl.constexpr):
+    """The sum of each block's weights, relative to the likeliest token of the row: float64 [B, blocks]."""
+    row, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    every = tl.arange(0, BLOCKS)
+    top = tl.max(tl.load(largest + row * blocks + every, mask=every < blocks, other=float("-inf")), 0)
+    given = tl.load(temperature + row)
+    by = tl.where(given == 0.0, 1.0, given)
+    x, _, _ = _logits(logits, row, columns, block * BLOCK, BLOCK)
+    tl.store(sums + row * blocks + block, tl.sum(tl.exp((x - top) / by), 0))
+
+
+@triton.jit(do_not_specialize=["columns", "blocks"])
+def chosen_tokens(
+    logits,
+    columns,
+    blocks,
+    largest,
+    at,
+    broken,
+    sums,
+    temperature,
+    uniform,
+    tokens,
+    logps,
+    BLOCK: tl.constexpr,
+    BLOCKS: tl.constexpr,
+):
+    """The token of each row at which the running sum of the weights exceeds the draw, and its log-probability.
+
+    First its block is looked for, then its place in the block: the last possible one, where rounding leaves none.
+    """
+    row = tl.program_id(0).to(tl.int64)
+    every = tl.arange(0, BLOCKS)
+    there = every < blocks
+    tops = tl.load(largest + row * blocks + every, mask=there, other=float("-inf"))
+    top = tl.max(tops, 0)
+    nans = tl.sum(tl.load(broken + row * blocks + every, mask=there, other=0), 0)
+    first_block = tl.min(tl.where((tops == top) & there, every, BLOCKS - 1), 0)
+    given = tl.load(temperature + row)
+    by = tl.where(given == 0.0, 1.0, given)
+    part = tl.load(sums + row * blocks + every, mask=there, other=0.0)
+    total = tl.sum(part, 0)
+    target = tl.load(uniform + row) * total
+    block = tl.min(tl.where((tl.cumsum(part, 0) > target) & (part > 0.0), every, BLOCKS), 0)
+    block = tl.where(block == BLOCKS, tl.max(tl.where(part > 0.0, every, 0), 0), block)
+    before = tl.sum(tl.where(every < block, part, 0.0), 0)
+    x, token, _ = _logits(logits, row, columns, block * BLOCK, BLOCK)
+    weight = tl.exp((x - top) / by)
+    drawn = tl.min(tl.where((before + tl.cumsum(weight, 0) > target) & (weight > 0.0), token, columns), 0)
+    drawn = tl.where(drawn == columns, tl.max(tl.where(weight > 0.0, token, 0), 0), drawn)
+    greedy = tl.load(at + row * blocks + first_block)
+    sound = (nans == 0) & (top < float("inf")) & (top > float("-inf"))
+    choice = tl.where((given == 0.0) | (sound == 0), greedy, drawn)
+    choice = tl.minimum(choice, columns - 1)
+    logit = tl.load(logits + row * columns + choice).to(tl.float32).to(tl.float64)
+    logp = (logit - top) / by - tl.log(total)
+    tl.store(tokens + row, choice.to(tl.int64))
+    tl.store(logps + row, tl.where(sound, logp, float("nan")))
