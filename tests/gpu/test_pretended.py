@@ -6,6 +6,7 @@ the kernels: attention of packed sequences in bfloat16 as flash attention is ask
 
 import asyncio
 import copy
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,10 @@ from posttrain.policies import _signals
 from posttrain.policies._graphs import decode_with, no_capture
 from posttrain.policies.folder import new_folder
 from posttrain.policies.language_model import LanguageModelPolicy
+from posttrain.recipe_files import find_recipe
 from posttrain.reducers.sequences import Sequences
+from posttrain.runs import launch
+from posttrain.runs.live import LiveView
 from posttrain.training.learner import Learner, Loss, divergence_examples, evaluate_examples
 from posttrain.training.optimizers.adamw import AdamW
 from posttrain.training.optimizers.muon import Muon
@@ -150,3 +154,18 @@ def test_sampling_is_that_of_the_cpu_and_waits_little(tmp_path: Path, graphs: bo
     assert 20 <= steps <= 50
     assert waits[CHOOSING] == (steps if rules.get("temperature") != 0 else 0)
     assert set(waits) <= {"engines/_slots.py _choose", CHOOSING, *in_plain_attention}, waits
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_whole_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+    """Evaluation, sampling, learning, checkpoints, the record: everything that touches a tensor of the policy."""
+    monkeypatch.setattr(launch, "find_device", lambda wanted: GPU)
+    changes = ["steps=2", "prompts=3", "rollout.n=4", "evaluation.holdout=6", f"models.policy.dtype={dtype}"]
+    with Pretended():
+        folder, _ = launch.start(find_recipe("grpo", changes), tmp_path / "runs", LiveView(lines=True))
+    told = json.loads((folder / "environment.json").read_text())
+    assert told["device"] == str(GPU) and told["gpu_kernels"].startswith("plain: ")
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    steps = [row for row in rows if "loss" in row]
+    assert len(steps) == 2 and all(row["sampler_gap"] < 1e-3 for row in steps)
