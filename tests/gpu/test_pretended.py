@@ -16,8 +16,9 @@ import torch
 
 from posttrain.engines import Sampling
 from posttrain.engines._continuous import ContinuousServer
+from posttrain.kernels import PAGE
 from posttrain.objectives.ppo_clip import PPOClip
-from posttrain.policies import _signals
+from posttrain.policies import _cache, _signals
 from posttrain.policies._graphs import decode_with, no_capture
 from posttrain.policies.folder import new_folder
 from posttrain.policies.language_model import LanguageModelPolicy
@@ -154,6 +155,24 @@ def test_sampling_is_that_of_the_cpu_and_waits_little(tmp_path: Path, graphs: bo
     assert 20 <= steps <= 50
     assert waits[CHOOSING] == (steps if rules.get("temperature") != 0 else 0)
     assert set(waits) <= {"engines/_slots.py _choose", CHOOSING, *in_plain_attention}, waits
+
+
+def test_a_cache_takes_a_share_of_what_is_free_and_no_more_than_it_can_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    page_bytes = 2 * 3 * PAGE * 2 * 8 * 4
+
+    def first_pages(free: int, capacity: int) -> int:
+        monkeypatch.setattr(_cache, "_free_bytes", lambda device: free)
+        with Pretended():
+            sizes = {"layers": 3, "heads": 2, "width": 8, "dtype": torch.float32, "device": GPU}
+            cache = _cache.KeyValueCache(slots=4, capacity=capacity, **sizes)  # type: ignore[arg-type]
+            cache.reserve([0], [1])
+        assert all(isinstance(pages, Far) for pages in (*cache.keys, *cache.values))
+        return len(cache.keys[0])
+
+    free = 8 * 500 * page_bytes
+    assert first_pages(free, capacity=10_000) == 500, "an eighth of it"
+    assert first_pages(free, capacity=1_000) == 4 * 63, "four sequences of 1,000 tokens"
+    assert first_pages(0, capacity=10_000) == _cache.FIRST_PAGES
 
 
 @pytest.mark.slow

@@ -35,7 +35,8 @@ class Case:
         pages = [n // PAGE + 1 for n in lengths]
         self.keys = torch.full((sum(pages) + 2, PAGE, self.key_heads, self.width), torch.nan, dtype=dtype)
         self.values = self.keys.clone()
-        order = torch.randperm(len(self.keys), generator=generator).tolist()
+        # Page 0, where lookups that are masked out end, is nobody's.
+        order = (1 + torch.randperm(len(self.keys) - 1, generator=generator)).tolist()
         shared = order.pop()
         self.keys[shared], self.values[shared] = (self.draw(PAGE, self.key_heads, self.width) for _ in range(2))
         self.table = torch.randint(0, len(self.keys), (count, max(pages)), generator=generator, dtype=torch.int32)
