@@ -48,10 +48,10 @@ bench-peers: dev .venv-peers/ready ## measure against other programs, in an envi
 
 # Kernels for GPUs are tested in Triton's interpreter where it can be had; without it these tests are left out.
 .triton/ready: tests/kernels/triton.txt | dev
-	@rm -rf .triton && mkdir .triton
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --only-binary :all: --target .triton -r $< \
-	  || echo "leaving out the tests of kernels for GPUs: Triton could not be installed (pip's words are above)"
-	@touch $@
+	@rm -rf .triton
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --retries 1 --no-deps --only-binary :all: \
+	  --target .triton -r $< && touch $@ \
+	  || echo "leaving out tests of the kernels for GPUs: Triton could not be installed"
 
 clean: ## remove caches and build products (not .venv, not runs)
 	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
