@@ -17,7 +17,7 @@ help: ## list the targets
 quickstart: core ## install, and train the bundled model for a minute or two
 	@$(BIN)/posttrain run quickstart
 
-test: check ## install, check style and types, and run every test
+test: check .triton/ready ## install, check style and types, and run every test
 	@$(PYTEST) $(TESTS)
 
 test-fast: dev ## run the tests that take no longer than a few seconds each
@@ -45,6 +45,13 @@ bench-peers: dev .venv-peers/ready ## measure against other programs, in an envi
 	@.venv-peers/bin/python -m pip install -q $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) $$(grep '^torch==' $<)
 	@.venv-peers/bin/python -m pip install -q -r $<
 	@touch $@
+
+# Kernels for GPUs are tested in Triton's interpreter where it can be had; without it these tests are left out.
+.triton/ready: tests/kernels/triton.txt | dev
+	@rm -rf .triton
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --retries 1 --no-deps --only-binary :all: \
+	  --target .triton -r $< && touch $@ \
+	  || echo "leaving out tests of the kernels for GPUs: Triton could not be installed"
 
 clean: ## remove caches and build products (not .venv, not runs)
 	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -63,8 +63,15 @@ rewards, losses and gradient norms that agree, step by step, within 3 standard e
 were put out of the system's cache first.
 
 **GPUs.** `posttrain bench --device cuda` measures the shapes of Qwen2.5-0.5B and 1.5B with random weights: decoding at
-batches of 64 and 256 against the memory limit, learning of 16k packed tokens against the rate of bfloat16 products. No
-figure on this page comes from a GPU: that part has run on CPUs only.
+batches of 64 and 256 against the memory limit, learning of 16k packed tokens against the rate of bfloat16 products.
+`make bench-peers PEERS='--device cuda'` has TRL and transformers beside it. What a GPU runs: attention of packed
+sequences by torch's flash attention, in bfloat16 and float16; a decoding step by Triton kernels that read and write
+pages of keys and values in place, captured whole in CUDA graphs; the choice of a token by kernels of three passes over
+the logits, where no rule drops any. `posttrain doctor`, and `gpu_kernels` in a run's environment.json, say whether they
+are in use; `POSTTRAIN_GRAPHS=off` runs the same kernels without graphs, `POSTTRAIN_KERNELS=off` the modules. **None of
+it is measured on a GPU, and none has run on one.** The kernels are tested in Triton's interpreter and compiled to
+machine code for Ampere and Hopper, the graphs with stand-ins for the capture, and everything around them with tensors
+that only say that they are on a GPU; `tests/gpu` is there for whoever has one.
 """
 
 

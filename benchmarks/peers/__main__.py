@@ -3,6 +3,7 @@
     python -m benchmarks.peers                                        3.2M, both workloads: about ten minutes
     python -m benchmarks.peers --sizes 25M --workloads ragged         another model
     python -m benchmarks.peers --sides posttrain,trl --rounds 3       less of it
+    python -m benchmarks.peers --device cuda                          Qwen2.5-0.5B's shape in bfloat16, on a GPU
     python -m benchmarks.peers --missing                              what is not there yet: goes on after a stop
 
 The peers run in `.venv-peers` (`make bench-peers` makes it), posttrain in this environment, each as a child that stays
@@ -21,9 +22,9 @@ from typing import Any
 
 from benchmarks.peers.outcome import compared, same_results, summary
 from posttrain.runs.environment import available_cores
-from posttrain.speed.benchmark import LEARNING_ROWS, command_line, environment, machine, model_folder
+from posttrain.speed.benchmark import LEARNING_ROWS, command_line, environment, gpu, machine, model_folder
 from posttrain.speed.children import Child, ChildFailed
-from posttrain.speed.sizes import CPU_SIZES
+from posttrain.speed.sizes import CUDA_SIZES, SIZES
 from posttrain.speed.workloads import NAMES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,7 +77,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as models:
         for size in options.sizes:
             for workload in options.workloads:
-                target = options.out / f"peers_{size}_{workload}.json"
+                where = "" if options.device == "cpu" else f"{options.device}_"
+                target = options.out / f"peers_{where}{size}_{workload}.json"
                 if options.missing and target.exists():
                     say(f"{target.name} is there already")
                     continue
@@ -103,7 +105,7 @@ def measure(options: argparse.Namespace, size: str, workload: str, models: Path)
         end(sides)
     return {
         "command": command_line("python -m benchmarks.peers"),
-        "machine": machine(options.threads),
+        "machine": machine(options.threads) | gpu(options.device),
         "peers": peer_versions(),
         "size": size,
         "workload": workload,
@@ -115,10 +117,10 @@ def measure(options: argparse.Namespace, size: str, workload: str, models: Path)
 
 def make_sides(options: argparse.Namespace, size: str, workload: str, model: str, stack: ExitStack) -> Any:
     """Start the children, one after the other, and give their sides in the order of the turns."""
-    own = {"model": model, "workload": workload, "threads": options.threads}
+    own = {"model": model, "workload": workload, "threads": options.threads, "device": options.device}
     base = {"size": size, "workload": workload}
     for dtype in dict.fromkeys([*options.dtypes, *options.peer_dtypes]):
-        spec = {"measure": "limits", "size": size, "dtype": dtype, "threads": options.threads, "device": "cpu"}
+        spec = {"measure": "limits", "size": size, "dtype": dtype, "threads": options.threads, "device": options.device}
         cases = {
             "limits": {**spec, "rows": sorted({*options.batches, options.samples}), "learning_rows": LEARNING_ROWS}
         }
@@ -130,7 +132,7 @@ def make_sides(options: argparse.Namespace, size: str, workload: str, model: str
             figure = {**base, "measure": "grpo", "side": name, "dtype": dtype, "samples": options.samples}
             asked = {**own, "dtype": dtype, "samples": options.samples}
             if name == "posttrain":
-                question: dict[str, Any] = {"grpo": {**asked, "device": "cpu"}}
+                question: dict[str, Any] = {"grpo": asked}
             else:
                 question = {**asked, "kind": name, "continuous_batching": CONTINUOUS if name == "trl_cb" else None}
             yield from one_side(figure, OURS if name == "posttrain" else THEIRS, options, stack, question)
@@ -140,7 +142,7 @@ def make_sides(options: argparse.Namespace, size: str, workload: str, model: str
                 figure = {**base, "measure": "sampling", "side": name, "dtype": dtype, "batch": batch}
                 asked = {**own, "dtype": dtype, "samples": batch}
                 if name == "posttrain":
-                    case = {**asked, "measure": "sampling", "size": size, "slots": batch, "device": "cpu"}
+                    case = {**asked, "measure": "sampling", "size": size, "slots": batch}
                     child, _ = start(f"posttrain sampling {dtype}", OURS, options, stack, cases={"sampling": case})
                     yield Side(figure, lambda child=child: child.ask(do="turn", case="sampling"))
                 else:
@@ -205,11 +207,12 @@ def read_options() -> argparse.Namespace:
 
     dtypes = ("float32", "bfloat16")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", type=listed(CPU_SIZES), default=["3.2M"])
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--sizes", type=listed(list(SIZES)), help="3.2M; on a GPU qwen2.5-0.5b")
     parser.add_argument("--workloads", type=listed(NAMES), default=list(NAMES))
     parser.add_argument("--sides", type=listed((*TRAINERS, "generate")), default=[*TRAINERS, "generate"])
-    parser.add_argument("--dtypes", type=listed(dtypes), default=list(dtypes), help="posttrain's")
-    parser.add_argument("--peer-dtypes", type=listed(dtypes), default=["float32"])
+    parser.add_argument("--dtypes", type=listed(dtypes), help="posttrain's: both; on a GPU bfloat16")
+    parser.add_argument("--peer-dtypes", type=listed(dtypes), help="float32; on a GPU bfloat16")
     parser.add_argument("--batches", type=lambda text: [int(n) for n in text.split(",")], default=[256])
     parser.add_argument("--samples", type=int, default=128, help="of a step of GRPO")
     parser.add_argument("--rounds", type=int, default=8, help="that are kept")
@@ -218,7 +221,12 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=900.0, help="seconds for one answer")
     parser.add_argument("--missing", action="store_true", help="leave alone what is there already")
     parser.add_argument("--out", type=Path, default=OUTPUT)
-    return parser.parse_args()
+    options = parser.parse_args()
+    gpu = options.device == "cuda"
+    options.sizes = options.sizes or ([CUDA_SIZES[0]] if gpu else ["3.2M"])
+    options.dtypes = options.dtypes or (["bfloat16"] if gpu else list(dtypes))
+    options.peer_dtypes = options.peer_dtypes or ["bfloat16" if gpu else "float32"]
+    return options
 
 
 def say(text: str) -> None:

@@ -46,12 +46,20 @@ def load(question: dict[str, Any]) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     model = AutoModelForCausalLM.from_pretrained(question["model"], dtype=getattr(torch, question["dtype"]))
+    model.to(question["device"])
     return model, AutoTokenizer.from_pretrained(question["model"])
+
+
+def clock(model: Any) -> float:
+    """Seconds, after what a GPU was asked for is done."""
+    if model.device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()
 
 
 def logp_of_a_text(model: Any) -> list[float]:
     """Log-probabilities of a fixed text: every side must say the same of it."""
-    ids = torch.arange(32, 96)[None]
+    ids = torch.arange(32, 96, device=model.device)[None]
     with torch.no_grad():
         logp = model(ids).logits.float().log_softmax(-1)
     return logp[0, :-1].gather(1, ids[0, 1:, None]).squeeze(1).tolist()
@@ -108,7 +116,7 @@ def train_with_trl(steps: Steps, question: dict[str, Any], asked: Workload) -> N
     with tempfile.TemporaryDirectory() as folder:
         settings = GRPOConfig(
             output_dir=folder,
-            use_cpu=True,
+            use_cpu=question["device"] == "cpu",
             bf16=False,
             gradient_checkpointing=False,
             per_device_train_batch_size=question["samples"],
@@ -155,15 +163,15 @@ def train_bare(steps: Steps, question: dict[str, Any], asked: Workload) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate(asked.name), betas=BETAS, weight_decay=0.0)
     steps.ready(logp=logp_of_a_text(model))
     while True:
-        begun = time.perf_counter()
+        begun = clock(model)
         ids, mask, written = sample(model, tokenizer, asked)
-        sampled = time.perf_counter()
+        sampled = clock(model)
         new = zip(ids[:, -written.shape[1] :], written.bool(), strict=True)
         texts = [tokenizer.decode(row[kept], skip_special_tokens=True) for row, kept in new]
-        reward = torch.tensor([share_of_digits(text) for text in texts])
+        reward = torch.tensor([share_of_digits(text) for text in texts], device=ids.device)
         grouped = reward.view(-1, GROUP)
         advantage = ((grouped - grouped.mean(1, keepdim=True)) / (grouped.std(1, keepdim=True) + EPSILON)).view(-1, 1)
-        judged = time.perf_counter()
+        judged = clock(model)
         positions = (mask.cumsum(1) - 1).clamp(min=0)
         # The logits of what was written, and no others.
         count = written.shape[1]
@@ -201,7 +209,7 @@ def sample(model: Any, tokenizer: Any, asked: Workload) -> tuple[torch.Tensor, t
     """Ids of prompts and completions, padded on both sides, which of them are tokens, and which were written."""
     texts = [text_of(prompt) for prompt in asked.prompts for _ in range(GROUP)]
     given = tokenizer(texts, return_tensors="pt", padding=True, padding_side="left")
-    given = {name: given[name] for name in ("input_ids", "attention_mask")}
+    given = {name: given[name].to(model.device) for name in ("input_ids", "attention_mask")}
     ids = model.generate(
         **given, max_new_tokens=asked.limit, do_sample=True, temperature=1.0, top_k=0, top_p=1.0, disable_compile=True
     )

@@ -8,14 +8,20 @@ import pytest
 import torch
 from torch import Tensor
 
+from posttrain.engines._truncation import Rules, choose
+from posttrain.kernels import paged
 from posttrain.policies import Packed, load_policy
 from posttrain.policies._attention import variable_attention
+from posttrain.policies._cache import KeyValueCache
+from posttrain.policies._graphs import captured_decoding_of, decode_with, no_capture
 from posttrain.policies.folder import new_folder
 from posttrain.policies.language_model import LanguageModelPolicy
 from posttrain.recipe import Model
 from posttrain.recipe_files import find_recipe
 from posttrain.runs.launch import start
 from posttrain.runs.live import LiveView
+from tests.kernels.paged_cases import LENGTHS as PAGED_LENGTHS
+from tests.kernels.paged_cases import SHAPES, Case
 from tests.policies.made_models import pack, random_sequences, sampled_states
 
 DEVICE = torch.device("cuda")
@@ -28,7 +34,7 @@ LENGTHS = (40, 5, 129, 17, 300, 33)
 
 
 def load_on_gpu(path: Path, dtype: str) -> LanguageModelPolicy:
-    sizes = {"layers": 2, "width": 256, "heads": 4, "kv_heads": 2, "head_dim": 64, "mlp_width": 512}
+    sizes = {"layers": 2, "width": 256, "heads": 4, "kv_heads": 2, "head_dim": 64, "mlp_width": 512, "context": 2048}
     new_folder(path, **sizes)  # type: ignore[arg-type]
     policy = load_policy("policy", Model(source=str(path), dtype=dtype, trained=True), {}, DEVICE)  # type: ignore[arg-type]
     assert isinstance(policy, LanguageModelPolicy)
@@ -97,3 +103,108 @@ def test_grpo_runs_and_its_sampler_and_learner_agree(tmp_path: Path, dtype: str)
     assert len(steps) == 3 and all(abs(row["loss"]) < 1e3 for row in steps)
     gaps = [value for row in steps for name, value in row.items() if "gap" in name]
     assert gaps and max(gaps) < TOLERANCE[dtype]
+
+
+WHY_NOT = paged.why_not(DEVICE)
+needs_graphs = pytest.mark.skipif(bool(WHY_NOT), reason=f"decoding is not captured: {WHY_NOT}")
+
+
+@needs_graphs
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_attention_to_pages_is_that_of_float64(shape: tuple[int, int, int], dtype: torch.dtype) -> None:
+    """Over the ends of pages and splits, with normed heads; and to the bit whatever a row is beside."""
+    case = Case((*PAGED_LENGTHS, 5000), shape, dtype, normed=True)
+    case.to(DEVICE)
+    rows = [*range(len(PAGED_LENGTHS) + 1), -1]
+    expected, expected_pages = case.run(rows, dtype=torch.float64)
+    given, pages = case.run(rows)
+    assert not given[-1].any()
+    near = 1e-5 if dtype == torch.float32 else 0.02
+    torch.testing.assert_close(given.double(), expected, atol=near, rtol=near)
+    for one, other in zip(pages, expected_pages, strict=True):
+        torch.testing.assert_close(one.double(), other, atol=near, rtol=near, equal_nan=True)
+    for others in ([7, -1, 2, 0], [3], [6, 6]):
+        for row, y in zip(others, case.run(others)[0], strict=True):
+            assert row < 0 or torch.equal(y, given[row])
+
+
+def decoded(policy: LanguageModelPolicy, prompts: list[Tensor], steps: int) -> tuple[Tensor, KeyValueCache]:
+    """[T, B, D] states of the prompts' ends and of greedy tokens after them."""
+    body, slots = policy.body, list(range(len(prompts)))
+    cache = body.new_cache(len(prompts), 1024)
+    assert isinstance(cache, KeyValueCache)
+    states = [body.extend(cache, slots, pack(on_gpu(prompts)))]
+    for _ in range(steps):
+        with torch.no_grad():
+            token_B = body.logits(states[-1]).argmax(-1)
+        states.append(body.extend(cache, slots, pack(list(token_B[:, None].cpu()))))
+    return torch.stack(states), cache
+
+
+@needs_graphs
+@DTYPES
+def test_captured_steps_are_those_of_the_modules_and_those_without_graphs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str
+) -> None:
+    policy, prompts = load_on_gpu(tmp_path, dtype), random_sequences(*LENGTHS)
+    captured, _ = decoded(policy, prompts, 40)
+    decoding = captured_decoding_of(policy.body)  # type: ignore[arg-type]
+    assert decoding is not None and 1 <= decoding.captures <= 2
+    again, _ = decoded(policy, prompts, 40)
+    assert torch.equal(again, captured) and decoding.captures <= 2
+    decode_with(policy.body, lambda: no_capture)  # type: ignore[arg-type]
+    assert torch.equal(decoded(policy, prompts, 40)[0], captured), "the same kernels, one by one"
+    monkeypatch.setattr("posttrain.policies.decoder.decoding_of", lambda body, cache: None)
+    plain, _ = decoded(policy, prompts, 1)
+    assert (logps(policy, plain[1]) - logps(policy, captured[1])).abs().max() < TOLERANCE[dtype]
+
+
+@needs_graphs
+def test_two_hundred_steps_capture_twice_and_weights_changed_in_place_not_again(tmp_path: Path) -> None:
+    policy, prompts = load_on_gpu(tmp_path, "bfloat16"), random_sequences(30, 5, 100)
+    first, _ = decoded(policy, prompts, 200)
+    decoding = captured_decoding_of(policy.body)  # type: ignore[arg-type]
+    assert decoding is not None and decoding.captures == 2, "up to 256 tokens, and up to 512"
+    with torch.no_grad():
+        for parameter in policy.parameters():
+            parameter.mul_(1.05)
+    changed, _ = decoded(policy, prompts, 200)
+    assert decoding.captures == 2 and not torch.equal(changed, first)
+    expected = policy.body.hidden(pack(on_gpu(prompts))).detach()[[29, 34, 134]]
+    assert (logps(policy, changed[0]) - logps(policy, expected)).abs().max() < TOLERANCE["bfloat16"]
+    for parameter in policy.parameters():
+        parameter.data = parameter.data.clone()
+    moved, _ = decoded(policy, prompts, 2)
+    assert decoding.captures == 3 and torch.equal(moved, changed[:3])
+
+
+@needs_graphs
+def test_a_step_takes_no_more_memory_after_many_tokens_than_after_few(tmp_path: Path) -> None:
+    """Pages follow the tokens, and nothing is gathered: keys and values of 900 tokens would be seen here."""
+    policy, taken, pages = load_on_gpu(tmp_path, "bfloat16"), [], []
+    for length in (520, 1000):
+        prompts = random_sequences(*[length] * 16)
+        decoded(policy, prompts, 1)  # what is captured is kept
+        _, cache = decoded(policy, prompts, 1)
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        policy.body.extend(cache, list(range(16)), pack(random_sequences(*[1] * 16)))
+        torch.cuda.synchronize()
+        taken.append(torch.cuda.max_memory_allocated() - before)
+        pages.append(cache.pages)
+    assert pages == [16 * 33, 16 * 63] and taken[0] == taken[1] < 1 << 20
+
+
+@needs_graphs
+def test_tokens_are_chosen_as_on_the_host() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = 3 * torch.randn(64, 5000, generator=generator)
+    draw_B = torch.rand(64, generator=generator, dtype=torch.float64)
+    none = torch.zeros(64, dtype=torch.int64)
+    for temperature, top_k in ((1.0, 0), (0.7, 50), (0.0, 0)):
+        rules = Rules(temperature_B=none + temperature, top_k_B=none + top_k, top_p_B=none + 1.0, min_p_B=none.double())
+        (token, logp), (expected, expected_logp) = (choose(x, rules, draw_B) for x in (logits.to(DEVICE), logits))
+        assert torch.equal(token.cpu(), expected)
+        torch.testing.assert_close(logp.cpu(), expected_logp, atol=1e-10, rtol=0)

@@ -86,6 +86,18 @@ def test_the_same_model_says_the_same(tmp_path: Path) -> None:
     assert told["curves"]["reward"]["within_noise"]
 
 
+def test_what_a_gpu_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    from benchmarks.peers.__main__ import read_options
+
+    monkeypatch.setattr(sys, "argv", ["peers", "--device", "cuda"])
+    options = read_options()
+    assert options.sizes == ["qwen2.5-0.5b"] and options.dtypes == options.peer_dtypes == ["bfloat16"]
+    monkeypatch.setattr(sys, "argv", ["peers", "--sizes", "0.2M,qwen2.5-1.5b", "--dtypes", "float32"])
+    options = read_options()
+    assert options.device == "cpu" and options.sizes == ["0.2M", "qwen2.5-1.5b"]
+    assert (options.dtypes, options.peer_dtypes) == (["float32"], ["float32"])
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(not PEERS.exists(), reason="make bench-peers makes the environment of the peers")

@@ -134,9 +134,12 @@ def check_gpu() -> Check:
     """The GPUs that torch can use, and one that it cannot."""
     import torch
 
+    from posttrain.kernels import paged
+
     if torch.cuda.is_available():
         devices = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
         found = ", ".join(f"{device.name} with {device.total_memory / GB:.0f} GB" for device in devices)
+        found += f"; decoding is {paged.status(torch.device('cuda'))}"
         return Check(name="gpu", status="ok", found=found)
     if not Path("/proc/driver/nvidia/version").exists():
         return Check(name="gpu", status="ok", found="none; everything runs on the CPU")

@@ -136,7 +136,7 @@ class Slots:
         """[B, D] the last hidden states of slots, after what each has written last is appended to it."""
         going_B = row_B[self.position_S[row_B] > 0]
         if len(going_B):
-            last_B = torch.from_numpy(self.ids_SC[going_B, self.position_S[going_B] - 1]).to(self.device)
+            last_B = torch.from_numpy(self.ids_SC[going_B, self.position_S[going_B] - 1])  # the body sends them on
             packed = Packed(token_ids_L=last_B, starts=tuple(range(len(going_B) + 1)))
             if len(going_B) == len(row_B):  # nothing to be kept: these are read now, and the next step makes new ones
                 return self.body.extend(self.cache, going_B.tolist(), packed)
@@ -155,7 +155,7 @@ class Slots:
         """Ids and log-probabilities of the next tokens."""
 
         def tensor(array_S: NDArray[Any]) -> Tensor:
-            return torch.from_numpy(array_S[row_B]).to(self.device)
+            return torch.from_numpy(array_S[row_B])
 
         rules = Rules(
             temperature_B=tensor(self.temperature_S),
@@ -164,7 +164,7 @@ class Slots:
             min_p_B=tensor(self.min_p_S),
         )
         draw_B = uniform(self.key_S[row_B], self.position_S[row_B].astype(np.uint64))
-        token_B, logp_B = choose(self.body.logits(hidden_BD), rules, torch.from_numpy(draw_B).to(self.device))
+        token_B, logp_B = choose(self.body.logits(hidden_BD), rules, torch.from_numpy(draw_B))
         # One copy to the host for both; float64 holds every token id exactly.
         tokens, logps = torch.stack((token_B.to(torch.float64), logp_B)).cpu().numpy()
         if not np.isfinite(logps).all():

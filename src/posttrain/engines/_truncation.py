@@ -22,11 +22,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from posttrain import kernels
+from posttrain.kernels import choosing, paged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Sampling settings of each row; see `posttrain.engines.Sampling`."""
+    """Sampling settings of each row; see `posttrain.engines.Sampling`. Tensors of the host, where they are looked at:
+    a GPU is not waited for.
+    """
 
     temperature_B: Tensor
     """float64."""
@@ -44,25 +47,34 @@ class Rules:
 
 
 def choose(logits_BV: Tensor, rules: Rules, uniform_B: Tensor) -> tuple[Tensor, Tensor]:
-    """Draw a token for each row. Gives int64 [B] and the float64 [B] log-probability of it.
+    """Draw a token for each row. Gives int64 [B] and the float64 [B] log-probability of it, where the logits are.
 
-    A row whose logits hold NaN or positive infinity, or nothing finite, gets a log-probability of NaN.
+    Rules and draws are given on the host. A row whose logits hold NaN or positive infinity, or nothing finite, gets a
+    log-probability of NaN.
     """
     if kernels.usable(logits_BV) and rules.keep_all(logits_BV.shape[1]):
         return kernels.choose(logits_BV, rules.temperature_B, uniform_B)
-    greedy_B = rules.temperature_B == 0
+    if paged.usable(logits_BV) and rules.keep_all(logits_BV.shape[1]):
+        return choosing.choose(logits_BV, rules.temperature_B, uniform_B)
+    greedy_B, all_greedy = _there(rules.temperature_B == 0, logits_BV), bool((rules.temperature_B == 0).all())
+    temperature_B = _there(rules.temperature_B, logits_BV)
     scaled_BV = logits_BV.to(torch.float64, copy=True)
     best_B1, argmax_B1 = scaled_BV.max(dim=1, keepdim=True)
     scaled_BV -= best_B1  # before the division: a tiny temperature then gives minus infinity, not a NaN
-    scaled_BV /= torch.where(greedy_B, 1.0, rules.temperature_B)[:, None]
+    scaled_BV /= torch.where(greedy_B, 1.0, temperature_B)[:, None]
     weight_BV = scaled_BV.exp()
     log_total_B1 = weight_BV.sum(dim=1, keepdim=True).log()
     token_B1 = argmax_B1
-    if not bool(greedy_B.all()):
-        drawn_B1 = invert(truncate(weight_BV, rules), uniform_B)
+    if not all_greedy:
+        drawn_B1 = invert(truncate(weight_BV, rules), _there(uniform_B, logits_BV))
         token_B1 = torch.where(greedy_B[:, None], argmax_B1, drawn_B1)
     logp_B1 = scaled_BV.gather(1, token_B1) - log_total_B1
     return token_B1[:, 0], logp_B1[:, 0]
+
+
+def _there(given_B: Tensor, like: Tensor) -> Tensor:
+    """A tensor of the host where another one is. Nothing waits, and what is not pinned may be changed afterwards."""
+    return given_B.to(like.device, non_blocking=True)
 
 
 def truncate(weight_BV: Tensor, rules: Rules) -> Tensor:
@@ -72,10 +84,11 @@ def truncate(weight_BV: Tensor, rules: Rules) -> Tensor:
     ranked_B = (rules.temperature_B > 0) & ((top_k_B < vocabulary) | (rules.top_p_B < 1))
     kept_BV = weight_BV
     if bool(ranked_B.any()):
-        rows = ranked_B.nonzero()[:, 0]
-        kept_BV = weight_BV.index_copy(0, rows, _truncate_ranks(weight_BV[rows], top_k_B[rows], rules.top_p_B[rows]))
+        row = ranked_B.nonzero()[:, 0]
+        rows, top_k, top_p = (_there(given, weight_BV) for given in (row, top_k_B[row], rules.top_p_B[row]))
+        kept_BV = weight_BV.index_copy(0, rows, _truncate_ranks(weight_BV[rows], top_k, top_p))
     if bool((rules.min_p_B > 0).any()):
-        kept_BV = kept_BV.where(weight_BV >= rules.min_p_B[:, None], 0.0)
+        kept_BV = kept_BV.where(weight_BV >= _there(rules.min_p_B, weight_BV)[:, None], 0.0)
     return kept_BV
 
 

@@ -126,7 +126,8 @@ class Body(nn.Module):
 
     def extend(self, cache: Cache, slots: Sequence[int], packed: Packed) -> Tensor:
         """[B, D] hidden state of the last token of each sequence, after appending packed sequence i to slot
-        ``slots[i]``. One call serves prompts (many tokens) and decoding (one token each).
+        ``slots[i]``. One call serves prompts (many tokens) and decoding (one token each), whose ids may be on the
+        host wherever the weights are.
         """
         raise NotImplementedError
 

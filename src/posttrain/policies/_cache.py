@@ -26,6 +26,8 @@ GROWTH = 1.5
 """By how much the memory grows when no page is free."""
 FIRST_BYTES = 1 << 30
 """On a CPU, addresses that are taken at first; the system gives memory for them only where something is written."""
+FIRST_SHARE = 1 / 8
+"""On a GPU, the part of its free memory that is taken at first: growing copies everything, and leaves gaps behind."""
 
 
 class KeyValueCache:
@@ -59,10 +61,13 @@ class KeyValueCache:
         self._users = np.zeros(0, np.int32)
         """Slots that hold each page."""
         self._free: list[int] = []
+        most = slots * -(-capacity // PAGE)
         page_bytes = 2 * layers * PAGE * heads * width * dtype.itemsize
         self._first = FIRST_PAGES
         if device.type == "cpu":
-            self._first = min(slots * -(-capacity // PAGE), max(FIRST_PAGES, FIRST_BYTES // page_bytes))
+            self._first = min(most, max(FIRST_PAGES, FIRST_BYTES // page_bytes))
+        elif device.type == "cuda":
+            self._first = min(most, max(FIRST_PAGES, int(FIRST_SHARE * _free_bytes(device)) // page_bytes))
         empty = torch.zeros(0, PAGE, heads, width, dtype=dtype, device=device)
         self.for_kernel = kernels.usable(empty)
         self.keys = [empty.new_zeros(0, heads, width, PAGE) if self.for_kernel else empty] * layers
@@ -158,6 +163,14 @@ class KeyValueCache:
                     stored[layer][:had] = tensor
         self._users = np.pad(self._users, (0, more))
         self._free = [*range(had + more - 1, had - 1, -1), *self._free]
+
+
+def _free_bytes(device: torch.device) -> int:
+    """Memory of a GPU that this process can take, what torch keeps for itself included."""
+    if not torch.cuda.is_available():
+        return 0
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return torch.cuda.mem_get_info(device)[0] + kept
 
 
 def _zeros(pages: int, like: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""One new token of each sequence through the native decoder, in one call of a kernel: no gradients, no modules.
+"""One new token of each sequence through the native decoder on a CPU, in one call of a kernel, without its modules.
 
 The weights are laid out for it once. That is a second copy of them, which lives as long as the cache that it is kept
 with, and no longer than they are what was copied.
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from posttrain import kernels
 from posttrain.policies._cache import KeyValueCache
+from posttrain.policies._graphs import CapturedDecoding, captured_decoding_of
 
 if TYPE_CHECKING:
     from posttrain.policies.decoder import Decoder, Layer
@@ -25,8 +26,12 @@ KEYS, VALUES = 4, 5
 """Places of the addresses of a layer's pages, among those of a layer."""
 
 
-def decoding_of(body: "Decoder", cache: KeyValueCache) -> "Decoding | None":
-    """The weights as they are now, laid out for a cache; None where the kernel cannot do it."""
+def decoding_of(body: "Decoder", cache: KeyValueCache) -> "Decoding | CapturedDecoding | None":
+    """What takes a step by itself: on a CPU the weights as they are now, laid out for a cache; on a GPU graphs. None
+    where there is neither, and the modules have to do it.
+    """
+    if not cache.for_kernel:
+        return captured_decoding_of(body)
     if cache.decoding is None or not cache.decoding.is_current:
         if not can_decode(body, cache):
             return None

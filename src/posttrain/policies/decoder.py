@@ -210,7 +210,8 @@ class Decoder(Body):
 
     def _embed(self, packed: Packed) -> Tensor:
         """[R, D] what the layers see of tokens and their vectors."""
-        x_RD = pad_rows(self.model.embed_tokens(packed.token_ids_L))
+        weight = self.model.embed_tokens.weight
+        x_RD = pad_rows(self.model.embed_tokens(packed.token_ids_L.to(weight.device)))
         if packed.vectors_LD is None:
             return x_RD
         if self.vector_width != packed.vectors_LD.shape[1]:

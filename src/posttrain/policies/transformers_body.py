@@ -97,7 +97,8 @@ class TransformersBody(Body):
         lengths = packed.lengths
         assert isinstance(cache, SlotCache), "the cache is this body's own"
         assert len(set(slots)) == len(slots) == len(lengths) and min(lengths) > 0, "one non-empty sequence a slot"
-        new = [packed.token_ids_L[begin:end] for begin, end in zip(packed.starts, packed.starts[1:], strict=False)]
+        ids_L = packed.token_ids_L.to(next(self.causal.parameters()).device)
+        new = [ids_L[begin:end] for begin, end in zip(packed.starts, packed.starts[1:], strict=False)]
         states = self._recomputed(cache, slots, new) if self.recomputes else self._continued(cache, slots, new)
         for slot, n in zip(slots, lengths, strict=True):
             cache.lengths[slot] += n

@@ -108,12 +108,14 @@ class Bench:
         import torch
 
         from posttrain import kernels
+        from posttrain.kernels import paged
 
         judges = {name: digest for reward in self.problems.rewards for name, digest in reward.fingerprint.items()}
         return {
             "threads": torch.get_num_threads(),
             "device": str(self.device),
             "kernels": kernels.status(),
+            **({"gpu_kernels": paged.status(self.device)} if self.device.type == "cuda" else {}),
             REWARD_FILES: judges,
             TASK_FILES: self.problems.files,
             TASKS: self.problems.digests,

@@ -110,7 +110,7 @@ def note_changes(store: "RunStore", now: Mapping[str, Any]) -> list[str]:
         f"the reward in {file} is not the one that the run began with; steps from here on are judged by the new one"
         for file in _changed(began.get(REWARD_FILES, {}), now[REWARD_FILES])
     ]
-    for name in ("device", "cpu", "kernels"):
+    for name in ("device", "cpu", "kernels", "gpu_kernels"):
         if name in began and name in now and began[name] != now[name]:
             notes.append(f"the {name} was {began[name]} and is {now[name]}; numbers may be rounded differently")
     packages = now.get("packages", {})

@@ -69,7 +69,8 @@ def measure(plan: Plan, say: Say) -> dict[str, Any]:
             figures += _measure_size(plan, size, Path(folder), say)
     if "start_up" in plan.measures:
         figures += _measure_start_up(plan, say)
-    return {"command": command_line("posttrain"), "machine": machine(plan.threads), "figures": figures}
+    told = machine(plan.threads) | gpu(plan.device)
+    return {"command": command_line("posttrain"), "machine": told, "figures": figures}
 
 
 def command_line(program: str) -> str:
@@ -88,6 +89,17 @@ def machine(threads: int) -> dict[str, Any]:
     told = describe_environment({"threads": threads})
     kept = ("cpu", "cores", "threads", "memory_bytes", "platform", "python", "packages")
     return {name: told[name] for name in kept} | {"commit": (told["git"] or {}).get("commit")}
+
+
+def gpu(device: str) -> dict[str, Any]:
+    """The GPU, and how it decodes; nothing where none is measured."""
+    import torch
+
+    from posttrain.kernels import paged
+
+    if device != "cuda" or not torch.cuda.is_available():
+        return {}
+    return {"gpu": torch.cuda.get_device_name(), "gpu_kernels": paged.status(torch.device(device))}
 
 
 def environment(threads: int) -> dict[str, str]:

@@ -222,9 +222,10 @@ class Learner:
             if entry == MASTER:
                 parameter.data.copy_(tensor)
                 continue
-            # Step counts stay on the CPU: that is where torch keeps them for optimizers that are not fused.
-            place = tensor.device if entry == "step" else parameter.device
-            owner[id(parameter)].state[parameter][entry] = tensor.to(place)
+            optimizer = owner[id(parameter)]
+            # That is where torch keeps the counts of steps of optimizers that are not fused.
+            on_cpu = entry == "step" and not optimizer.defaults.get("fused")
+            optimizer.state[parameter][entry] = tensor.to("cpu" if on_cpu else parameter.device)
 
 
 def evaluate_examples(

@@ -1,0 +1,232 @@
+"""One decoding step's attention on a GPU: keys and values are added to their pages and read there, by Triton kernels.
+
+What is defined here by operations of torch is done on an NVIDIA GPU by the kernels of `_triton`, which the CUDA builds
+of torch bring Triton for: no pages are gathered, nothing is copied, and a sequence's numbers depend on its own tokens
+only. A long sequence is cut into splits of `SPLIT` tokens that are computed side by side and added up in their order
+(Dao et al. 2023, flash decoding): the cuts follow from its own length, never from what is beside it.
+
+``POSTTRAIN_KERNELS=off`` switches them off like the ones for CPUs; ``POSTTRAIN_GRAPHS=off`` keeps them, and leaves out
+the capturing of whole steps (`posttrain.policies._graphs`). `status` says what is in use.
+
+B rows (one new token of a sequence each, and padding), H query heads, K key heads, d width of a head, P pages of a row.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.util import find_spec
+from typing import Final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from posttrain import kernels
+from posttrain.kernels import PAGE
+from posttrain.kernels._build import SWITCH
+
+SPLIT: Final = 256
+"""Tokens of a sequence that one program attends to, for a key head. Fixed, so that sums run in one order."""
+TYPES: Final = (torch.float32, torch.bfloat16, torch.float16)
+CAPABILITY: Final = (8, 0)
+"""The oldest GPUs that Triton is made for, and that compute in bfloat16: Ampere."""
+GRAPHS: Final = "POSTTRAIN_GRAPHS"
+"""Environment variable: ``off`` runs every kernel of a decoding step by itself."""
+_TILE_BYTES: Final = 1 << 14
+"""Of the keys, or values, that a program has at a time."""
+
+
+@dataclass(slots=True)
+class Places:
+    """Where the keys and values of each row are: tensors that stay where they are from step to step."""
+
+    position_B: Tensor
+    """int32: tokens that the sequence holds before the new one; negative for padding, which gives 0 and writes nothing.
+    """
+    page_BP: Tensor
+    """int32, columns side by side: the pages of each sequence, in order; beyond its tokens, anything."""
+    address_L2: Tensor
+    """int64: addresses of each layer's keys and values, [pages, `PAGE`, K, d] in one piece."""
+    keys: Sequence[Tensor] = field(default_factory=list)
+    """By layer, what the addresses are of; the kernels do not look here."""
+    values: Sequence[Tensor] = field(default_factory=list)
+
+
+def usable(like: Tensor) -> bool:
+    """Whether the kernels take tensors like this one."""
+    return like.dtype in TYPES and like.device.type == "cuda" and not why_not(like.device)
+
+
+def why_not(device: torch.device) -> str:
+    """Why the kernels cannot be used on a device; empty where they can."""
+    if os.environ.get(SWITCH, "on") == "off":
+        return f"switched off by {SWITCH}=off"
+    if device.type != "cuda" or not torch.cuda.is_available():
+        return "they are for NVIDIA GPUs"
+    return _why_not_on(torch.cuda.current_device() if device.index is None else device.index)
+
+
+@cache
+def _why_not_on(index: int) -> str:
+    capability = torch.cuda.get_device_capability(index)
+    if capability < CAPABILITY:
+        return f"the GPU has compute capability {'.'.join(map(str, capability))}; they are for 8.0 and later"
+    if find_spec("triton") is None:
+        return "Triton is not installed (pip install triton, in the version that torch names)"
+    return ""
+
+
+def graphs_wanted() -> bool:
+    """Whether decoding steps are to be captured."""
+    return os.environ.get(GRAPHS, "on") != "off"
+
+
+def status(device: torch.device) -> str:
+    """How a GPU decodes: ``captured``, ``kernels`` or ``plain``, with the reason where it is not the first."""
+    if reason := why_not(device):
+        return f"plain: {reason}"
+    return "captured" if graphs_wanted() else f"kernels: no graphs are captured, by {GRAPHS}=off"
+
+
+def interpreted() -> bool:
+    """Whether Triton runs kernels by its interpreter, on tensors of the CPU: for tests."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def decode_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    norms: tuple[nn.Module, nn.Module],
+    rotation: tuple[Tensor, Tensor],
+    places: Places,
+    layer: int,
+) -> Tensor:
+    """[B, H * d] of one new token of each row: its heads normed and turned, its key and value put into their pages, and
+    its attention to all tokens of its sequence, its own included.
+
+    query [B, H, d], key and value [B, K, d], in one piece each. `norms` are those of query and key heads, as
+    `posttrain.kernels.turn` takes them; `rotation` is cosine and sine by position, float32 [places, d / 2].
+    """
+    if usable(query) or (interpreted() and query.device.type == "cpu"):
+        return _by_kernels(query, key, value, norms, rotation, places, layer)
+    return _plain(query, key, value, norms, rotation, places, layer)
+
+
+def _plain(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    norms: tuple[nn.Module, nn.Module],
+    rotation: tuple[Tensor, Tensor],
+    places: Places,
+    layer: int,
+) -> Tensor:
+    """The definition, by operations of torch."""
+    position_B, page_BP = places.position_B.long(), places.page_BP.long()
+    turning = rotation[0][position_B.clamp(min=0)], rotation[1][position_B.clamp(min=0)]
+    query, key = kernels.turn(query, norms[0], turning), kernels.turn(key, norms[1], turning)
+    keys, values = places.keys[layer], places.values[layer]
+    row = (position_B >= 0).nonzero()[:, 0]
+    page, place = page_BP[row, position_B[row] // PAGE], position_B[row] % PAGE
+    keys[page, place], values[page, place] = key[row], value[row]
+    held_BS = torch.arange(page_BP.shape[1] * PAGE, device=query.device) <= position_B[:, None]
+    page_BP = page_BP.where(held_BS[:, ::PAGE], 0)
+    k, v = (stored[page_BP].flatten(1, 2).transpose(1, 2) for stored in (keys, values))  # [B, K, S, d]
+    k, v = (x.where(held_BS[:, None, :, None], 0.0) for x in (k, v))
+    q = query.view(len(query), key.shape[1], -1, query.shape[2])  # the heads of a key head in place of queries
+    out = F.scaled_dot_product_attention(q, k, v, attn_mask=held_BS[:, None, None, :])
+    return out.where((position_B >= 0)[:, None, None, None], 0.0).flatten(1)
+
+
+def _by_kernels(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    norms: tuple[nn.Module, nn.Module],
+    rotation: tuple[Tensor, Tensor],
+    places: Places,
+    layer: int,
+) -> Tensor:
+    from posttrain.kernels import _triton
+
+    rows, heads, width = query.shape
+    key_heads = key.shape[1]
+    by = norms[0]
+    normed = isinstance(by, nn.RMSNorm)
+    weights = tuple(norm.weight if isinstance(norm, nn.RMSNorm) else query for norm in norms)
+    eps = float(by.eps or 0.0) if isinstance(by, nn.RMSNorm) else 0.0
+    where = (places.position_B, places.page_BP, places.page_BP.stride(0), places.address_L2[layer])
+    sizes = {"H": heads, "K": key_heads, "WIDTH": width}
+    given = (query.contiguous(), key.contiguous(), value.contiguous())
+    turned = torch.empty_like(given[0])
+    _triton.turn_and_store[(rows, heads + 2 * key_heads)](
+        *given,
+        turned,
+        *weights,
+        eps,
+        *rotation,
+        *where,
+        **sizes,
+        HALF=power_of_2(width // 2),
+        NORMED=normed,
+        PAGE=PAGE,
+        num_warps=1,
+    )
+    tile = tiles(heads // key_heads, width, query.element_size())
+    splits = -(-places.page_BP.shape[1] * PAGE // SPLIT)
+    out = query.new_empty(rows, heads * width)
+    alone = splits == 1
+    partial, largest, total = [out] * 3 if alone else _partial(rows, heads, splits, width, query.device)
+    _triton.attend[(rows, key_heads, splits)](
+        turned,
+        out,
+        partial,
+        largest,
+        total,
+        *where,
+        splits,
+        width**-0.5,
+        **sizes,
+        **tile,
+        SPLIT=SPLIT,
+        ALONE=alone,
+        WIDE=interpreted() and query.dtype == torch.bfloat16,
+        PAGE=PAGE,
+        num_warps=4,
+        num_stages=2,
+    )
+    if not alone:
+        _triton.combine[(rows, heads)](
+            out,
+            partial,
+            largest,
+            total,
+            places.position_B,
+            splits,
+            H=heads,
+            WIDTH=width,
+            D=tile["D"],
+            SPLIT=SPLIT,
+            num_warps=1,
+        )
+    return out
+
+
+def _partial(rows: int, heads: int, splits: int, width: int, device: torch.device) -> list[Tensor]:
+    """What the splits of each row and head give: weighted sums of values, largest scores, sums of weights."""
+    shape = (rows, heads, splits)
+    return [torch.empty(*size, dtype=torch.float32, device=device) for size in ((*shape, width), shape, shape)]
+
+
+def tiles(group: int, width: int, item_bytes: int) -> dict[str, int]:
+    """What `_triton.attend` computes at a time: products take no fewer than 16 rows, columns or terms."""
+    padded = max(16, power_of_2(width))
+    tokens = min(64, max(16, _TILE_BYTES // (padded * item_bytes)))
+    return {"D": padded, "GROUP": max(16, power_of_2(group)), "BLOCK": tokens}
+
+
+def power_of_2(number: int) -> int:
+    """The number, rounded up."""
+    return 1 << max(0, number - 1).bit_length()

@@ -1,0 +1,68 @@
+"""Attention to pages on a GPU: its kernels in Triton's interpreter, and compiled for GPUs that are not here."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+
+from posttrain.kernels import paged
+
+ROOT = Path(__file__).resolve().parents[2]
+TRITON = ROOT / ".triton"
+"""Where `make test` puts Triton for these tests alone."""
+needs_triton = pytest.mark.skipif(
+    find_spec("triton") is None and not (TRITON / "triton").is_dir(),
+    reason="Triton is not here: `make test` puts it in .triton where there is a wheel of it for this machine",
+)
+
+
+def run(what: str, tmp_path: Path, **environment: str) -> None:
+    """Run a function of `paged_cases` where Triton can be imported."""
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT), str(TRITON)])
+    variables = {**os.environ, "PYTHONPATH": path, "TRITON_CACHE_DIR": str(tmp_path), "POSTTRAIN_KERNELS": "off"}
+    command = [sys.executable, "-m", "tests.kernels.paged_cases", what]
+    done = subprocess.run(command, cwd=ROOT, env=variables | environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@needs_triton
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "law",
+    [
+        "attention_is_that_of_float64",
+        "a_row_is_the_same_to_the_bit_whatever_is_beside_it",
+        "pages_are_written_at_one_place_a_row",
+        "tokens_are_chosen_as_the_engine_chooses",
+    ],
+)
+def test_in_the_interpreter(law: str, tmp_path: Path) -> None:
+    run(law, tmp_path, TRITON_INTERPRET="1")
+
+
+@needs_triton
+@pytest.mark.slow
+def test_they_compile_for_gpus_that_are_not_here(tmp_path: Path) -> None:
+    run("they_compile_for_gpus_that_are_not_here", tmp_path)
+
+
+def test_where_there_is_no_gpu_nothing_is_taken_and_the_reason_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    assert not paged.usable(torch.zeros(1)) and "NVIDIA" in paged.why_not(cpu)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    for capability, triton, said in (((7, 5), True, "capability 7.5"), ((9, 0), False, "Triton"), ((9, 0), True, "")):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index, found=capability: found)
+        monkeypatch.setattr(paged, "find_spec", lambda name, found=triton: found or None)
+        paged._why_not_on.cache_clear()
+        assert said in paged.why_not(gpu) and bool(paged.why_not(gpu)) == bool(said)
+    assert paged.status(gpu) == "captured"
+    monkeypatch.setenv("POSTTRAIN_GRAPHS", "off")
+    assert paged.status(gpu).startswith("kernels: ") and "POSTTRAIN_GRAPHS=off" in paged.status(gpu)
+    monkeypatch.setenv("POSTTRAIN_KERNELS", "off")
+    assert paged.status(gpu) == "plain: switched off by POSTTRAIN_KERNELS=off"
+    paged._why_not_on.cache_clear()
