@@ -71,6 +71,7 @@ def test_tensors_of_both_sides_do_not_meet() -> None:
         assert sum(pretended.waits.values()) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "optimizer"), [("float32", AdamW()), ("bfloat16", AdamW()), ("bfloat16", Muon())])
 def test_an_update_is_that_of_the_cpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str, optimizer: AdamW | Muon
@@ -135,6 +136,7 @@ def written(policy: LanguageModelPolicy, sampling: Sampling) -> list[Completion]
     return [completion for group in asyncio.run(all_of_them()) for completion in group]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("graphs", [True, False])
 @pytest.mark.parametrize("rules", [{}, {"top_k": 20, "top_p": 0.9, "min_p": 0.01}, {"temperature": 0}], ids=str)
 def test_sampling_is_that_of_the_cpu_and_waits_little(tmp_path: Path, graphs: bool, rules: dict[str, float]) -> None:

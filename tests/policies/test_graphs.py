@@ -89,6 +89,7 @@ def growing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_cache, "FIRST_BYTES", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["qwen3", "qwen2", "llama"])
 def test_the_same_is_written_with_graphs_and_without(tmp_path: Path, growing: None, architecture: str) -> None:
     plain = policy_of(tmp_path, architecture=architecture)
