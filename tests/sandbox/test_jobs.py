@@ -110,7 +110,7 @@ def test_what_ended_and_was_not_collected_yet_takes_no_place_of_the_next_job() -
         parent.communicate()
     group.remove()
     home.remove()
-    assert (result.outcome, result.stdout) == ("ok", b"forked\n")
+    assert (result.outcome, result.stdout) == ("ok", b"forked\n"), result
 
 
 def test_python_is_this_python_and_has_no_more_than_its_library(pool: Pool) -> None:
