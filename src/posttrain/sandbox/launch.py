@@ -157,7 +157,7 @@ def nursery_command(job: Job, words: Sequence[str], capabilities: Sequence[str])
     """
     kept = [word for name in capabilities for word in ("--cap-add", name)]
     places = ["--dev", "/dev", "--remount-ro", "/dev", "--dir", "/proc", "--dir", BOX, "--symlink", BOX, "/tmp"]
-    ends = ["--remount-ro", "/", "--chdir", "/", "--", *words]
+    ends = ["--remount-ro", "/", "--chdir", BOX, "--", *words]
     return [*NAMESPACES, "--as-pid-1", *kept, *_view(job), *places, *ends]
 
 

@@ -14,6 +14,8 @@ and the program, forked from it. When either ends, the kernel ends all that is l
 
 import _signal  # type: ignore[import-not-found]
 import _socket
+import _thread
+import atexit
 import ctypes
 import fcntl
 import gc
@@ -22,10 +24,12 @@ import os
 import resource
 import struct
 import sys
-from types import CodeType
+from types import CodeType, TracebackType
 
 FRESH = {name: value for name, value in globals().items() if name.startswith("__")}
 """What a script finds in `__main__`: what this one found there."""
+collect, leave, run_at_exit, threads = gc.collect, os._exit, atexit._run_exitfuncs, _thread._count
+"""Kept here, since a script may put something else in their places."""
 LIBC = ctypes.PyDLL(None, use_errno=True)
 SET_DUMPABLE, SET_SECCOMP, DROP_BOUND, SET_NO_NEW_PRIVS = 4, 22, 24, 38
 NEW_MOUNTS, NEW_GROUPS = 0x00020000, 0x02000000
@@ -206,11 +210,50 @@ def main() -> tuple[CodeType | str, dict[str, object]]:
     return program, space
 
 
+def below(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback without its outermost frame, which is this script's."""
+    return trace and trace.tb_next
+
+
+def flush() -> None:
+    """Flush what the interpreter flushes when it ends."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+
+
+def end(code: int) -> None:
+    """End as the interpreter does, but give no memory back: most of it is shared with the one that this was forked
+    from, and would be copied first, page by page. Returns where something is unusual; the interpreter does it then.
+    """
+    if threads():
+        return
+    run_at_exit()
+    try:
+        flush()
+        for name in [name for name in sys.modules if name not in KNOWN]:
+            del sys.modules[name]
+        sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__
+        collect()
+        flush()
+    except BaseException:
+        return
+    leave(code)
+
+
 if __name__ == "__main__":
+    KNOWN = {*sys.modules} - {"__main__"}
     program, space = main()
     try:
         exec(program, space)
+        code = 0
+    except SystemExit as ending:
+        if ending.code is not None and (type(ending.code) is not int or ending.code >> 31):
+            raise
+        code = ending.code or 0
     except BaseException:
         shown = sys.excepthook
-        sys.excepthook = lambda kind, error, trace: shown(kind, error.with_traceback(trace.tb_next), trace.tb_next)
+        sys.excepthook = lambda kind, error, trace: shown(kind, error.with_traceback(below(trace)), below(trace))
         raise
+    del program, space
+    end(code & 0xFF)
+    raise SystemExit(code)

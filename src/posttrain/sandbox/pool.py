@@ -101,8 +101,8 @@ class Pool:
                 started = None
             started = started or self._start(slot, template, limits)
             result = supervise.finish(started, job.stdin)
-            if result.outcome == "sandbox_error":
-                slot.forget_nursery(template)
+            if result.outcome == "sandbox_error" and (said := slot.forget_nursery(template)):
+                result = replace(result, explanation=f"{result.explanation}; {said}")
             if job.warm:
                 slot.lanes.reverse()
                 slot.spare = self._start(slot, template, limits)
@@ -140,11 +140,14 @@ class _Slot:
         self.nurseries.append(found)
         return found
 
-    def forget_nursery(self, template: Job) -> None:
-        """End the one for a template, if there is one: the next job gets another."""
+    def forget_nursery(self, template: Job) -> str:
+        """End the one for a template, if there is one, so that the next job gets another; what it said."""
+        said = ""
         for nursery in [nursery for nursery in self.nurseries if nursery.job == template]:
             self.nurseries.remove(nursery)
+            said = nursery.last_words()
             nursery.close()
+        return said
 
     def clear(self) -> None:
         """End everything, and remove the lanes' groups."""

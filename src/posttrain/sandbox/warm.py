@@ -117,7 +117,7 @@ class Nursery:
             fork.hand_over()
         except OSError:
             fork.close()
-            raise OSError(f"the interpreter for warm jobs has ended: {self._last_words()}") from None
+            raise OSError(f"the interpreter for warm jobs has ended: {self.last_words()}") from None
         finally:
             for group in groups:
                 os.close(group)
@@ -129,6 +129,7 @@ class Nursery:
         self._process.reap()
         self._process.close()
 
-    def _last_words(self) -> str:
+    def last_words(self) -> str:
+        """What it said, which is why it ended."""
         os.set_blocking(self._process.stderr.fileno(), False)
         return (self._process.stderr.read(4096) or b"").decode(errors="replace").strip() or "it said nothing"
