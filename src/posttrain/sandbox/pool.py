@@ -22,7 +22,7 @@ from posttrain.sandbox import cgroups, supervise
 from posttrain.sandbox.job import Job, Limits, Result
 from posttrain.sandbox.launch import BOX_PREFIX, Lane, Tier
 from posttrain.sandbox.removal import remove_tree
-from posttrain.sandbox.warm import Nursery, can_fork
+from posttrain.sandbox.warm import Nursery, can_fork, no_forks
 
 ATTEMPTS: Final = 3
 """Times that a job is tried whose sandbox failed."""
@@ -44,7 +44,8 @@ class Pool:
         """`forks` is whether warm jobs are forked where they can be. Raises `OSError` where the tier needs control
         groups and none can be made.
         """
-        self.tier, self.slots, self.forks = tier, slots, forks
+        self.tier, self.slots = tier, slots
+        self.forks = forks and not no_forks(tier)
         self._home = cgroups.open_home() if tier == "cgroup" else None
         self._furnished: list[_Slot] = []
         self._mine = threading.local()
@@ -113,7 +114,7 @@ class Pool:
 
     def _start(self, slot: "_Slot", template: Job, limits: Limits) -> supervise.Started:
         lane = slot.lanes[0]
-        nursery = slot.nursery(template) if self.forks and can_fork(template, self.tier, lane) else None
+        nursery = slot.nursery(template) if self.forks and can_fork(template) else None
         return supervise.start(template, limits, self.tier, lane, nursery)
 
 

@@ -37,10 +37,16 @@ LETTERS: Final = {
 """What the letters of `limits_by_letter` mean for the kernel, and their units."""
 
 
-def can_fork(job: Job, tier: Tier, lane: Lane) -> bool:
-    """Whether a job may be forked: a warm one of `python_job`, where root puts up the walls and groups count."""
-    as_python = len(job.command) == len(PYTHON_FLAGS) + 2 and job.command[1:-1] == PYTHON_FLAGS
-    return job.warm and as_python and not job.files and tier == "cgroup" and None not in (lane.user, lane.group)
+def no_forks(tier: Tier) -> str:
+    """Why a tier cannot fork jobs; empty where it can. Without control groups nobody counts what a fork uses, and
+    without root there is no other user for it to become.
+    """
+    return "" if tier == "cgroup" and os.getuid() == 0 else "only root forks jobs, and only in tier 'cgroup'"
+
+
+def can_fork(job: Job) -> bool:
+    """Whether a job may be forked: a warm one of `python_job`."""
+    return job.warm and not job.files and job.command[1:-1] == PYTHON_FLAGS
 
 
 def _kernel_limits(limits: Limits) -> list[tuple[int, int]]:
