@@ -1,8 +1,9 @@
 """What holds programs that models write: the sandbox of this machine, attacked and timed.
 
 Without an ACTION: which tier this machine has, what it does not hold, and why no stronger one is to be had. ``attack``
-tries every hostile program of ours against it (exit code 1 if one is not contained), where warm Python jobs are forked
-as one of those too, and ``bench`` times it beside a plain subprocess. ``--tier`` takes another tier than the strongest; ``--write FILE`` keeps the result for docs/trust.md.
+tries every hostile program of ours against it (exit code 1 if one is not contained), as a job that is started and, where
+warm Python jobs are forked, as one of those. ``bench`` times it beside a plain subprocess. ``--tier`` takes another tier
+than the strongest; ``--write FILE`` keeps the result for docs/trust.md.
 
     posttrain sandbox
     posttrain sandbox attack

@@ -50,7 +50,7 @@ MARK: Final = "posttrain-canary"
 """What the scripts look for: a word in variables, files and arguments."""
 
 WARM: Final = b"import sys\nexec(compile(sys.stdin.read(), '<attack>', 'exec'))"
-"""The trusted script of warm jobs: all attacks are its input, so that what runs them is the same for one after another."""
+"""The trusted script of warm jobs: attacks are its input, so that one interpreter runs them all."""
 
 Verdict = Literal["contained", "escaped", "broken"]
 """``broken``: the sandbox failed, or the job after the attack did."""

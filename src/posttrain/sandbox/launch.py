@@ -34,7 +34,10 @@ SYSTEM_FOLDERS: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/
 SYSTEM_FILES: Final = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/openssl.cnf", "/etc/localtime")
 """What programs need of the machine, beside the system folders. None of it is secret."""
 PYTHON_HOME: Final = "/python"
-PYTHON_FLAGS: Final = ("-I", "-S", "-c")
+PYTHON_FLAGS: Final = ("-P", "-s", "-S", "-c")
+"""Isolated like ``-I``, but for variables, which are all set here: ``-I`` would ignore PYTHONHASHSEED, and the order of a
+set of words would be another one in every job.
+"""
 PATH: Final = "/usr/bin:/bin"
 NAMESPACES: Final = (
     "bwrap",

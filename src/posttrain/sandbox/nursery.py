@@ -1,7 +1,7 @@
 """Forks Python jobs from an interpreter that is up already, each behind walls of its own. A script of its own: it
 imports nothing of this package, since it is run by a bare interpreter, itself behind walls (`posttrain.sandbox.warm`).
 
-    python -I -S -c NURSERY SOCKET TEMPLATE
+    python -P -s -S -c NURSERY SOCKET TEMPLATE
 
 TEMPLATE is a descriptor with what all jobs have in common, written by `marshal`: the script, the seccomp filter, the
 number of the call ``clone``, and the words that the script is to find in `sys.orig_argv`. SOCKET is a descriptor from

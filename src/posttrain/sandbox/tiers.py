@@ -6,8 +6,8 @@
     none         limits of single processes and an empty environment, nothing else
 
 A tier is taken for what it claims only after the start-up attacks (`attacks.at_startup`) have failed against it; so is
-its quicker way for warm Python jobs (`posttrain.sandbox.warm`), instead of which there is always the way of other jobs. One
-that holds less than everything is used only where that was allowed by name: the field ``weakest`` of a reward, or the
+its quicker way for warm Python jobs (`posttrain.sandbox.warm`), without which they take the way of other jobs. One that
+holds less than everything is used only where that was allowed by name: the field ``weakest`` of a reward, or the
 variable POSTTRAIN_SANDBOX_WEAKEST.
 """
 
