@@ -1,8 +1,8 @@
 """What holds programs that models write: the sandbox of this machine, attacked and timed.
 
 Without an ACTION: which tier this machine has, what it does not hold, and why no stronger one is to be had. ``attack``
-tries every hostile program of ours against it (exit code 1 if one is not contained), as a job that is started and, where
-warm Python jobs are forked, as one of those. ``bench`` times it beside a plain subprocess. ``--tier`` takes another tier
+tries every hostile program of ours against it (exit code 1 if one is not contained), as a started job and, where
+warm Python jobs are forked, as a forked one. ``bench`` times it beside a plain subprocess. ``--tier`` takes another one
 than the strongest; ``--write FILE`` keeps the result for docs/trust.md.
 
     posttrain sandbox

@@ -35,8 +35,8 @@ SYSTEM_FILES: Final = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/openss
 """What programs need of the machine, beside the system folders. None of it is secret."""
 PYTHON_HOME: Final = "/python"
 PYTHON_FLAGS: Final = ("-P", "-s", "-S", "-c")
-"""Isolated like ``-I``, but for variables, which are all set here: ``-I`` would ignore PYTHONHASHSEED, and the order of a
-set of words would be another one in every job.
+"""Isolated like ``-I``, but for variables, which are all set here: ``-I`` would ignore PYTHONHASHSEED, and the order of
+a set of words would be another one in every job.
 """
 PATH: Final = "/usr/bin:/bin"
 NAMESPACES: Final = (

@@ -9,7 +9,8 @@ which requests come, each with the descriptors of a job: its standard streams, a
 groups to enter. Both are written by the supervisor. No byte that a job wrote is ever read here.
 
 A job is two processes: the first of its process namespace, which has put up all walls, cannot lower them, and waits;
-and the program, forked from it. When either ends, the kernel ends all that is left; when this ends, all jobs.
+and the program, forked from it. When either ends, the kernel ends all that is left; when this ends, all jobs. The
+program is what ``python -c`` would make of the script, but for two frames at the bottom of its stack.
 """
 
 import _signal  # type: ignore[import-not-found]
@@ -116,9 +117,8 @@ def put_up_walls(request: Request, groups: list[int], code: bytes) -> None:
     own_network()
     os.setsid()
     _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
-    _signal.signal(
-        _signal.SIGINT, _signal.SIG_DFL
-    )  # the first process of a namespace is deaf to what it does not handle
+    # The first process of a namespace is deaf to signals from within that it does not handle.
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     for kind, value in limits:
         resource.setrlimit(kind, (value, value))
     become(user)
@@ -196,6 +196,8 @@ def main() -> tuple[CodeType | str, dict[str, object]]:
         script, words, clone, code = marshal.load(file)
     program = compiled(script)
     sys.argv, sys.orig_argv = ["-c"], list(words)
+    for name in ("cache", "_interactive_cache"):  # from Python 3.13 on, tracebacks would show this script's lines
+        getattr(sys.modules.get("linecache"), name, {}).clear()
     checked(LIBC.mount(None, b"/", None, ctypes.c_ulong(RECURSIVE | PRIVATE), None), "keeping mounts private")
     bound_nothing()
     _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)  # nobody waits for jobs

@@ -2,8 +2,8 @@
 
 A slot is a thread that lives as long as the pool: what it starts dies with it, however it ends. A slot has two lanes,
 for the job that runs and for one that is started in advance (`Job.warm`): an interpreter that is up already and waits
-for its input, in a sandbox that is used once. So a warm job is as well contained as any other, and no process of a
-hostile program is ever there when the next one starts.
+for its input, in a sandbox that is used once. Where that can be, it is forked (`posttrain.sandbox.warm`). So a warm job
+is as well contained as any other, and no process of a hostile program is ever there when the next one starts.
 """
 
 import atexit
