@@ -225,10 +225,14 @@ def test_where_forks_do_not_hold_warm_jobs_are_started(monkeypatch: pytest.Monke
 def test_a_thousand_jobs_leave_nothing(forking: Pool) -> None:
     before = _traces()
     pool = Pool(forking.tier, 2)
-    job = warm("import os, sys\nif os.fork() == 0:\n    import time; time.sleep(60)\nprint(sys.stdin.read())")
+    job = warm("import os, sys, time\nprint(sys.stdin.read(), flush=True)\nif os.fork() == 0: time.sleep(60)")
     try:
-        for done in [pool.submit(replace(job, stdin=b"%d" % number), ROOMY) for number in range(20)]:
-            done.result()
+        for number in range(20):
+            assert pool.run(replace(job, stdin=b"%d" % number), ROOMY).outcome == "ok"
+        both = [pool.submit(replace(job, stdin=b"x"), ROOMY) for _ in range(8)]
+        assert [done.result().outcome for done in both] == ["ok"] * 8
+        # In each slot an interpreter behind bubblewrap, and a job that waits: its first process and the program.
+        _until(lambda: len(descendants(os.getpid())) == before[0] + 1 + 2 * 4)
         running = _traces()
         waiting = [pool.submit(replace(job, stdin=b"%d" % number), ROOMY) for number in range(1000)]
         assert [done.result().stdout for done in waiting] == [b"%d\n" % number for number in range(1000)]
@@ -238,7 +242,7 @@ def test_a_thousand_jobs_leave_nothing(forking: Pool) -> None:
     _until(lambda: _traces() == before)
 
 
-def _traces() -> tuple[object, ...]:
+def _traces() -> tuple[int, ...]:
     """What this process has beside itself: processes and their namespaces, open files, mounts, groups, boxes."""
     processes = descendants(os.getpid())[1:]
     spaces = set()
