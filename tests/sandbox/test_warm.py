@@ -146,6 +146,22 @@ def test_a_forked_job_has_given_up_every_right_for_good(forking: Pool) -> None:
     assert (status["NoNewPrivs"], status["Seccomp"], status["NSpid"]) == (["1"], ["2"], ["2"])
 
 
+def test_a_forked_job_cannot_look_into_the_process_above_it(forking: Pool) -> None:
+    script = """
+import os
+for name in ("mem", "maps", "environ", "auxv", "fd", "fd/3", "ns/pid", "oom_score_adj"):
+    for mode in (os.O_RDONLY, os.O_WRONLY):
+        try:
+            os.listdir("/proc/1/fd") if name == "fd" else os.open(f"/proc/1/{name}", mode)
+            if (name, mode) != ("oom_score_adj", os.O_RDONLY):  # which everybody may read, of every process
+                print("opened", name, mode)
+        except OSError:
+            pass
+print(os.stat("/proc/1/maps").st_uid == os.getuid(), os.stat("/proc/self/maps").st_uid == os.getuid())
+"""
+    assert forking.run(warm(script), ROOMY).stdout == b"False True\n"
+
+
 def test_jobs_of_many_templates_keep_few_interpreters(forking: Pool) -> None:
     for number in range(MOST_NURSERIES + 2):
         assert forking.run(warm(f"print({number})"), ROOMY).stdout == f"{number}\n".encode()
