@@ -162,6 +162,21 @@ print(os.stat("/proc/1/maps").st_uid == os.getuid(), os.stat("/proc/self/maps").
     assert forking.run(warm(script), ROOMY).stdout == b"False True\n"
 
 
+def test_a_forked_job_shares_no_namespace_and_no_writable_place_with_what_it_was_forked_from(forking: Pool) -> None:
+    script = """
+import os, sys
+sys.stdin.read()
+print([os.readlink(f"/proc/self/ns/{kind}") for kind in ("mnt", "net", "pid", "ipc", "uts", "cgroup")])
+print([os.stat(place).st_dev for place in ("/box", "/dev/shm", "/dev/pts", "/proc")])
+"""
+    first, second = (eval(line) for line in forking.run(warm(script), ROOMY).stdout.splitlines())
+    (above,) = descendants(forking._furnished[0].nurseries[-1]._process.pid)[1:2]
+    for spaces in (Path("/proc", str(above), "ns"), Path("/proc/self/ns")):
+        assert not {os.readlink(path) for path in spaces.iterdir()} & set(first)
+    for place in ("box", "dev/shm", "dev/pts", "proc"):
+        assert os.stat(f"/proc/{above}/root/{place}").st_dev not in second
+
+
 def test_jobs_of_many_templates_keep_few_interpreters(forking: Pool) -> None:
     for number in range(MOST_NURSERIES + 2):
         assert forking.run(warm(f"print({number})"), ROOMY).stdout == f"{number}\n".encode()
