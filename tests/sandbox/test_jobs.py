@@ -80,10 +80,12 @@ def test_much_input_that_nobody_reads(pool: Pool) -> None:
 UNCOLLECTED = """
 import os, sys
 for _ in range(90):
-    if os.fork() == 0:
+    child = os.fork()
+    if child == 0:
         for file in sys.argv[1:]:
             open(file, "w").write("0")
         os._exit(0)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # until it was in the groups and has ended
 print("ready", flush=True)
 sys.stdin.read()
 """
