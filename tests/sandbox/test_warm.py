@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import posttrain
-from posttrain.sandbox import Job, Limits, Pool, Result, attacks, find_tier, python_job, tiers
+from posttrain.sandbox import Job, Limits, Pool, Result, attacks, find_tier, nursery, python_job, tiers
 from posttrain.sandbox.attacks import Finding
 from posttrain.sandbox.pool import FIRST_USER, MOST_NURSERIES
 from posttrain.sandbox.processes import descendants
@@ -144,6 +144,14 @@ def test_a_forked_job_has_given_up_every_right_for_good(forking: Pool) -> None:
     assert status["Uid"] == status["Gid"] == [user] * 4 and status["Groups"] in ([], [user])
     assert all(int(status[f"Cap{kind}"][0], 16) == 0 for kind in ("Inh", "Prm", "Eff", "Bnd", "Amb"))
     assert (status["NoNewPrivs"], status["Seccomp"], status["NSpid"]) == (["1"], ["2"], ["2"])
+
+
+def test_the_interpreter_that_jobs_are_forked_from_keeps_of_root_what_it_needs(forking: Pool) -> None:
+    assert forking.run(warm("print(1)"), ROOMY).outcome == "ok"
+    (above,) = descendants(forking._furnished[0].nurseries[-1]._process.pid)[1:2]
+    lines = dict(line.split(":\t") for line in Path(f"/proc/{above}/status").read_text().splitlines() if "Cap" in line)
+    needed = sum(1 << number for number in nursery.CAPABILITIES.values())
+    assert [int(lines[f"Cap{kind}"], 16) for kind in ("Prm", "Eff", "Bnd")] == [needed, needed, 0]
 
 
 def test_a_forked_job_cannot_look_into_the_process_above_it(forking: Pool) -> None:
@@ -314,8 +322,8 @@ def test_nothing_is_left_of_forked_jobs_when_the_supervisor_is_killed(forking: P
 
 def _kill(pool: Pool) -> None:
     """Kill the interpreters that jobs are forked from, as the kernel might for want of memory."""
-    for nursery in pool._furnished[0].nurseries:
-        for process in descendants(nursery._process.pid)[1:2]:
+    for kept in pool._furnished[0].nurseries:
+        for process in descendants(kept._process.pid)[1:2]:
             os.kill(process, signal.SIGKILL)
 
 

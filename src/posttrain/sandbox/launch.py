@@ -158,7 +158,7 @@ def nursery_command(job: Job, words: Sequence[str], capabilities: Sequence[str])
     """The command for an interpreter from which jobs are forked (`posttrain.sandbox.warm`): it sees what they see, but
     where something new is mounted for each of them, and keeps some of root's capabilities.
     """
-    kept = [word for name in capabilities for word in ("--cap-add", name)]
+    kept = ["--cap-drop", "ALL", *(word for name in capabilities for word in ("--cap-add", name))]
     places = ["--dev", "/dev", "--remount-ro", "/dev", "--dir", "/proc", "--dir", BOX, "--symlink", BOX, "/tmp"]
     ends = ["--remount-ro", "/", "--chdir", BOX, "--", *words]
     return [*NAMESPACES, "--as-pid-1", *kept, *_view(job), *places, *ends]
