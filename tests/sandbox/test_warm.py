@@ -262,6 +262,7 @@ def test_where_forks_do_not_hold_warm_jobs_are_started(monkeypatch: pytest.Monke
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_thousand_jobs_leave_nothing(forking: Pool) -> None:
+    forking.run(Job(command=("true",)), ROOMY)  # after which no job of this pool waits
     before = _traces()
     pool = Pool(forking.tier, 2)
     job = warm("import os, sys, time\nprint(sys.stdin.read(), flush=True)\nif os.fork() == 0: time.sleep(60)")
