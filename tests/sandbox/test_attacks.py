@@ -35,14 +35,15 @@ def broken_promises(findings: list[attacks.Finding], tier: Tier) -> list[str]:
 
 def test_there_are_many_and_each_is_against_a_promise() -> None:
     every = attacks.all_attacks()
-    assert len(every) >= 45
+    assert len(every) >= 56
     assert {attack.promise for attack in every} == set(attacks.PROMISES)
     assert any(attack.startup for attack in every)
     assert all(set(lacks) <= set(attacks.PROMISES) for lacks in NOT_HELD.values())
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root")
-def test_as_root_nothing_escapes() -> None:
+@pytest.mark.parametrize("warm", [False, True], ids=["started", "forked"])
+def test_as_root_nothing_escapes(warm: bool) -> None:
     if reason := obstacle("cgroup"):
         pytest.skip(reason)
     try:
@@ -50,7 +51,8 @@ def test_as_root_nothing_escapes() -> None:
     except OSError as error:
         pytest.skip(f"no control groups here: {error}")
     try:
-        findings = list(attacks.run(pool, attacks.all_attacks()))
+        findings = list(attacks.run(pool, attacks.all_attacks(), warm=warm))
+        assert pool.forks
     finally:
         pool.close()
     assert not broken_promises(findings, "cgroup")

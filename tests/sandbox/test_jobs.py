@@ -80,10 +80,12 @@ def test_much_input_that_nobody_reads(pool: Pool) -> None:
 UNCOLLECTED = """
 import os, sys
 for _ in range(90):
-    if os.fork() == 0:
+    child = os.fork()
+    if child == 0:
         for file in sys.argv[1:]:
             open(file, "w").write("0")
         os._exit(0)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # until it was in the groups and has ended
 print("ready", flush=True)
 sys.stdin.read()
 """
@@ -110,7 +112,7 @@ def test_what_ended_and_was_not_collected_yet_takes_no_place_of_the_next_job() -
         parent.communicate()
     group.remove()
     home.remove()
-    assert (result.outcome, result.stdout) == ("ok", b"forked\n")
+    assert (result.outcome, result.stdout) == ("ok", b"forked\n"), result
 
 
 def test_python_is_this_python_and_has_no_more_than_its_library(pool: Pool) -> None:

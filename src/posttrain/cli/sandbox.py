@@ -1,8 +1,9 @@
 """What holds programs that models write: the sandbox of this machine, attacked and timed.
 
 Without an ACTION: which tier this machine has, what it does not hold, and why no stronger one is to be had. ``attack``
-tries every hostile program of ours against it (exit code 1 if one is not contained), ``bench`` times it beside a plain
-subprocess. ``--tier`` takes another tier than the strongest; ``--write FILE`` keeps the result for docs/trust.md.
+tries every hostile program of ours against it (exit code 1 if one is not contained), as a started job and, where
+warm Python jobs are forked, as a forked one. ``bench`` times it beside a plain subprocess. ``--tier`` takes another one
+than the strongest; ``--write FILE`` keeps the result for docs/trust.md.
 
     posttrain sandbox
     posttrain sandbox attack
@@ -19,6 +20,8 @@ import click
 
 from posttrain.cli._output import print_json, print_table, verb
 
+STARTED, FORKED = "started", "forked"
+"""How a job came to be: its program was started, or it was forked from an interpreter that waits."""
 _NONE: dict[str, Any] = {"columns": ["attack", "", "against"], "rows": []}
 
 
@@ -40,6 +43,8 @@ def command(action: str, tier: Any, only: tuple[str, ...], runs: int, write: Pat
         click.echo(found.sentence)
         for stronger, reason in found.why_not.items():
             click.echo(f"no tier '{stronger}': {reason}")
+        if found.why_no_forks:
+            click.echo(f"warm Python jobs are started, not forked: {found.why_no_forks}")
         return
     tier = tier or find_tier().tier
     rows = _attack(tier, only) if action == "attack" else _bench(tier, runs)
@@ -70,11 +75,14 @@ def _attack(tier: Any, only: tuple[str, ...]) -> list[dict[str, Any]]:
         raise RunFailed(f"tier '{tier}' is not to be had here: {reason}")
     pool = Pool(tier, 1)
     try:
-        findings = list(attacks.run(pool, [known[name] for name in only or known]))
+        chosen = [known[name] for name in only or known]
+        ways = [(STARTED, False), *([(FORKED, True)] if pool.forks else [])]
+        findings = [(way, finding) for way, warm in ways for finding in attacks.run(pool, chosen, warm=warm)]
     finally:
         pool.close()
     return [
-        {**asdict(f), "breaks a promise": f.verdict == "escaped" and f.promise not in NOT_HELD[tier]} for f in findings
+        {**asdict(f), "way": way, "breaks a promise": f.verdict == "escaped" and f.promise not in NOT_HELD[tier]}
+        for way, f in findings
     ]
 
 
@@ -92,9 +100,11 @@ def _keep(path: Path, action: str, tier: str, rows: Sequence[Mapping[str, Any]])
     for row in rows:
         said = row["verdict"] if row["outcome"] == "ok" else f"{row['verdict']} ({row['outcome']})"
         known = results.get(row["attack"], {})
-        results[row["attack"]] = known | {"attack": row["attack"], "against": row["promise"], tier: said}
+        column = tier if row["way"] == STARTED else f"{tier}, {FORKED}"
+        results[row["attack"]] = known | {"attack": row["attack"], "against": row["promise"], column: said}
+    any_forked = any(row["way"] == FORKED for row in rows)
     summaries = {attack.name: attack.summary for attack in all_attacks()}
-    columns = list(dict.fromkeys([*old["columns"], tier]))
+    columns = list(dict.fromkeys([*old["columns"], tier, *([f"{tier}, {FORKED}"] * any_forked)]))
     body = [[({"": summaries[name]} | row).get(column) for column in columns] for name, row in sorted(results.items())]
     table = {"columns": columns, "rows": body}
     path.write_text(json.dumps({"title": "The sandbox, attacked", **part, "tables": [table]}, indent=1) + "\n")

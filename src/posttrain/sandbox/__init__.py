@@ -41,7 +41,7 @@ def open_pool(weakest: Tier = "cgroup") -> Pool:
     with _opening:
         tier = require(weakest)
         if tier not in _pools:
-            _pools[tier] = Pool(tier, usual_slots())
+            _pools[tier] = Pool(tier, usual_slots(), forks=not find_tier().why_no_forks)
         return _pools[tier]
 
 

@@ -8,6 +8,7 @@ say what they hold against:
     #: promise      one of `PROMISES`
     #: ends         outcomes that count as contained; any where there is none
     #: wall         seconds on the clock that it is given, where the outcome is to be a time-out
+    #: times        how often it is run in a row, to look for what it left the time before
     #: startup      tried whenever a process first opens a sandbox
 """
 
@@ -48,6 +49,9 @@ LIMITS: Final = Limits(cpu_s=1.0, wall_s=60.0, memory_mb=128, processes=24, disk
 MARK: Final = "posttrain-canary"
 """What the scripts look for: a word in variables, files and arguments."""
 
+WARM: Final = b"import sys\nexec(compile(sys.stdin.read(), '<attack>', 'exec'))"
+"""The trusted script of warm jobs: attacks are its input, so that one interpreter runs them all."""
+
 Verdict = Literal["contained", "escaped", "broken"]
 """``broken``: the sandbox failed, or the job after the attack did."""
 
@@ -61,6 +65,7 @@ class Attack:
     promise: str
     ends: frozenset[Outcome]
     wall_s: float
+    times: int
     startup: bool
     script: str
 
@@ -97,19 +102,27 @@ def _read(path: Path) -> Attack:
         promise=said["promise"].strip(),
         ends=frozenset(ends or get_args(Outcome)) - {"sandbox_error"},
         wall_s=float(said.get("wall", LIMITS.wall_s)),
+        times=int(said.get("times", 1)),
         startup="startup" in said,
         script=script,
     )
 
 
-def run(pool: Pool, attacks: Iterable[Attack]) -> Iterator[Finding]:
-    """Try attacks one after the other, each followed by a harmless job that must not feel it."""
+def run(pool: Pool, attacks: Iterable[Attack], *, warm: bool = False) -> Iterator[Finding]:
+    """Try attacks one after the other, as jobs that are warm or not, each followed by a harmless job that must not feel
+    it.
+    """
+    job = _warm if warm else python_job
+    harmless = _warm(b"print('next', end='')") if warm else Job(command=("cat",), stdin=b"next")
     with _World() as world:
         for attack in attacks:
             limits = replace(LIMITS, wall_s=attack.wall_s)
-            result = pool.run(python_job(world.told(attack.script).encode()), limits)
-            verdict, explanation = _verdict(attack, result, world)
-            after = pool.run(Job(command=("cat",), stdin=b"next"), LIMITS)
+            for _ in range(attack.times):
+                result = pool.run(job(world.told(attack.script).encode()), limits)
+                verdict, explanation = _verdict(attack, result, world)
+                if verdict != "contained":
+                    break
+            after = pool.run(harmless, LIMITS)
             if (after.outcome, after.stdout) != ("ok", b"next"):
                 verdict, explanation = "broken", f"the next job: {after.outcome} {after.explanation}"
             yield Finding(
@@ -119,6 +132,10 @@ def run(pool: Pool, attacks: Iterable[Attack]) -> Iterator[Finding]:
                 outcome=result.outcome,
                 explanation=explanation,
             )
+
+
+def _warm(script: bytes) -> Job:
+    return python_job(WARM, stdin=script, warm=True)
 
 
 def _verdict(attack: Attack, result: Result, world: "_World") -> tuple[Verdict, str]:

@@ -39,7 +39,7 @@ def measure(tier: Tier, runs: int) -> list[dict[str, Any]]:
     ways: dict[str, tuple[Callable[[], None], Callable[[], None]]] = {
         "plain subprocess": (plain, plain),
         "sandbox, Python": (inside(one, cold), inside(all_of_them, cold)),
-        "sandbox, Python started in advance": (inside(one, warm), inside(all_of_them, warm)),
+        "sandbox, warm Python": (inside(one, warm), inside(all_of_them, warm)),
         "sandbox, shell": (inside(one, shell), inside(all_of_them, shell)),
     }
     try:

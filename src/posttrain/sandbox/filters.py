@@ -70,6 +70,11 @@ def supported() -> bool:
     return platform.machine() in MACHINES
 
 
+def number_of(call: str) -> int:
+    """The number of a call on this machine."""
+    return MACHINES[platform.machine()].calls[call]
+
+
 def program(*, sockets: Sequence[int] = (AF_UNIX, AF_INET, AF_INET6), memory_files: bool = True) -> bytes:
     """The filter for this machine, as an array of ``struct sock_filter``.
 

@@ -49,7 +49,7 @@ class Job:
     """Variables beside PATH, HOME, TMPDIR and LANG; none of this process's own are handed on."""
     warm: bool = False
     """Whether the command is trusted and does nothing before it has read all of its input, so that one may be started
-    before there is any."""
+    before there is any. Where it can be, one of `python_job` is forked from an interpreter that is up already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

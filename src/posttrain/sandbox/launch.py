@@ -34,7 +34,25 @@ SYSTEM_FOLDERS: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/
 SYSTEM_FILES: Final = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/openssl.cnf", "/etc/localtime")
 """What programs need of the machine, beside the system folders. None of it is secret."""
 PYTHON_HOME: Final = "/python"
+PYTHON_FLAGS: Final = ("-P", "-s", "-S", "-c")
+"""Isolated like ``-I``, but for variables, which are all set here: ``-I`` would ignore PYTHONHASHSEED, and the order of
+a set of words would be another one in every job.
+"""
 PATH: Final = "/usr/bin:/bin"
+NAMESPACES: Final = (
+    "bwrap",
+    "--die-with-parent",
+    "--new-session",
+    "--clearenv",
+    "--unshare-ipc",
+    "--unshare-pid",
+    "--unshare-net",
+    "--unshare-uts",
+    "--unshare-cgroup-try",
+    "--hostname",
+    "sandbox",
+)
+"""Ends with whoever started it, without a terminal or variables, apart from all others of the machine."""
 SHARED_MEMORY: Final = 4 << 20
 """Bytes of /dev/shm, which is beside the box; semaphores need it."""
 BOX_PREFIX: Final = "posttrain-box-"
@@ -90,7 +108,7 @@ def python_job(
     """A Python program with the standard library, and no more, of the interpreter that runs this."""
     binary, home = python_folder()
     return Job(
-        command=(binary, "-I", "-S", "-c", script.decode()),
+        command=(binary, *PYTHON_FLAGS, script.decode()),
         stdin=stdin,
         folders={**({PYTHON_HOME: str(home)} if home else {}), **(folders or {})},
         environment={"LD_LIBRARY_PATH": f"{PYTHON_HOME}/lib"} if home else {},
@@ -101,24 +119,20 @@ def python_job(
 def _bubblewrap(job: Job, limits: Limits, lane: Lane) -> Launch:
     """Namespaces by bubblewrap. As root without a user namespace, and then by another user for good."""
     descriptors: list[int] = []
-    words = ["bwrap", "--die-with-parent", "--new-session", "--clearenv"]
-    words += ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
-    words += ["--hostname", "sandbox"]
+    words = list(NAMESPACES)
     if lane.user is None:
         words += ["--unshare-user", "--disable-userns", "--uid", INSIDE_ID, "--gid", INSIDE_ID]
     else:
         words += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
-    for name, value in _environment(job).items():
-        words += ["--setenv", name, value]
     words += _view(job)
     words += ["--dev", "/dev", "--size", str(SHARED_MEMORY), "--perms", "1777", "--tmpfs", "/dev/shm"]
     words += ["--remount-ro", "/dev", "--proc", "/proc"]
     words += ["--size", str(limits.disk_mb << 20), "--perms", "1777", "--tmpfs", BOX, "--symlink", BOX, "/tmp"]
     for name, content in job.files.items():
-        descriptors.append(_in_memory(content))
+        descriptors.append(in_memory(content))
         words += ["--perms", "0777", "--file", str(descriptors[-1]), f"{BOX}/{name}"]
     words += ["--remount-ro", "/", "--chdir", BOX]
-    descriptors.append(_in_memory(_filter(memory_files=lane.group is not None)))
+    descriptors.append(in_memory(_filter(memory_files=lane.group is not None)))
     words += ["--seccomp", str(descriptors[-1]), "--"]
     if lane.user is not None:
         own = str(lane.user)
@@ -140,9 +154,22 @@ def _bubblewrap(job: Job, limits: Limits, lane: Lane) -> Launch:
     return Launch(command=words, descriptors=descriptors, environment={"PATH": PATH + ":/usr/sbin"})
 
 
+def nursery_command(job: Job, words: Sequence[str], capabilities: Sequence[str]) -> list[str]:
+    """The command for an interpreter from which jobs are forked (`posttrain.sandbox.warm`): it sees what they see, but
+    where something new is mounted for each of them, and keeps some of root's capabilities.
+    """
+    kept = ["--cap-drop", "ALL", *(word for name in capabilities for word in ("--cap-add", name))]
+    places = ["--dev", "/dev", "--remount-ro", "/dev", "--dir", "/proc", "--dir", BOX, "--symlink", BOX, "/tmp"]
+    ends = ["--remount-ro", "/", "--chdir", BOX, "--", *words]
+    return [*NAMESPACES, "--as-pid-1", *kept, *_view(job), *places, *ends]
+
+
 def _view(job: Job) -> list[str]:
-    """What is seen of the machine, all read-only. Folders on the way are made first, since bwrap makes them private."""
-    return [*_system_view(), *_bound(tuple(job.folders.items()))]
+    """What is seen of the machine, all read-only, and of variables. Folders on the way are made first, since bwrap
+    makes them private.
+    """
+    variables = [word for name, value in _environment(job).items() for word in ("--setenv", name, value)]
+    return [*variables, *_system_view(), *_bound(tuple(job.folders.items()))]
 
 
 @cache
@@ -187,7 +214,7 @@ def _without_namespaces(job: Job, limits: Limits, tier: Tier, lane: Lane) -> Lau
     if tier == "none":
         command = ["/bin/sh", "-ec", 'cd "$1"; shift; exec "$@"', "sh", str(box), *command]
         return Launch(command=command, descriptors=[], folder=box, environment=variables)
-    descriptor = _in_memory(_filter(sockets=(), memory_files=False))
+    descriptor = in_memory(_filter(sockets=(), memory_files=False))
     guard = Path(__file__).with_name("guard.py")
     readable = [str(outside or inside) for inside, outside in places.items() if os.path.exists(outside or inside)]
     words = [sys.executable, "-I", "-S", str(guard), str(descriptor), str(lane.user or ""), str(box)]
@@ -205,11 +232,16 @@ def _outside(word: str, job: Job, box: Path) -> str:
 
 def _confined(job: Job, limits: Limits, lane: Lane, counted: int = 0) -> list[str]:
     """The program behind the limits of its own. Memory only where no control group bounds that of all processes."""
-    values = {"c": 0, "n": 512, "t": int(limits.cpu_s) + 2, "f": limits.disk_mb * 2048}
+    values = limits_by_letter(limits)
     if lane.group is None:
         values["d"] = limits.memory_mb * 1024
     text = " ".join(f"{name}={value}" for name, value in values.items())
     return ["/bin/sh", "-c", CONFINED, "sh", text, str(limits.processes + counted), *job.command]
+
+
+def limits_by_letter(limits: Limits) -> dict[str, int]:
+    """What bounds a single process, by the letters of ``ulimit``: core, files, seconds, and file size in 512 bytes."""
+    return {"c": 0, "n": 512, "t": int(limits.cpu_s) + 2, "f": limits.disk_mb * 2048}
 
 
 def _environment(job: Job) -> dict[str, str]:
@@ -217,7 +249,7 @@ def _environment(job: Job) -> dict[str, str]:
     return {**fixed, **job.environment}
 
 
-def _in_memory(content: bytes) -> int:
+def in_memory(content: bytes) -> int:
     """A descriptor from which the content can be read."""
     descriptor = os.memfd_create("posttrain")
     with os.fdopen(os.dup(descriptor), "wb") as file:

@@ -7,8 +7,10 @@ parent never waited for is lost when it ends. The tiers that rest on this say so
 import contextlib
 import os
 import signal
+import subprocess
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import IO, Final, Protocol
 
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 
@@ -19,6 +21,71 @@ class Usage:
 
     cpu_s: float
     memory_bytes: int
+
+
+class Child(Protocol):
+    """Whatever runs a job, with this side's ends of its pipes."""
+
+    stdin: IO[bytes]
+    stdout: IO[bytes]
+    stderr: IO[bytes]
+    end: int
+    """A descriptor that is readable once it has ended."""
+
+    def usage(self) -> Usage:
+        """What it uses, where no control group counts."""
+        ...
+
+    def reap(self) -> tuple[int | None, float]:
+        """End it if it has not ended; its exit code, where there is one, and processor time."""
+        ...
+
+    def close(self) -> None:
+        """Close this side's ends."""
+        ...
+
+
+class Spawned:
+    """A command that was started for a job."""
+
+    def __init__(self, command: Sequence[str], descriptors: Sequence[int], environment: Mapping[str, str]) -> None:
+        """Start it, and hand the descriptors to it. Raises `OSError` where that fails."""
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=descriptors,
+            env=environment,
+            cwd="/",
+            bufsize=0,
+        )
+        stdin, stdout, stderr = self._process.stdin, self._process.stdout, self._process.stderr
+        assert stdin and stdout and stderr
+        self.stdin: IO[bytes] = stdin
+        self.stdout: IO[bytes] = stdout
+        self.stderr: IO[bytes] = stderr
+        self.pid = self._process.pid
+        self.end = os.pidfd_open(self.pid)
+
+    def usage(self) -> Usage:
+        """Processor time and memory of the command and all below it."""
+        return usage(self.pid)
+
+    def reap(self) -> tuple[int | None, float]:
+        """Kill what lives of it; its exit code and processor time."""
+        if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            kill_all(self.pid)
+        _, status, used = os.wait4(self.pid, 0)
+        self._process.returncode = os.waitstatus_to_exitcode(status)
+        return self._process.returncode, used.ru_utime + used.ru_stime
+
+    def close(self) -> None:
+        """Close the pipes."""
+        os.close(self.end)
+        for pipe in (self.stdin, self.stdout, self.stderr):
+            with contextlib.suppress(OSError):
+                pipe.close()
 
 
 def descendants(process: int) -> list[int]:

@@ -5,18 +5,18 @@ after the kill nobody waits for the pipes longer than `DRAIN_S`, since a process
 them open for ever. How it ended is told by what was measured outside: control groups, clocks, bytes read.
 """
 
-import contextlib
 import os
 import selectors
-import subprocess
 import time
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import IO, Final
 
 from posttrain.sandbox.job import Job, Limits, Outcome, Result
-from posttrain.sandbox.launch import READY, Lane, Launch, Tier, launch
-from posttrain.sandbox.processes import kill_all, usage
+from posttrain.sandbox.launch import READY, Lane, Tier, launch
+from posttrain.sandbox.processes import Child, Spawned
 from posttrain.sandbox.removal import remove_tree
+from posttrain.sandbox.warm import Nursery
 
 LOOK_S: Final = 0.02
 """Seconds between two looks at what a job has used."""
@@ -33,8 +33,9 @@ class Started:
     job: Job
     limits: Limits
     lane: Lane
-    launch: Launch
-    process: "subprocess.Popen[bytes]"
+    child: Child
+    box: Path | None = None
+    """The box, where it is a folder of this machine."""
     kills_before: int = 0
     cpu_before: float = 0.0
     output: dict[str, bytearray] = field(default_factory=lambda: {"stdout": bytearray(), "stderr": bytearray()})
@@ -42,37 +43,35 @@ class Started:
     """Input that was not read yet."""
     seen_cpu_s: float = 0.0
     """Most processor time seen at a look, where no control group counts it."""
-    reaped: tuple[int, float] | None = None
-    """Exit status and processor time, once it was waited for."""
+    reaped: tuple[int | None, float] | None = None
+    """Exit code and processor time, once it was waited for."""
 
 
-def start(job: Job, limits: Limits, tier: Tier, lane: Lane) -> Started:
-    """Start a job. Raises `OSError` where that fails."""
+def start(job: Job, limits: Limits, tier: Tier, lane: Lane, nursery: Nursery | None = None) -> Started:
+    """Start a job, or fork it where there is a nursery for it. Raises `OSError` where that fails."""
     group = lane.group
     if group is not None:
         group.limit(limits.memory_mb << 20, limits.processes + 8)  # eight for the walls' own
+    if nursery is not None:
+        started = Started(job, limits, lane, nursery.fork(limits, lane))
+    else:
+        started = _launched(job, limits, tier, lane)
+    if group is not None:
+        started.kills_before, started.cpu_before = group.killed_for_memory(), group.cpu_s()
+    return started
+
+
+def _launched(job: Job, limits: Limits, tier: Tier, lane: Lane) -> Started:
     launched = launch(job, limits, tier, lane)
     try:
-        process = subprocess.Popen(
-            launched.command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            pass_fds=launched.descriptors,
-            env=launched.environment,
-            cwd="/",
-            bufsize=0,
-        )
+        child = Spawned(launched.command, launched.descriptors, launched.environment)
     except OSError:
-        _forget(launched)
+        _forget(launched.folder)
         raise
     finally:
         for descriptor in launched.descriptors:
             os.close(descriptor)
-    started = Started(job, limits, lane, launched, process)
-    if group is not None:
-        started.kills_before, started.cpu_before = group.killed_for_memory(), group.cpu_s()
-    return started
+    return Started(job, limits, lane, child, launched.folder)
 
 
 def finish(started: Started, stdin: bytes) -> Result:
@@ -93,14 +92,12 @@ def discard(started: Started) -> None:
 
 def _attend(started: Started, stdin: bytes, deadline: float) -> Outcome | None:
     """Feed and read until the program ends; the limit that it broke, if it broke one."""
-    process, started.left = started.process, memoryview(stdin)
-    pipes = {"stdin": process.stdin, "stdout": process.stdout, "stderr": process.stderr}
+    child, started.left = started.child, memoryview(stdin)
+    pipes = {"stdin": child.stdin, "stdout": child.stdout, "stderr": child.stderr}
     next_look = time.monotonic() + LOOK_S
-    ended = os.pidfd_open(process.pid)
-    with selectors.DefaultSelector() as selector, contextlib.closing(_Descriptor(ended)):
-        selector.register(ended, selectors.EVENT_READ, "end")
+    with selectors.DefaultSelector() as selector:
+        selector.register(child.end, selectors.EVENT_READ, "end")
         for name, pipe in pipes.items():
-            assert pipe
             os.set_blocking(pipe.fileno(), False)
             selector.register(pipe, selectors.EVENT_WRITE if name == "stdin" else selectors.EVENT_READ, name)
         while True:
@@ -119,8 +116,7 @@ def _attend(started: Started, stdin: bytes, deadline: float) -> Outcome | None:
 def _serve(started: Started, key: selectors.SelectorKey, selector: selectors.BaseSelector) -> bool:
     """Write to, or read from, a pipe that is ready; False where more was read than is allowed."""
     if key.data == "stdin":
-        pipe = started.process.stdin
-        assert pipe
+        pipe = started.child.stdin
         started.left = _fed(pipe, started.left)
         if not started.left:
             selector.unregister(pipe)
@@ -138,7 +134,7 @@ def _broken(started: Started, *, late: bool) -> Outcome | None:
     if group is not None:
         cpu_s, memory = group.cpu_s() - started.cpu_before, 0
     else:
-        used = usage(started.process.pid)
+        used = started.child.usage()
         cpu_s, memory = used.cpu_s, used.memory_bytes
         started.seen_cpu_s = max(started.seen_cpu_s, cpu_s)
     if cpu_s > limits.cpu_s + SETUP_CPU_S:
@@ -150,28 +146,19 @@ def _broken(started: Started, *, late: bool) -> Outcome | None:
 
 def _end(started: Started) -> None:
     """Kill whatever is left of a job, read what it had written, forget its box."""
-    process = started.process
     if started.reaped is None:
-        if not _has_ended(process.pid):
-            kill_all(process.pid)
-        _, status, used = os.wait4(process.pid, 0)
-        started.reaped = os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime
-        process.returncode = started.reaped[0]
+        started.reaped = started.child.reap()
     if started.lane.group is not None:
         started.lane.group.empty()
     _drain(started)
-    for pipe in (process.stdin, process.stdout, process.stderr):
-        if pipe is not None:
-            with contextlib.suppress(OSError):
-                pipe.close()
-    _forget(started.launch)
+    started.child.close()
+    _forget(started.box)
 
 
 def _drain(started: Started) -> None:
     """Read what is still in the pipes, up to the limit and not for ever."""
     deadline, limit = time.monotonic() + DRAIN_S, (started.limits.output_kb << 10) + len(READY)
-    for name, pipe in (("stdout", started.process.stdout), ("stderr", started.process.stderr)):
-        assert pipe
+    for name, pipe in (("stdout", started.child.stdout), ("stderr", started.child.stderr)):
         if pipe.closed:
             continue
         os.set_blocking(pipe.fileno(), False)
@@ -192,7 +179,7 @@ def _judged(started: Started, stopped: Outcome | None) -> Result:
         if group.killed_for_memory() > started.kills_before:
             stopped = "memory"
     stdout, stderr = bytes(started.output["stdout"]), bytes(started.output["stderr"])
-    if not stderr.startswith(READY) and stopped != "memory":
+    if (not stderr.startswith(READY) or (code is None and stopped is None)) and stopped != "memory":
         said = stderr[:500].decode(errors="replace").strip() or "it said nothing"
         how = f"after {stopped}" if stopped else f"with code {code}"
         return Result(outcome="sandbox_error", cpu_s=cpu_s, explanation=f"the walls did not go up ({how}): {said}")
@@ -242,21 +229,6 @@ def _read(descriptor: int, into: bytearray) -> bool:
     return bool(chunk)
 
 
-def _has_ended(process: int) -> bool:
-    """Whether a child has ended and only waits to be asked how."""
-    return os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-
-
-def _forget(launched: Launch) -> None:
-    if launched.folder is not None:
-        remove_tree(launched.folder)
-
-
-class _Descriptor:
-    """A descriptor that is closed by name."""
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-
-    def close(self) -> None:
-        os.close(self._number)
+def _forget(box: Path | None) -> None:
+    if box is not None:
+        remove_tree(box)

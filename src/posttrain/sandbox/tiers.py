@@ -5,8 +5,9 @@
     landlock     Landlock, seccomp and limits of single processes, where there are no user namespaces
     none         limits of single processes and an empty environment, nothing else
 
-A tier is taken for what it claims only after the start-up attacks (`attacks.at_startup`) have failed against it. One
-that holds less than everything is used only where that was allowed by name: the field ``weakest`` of a reward, or the
+A tier is taken for what it claims only after the start-up attacks (`attacks.at_startup`) have failed against it; so is
+its quicker way for warm Python jobs (`posttrain.sandbox.warm`), without which they take the way of other jobs. One that
+holds less than everything is used only where that was allowed by name: the field ``weakest`` of a reward, or the
 variable POSTTRAIN_SANDBOX_WEAKEST.
 """
 
@@ -24,6 +25,7 @@ from posttrain.errors import UserError
 from posttrain.sandbox import attacks, filters, guard
 from posttrain.sandbox.launch import PATH, Tier
 from posttrain.sandbox.pool import Pool
+from posttrain.sandbox.warm import no_forks
 
 TIERS: Final[tuple[Tier, ...]] = get_args(Tier)
 VARIABLE: Final = "POSTTRAIN_SANDBOX_WEAKEST"
@@ -62,6 +64,8 @@ class Finding:
     tier: Tier
     why_not: Mapping[Tier, str]
     """Why each stronger one is not to be had."""
+    why_no_forks: str = ""
+    """Why warm Python jobs are started one by one, behind the walls of any other job; empty where they are forked."""
 
     @property
     def sentence(self) -> str:
@@ -71,7 +75,12 @@ class Finding:
 
     def record(self) -> dict[str, Any]:
         """For the record of a run."""
-        return {"tier": self.tier, "not_held": dict(NOT_HELD[self.tier]), "stronger_tiers": dict(self.why_not)}
+        return {
+            "tier": self.tier,
+            "not_held": dict(NOT_HELD[self.tier]),
+            "stronger_tiers": dict(self.why_not),
+            "warm_jobs": f"started, not forked: {self.why_no_forks}" if self.why_no_forks else "forked",
+        }
 
 
 @cache
@@ -81,9 +90,9 @@ def find_tier() -> Finding:
     for tier in TIERS[:-1]:
         reason = obstacle(tier) or weakness(tier)
         if not reason:
-            return Finding(tier=tier, why_not=why_not)
+            return Finding(tier=tier, why_not=why_not, why_no_forks=no_forks(tier) or weakness(tier, warm=True))
         why_not[tier] = reason
-    return Finding(tier="none", why_not=why_not)
+    return Finding(tier="none", why_not=why_not, why_no_forks=no_forks("none"))
 
 
 def obstacle(tier: Tier) -> str:
@@ -112,14 +121,16 @@ def _unreachable() -> str:
     return ""
 
 
-def weakness(tier: Tier) -> str:
-    """The first start-up attack that a tier does not withstand; empty where it withstands all."""
+def weakness(tier: Tier, *, warm: bool = False) -> str:
+    """The first start-up attack that a tier does not withstand, with warm jobs or others; empty where it withstands
+    all.
+    """
     try:
         pool = Pool(tier, 1)
     except OSError as error:
         return str(error)
     try:
-        for finding in attacks.run(pool, attacks.at_startup(NOT_HELD[tier])):
+        for finding in attacks.run(pool, attacks.at_startup(NOT_HELD[tier]), warm=warm):
             if finding.verdict != "contained":
                 return f"the attack '{finding.attack}' was not contained: {finding.explanation}"
     finally:

@@ -1,0 +1,261 @@
+"""Forks Python jobs from an interpreter that is up already, each behind walls of its own. A script of its own: it
+imports nothing of this package, since it is run by a bare interpreter, itself behind walls (`posttrain.sandbox.warm`).
+
+    python -P -s -S -c NURSERY SOCKET TEMPLATE
+
+TEMPLATE is a descriptor with what all jobs have in common, written by `marshal`: the script, the seccomp filter, the
+number of the call ``clone``, and the words that the script is to find in `sys.orig_argv`. SOCKET is a descriptor from
+which requests come, each with the descriptors of a job: its standard streams, a pipe for its exit code, the control
+groups to enter. Both are written by the supervisor. No byte that a job wrote is ever read here.
+
+A job is two processes: the first of its process namespace, which has put up all walls, cannot lower them, and waits;
+and the program, forked from it. When either ends, the kernel ends all that is left; when this ends, all jobs. The
+program is what ``python -c`` would make of the script, but for two frames at the bottom of its stack.
+"""
+
+import _signal  # type: ignore[import-not-found]
+import _socket
+import _thread
+import atexit
+import ctypes
+import fcntl
+import gc
+import marshal
+import os
+import resource
+import struct
+import sys
+from types import CodeType, TracebackType
+
+FRESH = {name: value for name, value in globals().items() if name.startswith("__")}
+"""What a script finds in `__main__`: what this one found there."""
+collect, leave, run_at_exit, threads = gc.collect, os._exit, atexit._run_exitfuncs, _thread._count
+"""Kept here, since a script may put something else in their places."""
+LIBC = ctypes.PyDLL(None, use_errno=True)
+SET_DUMPABLE, SET_SECCOMP, DROP_BOUND, SET_NO_NEW_PRIVS = 4, 22, 24, 38
+NEW_MOUNTS, NEW_GROUPS = 0x00020000, 0x02000000
+NEW_NAMES, NEW_IPC, NEW_PROCESSES, NEW_NETWORK = 0x04000000, 0x08000000, 0x20000000, 0x40000000
+NAMESPACES = NEW_MOUNTS | NEW_NAMES | NEW_IPC | NEW_PROCESSES | NEW_NETWORK
+READ_ONLY, NO_SUID, NO_DEVICES, NO_PROGRAMS, RECURSIVE, PRIVATE = 1, 2, 4, 8, 1 << 14, 1 << 18
+SET_INTERFACE, UP = 0x8914, 0x41
+CAPABILITIES = {"CAP_SETGID": 6, "CAP_SETUID": 7, "CAP_SETPCAP": 8, "CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21}
+"""What this interpreter keeps of root, and no job does."""
+VERSION_3 = 0x20080522
+READY = b"\1"
+BOX = "/box"
+FAILED = 125
+Request = tuple[int, int, int, list[tuple[int, int]]]
+"""The user of a job, the sizes of its box and of its shared memory in bytes, and its limits: kind and value."""
+
+
+def checked(result: int, what: str) -> int:
+    """The result of a call into the C library. Raises `OSError` where it failed."""
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
+
+
+def control(option: int, *arguments: int) -> None:
+    """`prctl`; raises `OSError` where it fails."""
+    checked(LIBC.prctl(option, *(ctypes.c_ulong(value) for value in (*arguments, 0, 0, 0, 0)[:4])), f"prctl {option}")
+
+
+def mount(kind: str, place: str, flags: int, options: str = "") -> None:
+    """Mount a new file system. Raises `OSError` where that fails."""
+    name = kind.encode()
+    checked(LIBC.mount(name, place.encode(), name, ctypes.c_ulong(flags), options.encode()), f"mounting {place}")
+
+
+def new_places(box_bytes: int, shared_bytes: int) -> None:
+    """Mount what no job shares with another: its box, shared memory, terminals, and sight of processes."""
+    mount("tmpfs", BOX, NO_SUID | NO_DEVICES, f"size={box_bytes},mode=1777")
+    mount("tmpfs", "/dev/shm", NO_SUID | NO_DEVICES, f"size={shared_bytes},mode=1777")
+    mount("devpts", "/dev/pts", NO_SUID | NO_PROGRAMS, "newinstance,ptmxmode=0666,mode=620")
+    mount("proc", "/proc", NO_SUID | NO_DEVICES | NO_PROGRAMS | READ_ONLY)
+    os.chdir(BOX)
+
+
+def own_network() -> None:
+    """Bring the loopback up, which is all that there is in a new network."""
+    any_socket = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
+    fcntl.ioctl(any_socket.fileno(), SET_INTERFACE, struct.pack("16sh22x", b"lo", UP))
+    any_socket.close()
+
+
+def become(user: int) -> None:
+    """Be another user for good, without a single capability, nor a way to get one."""
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+    checked(LIBC.capset(struct.pack("=Ii", VERSION_3, 0), bytes(24)), "capset")
+    control(SET_NO_NEW_PRIVS, 1)
+
+
+def bound_nothing() -> None:
+    """Let no program that is ever started from here gain a capability."""
+    number = 0
+    while LIBC.prctl(DROP_BOUND, *(ctypes.c_ulong(value) for value in (number, 0, 0, 0))) == 0:
+        number += 1
+
+
+def filter_calls(code: bytes) -> None:
+    """Put the seccomp filter in force."""
+    buffer = ctypes.create_string_buffer(code, len(code))
+    program = ctypes.create_string_buffer(struct.pack("@HP", len(code) // 8, ctypes.addressof(buffer)))
+    control(SET_SECCOMP, 2, ctypes.addressof(program))
+
+
+def put_up_walls(request: Request, groups: list[int], code: bytes) -> None:
+    """All walls, around the first process of the new namespaces. Raises `OSError` where one does not go up."""
+    user, box_bytes, shared_bytes, limits = request
+    for group in groups:
+        os.write(group, b"0")
+    os.closerange(4, 1 << 16)
+    checked(LIBC.unshare(NEW_GROUPS), "a namespace of control groups")
+    new_places(box_bytes, shared_bytes)
+    own_network()
+    os.setsid()
+    _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
+    # The first process of a namespace is deaf to signals from within that it does not handle.
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+    for kind, value in limits:
+        resource.setrlimit(kind, (value, value))
+    become(user)
+    control(SET_DUMPABLE, 0)
+    filter_calls(code)
+
+
+def wait_for(program: int) -> None:
+    """Wait until the program has ended, tell its exit code, and end: the kernel ends what else there is."""
+    for stream in (0, 1, 2):
+        os.close(stream)
+    process = 0
+    while process != program:
+        process, status = os.wait()
+    code = os.waitstatus_to_exitcode(status)
+    os.write(3, bytes([code if code >= 0 else 128 - code]))
+    os._exit(0)
+
+
+def bear(request: Request, descriptors: list[int], code: bytes) -> None:
+    """Go on as the program, which has its standard streams and nothing else; its parent never returns."""
+    try:
+        stdin, stdout, stderr, told, *groups = descriptors
+        for number, descriptor in enumerate((stdin, stdout, stderr)):
+            os.dup2(descriptor, number)
+        os.dup2(told, 3)
+        put_up_walls(request, groups, code)
+        program = os.fork()
+        if program:
+            try:
+                wait_for(program)
+            finally:
+                os._exit(FAILED)
+        os.close(3)
+        control(SET_DUMPABLE, 1)
+        _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+        os.write(2, READY)
+    except BaseException as error:
+        try:
+            os.write(2, f"{type(error).__name__}: {error}".encode())
+        finally:
+            os._exit(FAILED)
+
+
+def serve(channel: _socket.socket, clone: int, code: bytes) -> None:
+    """Take requests until there is nobody to make any. Returns in the program, and nowhere else."""
+    while True:
+        text, passed, _, _ = channel.recvmsg(1 << 16, _socket.CMSG_SPACE(16 * 4))
+        if not text:
+            os._exit(0)
+        descriptors = [number for _, _, data in passed for (number,) in struct.iter_unpack("i", data)]
+        child = LIBC.syscall(clone, ctypes.c_ulong(NAMESPACES | _signal.SIGCHLD), None, None, None, None)
+        if child == 0:
+            channel.detach()
+            bear(marshal.loads(text), descriptors, code)
+            return
+        if child < 0:
+            os.write(descriptors[2], f"no new process: {os.strerror(ctypes.get_errno())}".encode())
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def compiled(script: str) -> CodeType | str:
+    """The script's code; the script, where it is none, so that its job says so."""
+    try:
+        return compile(script, "<string>", "exec")
+    except (SyntaxError, ValueError):
+        return script
+
+
+def main() -> tuple[CodeType | str, dict[str, object]]:
+    """Get ready, serve, and return in the program: what to run, and where."""
+    channel, given = int(sys.argv[1]), int(sys.argv[2])
+    with open(given, "rb") as file:
+        script, words, clone, code = marshal.load(file)
+    program = compiled(script)
+    sys.argv, sys.orig_argv = ["-c"], list(words)
+    for name in ("cache", "_interactive_cache"):  # from Python 3.13 on, tracebacks would show this script's lines
+        getattr(sys.modules.get("linecache"), name, {}).clear()
+    checked(LIBC.mount(None, b"/", None, ctypes.c_ulong(RECURSIVE | PRIVATE), None), "keeping mounts private")
+    bound_nothing()
+    _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)  # nobody waits for jobs
+    gc.collect()
+    gc.freeze()
+    serve(_socket.socket(fileno=channel), clone, code)
+    module = type(sys)("__main__")
+    sys.modules["__main__"] = module
+    space = vars(module)
+    space.clear()
+    space.update(FRESH, __doc__=None)
+    return program, space
+
+
+def below(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback without its outermost frame, which is this script's."""
+    return trace and trace.tb_next
+
+
+def flush() -> None:
+    """Flush what the interpreter flushes when it ends."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+
+
+def end(code: int) -> None:
+    """End as the interpreter does, but give no memory back: most of it is shared with the one that this was forked
+    from, and would be copied first, page by page. Returns where something is unusual; the interpreter does it then.
+    """
+    if threads():
+        return
+    run_at_exit()
+    try:
+        flush()
+        for name in [name for name in sys.modules if name not in KNOWN]:
+            del sys.modules[name]
+        sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__
+        collect()
+        flush()
+    except BaseException:
+        return
+    leave(code)
+
+
+if __name__ == "__main__":
+    KNOWN = {*sys.modules} - {"__main__"}
+    program, space = main()
+    try:
+        exec(program, space)
+        code = 0
+    except SystemExit as ending:
+        if ending.code is not None and (type(ending.code) is not int or ending.code >> 31):
+            raise
+        code = ending.code or 0
+    except BaseException:
+        shown = sys.excepthook
+        sys.excepthook = lambda kind, error, trace: shown(kind, error.with_traceback(below(trace)), below(trace))
+        raise
+    del program, space
+    end(code & 0xFF)
+    raise SystemExit(code)

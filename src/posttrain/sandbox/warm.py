@@ -1,0 +1,141 @@
+"""Warm Python jobs are forked: from an interpreter that waits behind walls of its own (`nursery.py`), into new ones.
+
+An interpreter takes ten times as long to start as to fork. The one that is forked is started by bubblewrap with the
+same view of the machine as the jobs, without network and secrets, and keeps of root what it takes to put up their
+walls. It is told by this process alone what to do and reads nothing that a job wrote, so every job is a copy of a
+process that never met another job.
+"""
+
+import contextlib
+import marshal
+import os
+import resource
+import socket
+from pathlib import Path
+from typing import IO, Final
+
+from posttrain.sandbox import filters, nursery
+from posttrain.sandbox.job import Job, Limits
+from posttrain.sandbox.launch import (
+    PATH,
+    PYTHON_FLAGS,
+    SHARED_MEMORY,
+    Lane,
+    Tier,
+    in_memory,
+    limits_by_letter,
+    nursery_command,
+)
+from posttrain.sandbox.processes import Spawned, Usage
+
+LETTERS: Final = {
+    "c": (resource.RLIMIT_CORE, 1),
+    "n": (resource.RLIMIT_NOFILE, 1),
+    "t": (resource.RLIMIT_CPU, 1),
+    "f": (resource.RLIMIT_FSIZE, 512),
+}
+"""What the letters of `limits_by_letter` mean for the kernel, and their units."""
+
+
+def no_forks(tier: Tier) -> str:
+    """Why a tier cannot fork jobs; empty where it can. Without control groups nobody counts what a fork uses, and
+    without root there is no other user for it to become.
+    """
+    return "" if tier == "cgroup" and os.getuid() == 0 else "only root forks jobs, and only in tier 'cgroup'"
+
+
+def can_fork(job: Job) -> bool:
+    """Whether a job may be forked: a warm one of `python_job`."""
+    return job.warm and not job.files and job.command[1:-1] == PYTHON_FLAGS
+
+
+def _kernel_limits(limits: Limits) -> list[tuple[int, int]]:
+    """Kind and value of each limit of a single process; one process more, for the walls."""
+    values = [(LETTERS[letter][0], value * LETTERS[letter][1]) for letter, value in limits_by_letter(limits).items()]
+    return [*values, (resource.RLIMIT_NPROC, limits.processes + 1)]
+
+
+class Fork:
+    """A forked job, with this side's ends of its pipes."""
+
+    def __init__(self) -> None:
+        pairs = [os.pipe() for _ in range(4)]
+        pairs[0] = pairs[0][::-1]
+        self.theirs = [theirs for _, theirs in pairs]
+        self.stdin: IO[bytes] = os.fdopen(pairs[0][0], "wb", 0)
+        self.stdout: IO[bytes] = os.fdopen(pairs[1][0], "rb", 0)
+        self.stderr: IO[bytes] = os.fdopen(pairs[2][0], "rb", 0)
+        self.end = pairs[3][0]
+        os.set_blocking(self.end, False)
+
+    def hand_over(self) -> None:
+        """Forget the job's ends of the pipes."""
+        while self.theirs:
+            os.close(self.theirs.pop())
+
+    def usage(self) -> Usage:
+        """Nothing: a forked job is in a control group, which counts."""
+        return Usage(0.0, 0)
+
+    def reap(self) -> tuple[int | None, float]:
+        """Its exit code, None where its walls ended before they told any. What lives of it, its group's end ends."""
+        try:
+            told = os.read(self.end, 1)
+        except BlockingIOError:
+            told = b""
+        return (told[0] if told else None), 0.0
+
+    def close(self) -> None:
+        """Close this side's ends."""
+        self.hand_over()
+        os.close(self.end)
+        for pipe in (self.stdin, self.stdout, self.stderr):
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+
+class Nursery:
+    """An interpreter from which the jobs of one template are forked."""
+
+    def __init__(self, job: Job) -> None:
+        """Start it. Raises `OSError` where that fails."""
+        self.job = job
+        template = job.command[-1], job.command, filters.number_of("clone"), filters.program()
+        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        given = in_memory(marshal.dumps(template))
+        script = Path(nursery.__file__).read_text()
+        words = [*job.command[:-1], script, str(theirs.fileno()), str(given)]
+        command = nursery_command(job, words, list(nursery.CAPABILITIES))
+        try:
+            self._process = Spawned(command, (theirs.fileno(), given), {"PATH": PATH + ":/usr/sbin"})
+        finally:
+            theirs.close()
+            os.close(given)
+
+    def fork(self, limits: Limits, lane: Lane) -> Fork:
+        """Fork a job. Raises `OSError` where the interpreter is there no more."""
+        assert lane.group is not None
+        request = lane.user, limits.disk_mb << 20, SHARED_MEMORY, _kernel_limits(limits)
+        fork = Fork()
+        groups = [os.open(file, os.O_WRONLY) for file in lane.group.processes]
+        try:
+            socket.send_fds(self._channel, [marshal.dumps(request)], [*fork.theirs, *groups])
+            fork.hand_over()
+        except OSError:
+            fork.close()
+            raise OSError(f"the interpreter for warm jobs has ended: {self.last_words()}") from None
+        finally:
+            for group in groups:
+                os.close(group)
+        return fork
+
+    def close(self) -> None:
+        """End it, with all jobs that were forked from it."""
+        self._channel.close()
+        self._process.reap()
+        self._process.close()
+
+    def last_words(self) -> str:
+        """What it said, which is why it ended."""
+        os.set_blocking(self._process.stderr.fileno(), False)
+        return (self._process.stderr.read(4096) or b"").decode(errors="replace").strip() or "it said nothing"
