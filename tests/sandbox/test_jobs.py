@@ -36,6 +36,19 @@ def test_a_file_can_be_changed_inside_and_is_new_for_the_next_job(pool: Pool) ->
         assert pool.run(job, ROOMY).stdout == b"first\nchanged\nname\n"
 
 
+ORDERS = {
+    "perl": Job(command=("perl", "-e", "my %seen = map { $_ => 1 } 'a' .. 'zz'; print join ' ', keys %seen")),
+    "python": python_job(b"print(*{chr(97 + i % 26) * i for i in range(200)})"),
+}
+
+
+@pytest.mark.parametrize("language", ORDERS)
+def test_tables_are_in_the_same_order_in_every_run(pool: Pool, language: str) -> None:
+    first, second = (pool.run(ORDERS[language], ROOMY) for _ in range(2))
+    assert first.outcome == "ok" and len(first.stdout) > 500, first
+    assert first.stdout == second.stdout
+
+
 def test_an_exit_code_is_a_claim_and_not_an_outcome_of_its_own(pool: Pool) -> None:
     for code in (1, 3, 124, 125, 137, 152):
         result = pool.run(shell(f"exit {code}"), ROOMY)

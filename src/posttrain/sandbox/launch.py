@@ -39,6 +39,8 @@ PYTHON_FLAGS: Final = ("-P", "-s", "-S", "-c")
 a set of words would be another one in every job.
 """
 PATH: Final = "/usr/bin:/bin"
+SAME_ORDER: Final = {"PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0", "PERL_PERTURB_KEYS": "0"}
+"""Tables are in the same order in every run of a program, so that it prints the same and does the same work."""
 NAMESPACES: Final = (
     "bwrap",
     "--die-with-parent",
@@ -245,7 +247,7 @@ def limits_by_letter(limits: Limits) -> dict[str, int]:
 
 
 def _environment(job: Job) -> dict[str, str]:
-    fixed = {"PATH": PATH, "HOME": BOX, "TMPDIR": BOX, "LANG": "C.UTF-8", "PYTHONHASHSEED": "0"}
+    fixed = {"PATH": PATH, "HOME": BOX, "TMPDIR": BOX, "LANG": "C.UTF-8", **SAME_ORDER}
     return {**fixed, **job.environment}
 
 
