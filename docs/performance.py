@@ -59,6 +59,9 @@ judging. Peak memory is that of the process that trains.
 **The same results.** Every side must give the same log-probabilities of a fixed text before the first step, and
 rewards, losses and gradient norms that agree, step by step, within 3 standard errors.
 
+**Processors** of one name may have different instructions, so each table names them. With a matrix unit (amx_bf16)
+products in bfloat16 are four times as fast as in float32; without, about as fast.
+
 **Start-up** is a fresh process that samples one token of the bundled model; *cold* means that this environment's files
 were put out of the system's cache first.
 
@@ -239,9 +242,10 @@ def measured_by(part: dict[str, Any]) -> Iterator[str]:
     """The command and the machine."""
     told = part["machine"]
     yield f"```text\n$ {part['command']}\n```\n"
+    has = f" ({told['instructions']})" if "instructions" in told else ""
     yield (
-        f"{told['cpu']}, {told['threads']} threads of {told['cores']} cores, {told['memory_bytes'] / 2**30:.0f} GiB, "
-        f"Python {told['python']}, torch {told['packages']['torch']}.\n"
+        f"{told['cpu']}{has}, {told['threads']} threads of {told['cores']} cores, "
+        f"{told['memory_bytes'] / 2**30:.0f} GiB, Python {told['python']}, torch {told['packages']['torch']}.\n"
     )
 
 

@@ -62,6 +62,18 @@ def test_a_reward_that_changed_is_told(capfd: pytest.CaptureFixture[str]) -> Non
     assert ("changed", said) in history(RUN)
 
 
+def test_another_kind_of_processor_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+    path = RUN / "environment.json"
+    began = json.loads(path.read_text())
+    path.write_text(json.dumps({**began, "instructions": "sse2"}))
+    capfd.readouterr()
+    assert main(["resume", str(RUN)]) == 0
+    now = began["instructions"]
+    said = f"the processor's instruction set was sse2 and is {now}; numbers may be rounded differently"
+    assert f"changed: {said}" in capfd.readouterr().out
+    assert ("changed", said) in history(RUN)
+
+
 @pytest.fixture
 def taught() -> Path:
     """A finished run whose policy stays near a frozen model of the user's own."""

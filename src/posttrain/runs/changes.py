@@ -21,6 +21,12 @@ MODELS: Final = "models_sha256"
 """Names of the digests in the environment of a run."""
 BASE: Final = "'s base"
 """What follows a role in the name of the model that its adapter is made for."""
+ROUNDING: Final = {
+    **{name: name for name in ("device", "cpu", "kernels")},
+    "instructions": "processor's instruction set",
+    "gpu_kernels": "way of decoding on a GPU",
+}
+"""What numbers are rounded by, as it is called in the environment of a run and in a note."""
 GONE: Final = "gone"
 """What stands for the digest of a model whose folder is not there."""
 READ_WHOLE: Final = 64 << 20
@@ -110,9 +116,9 @@ def note_changes(store: "RunStore", now: Mapping[str, Any]) -> list[str]:
         f"the reward in {file} is not the one that the run began with; steps from here on are judged by the new one"
         for file in _changed(began.get(REWARD_FILES, {}), now[REWARD_FILES])
     ]
-    for name in ("device", "cpu", "kernels", "gpu_kernels"):
+    for name, what in ROUNDING.items():
         if name in began and name in now and began[name] != now[name]:
-            notes.append(f"the {name} was {began[name]} and is {now[name]}; numbers may be rounded differently")
+            notes.append(f"the {what} was {began[name]} and is {now[name]}; numbers may be rounded differently")
     packages = now.get("packages", {})
     for name in _changed(began.get("packages", {}), packages):
         was, is_now = began["packages"][name], packages.get(name, "not there")

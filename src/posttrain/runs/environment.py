@@ -24,6 +24,10 @@ PACKAGES = (
 )
 
 
+INSTRUCTIONS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "sve", "bf16", "i8mm")
+"""What products are made with, in the names of Linux: how fast they are, and how they round."""
+
+
 def describe_environment(more: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Versions, machine, code and command line as JSON; `more` is what only the caller knows (threads, device)."""
     return {
@@ -33,6 +37,7 @@ def describe_environment(more: Mapping[str, Any] | None = None) -> dict[str, Any
         "platform": platform.platform(),
         "packages": {name: version for name in PACKAGES if (version := _version(name))},
         "cpu": _cpu(),
+        "instructions": _instructions(),
         "cores": available_cores(),
         "memory_bytes": _memory_bytes(),
         "git": describe_git(Path.cwd()),
@@ -74,12 +79,22 @@ def _version(package: str) -> str | None:
 
 def _cpu() -> str:
     """Model of the processor, as the system calls it."""
+    return _told("model name") or platform.processor() or platform.machine()
+
+
+def _instructions() -> str:
+    """Those of `INSTRUCTIONS` that the processor has: machines of one model may be given different ones."""
+    has = (_told("flags") or _told("Features")).split()
+    return " ".join(name for name in INSTRUCTIONS if name in has)
+
+
+def _told(name: str) -> str:
+    """What the system tells of its first processor; empty where it does not."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
-        return platform.processor() or platform.machine()
-    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.machine()
+        return ""
+    return next((line.split(":", 1)[1].strip() for line in lines if line.partition(":")[0].strip() == name), "")
 
 
 def _memory_bytes() -> int | None:

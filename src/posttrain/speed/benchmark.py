@@ -87,7 +87,7 @@ def machine(threads: int) -> dict[str, Any]:
     from posttrain.runs.environment import describe_environment
 
     told = describe_environment({"threads": threads})
-    kept = ("cpu", "cores", "threads", "memory_bytes", "platform", "python", "packages")
+    kept = ("cpu", "instructions", "cores", "threads", "memory_bytes", "platform", "python", "packages")
     return {name: told[name] for name in kept} | {"commit": (told["git"] or {}).get("commit")}
 
 
