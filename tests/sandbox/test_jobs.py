@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 import posttrain
 from posttrain.errors import UserError
 from posttrain.sandbox import Job, Limits, Pool, Result, find_tier, python_job, supervise, tiers
-from posttrain.sandbox.cgroups import open_home
+from posttrain.sandbox.cgroups import open_home, sweep
 from posttrain.sandbox.launch import Lane, Tier
 from posttrain.sandbox.pool import ATTEMPTS, MOST_IDLE, user_of, usual_slots
 
@@ -254,3 +255,12 @@ def test_slots_keep_cores_busy_and_every_lane_is_another_user() -> None:
     assert usual_slots() > cores or cores > MOST_IDLE
     lanes = 2 * usual_slots()
     assert len({user_of(lane) for lane in range(lanes)}) == lanes or lanes > 256
+
+
+def test_many_may_sweep_at_once(tmp_path: Path) -> None:
+    for number in range(200):
+        (tmp_path / f"posttrain-999999999-{number}" / "lane-0").mkdir(parents=True)
+    with ThreadPoolExecutor(8) as sweepers:
+        for done in [sweepers.submit(sweep, tmp_path) for _ in range(8)]:
+            done.result()
+    assert not list(tmp_path.iterdir())

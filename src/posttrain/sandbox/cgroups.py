@@ -142,9 +142,9 @@ def sweep(parent: Path) -> None:
     for folder in parent.glob(f"{PREFIX}*"):
         process = folder.name.removeprefix(PREFIX).partition("-")[0]
         if process.isdigit() and not Path("/proc", process).exists():
-            for group in [path for path in folder.iterdir() if path.is_dir()]:
-                Group({"any": group}).remove()
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # another process may be sweeping too
+                for group in [path for path in folder.iterdir() if path.is_dir()]:
+                    Group({"any": group}).remove()
                 folder.rmdir()
 
 

@@ -41,6 +41,8 @@ SET_INTERFACE, UP = 0x8914, 0x41
 CAPABILITIES = {"CAP_SETGID": 6, "CAP_SETUID": 7, "CAP_SETPCAP": 8, "CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21}
 """What this interpreter keeps of root, and no job does."""
 VERSION_3 = 0x20080522
+INTERRUPTED = _signal.getsignal(_signal.SIGINT)
+"""What a program would find set: nothing hears SIGINT below a supervisor that ignores it."""
 READY = b"\1"
 BOX = "/box"
 FAILED = 125
@@ -154,7 +156,7 @@ def bear(request: Request, descriptors: list[int], code: bytes) -> None:
                 os._exit(FAILED)
         os.close(3)
         control(SET_DUMPABLE, 1)
-        _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+        _signal.signal(_signal.SIGINT, INTERRUPTED)
         os.write(2, READY)
     except BaseException as error:
         try:
