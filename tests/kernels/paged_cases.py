@@ -77,7 +77,8 @@ class Case:
         given = [x[row].to(to) for x in (self.query, self.key, self.value)]
         by = paged.decode_attention if dtype is None else paged._plain
         with torch.no_grad():
-            return by(*given, tuple(norms), self.rotation, places, 1), stored  # type: ignore[arg-type]
+            turning = paged.Turning(tuple(norms), self.rotation)  # type: ignore[arg-type]
+            return by(*given, turning, places, 1), stored
 
 
 def cases(shapes: Sequence[tuple[int, int, int]] = SHAPES) -> Iterator[tuple[Case, torch.dtype]]:

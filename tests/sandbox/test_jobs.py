@@ -4,18 +4,17 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-import posttrain
 from posttrain.errors import UserError
 from posttrain.sandbox import Job, Limits, Pool, Result, find_tier, python_job, supervise, tiers
 from posttrain.sandbox.cgroups import open_home, sweep
 from posttrain.sandbox.launch import Lane, Tier
 from posttrain.sandbox.pool import ATTEMPTS, MOST_IDLE, user_of, usual_slots
+from tests.sandbox.supervised import supervisor, until
 
 ROOMY = Limits(cpu_s=20.0, wall_s=120.0)
 
@@ -187,28 +186,20 @@ def test_pools_of_one_process_do_not_share_users_or_groups() -> None:
         second.close()
 
 
-def test_nothing_is_left_when_the_supervisor_is_killed(tmp_path: Path) -> None:
-    script = textwrap.dedent(
+def test_nothing_is_left_when_the_supervisor_is_killed() -> None:
+    process = supervisor(
         """
-        import sys
         from posttrain.sandbox import Job, Limits, Pool, find_tier
         pool = Pool(find_tier().tier, 1)
         pool.run(Job(command=("true",)), Limits())
         left = Job(command=("sh", "-c", "setsid sleep 4321 & sleep 4321", "left-by-a-killed-one"))
         pool.submit(left, Limits(wall_s=999))
-        print("ready", flush=True)
-        sys.stdin.read()
         """
     )
-    variables = {**os.environ, "PYTHONPATH": str(Path(posttrain.__file__).parents[1])}
-    process = subprocess.Popen(
-        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=variables
-    )
-    assert process.stdout is not None and process.stdout.readline() == b"ready\n"
-    _until(lambda: _running(b"4321"))
+    until(lambda: _running(b"4321"))
     process.send_signal(signal.SIGKILL)
     process.wait()
-    _until(lambda: not _running(b"4321"))
+    until(lambda: not _running(b"4321"))
 
 
 def test_weaker_than_allowed_is_refused_with_the_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,15 +230,6 @@ def _running(word: bytes) -> bool:
         except OSError:
             continue
     return False
-
-
-def _until(condition: "object") -> None:
-    import time
-
-    deadline = time.monotonic() + 60
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_slots_keep_cores_busy_and_every_lane_is_another_user() -> None:

@@ -1,26 +1,24 @@
 """Warm Python jobs: they give what others give, carry nothing over, and leave nothing, whatever happens to whom."""
 
+import ast
 import contextlib
 import os
 import re
 import resource
 import signal
-import subprocess
-import sys
-import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-import posttrain
 from posttrain.sandbox import Job, Limits, Pool, Result, attacks, find_tier, nursery, python_job, tiers
 from posttrain.sandbox.attacks import Finding
-from posttrain.sandbox.pool import FIRST_USER, MOST_NURSERIES
+from posttrain.sandbox.pool import MOST_NURSERIES
 from posttrain.sandbox.processes import descendants
 from posttrain.sandbox.warm import can_fork
+from tests.sandbox.supervised import supervisor, until
 
 ROOMY = Limits(cpu_s=20.0, wall_s=120.0)
 PROGRAMS = {
@@ -140,7 +138,7 @@ def test_a_forked_job_has_given_up_every_right_for_good(forking: Pool) -> None:
     lines = forking.run(warm(STATUS), ROOMY).stdout.decode().splitlines()
     status = {name: value.split() for name, _, value in (line.partition(":") for line in lines)}
     user = status["Uid"][0]
-    assert int(user) >= FIRST_USER or int(user) > 0
+    assert int(user) in {lane.user for lane in forking._furnished[0].lanes} - {0}
     assert status["Uid"] == status["Gid"] == [user] * 4 and status["Groups"] in ([], [user])
     assert all(int(status[f"Cap{kind}"][0], 16) == 0 for kind in ("Inh", "Prm", "Eff", "Bnd", "Amb"))
     assert (status["NoNewPrivs"], status["Seccomp"], status["NSpid"]) == (["1"], ["2"], ["2"])
@@ -177,7 +175,7 @@ sys.stdin.read()
 print([os.readlink(f"/proc/self/ns/{kind}") for kind in ("mnt", "net", "pid", "ipc", "uts", "cgroup")])
 print([os.stat(place).st_dev for place in ("/box", "/dev/shm", "/dev/pts", "/proc")])
 """
-    first, second = (eval(line) for line in forking.run(warm(script), ROOMY).stdout.splitlines())
+    first, second = (ast.literal_eval(line) for line in forking.run(warm(script), ROOMY).stdout.decode().splitlines())
     (above,) = descendants(forking._furnished[0].nurseries[-1]._process.pid)[1:2]
     for spaces in (Path("/proc", str(above), "ns"), Path("/proc/self/ns")):
         assert not {os.readlink(path) for path in spaces.iterdir()} & set(first)
@@ -272,14 +270,14 @@ def test_a_thousand_jobs_leave_nothing(forking: Pool) -> None:
         both = [pool.submit(replace(job, stdin=b"x"), ROOMY) for _ in range(8)]
         assert [done.result().outcome for done in both] == ["ok"] * 8
         # In each slot an interpreter behind bubblewrap, and a job that waits: its first process and the program.
-        _until(lambda: len(descendants(os.getpid())) == before[0] + 1 + 2 * 4)
+        until(lambda: len(descendants(os.getpid())) == before[0] + 1 + 2 * 4)
         running = _traces()
         waiting = [pool.submit(replace(job, stdin=b"%d" % number), ROOMY) for number in range(1000)]
         assert [done.result().stdout for done in waiting] == [b"%d\n" % number for number in range(1000)]
-        _until(lambda: _traces() == running)
+        until(lambda: _traces() == running)
     finally:
         pool.close()
-    _until(lambda: _traces() == before)
+    until(lambda: _traces() == before)
 
 
 def _traces() -> tuple[int, ...]:
@@ -296,29 +294,21 @@ def _traces() -> tuple[int, ...]:
 
 
 def test_nothing_is_left_of_forked_jobs_when_the_supervisor_is_killed(forking: Pool) -> None:
-    script = textwrap.dedent(
+    process = supervisor(
         """
-        import sys
         from posttrain.sandbox import Limits, Pool, python_job
         pool = Pool("cgroup", 1)
         pool.run(python_job(b"print(1)", warm=True))
         left = b"import os, time\\nif os.fork() == 0: os.setsid()\\ntime.sleep(999)"
         pool.submit(python_job(left, warm=True), Limits(wall_s=999))
-        print("ready", flush=True)
-        sys.stdin.read()
         """
     )
-    variables = {**os.environ, "PYTHONPATH": str(Path(posttrain.__file__).parents[1])}
-    process = subprocess.Popen(
-        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=variables
-    )
-    assert process.stdout is not None and process.stdout.readline() == b"ready\n"
     # Two interpreters, each behind bubblewrap; a job of three processes.
-    _until(lambda: len(descendants(process.pid)) >= 1 + 4 + 3)
+    until(lambda: len(descendants(process.pid)) >= 1 + 4 + 3)
     left = descendants(process.pid)[1:]
     process.send_signal(signal.SIGKILL)
     process.wait()
-    _until(lambda: not any(Path("/proc", str(number)).exists() for number in left))
+    until(lambda: not any(Path("/proc", str(number)).exists() for number in left))
 
 
 def _kill(pool: Pool) -> None:
@@ -326,10 +316,3 @@ def _kill(pool: Pool) -> None:
     for kept in pool._furnished[0].nurseries:
         for process in descendants(kept._process.pid)[1:2]:
             os.kill(process, signal.SIGKILL)
-
-
-def _until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

@@ -53,6 +53,16 @@ class Places:
     values: Sequence[Tensor] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Turning:
+    """How heads are normed, and turned by the angle of their place."""
+
+    norms: tuple[nn.Module, nn.Module]
+    """Of query and key heads, as `posttrain.kernels.turn` takes them."""
+    rotation: tuple[Tensor, Tensor]
+    """Cosine and sine by position, float32 [places, d / 2]."""
+
+
 def usable(like: Tensor) -> bool:
     """Whether the kernels take tensors like this one."""
     return like.dtype in TYPES and like.device.type == "cuda" and not why_not(like.device)
@@ -94,39 +104,22 @@ def interpreted() -> bool:
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 
-def decode_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    norms: tuple[nn.Module, nn.Module],
-    rotation: tuple[Tensor, Tensor],
-    places: Places,
-    layer: int,
-) -> Tensor:
+def decode_attention(query: Tensor, key: Tensor, value: Tensor, turning: Turning, places: Places, layer: int) -> Tensor:
     """[B, H * d] of one new token of each row: its heads normed and turned, its key and value put into their pages, and
     its attention to all tokens of its sequence, its own included.
 
-    query [B, H, d], key and value [B, K, d], in one piece each. `norms` are those of query and key heads, as
-    `posttrain.kernels.turn` takes them; `rotation` is cosine and sine by position, float32 [places, d / 2].
+    query [B, H, d], key and value [B, K, d], in one piece each.
     """
     if usable(query) or (interpreted() and query.device.type == "cpu"):
-        return _by_kernels(query, key, value, norms, rotation, places, layer)
-    return _plain(query, key, value, norms, rotation, places, layer)
+        return _by_kernels(query, key, value, turning, places, layer)
+    return _plain(query, key, value, turning, places, layer)
 
 
-def _plain(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    norms: tuple[nn.Module, nn.Module],
-    rotation: tuple[Tensor, Tensor],
-    places: Places,
-    layer: int,
-) -> Tensor:
+def _plain(query: Tensor, key: Tensor, value: Tensor, turning: Turning, places: Places, layer: int) -> Tensor:
     """The definition, by operations of torch."""
     position_B, page_BP = places.position_B.long(), places.page_BP.long()
-    turning = rotation[0][position_B.clamp(min=0)], rotation[1][position_B.clamp(min=0)]
-    query, key = kernels.turn(query, norms[0], turning), kernels.turn(key, norms[1], turning)
+    by_B = tuple(part[position_B.clamp(min=0)] for part in turning.rotation)
+    query, key = (kernels.turn(x, norm, by_B) for x, norm in zip((query, key), turning.norms, strict=True))  # type: ignore[arg-type]
     keys, values = places.keys[layer], places.values[layer]
     row = (position_B >= 0).nonzero()[:, 0]
     page, place = page_BP[row, position_B[row] // PAGE], position_B[row] % PAGE
@@ -140,22 +133,14 @@ def _plain(
     return out.where((position_B >= 0)[:, None, None, None], 0.0).flatten(1)
 
 
-def _by_kernels(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    norms: tuple[nn.Module, nn.Module],
-    rotation: tuple[Tensor, Tensor],
-    places: Places,
-    layer: int,
-) -> Tensor:
+def _by_kernels(query: Tensor, key: Tensor, value: Tensor, turning: Turning, places: Places, layer: int) -> Tensor:
     from posttrain.kernels import _triton
 
     rows, heads, width = query.shape
     key_heads = key.shape[1]
-    by = norms[0]
+    by = turning.norms[0]
     normed = isinstance(by, nn.RMSNorm)
-    weights = tuple(norm.weight if isinstance(norm, nn.RMSNorm) else query for norm in norms)
+    weights = tuple(norm.weight if isinstance(norm, nn.RMSNorm) else query for norm in turning.norms)
     eps = float(by.eps or 0.0) if isinstance(by, nn.RMSNorm) else 0.0
     where = (places.position_B, places.page_BP, places.page_BP.stride(0), places.address_L2[layer])
     sizes = {"H": heads, "K": key_heads, "WIDTH": width}
@@ -166,7 +151,7 @@ def _by_kernels(
         turned,
         *weights,
         eps,
-        *rotation,
+        *turning.rotation,
         *where,
         **sizes,
         HALF=power_of_2(width // 2),

@@ -162,8 +162,8 @@ class Graph:
         query, key, value = (
             project(normed_BD).unflatten(1, (-1, by.head_dim)) for project in (by.q_proj, by.k_proj, by.v_proj)
         )
-        norms, places = (by.q_norm, by.k_norm), self.inputs.places
-        attended = paged.decode_attention(query, key, value, norms, self._rotation, places, by.layer)
+        turning = paged.Turning((by.q_norm, by.k_norm), self._rotation)
+        attended = paged.decode_attention(query, key, value, turning, self.inputs.places, by.layer)
         x_BD, normed_BD = kernels.add_norm(x_BD, by.o_proj(attended), layer.post_attention_layernorm)
         return x_BD, layer.mlp(normed_BD)
 
