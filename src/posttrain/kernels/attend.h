@@ -6,62 +6,67 @@
 
 static inline int64_t up_to(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
+// What will be read soon, in pieces of the same size: brought nearer a line of the processor's cache at a time, while
+// something else is computed.
+struct Ahead {
+    const char *const *piece = nullptr, *const *end = nullptr;
+    int64_t bytes = 0, done = 0;
+
+    void fetch() {
+        if (piece == end) return;
+        __builtin_prefetch(*piece + done, 0, 2);
+        done += 64;
+        if (done < bytes) return;
+        done = 0;
+        piece++;
+    }
+};
+
 // Softmax in place, of `count` scores; zeros after them up to a whole vector. Gives the logarithm of the sum of what was
 // exponentiated.
 static inline float to_shares(float *score, int64_t count) {
-    int64_t room = up_to(count, PAGE);
-    for (int64_t i = count; i < room; i++) score[i] = -INFINITY;
-    lanes top = load_lanes(score), sum = {};
-    for (int64_t s = PAGE; s < room; s += PAGE) {
+    int64_t last = (count - 1) / PAGE * PAGE;
+    lanes end = first(count - last, load_lanes(score + last), -INFINITY), top = end;
+    for (int64_t s = 0; s < last; s += PAGE) {
         lanes x = load_lanes(score + s);
         top = x > top ? x : top;
     }
     float largest = folded(top, [](auto a, auto b) { return a > b ? a : b; });
-    for (int64_t s = 0; s < room; s += PAGE) {
-#pragma omp simd
-        for (int i = 0; i < PAGE; i++) score[s + i] = exponential(score[s + i] - largest);
-        sum += load_lanes(score + s);
+    lanes sum = {};
+    for (int64_t s = 0; s < last; s += PAGE) {
+        lanes x = exponentials(load_lanes(score + s) - largest);
+        std::memcpy(score + s, &x, sizeof(x));
+        sum += x;
     }
-    float total = folded(sum, [](auto a, auto b) { return a + b; });
+    end = first(count - last, exponentials(end - largest), 0.0f);
+    float total = folded(sum + end, [](auto a, auto b) { return a + b; });
     float share = 1.0f / total;
-    for (int64_t s = 0; s < room; s += PAGE) {
+    end *= share;
+    std::memcpy(score + last, &end, sizeof(end));
+    for (int64_t s = 0; s < last; s += PAGE) {
         lanes x = load_lanes(score + s) * share;
         std::memcpy(score + s, &x, sizeof(x));
     }
-    for (int64_t i = count; i < room; i++) score[i] = 0;
     return largest + std::log(total);
 }
 
-// score[g] = q[g] . key of every token of a page, for some heads that share a key head.
-template <int HEADS, typename T>
-static inline void look(const float *q, int64_t width, const T *page, float *score, int64_t room) {
-    lanes even[HEADS] = {}, odd[HEADS] = {};
+// score[g] = q[g] . key of every token of `PAGES` pages, for some heads that share a key head.
+template <int HEADS, int PAGES, typename T>
+static inline void look(const float *q, int64_t width, const T *const *page, float *score, int64_t room,
+                        Ahead &ahead) {
+    lanes even[PAGES][HEADS] = {}, odd[PAGES][HEADS] = {};
     for (int64_t j = 0; j + 1 < width; j += 2) {
-        lanes a = load_lanes(page + j * PAGE), b = load_lanes(page + (j + 1) * PAGE);
-        for (int g = 0; g < HEADS; g++) {
-            even[g] += q[g * width + j] * a;
-            odd[g] += q[g * width + j + 1] * b;
+        if (j % 4 == 0) ahead.fetch();
+        for (int p = 0; p < PAGES; p++) {
+            lanes a = load_lanes(page[p] + j * PAGE), b = load_lanes(page[p] + (j + 1) * PAGE);
+            for (int g = 0; g < HEADS; g++) {
+                even[p][g] += q[g * width + j] * a;
+                odd[p][g] += q[g * width + j + 1] * b;
+            }
         }
     }
-    for (int g = 0; g < HEADS; g++) store_lanes(score + g * room, even[g] + odd[g]);
-}
-
-// out[g] = sum over tokens of share[g] * value, for some heads that share a key head, and `COUNT` vectors of their numbers.
-template <int HEADS, int COUNT, typename T>
-static inline void weigh(const float *share, int64_t room, const T *values, const int32_t *pages, int64_t held,
-                         int64_t page_size, int64_t stride, T *out, int64_t width) {
-    lanes sum[HEADS][COUNT] = {};
-    for (int64_t begin = 0; begin < held; begin += PAGE) {
-        const T *v = values + pages[begin / PAGE] * page_size;
-        int64_t count = held - begin < PAGE ? held - begin : PAGE;
-        for (int64_t i = 0; i < count; i++)
-            for (int c = 0; c < COUNT; c++) {
-                lanes value = load_lanes(v + i * stride + c * PAGE);
-                for (int g = 0; g < HEADS; g++) sum[g][c] += share[g * room + begin + i] * value;
-            }
-    }
-    for (int g = 0; g < HEADS; g++)
-        for (int c = 0; c < COUNT; c++) store_lanes(out + g * width + c * PAGE, sum[g][c]);
+    for (int p = 0; p < PAGES; p++)
+        for (int g = 0; g < HEADS; g++) store_lanes(score + g * room + p * PAGE, even[p][g] + odd[p][g]);
 }
 
 // Keys and values of sequences in progress, in pages. Values are [pages, PAGE, key heads, d]. Keys are [pages, key heads, d,
@@ -90,28 +95,63 @@ template <typename T> struct Desk {
     Memory<T> turned;
 };
 
-// `HEADS` query heads that share a key head, over what sequence b holds, its new token included. q [heads, d] is scaled;
-// score has room for each head.
+// What a sequence holds for one key head.
+template <typename T> struct Held {
+    const T *keys, *values;
+    const int32_t *pages;
+    int64_t tokens, stride; // a page has 16 times `stride` numbers of each kind
+
+    Held at(int64_t number) const { return {keys, values + number, pages, tokens, stride}; }
+};
+
+// out[g] = sum over tokens of share[g] * value, for some heads that share a key head, and `COUNT` vectors of their numbers.
+template <int HEADS, int COUNT, typename T>
+static inline void weigh(const float *share, int64_t room, const Held<T> &held, T *out, int64_t width, Ahead &ahead) {
+    lanes sum[HEADS][COUNT] = {};
+    for (int64_t begin = 0; begin < held.tokens; begin += PAGE) {
+        const T *v = held.values + held.pages[begin / PAGE] * PAGE * held.stride;
+        int64_t count = held.tokens - begin < PAGE ? held.tokens - begin : PAGE;
+        for (int64_t i = 0; i < count; i++) {
+            ahead.fetch();
+            for (int c = 0; c < COUNT; c++) {
+                lanes value = load_lanes(v + i * held.stride + c * PAGE);
+                for (int g = 0; g < HEADS; g++) sum[g][c] += share[g * room + begin + i] * value;
+            }
+        }
+    }
+    for (int g = 0; g < HEADS; g++)
+        for (int c = 0; c < COUNT; c++) store_lanes(out + g * width + c * PAGE, sum[g][c]);
+}
+
+// Scores of `HEADS` query heads that share a key head, for all that is held; two pages at a time, since additions to one
+// sum wait for each other.
 template <int HEADS, typename T>
-static inline void attend_heads(const Cache<T> &cache, Heads of, int64_t b, int64_t key_head, const float *q, T *out,
-                                float *score) {
-    int64_t width = of.width, stride = of.key_heads * width, page_size = PAGE * stride, first = key_head * width;
-    int64_t held = cache.length[b] + 1, room = up_to(held, PAGE);
-    const int32_t *pages = cache.table + b * cache.table_width;
-    for (int64_t begin = 0; begin < held; begin += PAGE)
-        look<HEADS>(q, width, cache.keys + pages[begin / PAGE] * page_size + first * PAGE, score + begin, room);
-    for (int g = 0; g < HEADS; g++) to_shares(score + g * room, held);
-    const T *values = cache.values + first;
+static inline void look_at_all(const float *q, int64_t width, const Held<T> &held, float *score, int64_t room, Ahead &ahead) {
+    int64_t count = room / PAGE, p = 0, size = PAGE * held.stride;
+    for (; p + 2 <= count; p += 2) {
+        const T *at[2] = {held.keys + held.pages[p] * size, held.keys + held.pages[p + 1] * size};
+        look<HEADS, 2>(q, width, at, score + p * PAGE, room, ahead);
+    }
+    if (p < count) {
+        const T *at = held.keys + held.pages[p] * size;
+        look<HEADS, 1>(q, width, &at, score + p * PAGE, room, ahead);
+    }
+}
+
+// Outputs of `HEADS` query heads that share a key head.
+template <int HEADS, typename T>
+static inline void weigh_all(const float *share, int64_t room, const Held<T> &held, T *out, int64_t width, Ahead &ahead) {
     int64_t done = 0;
     for (; done + 4 * PAGE <= width; done += 4 * PAGE)
-        weigh<HEADS, 4>(score, room, values + done, pages, held, page_size, stride, out + done, width);
-    for (; done + PAGE <= width; done += PAGE)
-        weigh<HEADS, 1>(score, room, values + done, pages, held, page_size, stride, out + done, width);
+        weigh<HEADS, 4>(share, room, held.at(done), out + done, width, ahead);
+    for (; done + PAGE <= width; done += PAGE) weigh<HEADS, 1>(share, room, held.at(done), out + done, width, ahead);
     for (; done < width; done++)
         for (int g = 0; g < HEADS; g++) {
             float sum = 0;
-            for (int64_t i = 0; i < held; i++)
-                sum += score[g * room + i] * load(values[pages[i / PAGE] * page_size + i % PAGE * stride + done]);
+            for (int64_t i = 0; i < held.tokens; i++) {
+                int64_t row = held.pages[i / PAGE] * PAGE + i % PAGE;
+                sum += share[g * room + i] * load(held.values[row * held.stride + done]);
+            }
             store(out[g * width + done], sum);
         }
 }
@@ -120,36 +160,44 @@ static inline void attend_heads(const Cache<T> &cache, Heads of, int64_t b, int6
 // the sequence holds. query and out are [heads, d], key and value [key heads, d].
 template <typename T>
 static inline void attend(const Cache<T> &cache, const Turning<T> &turning, Heads of, int64_t b, const T *query,
-                          const T *key, const T *value, float scale, T *out, Desk<T> &desk) {
+                          const T *key, const T *value, float scale, T *out, Desk<T> &desk, Ahead &ahead) {
     int64_t width = of.width, group = of.heads / of.key_heads, stride = of.key_heads * width;
-    int64_t before = cache.length[b], last = cache.table[b * cache.table_width + before / PAGE] * PAGE * stride;
-    int64_t place = before % PAGE;
-    const float *c = turning.cosine + before * (width / 2), *s = turning.sine + before * (width / 2);
+    const int32_t *pages = cache.table + b * cache.table_width;
+    int64_t before = cache.length[b], tokens = before + 1, room = up_to(tokens, PAGE), place = before % PAGE;
+    int64_t last = pages[before / PAGE] * PAGE * stride;
     desk.turned.resize(width);
-    desk.q.resize(group * width);
-    desk.score.resize(2 * up_to(before + 1, PAGE));
+    desk.q.resize(of.heads * width);
+    desk.score.resize(of.heads * room);
+    auto turned = [&](const T *head, const T *weight) -> const T * {
+        if (!turning.cosine) return head;
+        const float *c = turning.cosine + before * (width / 2), *s = turning.sine + before * (width / 2);
+        turn(width, turning.eps, head, weight, c, s, desk.turned.data());
+        return desk.turned.data();
+    };
     std::memcpy(cache.values + last + place * stride, value, stride * sizeof(T));
-    for (int64_t key_head = 0; key_head < of.key_heads; key_head++) {
-        const T *new_key = key + key_head * width;
-        T *to = cache.keys + last + key_head * width * PAGE + place;
-        if (turning.cosine) {
-            turn(width, turning.eps, new_key, turning.key_weight, c, s, desk.turned.data());
-            new_key = desk.turned.data();
-        }
-        for (int64_t j = 0; j < width; j++) to[j * PAGE] = new_key[j];
-        for (int64_t g = 0; g < group; g++) {
-            const T *given = query + (key_head * group + g) * width;
-            if (turning.cosine) {
-                turn(width, turning.eps, given, turning.query_weight, c, s, desk.turned.data());
-                given = desk.turned.data();
-            }
-            for (int64_t j = 0; j < width; j++) desk.q[g * width + j] = load(given[j]) * scale;
-        }
-        T *heads = out + key_head * group * width;
-        int64_t g = 0;
-        for (; g + 2 <= group; g += 2)
-            attend_heads<2>(cache, of, b, key_head, &desk.q[g * width], heads + g * width, desk.score.data());
-        if (g < group)
-            attend_heads<1>(cache, of, b, key_head, &desk.q[g * width], heads + g * width, desk.score.data());
+    for (int64_t k = 0; k < of.key_heads; k++) {
+        const T *given = turned(key + k * width, turning.key_weight);
+        T *to = cache.keys + last + k * width * PAGE + place;
+        for (int64_t j = 0; j < width; j++) to[j * PAGE] = given[j];
     }
+    float *q = desk.q.data(), *score = desk.score.data();
+    for (int64_t h = 0; h < of.heads; h++) {
+        const T *given = turned(query + h * width, turning.query_weight);
+        for (int64_t j = 0; j < width; j++) q[h * width + j] = load(given[j]) * scale;
+    }
+    // All scores, then all shares: what one head waits for in its softmax, another computes meanwhile.
+    auto for_heads = [&](auto two, auto one) {
+        for (int64_t h = 0; h < of.heads;) {
+            int64_t first = h / group * width;
+            Held<T> held{cache.keys + first * PAGE, cache.values + first, pages, tokens, stride};
+            bool pair = h % group + 2 <= group;
+            pair ? two(h, held) : one(h, held);
+            h += pair ? 2 : 1;
+        }
+    };
+    for_heads([&](int64_t h, auto &held) { look_at_all<2>(q + h * width, width, held, score + h * room, room, ahead); },
+              [&](int64_t h, auto &held) { look_at_all<1>(q + h * width, width, held, score + h * room, room, ahead); });
+    for (int64_t h = 0; h < of.heads; h++) to_shares(score + h * room, tokens);
+    for_heads([&](int64_t h, auto &held) { weigh_all<2>(score + h * room, room, held, out + h * width, width, ahead); },
+              [&](int64_t h, auto &held) { weigh_all<1>(score + h * room, room, held, out + h * width, width, ahead); });
 }

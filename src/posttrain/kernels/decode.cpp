@@ -5,6 +5,9 @@
 // read. A row's numbers depend on its own row alone: each sum runs over the inputs in their order, wherever the row is and
 // however many threads there are.
 //
+// Products are bound by arithmetic, attention by the speed of the processor's outer cache. So rows go through attention a few
+// at a time, and what the next few will attend to is fetched meanwhile.
+//
 // In bfloat16 products are made by the processor's matrix unit (AMX) where it has one, and else in float.
 
 #include "attend.h"
@@ -19,6 +22,7 @@
 
 const int64_t PANEL = 32; // outputs that are computed together
 const int64_t ROWS = 16;  // rows that belong to one thread
+const int64_t NEAR = 1 << 19; // bytes that are fetched ahead at most: a part of what a core's own cache holds
 
 // The matrix unit must be asked for, once a process (arch_prctl(2), ARCH_REQ_XCOMP_PERM for XTILE_DATA).
 static bool has_matrix_unit() {
@@ -61,17 +65,21 @@ template <typename T> struct Matrix {
 
 // Rows of numbers, each beginning `stride` after the one before; columns beyond what is used are zeros.
 template <typename T> struct Sheet {
-    int64_t stride;
+    int64_t rows = 0, width = 0, stride = 0;
     Memory<T> numbers;
 
-    Sheet(int64_t rows, int64_t width) : stride(up_to(width, 32)), numbers(up_to(rows, 32) * stride) {}
+    Sheet() = default;
+    Sheet(int64_t rows, int64_t width)
+        : rows(rows), width(width), stride(up_to(width, 32)), numbers(up_to(rows, 32) * stride) {}
     T *row(int64_t r) { return &numbers[r * stride]; }
 };
 
 // sum[8][32] = 8 rows . the panel
-static inline void by_vectors(const float *x, int64_t stride, const float *panel, int64_t inputs, float *sum) {
+static inline void by_vectors(const float *x, int64_t stride, const float *panel, int64_t inputs, float *sum,
+                              Ahead &ahead) {
     lanes low[8] = {}, high[8] = {};
     for (int64_t i = 0; i < inputs; i++) {
+        if (i % 2 == 0) ahead.fetch();
         lanes a = load_lanes(panel + i * PANEL), b = load_lanes(panel + i * PANEL + PAGE);
         for (int r = 0; r < 8; r++) {
             float given = x[r * stride + i];
@@ -135,6 +143,8 @@ static inline const float *as_float(const bfloat16 *x, int64_t stride, int64_t i
 struct Share {
     int64_t begin, end, number, of;
 
+    int64_t until(int64_t row) const { return row < end ? row : end; }
+
     void wait() const {
         if (of > 1) {
 #pragma omp barrier
@@ -142,9 +152,9 @@ struct Share {
     }
 };
 
-// to[rows] = from[rows] . matrix^T + bias
+// to[rows] = from[rows] . matrix^T + bias. Meanwhile what is given is fetched, or else the matrix's next panel.
 template <typename T>
-static void multiply(const Share &share, const Matrix<T> &matrix, Sheet<T> &from, Sheet<T> &to) {
+static void multiply(const Share &share, const Matrix<T> &matrix, Sheet<T> &from, Sheet<T> &to, Ahead *later = nullptr) {
     alignas(64) float sum[32 * PANEL];
     Memory<float> wide;
     bool tiles = by_matrix_unit<T>();
@@ -152,10 +162,14 @@ static void multiply(const Share &share, const Matrix<T> &matrix, Sheet<T> &from
     for (int64_t o = share.number * PANEL; o < matrix.outputs; o += share.of * PANEL) {
         const char *panel = matrix.packed + o / PANEL * panel_bytes;
         int64_t count = matrix.outputs - o < PANEL ? matrix.outputs - o : PANEL;
+        const char *next = panel + share.of * panel_bytes;
+        Ahead panels{&next, &next + (o + share.of * PANEL < matrix.outputs), panel_bytes};
+        Ahead &ahead = later ? *later : panels;
         for (int64_t r = share.begin; r < share.end;) {
             int64_t step = 8;
             if (!tiles)
-                by_vectors(as_float(from.row(r), from.stride, inputs, wide), from.stride, (const float *)panel, inputs, sum);
+                by_vectors(as_float(from.row(r), from.stride, inputs, wide), from.stride, (const float *)panel, inputs, sum,
+                           ahead);
 #ifdef __AMX_BF16__
             else if (share.end - r > 16) {
                 by_tiles<2>((const bfloat16 *)from.row(r), from.stride, (const bfloat16 *)panel, inputs, sum);
@@ -214,16 +228,58 @@ struct Sizes {
     float eps, head_eps;
 };
 
+// What is between a step's products, for all rows. It stays where it is from step to step: memory that is new comes as zeros,
+// and to another core than the one that needs it.
+template <typename T> struct Sheets {
+    Sheet<T> stream, normed, delta, q, k, v, attended, gate, up;
+
+    void fit(const Sizes &n) {
+        int64_t q_width = n.heads * n.head_width, k_width = n.key_heads * n.head_width;
+        for (Sheet<T> *sheet : {&stream, &normed, &delta}) fit(*sheet, n.batch, n.width);
+        for (Sheet<T> *sheet : {&q, &attended}) fit(*sheet, n.batch, q_width);
+        for (Sheet<T> *sheet : {&k, &v}) fit(*sheet, n.batch, k_width);
+        for (Sheet<T> *sheet : {&gate, &up}) fit(*sheet, n.batch, n.mlp_width);
+    }
+
+  private:
+    static void fit(Sheet<T> &sheet, int64_t rows, int64_t width) {
+        if (sheet.width != width || sheet.rows < rows) sheet = Sheet<T>(rows, width);
+    }
+};
+
+// Rows that go through attention together: few, so that what they attend to is near, but enough for their matrices to come
+// along in the meantime.
+template <typename T> static int64_t block_rows(const Sizes &n) {
+    int64_t q_width = n.heads * n.head_width, k_width = n.key_heads * n.head_width;
+    int64_t bytes = packed_bytes<T>(2 * q_width + 2 * k_width, n.width);
+    return up_to(bytes / (NEAR / 2) + 1, by_matrix_unit<T>() ? 32 : 8);
+}
+
+// Collects the pages that some rows attend to, but for those of the row before.
+template <typename T>
+static Ahead pages_of(const Cache<T> &cache, int64_t stride, const Share &rows, std::vector<const char *> &pages) {
+    int64_t bytes = PAGE * stride * sizeof(T);
+    pages.clear();
+    for (int64_t r = rows.begin; r < rows.end; r++) {
+        const int32_t *now = cache.table + r * cache.table_width;
+        for (int64_t p = 0; p <= cache.length[r] / PAGE && (int64_t)pages.size() * bytes < NEAR; p++) {
+            if (r > rows.begin && now[p] == now[p - cache.table_width]) continue;
+            pages.push_back((const char *)(cache.keys + now[p] * PAGE * stride));
+            pages.push_back((const char *)(cache.values + now[p] * PAGE * stride));
+        }
+    }
+    return {pages.data(), pages.data() + pages.size(), bytes};
+}
+
 // x [batch, width] are the embeddings of the new tokens; y gets the last hidden states.
 template <typename T>
 static void decode(Sizes n, const Layer<T> *layers, const T *x, const T *last_norm, const int32_t *table,
                    int64_t table_width, const int64_t *length, const float *cosine, const float *sine, T *y,
                    int threads) {
-    int64_t q_width = n.heads * n.head_width, k_width = n.key_heads * n.head_width;
-    Sheet<T> stream(n.batch, n.width), normed(n.batch, n.width), delta(n.batch, n.width), q(n.batch, q_width);
-    Sheet<T> k(n.batch, k_width), v(n.batch, k_width), attended(n.batch, q_width), gate(n.batch, n.mlp_width);
-    Sheet<T> up(n.batch, n.mlp_width);
-    for (int64_t r = 0; r < n.batch; r++) std::memcpy(stream.row(r), x + r * n.width, n.width * sizeof(T));
+    int64_t q_width = n.heads * n.head_width, k_width = n.key_heads * n.head_width, rows_each = block_rows<T>(n);
+    static thread_local Sheets<T> kept;
+    kept.fit(n);
+    auto &[stream, normed, delta, q, k, v, attended, gate, up] = kept;
     float scale = 1.0f / std::sqrt((float)n.head_width);
 #pragma omp parallel num_threads(threads)
     {
@@ -234,7 +290,16 @@ static void decode(Sizes n, const Layer<T> *layers, const T *x, const T *last_no
             int64_t begin = thread * each, end = begin + each < n.batch ? begin + each : n.batch;
             share = {begin, end < begin ? begin : end, 0, 1};
         }
+        for (int64_t r = share.begin + share.number; r < share.end; r += share.of)
+            std::memcpy(stream.row(r), x + r * n.width, n.width * sizeof(T));
         Desk<T> desk;
+        std::vector<const char *> pages;
+        auto cache_of = [&](int64_t l) { return Cache<T>{layers[l].keys, layers[l].values, table, table_width, length}; };
+        auto pages_from = [&](int64_t l, int64_t begin) { // those of a block, or of the first one of the next layer
+            if (begin >= share.end) begin = share.begin, l++;
+            Share block{begin, l < n.layers && share.of == 1 ? share.until(begin + rows_each) : begin, 0, 1};
+            return pages_of(cache_of(l < n.layers ? l : 0), k_width, block, pages);
+        };
 #ifdef __AMX_BF16__
         static const TileShapes shapes;
         if (by_matrix_unit<T>()) _tile_loadconfig(&shapes);
@@ -244,17 +309,22 @@ static void decode(Sizes n, const Layer<T> *layers, const T *x, const T *last_no
             auto matrix = [](auto &m, int64_t outputs, int64_t inputs) {
                 return Matrix<T>{m.packed, m.bias, outputs, inputs};
             };
-            add_norm(share, n.width, n.eps, stream, l ? &delta : nullptr, layer.input_norm, normed);
-            multiply(share, matrix(layer.query, q_width, n.width), normed, q);
-            multiply(share, matrix(layer.key, k_width, n.width), normed, k);
-            multiply(share, matrix(layer.value, k_width, n.width), normed, v);
-            Cache<T> cache{layer.keys, layer.values, table, table_width, length};
+            Cache<T> cache = cache_of(l);
             Turning<T> turning{layer.query_norm, layer.key_norm, n.head_eps, cosine, sine};
-            for (int64_t r = share.begin + share.number; r < share.end; r += share.of)
-                attend(cache, turning, {n.heads, n.key_heads, n.head_width}, r, q.row(r), k.row(r), v.row(r), scale,
-                       attended.row(r), desk);
-            share.wait();
-            multiply(share, matrix(layer.output, n.width, q_width), attended, delta);
+            for (int64_t begin = share.begin; begin < share.end;) {
+                Share block{begin, share.of == 1 ? share.until(begin + rows_each) : share.end, share.number, share.of};
+                begin = block.end;
+                Ahead ahead = pages_from(l, begin);
+                add_norm(block, n.width, n.eps, stream, l ? &delta : nullptr, layer.input_norm, normed);
+                multiply(block, matrix(layer.query, q_width, n.width), normed, q, &ahead);
+                multiply(block, matrix(layer.key, k_width, n.width), normed, k, &ahead);
+                multiply(block, matrix(layer.value, k_width, n.width), normed, v, &ahead);
+                for (int64_t r = block.begin + block.number; r < block.end; r += block.of)
+                    attend(cache, turning, {n.heads, n.key_heads, n.head_width}, r, q.row(r), k.row(r), v.row(r), scale,
+                           attended.row(r), desk, ahead);
+                block.wait();
+                multiply(block, matrix(layer.output, n.width, q_width), attended, delta, &ahead);
+            }
             add_norm(share, n.width, n.eps, stream, &delta, layer.attention_norm, normed);
             multiply(share, matrix(layer.gate, n.mlp_width, n.width), normed, gate);
             multiply(share, matrix(layer.up, n.mlp_width, n.width), normed, up);
@@ -265,7 +335,8 @@ static void decode(Sizes n, const Layer<T> *layers, const T *x, const T *last_no
                 for (int64_t i = 0; i < n.mlp_width; i++) store(a[i], load(a[i]) * sigmoid(load(a[i])) * load(b[i]));
             }
             share.wait();
-            multiply(share, matrix(layer.down, n.width, n.mlp_width), gate, delta);
+            Ahead ahead = pages_from(l, share.end);
+            multiply(share, matrix(layer.down, n.width, n.mlp_width), gate, delta, &ahead);
         }
         add_norm(share, n.width, n.eps, stream, &delta, last_norm, normed);
         for (int64_t r = share.begin + share.number; r < share.end; r += share.of)

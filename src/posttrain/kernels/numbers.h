@@ -110,6 +110,20 @@ template <typename Two> static inline float folded(lanes x, Two both) {
     return both(both(b[0], b[2]), both(b[1], b[3]));
 }
 
+// The first `count` numbers of a vector, and `rest` in place of the others.
+static inline lanes first(int64_t count, lanes x, float rest) {
+    typedef int32_t places __attribute__((vector_size(PAGE * sizeof(int32_t))));
+    const places place = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    return place < (int32_t)count ? x : rest - (lanes){};
+}
+
+static inline lanes exponentials(lanes x) {
+    lanes y = x;
+#pragma omp simd
+    for (int i = 0; i < PAGE; i++) y[i] = exponential(x[i]);
+    return y;
+}
+
 // The sum of squares of a row.
 template <typename T> static inline float squared(const T *x, int64_t width) {
     lanes sum = {};
