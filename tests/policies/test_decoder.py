@@ -96,7 +96,7 @@ def test_turns_continue_what_a_slot_holds(body: Body) -> None:
     third = body.extend(cache, [3, 6, 1], pack([MIXED[1][8:], MIXED[3][128:], MIXED[5][290:]]))
     torch.testing.assert_close(second, torch.stack([hidden[5][289], hidden[1][7], hidden[3][127]]), atol=2e-5, rtol=0)
     torch.testing.assert_close(third, torch.stack([hidden[1][-1], hidden[3][-1], hidden[5][-1]]), atol=2e-5, rtol=0)
-    assert cache.lengths == [0, 300, 0, 40, 0, 0, 129]
+    assert cache.lengths.tolist() == [0, 300, 0, 40, 0, 0, 129]
 
 
 def test_a_prompt_is_computed_once_for_a_group(body: Body) -> None:
@@ -105,7 +105,7 @@ def test_a_prompt_is_computed_once_for_a_group(body: Body) -> None:
     body.extend(cache, [0, 2], pack([random_sequences(300, seed=3)[0], prompt]))
     cache.release(0)
     cache.copy(2, [0, 2, 3])
-    assert cache.lengths == [21, 0, 21, 21]
+    assert cache.lengths.tolist() == [21, 0, 21, 21]
     states = body.extend(cache, [3, 0, 2], pack([new] * 3))
     expected = sampled_states(body, [torch.cat([prompt, new])], [21])[0][-1]
     assert all(torch.equal(state, expected) for state in states)

@@ -81,7 +81,7 @@ def test_slots_are_copied_continued_and_released(gpt2: Path) -> None:
     cache.copy(2, [0, 2, 3])
     given = body.extend(cache, [0, 3], pack([ids[30:31], ids[30:60]]))
     torch.testing.assert_close(given, states[[30, 59]], atol=1e-5, rtol=0)
-    assert cache.lengths == [31, 0, 30, 60]
+    assert cache.lengths.tolist() == [31, 0, 30, 60]
     cache.release(3)
     torch.testing.assert_close(body.extend(cache, [3], pack([ids[:5]]))[0], states[4], atol=1e-5, rtol=0)
 

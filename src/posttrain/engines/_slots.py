@@ -17,8 +17,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from posttrain import kernels
 from posttrain.engines import Sampling
-from posttrain.engines._random import uniform
+from posttrain.engines._random import UInt64Array, uniform
 from posttrain.engines._stopping import StopStrings
 from posttrain.engines._truncation import Rules, choose
 from posttrain.errors import RunFailed
@@ -163,8 +164,8 @@ class Slots:
             top_p_B=tensor(self.top_p_S),
             min_p_B=tensor(self.min_p_S),
         )
-        draw_B = uniform(self.key_S[row_B], self.position_S[row_B].astype(np.uint64))
-        token_B, logp_B = choose(self.body.logits(hidden_BD), rules, torch.from_numpy(draw_B))
+        draw_B = draws(self.key_S[row_B], self.position_S[row_B].astype(np.uint64))
+        token_B, logp_B = choose(self.body.logits(hidden_BD), rules, draw_B)
         # One copy to the host for both; float64 holds every token id exactly.
         tokens, logps = torch.stack((token_B.to(torch.float64), logp_B)).cpu().numpy()
         if not np.isfinite(logps).all():
@@ -195,6 +196,12 @@ class Slots:
         logp = self.logp_SC[slot, : len(ids)].copy()
         self.release(slot)
         return Completion(token_ids=ids, logp=logp, stop_reason=stop_reason, version=self.version, text=text)
+
+
+def draws(key_B: UInt64Array, counter_B: UInt64Array) -> Tensor:
+    """[B] numbers in [0, 1), float64; by a kernel where there is one, to the same bits."""
+    drawn_B = kernels.uniform(torch.from_numpy(key_B), torch.from_numpy(counter_B))
+    return torch.from_numpy(uniform(key_B, counter_B)) if drawn_B is None else drawn_B
 
 
 def passes(prompts: Sequence[tuple[int, Piece]], limit: int) -> Iterator[list[tuple[int, Piece]]]:

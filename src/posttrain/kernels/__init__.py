@@ -34,6 +34,7 @@ __all__ = [
     "packed_matrix",
     "status",
     "turn",
+    "uniform",
     "usable",
 ]
 
@@ -226,3 +227,14 @@ def choose(logits_BV: Tensor, temperature_B: Tensor, uniform_B: Tensor) -> tuple
     given = (logits_BV.contiguous(), temperature_B.contiguous(), uniform_B.contiguous())
     call("choose", logits_BV.dtype, *logits_BV.shape, *given, token_B, logp_B)
     return token_B, logp_B
+
+
+def uniform(key_B: Tensor, counter_B: Tensor) -> Tensor | None:
+    """[B] the draws of keys and counters, uint64 each, as `posttrain.engines._random.uniform`; None without kernels."""
+    if built().library is None:
+        return None
+    from posttrain.kernels._cpu import call
+
+    draw_B = torch.empty(len(key_B), dtype=torch.float64)
+    call("uniform", torch.float64, len(key_B), key_B.contiguous(), counter_B.contiguous(), draw_B, threads=False)
+    return draw_B

@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 from posttrain.kernels import PackedLayout
 from posttrain.kernels._build import built
 
-TYPES: Final = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
+TYPES: Final = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float64: "float64"}
 BLOCK: Final = 64
 """Rows whose gradients of a norm's weight are summed together; as in the source."""
 
@@ -30,6 +30,7 @@ _ARGUMENTS: Final = {
     "packed_backward": (_N, *(_P,) * 4, *(_N,) * 3, *(_P,) * 3, c_float, *(_P,) * 6, c_int),
     "decode_attention": (*(_N,) * 4, *(_P,) * 6, _N, _P, c_float, _P, c_int),
     "choose": (_N, _N, *(_P,) * 5, c_int),
+    "uniform": (_N, _P, _P, _P),
     "packed_bytes": (_N, _N),
     "pack": (_N, _N, _P, _P),
     "decode": (*(_N,) * 7, c_float, c_float, *(_P,) * 4, _N, *(_P,) * 4, c_int),

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 from torch import Tensor, nn
 
-from posttrain.types import Segment, Task, Trajectory
+from posttrain.types import IntArray, Segment, Task, Trajectory
 
 if TYPE_CHECKING:
     from posttrain.engines import Server
@@ -81,7 +81,7 @@ class Packed:
 class Cache(Protocol):
     """Keys and values of the sequences in progress, one per slot."""
 
-    lengths: list[int]
+    lengths: IntArray
     """Tokens held by each slot; 0 for a free one."""
 
     def release(self, slot: int) -> None:

@@ -186,9 +186,8 @@ class AttendDecoding:
 
     def __init__(self, cache: KeyValueCache, slots: Sequence[int], like: Tensor) -> None:
         self.cache, self.rows = cache, len(like)
-        length_B = [cache.lengths[slot] for slot in slots]
-        self.length_B = torch.tensor(length_B)
-        self.page_BP = torch.from_numpy(cache.table(slots, max(length_B) + 1))
+        self.length_B = torch.from_numpy(cache.lengths[list(slots)])
+        self.page_BP = torch.from_numpy(cache.table(slots, int(self.length_B.max()) + 1))
 
     def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """[R, H * d] from query [R, H, d], key and value [R, K, d]; zeros for rows of the padding."""
@@ -241,7 +240,7 @@ class Layout:
     ) -> None:
         """A block for sequences of up to `size` new tokens after those that their slots hold."""
         row_BQ = self.rows(members, size)
-        held_B1 = torch.tensor([cache.lengths[slot] for slot in slots])[:, None]
+        held_B1 = torch.from_numpy(cache.lengths[list(slots)])[:, None]
         last_BQ = held_B1 + row_BQ - self.start_N[members, None]
         bias = torch.zeros(*row_BQ.shape, attended, dtype=cache.keys[0].dtype)
         bias.masked_fill_(torch.arange(attended) > last_BQ[..., None], -torch.inf)
@@ -296,7 +295,7 @@ def attend_cached(cache: KeyValueCache, slots: Sequence[int], lengths: Sequence[
     A sequence is treated by what it is, never by what is beside it: a first prompt as in training, one token as a
     decoding step, several tokens after others as a continuation.
     """
-    past = [cache.lengths[slot] for slot in slots]
+    past = cache.lengths[list(slots)].tolist()
     total = [p + n for p, n in zip(past, lengths, strict=True)]
     cache.reserve(slots, total)
     if max(lengths) == 1 and min(past) > 0 and cache.for_kernel:

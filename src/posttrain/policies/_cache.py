@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from posttrain import kernels
@@ -37,7 +37,7 @@ class KeyValueCache:
     """By layer: [pages, page, key heads, head width]; [pages, key heads, head width, page] for the decoding kernel."""
     values: list[Tensor]
     """By layer: [pages, page, key heads, head width]."""
-    lengths: list[int]
+    lengths: NDArray[np.int64]
     decoding: "Decoding | None" = None
     """The weights as the decoding kernel reads them."""
     table_SP: NDArray[np.int32]
@@ -54,9 +54,9 @@ class KeyValueCache:
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
-        self.lengths = [0] * slots
+        self.lengths = np.zeros(slots, np.int64)
         self.table_SP = np.zeros((slots, 4), np.int32)
-        self._held = [0] * slots
+        self._held = np.zeros(slots, np.int64)
         """Pages of each slot."""
         self._users = np.zeros(0, np.int32)
         """Slots that hold each page."""
@@ -93,7 +93,7 @@ class KeyValueCache:
         Full pages are shared; the last one, which each goes on to fill, is copied.
         """
         others = [target for target in targets if target != source]
-        length = self.lengths[source]
+        length = int(self.lengths[source])
         full, rest = divmod(length, PAGE)
         shared = self.table_SP[source, :full].copy()
         for target in others:
@@ -107,27 +107,32 @@ class KeyValueCache:
             for stored in (*self.keys, *self.values):
                 stored[last] = stored[int(self.table_SP[source, full])].clone()
 
-    def reserve(self, slots: Sequence[int], tokens: Sequence[int]) -> None:
+    def reserve(self, slots: ArrayLike, tokens: ArrayLike) -> None:
         """Make room for this many tokens in each slot; what is stored stays."""
-        wanted = [-(-count // PAGE) for count in tokens]
-        if max(wanted) > self.table_SP.shape[1]:
-            wider = max(max(wanted), 2 * self.table_SP.shape[1]) - self.table_SP.shape[1]
-            self.table_SP = np.pad(self.table_SP, ((0, 0), (0, wider)))
-        missing = sum(max(0, pages - self._held[slot]) for slot, pages in zip(slots, wanted, strict=True))
+        slot_B, wanted_B = np.asarray(slots), -(-np.asarray(tokens) // PAGE)
+        missing_B = wanted_B - self._held[slot_B]
+        if missing_B.max() <= 0:
+            return
+        most, columns = int(wanted_B.max()), self.table_SP.shape[1]
+        if most > columns:
+            self.table_SP = np.pad(self.table_SP, ((0, 0), (0, max(most, 2 * columns) - columns)))
+        missing = int(missing_B.clip(min=0).sum())
         if missing > len(self._free):
             self._grow(missing - len(self._free))
-        for slot, pages in zip(slots, wanted, strict=True):
-            while self._held[slot] < pages:
-                page = self._free.pop()
-                self._users[page] = 1
-                self.table_SP[slot, self._held[slot]] = page
-                self._held[slot] += 1
+        for i in np.flatnonzero(missing_B > 0).tolist():
+            slot, held, pages = slot_B[i], self._held[slot_B[i]], wanted_B[i]
+            fresh = [self._free.pop() for _ in range(pages - held)]
+            self._users[fresh] = 1
+            self.table_SP[slot, held:pages] = fresh
+            self._held[slot] = pages
 
-    def table(self, slots: Sequence[int], tokens: int) -> NDArray[np.int32]:
+    def table(self, slots: ArrayLike, tokens: int) -> NDArray[np.int32]:
         """[B, P] pages of the first so many tokens of some slots; where a slot holds less, any page."""
         wanted = -(-tokens // PAGE)
-        pages = self.table_SP[list(slots), :wanted]
-        return np.ascontiguousarray(np.pad(pages, ((0, 0), (0, wanted - pages.shape[1]))))
+        pages = self.table_SP[np.asarray(slots), :wanted]
+        if pages.shape[1] < wanted:
+            pages = np.pad(pages, ((0, 0), (0, wanted - pages.shape[1])))
+        return np.ascontiguousarray(pages)
 
     def places(self, slots: NDArray[np.int64], positions: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """[T] each: the pages of tokens, and where in them; room must be reserved before."""

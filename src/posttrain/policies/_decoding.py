@@ -6,7 +6,7 @@ with, and no longer than they are what was copied.
 L layers, B sequences, D width.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from posttrain import kernels
 from posttrain.policies._cache import KeyValueCache
 from posttrain.policies._graphs import CapturedDecoding, captured_decoding_of
+from posttrain.types import IntArray
 
 if TYPE_CHECKING:
     from posttrain.policies.decoder import Decoder, Layer
@@ -69,10 +70,10 @@ class Decoding:
         self._held: list[Tensor] = []  # what the addresses are of
         self._address_LA = torch.tensor([list(self._addresses(layer)) for layer in body.model.layers])  # type: ignore[arg-type]
 
-    def __call__(self, body: "Decoder", cache: KeyValueCache, slots: Sequence[int], token_ids_B: Tensor) -> Tensor:
+    def __call__(self, body: "Decoder", cache: KeyValueCache, slot_B: IntArray, token_ids_B: Tensor) -> Tensor:
         """[B, D] last hidden states after appending a token to each slot, in which there is room."""
-        lengths = [cache.lengths[slot] for slot in slots]
-        longest = max(lengths) + 1
+        length_B = cache.lengths[slot_B]
+        longest = int(length_B.max()) + 1
         for column, stored in ((KEYS, cache.keys), (VALUES, cache.values)):
             self._address_LA[:, column] = torch.tensor([pages.data_ptr() for pages in stored])
         return kernels.decode(
@@ -80,8 +81,8 @@ class Decoding:
             self._address_LA,
             F.embedding(token_ids_B, body.model.embed_tokens.weight),
             body.model.norm.weight,
-            torch.from_numpy(cache.table(slots, longest)),
-            torch.tensor(lengths),
+            torch.from_numpy(cache.table(slot_B, longest)),
+            torch.from_numpy(length_B),
             body.rotations(longest, token_ids_B.device),
         )
 

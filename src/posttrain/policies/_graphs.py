@@ -13,7 +13,7 @@ L layers, B rows, P pages of a row, D width.
 """
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
@@ -26,6 +26,7 @@ from posttrain import kernels
 from posttrain.errors import RunFailed
 from posttrain.kernels import PAGE, paged
 from posttrain.policies._cache import KeyValueCache
+from posttrain.types import IntArray
 
 if TYPE_CHECKING:
     from posttrain.policies.decoder import Decoder, Layer
@@ -109,18 +110,18 @@ class Inputs:
         address_L2, self.token_ids_B, position_B, page_BP = parts(self._device)
         self.places = paged.Places(position_B, page_BP, address_L2)
 
-    def fill(self, cache: KeyValueCache, slots: Sequence[int], token_ids_B: Tensor) -> None:
+    def fill(self, cache: KeyValueCache, slot_B: IntArray, token_ids_B: Tensor) -> None:
         """Send what a step of these slots reads. Ids are of the host or the device; rows beyond are padding."""
-        count = len(slots)
+        count = len(slot_B)
         ids: NDArray[np.int32]
         address_L2, ids, position_B, page_BP = self._parts
         if self._sent is not None:
             self._sent.synchronize()  # the last copy from here: long over, unless nobody looked at what came of it
         pages = zip(cache.keys, cache.values, strict=True)
         address_L2[:] = [[key.data_ptr(), value.data_ptr()] for key, value in pages]
-        position_B[:count] = [cache.lengths[slot] for slot in slots]
+        position_B[:count] = cache.lengths[slot_B]
         position_B[count:] = -1
-        page_BP[:count] = cache.table(slots, page_BP.shape[1] * PAGE)
+        page_BP[:count] = cache.table(slot_B, page_BP.shape[1] * PAGE)
         on_host = token_ids_B.device.type == "cpu"
         ids[:count] = token_ids_B.numpy() if on_host else 0
         self._device.copy_(self._host, non_blocking=True)
@@ -182,15 +183,15 @@ class CapturedDecoding:
         self._parameters: list[Tensor] = []
         self._addresses: list[int] = []
 
-    def __call__(self, body: "Decoder", cache: KeyValueCache, slots: Sequence[int], token_ids_B: Tensor) -> Tensor:
+    def __call__(self, body: "Decoder", cache: KeyValueCache, slot_B: IntArray, token_ids_B: Tensor) -> Tensor:
         """[B, D] last hidden states after appending a token to each slot, in which there is room."""
         self._follow(body, cache)
-        longest = max(cache.lengths[slot] for slot in slots) + 1
-        size = row_count(len(slots)), page_count(longest)
+        longest = int(cache.lengths[slot_B].max()) + 1
+        size = row_count(len(slot_B)), page_count(longest)
         graph = self._graphs.get(size)
         if graph is None:
             graph = self._graphs[size] = Graph(body, *size)
-        graph.inputs.fill(cache, slots, token_ids_B)
+        graph.inputs.fill(cache, slot_B, token_ids_B)
         places = graph.inputs.places
         places.keys, places.values = cache.keys, cache.values
         try:
@@ -199,7 +200,7 @@ class CapturedDecoding:
             graph.replay()
         finally:
             places.keys, places.values = (), ()  # nothing here keeps the memory of a cache that is gone
-        return graph.hidden_BD[: len(slots)].clone()
+        return graph.hidden_BD[: len(slot_B)].clone()
 
     def _captured(self, graph: Graph) -> Step:
         self.captures += 1

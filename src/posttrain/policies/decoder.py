@@ -9,6 +9,7 @@ R rows (L tokens, and padding up to a multiple of 16), D width, H query heads, K
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -185,25 +186,25 @@ class Decoder(Body):
     @torch.no_grad()
     def extend(self, cache: Cache, slots: Sequence[int], packed: Packed) -> Tensor:
         """[B, D] hidden state of the last token of each sequence, after appending sequence i to slot ``slots[i]``."""
-        lengths = packed.lengths
         assert isinstance(cache, KeyValueCache), "the cache is this body's own"
-        assert len(set(slots)) == len(slots) == len(lengths) and min(lengths) > 0, "one non-empty sequence a slot"
-        past = [cache.lengths[slot] for slot in slots]
-        one_each = max(lengths) == 1 and min(past) > 0 and packed.vectors_LD is None
+        slot_B = np.array(slots)
+        past_B = cache.lengths[slot_B]
+        assert len(np.unique(slot_B)) == len(slot_B) == len(packed.starts) - 1, "one sequence a slot"
+        one_each = len(packed.token_ids_L) == len(slot_B) and past_B.min() > 0 and packed.vectors_LD is None
         if one_each and (decoding := decoding_of(self, cache)) is not None:
-            assert max(past) < self.context, "callers check prompts against body.context"
-            cache.reserve(slots, [n + 1 for n in past])
-            hidden_BD = decoding(self, cache, slots, packed.token_ids_L)
-            for slot in slots:
-                cache.lengths[slot] += 1
+            assert past_B.max() < self.context, "callers check prompts against body.context"
+            cache.reserve(slot_B, past_B + 1)
+            hidden_BD = decoding(self, cache, slot_B, packed.token_ids_L)
+            cache.lengths[slot_B] += 1
             return hidden_BD
+        lengths, past = packed.lengths, past_B.tolist()
+        assert min(lengths) > 0, "one token at least"
         positions = token_positions(past, lengths)
         x_RD = self._embed(packed)
         attend = attend_cached(cache, slots, lengths, x_RD)
         longest = max(p + n for p, n in zip(past, lengths, strict=True))
         x_RD, delta_RD = self._layers(x_RD, positions, longest, attend)
-        for slot, n in zip(slots, lengths, strict=True):
-            cache.lengths[slot] += n
+        cache.lengths[slot_B] += lengths
         last_B = torch.tensor(packed.starts[1:], device=x_RD.device) - 1
         _, hidden = kernels.add_norm(x_RD[last_B], delta_RD[last_B], self.model.norm)
         return hidden

@@ -15,6 +15,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -31,7 +32,7 @@ class SlotCache:
     """What each slot holds: its tokens, or the keys and values of each layer, [1, heads, tokens, head width]."""
 
     def __init__(self, slots: int) -> None:
-        self.lengths = [0] * slots
+        self.lengths = np.zeros(slots, np.int64)
         self.token_ids: list[Tensor] = [torch.zeros(0, dtype=torch.int64)] * slots
         self.layers: list[list[tuple[Tensor, Tensor]]] = [[] for _ in range(slots)]
 
@@ -128,7 +129,7 @@ class TransformersBody(Body):
         last: list[Tensor] = [torch.empty(0)] * len(slots)
         by_past: dict[int, list[int]] = defaultdict(list)
         for i, slot in enumerate(slots):
-            by_past[cache.lengths[slot]].append(i)
+            by_past[int(cache.lengths[slot])].append(i)
         for past, same in by_past.items():
             sizes = _by_size(((i, len(new[i])) for i in same), self.context - past, decoding=past > 0)
             for size, members in sizes.items():
