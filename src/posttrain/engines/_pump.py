@@ -150,6 +150,8 @@ class Pump:
         while self.busy:
             self._advance()
             await asyncio.sleep(0)
+        if self._slots is not None:
+            self._slots.close()
 
     def _futures(self) -> list[asyncio.Future[Any]]:
         """What callers still await."""

@@ -114,6 +114,10 @@ class Slots:
         if sampling.stop:
             self.watched |= {slot: StopStrings(sampling.stop, self.policy.tokenizer.decode) for slot in slots}
 
+    def close(self) -> None:
+        """Give up what all of them hold, after the last step."""
+        self.cache.close()
+
     def release(self, slot: int) -> None:
         """Give up what a slot holds."""
         self.cache.release(slot)

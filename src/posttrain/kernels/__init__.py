@@ -195,7 +195,8 @@ def packed_matrix(weight_OI: Tensor) -> Tensor:
 def decode(
     sizes: DecoderSizes,
     address_LA: Tensor,
-    x_BD: Tensor,
+    token_ids_B: Tensor,
+    embedding_VD: Tensor,
     last_norm_D: Tensor,
     page_BP: Tensor,
     length_B: Tensor,
@@ -203,16 +204,17 @@ def decode(
 ) -> Tensor:
     """[B, D] last hidden states of one new token of each of B sequences, whose keys and values are added to the pages.
 
-    address_LA, int64, are the addresses of each layer's weights and pages in the order of ``Layer`` in the source, x_BD
-    the tokens' embeddings; `rotation` is cosine and sine, float32 [places, d / 2]; pages and lengths as in
+    address_LA, int64, are the addresses of each layer's weights and pages in the order of ``Layer`` in the source;
+    token_ids_B, int64, are rows of embedding_VD; `rotation` is cosine and sine, float32 [places, d / 2]; pages and lengths as in
     `decode_attention`. A row is the same to the bit whatever is beside it. There is no plain form: ask `usable` first.
     """
     from posttrain.kernels._cpu import call
 
-    y_BD = torch.empty_like(x_BD)
+    y_BD = embedding_VD.new_empty(len(token_ids_B), sizes.width)
     shape = (sizes.width, sizes.heads, sizes.key_heads, sizes.head_width, sizes.mlp_width, sizes.eps, sizes.head_eps)
     where = (page_BP, page_BP.shape[1], length_B, *rotation)
-    call("decode", x_BD.dtype, len(address_LA), len(x_BD), *shape, address_LA, x_BD, last_norm_D, *where, y_BD)
+    given = (token_ids_B.contiguous(), embedding_VD, last_norm_D)
+    call("decode", embedding_VD.dtype, len(address_LA), len(token_ids_B), *shape, address_LA, *given, *where, y_BD)
     return y_BD
 
 

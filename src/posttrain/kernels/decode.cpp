@@ -271,11 +271,11 @@ static Ahead pages_of(const Cache<T> &cache, int64_t stride, const Share &rows, 
     return {pages.data(), pages.data() + pages.size(), bytes};
 }
 
-// x [batch, width] are the embeddings of the new tokens; y gets the last hidden states.
+// token [batch] are the new tokens, rows of `embedding`; y [batch, width] gets the last hidden states.
 template <typename T>
-static void decode(Sizes n, const Layer<T> *layers, const T *x, const T *last_norm, const int32_t *table,
-                   int64_t table_width, const int64_t *length, const float *cosine, const float *sine, T *y,
-                   int threads) {
+static void decode(Sizes n, const Layer<T> *layers, const int64_t *token, const T *embedding, const T *last_norm,
+                   const int32_t *table, int64_t table_width, const int64_t *length, const float *cosine,
+                   const float *sine, T *y, int threads) {
     int64_t q_width = n.heads * n.head_width, k_width = n.key_heads * n.head_width, rows_each = block_rows<T>(n);
     static thread_local Sheets<T> kept;
     kept.fit(n);
@@ -291,7 +291,7 @@ static void decode(Sizes n, const Layer<T> *layers, const T *x, const T *last_no
             share = {begin, end < begin ? begin : end, 0, 1};
         }
         for (int64_t r = share.begin + share.number; r < share.end; r += share.of)
-            std::memcpy(stream.row(r), x + r * n.width, n.width * sizeof(T));
+            std::memcpy(stream.row(r), embedding + token[r] * n.width, n.width * sizeof(T));
         Desk<T> desk;
         std::vector<const char *> pages;
         auto cache_of = [&](int64_t l) { return Cache<T>{layers[l].keys, layers[l].values, table, table_width, length}; };
@@ -354,10 +354,12 @@ static void decode(Sizes n, const Layer<T> *layers, const T *x, const T *last_no
     }                                                                                                                  \
     extern "C" void decode_##NAME(int64_t layers, int64_t batch, int64_t width, int64_t heads, int64_t key_heads,      \
                                   int64_t head_width, int64_t mlp_width, float eps, float head_eps, const void *layer, \
-                                  const T *x, const T *last_norm, const int32_t *table, int64_t table_width,           \
-                                  const int64_t *length, const float *cosine, const float *sine, T *y, int threads) {  \
+                                  const int64_t *token, const T *embedding, const T *last_norm, const int32_t *table,  \
+                                  int64_t table_width, const int64_t *length, const float *cosine, const float *sine,  \
+                                  T *y, int threads) {                                                                 \
         decode<T>({layers, batch, width, heads, key_heads, head_width, mlp_width, eps, head_eps},                      \
-                  (const Layer<T> *)layer, x, last_norm, table, table_width, length, cosine, sine, y, threads);        \
+                  (const Layer<T> *)layer, token, embedding, last_norm, table, table_width, length, cosine, sine, y,   \
+                  threads);                                                                                            \
     }
 
 FOR_EACH_TYPE(EXPORTS)

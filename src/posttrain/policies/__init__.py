@@ -84,6 +84,10 @@ class Cache(Protocol):
     lengths: IntArray
     """Tokens held by each slot; 0 for a free one."""
 
+    def close(self) -> None:
+        """Nothing will be asked of this cache any more, and all that it held was finite."""
+        ...
+
     def release(self, slot: int) -> None:
         """Forget what a slot holds, so that another sequence can have it."""
         ...

@@ -8,7 +8,7 @@ written. A page that nobody holds any more is the next to be given out.
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import torch
@@ -28,6 +28,12 @@ FIRST_BYTES = 1 << 30
 """On a CPU, addresses that are taken at first; the system gives memory for them only where something is written."""
 FIRST_SHARE = 1 / 8
 """On a GPU, the part of its free memory that is taken at first: growing copies everything, and leaves gaps behind."""
+
+
+KEPT_BYTES: Final = 1 << 27
+"""On a CPU, memory up to which a cache that is closed leaves it to the next one of its shape: what comes fresh from the
+system comes page by page and zeroed, a tenth of the time of sampling."""
+_kept: dict[tuple[object, ...], tuple[list[Tensor], list[Tensor]]] = {}
 
 
 class KeyValueCache:
@@ -61,8 +67,11 @@ class KeyValueCache:
         self._users = np.zeros(0, np.int32)
         """Slots that hold each page."""
         self._free: list[int] = []
+        self._most = 0
+        """Pages that were held at a time, at most: those that have memory."""
+        self._shape = layers, heads, width, dtype, device
         most = slots * -(-capacity // PAGE)
-        page_bytes = 2 * layers * PAGE * heads * width * dtype.itemsize
+        self._page_bytes = page_bytes = 2 * layers * PAGE * heads * width * dtype.itemsize
         self._first = FIRST_PAGES
         if device.type == "cpu":
             self._first = min(most, max(FIRST_PAGES, FIRST_BYTES // page_bytes))
@@ -77,6 +86,13 @@ class KeyValueCache:
     def pages(self) -> int:
         """Pages that are held by anybody."""
         return len(self._users) - len(self._free)
+
+    def close(self) -> None:
+        """Nothing will be asked of this cache any more, and all that it held was finite."""
+        if self._most * self._page_bytes <= KEPT_BYTES and self.keys[0].device.type == "cpu":
+            _kept.clear()
+            _kept[self._shape] = self.keys, self.values
+        self.keys, self.values = [], []
 
     def release(self, slot: int) -> None:
         """Forget what a slot holds, so that another sequence can have it."""
@@ -125,6 +141,7 @@ class KeyValueCache:
             self._users[fresh] = 1
             self.table_SP[slot, held:pages] = fresh
             self._held[slot] = pages
+        self._most = max(self._most, self.pages)
 
     def table(self, slots: ArrayLike, tokens: int) -> NDArray[np.int32]:
         """[B, P] pages of the first so many tokens of some slots; where a slot holds less, any page."""
@@ -158,6 +175,8 @@ class KeyValueCache:
     def _grow(self, pages: int) -> None:
         """Have at least so many pages more."""
         had = len(self._users)
+        if not had and self._take_over(pages):
+            return
         more = max(pages, int(had * (GROWTH - 1))) if had else max(pages, self._first)
         # Zeros, not garbage: a masked position still takes part, as 0 times its value. Never inference tensors, which
         # could not be written in place outside of inference mode.
@@ -168,6 +187,19 @@ class KeyValueCache:
                     stored[layer][:had] = tensor
         self._users = np.pad(self._users, (0, more))
         self._free = [*range(had + more - 1, had - 1, -1), *self._free]
+
+
+    def _take_over(self, pages: int) -> bool:
+        """Have the memory of a cache that was closed, if it is of this shape and has so many pages. What lies in it is
+        finite, so that masked positions are still taken as 0 times something.
+        """
+        kept = _kept.pop(self._shape, None)
+        if kept is None or len(kept[1][0]) < pages:
+            return False
+        self.keys, self.values = kept
+        self._users = np.zeros(len(self.values[0]), np.int32)
+        self._free = [*range(len(self._users) - 1, -1, -1)]
+        return True
 
 
 def _free_bytes(device: torch.device) -> int:

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from posttrain import kernels
@@ -79,7 +78,8 @@ class Decoding:
         return kernels.decode(
             self.sizes,
             self._address_LA,
-            F.embedding(token_ids_B, body.model.embed_tokens.weight),
+            token_ids_B,
+            body.model.embed_tokens.weight,
             body.model.norm.weight,
             torch.from_numpy(cache.table(slot_B, longest)),
             torch.from_numpy(length_B),

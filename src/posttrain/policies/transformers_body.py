@@ -36,6 +36,9 @@ class SlotCache:
         self.token_ids: list[Tensor] = [torch.zeros(0, dtype=torch.int64)] * slots
         self.layers: list[list[tuple[Tensor, Tensor]]] = [[] for _ in range(slots)]
 
+    def close(self) -> None:
+        """Nothing is worth keeping."""
+
     def release(self, slot: int) -> None:
         """Forget what a slot holds, so that another sequence can have it."""
         self.lengths[slot] = 0
