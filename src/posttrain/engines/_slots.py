@@ -134,7 +134,9 @@ class Slots:
         self.position_S[row_B] += 1
         ended_B = self.ends_SV[row_B, token_B]
         texts = self._watch(row_B[~ended_B])
-        over_B = ended_B | (self.position_S[row_B] == self.limit_S[row_B]) | np.isin(row_B, list(texts))
+        over_B = ended_B | (self.position_S[row_B] == self.limit_S[row_B])
+        if texts:
+            over_B |= np.isin(row_B, list(texts))
         return {slot: self._finish(slot, texts.get(slot)) for slot in row_B[over_B].tolist()}
 
     def _read(self, row_B: IntArray) -> Tensor:

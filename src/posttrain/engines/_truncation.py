@@ -42,8 +42,9 @@ class Rules:
 
     def keep_all(self, vocabulary: int) -> bool:
         """Whether no row drops any token."""
-        ranks = (self.top_k_B == 0) | (self.top_k_B >= vocabulary)
-        return bool((ranks & (self.top_p_B >= 1) & (self.min_p_B <= 0)).all())
+        top_k_B, top_p_B, min_p_B = self.top_k_B.numpy(), self.top_p_B.numpy(), self.min_p_B.numpy()
+        ranks_B = (top_k_B == 0) | (top_k_B >= vocabulary)
+        return bool((ranks_B & (top_p_B >= 1) & (min_p_B <= 0)).all())
 
 
 def choose(logits_BV: Tensor, rules: Rules, uniform_B: Tensor) -> tuple[Tensor, Tensor]:

@@ -189,7 +189,7 @@ class Decoder(Body):
         assert isinstance(cache, KeyValueCache), "the cache is this body's own"
         slot_B = np.array(slots)
         past_B = cache.lengths[slot_B]
-        assert len(np.unique(slot_B)) == len(slot_B) == len(packed.starts) - 1, "one sequence a slot"
+        assert len(set(slots)) == len(slots) == len(packed.starts) - 1, "one sequence a slot"
         one_each = len(packed.token_ids_L) == len(slot_B) and past_B.min() > 0 and packed.vectors_LD is None
         if one_each and (decoding := decoding_of(self, cache)) is not None:
             assert past_B.max() < self.context, "callers check prompts against body.context"
