@@ -19,10 +19,11 @@ from torch import Tensor
 
 from posttrain import kernels
 from posttrain.engines import Sampling
-from posttrain.engines._random import UInt64Array, uniform
+from posttrain.engines._random import uniform
 from posttrain.engines._stopping import StopStrings
 from posttrain.engines._truncation import Rules, choose
 from posttrain.errors import RunFailed
+from posttrain.kernels import Drawing
 from posttrain.policies import Packed, Policy
 from posttrain.types import Completion, FloatArray, IntArray, StopReason
 
@@ -75,6 +76,7 @@ class Slots:
         self.top_k_S = np.zeros(slots, np.int64)
         self.top_p_S = np.ones(slots, np.float64)
         self.min_p_S = np.zeros(slots, np.float64)
+        self.all_kept_S = np.zeros(slots, bool)  # whether no rule drops any token
         self.ends_SV = np.zeros((slots, body.vocabulary_size), bool)
         self.ids_SC = np.zeros((slots, 0), np.int64)
         self.logp_SC = np.zeros((slots, 0), np.float32)
@@ -105,6 +107,8 @@ class Slots:
         self.top_k_S[rows] = min(sampling.top_k, self.body.vocabulary_size)
         self.top_p_S[rows] = sampling.top_p
         self.min_p_S[rows] = sampling.min_p
+        all_ranks = sampling.top_k == 0 or sampling.top_k >= self.body.vocabulary_size
+        self.all_kept_S[rows] = all_ranks and sampling.top_p >= 1 and sampling.min_p <= 0
         self.ends_SV[rows] = False
         self.ends_SV[rows[:, None], order.stop_token_ids] = True
         missing = order.max_tokens - self.ids_SC.shape[1]
@@ -128,7 +132,7 @@ class Slots:
     def step(self) -> dict[int, Completion]:
         """Advance every sequence by one token. Gives the finished ones by slot; their slots are free again."""
         row_B = np.flatnonzero(self.active_S)
-        token_B, logp_B = self._choose(row_B, self._read(row_B))
+        token_B, logp_B = self._next(row_B)
         self.ids_SC[row_B, self.position_S[row_B]] = token_B
         self.logp_SC[row_B, self.position_S[row_B]] = logp_B
         self.position_S[row_B] += 1
@@ -138,6 +142,30 @@ class Slots:
         if texts:
             over_B |= np.isin(row_B, list(texts))
         return {slot: self._finish(slot, texts.get(slot)) for slot in row_B[over_B].tolist()}
+
+    def _next(self, row_B: IntArray) -> tuple[IntArray, NDArray[np.float64]]:
+        """Ids and log-probabilities of the next tokens. Sequences that go on, and drop no token, take a body's own way
+        if it has one; what comes of it is the same.
+        """
+        own_B = self.all_kept_S[row_B] & (self.position_S[row_B] > 0)
+        written = self._write(row_B[own_B]) if own_B.any() else None
+        if written is None:
+            return self._on_host(*self._choose(row_B, self._read(row_B)))
+        token_B, logp_B = np.empty(len(row_B), np.int64), np.empty(len(row_B))
+        token_B[own_B], logp_B[own_B] = self._on_host(*written)
+        if not own_B.all():
+            others_B = row_B[~own_B]
+            token_B[~own_B], logp_B[~own_B] = self._on_host(*self._choose(others_B, self._read(others_B)))
+        return token_B, logp_B
+
+    def _write(self, row_B: IntArray) -> tuple[Tensor, Tensor] | None:
+        last_B = torch.from_numpy(self.ids_SC[row_B, self.position_S[row_B] - 1])
+        return self.body.write(self.cache, row_B.tolist(), last_B, self._drawing(row_B))
+
+    def _drawing(self, row_B: IntArray) -> Drawing:
+        given = self.temperature_S[row_B], self.key_S[row_B], self.position_S[row_B].astype(np.uint64)
+        temperature_B, key_B, counter_B = map(torch.from_numpy, given)
+        return Drawing(temperature_B=temperature_B, key_B=key_B, counter_B=counter_B)
 
     def _read(self, row_B: IntArray) -> Tensor:
         """[B, D] the last hidden states of slots, after what each has written last is appended to it."""
@@ -158,7 +186,7 @@ class Slots:
             self.hidden_SD = hidden_BD.new_empty(self.size + 1, hidden_BD.shape[1])
         self.hidden_SD[torch.tensor(slots, device=self.device)] = hidden_BD
 
-    def _choose(self, row_B: IntArray, hidden_BD: Tensor) -> tuple[IntArray, NDArray[np.float64]]:
+    def _choose(self, row_B: IntArray, hidden_BD: Tensor) -> tuple[Tensor, Tensor]:
         """Ids and log-probabilities of the next tokens."""
 
         def tensor(array_S: NDArray[Any]) -> Tensor:
@@ -170,10 +198,16 @@ class Slots:
             top_p_B=tensor(self.top_p_S),
             min_p_B=tensor(self.min_p_S),
         )
-        draw_B = draws(self.key_S[row_B], self.position_S[row_B].astype(np.uint64))
-        token_B, logp_B = choose(self.body.logits(hidden_BD), rules, draw_B)
-        # One copy to the host for both; float64 holds every token id exactly.
-        tokens, logps = torch.stack((token_B.to(torch.float64), logp_B)).cpu().numpy()
+        drawing = self._drawing(row_B)
+        logits_BV = self.body.next_logits(self.cache, hidden_BD)
+        return choose(logits_BV, rules, draws(drawing.key_B, drawing.counter_B))
+
+    def _on_host(self, token_B: Tensor, logp_B: Tensor) -> tuple[IntArray, NDArray[np.float64]]:
+        """What was chosen, and is something that can be chosen."""
+        if token_B.device.type == "cpu":
+            tokens, logps = token_B.numpy(), logp_B.numpy()
+        else:  # One copy to the host for both; float64 holds every token id exactly.
+            tokens, logps = torch.stack((token_B.to(torch.float64), logp_B)).cpu().numpy()
         if not np.isfinite(logps).all():
             raise RunFailed(
                 f"role {self.policy.role}: the model gives logits that are not finite (NaN or infinity) after "
@@ -204,10 +238,10 @@ class Slots:
         return Completion(token_ids=ids, logp=logp, stop_reason=stop_reason, version=self.version, text=text)
 
 
-def draws(key_B: UInt64Array, counter_B: UInt64Array) -> Tensor:
-    """[B] numbers in [0, 1), float64; by a kernel where there is one, to the same bits."""
-    drawn_B = kernels.uniform(torch.from_numpy(key_B), torch.from_numpy(counter_B))
-    return torch.from_numpy(uniform(key_B, counter_B)) if drawn_B is None else drawn_B
+def draws(key_B: Tensor, counter_B: Tensor) -> Tensor:
+    """[B] numbers in [0, 1), float64, of uint64; by a kernel where there is one, to the same bits."""
+    drawn_B = kernels.uniform(key_B, counter_B)
+    return torch.from_numpy(uniform(key_B.numpy(), counter_B.numpy())) if drawn_B is None else drawn_B
 
 
 def passes(prompts: Sequence[tuple[int, Piece]], limit: int) -> Iterator[list[tuple[int, Piece]]]:

@@ -22,16 +22,20 @@ from posttrain.kernels._build import built, folder
 __all__ = [
     "PAGE",
     "DecoderSizes",
+    "DecoderWeights",
+    "Drawing",
     "PackedLayout",
     "add_norm",
     "choose",
     "decode",
+    "decode_and_draw",
     "decode_attention",
     "folder",
     "gated",
     "norm",
     "packed_attention",
     "packed_matrix",
+    "product",
     "status",
     "turn",
     "uniform",
@@ -192,30 +196,91 @@ def packed_matrix(weight_OI: Tensor) -> Tensor:
     return packed
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """How a token of each of B rows is drawn, where no token is dropped. Tensors of the host."""
+
+    temperature_B: Tensor
+    """float64; 0 takes the likeliest."""
+    key_B: Tensor
+    """uint64; with the counters, the draws of `uniform`."""
+    counter_B: Tensor
+    """uint64."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecoderWeights:
+    """What `decode` reads, besides the pages."""
+
+    sizes: DecoderSizes
+    address_LA: Tensor
+    """int64: the addresses of each layer's weights and pages, in the order of ``Layer`` in the source."""
+    embedding_VD: Tensor
+    last_norm_D: Tensor
+    head: Tensor | None
+    """The matrix to logits as `packed_matrix` lays it out, for `decode_and_draw`."""
+
+
 def decode(
-    sizes: DecoderSizes,
-    address_LA: Tensor,
-    token_ids_B: Tensor,
-    embedding_VD: Tensor,
-    last_norm_D: Tensor,
-    page_BP: Tensor,
-    length_B: Tensor,
-    rotation: tuple[Tensor, Tensor],
+    weights: DecoderWeights, token_ids_B: Tensor, page_BP: Tensor, length_B: Tensor, rotation: tuple[Tensor, Tensor]
 ) -> Tensor:
     """[B, D] last hidden states of one new token of each of B sequences, whose keys and values are added to the pages.
 
-    address_LA, int64, are the addresses of each layer's weights and pages in the order of ``Layer`` in the source;
-    token_ids_B, int64, are rows of embedding_VD; `rotation` is cosine and sine, float32 [places, d / 2]; pages and lengths as in
+    token_ids_B, int64; `rotation` is cosine and sine, float32 [places, d / 2]; pages and lengths as in
     `decode_attention`. A row is the same to the bit whatever is beside it. There is no plain form: ask `usable` first.
+    """
+    y_BD = weights.embedding_VD.new_empty(len(token_ids_B), weights.sizes.width)
+    _decode(weights, token_ids_B, page_BP, length_B, rotation, (y_BD, None, 0, None, None, None, None, None))
+    return y_BD
+
+
+def decode_and_draw(
+    weights: DecoderWeights,
+    token_ids_B: Tensor,
+    page_BP: Tensor,
+    length_B: Tensor,
+    rotation: tuple[Tensor, Tensor],
+    drawing: Drawing,
+) -> tuple[Tensor, Tensor]:
+    """As `decode`, then `product` with the head, then `choose`, in one go and to the same bits: tokens, int64 [B], and
+    their log-probabilities, float64 [B].
+    """
+    assert weights.head is not None, "callers have one"
+    token_B = torch.empty(len(token_ids_B), dtype=torch.int64)
+    logp_B = torch.empty(len(token_ids_B), dtype=torch.float64)
+    how = (drawing.temperature_B.contiguous(), drawing.key_B.contiguous(), drawing.counter_B.contiguous())
+    end = (None, weights.head, len(weights.embedding_VD), *how, token_B, logp_B)
+    _decode(weights, token_ids_B, page_BP, length_B, rotation, end)
+    return token_B, logp_B
+
+
+def _decode(
+    weights: DecoderWeights,
+    token_ids_B: Tensor,
+    page_BP: Tensor,
+    length_B: Tensor,
+    rotation: tuple[Tensor, Tensor],
+    end: tuple[Tensor | int | None, ...],
+) -> None:
+    from posttrain.kernels._cpu import call
+
+    n, address_LA = weights.sizes, weights.address_LA
+    sizes = (n.width, n.heads, n.key_heads, n.head_width, n.mlp_width, n.eps, n.head_eps)
+    given = (address_LA, token_ids_B.contiguous(), weights.embedding_VD, weights.last_norm_D)
+    where = (page_BP, page_BP.shape[1], length_B, *rotation)
+    dtype = weights.embedding_VD.dtype
+    call("decode", dtype, len(address_LA), len(token_ids_B), *sizes, *given, *where, *end)
+
+
+def product(x_RI: Tensor, packed: Tensor, outputs: int) -> Tensor:
+    """[R, outputs] rows times a matrix that `packed_matrix` laid out. A row is the same to the bit whatever is beside
+    it, and as in `decode_and_draw`. There is no plain form: ask `usable` first.
     """
     from posttrain.kernels._cpu import call
 
-    y_BD = embedding_VD.new_empty(len(token_ids_B), sizes.width)
-    shape = (sizes.width, sizes.heads, sizes.key_heads, sizes.head_width, sizes.mlp_width, sizes.eps, sizes.head_eps)
-    where = (page_BP, page_BP.shape[1], length_B, *rotation)
-    given = (token_ids_B.contiguous(), embedding_VD, last_norm_D)
-    call("decode", embedding_VD.dtype, len(address_LA), len(token_ids_B), *shape, address_LA, *given, *where, y_BD)
-    return y_BD
+    y = x_RI.new_empty(len(x_RI), outputs)
+    call("product", x_RI.dtype, *x_RI.shape, outputs, x_RI.contiguous(), packed, y)
+    return y
 
 
 def choose(logits_BV: Tensor, temperature_B: Tensor, uniform_B: Tensor) -> tuple[Tensor, Tensor]:

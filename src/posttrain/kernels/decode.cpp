@@ -11,6 +11,7 @@
 // In bfloat16 products are made by the processor's matrix unit (AMX) where it has one, and else in float.
 
 #include "attend.h"
+#include "choose.h"
 
 #include <omp.h>
 
@@ -231,14 +232,15 @@ struct Sizes {
 // What is between a step's products, for all rows. It stays where it is from step to step: memory that is new comes as zeros,
 // and to another core than the one that needs it.
 template <typename T> struct Sheets {
-    Sheet<T> stream, normed, delta, q, k, v, attended, gate, up;
+    Sheet<T> stream, normed, delta, q, k, v, attended, gate, up, logits;
 
-    void fit(const Sizes &n) {
+    void fit(const Sizes &n, int64_t vocabulary) {
         int64_t q_width = n.heads * n.head_width, k_width = n.key_heads * n.head_width;
         for (Sheet<T> *sheet : {&stream, &normed, &delta}) fit(*sheet, n.batch, n.width);
         for (Sheet<T> *sheet : {&q, &attended}) fit(*sheet, n.batch, q_width);
         for (Sheet<T> *sheet : {&k, &v}) fit(*sheet, n.batch, k_width);
         for (Sheet<T> *sheet : {&gate, &up}) fit(*sheet, n.batch, n.mlp_width);
+        if (vocabulary) fit(logits, n.batch, vocabulary);
     }
 
   private:
@@ -271,15 +273,26 @@ static Ahead pages_of(const Cache<T> &cache, int64_t stride, const Share &rows, 
     return {pages.data(), pages.data() + pages.size(), bytes};
 }
 
-// token [batch] are the new tokens, rows of `embedding`; y [batch, width] gets the last hidden states.
+// What becomes of the last hidden states: with `head`, tokens are drawn from its logits; else the states are given.
+template <typename T> struct End {
+    T *hidden;
+    const char *head;
+    int64_t vocabulary;
+    const double *temperature;
+    const uint64_t *key, *counter;
+    int64_t *token;
+    double *logp;
+};
+
+// token [batch] are the new tokens, rows of `embedding`.
 template <typename T>
 static void decode(Sizes n, const Layer<T> *layers, const int64_t *token, const T *embedding, const T *last_norm,
                    const int32_t *table, int64_t table_width, const int64_t *length, const float *cosine,
-                   const float *sine, T *y, int threads) {
+                   const float *sine, const End<T> &end, int threads) {
     int64_t q_width = n.heads * n.head_width, k_width = n.key_heads * n.head_width, rows_each = block_rows<T>(n);
     static thread_local Sheets<T> kept;
-    kept.fit(n);
-    auto &[stream, normed, delta, q, k, v, attended, gate, up] = kept;
+    kept.fit(n, end.head ? end.vocabulary : 0);
+    auto &[stream, normed, delta, q, k, v, attended, gate, up, logits] = kept;
     float scale = 1.0f / std::sqrt((float)n.head_width);
 #pragma omp parallel num_threads(threads)
     {
@@ -340,11 +353,38 @@ static void decode(Sizes n, const Layer<T> *layers, const int64_t *token, const 
         }
         add_norm(share, n.width, n.eps, stream, &delta, last_norm, normed);
         for (int64_t r = share.begin + share.number; r < share.end; r += share.of)
-            std::memcpy(y + r * n.width, normed.row(r), n.width * sizeof(T));
+            if (!end.head) std::memcpy(end.hidden + r * n.width, normed.row(r), n.width * sizeof(T));
+        if (end.head) {
+            Memory<double> weight(end.vocabulary);
+            multiply(share, Matrix<T>{end.head, nullptr, end.vocabulary, n.width}, normed, logits);
+            for (int64_t r = share.begin + share.number; r < share.end; r += share.of)
+                choose_one(end.vocabulary, logits.row(r), end.temperature[r], drawn(end.key[r], end.counter[r]),
+                           weight.data(), end.token + r, end.logp + r);
+        }
 #ifdef __AMX_BF16__
         if (by_matrix_unit<T>()) _tile_release();
 #endif
     }
+}
+
+// y [rows, outputs] = x [rows, inputs] . matrix^T, to the same bits as within `decode`.
+template <typename T>
+static void product(int64_t rows, int64_t inputs, int64_t outputs, const T *x, const char *packed, T *y, int threads) {
+    Sheet<T> from(rows, inputs), to(rows, outputs);
+    for (int64_t r = 0; r < rows; r++) std::memcpy(from.row(r), x + r * inputs, inputs * sizeof(T));
+#pragma omp parallel num_threads(threads)
+    {
+        Share share{0, rows, omp_get_thread_num(), omp_get_num_threads()};
+#ifdef __AMX_BF16__
+        static const TileShapes shapes;
+        if (by_matrix_unit<T>()) _tile_loadconfig(&shapes);
+#endif
+        multiply(share, Matrix<T>{packed, nullptr, outputs, inputs}, from, to);
+#ifdef __AMX_BF16__
+        if (by_matrix_unit<T>()) _tile_release();
+#endif
+    }
+    for (int64_t r = 0; r < rows; r++) std::memcpy(y + r * outputs, to.row(r), outputs * sizeof(T));
 }
 
 #define EXPORTS(T, NAME)                                                                                               \
@@ -356,10 +396,16 @@ static void decode(Sizes n, const Layer<T> *layers, const int64_t *token, const 
                                   int64_t head_width, int64_t mlp_width, float eps, float head_eps, const void *layer, \
                                   const int64_t *token, const T *embedding, const T *last_norm, const int32_t *table,  \
                                   int64_t table_width, const int64_t *length, const float *cosine, const float *sine,  \
-                                  T *y, int threads) {                                                                 \
+                                  T *hidden, const char *head, int64_t vocabulary, const double *temperature,          \
+                                  const uint64_t *key, const uint64_t *counter, int64_t *chosen, double *logp,         \
+                                  int threads) {                                                                       \
         decode<T>({layers, batch, width, heads, key_heads, head_width, mlp_width, eps, head_eps},                      \
-                  (const Layer<T> *)layer, token, embedding, last_norm, table, table_width, length, cosine, sine, y,   \
-                  threads);                                                                                            \
+                  (const Layer<T> *)layer, token, embedding, last_norm, table, table_width, length, cosine, sine,      \
+                  {hidden, head, vocabulary, temperature, key, counter, chosen, logp}, threads);                       \
+    }                                                                                                                  \
+    extern "C" void product_##NAME(int64_t rows, int64_t inputs, int64_t outputs, const T *x, const char *packed, T *y, \
+                                   int threads) {                                                                      \
+        product<T>(rows, inputs, outputs, x, packed, y, threads);                                                      \
     }
 
 FOR_EACH_TYPE(EXPORTS)

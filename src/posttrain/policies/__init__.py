@@ -24,6 +24,7 @@ from posttrain.types import IntArray, Segment, Task, Trajectory
 
 if TYPE_CHECKING:
     from posttrain.engines import Server
+    from posttrain.kernels import Drawing
     from posttrain.policies.tokenizer import Tokenizer
     from posttrain.recipe import Model
 
@@ -124,6 +125,10 @@ class Body(nn.Module):
         """[T, V] next-token logits of hidden states."""
         raise NotImplementedError
 
+    def next_logits(self, cache: Cache, hidden_BD: Tensor) -> Tensor:
+        """[B, V] logits of last hidden states, to draw from: `logits` up to rounding."""
+        return self.logits(hidden_BD)
+
     def new_cache(self, slots: int, capacity: int) -> Cache:
         """An empty cache for `slots` sequences of up to `capacity` tokens each."""
         raise NotImplementedError
@@ -134,6 +139,15 @@ class Body(nn.Module):
         host wherever the weights are.
         """
         raise NotImplementedError
+
+    def write(
+        self, cache: Cache, slots: Sequence[int], token_ids_B: Tensor, drawing: "Drawing"
+    ) -> tuple[Tensor, Tensor] | None:
+        """A token more of each sequence in one go: `extend` by ids of the host, `next_logits`, and a draw from all
+        tokens. Gives the tokens, int64 [B], and their log-probabilities, float64 [B], to the bits that the steps give;
+        None, with nothing done, where a body only takes the steps.
+        """
+        return None
 
 
 class Policy(nn.Module):

@@ -188,7 +188,6 @@ class KeyValueCache:
         self._users = np.pad(self._users, (0, more))
         self._free = [*range(had + more - 1, had - 1, -1), *self._free]
 
-
     def _take_over(self, pages: int) -> bool:
         """Have the memory of a cache that was closed, if it is of this shape and has so many pages. What lies in it is
         finite, so that masked positions are still taken as 0 times something.

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 COPIED_BYTES: Final = 1 << 30
 """Weights up to which a second copy is made; larger ones are read from memory for every token in any layout."""
+HEAD_BYTES: Final = 1 << 26
+"""The same for the matrix to logits."""
 KEYS, VALUES = 4, 5
 """Places of the addresses of a layer's pages, among those of a layer."""
 
@@ -55,7 +57,7 @@ class Decoding:
     def __init__(self, body: "Decoder") -> None:
         shape = body.shape
         first: Layer = body.model.layers[0]  # type: ignore[assignment]
-        self.sizes = kernels.DecoderSizes(
+        sizes = kernels.DecoderSizes(
             width=shape.width,
             heads=shape.heads,
             key_heads=shape.kv_heads,
@@ -64,27 +66,40 @@ class Decoding:
             eps=float(first.input_layernorm.eps or 0.0),
             head_eps=float(getattr(first.self_attn.q_norm, "eps", None) or 0.0),
         )
+        head = body.model.embed_tokens if shape.tied else body.lm_head
         self._parameters = [p for layer in body.model.layers for p in layer.parameters()]
+        self._parameters += head.parameters()
         self._stamp = self._read_stamp()
         self._held: list[Tensor] = []  # what the addresses are of
-        self._address_LA = torch.tensor([list(self._addresses(layer)) for layer in body.model.layers])  # type: ignore[arg-type]
+        small = type(head) in (nn.Linear, nn.Embedding) and head.weight.nbytes <= HEAD_BYTES
+        self.weights = kernels.DecoderWeights(
+            sizes=sizes,
+            address_LA=torch.tensor([list(self._addresses(layer)) for layer in body.model.layers]),  # type: ignore[arg-type]
+            embedding_VD=body.model.embed_tokens.weight.detach(),
+            last_norm_D=body.model.norm.weight.detach(),
+            head=kernels.packed_matrix(head.weight.detach()) if small else None,
+        )
 
     def __call__(self, body: "Decoder", cache: KeyValueCache, slot_B: IntArray, token_ids_B: Tensor) -> Tensor:
         """[B, D] last hidden states after appending a token to each slot, in which there is room."""
+        return kernels.decode(self.weights, token_ids_B, *self._where(body, cache, slot_B))
+
+    def draw(
+        self, body: "Decoder", cache: KeyValueCache, slot_B: IntArray, token_ids_B: Tensor, drawing: kernels.Drawing
+    ) -> tuple[Tensor, Tensor]:
+        """The same, and from those states the next tokens [B] and their log-probabilities; there must be a head."""
+        return kernels.decode_and_draw(self.weights, token_ids_B, *self._where(body, cache, slot_B), drawing)
+
+    def _where(
+        self, body: "Decoder", cache: KeyValueCache, slot_B: IntArray
+    ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
+        """Pages, lengths and angles."""
         length_B = cache.lengths[slot_B]
         longest = int(length_B.max()) + 1
         for column, stored in ((KEYS, cache.keys), (VALUES, cache.values)):
-            self._address_LA[:, column] = torch.tensor([pages.data_ptr() for pages in stored])
-        return kernels.decode(
-            self.sizes,
-            self._address_LA,
-            token_ids_B,
-            body.model.embed_tokens.weight,
-            body.model.norm.weight,
-            torch.from_numpy(cache.table(slot_B, longest)),
-            torch.from_numpy(length_B),
-            body.rotations(longest, token_ids_B.device),
-        )
+            self.weights.address_LA[:, column] = torch.tensor([pages.data_ptr() for pages in stored])
+        table = torch.from_numpy(cache.table(slot_B, longest))
+        return table, torch.from_numpy(length_B), body.rotations(longest, table.device)
 
     @property
     def is_current(self) -> bool:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from posttrain import kernels
 from posttrain.errors import UserError
+from posttrain.kernels import Drawing
 from posttrain.policies import Body, Cache, Packed
 from posttrain.policies._attention import (
     Attends,
@@ -26,7 +27,7 @@ from posttrain.policies._attention import (
     token_positions,
 )
 from posttrain.policies._cache import KeyValueCache
-from posttrain.policies._decoding import decoding_of
+from posttrain.policies._decoding import Decoding, decoding_of
 from posttrain.policies._shape import Shape, Vision
 
 
@@ -170,6 +171,13 @@ class Decoder(Body):
         logits: Tensor = F.linear(rows, self.model.embed_tokens.weight) if self.shape.tied else self.lm_head(rows)
         return logits[: len(hidden_TD)]
 
+    def next_logits(self, cache: Cache, hidden_BD: Tensor) -> Tensor:
+        """[B, V]; by the kernel that `write` has them from, if it does."""
+        decoding = decoding_of(self, cache) if isinstance(cache, KeyValueCache) else None
+        if not isinstance(decoding, Decoding) or decoding.weights.head is None:
+            return self.logits(hidden_BD)
+        return kernels.product(hidden_BD, decoding.weights.head, self.vocabulary_size)
+
     def new_cache(self, slots: int, capacity: int) -> KeyValueCache:
         """An empty cache; it takes memory as sequences do, and grows beyond `capacity` if it must."""
         weight = self.model.embed_tokens.weight
@@ -208,6 +216,23 @@ class Decoder(Body):
         last_B = torch.tensor(packed.starts[1:], device=x_RD.device) - 1
         _, hidden = kernels.add_norm(x_RD[last_B], delta_RD[last_B], self.model.norm)
         return hidden
+
+    @torch.no_grad()
+    def write(
+        self, cache: Cache, slots: Sequence[int], token_ids_B: Tensor, drawing: Drawing
+    ) -> tuple[Tensor, Tensor] | None:
+        """In one call of a kernel, on a CPU and for vocabularies that are not huge."""
+        assert isinstance(cache, KeyValueCache), "the cache is this body's own"
+        decoding = decoding_of(self, cache)
+        if not isinstance(decoding, Decoding) or decoding.weights.head is None:
+            return None
+        slot_B = np.array(slots)
+        past_B = cache.lengths[slot_B]
+        assert past_B.min() > 0 and past_B.max() < self.context, "after a prompt, within body.context"
+        cache.reserve(slot_B, past_B + 1)
+        drawn = decoding.draw(self, cache, slot_B, token_ids_B, drawing)
+        cache.lengths[slot_B] += 1
+        return drawn
 
     def _embed(self, packed: Packed) -> Tensor:
         """[R, D] what the layers see of tokens and their vectors."""
