@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from posttrain.engines import Sampling
+from posttrain.engines import Sampling, _slots
 from posttrain.policies import Packed
 from posttrain.policies._bodies import Origin
 from posttrain.policies._byte_tokenizer import END_TOKEN_ID, VOCABULARY_SIZE, write_byte_tokenizer
@@ -121,6 +121,32 @@ def test_completions_of_one_request_are_those_asked_for_one_by_one(policy: Langu
     assert asyncio.run(ask(5, [12])) == whole  # dealt out in parts
     assert asyncio.run(ask(3, [1] * 12)) == whole
     assert asyncio.run(ask(64, [5, 1, 6])) == whole
+
+
+def test_sequences_that_write_several_tokens_at_a_time_write_the_same(
+    policy: LanguageModelPolicy, monkeypatch: pytest.MonkeyPatch
+):
+    """Ends within what is written in one go, limits that are no multiple of it, stop strings and cuts beside them."""
+    rng = np.random.default_rng(0)
+    kinds: tuple[dict[str, Any], ...] = ({}, {}, {}, {"top_p": 0.9}, {"stop": ("e", "th")})
+
+    def settings(i: int) -> Sampling:
+        limit, temperature = int(rng.integers(1, 50)), 0.0 if i % 7 == 0 else 1.0
+        more = kinds[i % 5] if i < 40 else {}
+        return Sampling(max_tokens=limit, temperature=temperature, stop_token_ids=tuple(range(20)), **more)
+
+    requests = [(rng.integers(32, 127, rng.integers(1, 91)), settings(i)) for i in range(120)]
+    found = []
+    for many, few in ((1, 1), (8, 4), (50, 3)):
+        monkeypatch.setattr(_slots, "MANY", many)
+        monkeypatch.setattr(_slots, "FEW", few)
+        server = serve(policy, slots=32)
+        done = write(server, requests, range(120))
+        assert server.counters.sampled_tokens == sum(len(c.token_ids) for c in done.values())
+        found.append({i: (c.token_ids.tolist(), c.logp.tolist(), c.stop_reason, c.text) for i, c in done.items()})
+    assert found[0] == found[1] == found[2]
+    assert {reason for _, _, reason, _ in found[0].values()} == {"stop", "length"}
+    assert len({len(ids) for ids, *_ in found[0].values()}) > 20
 
 
 def test_the_samplers_own_logp_equals_what_it_recorded(policy: LanguageModelPolicy):

@@ -8,11 +8,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from posttrain import kernels
+from posttrain.engines._random import uniform
 from posttrain.engines._truncation import Rules, choose
 from posttrain.kernels import PAGE
 from tests.kernels import needs_kernels
@@ -278,6 +280,14 @@ def test_the_choice_of_a_token_is_that_of_the_plain_operations(
     assert len(set(token.tolist())) > vocabulary // 2
     torch.testing.assert_close(logp[sound], plain_logp[sound], rtol=1e-13, atol=1e-13)
     assert logp[7:10].isnan().all() and plain_logp[7:10].isnan().all()
+
+
+def test_draws_are_those_of_the_definition_to_the_bit() -> None:
+    rng = np.random.default_rng(0)
+    words = np.array([0, 1, 2**32 - 1, 2**32, 2**63, 2**64 - 1], np.uint64)
+    key_B, counter_B = (np.concatenate([w, rng.integers(0, 2**64, 500, np.uint64)]) for w in (words, words[::-1]))
+    drawn_B = kernels.uniform(torch.from_numpy(key_B), torch.from_numpy(counter_B))
+    assert drawn_B is not None and np.array_equal(drawn_B.numpy(), uniform(key_B, counter_B))
 
 
 @pytest.mark.slow

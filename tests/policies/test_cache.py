@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from posttrain.kernels import PAGE
-from posttrain.policies import _decoding
+from posttrain.policies import _cache, _decoding
 from posttrain.policies._cache import KeyValueCache
 from posttrain.policies.folder import new_folder
 from tests.kernels import needs_kernels
@@ -86,6 +86,39 @@ def test_whatever_happens_a_slot_holds_what_was_written(dtype: torch.dtype) -> N
         key, value = held_by(cache, slot, 1)
         assert cache.lengths[slot] == len(tokens)
         assert torch.equal(key, tokens + 1) and torch.equal(value, 2 * tokens + 1)
+
+
+def addresses(cache: KeyValueCache) -> list[int]:
+    return [pages.data_ptr() for pages in (*cache.keys, *cache.values)]
+
+
+def test_a_closed_cache_leaves_its_memory_to_the_next_of_its_shape_if_it_is_little(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def closed(pages: int) -> list[int]:
+        cache = cache_of(2)
+        append(cache, 0, torch.ones(pages * PAGE, 3, 4))
+        where = addresses(cache)
+        cache.close()
+        return where
+
+    page_bytes = 2 * 2 * PAGE * 3 * 4 * 4
+    monkeypatch.setattr(_cache, "KEPT_BYTES", 3 * page_bytes)
+    monkeypatch.setattr(_cache, "_kept", {})
+    kept = closed(3)
+    other = cache_of(2, torch.float64)
+    append(other, 0, torch.ones(3, 3, 4, dtype=torch.float64))
+    assert not set(addresses(other)) & set(kept), "another shape"
+    next_one, third = cache_of(2), cache_of(2)
+    tokens = torch.randn(20, 3, 4)
+    for cache in (next_one, third):
+        append(cache, 1, tokens)
+        assert torch.equal(held_by(cache, 1, 0)[0], tokens)
+    assert addresses(next_one) == kept and not set(addresses(third)) & set(kept)
+    next_one.close()
+    other.close()
+    assert [kept.size for kept in _cache._kept.values()] == [2 * page_bytes], "the latest, which takes twice as much"
+    assert closed(4) and len(_cache._kept) == 1, "four pages are too much"
 
 
 @needs_kernels

@@ -209,11 +209,18 @@ class Pump:
         self._count(Counters(prompt_tokens=sum(len(request.order.prompt) for request, _, _ in fresh)))
 
     def _step(self, slots: Slots) -> None:
-        """Write one token of every sequence in progress, and answer the requests that are complete."""
-        finished = slots.step()
-        written = len(self._owners)
-        self._count(Counters(sampled_tokens=written, completions=len(finished), decode_steps=1, slot_steps=slots.size))
-        for slot, completion in finished.items():
+        """Write on every sequence in progress, and answer the requests that are complete."""
+        done = slots.step()
+        places = done.steps * slots.size
+        self._count(
+            Counters(
+                sampled_tokens=done.tokens,
+                completions=len(done.finished),
+                decode_steps=done.steps,
+                slot_steps=places,
+            )
+        )
+        for slot, completion in done.finished.items():
             request, number = self._owners.pop(slot)
             request.done[number] = completion
             if len(request.done) == len(request.keys) and not request.future.done():

@@ -27,6 +27,11 @@ from posttrain.kernels import Drawing
 from posttrain.policies import Packed, Policy
 from posttrain.types import Completion, FloatArray, IntArray, StopReason
 
+MANY, FEW = 8, 4
+"""Tokens that a sequence writes between two looks at the requests, where the body writes several in one go: many, or
+few while sequences end by themselves, since what is drawn after an end is dropped. Only then are callers answered, and
+may they cancel."""
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -52,6 +57,18 @@ class Order:
     """The limit of the sampling settings, or what the context leaves if that is less."""
     stop_token_ids: IntArray
     """The model's end tokens and those of the sampling settings."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What a step did."""
+
+    finished: dict[int, Completion]
+    """By slot, which is free again."""
+    tokens: int
+    """Written, by all sequences."""
+    steps: int
+    """How many each sequence could have written."""
 
 
 class Slots:
@@ -81,6 +98,7 @@ class Slots:
         self.ids_SC = np.zeros((slots, 0), np.int64)
         self.logp_SC = np.zeros((slots, 0), np.float32)
         self.watched: dict[int, StopStrings] = {}
+        self.ahead = MANY
 
     def free(self) -> list[int]:
         """Slots that hold no sequence, in order."""
@@ -129,38 +147,50 @@ class Slots:
         if slot != self.stage:
             self.active_S[slot] = False
 
-    def step(self) -> dict[int, Completion]:
-        """Advance every sequence by one token. Gives the finished ones by slot; their slots are free again."""
+    def step(self) -> Step:
+        """Advance every sequence, by one token or a few; what is finished leaves its slot."""
         row_B = np.flatnonzero(self.active_S)
-        token_B, logp_B = self._next(row_B)
-        self.ids_SC[row_B, self.position_S[row_B]] = token_B
-        self.logp_SC[row_B, self.position_S[row_B]] = logp_B
-        self.position_S[row_B] += 1
-        ended_B = self.ends_SV[row_B, token_B]
+        token_BN, logp_BN, count_B = self._next(row_B)
+        number_N = np.arange(token_BN.shape[1])
+        ends_BN = self.ends_SV[row_B[:, None], token_BN] & (number_N < count_B[:, None])
+        ended_B = ends_BN.any(1)
+        self.ahead = FEW if ended_B.any() else MANY
+        count_B = np.where(ended_B, ends_BN.argmax(1) + 1, count_B)  # what was drawn after the end is dropped
+        i, n = np.nonzero(number_N < count_B[:, None])
+        place = row_B[i], self.position_S[row_B[i]] + n
+        self.ids_SC[place], self.logp_SC[place] = token_BN[i, n], logp_BN[i, n]
+        self.position_S[row_B] += count_B
         texts = self._watch(row_B[~ended_B])
         over_B = ended_B | (self.position_S[row_B] == self.limit_S[row_B])
         if texts:
             over_B |= np.isin(row_B, list(texts))
-        return {slot: self._finish(slot, texts.get(slot)) for slot in row_B[over_B].tolist()}
+        finished = {slot: self._finish(slot, texts.get(slot)) for slot in row_B[over_B].tolist()}
+        return Step(finished=finished, tokens=int(count_B.sum()), steps=len(number_N))
 
-    def _next(self, row_B: IntArray) -> tuple[IntArray, NDArray[np.float64]]:
-        """Ids and log-probabilities of the next tokens. Sequences that go on, and drop no token, take a body's own way
-        if it has one; what comes of it is the same.
+    def _next(self, row_B: IntArray) -> tuple[IntArray, NDArray[np.float64], IntArray]:
+        """[B, N] ids and log-probabilities of the next tokens, and how many there are of each sequence.
+
+        Sequences that go on, and drop no token, write several where the body can do that; what they write is the same.
         """
         own_B = self.all_kept_S[row_B] & (self.position_S[row_B] > 0)
         written = self._write(row_B[own_B]) if own_B.any() else None
         if written is None:
-            return self._on_host(*self._choose(row_B, self._read(row_B)))
-        token_B, logp_B = np.empty(len(row_B), np.int64), np.empty(len(row_B))
-        token_B[own_B], logp_B[own_B] = self._on_host(*written)
+            token_B, logp_B = self._on_host(*self._choose(row_B, self._read(row_B)))
+            return token_B[:, None], logp_B[:, None], np.ones(len(row_B), np.int64)
+        shape = len(row_B), written[0].shape[1]
+        token_BN, logp_BN, count_B = np.zeros(shape, np.int64), np.zeros(shape), np.where(own_B, shape[1], 1)
+        token_BN[own_B], logp_BN[own_B] = self._on_host(*written)
         if not own_B.all():
             others_B = row_B[~own_B]
-            token_B[~own_B], logp_B[~own_B] = self._on_host(*self._choose(others_B, self._read(others_B)))
-        return token_B, logp_B
+            token_BN[~own_B, 0], logp_BN[~own_B, 0] = self._on_host(*self._choose(others_B, self._read(others_B)))
+        return token_BN, logp_BN, count_B
 
     def _write(self, row_B: IntArray) -> tuple[Tensor, Tensor] | None:
+        """Several of each sequence, if the body does: none beyond any limit, and one where texts are watched."""
+        room = int((self.limit_S[row_B] - self.position_S[row_B]).min())
+        steps = 1 if self.watched else min(self.ahead, room)
         last_B = torch.from_numpy(self.ids_SC[row_B, self.position_S[row_B] - 1])
-        return self.body.write(self.cache, row_B.tolist(), last_B, self._drawing(row_B))
+        return self.body.write(self.cache, row_B.tolist(), last_B, self._drawing(row_B), steps)
 
     def _drawing(self, row_B: IntArray) -> Drawing:
         given = self.temperature_S[row_B], self.key_S[row_B], self.position_S[row_B].astype(np.uint64)

@@ -198,14 +198,14 @@ def packed_matrix(weight_OI: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """How a token of each of B rows is drawn, where no token is dropped. Tensors of the host."""
+    """How tokens of each of B rows are drawn, where no token is dropped. Tensors of the host."""
 
     temperature_B: Tensor
     """float64; 0 takes the likeliest."""
     key_B: Tensor
     """uint64; with the counters, the draws of `uniform`."""
     counter_B: Tensor
-    """uint64."""
+    """uint64: that of the next token; those after it count on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,7 +230,7 @@ def decode(
     `decode_attention`. A row is the same to the bit whatever is beside it. There is no plain form: ask `usable` first.
     """
     y_BD = weights.embedding_VD.new_empty(len(token_ids_B), weights.sizes.width)
-    _decode(weights, token_ids_B, page_BP, length_B, rotation, (y_BD, None, 0, None, None, None, None, None))
+    _decode(weights, token_ids_B, page_BP, length_B, rotation, (y_BD, None, 0, 1, None, None, None, None, None))
     return y_BD
 
 
@@ -241,17 +241,18 @@ def decode_and_draw(
     length_B: Tensor,
     rotation: tuple[Tensor, Tensor],
     drawing: Drawing,
+    steps: int,
 ) -> tuple[Tensor, Tensor]:
-    """As `decode`, then `product` with the head, then `choose`, in one go and to the same bits: tokens, int64 [B], and
-    their log-probabilities, float64 [B].
+    """As `decode`, then `product` with the head, then `choose`, and that N = `steps` times, in one go and to the same
+    bits: tokens, int64 [B, N], and their log-probabilities, float64 [B, N]. There must be room for N tokens.
     """
     assert weights.head is not None, "callers have one"
-    token_B = torch.empty(len(token_ids_B), dtype=torch.int64)
-    logp_B = torch.empty(len(token_ids_B), dtype=torch.float64)
+    token_BN = torch.empty(len(token_ids_B), steps, dtype=torch.int64)
+    logp_BN = torch.empty(len(token_ids_B), steps, dtype=torch.float64)
     how = (drawing.temperature_B.contiguous(), drawing.key_B.contiguous(), drawing.counter_B.contiguous())
-    end = (None, weights.head, len(weights.embedding_VD), *how, token_B, logp_B)
+    end = (None, weights.head, len(weights.embedding_VD), steps, *how, token_BN, logp_BN)
     _decode(weights, token_ids_B, page_BP, length_B, rotation, end)
-    return token_B, logp_B
+    return token_BN, logp_BN
 
 
 def _decode(
@@ -267,7 +268,7 @@ def _decode(
     n, address_LA = weights.sizes, weights.address_LA
     sizes = (n.width, n.heads, n.key_heads, n.head_width, n.mlp_width, n.eps, n.head_eps)
     given = (address_LA, token_ids_B.contiguous(), weights.embedding_VD, weights.last_norm_D)
-    where = (page_BP, page_BP.shape[1], length_B, *rotation)
+    where = (page_BP, page_BP.shape[1], length_B.clone(), *rotation)  # the kernel counts on
     dtype = weights.embedding_VD.dtype
     call("decode", dtype, len(address_LA), len(token_ids_B), *sizes, *given, *where, *end)
 

@@ -33,7 +33,7 @@ _ARGUMENTS: Final = {
     "uniform": (_N, _P, _P, _P),
     "packed_bytes": (_N, _N),
     "pack": (_N, _N, _P, _P),
-    "decode": (*(_N,) * 7, c_float, c_float, *(_P,) * 5, _N, *(_P,) * 5, _N, *(_P,) * 5, c_int),
+    "decode": (*(_N,) * 7, c_float, c_float, *(_P,) * 5, _N, *(_P,) * 5, _N, _N, *(_P,) * 5, c_int),
     "product": (*(_N,) * 3, *(_P,) * 3, c_int),
 }
 

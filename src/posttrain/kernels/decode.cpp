@@ -273,71 +273,50 @@ static Ahead pages_of(const Cache<T> &cache, int64_t stride, const Share &rows, 
     return {pages.data(), pages.data() + pages.size(), bytes};
 }
 
-// What becomes of the last hidden states: with `head`, tokens are drawn from its logits; else the states are given.
+// What becomes of the last hidden states. With `head`, a token is drawn from its logits, and goes through the decoder in its
+// turn until each sequence has `steps` of them; else the states are given after one step.
 template <typename T> struct End {
-    T *hidden;
+    T *hidden; // [batch, width]
     const char *head;
-    int64_t vocabulary;
+    int64_t vocabulary, steps;
     const double *temperature;
-    const uint64_t *key, *counter;
-    int64_t *token;
+    const uint64_t *key, *counter; // the draws of a sequence have its key and consecutive counters
+    int64_t *token;                // [batch, steps]
     double *logp;
 };
 
-// token [batch] are the new tokens, rows of `embedding`.
-template <typename T>
-static void decode(Sizes n, const Layer<T> *layers, const int64_t *token, const T *embedding, const T *last_norm,
-                   const int32_t *table, int64_t table_width, const int64_t *length, const float *cosine,
-                   const float *sine, const End<T> &end, int threads) {
-    int64_t q_width = n.heads * n.head_width, k_width = n.key_heads * n.head_width, rows_each = block_rows<T>(n);
-    static thread_local Sheets<T> kept;
-    kept.fit(n, end.head ? end.vocabulary : 0);
-    auto &[stream, normed, delta, q, k, v, attended, gate, up, logits] = kept;
-    float scale = 1.0f / std::sqrt((float)n.head_width);
-#pragma omp parallel num_threads(threads)
-    {
-        int64_t thread = omp_get_thread_num(), team = omp_get_num_threads();
-        Share share{0, n.batch, thread, team};
-        if (n.batch >= team * ROWS) {
-            int64_t each = up_to((n.batch + team - 1) / team, ROWS);
-            int64_t begin = thread * each, end = begin + each < n.batch ? begin + each : n.batch;
-            share = {begin, end < begin ? begin : end, 0, 1};
-        }
-        for (int64_t r = share.begin + share.number; r < share.end; r += share.of)
-            std::memcpy(stream.row(r), embedding + token[r] * n.width, n.width * sizeof(T));
-        Desk<T> desk;
-        std::vector<const char *> pages;
-        auto cache_of = [&](int64_t l) { return Cache<T>{layers[l].keys, layers[l].values, table, table_width, length}; };
-        auto pages_from = [&](int64_t l, int64_t begin) { // those of a block, or of the first one of the next layer
-            if (begin >= share.end) begin = share.begin, l++;
-            Share block{begin, l < n.layers && share.of == 1 ? share.until(begin + rows_each) : begin, 0, 1};
-            return pages_of(cache_of(l < n.layers ? l : 0), k_width, block, pages);
-        };
-#ifdef __AMX_BF16__
-        static const TileShapes shapes;
-        if (by_matrix_unit<T>()) _tile_loadconfig(&shapes);
-#endif
+// The part of a thread: its rows, through all layers.
+template <typename T> struct Worker {
+    const Sizes &n;
+    const Layer<T> *layers;
+    const T *last_norm;
+    const int32_t *table;
+    int64_t table_width;
+    const int64_t *length;
+    const float *cosine, *sine;
+    Share share;
+    Sheets<T> &sheets;
+    int64_t block_rows;
+    Desk<T> desk = {};
+    std::vector<const char *> pages = {};
+
+    int64_t q_width() const { return n.heads * n.head_width; }
+    int64_t k_width() const { return n.key_heads * n.head_width; }
+    Cache<T> cache(int64_t l) const { return {layers[l].keys, layers[l].values, table, table_width, length}; }
+
+    // What the rows from `begin` on will attend to, or where there are no more, the first ones in the next layer.
+    Ahead pages_from(int64_t l, int64_t begin) {
+        if (begin >= share.end) begin = share.begin, l++;
+        Share block{begin, l < n.layers && share.of == 1 ? share.until(begin + block_rows) : begin, 0, 1};
+        return pages_of(cache(l < n.layers ? l : 0), k_width(), block, pages);
+    }
+
+    // stream holds embeddings; normed gets the last hidden states.
+    void through_layers() {
+        auto &[stream, normed, delta, q, k, v, attended, gate, up, logits] = sheets;
         for (int64_t l = 0; l < n.layers; l++) {
+            attention(l);
             const Layer<T> &layer = layers[l];
-            auto matrix = [](auto &m, int64_t outputs, int64_t inputs) {
-                return Matrix<T>{m.packed, m.bias, outputs, inputs};
-            };
-            Cache<T> cache = cache_of(l);
-            Turning<T> turning{layer.query_norm, layer.key_norm, n.head_eps, cosine, sine};
-            for (int64_t begin = share.begin; begin < share.end;) {
-                Share block{begin, share.of == 1 ? share.until(begin + rows_each) : share.end, share.number, share.of};
-                begin = block.end;
-                Ahead ahead = pages_from(l, begin);
-                add_norm(block, n.width, n.eps, stream, l ? &delta : nullptr, layer.input_norm, normed);
-                multiply(block, matrix(layer.query, q_width, n.width), normed, q, &ahead);
-                multiply(block, matrix(layer.key, k_width, n.width), normed, k, &ahead);
-                multiply(block, matrix(layer.value, k_width, n.width), normed, v, &ahead);
-                for (int64_t r = block.begin + block.number; r < block.end; r += block.of)
-                    attend(cache, turning, {n.heads, n.key_heads, n.head_width}, r, q.row(r), k.row(r), v.row(r), scale,
-                           attended.row(r), desk, ahead);
-                block.wait();
-                multiply(block, matrix(layer.output, n.width, q_width), attended, delta, &ahead);
-            }
             add_norm(share, n.width, n.eps, stream, &delta, layer.attention_norm, normed);
             multiply(share, matrix(layer.gate, n.mlp_width, n.width), normed, gate);
             multiply(share, matrix(layer.up, n.mlp_width, n.width), normed, up);
@@ -352,14 +331,76 @@ static void decode(Sizes n, const Layer<T> *layers, const int64_t *token, const 
             multiply(share, matrix(layer.down, n.width, n.mlp_width), gate, delta, &ahead);
         }
         add_norm(share, n.width, n.eps, stream, &delta, last_norm, normed);
+    }
+
+    // A token of each row, and its log-probability, from the last hidden states.
+    void draw(const End<T> &end, int64_t step, double *weight) {
+        multiply(share, Matrix<T>{end.head, nullptr, end.vocabulary, n.width}, sheets.normed, sheets.logits);
         for (int64_t r = share.begin + share.number; r < share.end; r += share.of)
-            if (!end.head) std::memcpy(end.hidden + r * n.width, normed.row(r), n.width * sizeof(T));
-        if (end.head) {
-            Memory<double> weight(end.vocabulary);
-            multiply(share, Matrix<T>{end.head, nullptr, end.vocabulary, n.width}, normed, logits);
-            for (int64_t r = share.begin + share.number; r < share.end; r += share.of)
-                choose_one(end.vocabulary, logits.row(r), end.temperature[r], drawn(end.key[r], end.counter[r]),
-                           weight.data(), end.token + r, end.logp + r);
+            choose_one(end.vocabulary, sheets.logits.row(r), end.temperature[r], drawn(end.key[r], end.counter[r] + step),
+                       weight, end.token + r * end.steps + step, end.logp + r * end.steps + step);
+    }
+
+  private:
+    template <typename M> static Matrix<T> matrix(const M &m, int64_t outputs, int64_t inputs) {
+        return {m.packed, m.bias, outputs, inputs};
+    }
+
+    void attention(int64_t l) {
+        auto &[stream, normed, delta, q, k, v, attended, gate, up, logits] = sheets;
+        const Layer<T> &layer = layers[l];
+        Turning<T> turning{layer.query_norm, layer.key_norm, n.head_eps, cosine, sine};
+        float scale = 1.0f / std::sqrt((float)n.head_width);
+        for (int64_t begin = share.begin; begin < share.end;) {
+            Share block{begin, share.of == 1 ? share.until(begin + block_rows) : share.end, share.number, share.of};
+            begin = block.end;
+            Ahead ahead = pages_from(l, begin);
+            add_norm(block, n.width, n.eps, stream, l ? &delta : nullptr, layer.input_norm, normed);
+            multiply(block, matrix(layer.query, q_width(), n.width), normed, q, &ahead);
+            multiply(block, matrix(layer.key, k_width(), n.width), normed, k, &ahead);
+            multiply(block, matrix(layer.value, k_width(), n.width), normed, v, &ahead);
+            for (int64_t r = block.begin + block.number; r < block.end; r += block.of)
+                attend(cache(l), turning, {n.heads, n.key_heads, n.head_width}, r, q.row(r), k.row(r), v.row(r), scale,
+                       attended.row(r), desk, ahead);
+            block.wait();
+            multiply(block, matrix(layer.output, n.width, q_width()), attended, delta, &ahead);
+        }
+    }
+};
+
+// token [batch] are the new tokens, rows of `embedding`; `length` grows with what is added.
+template <typename T>
+static void decode(Sizes n, const Layer<T> *layers, const int64_t *token, const T *embedding, const T *last_norm,
+                   const int32_t *table, int64_t table_width, int64_t *length, const float *cosine, const float *sine,
+                   const End<T> &end, int threads) {
+    static thread_local Sheets<T> sheets;
+    sheets.fit(n, end.head ? end.vocabulary : 0);
+    Sheets<T> &shared = sheets;
+#pragma omp parallel num_threads(threads)
+    {
+        int64_t thread = omp_get_thread_num(), team = omp_get_num_threads();
+        Share share{0, n.batch, thread, team};
+        if (n.batch >= team * ROWS) {
+            int64_t each = up_to((n.batch + team - 1) / team, ROWS), begin = thread * each;
+            share = {begin, begin < n.batch ? share.until(begin + each) : begin, 0, 1};
+        }
+        Worker<T> worker{n, layers, last_norm, table, table_width, length, cosine, sine, share, shared, block_rows<T>(n)};
+        Memory<double> weight(end.head ? end.vocabulary : 0);
+#ifdef __AMX_BF16__
+        static const TileShapes shapes;
+        if (by_matrix_unit<T>()) _tile_loadconfig(&shapes);
+#endif
+        for (int64_t step = 0; step < end.steps; step++) {
+            for (int64_t r = share.begin + share.number; r < share.end; r += share.of) {
+                int64_t last = step ? end.token[r * end.steps + step - 1] : token[r];
+                std::memcpy(shared.stream.row(r), embedding + last * n.width, n.width * sizeof(T));
+            }
+            worker.through_layers();
+            if (end.head) worker.draw(end, step, weight.data());
+            for (int64_t r = share.begin + share.number; r < share.end; r += share.of) {
+                if (!end.head) std::memcpy(end.hidden + r * n.width, shared.normed.row(r), n.width * sizeof(T));
+                length[r]++;
+            }
         }
 #ifdef __AMX_BF16__
         if (by_matrix_unit<T>()) _tile_release();
@@ -395,13 +436,14 @@ static void product(int64_t rows, int64_t inputs, int64_t outputs, const T *x, c
     extern "C" void decode_##NAME(int64_t layers, int64_t batch, int64_t width, int64_t heads, int64_t key_heads,      \
                                   int64_t head_width, int64_t mlp_width, float eps, float head_eps, const void *layer, \
                                   const int64_t *token, const T *embedding, const T *last_norm, const int32_t *table,  \
-                                  int64_t table_width, const int64_t *length, const float *cosine, const float *sine,  \
-                                  T *hidden, const char *head, int64_t vocabulary, const double *temperature,          \
+                                  int64_t table_width, int64_t *length, const float *cosine, const float *sine,        \
+                                  T *hidden, const char *head, int64_t vocabulary, int64_t steps,                      \
+                                  const double *temperature,                                                           \
                                   const uint64_t *key, const uint64_t *counter, int64_t *chosen, double *logp,         \
                                   int threads) {                                                                       \
         decode<T>({layers, batch, width, heads, key_heads, head_width, mlp_width, eps, head_eps},                      \
                   (const Layer<T> *)layer, token, embedding, last_norm, table, table_width, length, cosine, sine,      \
-                  {hidden, head, vocabulary, temperature, key, counter, chosen, logp}, threads);                       \
+                  {hidden, head, vocabulary, steps, temperature, key, counter, chosen, logp}, threads);                       \
     }                                                                                                                  \
     extern "C" void product_##NAME(int64_t rows, int64_t inputs, int64_t outputs, const T *x, const char *packed, T *y, \
                                    int threads) {                                                                      \

@@ -141,11 +141,12 @@ class Body(nn.Module):
         raise NotImplementedError
 
     def write(
-        self, cache: Cache, slots: Sequence[int], token_ids_B: Tensor, drawing: "Drawing"
+        self, cache: Cache, slots: Sequence[int], token_ids_B: Tensor, drawing: "Drawing", steps: int
     ) -> tuple[Tensor, Tensor] | None:
-        """A token more of each sequence in one go: `extend` by ids of the host, `next_logits`, and a draw from all
-        tokens. Gives the tokens, int64 [B], and their log-probabilities, float64 [B], to the bits that the steps give;
-        None, with nothing done, where a body only takes the steps.
+        """N = `steps` tokens of each sequence in one go: `extend` by ids of the host, `next_logits`, a draw from all
+        tokens, and the same with what was drawn. Gives tokens, int64 [B, N], and their log-probabilities, float64
+        [B, N], to the bits that single steps give; None, with nothing done, where a body only takes those. The last
+        token drawn is not appended.
         """
         return None
 

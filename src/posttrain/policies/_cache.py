@@ -8,6 +8,7 @@ written. A page that nobody holds any more is the next to be given out.
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -30,10 +31,22 @@ FIRST_SHARE = 1 / 8
 """On a GPU, the part of its free memory that is taken at first: growing copies everything, and leaves gaps behind."""
 
 
-KEPT_BYTES: Final = 1 << 27
-"""On a CPU, memory up to which a cache that is closed leaves it to the next one of its shape: what comes fresh from the
+KEPT_BYTES: Final = 1 << 28
+"""On a CPU, memory that closed caches leave to the next ones of their shapes, all together: what comes fresh from the
 system comes page by page and zeroed, a tenth of the time of sampling."""
-_kept: dict[tuple[object, ...], tuple[list[Tensor], list[Tensor]]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The memory of a closed cache."""
+
+    keys: list[Tensor]
+    values: list[Tensor]
+    size: int
+    """Bytes of it that were written."""
+
+
+_kept: dict[tuple[object, ...], Kept] = {}  # by shape, the latest last
 
 
 class KeyValueCache:
@@ -89,9 +102,12 @@ class KeyValueCache:
 
     def close(self) -> None:
         """Nothing will be asked of this cache any more, and all that it held was finite."""
-        if self._most * self._page_bytes <= KEPT_BYTES and self.keys[0].device.type == "cpu":
-            _kept.clear()
-            _kept[self._shape] = self.keys, self.values
+        size = self._most * self._page_bytes
+        if size <= KEPT_BYTES and self.keys[0].device.type == "cpu":
+            _kept.pop(self._shape, None)
+            _kept[self._shape] = Kept(self.keys, self.values, size)
+            while sum(kept.size for kept in _kept.values()) > KEPT_BYTES:
+                del _kept[next(iter(_kept))]
         self.keys, self.values = [], []
 
     def release(self, slot: int) -> None:
@@ -193,9 +209,9 @@ class KeyValueCache:
         finite, so that masked positions are still taken as 0 times something.
         """
         kept = _kept.pop(self._shape, None)
-        if kept is None or len(kept[1][0]) < pages:
+        if kept is None or len(kept.values[0]) < pages:
             return False
-        self.keys, self.values = kept
+        self.keys, self.values, self._most = kept.keys, kept.values, kept.size // self._page_bytes
         self._users = np.zeros(len(self.values[0]), np.int32)
         self._free = [*range(len(self._users) - 1, -1, -1)]
         return True

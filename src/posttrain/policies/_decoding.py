@@ -82,20 +82,29 @@ class Decoding:
 
     def __call__(self, body: "Decoder", cache: KeyValueCache, slot_B: IntArray, token_ids_B: Tensor) -> Tensor:
         """[B, D] last hidden states after appending a token to each slot, in which there is room."""
-        return kernels.decode(self.weights, token_ids_B, *self._where(body, cache, slot_B))
+        return kernels.decode(self.weights, token_ids_B, *self._where(body, cache, slot_B, 1))
 
     def draw(
-        self, body: "Decoder", cache: KeyValueCache, slot_B: IntArray, token_ids_B: Tensor, drawing: kernels.Drawing
+        self,
+        body: "Decoder",
+        cache: KeyValueCache,
+        slot_B: IntArray,
+        token_ids_B: Tensor,
+        drawing: kernels.Drawing,
+        steps: int,
     ) -> tuple[Tensor, Tensor]:
-        """The same, and from those states the next tokens [B] and their log-probabilities; there must be a head."""
-        return kernels.decode_and_draw(self.weights, token_ids_B, *self._where(body, cache, slot_B), drawing)
+        """The same, and from those states the next token, so many times: [B, N] tokens and log-probabilities. There
+        must be a head.
+        """
+        where = self._where(body, cache, slot_B, steps)
+        return kernels.decode_and_draw(self.weights, token_ids_B, *where, drawing, steps)
 
     def _where(
-        self, body: "Decoder", cache: KeyValueCache, slot_B: IntArray
+        self, body: "Decoder", cache: KeyValueCache, slot_B: IntArray, steps: int
     ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
         """Pages, lengths and angles."""
         length_B = cache.lengths[slot_B]
-        longest = int(length_B.max()) + 1
+        longest = int(length_B.max()) + steps
         for column, stored in ((KEYS, cache.keys), (VALUES, cache.values)):
             self.weights.address_LA[:, column] = torch.tensor([pages.data_ptr() for pages in stored])
         table = torch.from_numpy(cache.table(slot_B, longest))

@@ -219,7 +219,7 @@ class Decoder(Body):
 
     @torch.no_grad()
     def write(
-        self, cache: Cache, slots: Sequence[int], token_ids_B: Tensor, drawing: Drawing
+        self, cache: Cache, slots: Sequence[int], token_ids_B: Tensor, drawing: Drawing, steps: int
     ) -> tuple[Tensor, Tensor] | None:
         """In one call of a kernel, on a CPU and for vocabularies that are not huge."""
         assert isinstance(cache, KeyValueCache), "the cache is this body's own"
@@ -228,10 +228,10 @@ class Decoder(Body):
             return None
         slot_B = np.array(slots)
         past_B = cache.lengths[slot_B]
-        assert past_B.min() > 0 and past_B.max() < self.context, "after a prompt, within body.context"
-        cache.reserve(slot_B, past_B + 1)
-        drawn = decoding.draw(self, cache, slot_B, token_ids_B, drawing)
-        cache.lengths[slot_B] += 1
+        assert past_B.min() > 0 and past_B.max() + steps <= self.context, "after a prompt, within body.context"
+        cache.reserve(slot_B, past_B + steps)
+        drawn = decoding.draw(self, cache, slot_B, token_ids_B, drawing, steps)
+        cache.lengths[slot_B] += steps
         return drawn
 
     def _embed(self, packed: Packed) -> Tensor:
