@@ -208,8 +208,9 @@ def repeated(token_ids: IntArray, window: int = 8) -> float:
     """Share of a completion's windows that have occurred in it before, in [0, 1]; 0 for one without two windows."""
     if len(token_ids) < 2 * window:
         return 0.0
-    windows = np.lib.stride_tricks.sliding_window_view(token_ids, window)
-    return 1.0 - len(np.unique(windows, axis=0)) / len(windows)
+    data, size = token_ids.tobytes(), token_ids.itemsize
+    windows = [data[begin : begin + window * size] for begin in range(0, len(data) - (window - 1) * size, size)]
+    return 1.0 - len(set(windows)) / len(windows)
 
 
 def duplicated(group: Group) -> list[float]:
