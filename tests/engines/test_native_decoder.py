@@ -126,7 +126,7 @@ def test_completions_of_one_request_are_those_asked_for_one_by_one(policy: Langu
 def test_sequences_that_write_several_tokens_at_a_time_write_the_same(
     policy: LanguageModelPolicy, monkeypatch: pytest.MonkeyPatch
 ):
-    """Ends within what is written in one go, limits that are no multiple of it, stop strings and cuts beside them."""
+    """Ends and limits within what is written in one go, the context's too; stop strings and cuts beside them."""
     rng = np.random.default_rng(0)
     kinds: tuple[dict[str, Any], ...] = ({}, {}, {}, {"top_p": 0.9}, {"stop": ("e", "th")})
 
@@ -135,7 +135,7 @@ def test_sequences_that_write_several_tokens_at_a_time_write_the_same(
         more = kinds[i % 5] if i < 40 else {}
         return Sampling(max_tokens=limit, temperature=temperature, stop_token_ids=tuple(range(20)), **more)
 
-    requests = [(rng.integers(32, 127, rng.integers(1, 91)), settings(i)) for i in range(120)]
+    requests = [(rng.integers(32, 127, rng.integers(1, 160)), settings(i)) for i in range(120)]
     found = []
     for many, few in ((1, 1), (8, 4), (50, 3)):
         monkeypatch.setattr(_slots, "MANY", many)

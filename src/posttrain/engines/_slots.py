@@ -29,7 +29,7 @@ from posttrain.types import Completion, FloatArray, IntArray, StopReason
 
 MANY, FEW = 8, 4
 """Tokens that a sequence writes between two looks at the requests, where the body writes several in one go: many, or
-few while sequences end by themselves, since what is drawn after an end is dropped. Only then are callers answered, and
+few while sequences end within them, since what is drawn after an end is dropped. Only then are callers answered, and
 may they cancel."""
 
 
@@ -152,10 +152,11 @@ class Slots:
         row_B = np.flatnonzero(self.active_S)
         token_BN, logp_BN, count_B = self._next(row_B)
         number_N = np.arange(token_BN.shape[1])
+        written_B, count_B = count_B, np.minimum(count_B, self.limit_S[row_B] - self.position_S[row_B])
         ends_BN = self.ends_SV[row_B[:, None], token_BN] & (number_N < count_B[:, None])
         ended_B = ends_BN.any(1)
-        self.ahead = FEW if ended_B.any() else MANY
-        count_B = np.where(ended_B, ends_BN.argmax(1) + 1, count_B)  # what was drawn after the end is dropped
+        count_B = np.where(ended_B, ends_BN.argmax(1) + 1, count_B)
+        self.ahead = FEW if (count_B < written_B).any() else MANY  # what was drawn after an end is dropped
         i, n = np.nonzero(number_N < count_B[:, None])
         place = row_B[i], self.position_S[row_B[i]] + n
         self.ids_SC[place], self.logp_SC[place] = token_BN[i, n], logp_BN[i, n]
@@ -186,9 +187,12 @@ class Slots:
         return token_BN, logp_BN, count_B
 
     def _write(self, row_B: IntArray) -> tuple[Tensor, Tensor] | None:
-        """Several of each sequence, if the body does: none beyond any limit, and one where texts are watched."""
-        room = int((self.limit_S[row_B] - self.position_S[row_B]).min())
-        steps = 1 if self.watched else min(self.ahead, room)
+        """Several of each sequence, if the body does: as many as any may have and the context leaves to all, and one
+        where texts are watched.
+        """
+        most = int((self.limit_S[row_B] - self.position_S[row_B]).max())
+        room = self.body.context - int(self.cache.lengths[row_B].max())
+        steps = 1 if self.watched else min(self.ahead, most, room)
         last_B = torch.from_numpy(self.ids_SC[row_B, self.position_S[row_B] - 1])
         return self.body.write(self.cache, row_B.tolist(), last_B, self._drawing(row_B), steps)
 

@@ -103,7 +103,7 @@ class KeyValueCache:
     def close(self) -> None:
         """Nothing will be asked of this cache any more, and all that it held was finite."""
         size = self._most * self._page_bytes
-        if size <= KEPT_BYTES and self.keys[0].device.type == "cpu":
+        if 0 < size <= KEPT_BYTES and self.keys[0].device.type == "cpu":
             _kept.pop(self._shape, None)
             _kept[self._shape] = Kept(self.keys, self.values, size)
             while sum(kept.size for kept in _kept.values()) > KEPT_BYTES:
