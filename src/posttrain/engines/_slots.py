@@ -187,12 +187,9 @@ class Slots:
         return token_BN, logp_BN, count_B
 
     def _write(self, row_B: IntArray) -> tuple[Tensor, Tensor] | None:
-        """Several of each sequence, if the body does: as many as any may have and the context leaves to all, and one
-        where texts are watched.
-        """
+        """Several of each sequence, if the body does: no more than any may have, and one where texts are watched."""
         most = int((self.limit_S[row_B] - self.position_S[row_B]).max())
-        room = self.body.context - int(self.cache.lengths[row_B].max())
-        steps = 1 if self.watched else min(self.ahead, most, room)
+        steps = 1 if self.watched else min(self.ahead, most)
         last_B = torch.from_numpy(self.ids_SC[row_B, self.position_S[row_B] - 1])
         return self.body.write(self.cache, row_B.tolist(), last_B, self._drawing(row_B), steps)
 

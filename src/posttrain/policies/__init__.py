@@ -143,10 +143,10 @@ class Body(nn.Module):
     def write(
         self, cache: Cache, slots: Sequence[int], token_ids_B: Tensor, drawing: "Drawing", steps: int
     ) -> tuple[Tensor, Tensor] | None:
-        """N = `steps` tokens of each sequence in one go: `extend` by ids of the host, `next_logits`, a draw from all
-        tokens, and the same with what was drawn. Gives tokens, int64 [B, N], and their log-probabilities, float64
-        [B, N], to the bits that single steps give; None, with nothing done, where a body only takes those. The last
-        token drawn is not appended.
+        """N tokens of each sequence in one go: `extend` by ids of the host, `next_logits`, a draw from all tokens, and
+        the same with what was drawn. N is `steps`, or what the context leaves to all if that is less. Gives tokens,
+        int64 [B, N], and their log-probabilities, float64 [B, N], to the bits that single steps give; None, with
+        nothing done, where a body only takes those. The last token drawn is not appended.
         """
         return None
 

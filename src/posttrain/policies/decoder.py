@@ -228,7 +228,8 @@ class Decoder(Body):
             return None
         slot_B = np.array(slots)
         past_B = cache.lengths[slot_B]
-        assert past_B.min() > 0 and past_B.max() + steps <= self.context, "after a prompt, within body.context"
+        assert past_B.min() > 0 and past_B.max() < self.context, "after a prompt, within body.context"
+        steps = min(steps, self.context - int(past_B.max()))
         cache.reserve(slot_B, past_B + steps)
         drawn = decoding.draw(self, cache, slot_B, token_ids_B, drawing, steps)
         cache.lengths[slot_B] += steps
