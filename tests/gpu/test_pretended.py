@@ -153,10 +153,10 @@ def test_sampling_is_that_of_the_cpu_and_waits_little(tmp_path: Path, graphs: bo
         np.testing.assert_allclose(one.logp, other.logp, atol=1e-4)
     waits = pretended.waits
     in_plain_attention = [where for where in waits if where.startswith(("kernels/paged.py", "policies/_attention.py"))]
-    steps = waits["engines/_slots.py _choose"]
+    steps = waits["engines/_slots.py _on_host"]
     assert 20 <= steps <= 50
     assert waits[CHOOSING] == (steps if rules.get("temperature") != 0 else 0)
-    assert set(waits) <= {"engines/_slots.py _choose", CHOOSING, *in_plain_attention}, waits
+    assert set(waits) <= {"engines/_slots.py _on_host", CHOOSING, *in_plain_attention}, waits
 
 
 def test_a_cache_takes_a_share_of_what_is_free_and_no_more_than_it_can_use(monkeypatch: pytest.MonkeyPatch) -> None:
