@@ -110,6 +110,7 @@ def test_the_same_is_written_with_graphs_and_without(tmp_path: Path, growing: No
     assert (captures[2] - captures[1], captures[3] - captures[1]) == graphs[2:], "until weights lie elsewhere"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["qwen3", "qwen2"])
 def test_what_was_captured_needs_nothing_but_its_memory(tmp_path: Path, architecture: str) -> None:
     plain = policy_of(tmp_path, architecture=architecture)

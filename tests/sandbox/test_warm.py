@@ -228,6 +228,7 @@ def test_an_interpreter_that_was_killed_is_replaced_and_the_job_tried_again(fork
     assert forking.run(job, ROOMY).stdout == b"right\n"  # the one that waited has died with it
 
 
+@pytest.mark.slow
 def test_an_interpreter_that_is_killed_under_a_running_job_changes_nothing(forking: Pool) -> None:
     slow = warm("import sys, time; time.sleep(1); print(sys.stdin.read())", b"right")
     assert forking.run(slow, ROOMY).outcome == "ok"
@@ -293,6 +294,7 @@ def _traces() -> tuple[int, ...]:
     return len(processes), len(spaces), len(os.listdir("/proc/self/fd")), mounts, len(groups), len(boxes)
 
 
+@pytest.mark.slow
 def test_nothing_is_left_of_forked_jobs_when_the_supervisor_is_killed(forking: Pool) -> None:
     process = supervisor(
         """
