@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from posttrain import kernels
 from posttrain.kernels import PAGE
 from posttrain.policies import _cache, _decoding
 from posttrain.policies._cache import KeyValueCache
@@ -92,6 +93,7 @@ def addresses(cache: KeyValueCache) -> list[int]:
     return [pages.data_ptr() for pages in (*cache.keys, *cache.values)]
 
 
+@needs_kernels
 def test_a_closed_cache_leaves_its_memory_to_the_next_of_its_shape_if_it_is_little(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -109,6 +111,11 @@ def test_a_closed_cache_leaves_its_memory_to_the_next_of_its_shape_if_it_is_litt
     other = cache_of(2, torch.float64)
     append(other, 0, torch.ones(3, 3, 4, dtype=torch.float64))
     assert not set(addresses(other)) & set(kept), "another shape"
+    with monkeypatch.context() as patch:
+        patch.setattr(kernels, "usable", lambda *tensors: False)
+        plain = cache_of(2)
+        append(plain, 0, torch.ones(3, 3, 4))
+    assert not set(addresses(plain)) & set(kept), "another layout"
     next_one, third = cache_of(2), cache_of(2)
     tokens = torch.randn(20, 3, 4)
     for cache in (next_one, third):

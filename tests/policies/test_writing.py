@@ -88,6 +88,18 @@ def test_bodies_that_only_take_single_steps_say_so_and_do_nothing(
         assert torch.equal(body.next_logits(cache, hidden_BD), body.logits(hidden_BD))
 
 
+@pytest.mark.parametrize("token", [-1, 261])
+def test_ids_beyond_the_embedding_are_refused(tmp_path: Path, token: int) -> None:
+    body = load(new_folder(tmp_path / "m")).body
+    cache = body.new_cache(1, 64)
+    body.extend(cache, [0], pack(random_sequences(7)))
+    with pytest.raises(AssertionError, match="callers check ids"):
+        body.extend(cache, [0], pack([torch.tensor([token])]))
+    with pytest.raises(AssertionError, match="callers check ids"):
+        body.write(cache, [0], torch.tensor([token]), drawing_of([0], 0), 4)
+    assert cache.lengths.tolist() == [7]
+
+
 def test_logits_to_draw_from_are_the_logits(tmp_path: Path) -> None:
     new_folder(tmp_path / "m", width=64)
     body = load(tmp_path / "m").body

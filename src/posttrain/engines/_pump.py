@@ -1,11 +1,12 @@
 """Continuous batching: requests wait in line, the pump decodes, and a finished sequence leaves its slot to the next.
 
-    complete(...)  -->  waiting  -->  slots (one token a step)  -->  completions --> the caller goes on
+    complete(...)  -->  waiting  -->  slots (a few tokens each) -->  completions --> the caller goes on
     score(...)     -->  scoring  -->  one pass of the learner's own forward      --> the caller goes on
 
 First come, first served. A pump is one task of one event loop, alive while anything waits. It lets the loop run
-between two steps, so that callers who got their answers ask for more before the next step; the schedule is a function
-of the order of the requests. Between two steps nothing is half done, so that a caller may be cancelled then.
+between two steps, of one token each or a few, so that callers who got their answers ask for more before the next one;
+the schedule is a function of the order of the requests. Between two steps nothing is half done, so that a caller may be
+cancelled then.
 
 The weights are the live ones. Keys and values live as long as the request that they were computed for, and the cache
 as long as the pump. None outlives an update: an update while sequences are in progress is refused, because what they

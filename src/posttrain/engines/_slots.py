@@ -1,10 +1,10 @@
-"""The batch that is being decoded: one slot a sequence, all of them advanced by one token in a step.
+"""The batch that is being decoded: one slot a sequence, all of them advanced by one token, or a few, in a step.
 
 Nothing here waits or knows of requests; `posttrain.engines._pump` decides which sequence gets which slot. What
 a step needs of each sequence lies in arrays over the slots, so that a step costs the same few operations however many
 sequences there are; only finished ones, and those with stop strings, are looked at one by one.
 
-S slots, B of them in use, V vocabulary, D width, C longest completion.
+S slots, B of them in use, N tokens of a step, V vocabulary, D width, C longest completion.
 """
 
 from collections.abc import Iterator, Sequence

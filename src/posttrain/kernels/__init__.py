@@ -266,6 +266,8 @@ def _decode(
     from posttrain.kernels._cpu import call
 
     n, address_LA = weights.sizes, weights.address_LA
+    known_B = (token_ids_B >= 0) & (token_ids_B < len(weights.embedding_VD))
+    assert known_B.all(), "callers check ids: what lies beyond the embedding would be read"
     sizes = (n.width, n.heads, n.key_heads, n.head_width, n.mlp_width, n.eps, n.head_eps)
     given = (address_LA, token_ids_B.contiguous(), weights.embedding_VD, weights.last_norm_D)
     where = (page_BP, page_BP.shape[1], length_B.clone(), *rotation)  # the kernel counts on

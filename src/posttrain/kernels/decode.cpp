@@ -1,4 +1,4 @@
-// One new token of each sequence through all layers of a decoder.
+// One new token of each sequence through all layers of a decoder, and from there the draw of the next, as often as asked.
 //
 // Where there are rows enough, every thread takes its own rows through all layers, and never waits for another; where
 // there are few, the threads share the outputs of each matrix. Matrices are laid out once, in the order in which they are
@@ -429,7 +429,7 @@ static void product(int64_t rows, int64_t inputs, int64_t outputs, const T *x, c
 }
 
 #define EXPORTS(T, NAME)                                                                                               \
-    extern "C" int64_t packed_bytes_##NAME(int64_t outputs, int64_t inputs) { return packed_bytes<T>(outputs, inputs); } \
+    extern "C" int64_t packed_bytes_##NAME(int64_t outputs, int64_t inputs) { return packed_bytes<T>(outputs, inputs); }\
     extern "C" void pack_##NAME(int64_t outputs, int64_t inputs, const T *weight, char *packed) {                      \
         pack<T>(outputs, inputs, weight, packed);                                                                      \
     }                                                                                                                  \
@@ -443,9 +443,9 @@ static void product(int64_t rows, int64_t inputs, int64_t outputs, const T *x, c
                                   int threads) {                                                                       \
         decode<T>({layers, batch, width, heads, key_heads, head_width, mlp_width, eps, head_eps},                      \
                   (const Layer<T> *)layer, token, embedding, last_norm, table, table_width, length, cosine, sine,      \
-                  {hidden, head, vocabulary, steps, temperature, key, counter, chosen, logp}, threads);                       \
+                  {hidden, head, vocabulary, steps, temperature, key, counter, chosen, logp}, threads);                \
     }                                                                                                                  \
-    extern "C" void product_##NAME(int64_t rows, int64_t inputs, int64_t outputs, const T *x, const char *packed, T *y, \
+    extern "C" void product_##NAME(int64_t rows, int64_t inputs, int64_t outputs, const T *x, const char *packed, T *y,\
                                    int threads) {                                                                      \
         product<T>(rows, inputs, outputs, x, packed, y, threads);                                                      \
     }

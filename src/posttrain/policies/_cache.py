@@ -82,7 +82,6 @@ class KeyValueCache:
         self._free: list[int] = []
         self._most = 0
         """Pages that were held at a time, at most: those that have memory."""
-        self._shape = layers, heads, width, dtype, device
         most = slots * -(-capacity // PAGE)
         self._page_bytes = page_bytes = 2 * layers * PAGE * heads * width * dtype.itemsize
         self._first = FIRST_PAGES
@@ -92,6 +91,7 @@ class KeyValueCache:
             self._first = min(most, max(FIRST_PAGES, int(FIRST_SHARE * _free_bytes(device)) // page_bytes))
         empty = torch.zeros(0, PAGE, heads, width, dtype=dtype, device=device)
         self.for_kernel = kernels.usable(empty)
+        self._shape = layers, heads, width, dtype, device, self.for_kernel
         self.keys = [empty.new_zeros(0, heads, width, PAGE) if self.for_kernel else empty] * layers
         self.values = [empty] * layers
 

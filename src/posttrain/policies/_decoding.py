@@ -1,9 +1,10 @@
-"""One new token of each sequence through the native decoder on a CPU, in one call of a kernel, without its modules.
+"""New tokens of each sequence through the native decoder on a CPU, in one call of a kernel, without its modules: one,
+or several that are drawn on the way.
 
 The weights are laid out for it once. That is a second copy of them, which lives as long as the cache that it is kept
 with, and no longer than they are what was copied.
 
-L layers, B sequences, D width.
+L layers, B sequences, N tokens, D width.
 """
 
 from collections.abc import Iterator
