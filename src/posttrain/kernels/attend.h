@@ -2,9 +2,7 @@
 #pragma once
 
 #include "numbers.h"
-#include "turn.h"
-
-static inline int64_t up_to(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+#include "row.h"
 
 // What will be read soon, in pieces of the same size: brought nearer a line of the processor's cache at a time, while
 // something else is computed.

@@ -219,12 +219,11 @@ static void packed_backward(Layout layout, int64_t heads, int64_t key_heads, int
                             const T *out_row = y_rows.row(begin + t + r);
 #pragma omp simd reduction(+ : mean)
                             for (int64_t j = 0; j < width; j++) mean += dy[r * wide + j] * load(out_row[j]);
-                            for (int64_t s = 0; s < held; s += PAGE)
-#pragma omp simd
-                                for (int64_t i = s; i < s + PAGE; i++) {
-                                    p[i] = exponential(p[i] - sum);
-                                    d[i] = p[i] * (d[i] - mean);
-                                }
+                            for (int64_t s = 0; s < held; s += PAGE) {
+                                lanes x = exponentials(load_lanes(p + s) - sum);
+                                store_lanes(p + s, x);
+                                store_lanes(d + s, x * (load_lanes(d + s) - mean));
+                            }
                         }
                         std::memset(p + held, 0, (seen - held) * sizeof(float));
                         std::memset(d + held, 0, (seen - held) * sizeof(float));

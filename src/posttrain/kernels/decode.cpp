@@ -320,12 +320,8 @@ template <typename T> struct Worker {
             add_norm(share, n.width, n.eps, stream, &delta, layer.attention_norm, normed);
             multiply(share, matrix(layer.gate, n.mlp_width, n.width), normed, gate);
             multiply(share, matrix(layer.up, n.mlp_width, n.width), normed, up);
-            for (int64_t r = share.begin + share.number; r < share.end; r += share.of) {
-                T *a = gate.row(r);
-                const T *b = up.row(r);
-#pragma omp simd
-                for (int64_t i = 0; i < n.mlp_width; i++) store(a[i], load(a[i]) * sigmoid(load(a[i])) * load(b[i]));
-            }
+            for (int64_t r = share.begin + share.number; r < share.end; r += share.of)
+                ::gate(n.mlp_width, gate.row(r), up.row(r), gate.row(r));
             share.wait();
             Ahead ahead = pages_from(l, share.end);
             multiply(share, matrix(layer.down, n.width, n.mlp_width), gate, delta, &ahead);

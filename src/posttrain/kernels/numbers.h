@@ -7,6 +7,10 @@
 #include <new>
 #include <vector>
 
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+
 // Memory that begins with a line of the processor's cache: vectors that lie across two lines take twice as long.
 template <typename T> struct Aligned {
     typedef T value_type;
@@ -20,6 +24,8 @@ template <typename T> struct Aligned {
 };
 
 template <typename T> using Memory = std::vector<T, Aligned<T>>;
+
+static inline int64_t up_to(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
 struct bfloat16 {
     uint16_t bits;
@@ -43,28 +49,6 @@ static inline void store(bfloat16 &to, float x) {
     uint32_t rounded = (wide + 0x7fff + ((wide >> 16) & 1)) >> 16;
     to.bits = uint16_t((wide & 0x7fffffff) > 0x7f800000 ? (wide >> 16) | 0x40 : rounded);
 }
-
-// e^x within 2 units in the last place for x <= 88, 0 far below; without a call, so that loops of it are vectorised.
-// Range reduction by ln 2 in two parts (Cody and Waite), then the Taylor series of degree 7 on [-0.35, 0.35].
-static inline float exponential(float x) {
-    x = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
-    float n = std::nearbyint(x * 1.44269504f);
-    float r = x - n * 0.693359375f + n * 2.12194440e-4f;
-    float p = 1.0f / 5040.0f;
-    p = p * r + 1.0f / 720.0f;
-    p = p * r + 1.0f / 120.0f;
-    p = p * r + 1.0f / 24.0f;
-    p = p * r + 1.0f / 6.0f;
-    p = p * r + 0.5f;
-    p = p * r + 1.0f;
-    p = p * r + 1.0f;
-    int32_t power = (int32_t(n) + 127) << 23;
-    float scale;
-    std::memcpy(&scale, &power, 4);
-    return p * scale;
-}
-
-static inline float sigmoid(float x) { return 1.0f / (1.0f + exponential(-x)); }
 
 const int64_t PAGE = 16; // tokens in a page of the cache, and lanes of a vector
 typedef float lanes __attribute__((vector_size(PAGE * sizeof(float))));
@@ -117,11 +101,55 @@ static inline lanes first(int64_t count, lanes x, float rest) {
     return place < (int32_t)count ? x : rest - (lanes){};
 }
 
+// Between two limits; NaN stays NaN.
+static inline lanes limited(lanes x, float low, float high) {
+#ifdef __AVX512F__ // of which compilers make a comparison and a choice each
+    return (lanes)_mm512_maskz_min_ps(0xffff, _mm512_set1_ps(high), _mm512_maskz_max_ps(0xffff, _mm512_set1_ps(low), (__m512)x));
+#else
+    x = low > x ? lanes{} + low : x;
+    return high < x ? lanes{} + high : x;
+#endif
+}
+
+// e^x within 2 units in the last place for x from -87 to 87, of which it is that of -87 or 87 beyond. Range reduction by ln 2
+// in two parts (Cody and Waite), then the Taylor series of degree 7 on [-0.35, 0.35]. Every step is done for N vectors
+// before the next: each step waits for the one before, which a processor hides only where it sees others.
+template <int N> static inline void exponentials(lanes (&x)[N]) {
+    typedef uint32_t bits __attribute__((vector_size(PAGE * sizeof(uint32_t))));
+    const float WHOLE = 12582912.0f; // 1.5 * 2^23: what is added to it is rounded to a whole number, in its last bits
+    const float TAYLOR[] = {1.0f / 720.0f, 1.0f / 120.0f, 1.0f / 24.0f, 1.0f / 6.0f, 0.5f, 1.0f, 1.0f};
+    lanes shifted[N], r[N], p[N];
+    for (int v = 0; v < N; v++) shifted[v] = limited(x[v], -87.0f, 87.0f) * 1.44269504f + WHOLE;
+    for (int v = 0; v < N; v++) r[v] = limited(x[v], -87.0f, 87.0f) - (shifted[v] - WHOLE) * 0.693359375f;
+    for (int v = 0; v < N; v++) r[v] += (shifted[v] - WHOLE) * 2.12194440e-4f;
+    for (int v = 0; v < N; v++) p[v] = lanes{} + 1.0f / 5040.0f;
+#pragma GCC unroll 8
+    for (float coefficient : TAYLOR)
+        for (int v = 0; v < N; v++) p[v] = p[v] * r[v] + coefficient;
+    for (int v = 0; v < N; v++) x[v] = p[v] * (lanes)(((bits)shifted[v] << 23) + (127u << 23));
+}
+
 static inline lanes exponentials(lanes x) {
-    lanes y = x;
-#pragma omp simd
-    for (int i = 0; i < PAGE; i++) y[i] = exponential(x[i]);
-    return y;
+    lanes one[1] = {x};
+    exponentials(one);
+    return one[0];
+}
+
+// 1 / x for x up to 2^126, within 2 units in the last place. A division takes longer than all else in a sigmoid; where the
+// processor has an estimate, one step of Newton's method makes it as good.
+static inline lanes reciprocal(lanes x) {
+#ifdef __AVX512F__
+    lanes estimate = (lanes)_mm512_maskz_rcp14_ps(0xffff, (__m512)x);
+    return estimate * (2.0f - x * estimate);
+#else
+    return 1.0f / x;
+#endif
+}
+
+template <int N> static inline void sigmoids(lanes (&x)[N]) {
+    for (int v = 0; v < N; v++) x[v] = -x[v];
+    exponentials(x);
+    for (int v = 0; v < N; v++) x[v] = reciprocal(1.0f + x[v]);
 }
 
 // The sum of squares of a row.

@@ -6,8 +6,7 @@
 //
 // Rows R, width D, heads H, head width d.
 
-#include "numbers.h"
-#include "turn.h"
+#include "row.h"
 
 const int64_t BLOCK = 64; // rows whose gradients of a norm's weight are summed together
 
@@ -25,15 +24,13 @@ static void norm_forward(int64_t rows, int64_t width, float eps, const T *x, con
             for (int64_t i = 0; i < width; i++) store(out[i], load(in[i]) + load(more[i]));
             in = out;
         }
-        float scale = 1.0f / std::sqrt(squared(in, width) / width + eps);
+        float scale = normed(width, eps, in, weight, y + row * width);
         if (rstd) rstd[row] = scale;
-        T *out = y + row * width;
-#pragma omp simd
-        for (int64_t i = 0; i < width; i++) store(out[i], load(in[i]) * scale * load(weight[i]));
     }
 }
 
-// grad_x = grad_sum (where there is one) + rstd * (g * w - x * rstd^2 * mean(g * w * x)); partial[block] = sum g * x * rstd
+// grad_x from that of y, and that of the sum (where there is one); partial[block] = what the block's rows add to the
+// gradient of the weight
 template <typename T>
 static void norm_backward(int64_t rows, int64_t width, const T *x, const T *weight, const float *rstd, const T *grad,
                           const T *grad_sum, T *grad_x, float *partial, int threads) {
@@ -42,26 +39,9 @@ static void norm_backward(int64_t rows, int64_t width, const T *x, const T *weig
     for (int64_t block = 0; block < blocks; block++) {
         float *total = partial + block * width;
         std::memset(total, 0, width * sizeof(float));
-        for (int64_t row = block * BLOCK; row < rows && row < (block + 1) * BLOCK; row++) {
-            const T *in = x + row * width, *g = grad + row * width;
-            float scale = rstd[row], dot = 0;
-#pragma omp simd reduction(+ : dot)
-            for (int64_t i = 0; i < width; i++) dot += load(g[i]) * load(weight[i]) * load(in[i]);
-            float shift = dot * scale * scale / width;
-            T *out = grad_x + row * width;
-            if (grad_sum) {
-                const T *more = grad_sum + row * width;
-#pragma omp simd
-                for (int64_t i = 0; i < width; i++)
-                    store(out[i], load(more[i]) + scale * (load(g[i]) * load(weight[i]) - load(in[i]) * shift));
-            } else {
-#pragma omp simd
-                for (int64_t i = 0; i < width; i++)
-                    store(out[i], scale * (load(g[i]) * load(weight[i]) - load(in[i]) * shift));
-            }
-#pragma omp simd
-            for (int64_t i = 0; i < width; i++) total[i] += load(g[i]) * load(in[i]) * scale;
-        }
+        for (int64_t row = block * BLOCK; row < rows && row < (block + 1) * BLOCK; row++)
+            norm_back(width, rstd[row], x + row * width, weight, grad + row * width,
+                      grad_sum ? grad_sum + row * width : nullptr, grad_x + row * width, total);
     }
 }
 
@@ -84,65 +64,31 @@ static void turn_backward(int64_t rows, int64_t heads, int64_t width, const T *x
     int64_t half = width / 2, blocks = (rows + BLOCK - 1) / BLOCK;
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int64_t block = 0; block < blocks; block++) {
-        Memory<float> straight(width); // the gradient turned back
-        float *g = straight.data(), *total = partial ? partial + block * width : nullptr;
+        Memory<float> straight(width);
+        float *total = partial ? partial + block * width : nullptr;
         if (total) std::memset(total, 0, width * sizeof(float));
-        for (int64_t row = block * BLOCK; row < rows && row < (block + 1) * BLOCK; row++) {
-            const float *c = cosine + row * half, *s = sine + row * half;
+        for (int64_t row = block * BLOCK; row < rows && row < (block + 1) * BLOCK; row++)
             for (int64_t head = 0; head < heads; head++) {
-                int64_t at = (row * heads + head) * width;
-                const T *in = x + at, *given = grad + at;
-                T *out = grad_x + at;
-#pragma omp simd
-                for (int64_t i = 0; i < half; i++) {
-                    float a = load(given[i]), b = load(given[i + half]);
-                    g[i] = a * c[i] + b * s[i];
-                    g[i + half] = b * c[i] - a * s[i];
-                }
-                if (!weight) {
-#pragma omp simd
-                    for (int64_t i = 0; i < width; i++) store(out[i], g[i]);
-                    continue;
-                }
-                float scale = rstd[row * heads + head], dot = 0;
-#pragma omp simd reduction(+ : dot)
-                for (int64_t i = 0; i < width; i++) dot += g[i] * load(weight[i]) * load(in[i]);
-                float shift = dot * scale * scale / width;
-#pragma omp simd
-                for (int64_t i = 0; i < width; i++) {
-                    store(out[i], scale * (g[i] * load(weight[i]) - load(in[i]) * shift));
-                    total[i] += g[i] * load(in[i]) * scale;
-                }
+                int64_t at = row * heads + head;
+                turn_back(width, rstd[at], x + at * width, weight, cosine + row * half, sine + row * half,
+                          grad + at * width, straight.data(), grad_x + at * width, total);
             }
-        }
-    }
-}
-
-// gate * sigmoid(gate) * up
-template <typename T>
-static void gate_forward(int64_t rows, int64_t width, const T *gate, const T *up, T *y, int threads) {
-#pragma omp parallel for schedule(static) num_threads(threads)
-    for (int64_t row = 0; row < rows; row++) {
-        const T *a = gate + row * width, *b = up + row * width;
-        T *out = y + row * width;
-#pragma omp simd
-        for (int64_t i = 0; i < width; i++) store(out[i], load(a[i]) * sigmoid(load(a[i])) * load(b[i]));
     }
 }
 
 template <typename T>
-static void gate_backward(int64_t rows, int64_t width, const T *gate, const T *up, const T *grad, T *grad_gate,
-                          T *grad_up, int threads) {
+static void gate_forward(int64_t rows, int64_t width, const T *a, const T *b, T *y, int threads) {
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t row = 0; row < rows; row++) gate(width, a + row * width, b + row * width, y + row * width);
+}
+
+template <typename T>
+static void gate_backward(int64_t rows, int64_t width, const T *a, const T *b, const T *grad, T *grad_a, T *grad_b,
+                          int threads) {
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int64_t row = 0; row < rows; row++) {
-        const T *a = gate + row * width, *b = up + row * width, *g = grad + row * width;
-        T *to_a = grad_gate + row * width, *to_b = grad_up + row * width;
-#pragma omp simd
-        for (int64_t i = 0; i < width; i++) {
-            float x = load(a[i]), s = sigmoid(x), given = load(g[i]), u = load(b[i]);
-            store(to_a[i], given * u * s * (1.0f + x * (1.0f - s)));
-            store(to_b[i], given * x * s);
-        }
+        int64_t at = row * width;
+        gate_back(width, a + at, b + at, grad + at, grad_a + at, grad_b + at);
     }
 }
 

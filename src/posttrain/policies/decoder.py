@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from posttrain import kernels
 from posttrain.errors import UserError
-from posttrain.kernels import Drawing
+from posttrain.kernels import Drawing, layers
 from posttrain.policies import Body, Cache, Packed
 from posttrain.policies._attention import (
     Attends,
@@ -88,6 +88,15 @@ class Layer(nn.Module):
 
         The addition is left to the next norm, which reads the sum anyway.
         """
+        attention, mlp, norms = self.self_attn, self.mlp, (self.input_layernorm, self.post_attention_layernorm)
+        projections, of_mlp = (attention.q_proj, attention.k_proj, attention.v_proj), (mlp.gate_proj, mlp.up_proj, mlp.down_proj)
+        head_norms = (attention.q_norm, attention.k_norm)
+        if layers.covered(x_RD, (*projections, attention.o_proj, *of_mlp), (*norms, *head_norms)):
+            x_RD, query, key, value = layers.before_attention(
+                x_RD, delta_RD, norms[0], projections, head_norms, attention.head_dim, rotation
+            )
+            attended_RA = attend(attention.layer, query, key, value)
+            return layers.after_attention(x_RD, attended_RA, attention.o_proj, norms[1], of_mlp)
         if delta_RD is None:
             normed_RD = kernels.norm(x_RD, self.input_layernorm)
         else:

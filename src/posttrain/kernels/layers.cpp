@@ -1,0 +1,339 @@
+// A decoder's layer before and after its attention, a few rows at a time, with the gradients of the rows.
+//
+// What lies between products stays near the processor; memory sees what goes in, what comes out and what the backward
+// pass needs. Gradients of matrices are products over all rows: the caller makes them from what is given for it here.
+//
+// Rows R, width D, heads H, key heads K, head width d, width of the MLP F. Matrices come as `lay_out` has them. Every sum
+// over rows (gradients of norm weights) is taken in blocks of fixed size, in order.
+
+#include "row.h"
+#include "tiles.h"
+
+#include <omp.h>
+
+const int64_t BLOCK = 48; // rows that a thread takes through everything at a time
+
+template <typename In> static inline void take(int64_t width, const In *in, float *out) {
+#pragma omp simd
+    for (int64_t i = 0; i < width; i++) out[i] = load(in[i]);
+}
+
+template <typename Out> static inline void give(int64_t width, const float *in, Out *out) {
+#pragma omp simd
+    for (int64_t i = 0; i < width; i++) store(out[i], in[i]);
+}
+
+template <typename T> static inline void add_bias(int64_t width, const T *bias, float *row) {
+    if (!bias) return;
+#pragma omp simd
+    for (int64_t i = 0; i < width; i++) row[i] += load(bias[i]);
+}
+
+struct Heads {
+    int64_t query, key, width;
+
+    int64_t turned() const { return (query + key) * width; }
+    int64_t all() const { return (query + 2 * key) * width; }
+};
+
+// A row of queries, keys and values, each a tensor of its own.
+template <typename T> struct Projected {
+    T *query, *key, *value;
+
+    T *head(const Heads &n, int64_t row, int64_t h) const {
+        return h < n.query ? query + (row * n.query + h) * n.width : key + (row * n.key + h - n.query) * n.width;
+    }
+    T *values(const Heads &n, int64_t row) const { return value + row * n.key * n.width; }
+};
+
+// How queries and keys are turned: weights of their norms, if they are normed, and the angles of each row.
+template <typename T> struct Angles {
+    const T *query_norm, *key_norm;
+    const float *cosine, *sine;
+};
+
+// total = x + delta (x alone without a delta), queries, keys and values of its norm. `straight` [R, (H + K) d], if it is
+// given, gets queries and keys before they are turned, `head_rstd` [R, H + K] what scaled them.
+template <typename T>
+static void before_forward(int64_t rows, int64_t width, Heads n, float eps, float head_eps, const T *x, const T *delta,
+                           const T *norm, const float *panels, const T *bias, Angles<T> by, T *total, float *rstd,
+                           T *straight, float *head_rstd, Projected<T> out, int threads) {
+#pragma omp parallel num_threads(threads)
+    {
+        Near hidden(BLOCK, width), projected(BLOCK, n.all());
+        Memory<T> own(n.turned());
+        Soon soon;
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t begin = 0; begin < rows; begin += BLOCK) {
+            int64_t count = rows - begin < BLOCK ? rows - begin : BLOCK;
+            for (int64_t r = 0; r < count; r++) {
+                const T *in = x + (begin + r) * width;
+                T *sum = total + (begin + r) * width;
+#pragma omp simd
+                for (int64_t i = 0; i < width; i++) store(sum[i], load(in[i]) + (delta ? load(delta[(begin + r) * width + i]) : 0));
+                rstd[begin + r] = normed(width, eps, sum, norm, hidden.row(r));
+            }
+            multiply(count, hidden, width, panels, n.all(), projected, soon);
+            for (int64_t r = 0; r < count; r++) {
+                int64_t row = begin + r;
+                float *in = projected.row(r);
+                T *before = straight ? straight + row * n.turned() : own.data();
+                add_bias(n.all(), bias, in);
+                give(n.turned(), in, before);
+                give(n.key * n.width, in + n.turned(), out.values(n, row));
+                for (int64_t h = 0; h < n.query + n.key; h++) {
+                    int64_t angle = row * (n.width / 2);
+                    head_rstd[row * (n.query + n.key) + h] =
+                        turn(n.width, head_eps, before + h * n.width, h < n.query ? by.query_norm : by.key_norm,
+                             by.cosine + angle, by.sine + angle, out.head(n, row, h));
+                }
+            }
+        }
+    }
+}
+
+// From the gradients of queries, keys, values and total (which may be none): that of x, which is that of delta too; of the
+// projections, [R, (H + 2 K) d], with what they were made from, for the gradient of their matrix; and for each block what
+// its rows add to those of the norms' weights, [D + 2 d].
+template <typename T>
+static void before_backward(int64_t rows, int64_t width, Heads n, const T *total, const float *rstd, const T *norm,
+                            const float *panels, Angles<T> by, const T *straight, const float *head_rstd,
+                            Projected<const T> grad, const T *grad_total, T *grad_projected, T *hidden, T *grad_x,
+                            float *partial, int threads) {
+#pragma omp parallel num_threads(threads)
+    {
+        Near projected(BLOCK, n.all()), grad_hidden(BLOCK, width);
+        Memory<float> room(n.width);
+        Soon soon;
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t begin = 0; begin < rows; begin += BLOCK) {
+            int64_t count = rows - begin < BLOCK ? rows - begin : BLOCK;
+            float *sums = partial + begin / BLOCK * (width + 2 * n.width);
+            std::memset(sums, 0, (width + 2 * n.width) * sizeof(float));
+            for (int64_t r = 0; r < count; r++) {
+                int64_t row = begin + r, angle = row * (n.width / 2);
+                float *out = projected.row(r);
+                for (int64_t h = 0; h < n.query + n.key; h++)
+                    turn_back(n.width, head_rstd[row * (n.query + n.key) + h], straight + row * n.turned() + h * n.width,
+                              h < n.query ? by.query_norm : by.key_norm, by.cosine + angle, by.sine + angle,
+                              grad.head(n, row, h), room.data(), out + h * n.width,
+                              sums + width + (h < n.query ? 0 : n.width));
+                take(n.key * n.width, grad.values(n, row), out + n.turned());
+                give(n.all(), out, grad_projected + row * n.all());
+            }
+            multiply(count, projected, n.all(), panels, width, grad_hidden, soon);
+            for (int64_t r = 0; r < count; r++) {
+                int64_t at = (begin + r) * width;
+                float scale = rstd[begin + r];
+#pragma omp simd
+                for (int64_t i = 0; i < width; i++) store(hidden[at + i], load(total[at + i]) * scale * load(norm[i]));
+                norm_back(width, scale, total + at, norm, grad_hidden.row(r), grad_total ? grad_total + at : nullptr,
+                          grad_x + at, sums);
+            }
+        }
+    }
+}
+
+// The matrices of `after_forward` and its biases, which may be none. Those of the gate and of what it multiplies are one.
+template <typename T> struct AfterWeights {
+    const float *output, *gate_up, *down;
+    const T *output_bias, *gate_up_bias, *down_bias, *norm;
+};
+
+// total = x + output(attended), delta = the MLP of its norm. `gate_up` [R, 2 F], if it is given, gets what is gated.
+template <typename T>
+static void after_forward(int64_t rows, int64_t width, int64_t attended_width, int64_t mlp_width, float eps, const T *x,
+                          const T *attended, AfterWeights<T> by, T *total, float *rstd, T *gate_up, T *delta,
+                          int threads) {
+#pragma omp parallel num_threads(threads)
+    {
+        Near seen(BLOCK, attended_width), hidden(BLOCK, width), both(BLOCK, 2 * mlp_width);
+        Near gated(BLOCK, mlp_width);
+        Soon soon;
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t begin = 0; begin < rows; begin += BLOCK) {
+            int64_t count = rows - begin < BLOCK ? rows - begin : BLOCK;
+            soon.clear();
+            soon.add(x + begin * width, count * width);
+            soon.add(total + begin * width, count * width);
+            soon.add(gate_up ? gate_up + begin * 2 * mlp_width : nullptr, count * 2 * mlp_width);
+            soon.add(delta + begin * width, count * width);
+            for (int64_t r = 0; r < count; r++)
+                take(attended_width, attended + (begin + r) * attended_width, seen.row(r));
+            multiply(count, seen, attended_width, by.output, width, hidden, soon);
+            for (int64_t r = 0; r < count; r++) {
+                float *row = hidden.row(r);
+                const T *in = x + (begin + r) * width;
+                T *sum = total + (begin + r) * width;
+                add_bias(width, by.output_bias, row);
+#pragma omp simd
+                for (int64_t i = 0; i < width; i++) store(sum[i], load(in[i]) + row[i]);
+                rstd[begin + r] = normed(width, eps, sum, by.norm, row);
+            }
+            multiply(count, hidden, width, by.gate_up, 2 * mlp_width, both, soon);
+            for (int64_t r = 0; r < count; r++) {
+                float *row = both.row(r);
+                add_bias(2 * mlp_width, by.gate_up_bias, row);
+                if (gate_up) give(2 * mlp_width, row, gate_up + (begin + r) * 2 * mlp_width);
+                gate(mlp_width, row, row + mlp_width, gated.row(r));
+            }
+            multiply(count, gated, mlp_width, by.down, width, hidden, soon);
+            for (int64_t r = 0; r < count; r++) {
+                add_bias(width, by.down_bias, hidden.row(r));
+                give(width, hidden.row(r), delta + (begin + r) * width);
+            }
+        }
+    }
+}
+
+// From the gradients of delta and total (which may be none): those of x and of attended; of gate_up, with what it and
+// `down` were made from, for the gradients of the matrices; and for each block what its rows add to that of the norm's
+// weight. The matrices are those of the backward pass.
+template <typename T>
+static void after_backward(int64_t rows, int64_t width, int64_t attended_width, int64_t mlp_width, AfterWeights<T> by,
+                           const T *total, const float *rstd, T *gate_up, const T *grad_delta,
+                           const T *grad_total, T *gated, T *hidden, T *grad_x, T *grad_attended,
+                           float *partial, int threads) {
+#pragma omp parallel num_threads(threads)
+    {
+        Near given(BLOCK, width), grad_gated(BLOCK, mlp_width), both(BLOCK, 2 * mlp_width);
+        Near grad_seen(BLOCK, attended_width);
+        Soon soon;
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t begin = 0; begin < rows; begin += BLOCK) {
+            int64_t count = rows - begin < BLOCK ? rows - begin : BLOCK;
+            float *sums = partial + begin / BLOCK * width;
+            std::memset(sums, 0, width * sizeof(float));
+            soon.clear();
+            soon.add(gate_up + begin * 2 * mlp_width, count * 2 * mlp_width);
+            soon.add(gated + begin * mlp_width, count * mlp_width);
+            for (const T *next : {total, (const T *)hidden, grad_total, (const T *)grad_x}) soon.add(next ? next + begin * width : next, count * width);
+            soon.add(grad_attended + begin * attended_width, count * attended_width);
+            for (int64_t r = 0; r < count; r++) take(width, grad_delta + (begin + r) * width, given.row(r));
+            multiply(count, given, width, by.down, mlp_width, grad_gated, soon);
+            for (int64_t r = 0; r < count; r++) {
+                T *a = gate_up + (begin + r) * 2 * mlp_width;
+                float *to_a = both.row(r);
+                gate_back(mlp_width, a, a + mlp_width, grad_gated.row(r), to_a, to_a + mlp_width, gated + (begin + r) * mlp_width);
+                give(2 * mlp_width, to_a, a);
+            }
+            multiply(count, both, 2 * mlp_width, by.gate_up, width, given, soon);
+            for (int64_t r = 0; r < count; r++) {
+                int64_t at = (begin + r) * width;
+                float scale = rstd[begin + r];
+#pragma omp simd
+                for (int64_t i = 0; i < width; i++) store(hidden[at + i], load(total[at + i]) * scale * load(by.norm[i]));
+                norm_back(width, scale, total + at, by.norm, given.row(r), grad_total ? grad_total + at : nullptr,
+                          grad_x + at, sums);
+                take(width, grad_x + at, given.row(r));
+            }
+            multiply(count, given, width, by.output, attended_width, grad_seen, soon);
+            for (int64_t r = 0; r < count; r++)
+                give(attended_width, grad_seen.row(r), grad_attended + (begin + r) * attended_width);
+        }
+    }
+}
+
+// out [X, up_to(Y, 64)] = x^T . y, for x [R, X] and y [R, Y], in blocks of rows that stay near; each thread has its own rows
+// of `out`, which stay near too where they are few enough. Columns beyond Y are of no meaning.
+template <typename T>
+static void outer(int64_t rows, int64_t x_width, int64_t y_width, const T *x, const T *y, float *out, int threads) {
+    int64_t out_width = up_to(y_width, COLUMNS);
+#pragma omp parallel num_threads(threads)
+    {
+        int64_t each = up_to((x_width + omp_get_num_threads() - 1) / omp_get_num_threads(), TALL);
+        int64_t begin = each * omp_get_thread_num(), end = begin + each < x_width ? begin + each : x_width;
+        if (begin < end) {
+            Near from_y(BLOCK, y_width);
+            Memory<float> from_x(up_to(each, TALL) / TALL * BLOCK * 8);
+            std::memset(out + begin * out_width, 0, (end - begin) * out_width * sizeof(float));
+            for (int64_t first = 0; first < rows; first += BLOCK) {
+                int64_t count = rows - first < BLOCK ? rows - first : BLOCK;
+                for (int64_t r = 0; r < count; r++) {
+                    const T *in = x + (first + r) * x_width;
+                    for (int64_t i = begin; i < end; i += TALL) {
+                        float *to = &from_x[((i - begin) / TALL * BLOCK + r) * 8];
+                        int64_t n = end - i < TALL ? end - i : TALL;
+                        if (i + 8 <= x_width) for (int q = 0; q < 8; q++) to[q] = load(in[i + q]);
+                        else for (int q = 0; q < n; q++) to[q] = load(in[i + q]);
+                    }
+                    take(y_width, y + (first + r) * y_width, from_y.row(r));
+                }
+                for (int64_t column = 0; column < y_width; column += COLUMNS)
+                    for (int64_t i = begin; i < end; i += TALL) {
+                        auto add = [&](auto tile) {
+                            tile(count, &from_x[(i - begin) / TALL * BLOCK * 8], 8, from_y.row(0) + column, from_y.stride,
+                                 out + i * out_width + column, out_width);
+                        };
+                        switch (end - i) {
+                        case 1: add(outer_tile<1>); break;
+                        case 2: add(outer_tile<2>); break;
+                        case 3: add(outer_tile<3>); break;
+                        case 4: add(outer_tile<4>); break;
+                        case 5: add(outer_tile<5>); break;
+                        default: add(outer_tile<TALL>);
+                        }
+                    }
+            }
+        }
+    }
+}
+
+#define EXPORTS(T, NAME)                                                                                               \
+    extern "C" void lay_out_##NAME(int64_t inputs, int64_t outputs, const T *from, int64_t by_input, int64_t by_output,\
+                                   float *panels, int threads) {                                                       \
+        lay_out<T>(inputs, outputs, from, by_input, by_output, panels, threads);                                       \
+    }                                                                                                                  \
+    extern "C" void outer_##NAME(int64_t rows, int64_t x_width, int64_t y_width, const T *x, const T *y, float *out,   \
+                                 int threads) {                                                                        \
+        outer<T>(rows, x_width, y_width, x, y, out, threads);                                                          \
+    }                                                                                                                  \
+    extern "C" void before_forward_##NAME(                                                                             \
+        int64_t rows, int64_t width, int64_t heads, int64_t key_heads, int64_t head_width, float eps, float head_eps,  \
+        const T *x, const T *delta, const T *norm, const float *panels, const T *bias, const T *query_norm,            \
+        const T *key_norm, const float *cosine, const float *sine, T *total, float *rstd, T *straight,                 \
+        float *head_rstd, T *query, T *key, T *value, int threads) {                                                   \
+        before_forward<T>(rows, width, {heads, key_heads, head_width}, eps, head_eps, x, delta, norm, panels, bias,    \
+                          {query_norm, key_norm, cosine, sine}, total, rstd, straight, head_rstd, {query, key, value}, \
+                          threads);                                                                                    \
+    }                                                                                                                  \
+    extern "C" void before_backward_##NAME(                                                                            \
+        int64_t rows, int64_t width, int64_t heads, int64_t key_heads, int64_t head_width, const T *total,             \
+        const float *rstd, const T *norm, const float *panels, const T *query_norm, const T *key_norm,                 \
+        const float *cosine, const float *sine, const T *straight, const float *head_rstd, const T *grad_query,        \
+        const T *grad_key, const T *grad_value, const T *grad_total, T *grad_projected, T *hidden, T *grad_x,          \
+        float *partial, int threads) {                                                                                 \
+        before_backward<T>(rows, width, {heads, key_heads, head_width}, total, rstd, norm, panels,                     \
+                           {query_norm, key_norm, cosine, sine}, straight, head_rstd,                                  \
+                           {grad_query, grad_key, grad_value}, grad_total, grad_projected, hidden, grad_x, partial,    \
+                           threads);                                                                                   \
+    }                                                                                                                  \
+    extern "C" void after_forward_##NAME(                                                                              \
+        int64_t rows, int64_t width, int64_t attended_width, int64_t mlp_width, float eps, const T *x,                 \
+        const T *attended, const float *output, const float *gate_up_panels, const float *down, const T *output_bias,  \
+        const T *gate_up_bias, const T *down_bias, const T *norm, T *total, float *rstd, T *gate_up, T *delta,         \
+        int threads) {                                                                                                 \
+        after_forward<T>(rows, width, attended_width, mlp_width, eps, x, attended,                                     \
+                         {output, gate_up_panels, down, output_bias, gate_up_bias, down_bias, norm}, total, rstd,      \
+                         gate_up, delta, threads);                                                                     \
+    }                                                                                                                  \
+    extern "C" void after_backward_##NAME(                                                                             \
+        int64_t rows, int64_t width, int64_t attended_width, int64_t mlp_width, const float *output,                   \
+        const float *gate_up_panels, const float *down, const T *norm, const T *total, const float *rstd,              \
+        T *gate_up, const T *grad_delta, const T *grad_total, T *gated, T *hidden, T *grad_x,   \
+        T *grad_attended, float *partial, int threads) {                                                               \
+        after_backward<T>(rows, width, attended_width, mlp_width,                                                      \
+                          {output, gate_up_panels, down, nullptr, nullptr, nullptr, norm}, total, rstd, gate_up,       \
+                          grad_delta, grad_total, gated, hidden, grad_x, grad_attended, partial,         \
+                          threads);                                                                                    \
+    }
+
+FOR_EACH_TYPE(EXPORTS)
+
+extern "C" int has_wide_vectors() {
+#ifdef __AVX512F__
+    return 1;
+#else
+    return 0;
+#endif
+}

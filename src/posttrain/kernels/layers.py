@@ -1,0 +1,232 @@
+"""A decoder's layer before and after its attention, on a CPU with wide vectors: rows go through norm, matrices and gate
+a few at a time, so that what lies between stays near the processor.
+
+The same as the modules up to rounding, tested against them in float64. Gradients of matrices are single products over
+all rows. Of what a layer computes, the inputs of its norms and the gate's are kept for the backward pass; the rest is
+computed again from them, which costs less than reading it.
+
+R rows, D width, H heads, K key heads, d width of a head, A = H d, P = (H + 2 K) d, F width of the MLP.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from posttrain.kernels._build import built
+from posttrain.kernels._cpu import call
+
+__all__ = ["after_attention", "before_attention", "covered"]
+
+BLOCK: Final = 48
+"""Rows whose gradients of a norm's weight are summed together; as in the source."""
+COLUMNS: Final = 64
+"""Outputs in a panel of a matrix, as in the source."""
+
+
+@cache
+def _has_wide_vectors() -> bool:
+    """Whether the processor has registers for the tiles of the products: without, those of torch are faster."""
+    library = built().library
+    return library is not None and bool(library.has_wide_vectors())
+
+
+def covered(x_RD: Tensor, linears: Sequence[nn.Module], norms: Sequence[nn.Module]) -> bool:
+    """Whether the functions here do what these modules do: plain linear layers (adapters are of another kind) and RMS
+    norms, all in the type of the rows, on a CPU with wide vectors. In bfloat16, a matrix unit is faster.
+    """
+    if not (_has_wide_vectors() and x_RD.device.type == "cpu" and x_RD.dtype in (torch.float32, torch.bfloat16)):
+        return False
+    if x_RD.dtype == torch.bfloat16 and torch.backends.cpu.get_cpu_capability() == "AMX":
+        return False
+    plain = all(type(linear) is nn.Linear for linear in linears) and all(
+        type(norm) in (nn.RMSNorm, nn.Identity) for norm in norms
+    )
+    return plain and all(p.dtype == x_RD.dtype for module in (*linears, *norms) for p in module.parameters())
+
+
+def before_attention(
+    x_RD: Tensor,
+    delta_RD: Tensor | None,
+    norm: nn.RMSNorm,
+    projections: Sequence[nn.Linear],
+    head_norms: Sequence[nn.Module],
+    head_width: int,
+    rotation: tuple[Tensor, Tensor],
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """``x + delta`` [R, D], and from its norm queries [R, H, d], keys and values [R, K, d]; differentiable.
+
+    Queries and keys are normed head by head where `head_norms` are norms, and turned by `rotation`, cosine and sine,
+    float32 [R, d / 2]. For what is `covered`.
+    """
+    weights = (*(p.weight for p in projections), *(p.bias for p in projections))
+    head_weights = [n.weight if isinstance(n, nn.RMSNorm) else None for n in head_norms]
+    head_eps = next((n.eps or 0.0 for n in head_norms if isinstance(n, nn.RMSNorm)), 0.0)
+    how = _Before(norm.eps or 0.0, head_eps, head_width, *rotation, kept=torch.is_grad_enabled())
+    outputs: Any = BeforeAttention.apply(how, x_RD, delta_RD, norm.weight, *head_weights, *weights)  # type: ignore[no-untyped-call]
+    total, query, key, value = outputs
+    return total, query, key, value
+
+
+def after_attention(
+    x_RD: Tensor, attended_RA: Tensor, output: nn.Linear, norm: nn.RMSNorm, mlp: Sequence[nn.Linear]
+) -> tuple[Tensor, Tensor]:
+    """``x + output(attended)``, and the MLP of its norm, [R, D] each; differentiable. `mlp` are the gate, what it
+    multiplies, and the way back. For what is `covered`.
+    """
+    linears = (output, *mlp)
+    weights = (*(linear.weight for linear in linears), *(linear.bias for linear in linears))
+    how = norm.eps or 0.0, torch.is_grad_enabled()
+    both: Any = AfterAttention.apply(*how, x_RD, attended_RA, norm.weight, *weights)  # type: ignore[no-untyped-call]
+    total, delta = both
+    return total, delta
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    eps: float
+    head_eps: float
+    head_width: int
+    cosine: Tensor
+    sine: Tensor
+    kept: bool
+    """Whether there may be a backward pass."""
+
+
+class BeforeAttention(torch.autograd.Function):
+    """Norm, projections and turning."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, how: _Before, x: Tensor, delta: Tensor | None, norm: Tensor, *parameters: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        """Parameters are two weights of head norms, three matrices, three biases."""
+        head_norms, matrices, biases = parameters[:2], parameters[2:5], parameters[5:]
+        matrix, bias = _stacked(matrices), _stacked(biases)
+        assert matrix is not None, "there are projections"
+        x, delta = x.contiguous(), None if delta is None else delta.contiguous()
+        d, rows = how.head_width, len(x)
+        heads, key_heads = (len(w) // d for w in matrices[:2] if w is not None)
+        sizes = (rows, x.shape[1], heads, key_heads, d)
+        total, rstd = torch.empty_like(x), torch.empty(rows)
+        straight = x.new_empty(rows, heads + key_heads, d) if how.kept else None
+        head_rstd = torch.empty(rows, heads + key_heads)
+        query, key, value = x.new_empty(rows, heads, d), x.new_empty(rows, key_heads, d), x.new_empty(rows, key_heads, d)
+        angles = (*head_norms, how.cosine.contiguous(), how.sine.contiguous())
+        given = (x, delta, norm, _columns(matrix.t()), bias, *angles)
+        results = (total, rstd, straight, head_rstd, query, key, value)
+        call("before_forward", x.dtype, *sizes, how.eps, how.head_eps, *given, *results)
+        ctx.save_for_backward(total, rstd, norm, matrix, straight, head_rstd, *angles)
+        ctx.sizes, ctx.has_bias, ctx.has_delta = sizes, bias is not None, delta is not None
+        ctx.set_materialize_grads(False)
+        return total, query, key, value
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_total: Tensor | None, *grad_heads: Tensor | None) -> tuple[Tensor | None, ...]:
+        """Of all that was given."""
+        total, rstd, norm, matrix, straight, head_rstd, *angles = ctx.saved_tensors
+        rows, width, heads, key_heads, d = ctx.sizes
+        shapes = ((rows, heads, d), (rows, key_heads, d), (rows, key_heads, d))
+        grads = [_or_zeros(grad, total, shape) for grad, shape in zip(grad_heads, shapes, strict=True)]
+        grad_projected, hidden = total.new_empty(rows, len(matrix)), torch.empty_like(total)
+        grad_x, partial = torch.empty_like(total), torch.empty(-(-rows // BLOCK), width + 2 * d)
+        more = None if grad_total is None else grad_total.contiguous()
+        given = (total, rstd, norm, _columns(matrix), *angles, straight, head_rstd, *grads, more)
+        call("before_backward", total.dtype, *ctx.sizes, *given, grad_projected, hidden, grad_x, partial)
+        of_norm, of_query_norm, of_key_norm = partial.sum(0).to(total.dtype).split((width, d, d))
+        needs, parts = ctx.needs_input_grad, (heads * d, key_heads * d, key_heads * d)
+        of_matrices = _if(any(needs[6:9]), lambda: _outer(grad_projected, hidden).split(parts), 3)
+        of_biases = _if(ctx.has_bias, lambda: grad_projected.sum(0).split(parts), 3)
+        head_norms = [None if w is None else g for w, g in zip(angles[:2], (of_query_norm, of_key_norm), strict=True)]
+        return None, grad_x, grad_x if ctx.has_delta else None, of_norm, *head_norms, *of_matrices, *of_biases
+
+
+class AfterAttention(torch.autograd.Function):
+    """Output projection, residual, norm and MLP."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, eps: float, kept: bool, x: Tensor, attended: Tensor, norm: Tensor, *parameters: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Parameters are four matrices and four biases: of the output, the gate, what it multiplies, and the way back."""
+        output, gate, up, down, output_bias, gate_bias, up_bias, down_bias = parameters
+        assert output is not None and gate is not None and down is not None, "there are matrices"
+        gate_up, gate_up_bias = _stacked((gate, up)), _stacked((gate_bias, up_bias))
+        assert gate_up is not None, "there are matrices"
+        x, attended = x.contiguous(), attended.contiguous()
+        sizes = (*x.shape, attended.shape[1], len(gate))
+        total, delta, rstd = torch.empty_like(x), torch.empty_like(x), torch.empty(len(x))
+        both = x.new_empty(len(x), len(gate_up)) if kept else None
+        panels = [_columns(matrix.t()) for matrix in (output, gate_up, down)]
+        by = (*panels, output_bias, gate_up_bias, down_bias, norm)
+        call("after_forward", x.dtype, *sizes, eps, x, attended, *by, total, rstd, both, delta)
+        ctx.save_for_backward(attended, total, rstd, both, norm, output, gate_up, down)
+        ctx.sizes, ctx.biases = sizes, [bias is not None for bias in parameters[4:]]
+        ctx.set_materialize_grads(False)
+        return total, delta
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_total: Tensor | None, grad_delta: Tensor | None) -> tuple[Tensor | None, ...]:
+        """Of all that was given."""
+        attended, total, rstd, both, norm, output, gate_up, down = ctx.saved_tensors
+        rows, width, _, mlp_width = ctx.sizes
+        grad_delta = _or_zeros(grad_delta, total, (rows, width))
+        more = None if grad_total is None else grad_total.contiguous()
+        gated, grad_both = total.new_empty(rows, mlp_width), both
+        hidden, grad_x, grad_attended = torch.empty_like(total), torch.empty_like(total), torch.empty_like(attended)
+        partial = torch.empty(-(-rows // BLOCK), width)
+        panels = [_columns(matrix) for matrix in (output, gate_up, down)]
+        given = (*panels, norm, total, rstd, both, grad_delta, more)
+        results = (gated, hidden, grad_x, grad_attended, partial)
+        call("after_backward", total.dtype, *ctx.sizes, *given, *results)
+        needs, halves = ctx.needs_input_grad, (mlp_width, mlp_width)
+        of_output = _outer(grad_x, attended) if needs[5] else None
+        of_gate, of_up = _if(needs[6] or needs[7], lambda: _outer(grad_both, hidden).split(halves), 2)
+        of_down = _outer(grad_delta, gated) if needs[8] else None
+        has_output, has_gate, _, has_down = ctx.biases
+        of_biases = (
+            grad_x.sum(0) if has_output else None,
+            *_if(has_gate, lambda: grad_both.sum(0).split(halves), 2),
+            grad_delta.sum(0) if has_down else None,
+        )
+        of_norm = partial.sum(0).to(total.dtype)
+        return None, None, grad_x, grad_attended, of_norm, of_output, of_gate, of_up, of_down, *of_biases
+
+
+def _columns(matrix_IO: Tensor) -> Tensor:
+    """A matrix, in any layout, as panels of its columns: float32 [panels, I, `COLUMNS`]."""
+    inputs, outputs = matrix_IO.shape
+    panels = torch.empty(-(-outputs // COLUMNS), inputs, COLUMNS)
+    call("lay_out", matrix_IO.dtype, inputs, outputs, matrix_IO, *matrix_IO.stride(), panels)
+    return panels
+
+
+def _outer(x_RX: Tensor, y_RY: Tensor) -> Tensor:
+    """[X, Y] the sum over rows of their outer products, which in float32 torch does as fast."""
+    if x_RX.dtype == torch.float32:
+        return x_RX.t() @ y_RY
+    width = y_RY.shape[1]
+    sums = torch.empty(x_RX.shape[1], -(-width // COLUMNS) * COLUMNS)
+    call("outer", x_RX.dtype, *x_RX.shape, width, x_RX, y_RY, sums)
+    return sums[:, :width].to(x_RX.dtype)
+
+
+def _stacked(parts: Sequence[Tensor | None]) -> Tensor | None:
+    """All rows of some matrices, or numbers of some biases, which are there together or not at all."""
+    given = [part for part in parts if part is not None]
+    assert len(given) in (0, len(parts)), "a model has biases for all of them or for none"
+    return torch.cat(given) if given else None
+
+
+def _or_zeros(grad: Tensor | None, like: Tensor, shape: Sequence[int]) -> Tensor:
+    return like.new_zeros(shape) if grad is None else grad.contiguous()
+
+
+def _if(wanted: bool, compute: Callable[[], Sequence[Tensor]], count: int) -> Sequence[Tensor | None]:
+    return compute() if wanted else [None] * count
