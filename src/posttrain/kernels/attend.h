@@ -31,20 +31,25 @@ static inline float to_shares(float *score, int64_t count) {
     }
     float largest = folded(top, [](auto a, auto b) { return a > b ? a : b; });
     lanes sum = {};
-    for (int64_t s = 0; s < last; s += PAGE) {
-        lanes x = exponentials(load_lanes(score + s) - largest);
-        std::memcpy(score + s, &x, sizeof(x));
-        sum += x;
-    }
+    auto exponentiate = [&](int64_t s, auto n) {
+        lanes x[n];
+        for (int v = 0; v < n; v++) x[v] = load_lanes(score + s + v * PAGE) - largest;
+        exponentials(x);
+        for (int v = 0; v < n; v++) {
+            store_lanes(score + s + v * PAGE, x[v]);
+            sum += x[v];
+        }
+        return s + n * PAGE;
+    };
+    int64_t done = 0;
+    while (done + 4 * PAGE <= last) done = exponentiate(done, std::integral_constant<int, 4>{});
+    while (done < last) done = exponentiate(done, std::integral_constant<int, 1>{});
     end = first(count - last, exponentials(end - largest), 0.0f);
     float total = folded(sum + end, [](auto a, auto b) { return a + b; });
     float share = 1.0f / total;
     end *= share;
-    std::memcpy(score + last, &end, sizeof(end));
-    for (int64_t s = 0; s < last; s += PAGE) {
-        lanes x = load_lanes(score + s) * share;
-        std::memcpy(score + s, &x, sizeof(x));
-    }
+    store_lanes(score + last, end);
+    for (int64_t s = 0; s < last; s += PAGE) store_lanes(score + s, load_lanes(score + s) * share);
     return largest + std::log(total);
 }
 

@@ -76,11 +76,13 @@ static inline void dots(const float *x, const float *tile, int64_t wide, float *
     lanes even[TILE] = {}, odd[TILE] = {};
     for (int64_t j = 0; j < wide; j += 2) {
         lanes a = load_lanes(tile + j * PAGE), b = load_lanes(tile + (j + 1) * PAGE);
+#pragma GCC unroll 8
         for (int r = 0; r < TILE; r++) {
             even[r] += x[r * wide + j] * a;
             odd[r] += x[r * wide + j + 1] * b;
         }
     }
+#pragma GCC unroll 8
     for (int r = 0; r < TILE; r++) {
         lanes sum = even[r] + odd[r];
         std::memcpy(out + r * out_stride, &sum, sizeof(sum));
@@ -93,15 +95,22 @@ static inline void weighted(int64_t count, const float *weight, int64_t by_a, in
                             int64_t x_stride, float *out, int64_t out_stride, bool add) {
     lanes sum[4][C] = {};
     if (add)
+#pragma GCC unroll 8
         for (int a = 0; a < 4; a++)
+#pragma GCC unroll 8
             for (int c = 0; c < C; c++) sum[a][c] = load_lanes(out + a * out_stride + c * PAGE);
     for (int64_t b = 0; b < count; b++) {
         lanes given[C];
+#pragma GCC unroll 8
         for (int c = 0; c < C; c++) given[c] = load_lanes(x + b * x_stride + c * PAGE);
+#pragma GCC unroll 8
         for (int a = 0; a < 4; a++)
+#pragma GCC unroll 8
             for (int c = 0; c < C; c++) sum[a][c] += weight[a * by_a + b * by_b] * given[c];
     }
+#pragma GCC unroll 8
     for (int a = 0; a < 4; a++)
+#pragma GCC unroll 8
         for (int c = 0; c < C; c++) std::memcpy(out + a * out_stride + c * PAGE, &sum[a][c], sizeof(lanes));
 }
 

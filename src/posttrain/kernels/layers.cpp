@@ -29,7 +29,8 @@ template <typename T> static inline void add_bias(int64_t width, const T *bias, 
     for (int64_t i = 0; i < width; i++) row[i] += load(bias[i]);
 }
 
-struct Heads {
+// Heads of queries and of keys, and their width.
+struct HeadSizes {
     int64_t query, key, width;
 
     int64_t turned() const { return (query + key) * width; }
@@ -40,10 +41,10 @@ struct Heads {
 template <typename T> struct Projected {
     T *query, *key, *value;
 
-    T *head(const Heads &n, int64_t row, int64_t h) const {
+    T *head(const HeadSizes &n, int64_t row, int64_t h) const {
         return h < n.query ? query + (row * n.query + h) * n.width : key + (row * n.key + h - n.query) * n.width;
     }
-    T *values(const Heads &n, int64_t row) const { return value + row * n.key * n.width; }
+    T *values(const HeadSizes &n, int64_t row) const { return value + row * n.key * n.width; }
 };
 
 // How queries and keys are turned: weights of their norms, if they are normed, and the angles of each row.
@@ -55,7 +56,7 @@ template <typename T> struct Angles {
 // total = x + delta (x alone without a delta), queries, keys and values of its norm. `straight` [R, (H + K) d], if it is
 // given, gets queries and keys before they are turned, `head_rstd` [R, H + K] what scaled them.
 template <typename T>
-static void before_forward(int64_t rows, int64_t width, Heads n, float eps, float head_eps, const T *x, const T *delta,
+static void before_forward(int64_t rows, int64_t width, HeadSizes n, float eps, float head_eps, const T *x, const T *delta,
                            const T *norm, const float *panels, const T *bias, Angles<T> by, T *total, float *rstd,
                            T *straight, float *head_rstd, Projected<T> out, int threads) {
 #pragma omp parallel num_threads(threads)
@@ -69,8 +70,13 @@ static void before_forward(int64_t rows, int64_t width, Heads n, float eps, floa
             for (int64_t r = 0; r < count; r++) {
                 const T *in = x + (begin + r) * width;
                 T *sum = total + (begin + r) * width;
+                if (delta) {
+                    const T *more = delta + (begin + r) * width;
 #pragma omp simd
-                for (int64_t i = 0; i < width; i++) store(sum[i], load(in[i]) + (delta ? load(delta[(begin + r) * width + i]) : 0));
+                    for (int64_t i = 0; i < width; i++) store(sum[i], load(in[i]) + load(more[i]));
+                } else {
+                    std::memcpy(sum, in, width * sizeof(T));
+                }
                 rstd[begin + r] = normed(width, eps, sum, norm, hidden.row(r));
             }
             multiply(count, hidden, width, panels, n.all(), projected, soon);
@@ -93,10 +99,10 @@ static void before_forward(int64_t rows, int64_t width, Heads n, float eps, floa
 }
 
 // From the gradients of queries, keys, values and total (which may be none): that of x, which is that of delta too; of the
-// projections, [R, (H + 2 K) d], with what they were made from, for the gradient of their matrix; and for each block what
+// projections, [R, (H + 2 K) d], with what they were applied to, for the gradient of their matrix; and for each block what
 // its rows add to those of the norms' weights, [D + 2 d].
 template <typename T>
-static void before_backward(int64_t rows, int64_t width, Heads n, const T *total, const float *rstd, const T *norm,
+static void before_backward(int64_t rows, int64_t width, HeadSizes n, const T *total, const float *rstd, const T *norm,
                             const float *panels, Angles<T> by, const T *straight, const float *head_rstd,
                             Projected<const T> grad, const T *grad_total, T *grad_projected, T *hidden, T *grad_x,
                             float *partial, int threads) {
@@ -125,8 +131,7 @@ static void before_backward(int64_t rows, int64_t width, Heads n, const T *total
             for (int64_t r = 0; r < count; r++) {
                 int64_t at = (begin + r) * width;
                 float scale = rstd[begin + r];
-#pragma omp simd
-                for (int64_t i = 0; i < width; i++) store(hidden[at + i], load(total[at + i]) * scale * load(norm[i]));
+                scaled(width, scale, total + at, norm, hidden + at);
                 norm_back(width, scale, total + at, norm, grad_hidden.row(r), grad_total ? grad_total + at : nullptr,
                           grad_x + at, sums);
             }
@@ -156,7 +161,7 @@ static void after_forward(int64_t rows, int64_t width, int64_t attended_width, i
             soon.clear();
             soon.add(x + begin * width, count * width);
             soon.add(total + begin * width, count * width);
-            soon.add(gate_up ? gate_up + begin * 2 * mlp_width : nullptr, count * 2 * mlp_width);
+            if (gate_up) soon.add(gate_up + begin * 2 * mlp_width, count * 2 * mlp_width);
             soon.add(delta + begin * width, count * width);
             for (int64_t r = 0; r < count; r++)
                 take(attended_width, attended + (begin + r) * attended_width, seen.row(r));
@@ -186,9 +191,9 @@ static void after_forward(int64_t rows, int64_t width, int64_t attended_width, i
     }
 }
 
-// From the gradients of delta and total (which may be none): those of x and of attended; of gate_up, with what it and
-// `down` were made from, for the gradients of the matrices; and for each block what its rows add to that of the norm's
-// weight. The matrices are those of the backward pass.
+// From the gradients of delta and total (which may be none): those of x and of attended; that of gate_up in its place, with
+// what it and `down` were applied to, for the gradients of the matrices; and for each block what its rows add to that of
+// the norm's weight.
 template <typename T>
 static void after_backward(int64_t rows, int64_t width, int64_t attended_width, int64_t mlp_width, AfterWeights<T> by,
                            const T *total, const float *rstd, T *gate_up, const T *grad_delta,
@@ -207,22 +212,23 @@ static void after_backward(int64_t rows, int64_t width, int64_t attended_width, 
             soon.clear();
             soon.add(gate_up + begin * 2 * mlp_width, count * 2 * mlp_width);
             soon.add(gated + begin * mlp_width, count * mlp_width);
-            for (const T *next : {total, (const T *)hidden, grad_total, (const T *)grad_x}) soon.add(next ? next + begin * width : next, count * width);
+            for (const T *of_width : {total, grad_total, (const T *)hidden, (const T *)grad_x})
+                if (of_width) soon.add(of_width + begin * width, count * width);
             soon.add(grad_attended + begin * attended_width, count * attended_width);
             for (int64_t r = 0; r < count; r++) take(width, grad_delta + (begin + r) * width, given.row(r));
             multiply(count, given, width, by.down, mlp_width, grad_gated, soon);
             for (int64_t r = 0; r < count; r++) {
                 T *a = gate_up + (begin + r) * 2 * mlp_width;
                 float *to_a = both.row(r);
-                gate_back(mlp_width, a, a + mlp_width, grad_gated.row(r), to_a, to_a + mlp_width, gated + (begin + r) * mlp_width);
+                gate_back(mlp_width, a, a + mlp_width, grad_gated.row(r), to_a, to_a + mlp_width,
+                          gated + (begin + r) * mlp_width);
                 give(2 * mlp_width, to_a, a);
             }
             multiply(count, both, 2 * mlp_width, by.gate_up, width, given, soon);
             for (int64_t r = 0; r < count; r++) {
                 int64_t at = (begin + r) * width;
                 float scale = rstd[begin + r];
-#pragma omp simd
-                for (int64_t i = 0; i < width; i++) store(hidden[at + i], load(total[at + i]) * scale * load(by.norm[i]));
+                scaled(width, scale, total + at, by.norm, hidden + at);
                 norm_back(width, scale, total + at, by.norm, given.row(r), grad_total ? grad_total + at : nullptr,
                           grad_x + at, sums);
                 take(width, grad_x + at, given.row(r));
@@ -234,55 +240,23 @@ static void after_backward(int64_t rows, int64_t width, int64_t attended_width, 
     }
 }
 
-// out [X, up_to(Y, 64)] = x^T . y, for x [R, X] and y [R, Y], in blocks of rows that stay near; each thread has its own rows
-// of `out`, which stay near too where they are few enough. Columns beyond Y are of no meaning.
+// out [X, up_to(Y, 64)] = x^T . y, for x [R, X] and y [R, Y]; each thread has its own rows of `out`.
 template <typename T>
 static void outer(int64_t rows, int64_t x_width, int64_t y_width, const T *x, const T *y, float *out, int threads) {
-    int64_t out_width = up_to(y_width, COLUMNS);
 #pragma omp parallel num_threads(threads)
     {
         int64_t each = up_to((x_width + omp_get_num_threads() - 1) / omp_get_num_threads(), TALL);
-        int64_t begin = each * omp_get_thread_num(), end = begin + each < x_width ? begin + each : x_width;
-        if (begin < end) {
-            Near from_y(BLOCK, y_width);
-            Memory<float> from_x(up_to(each, TALL) / TALL * BLOCK * 8);
-            std::memset(out + begin * out_width, 0, (end - begin) * out_width * sizeof(float));
-            for (int64_t first = 0; first < rows; first += BLOCK) {
-                int64_t count = rows - first < BLOCK ? rows - first : BLOCK;
-                for (int64_t r = 0; r < count; r++) {
-                    const T *in = x + (first + r) * x_width;
-                    for (int64_t i = begin; i < end; i += TALL) {
-                        float *to = &from_x[((i - begin) / TALL * BLOCK + r) * 8];
-                        int64_t n = end - i < TALL ? end - i : TALL;
-                        if (i + 8 <= x_width) for (int q = 0; q < 8; q++) to[q] = load(in[i + q]);
-                        else for (int q = 0; q < n; q++) to[q] = load(in[i + q]);
-                    }
-                    take(y_width, y + (first + r) * y_width, from_y.row(r));
-                }
-                for (int64_t column = 0; column < y_width; column += COLUMNS)
-                    for (int64_t i = begin; i < end; i += TALL) {
-                        auto add = [&](auto tile) {
-                            tile(count, &from_x[(i - begin) / TALL * BLOCK * 8], 8, from_y.row(0) + column, from_y.stride,
-                                 out + i * out_width + column, out_width);
-                        };
-                        switch (end - i) {
-                        case 1: add(outer_tile<1>); break;
-                        case 2: add(outer_tile<2>); break;
-                        case 3: add(outer_tile<3>); break;
-                        case 4: add(outer_tile<4>); break;
-                        case 5: add(outer_tile<5>); break;
-                        default: add(outer_tile<TALL>);
-                        }
-                    }
-            }
-        }
+        int64_t begin = each * omp_get_thread_num(), own = x_width - begin < each ? x_width - begin : each;
+        if (own > 0)
+            outer(rows, own, x_width, y_width, y_width, x + begin, y, out + begin * up_to(y_width, COLUMNS));
     }
 }
 
 #define EXPORTS(T, NAME)                                                                                               \
-    extern "C" void lay_out_##NAME(int64_t inputs, int64_t outputs, const T *from, int64_t by_input, int64_t by_output,\
-                                   float *panels, int threads) {                                                       \
-        lay_out<T>(inputs, outputs, from, by_input, by_output, panels, threads);                                       \
+    extern "C" void lay_out_##NAME(int64_t all_inputs, int64_t first_input, int64_t first_output, int64_t inputs,      \
+                                   int64_t outputs, const T *from, int64_t by_input, int64_t by_output, float *panels, \
+                                   int threads) {                                                                      \
+        lay_out<T>(all_inputs, first_input, first_output, inputs, outputs, from, by_input, by_output, panels, threads);\
     }                                                                                                                  \
     extern "C" void outer_##NAME(int64_t rows, int64_t x_width, int64_t y_width, const T *x, const T *y, float *out,   \
                                  int threads) {                                                                        \

@@ -11,6 +11,7 @@ R rows, D width, H heads, K key heads, d width of a head, A = H d, P = (H + 2 K)
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import accumulate
 from typing import Any, Final
 
 import torch
@@ -29,8 +30,8 @@ COLUMNS: Final = 64
 
 
 @cache
-def _has_wide_vectors() -> bool:
-    """Whether the processor has registers for the tiles of the products: without, those of torch are faster."""
+def has_wide_vectors() -> bool:
+    """Whether the processor has the registers for the tiles of the products (AVX-512): without, torch is faster."""
     library = built().library
     return library is not None and bool(library.has_wide_vectors())
 
@@ -39,7 +40,7 @@ def covered(x_RD: Tensor, linears: Sequence[nn.Module], norms: Sequence[nn.Modul
     """Whether the functions here do what these modules do: plain linear layers (adapters are of another kind) and RMS
     norms, all in the type of the rows, on a CPU with wide vectors. In bfloat16, a matrix unit is faster.
     """
-    if not (_has_wide_vectors() and x_RD.device.type == "cpu" and x_RD.dtype in (torch.float32, torch.bfloat16)):
+    if not (has_wide_vectors() and x_RD.device.type == "cpu" and x_RD.dtype in (torch.float32, torch.bfloat16)):
         return False
     if x_RD.dtype == torch.bfloat16 and torch.backends.cpu.get_cpu_capability() == "AMX":
         return False
@@ -105,22 +106,22 @@ class BeforeAttention(torch.autograd.Function):
         ctx: Any, how: _Before, x: Tensor, delta: Tensor | None, norm: Tensor, *parameters: Tensor | None
     ) -> tuple[Tensor, ...]:
         """Parameters are two weights of head norms, three matrices, three biases."""
-        head_norms, matrices, biases = parameters[:2], parameters[2:5], parameters[5:]
-        matrix, bias = _stacked(matrices), _stacked(biases)
-        assert matrix is not None, "there are projections"
+        head_norms, biases = parameters[:2], parameters[5:]
+        matrices = [matrix for matrix in parameters[2:5] if matrix is not None]
+        bias = _stacked(biases)
         x, delta = x.contiguous(), None if delta is None else delta.contiguous()
         d, rows = how.head_width, len(x)
-        heads, key_heads = (len(w) // d for w in matrices[:2] if w is not None)
+        heads, key_heads = (len(matrix) // d for matrix in matrices[:2])
         sizes = (rows, x.shape[1], heads, key_heads, d)
         total, rstd = torch.empty_like(x), torch.empty(rows)
         straight = x.new_empty(rows, heads + key_heads, d) if how.kept else None
         head_rstd = torch.empty(rows, heads + key_heads)
-        query, key, value = x.new_empty(rows, heads, d), x.new_empty(rows, key_heads, d), x.new_empty(rows, key_heads, d)
+        query, key, value = (x.new_empty(rows, count, d) for count in (heads, key_heads, key_heads))
         angles = (*head_norms, how.cosine.contiguous(), how.sine.contiguous())
-        given = (x, delta, norm, _columns(matrix.t()), bias, *angles)
+        given = (x, delta, norm, beside(matrices), bias, *angles)
         results = (total, rstd, straight, head_rstd, query, key, value)
         call("before_forward", x.dtype, *sizes, how.eps, how.head_eps, *given, *results)
-        ctx.save_for_backward(total, rstd, norm, matrix, straight, head_rstd, *angles)
+        ctx.save_for_backward(total, rstd, norm, straight, head_rstd, *angles, *matrices)
         ctx.sizes, ctx.has_bias, ctx.has_delta = sizes, bias is not None, delta is not None
         ctx.set_materialize_grads(False)
         return total, query, key, value
@@ -129,19 +130,20 @@ class BeforeAttention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad_total: Tensor | None, *grad_heads: Tensor | None) -> tuple[Tensor | None, ...]:
         """Of all that was given."""
-        total, rstd, norm, matrix, straight, head_rstd, *angles = ctx.saved_tensors
+        total, rstd, norm, straight, head_rstd, *more_saved = ctx.saved_tensors
+        angles, matrices = more_saved[:4], more_saved[4:]
         rows, width, heads, key_heads, d = ctx.sizes
         shapes = ((rows, heads, d), (rows, key_heads, d), (rows, key_heads, d))
         grads = [_or_zeros(grad, total, shape) for grad, shape in zip(grad_heads, shapes, strict=True)]
-        grad_projected, hidden = total.new_empty(rows, len(matrix)), torch.empty_like(total)
+        parts = [len(matrix) for matrix in matrices]
+        grad_projected, hidden = total.new_empty(rows, sum(parts)), torch.empty_like(total)
         grad_x, partial = torch.empty_like(total), torch.empty(-(-rows // BLOCK), width + 2 * d)
         more = None if grad_total is None else grad_total.contiguous()
-        given = (total, rstd, norm, _columns(matrix), *angles, straight, head_rstd, *grads, more)
+        given = (total, rstd, norm, below(matrices), *angles, straight, head_rstd, *grads, more)
         call("before_backward", total.dtype, *ctx.sizes, *given, grad_projected, hidden, grad_x, partial)
-        of_norm, of_query_norm, of_key_norm = partial.sum(0).to(total.dtype).split((width, d, d))
-        needs, parts = ctx.needs_input_grad, (heads * d, key_heads * d, key_heads * d)
-        of_matrices = _if(any(needs[6:9]), lambda: _outer(grad_projected, hidden).split(parts), 3)
-        of_biases = _if(ctx.has_bias, lambda: grad_projected.sum(0).split(parts), 3)
+        of_norm, of_query_norm, of_key_norm = torch.split(partial.sum(0).to(total.dtype), [width, d, d])
+        of_matrices = _if(any(ctx.needs_input_grad[6:9]), lambda: torch.split(outer(grad_projected, hidden), parts), 3)
+        of_biases = _if(ctx.has_bias, lambda: torch.split(grad_projected.sum(0), parts), 3)
         head_norms = [None if w is None else g for w, g in zip(angles[:2], (of_query_norm, of_key_norm), strict=True)]
         return None, grad_x, grad_x if ctx.has_delta else None, of_norm, *head_norms, *of_matrices, *of_biases
 
@@ -153,61 +155,76 @@ class AfterAttention(torch.autograd.Function):
     def forward(
         ctx: Any, eps: float, kept: bool, x: Tensor, attended: Tensor, norm: Tensor, *parameters: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Parameters are four matrices and four biases: of the output, the gate, what it multiplies, and the way back."""
-        output, gate, up, down, output_bias, gate_bias, up_bias, down_bias = parameters
-        assert output is not None and gate is not None and down is not None, "there are matrices"
-        gate_up, gate_up_bias = _stacked((gate, up)), _stacked((gate_bias, up_bias))
-        assert gate_up is not None, "there are matrices"
+        """Parameters are four matrices and four biases: output, gate, what it multiplies, and the way back."""
+        output, gate, up, down = matrices = [matrix for matrix in parameters[:4] if matrix is not None]
+        output_bias, gate_bias, up_bias, down_bias = parameters[4:]
         x, attended = x.contiguous(), attended.contiguous()
         sizes = (*x.shape, attended.shape[1], len(gate))
         total, delta, rstd = torch.empty_like(x), torch.empty_like(x), torch.empty(len(x))
-        both = x.new_empty(len(x), len(gate_up)) if kept else None
-        panels = [_columns(matrix.t()) for matrix in (output, gate_up, down)]
-        by = (*panels, output_bias, gate_up_bias, down_bias, norm)
+        both = x.new_empty(len(x), 2 * len(gate)) if kept else None
+        panels = [beside(those) for those in ([output], [gate, up], [down])]
+        by = (*panels, output_bias, _stacked((gate_bias, up_bias)), down_bias, norm)
         call("after_forward", x.dtype, *sizes, eps, x, attended, *by, total, rstd, both, delta)
-        ctx.save_for_backward(attended, total, rstd, both, norm, output, gate_up, down)
-        ctx.sizes, ctx.biases = sizes, [bias is not None for bias in parameters[4:]]
+        ctx.save_for_backward(attended, total, rstd, both, norm, *matrices)
+        ctx.sizes, ctx.biases, ctx.gone = sizes, [bias is not None for bias in parameters[4:]], False
         ctx.set_materialize_grads(False)
         return total, delta
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_total: Tensor | None, grad_delta: Tensor | None) -> tuple[Tensor | None, ...]:
-        """Of all that was given."""
-        attended, total, rstd, both, norm, output, gate_up, down = ctx.saved_tensors
+        """Of all that was given. Raises `RuntimeError` when asked again: what is gated gave place to its gradient."""
+        if ctx.gone:
+            raise RuntimeError("a layer's graph can be gone through once only, also with retain_graph: compute it anew")
+        ctx.gone = True
+        attended, total, rstd, both, norm, output, gate, up, down = ctx.saved_tensors
         rows, width, _, mlp_width = ctx.sizes
         grad_delta = _or_zeros(grad_delta, total, (rows, width))
         more = None if grad_total is None else grad_total.contiguous()
-        gated, grad_both = total.new_empty(rows, mlp_width), both
+        gated = total.new_empty(rows, mlp_width)
         hidden, grad_x, grad_attended = torch.empty_like(total), torch.empty_like(total), torch.empty_like(attended)
         partial = torch.empty(-(-rows // BLOCK), width)
-        panels = [_columns(matrix) for matrix in (output, gate_up, down)]
+        panels = [below(those) for those in ([output], [gate, up], [down])]
         given = (*panels, norm, total, rstd, both, grad_delta, more)
         results = (gated, hidden, grad_x, grad_attended, partial)
         call("after_backward", total.dtype, *ctx.sizes, *given, *results)
-        needs, halves = ctx.needs_input_grad, (mlp_width, mlp_width)
-        of_output = _outer(grad_x, attended) if needs[5] else None
-        of_gate, of_up = _if(needs[6] or needs[7], lambda: _outer(grad_both, hidden).split(halves), 2)
-        of_down = _outer(grad_delta, gated) if needs[8] else None
+        grad_both, halves, needs = both, [mlp_width, mlp_width], ctx.needs_input_grad
+        of_output = outer(grad_x, attended) if needs[5] else None
+        of_gate, of_up = _if(needs[6] or needs[7], lambda: torch.split(outer(grad_both, hidden), halves), 2)
+        of_down = outer(grad_delta, gated) if needs[8] else None
         has_output, has_gate, _, has_down = ctx.biases
         of_biases = (
             grad_x.sum(0) if has_output else None,
-            *_if(has_gate, lambda: grad_both.sum(0).split(halves), 2),
+            *_if(has_gate, lambda: torch.split(grad_both.sum(0), halves), 2),
             grad_delta.sum(0) if has_down else None,
         )
         of_norm = partial.sum(0).to(total.dtype)
         return None, None, grad_x, grad_attended, of_norm, of_output, of_gate, of_up, of_down, *of_biases
 
 
-def _columns(matrix_IO: Tensor) -> Tensor:
-    """A matrix, in any layout, as panels of its columns: float32 [panels, I, `COLUMNS`]."""
-    inputs, outputs = matrix_IO.shape
-    panels = torch.empty(-(-outputs // COLUMNS), inputs, COLUMNS)
-    call("lay_out", matrix_IO.dtype, inputs, outputs, matrix_IO, *matrix_IO.stride(), panels)
+def beside(matrices: Sequence[Tensor]) -> Tensor:
+    """Matrices [outputs, inputs] of the same rows, as `_panels` of one that gives all their outputs."""
+    first = list(accumulate((len(matrix) for matrix in matrices), initial=0))
+    places = [(0, output) for output in first[:-1]]
+    return _panels([matrix.t() for matrix in matrices], places, matrices[0].shape[1], first[-1])
+
+
+def below(matrices: Sequence[Tensor]) -> Tensor:
+    """The same for the gradient of those rows from the gradients of all outputs: they are the inputs here."""
+    first = list(accumulate((len(matrix) for matrix in matrices), initial=0))
+    return _panels(matrices, [(row, 0) for row in first[:-1]], first[-1], matrices[0].shape[1])
+
+
+def _panels(parts: Sequence[Tensor], places: Sequence[tuple[int, int]], inputs: int, outputs: int) -> Tensor:
+    """Columns of a matrix [I, O] in panels, float32 [panels, I, `COLUMNS`], from its parts and where each begins."""
+    make = torch.zeros if outputs % COLUMNS else torch.empty
+    panels = make(-(-outputs // COLUMNS), inputs, COLUMNS)
+    for part, place in zip(parts, places, strict=True):
+        call("lay_out", part.dtype, inputs, *place, *part.shape, part, *part.stride(), panels)
     return panels
 
 
-def _outer(x_RX: Tensor, y_RY: Tensor) -> Tensor:
+def outer(x_RX: Tensor, y_RY: Tensor) -> Tensor:
     """[X, Y] the sum over rows of their outer products, which in float32 torch does as fast."""
     if x_RX.dtype == torch.float32:
         return x_RX.t() @ y_RY

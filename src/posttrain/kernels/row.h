@@ -6,12 +6,17 @@
 
 #include <type_traits>
 
+template <typename In, typename Weight, typename Out>
+static inline void scaled(int64_t width, float scale, const In *in, const Weight *weight, Out *out) {
+#pragma omp simd
+    for (int64_t i = 0; i < width; i++) store(out[i], load(in[i]) * scale * load(weight[i]));
+}
+
 // out = in / rms(in) * weight. Gives 1 / rms.
 template <typename In, typename Weight, typename Out>
 static inline float normed(int64_t width, float eps, const In *in, const Weight *weight, Out *out) {
     float scale = 1.0f / std::sqrt(squared(in, width) / width + eps);
-#pragma omp simd
-    for (int64_t i = 0; i < width; i++) store(out[i], load(in[i]) * scale * load(weight[i]));
+    scaled(width, scale, in, weight, out);
     return scale;
 }
 

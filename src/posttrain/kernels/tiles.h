@@ -9,19 +9,23 @@
 #include <tuple>
 
 const int64_t COLUMNS = 64; // outputs that are computed together: 4 vectors
-const int64_t SOON = 12;    // inputs after which what is fetched is needed
 const int64_t TALL = 6;     // rows that are: 24 sums, 4 vectors of the panel and a number of a row fill 32 registers
+const int64_t STEPS = 32;   // inputs between two looks at what else is to be fetched
+const int64_t LINES = 8;    // lines that are fetched at each
+const int64_t EARLY = 12;   // inputs by which a panel is fetched ahead
 
-// Lays out [inputs][outputs], given by its strides, as panels [outputs / 64][inputs][64]; what a panel lacks is zero.
+// Lays out [inputs][outputs], given by its strides, as a part of a matrix of `all_inputs` that begins at the given input and
+// output: panels [all outputs / 64][all inputs][64].
 template <typename T>
-static void lay_out(int64_t inputs, int64_t outputs, const T *from, int64_t by_input, int64_t by_output, float *panels,
-                    int threads) {
+static void lay_out(int64_t all_inputs, int64_t first_input, int64_t first_output, int64_t inputs, int64_t outputs,
+                    const T *from, int64_t by_input, int64_t by_output, float *panels, int threads) {
+    int64_t last = first_output + outputs;
 #pragma omp parallel for schedule(static) num_threads(threads)
-    for (int64_t o = 0; o < outputs; o += COLUMNS) {
-        int64_t count = outputs - o < COLUMNS ? outputs - o : COLUMNS;
-        float *panel = panels + o * inputs, square[PAGE][PAGE];
-        const T *at = from + o * by_output;
-        if (count < COLUMNS) std::memset(panel, 0, inputs * COLUMNS * sizeof(float));
+    for (int64_t number = first_output / COLUMNS; number < up_to(last, COLUMNS) / COLUMNS; number++) {
+        int64_t begin = number * COLUMNS < first_output ? first_output : number * COLUMNS;
+        int64_t end = last < (number + 1) * COLUMNS ? last : (number + 1) * COLUMNS, count = end - begin;
+        float *panel = panels + (number * all_inputs + first_input) * COLUMNS + begin % COLUMNS, square[PAGE][PAGE];
+        const T *at = from + (begin - first_output) * by_output;
         if (by_output == 1) {
             for (int64_t i = 0; i < inputs; i++)
                 for (int64_t j = 0; j < count; j++) panel[i * COLUMNS + j] = load(at[i * by_input + j]);
@@ -64,42 +68,6 @@ class Soon {
     }
 };
 
-// y[R][64] = x[R] . panel
-template <int R>
-static inline void tile(const float *x, int64_t stride, const float *panel, int64_t inputs, float *y, int64_t y_stride,
-                        Soon &soon) {
-    const int V = COLUMNS / PAGE;
-    lanes sum[R][V];
-#pragma GCC unroll 8
-    for (int r = 0; r < R; r++)
-#pragma GCC unroll 8
-        for (int v = 0; v < V; v++) {
-            __builtin_prefetch(y + r * y_stride + v * PAGE, 1);
-            sum[r][v] = lanes{};
-        }
-    for (int64_t from = 0; from < inputs; from += 32) {
-        int64_t to = from + 32 < inputs ? from + 32 : inputs;
-        for (int f = 0; f < 8; f++) soon.fetch();
-        for (int64_t i = from; i < to; i++) {
-            lanes of_panel[V];
-#pragma GCC unroll 8
-            for (int v = 0; v < V; v++) __builtin_prefetch(panel + (i + SOON) * COLUMNS + v * PAGE);
-#pragma GCC unroll 8
-            for (int v = 0; v < V; v++) of_panel[v] = load_lanes(panel + i * COLUMNS + v * PAGE);
-#pragma GCC unroll 8
-            for (int r = 0; r < R; r++) {
-                float given = x[r * stride + i];
-#pragma GCC unroll 8
-                for (int v = 0; v < V; v++) sum[r][v] += given * of_panel[v];
-            }
-        }
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < R; r++)
-#pragma GCC unroll 8
-        for (int v = 0; v < V; v++) store_lanes(y + r * y_stride + v * PAGE, sum[r][v]);
-}
-
 // A few rows of numbers near the processor. Columns up to the next panel may be written; rows begin on lines of their own,
 // and not all in the same places of the cache.
 class Near {
@@ -116,30 +84,16 @@ class Near {
     float *row(int64_t r) { return &numbers[r * stride]; }
 };
 
-// y = x . matrix for `rows` rows.
-static void multiply(int64_t rows, Near &x, int64_t inputs, const float *panels, int64_t outputs, Near &y,
-                     Soon &soon) {
-    for (int64_t o = 0; o < outputs; o += COLUMNS) {
-        const float *panel = panels + o * inputs;
-        for (int64_t r = 0; r < rows; r += TALL) {
-            const float *in = x.row(r);
-            float *out = y.row(r) + o;
-            switch (rows - r) {
-            case 1: tile<1>(in, x.stride, panel, inputs, out, y.stride, soon); break;
-            case 2: tile<2>(in, x.stride, panel, inputs, out, y.stride, soon); break;
-            case 3: tile<3>(in, x.stride, panel, inputs, out, y.stride, soon); break;
-            case 4: tile<4>(in, x.stride, panel, inputs, out, y.stride, soon); break;
-            case 5: tile<5>(in, x.stride, panel, inputs, out, y.stride, soon); break;
-            default: tile<TALL>(in, x.stride, panel, inputs, out, y.stride, soon);
-            }
-        }
-    }
-}
+// Numbers of some rows, for a sum over steps: that of row r and step i is at[r * by_row + i * by_step].
+struct Given {
+    const float *at;
+    int64_t by_row, by_step;
+};
 
-// out[R][64] += the sum over `count` rows of x[row][R] times y[row][64].
+// out[R][64] = the sum over steps of given[R] times panel[step][64], and what was there before where it is to `add`.
 template <int R>
-static inline void outer_tile(int64_t count, const float *x, int64_t x_stride, const float *y, int64_t y_stride,
-                              float *out, int64_t out_stride) {
+static inline void tile(int64_t steps, Given given, const float *panel, int64_t panel_stride, float *out,
+                        int64_t out_stride, bool add, Soon &soon) {
     const int V = COLUMNS / PAGE;
     lanes sum[R][V];
 #pragma GCC unroll 8
@@ -149,22 +103,79 @@ static inline void outer_tile(int64_t count, const float *x, int64_t x_stride, c
             __builtin_prefetch(out + r * out_stride + v * PAGE, 1);
             sum[r][v] = lanes{};
         }
-    for (int64_t i = 0; i < count; i++) {
-        lanes of_y[V];
+    for (int64_t from = 0; from < steps; from += STEPS) {
+        int64_t to = from + STEPS < steps ? from + STEPS : steps;
+        for (int line = 0; line < LINES; line++) soon.fetch();
+        for (int64_t i = from; i < to; i++) {
+            lanes of_panel[V];
 #pragma GCC unroll 8
-        for (int v = 0; v < V; v++) of_y[v] = load_lanes(y + i * y_stride + v * PAGE);
+            for (int v = 0; v < V; v++) __builtin_prefetch(panel + (i + EARLY) * panel_stride + v * PAGE);
 #pragma GCC unroll 8
-        for (int r = 0; r < R; r++) {
-            float given = x[i * x_stride + r];
+            for (int v = 0; v < V; v++) of_panel[v] = load_lanes(panel + i * panel_stride + v * PAGE);
 #pragma GCC unroll 8
-            for (int v = 0; v < V; v++) sum[r][v] += given * of_y[v];
+            for (int r = 0; r < R; r++) {
+                float x = given.at[r * given.by_row + i * given.by_step];
+#pragma GCC unroll 8
+                for (int v = 0; v < V; v++) sum[r][v] += x * of_panel[v];
+            }
         }
     }
 #pragma GCC unroll 8
     for (int r = 0; r < R; r++)
 #pragma GCC unroll 8
         for (int v = 0; v < V; v++) {
-            float *at = out + r * out_stride + v * PAGE;
-            store_lanes(at, load_lanes(at) + sum[r][v]);
+            float *to = out + r * out_stride + v * PAGE;
+            store_lanes(to, add ? load_lanes(to) + sum[r][v] : sum[r][v]);
         }
+}
+
+// The same for as many rows as there are, 1 to `TALL`.
+static inline void tile_of(int64_t rows, int64_t steps, Given given, const float *panel, int64_t panel_stride, float *out,
+                           int64_t out_stride, bool add, Soon &soon) {
+    switch (rows) {
+    case 1: return tile<1>(steps, given, panel, panel_stride, out, out_stride, add, soon);
+    case 2: return tile<2>(steps, given, panel, panel_stride, out, out_stride, add, soon);
+    case 3: return tile<3>(steps, given, panel, panel_stride, out, out_stride, add, soon);
+    case 4: return tile<4>(steps, given, panel, panel_stride, out, out_stride, add, soon);
+    case 5: return tile<5>(steps, given, panel, panel_stride, out, out_stride, add, soon);
+    default: return tile<TALL>(steps, given, panel, panel_stride, out, out_stride, add, soon);
+    }
+}
+
+// y = x . matrix for `rows` rows.
+static void multiply(int64_t rows, Near &x, int64_t inputs, const float *panels, int64_t outputs, Near &y, Soon &soon) {
+    for (int64_t o = 0; o < outputs; o += COLUMNS)
+        for (int64_t r = 0; r < rows; r += TALL)
+            tile_of(rows - r, inputs, {x.row(r), x.stride, 1}, panels + o * inputs, COLUMNS, y.row(r) + o, y.stride, false,
+                    soon);
+}
+
+// out[X][up_to(Y, 64)] = the sum over rows of x[X] times y[Y], for rows x[x_stride] and y[y_stride]. Rows are taken in blocks
+// that stay near, in order. Columns beyond Y are of no meaning.
+template <typename T>
+static void outer(int64_t rows, int64_t x_width, int64_t x_stride, int64_t y_width, int64_t y_stride, const T *x,
+                  const T *y, float *out) {
+    const int64_t DEEP = 96, WIDE = 8; // rows of a block; numbers that are copied for a tile at once, more than it has rows
+    int64_t out_stride = up_to(y_width, COLUMNS);
+    Near near_y(DEEP, y_width);
+    Memory<float> near_x(up_to(x_width, TALL) / TALL * DEEP * WIDE); // [tiles][DEEP][WIDE]
+    Soon soon;
+    for (int64_t first = 0; first < rows; first += DEEP) {
+        int64_t count = rows - first < DEEP ? rows - first : DEEP;
+        for (int64_t r = 0; r < count; r++) {
+            const T *from_x = x + (first + r) * x_stride, *from_y = y + (first + r) * y_stride;
+            for (int64_t i = 0; i < x_width; i += TALL) {
+                float *to = &near_x[(i / TALL * DEEP + r) * WIDE];
+                if (i + WIDE <= x_width)
+                    for (int64_t j = 0; j < WIDE; j++) to[j] = load(from_x[i + j]);
+                else
+                    for (int64_t j = 0; i + j < x_width; j++) to[j] = load(from_x[i + j]);
+            }
+            for (int64_t j = 0; j < y_width; j++) near_y.row(r)[j] = load(from_y[j]);
+        }
+        for (int64_t column = 0; column < y_width; column += COLUMNS)
+            for (int64_t i = 0; i < x_width; i += TALL)
+                tile_of(x_width - i, count, {&near_x[i / TALL * DEEP * WIDE], 1, WIDE}, near_y.row(0) + column,
+                        near_y.stride, out + i * out_stride + column, out_stride, first > 0, soon);
+    }
 }

@@ -46,7 +46,7 @@ def can_decode(body: "Decoder", cache: KeyValueCache) -> bool:
     """Whether the kernel does, every matrix is a plain one (adapters are modules of another kind), and all are small
     enough.
     """
-    linears = [linear for layer in body.model.layers for linear in _linears(layer)]  # type: ignore[arg-type]
+    linears = [linear for layer in body.model.layers for linear in layer.linears]  # type: ignore[union-attr]
     if not cache.for_kernel or any(type(linear) is not nn.Linear for linear in linears):
         return False
     return sum(linear.weight.nbytes for linear in linears if isinstance(linear, nn.Linear)) <= COPIED_BYTES
@@ -121,12 +121,10 @@ class Decoding:
 
     def _addresses(self, layer: "Layer") -> Iterator[int]:
         """Addresses of a layer's weights, in the order of the kernel."""
-        attention = layer.self_attn
-        norms = (layer.input_layernorm, layer.post_attention_layernorm, attention.q_norm, attention.k_norm)
-        for norm in norms:
+        for norm in layer.norms:
             yield self._address(norm.weight if isinstance(norm, nn.RMSNorm) else None)
         yield from (0, 0)  # pages, which move when there are more of them
-        for linear in _linears(layer):
+        for linear in layer.linears:
             assert isinstance(linear, nn.Linear), "asked for before"
             yield self._address(kernels.packed_matrix(linear.weight.detach()))
             yield self._address(linear.bias)
@@ -136,9 +134,3 @@ class Decoding:
             return 0
         self._held.append(tensor)
         return tensor.data_ptr()
-
-
-def _linears(layer: "Layer") -> tuple[nn.Module, ...]:
-    attention, mlp = layer.self_attn, layer.mlp
-    projections = (attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj)
-    return (*projections, mlp.gate_proj, mlp.up_proj, mlp.down_proj)

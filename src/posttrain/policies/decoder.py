@@ -88,15 +88,8 @@ class Layer(nn.Module):
 
         The addition is left to the next norm, which reads the sum anyway.
         """
-        attention, mlp, norms = self.self_attn, self.mlp, (self.input_layernorm, self.post_attention_layernorm)
-        projections, of_mlp = (attention.q_proj, attention.k_proj, attention.v_proj), (mlp.gate_proj, mlp.up_proj, mlp.down_proj)
-        head_norms = (attention.q_norm, attention.k_norm)
-        if layers.covered(x_RD, (*projections, attention.o_proj, *of_mlp), (*norms, *head_norms)):
-            x_RD, query, key, value = layers.before_attention(
-                x_RD, delta_RD, norms[0], projections, head_norms, attention.head_dim, rotation
-            )
-            attended_RA = attend(attention.layer, query, key, value)
-            return layers.after_attention(x_RD, attended_RA, attention.o_proj, norms[1], of_mlp)
+        if layers.covered(x_RD, self.linears, self.norms):
+            return self._by_rows(x_RD, delta_RD, rotation, attend)
         if delta_RD is None:
             normed_RD = kernels.norm(x_RD, self.input_layernorm)
         else:
@@ -104,6 +97,33 @@ class Layer(nn.Module):
         delta_RD = self.self_attn(normed_RD, rotation, attend)
         x_RD, normed_RD = kernels.add_norm(x_RD, delta_RD, self.post_attention_layernorm)
         return x_RD, self.mlp(normed_RD)
+
+    def _by_rows(
+        self, x_RD: Tensor, delta_RD: Tensor | None, rotation: tuple[Tensor, Tensor], attend: Attends
+    ) -> tuple[Tensor, Tensor]:
+        """The same by kernels that take a few rows through all that is before attention, and all that is after it."""
+        (input_norm, attention_norm, *head_norms), (*projections, output, gate, up, down) = self.norms, self.linears
+        x_RD, query, key, value = layers.before_attention(
+            x_RD, delta_RD, input_norm, projections, head_norms, self.self_attn.head_dim, rotation
+        )
+        attended_RA = attend(self.self_attn.layer, query, key, value)
+        return layers.after_attention(x_RD, attended_RA, output, attention_norm, (gate, up, down))
+
+    @property
+    def linears(self) -> tuple[nn.Linear, ...]:
+        """Queries, keys, values and output, then the MLP's gate, what it multiplies, and the way back.
+
+        Adapters may have taken the place of any.
+        """
+        attention, mlp = self.self_attn, self.mlp
+        projections = (attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj)
+        return (*projections, mlp.gate_proj, mlp.up_proj, mlp.down_proj)
+
+    @property
+    def norms(self) -> tuple[nn.RMSNorm, nn.RMSNorm, nn.Module, nn.Module]:
+        """Before attention, before the MLP, of queries and of keys."""
+        attention = self.self_attn
+        return self.input_layernorm, self.post_attention_layernorm, attention.q_norm, attention.k_norm
 
 
 class Transformer(nn.Module):
