@@ -1,4 +1,5 @@
 """A decoder's parts for CPUs: what is not a matrix product in few passes over memory, and a whole decoding step.
+What is before attention in a layer and what is after it, matrices included, is in `posttrain.kernels.layers`.
 
 Each function is defined by the operations of torch that it falls back to. On Linux with a C++ compiler, tensors on the
 CPU in float32 and bfloat16 take kernels of our own (the C++ files here), compiled once for the machine: equal up to

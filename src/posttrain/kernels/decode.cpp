@@ -131,15 +131,6 @@ static inline void by_tiles(const bfloat16 *x, int64_t stride, const bfloat16 *p
 }
 #endif
 
-static inline const float *as_float(const float *x, int64_t, int64_t, Memory<float> &) { return x; }
-
-static inline const float *as_float(const bfloat16 *x, int64_t stride, int64_t inputs, Memory<float> &to) {
-    to.resize(8 * stride);
-    for (int64_t r = 0; r < 8; r++)
-        for (int64_t i = 0; i < inputs; i++) to[r * stride + i] = load(x[r * stride + i]);
-    return to.data();
-}
-
 // What a thread does: its rows, and which panels of every matrix (those of its number among all who share the rows).
 struct Share {
     int64_t begin, end, number, of;
@@ -153,13 +144,25 @@ struct Share {
     }
 };
 
+// Rows of a share as float, each beginning `stride` after the one before, up to a multiple of 8: where they are, or copies.
+static inline const float *as_float(Sheet<float> &from, const Share &share, int64_t) { return from.row(share.begin); }
+
+static inline const float *as_float(Sheet<bfloat16> &from, const Share &share, int64_t inputs) {
+    static thread_local Memory<float> copies;
+    int64_t rows = share.end - share.begin;
+    if ((int64_t)copies.size() < up_to(rows, 8) * from.stride) copies.resize(up_to(rows, 8) * from.stride);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < inputs; i++) copies[r * from.stride + i] = load(from.row(share.begin + r)[i]);
+    return copies.data();
+}
+
 // to[rows] = from[rows] . matrix^T + bias. Meanwhile what is given is fetched, or else the matrix's next panel.
 template <typename T>
 static void multiply(const Share &share, const Matrix<T> &matrix, Sheet<T> &from, Sheet<T> &to, Ahead *later = nullptr) {
     alignas(64) float sum[32 * PANEL];
-    Memory<float> wide;
     bool tiles = by_matrix_unit<T>();
     int64_t inputs = tiles ? up_to(matrix.inputs, 32) : matrix.inputs, panel_bytes = PANEL * inputs * (tiles ? 2 : 4);
+    const float *floats = tiles ? nullptr : as_float(from, share, inputs);
     for (int64_t o = share.number * PANEL; o < matrix.outputs; o += share.of * PANEL) {
         const char *panel = matrix.packed + o / PANEL * panel_bytes;
         int64_t count = matrix.outputs - o < PANEL ? matrix.outputs - o : PANEL;
@@ -169,8 +172,7 @@ static void multiply(const Share &share, const Matrix<T> &matrix, Sheet<T> &from
         for (int64_t r = share.begin; r < share.end;) {
             int64_t step = 8;
             if (!tiles)
-                by_vectors(as_float(from.row(r), from.stride, inputs, wide), from.stride, (const float *)panel, inputs, sum,
-                           ahead);
+                by_vectors(floats + (r - share.begin) * from.stride, from.stride, (const float *)panel, inputs, sum, ahead);
 #ifdef __AMX_BF16__
             else if (share.end - r > 16) {
                 by_tiles<2>((const bfloat16 *)from.row(r), from.stride, (const bfloat16 *)panel, inputs, sum);
