@@ -43,7 +43,8 @@ of digits; in *ragged* the learning rate is tiny, so that lengths stay what they
 a matrix product, measured in the same turns, at the shapes used, in the same number type, with the same threads. It
 counts 2 operations a weight and token forward and 6 in training, attention too, each prompt once for all its
 completions, and the output projection only where logits are needed. Products are measured as torch does them and with
-weights laid out in advance, each for a tenth of a second: for some milliseconds a processor may be a third faster,
+weights laid out in advance, and those of bfloat16 in float32 too, where a processor without a matrix unit is faster and
+where we make them; each for a tenth of a second: for some milliseconds a processor may be a third faster,
 which nothing that takes a second could use. **The memory limit** of decoding is the time to read weights, keys and
 values once a step at the speed of a copy.
 
@@ -61,7 +62,7 @@ judging. Peak memory is that of the process that trains.
 rewards, losses and gradient norms that agree, step by step, within 3 standard errors.
 
 **Processors** of one name may have different instructions, so each table names them. With a matrix unit (amx_bf16)
-products in bfloat16 are four times as fast as in float32; without, about as fast.
+products in bfloat16 are four times as fast as in float32; without, about half as fast.
 
 **Start-up** is a fresh process that samples one token of the bundled model; *cold* means that this environment's files
 were put out of the system's cache first.
@@ -160,9 +161,11 @@ GOALS = (
 
 GOALS_TEXT = """\
 On two cores of processors of one name, without and with a matrix unit (amx_bf16): with one, products in bfloat16 are
-four times as fast, and so is the limit. What is not met stays here until it is. The tables with a matrix unit are
+four times as fast, and so is the limit; without, they are slower than in float32, and 3.5 times what TRL does in float32
+is more than the processor can do in either. What is not met stays here until it is. The tables with a matrix unit are
 older: since then sampling writes several tokens in one call and fetches ahead, which takes two thirds of the time in
-float32, and limits are measured for longer (they were the best of three goes of seven milliseconds).
+float32, layers are learned from a few rows at a time, and limits are measured for longer (they were the best of three
+goes of seven milliseconds).
 """
 
 

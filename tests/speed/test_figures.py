@@ -1,7 +1,9 @@
 """From turns to figures, by hand."""
 
 import pytest
+import torch
 
+from posttrain.speed._limits import Limits
 from posttrain.speed.figures import least_seconds, limits_of, summarise
 from posttrain.speed.sizes import SIZES
 from posttrain.speed.tables import COLUMNS, rows
@@ -19,6 +21,15 @@ def test_the_limit_is_the_best_of_the_medians() -> None:
     limits = limits_of(LIMITS)
     assert limits["best"] == {"sampling": (11.0, "sampling a"), "learning": (6.0, "learning a")}
     assert limits["copy"] == 3.0
+
+
+def test_what_is_stored_in_bfloat16_may_be_computed_in_float32() -> None:
+    """A processor without a matrix unit is faster so: a limit that knew only products in bfloat16 could be beaten."""
+    names = {
+        dtype: Limits(SIZES["0.2M"], dtype, torch.device("cpu"), [16], 32).ways for dtype in ("float32", "bfloat16")
+    }
+    assert {f"{name} in float32" for name in names["float32"] if "packed" not in name} <= set(names["bfloat16"])
+    assert set(names["float32"]) < set(names["bfloat16"]) and "learning qkv 32x96x192" in names["float32"]
 
 
 def test_rates_and_shares() -> None:

@@ -27,11 +27,17 @@ class Limits:
         self._ways: dict[str, tuple[float, Callable[[], Any]]] = {}
         for name, (inputs, outputs) in size.products.items():
             weight = torch.randn(outputs, inputs, device=device).to(self.type)
-            for count in rows:
-                self._add_sampling(f"sampling {name} {count}x{inputs}x{outputs}", weight, count)
-            self._add_learning(f"learning {name} {learning_rows}x{inputs}x{outputs}", weight, learning_rows)
+            for way, laid in self._kinds(weight):
+                for count in rows:
+                    self._add_sampling(f"sampling {name} {count}x{inputs}x{outputs}{way}", laid, count)
+                self._add_learning(f"learning {name} {learning_rows}x{inputs}x{outputs}{way}", laid, learning_rows)
         self._source = torch.ones(_COPIED // 4, device=device)
         self._target = torch.empty_like(self._source)
+
+    @property
+    def ways(self) -> list[str]:
+        """Names of the products that are measured."""
+        return list(self._ways)
 
     def turn(self) -> dict[str, Any]:
         """GFLOP/s of every product, best way, and GB/s of reading and writing in a copy."""
@@ -40,9 +46,18 @@ class Limits:
         copied = self._seconds(lambda: self._target.copy_(self._source))
         return {"seconds": time.perf_counter() - begun, "gflops": rates, "copy_gb_s": 2 * _COPIED / copied / 1e9}
 
+    def _kinds(self, weight: Tensor) -> list[tuple[str, Tensor]]:
+        """A matrix in the types that products may be made in: without a matrix unit, a processor may be faster in
+        float32 than in bfloat16, and what is stored in one can be computed in the other.
+        """
+        kinds = [("", weight)]
+        if self.type == torch.bfloat16 and self.device.type == "cpu":
+            kinds.append((" in float32", weight.float()))
+        return kinds
+
     def _add_sampling(self, name: str, weight: Tensor, rows: int) -> None:
         """A forward product, as torch does it, and with weights laid out in advance where that can be done."""
-        x = torch.randn(rows, weight.shape[1], device=self.device).to(self.type)
+        x = torch.randn(rows, weight.shape[1], device=self.device).to(weight.dtype)
         flops = 2.0 * rows * weight.numel()
         self._ways[name] = flops, lambda: F.linear(x, weight)
         packed = _packed(weight, rows) if self.device.type == "cpu" else None
@@ -51,8 +66,8 @@ class Limits:
 
     def _add_learning(self, name: str, weight: Tensor, rows: int) -> None:
         """A forward product and the two of the backward pass."""
-        x = torch.randn(rows, weight.shape[1], device=self.device).to(self.type)
-        grad = torch.randn(rows, weight.shape[0], device=self.device).to(self.type)
+        x = torch.randn(rows, weight.shape[1], device=self.device).to(weight.dtype)
+        grad = torch.randn(rows, weight.shape[0], device=self.device).to(weight.dtype)
 
         def products() -> None:
             F.linear(x, weight)
