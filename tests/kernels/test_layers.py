@@ -237,6 +237,14 @@ def test_what_is_not_covered_is_left_to_the_modules() -> None:
     assert not layers.covered(case.x.to("meta"), linears, norms)
 
 
+@wide
+def test_a_matrix_unit_does_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    for found in (False, True):
+        monkeypatch.setattr(layers, "_has_matrix_unit", lambda found=found: found)
+        assert case_of("qwen3").is_covered
+        assert case_of("qwen3", dtype=torch.bfloat16).is_covered is not found
+
+
 def test_products_by_hand() -> None:
     """Panels of parts beside and below one another, and sums of outer products, where sizes are no multiple of any."""
     if not layers.has_wide_vectors():

@@ -449,3 +449,6 @@ static void product(int64_t rows, int64_t inputs, int64_t outputs, const T *x, c
     }
 
 FOR_EACH_TYPE(EXPORTS)
+
+// Whether products of bfloat16 have an instruction of their own here.
+extern "C" int multiplies_bfloat16() { return has_matrix_unit(); }

@@ -304,6 +304,7 @@ static void outer(int64_t rows, int64_t x_width, int64_t y_width, const T *x, co
 
 FOR_EACH_TYPE(EXPORTS)
 
+// Whether the processor has the registers for `tile`.
 extern "C" int has_wide_vectors() {
 #ifdef __AVX512F__
     return 1;

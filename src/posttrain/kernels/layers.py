@@ -36,13 +36,20 @@ def has_wide_vectors() -> bool:
     return library is not None and bool(library.has_wide_vectors())
 
 
+@cache
+def _has_matrix_unit() -> bool:
+    """Whether the processor has instructions for products in bfloat16 (AMX), which torch uses."""
+    library = built().library
+    return library is not None and bool(library.multiplies_bfloat16())
+
+
 def covered(x_RD: Tensor, linears: Sequence[nn.Module], norms: Sequence[nn.Module]) -> bool:
     """Whether the functions here do what these modules do: plain linear layers (adapters are of another kind) and RMS
     norms, all in the type of the rows, on a CPU with wide vectors. In bfloat16, a matrix unit is faster.
     """
     if not (has_wide_vectors() and x_RD.device.type == "cpu" and x_RD.dtype in (torch.float32, torch.bfloat16)):
         return False
-    if x_RD.dtype == torch.bfloat16 and torch.backends.cpu.get_cpu_capability() == "AMX":
+    if x_RD.dtype == torch.bfloat16 and _has_matrix_unit():
         return False
     plain = all(type(linear) is nn.Linear for linear in linears) and all(
         type(norm) in (nn.RMSNorm, nn.Identity) for norm in norms
