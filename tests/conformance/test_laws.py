@@ -101,6 +101,7 @@ WRONG_OBJECTIVES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRONG_OBJECTIVES)
 def test_wrong_objectives_are_caught(name: str) -> None:
     member, law, *more = WRONG_OBJECTIVES[name]

@@ -90,6 +90,7 @@ def test_sampled_log_probabilities_are_the_learners(policy: LanguageModelPolicy)
         assert np.abs(learned.detach().numpy() - sampled).max() < 1e-5
 
 
+@pytest.mark.slow
 def test_a_completion_is_the_same_alone_and_in_any_batch(policy: LanguageModelPolicy):
     requests = mixed_requests(64)
     together = write(serve(policy, slots=64), requests, range(64))

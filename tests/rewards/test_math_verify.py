@@ -120,6 +120,7 @@ def test_hostile_answers_are_never_paid_and_always_end(gold: str) -> None:
     assert all(score.explanation for score in scores)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["match", "countdown", "in_region", "label", "reasoning_gym"])
 def test_the_other_rewards_that_read_mathematics_pay_no_hostile_answer_either(kind: str) -> None:
     if kind == "reasoning_gym" and importlib.util.find_spec("reasoning_gym") is None:

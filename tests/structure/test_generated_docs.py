@@ -29,6 +29,7 @@ sys.path.append(str(DOCS))  # where a script that is run finds the modules besid
 methods, pictures, trust, performance = map(script, ("methods", "pictures", "trust", "performance"))
 
 
+@pytest.mark.slow
 def test_the_tables_of_methods_are_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
     assert methods.main(["--check"]) == 0, capsys.readouterr().err
 
