@@ -13,9 +13,11 @@ from posttrain.kernels import layers
 from posttrain.policies._shape import Rope, Shape
 from posttrain.policies.decoder import Layer
 from posttrain.policies.lora import LoRALinear
+from tests.kernels import FOUND, needs_kernels
 
-wide = pytest.mark.skipif(
-    not layers.has_wide_vectors(), reason="no processor with AVX-512 here, or no compiled kernels: the modules compute"
+pytestmark = needs_kernels
+wide = pytest.mark.skipif(  # kernels that do not compile are no reason: `case_of` fails then
+    FOUND.library is not None and not layers.has_wide_vectors(), reason="no AVX-512 here: the modules compute"
 )
 BASE = Shape(
     model_type="qwen3",
@@ -43,8 +45,14 @@ SHAPES = {
 }
 
 
+KEPT = {"before_forward": -5, "after_forward": -2}
+"""Which argument of a kernel is the place for what only a backward pass needs."""
+
+
 @pytest.fixture(autouse=True)
-def threads() -> Iterator[None]:
+def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Leaves their number as it was; and a matrix unit, where there is one, is no reason not to test bfloat16."""
+    monkeypatch.setattr(layers, "_has_matrix_unit", lambda: False)
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
@@ -88,7 +96,7 @@ def mixed(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 def case_of(name: str, rows: int = 130, *, first: bool = False, dtype: torch.dtype = torch.float32) -> Case:
-    """All numbers are those of `dtype`."""
+    """All numbers are those of `dtype`; the kernels do all but float64."""
     shape, draw = SHAPES[name], torch.Generator().manual_seed(rows)
 
     def random(*size: int) -> Tensor:
@@ -100,7 +108,9 @@ def case_of(name: str, rows: int = 130, *, first: bool = False, dtype: torch.dty
     angle = random(rows, shape.head_dim // 2)
     grads = random(rows, shape.width), random(rows, shape.width)
     delta = None if first else random(rows, shape.width)
-    return Case(name, layer, random(rows, shape.width), delta, grads, (angle.cos(), angle.sin())).to(dtype)
+    case = Case(name, layer, random(rows, shape.width), delta, grads, (angle.cos(), angle.sin())).to(dtype)
+    assert case.is_covered == (dtype != torch.float64), "or the modules would be compared with themselves"
+    return case
 
 
 def plain(case: Case, monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
@@ -119,8 +129,6 @@ def test_values_and_gradients_are_as_near_to_float64_as_those_of_the_modules(
     name: str, rows: int, first: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = case_of(name, rows, first=first, dtype=dtype)
-    if not case.is_covered:
-        pytest.skip("a matrix unit does bfloat16 here")
     exact = case.to(torch.float64)
     assert not exact.is_covered
     least = {torch.float32: 3e-7, torch.bfloat16: 3e-3}[dtype]
@@ -163,12 +171,21 @@ def test_a_row_is_the_same_to_the_bit_whatever_is_beside_it_and_on_any_number_of
 
 
 @wide
-def test_without_gradients_nothing_is_kept_and_values_are_the_same() -> None:
+def test_without_gradients_nothing_is_kept_and_values_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     case = case_of("qwen3")
+    kept: list[bool] = []
+    call = layers.call
+
+    def noted(name: str, dtype: torch.dtype, *given: int | float | Tensor | None) -> None:
+        if name in KEPT:
+            kept.append(given[KEPT[name]] is not None)
+        call(name, dtype, *given)
+
+    monkeypatch.setattr(layers, "call", noted)
     with torch.no_grad():
         outputs = case.layer(case.x, case.delta, case.rotation, mixed)
-    assert all(output.grad_fn is None for output in outputs)
     assert all(torch.equal(a, b) for a, b in zip(outputs, case.computed(), strict=False))
+    assert kept == [False, False, True, True]
 
 
 @wide
@@ -239,16 +256,13 @@ def test_what_is_not_covered_is_left_to_the_modules() -> None:
 
 @wide
 def test_a_matrix_unit_does_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
-    for found in (False, True):
-        monkeypatch.setattr(layers, "_has_matrix_unit", lambda found=found: found)
-        assert case_of("qwen3").is_covered
-        assert case_of("qwen3", dtype=torch.bfloat16).is_covered is not found
+    cases = case_of("qwen3"), case_of("qwen3", dtype=torch.bfloat16)
+    monkeypatch.setattr(layers, "_has_matrix_unit", lambda: True)
+    assert [case.is_covered for case in cases] == [True, False]
 
 
 def test_products_by_hand() -> None:
     """Panels of parts beside and below one another, and sums of outer products, where sizes are no multiple of any."""
-    if not layers.has_wide_vectors():
-        pytest.skip("no kernels")
     draw = torch.Generator().manual_seed(3)
     for dtype, (inputs, *outputs) in itertools.product(
         (torch.float32, torch.bfloat16), ((5, 3), (33, 70, 20), (64, 64, 64, 128))

@@ -145,7 +145,9 @@ struct Share {
 };
 
 // Rows of a share as float, each beginning `stride` after the one before, up to a multiple of 8: where they are, or copies.
-static inline const float *as_float(Sheet<float> &from, const Share &share, int64_t) { return from.row(share.begin); }
+static inline const float *as_float(Sheet<float> &from, const Share &share, int64_t) {
+    return share.begin < share.end ? from.row(share.begin) : nullptr;
+}
 
 static inline const float *as_float(Sheet<bfloat16> &from, const Share &share, int64_t inputs) {
     static thread_local Memory<float> copies;

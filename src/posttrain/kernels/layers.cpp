@@ -63,7 +63,7 @@ static void before_forward(int64_t rows, int64_t width, HeadSizes n, float eps, 
     {
         Near hidden(BLOCK, width), projected(BLOCK, n.all());
         Memory<T> own(n.turned());
-        Soon soon;
+        Soon nothing;
 #pragma omp for schedule(dynamic, 1)
         for (int64_t begin = 0; begin < rows; begin += BLOCK) {
             int64_t count = rows - begin < BLOCK ? rows - begin : BLOCK;
@@ -79,7 +79,7 @@ static void before_forward(int64_t rows, int64_t width, HeadSizes n, float eps, 
                 }
                 rstd[begin + r] = normed(width, eps, sum, norm, hidden.row(r));
             }
-            multiply(count, hidden, width, panels, n.all(), projected, soon);
+            multiply(count, hidden, width, panels, n.all(), projected, nothing);
             for (int64_t r = 0; r < count; r++) {
                 int64_t row = begin + r;
                 float *in = projected.row(r);
@@ -110,7 +110,7 @@ static void before_backward(int64_t rows, int64_t width, HeadSizes n, const T *t
     {
         Near projected(BLOCK, n.all()), grad_hidden(BLOCK, width);
         Memory<float> room(n.width);
-        Soon soon;
+        Soon nothing;
 #pragma omp for schedule(dynamic, 1)
         for (int64_t begin = 0; begin < rows; begin += BLOCK) {
             int64_t count = rows - begin < BLOCK ? rows - begin : BLOCK;
@@ -127,7 +127,7 @@ static void before_backward(int64_t rows, int64_t width, HeadSizes n, const T *t
                 take(n.key * n.width, grad.values(n, row), out + n.turned());
                 give(n.all(), out, grad_projected + row * n.all());
             }
-            multiply(count, projected, n.all(), panels, width, grad_hidden, soon);
+            multiply(count, projected, n.all(), panels, width, grad_hidden, nothing);
             for (int64_t r = 0; r < count; r++) {
                 int64_t at = (begin + r) * width;
                 float scale = rstd[begin + r];
@@ -294,11 +294,11 @@ static void outer(int64_t rows, int64_t x_width, int64_t y_width, const T *x, co
     extern "C" void after_backward_##NAME(                                                                             \
         int64_t rows, int64_t width, int64_t attended_width, int64_t mlp_width, const float *output,                   \
         const float *gate_up_panels, const float *down, const T *norm, const T *total, const float *rstd,              \
-        T *gate_up, const T *grad_delta, const T *grad_total, T *gated, T *hidden, T *grad_x,   \
+        T *gate_up, const T *grad_delta, const T *grad_total, T *gated, T *hidden, T *grad_x,                          \
         T *grad_attended, float *partial, int threads) {                                                               \
         after_backward<T>(rows, width, attended_width, mlp_width,                                                      \
                           {output, gate_up_panels, down, nullptr, nullptr, nullptr, norm}, total, rstd, gate_up,       \
-                          grad_delta, grad_total, gated, hidden, grad_x, grad_attended, partial,         \
+                          grad_delta, grad_total, gated, hidden, grad_x, grad_attended, partial,                       \
                           threads);                                                                                    \
     }
 

@@ -5,7 +5,7 @@ The same as the modules up to rounding, tested against them in float64. Gradient
 all rows. Of what a layer computes, the inputs of its norms and the gate's are kept for the backward pass; the rest is
 computed again from them, which costs less than reading it.
 
-R rows, D width, H heads, K key heads, d width of a head, A = H d, P = (H + 2 K) d, F width of the MLP.
+R rows, D width, H heads, K key heads, d width of a head, A = H d.
 """
 
 from collections.abc import Callable, Sequence
@@ -242,7 +242,7 @@ def outer(x_RX: Tensor, y_RY: Tensor) -> Tensor:
 
 
 def _stacked(parts: Sequence[Tensor | None]) -> Tensor | None:
-    """All rows of some matrices, or numbers of some biases, which are there together or not at all."""
+    """All numbers of some biases, which are there together or not at all."""
     given = [part for part in parts if part is not None]
     assert len(given) in (0, len(parts)), "a model has biases for all of them or for none"
     return torch.cat(given) if given else None

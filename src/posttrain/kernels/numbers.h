@@ -104,7 +104,8 @@ static inline lanes first(int64_t count, lanes x, float rest) {
 // Between two limits; NaN stays NaN.
 static inline lanes limited(lanes x, float low, float high) {
 #ifdef __AVX512F__ // of which compilers make a comparison and a choice each
-    return (lanes)_mm512_maskz_min_ps(0xffff, _mm512_set1_ps(high), _mm512_maskz_max_ps(0xffff, _mm512_set1_ps(low), (__m512)x));
+    __m512 above = _mm512_maskz_max_ps(0xffff, _mm512_set1_ps(low), (__m512)x);
+    return (lanes)_mm512_maskz_min_ps(0xffff, _mm512_set1_ps(high), above);
 #else
     x = low > x ? lanes{} + low : x;
     return high < x ? lanes{} + high : x;

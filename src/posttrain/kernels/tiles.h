@@ -159,7 +159,7 @@ static void outer(int64_t rows, int64_t x_width, int64_t x_stride, int64_t y_wid
     int64_t out_stride = up_to(y_width, COLUMNS);
     Near near_y(DEEP, y_width);
     Memory<float> near_x(up_to(x_width, TALL) / TALL * DEEP * WIDE); // [tiles][DEEP][WIDE]
-    Soon soon;
+    Soon nothing;
     for (int64_t first = 0; first < rows; first += DEEP) {
         int64_t count = rows - first < DEEP ? rows - first : DEEP;
         for (int64_t r = 0; r < count; r++) {
@@ -176,6 +176,6 @@ static void outer(int64_t rows, int64_t x_width, int64_t x_stride, int64_t y_wid
         for (int64_t column = 0; column < y_width; column += COLUMNS)
             for (int64_t i = 0; i < x_width; i += TALL)
                 tile_of(x_width - i, count, {&near_x[i / TALL * DEEP * WIDE], 1, WIDE}, near_y.row(0) + column,
-                        near_y.stride, out + i * out_stride + column, out_stride, first > 0, soon);
+                        near_y.stride, out + i * out_stride + column, out_stride, first > 0, nothing);
     }
 }
