@@ -17,9 +17,9 @@ from tests.runs.processes import contents
 
 RECIPE = """
 from dataclasses import replace
-from posttrain.recipe_changes import rl_of, sft_of
-from posttrain.recipes.ppo import ppo
-from posttrain.recipes.sft import sft
+from posttrain.recipe.changes import rl_of, sft_of
+from posttrain.methods.policy_gradient.ppo import ppo
+from posttrain.methods.sft_rl.sft import sft
 
 def score(completion, task):
     return (sum(map(ord, completion)) + len(task.prompt)) % 7 / 6
@@ -257,7 +257,7 @@ def kill_in_evaluation(number: int) -> Sabotage:
     """Die when the answers of the given evaluation have been judged, and nothing of it is written."""
 
     def sabotage() -> None:
-        from posttrain import evaluation
+        from posttrain.evaluation import greedy as evaluation
         from posttrain.runs import run
 
         left, evaluate = number, evaluation.evaluate

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from posttrain import cli
-from posttrain.catalogue import Entry, entries, families
+from posttrain.recipe.catalogue import Entry, entries, families, recipe_modules
 
 ROOT = Path(__file__).resolve().parents[1]
 README, METHODS = ROOT / "README.md", ROOT / "docs" / "methods.md"
@@ -74,7 +74,7 @@ def difference(recipe: str, roots: Sequence[str]) -> str:
 
 def is_complete(recipe: str) -> bool:
     """Whether a recipe starts from nothing, rather than from another recipe."""
-    function = getattr(importlib.import_module(f"posttrain.recipes.{recipe}"), recipe)
+    function = getattr(importlib.import_module(recipe_modules()[recipe]), recipe)
     return not inspect.signature(function).parameters
 
 

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from posttrain.components.noises.constant import Constant
+from posttrain.components.shapes.flow import Flow
 from posttrain.engines import Sampling
 from posttrain.engines.native import Native
-from posttrain.noises.constant import Constant
 from posttrain.policies import load_policy
 from posttrain.policies.flow import FlowPolicy
-from posttrain.recipe import Model
-from posttrain.shapes.flow import Flow
+from posttrain.recipe.tree import Model
 from posttrain.training.packing import Example, MicroBatch, example_of, pack
 from posttrain.types import Completion, Segment, Task, Trajectory
 

@@ -9,10 +9,10 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from posttrain.component import nearest
-from posttrain.objectives import Objective
-from posttrain.objectives.ppo_clip import PPOClip
-from posttrain.rewards import Reward
-from posttrain.tasks import Tasks
+from posttrain.components.objectives import Objective
+from posttrain.components.objectives.ppo_clip import PPOClip
+from posttrain.components.rewards import Reward
+from posttrain.components.tasks import Tasks
 
 OBJECTIVE: TypeAdapter[Objective] = TypeAdapter(Objective)
 
@@ -70,7 +70,7 @@ def test_a_dotted_kind_is_anybodys_module(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "their_package" / "__init__.py").write_text("")
     (tmp_path / "their_package" / "negative.py").write_text(
         "from posttrain.component import frozen\n"
-        "from posttrain.objectives import Objective\n"
+        "from posttrain.components.objectives import Objective\n"
         "from posttrain.types import PerToken\n"
         "@frozen\n"
         "class Negative(Objective):\n"

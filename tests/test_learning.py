@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import torch
 
-from posttrain.evaluation import evaluate
+from posttrain.evaluation.greedy import evaluate
 from posttrain.policies import load_policy
-from posttrain.recipe import Recipe, override
-from posttrain.recipes.quickstart import quickstart
+from posttrain.recipe.tree import Recipe, override
 from posttrain.runs.launch import start
 from posttrain.runs.live import LiveView
 from posttrain.runs.problems import Problems
 from posttrain.runs.store import RunStore
+from posttrain.settings.quickstart import quickstart
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -124,7 +124,7 @@ def logp_of_a_text(model: Path, dtype: str) -> list[float]:
     import torch
 
     from posttrain.policies import Packed, load_policy
-    from posttrain.recipe import Model
+    from posttrain.recipe.tree import Model
 
     source = Model(source=str(model), dtype=dtype)  # type: ignore[arg-type]
     policy = load_policy("policy", source, {}, torch.device("cpu"))

@@ -16,9 +16,9 @@ import json
 
 import numpy as np
 
-from posttrain.advantages import Advantage
-from posttrain.advantages.class_balanced import ClassBalanced
-from posttrain.advantages.group_mean import GroupMean
+from posttrain.components.advantages import Advantage
+from posttrain.components.advantages.class_balanced import ClassBalanced
+from posttrain.components.advantages.group_mean import GroupMean
 from posttrain.types import Batch, Group, Score, Segment, Task, Trajectory
 
 UPDATES, SOLUTIONS, GROUP, RATE = 100, 64, 8, 1.0

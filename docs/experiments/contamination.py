@@ -19,18 +19,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from posttrain.diagnostics import Subject
-from posttrain.diagnostics.contamination import Contamination
+from posttrain.components.diagnostics import Subject
+from posttrain.components.diagnostics.contamination import Contamination
+from posttrain.components.tasks.arithmetic import Arithmetic
+from posttrain.components.tasks.files import Files
 from posttrain.engines.native import Native
+from posttrain.methods.policy_gradient.grpo import grpo
+from posttrain.methods.sft_rl.sft import sft
 from posttrain.policies import load_policy
-from posttrain.recipe import Model, Recipe, override
-from posttrain.recipes.grpo import grpo
-from posttrain.recipes.sft import sft
+from posttrain.recipe.tree import Model, Recipe, override
 from posttrain.runs.launch import start
 from posttrain.runs.live import LiveView
 from posttrain.statistics.intervals import mean
-from posttrain.tasks.arithmetic import Arithmetic
-from posttrain.tasks.files import Files
 
 MEMBERS = 100
 SCORES = ("self_critique", "without_answer", "likelihood", "min_k")

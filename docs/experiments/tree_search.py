@@ -18,10 +18,10 @@ import json
 
 import numpy as np
 
+from posttrain.components.search import Found, Search
+from posttrain.components.search.best_of import BestOf
+from posttrain.components.search.tree import Tree
 from posttrain.engines import Sampling
-from posttrain.search import Found, Search
-from posttrain.search.best_of import BestOf
-from posttrain.search.tree import Tree
 from posttrain.statistics.intervals import mean
 from posttrain.types import Completion, Segment, Task
 

@@ -20,13 +20,13 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
-from posttrain.diagnostics import Finding, Subject
-from posttrain.diagnostics.overlap import Overlap
-from posttrain.diagnostics.sparsity import Sparsity
+from posttrain.components.diagnostics import Finding, Subject
+from posttrain.components.diagnostics.overlap import Overlap
+from posttrain.components.diagnostics.sparsity import Sparsity
+from posttrain.methods.policy_gradient.grpo import grpo
+from posttrain.methods.sft_rl.sft import sft
 from posttrain.policies import load_policy
-from posttrain.recipe import Model, Recipe, override
-from posttrain.recipes.grpo import grpo
-from posttrain.recipes.sft import sft
+from posttrain.recipe.tree import Model, Recipe, override
 from posttrain.runs.launch import start
 from posttrain.runs.live import LiveView
 from posttrain.statistics.intervals import mean

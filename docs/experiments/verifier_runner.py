@@ -17,19 +17,19 @@ from posttrain.audit import Probe
 from posttrain.audit.auditing import attempt
 from posttrain.audit.probes import hanging
 from posttrain.audit.samples import sample_tasks
-from posttrain.rewards import Reward, RewardContext
-from posttrain.rewards._math_comparison import compare
-from posttrain.rewards._math_warm import warm
-from posttrain.rewards.countdown import Countdown
-from posttrain.rewards.match import Match
-from posttrain.rewards.math_verify import MathVerify
-from posttrain.rewards.reasoning_gym import ReasoningGym
+from posttrain.components.rewards import Reward, RewardContext
+from posttrain.components.rewards.countdown import Countdown
+from posttrain.components.rewards.match import Match
+from posttrain.components.rewards.math_verify import MathVerify
+from posttrain.components.rewards.reasoning_gym import ReasoningGym
+from posttrain.grading.math_comparison import compare
+from posttrain.grading.math_warm import warm
+from posttrain.grading.workers import Limits, Outcome, Runner
 from posttrain.types import Group
-from posttrain.verifying import Limits, Outcome, Runner
 
 OUT = Path(__file__).parents[1] / "measured" / "trust"
-GRADER = "posttrain.rewards._math_comparison:open_comparison"
-PRELOAD = ("posttrain.rewards._math_warm",)
+GRADER = "posttrain.grading.math_comparison:open_comparison"
+PRELOAD = ("posttrain.grading.math_warm",)
 TYPICAL = [
     {"gold": rf"\frac{{{n}}}{{7}}x + \sqrt{{{n + 2}}}", "answer": rf"\sqrt{{{n + 2}}} + {n}x/7", "tolerance": "0"}
     for n in range(1, 101)

@@ -61,7 +61,7 @@ class Component:
 
     @classmethod
     def family(cls) -> str:
-        """The package that holds the members of this contract, ``posttrain.objectives`` for example."""
+        """The package that holds the members of this contract, ``posttrain.components.objectives`` for example."""
         contract = next(base for base in cls.__mro__ if Component in base.__bases__)
         return contract.__module__
 

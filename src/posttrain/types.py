@@ -41,7 +41,7 @@ class Message(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """A picture as a file, or as what such a file holds; `posttrain.images` decodes it where it is needed."""
+    """A picture as a file, or as what such a file holds; `posttrain.datasets.images` decodes it where it is needed."""
 
     path: str = ""
     """Where the file is; empty where the picture is in memory."""
@@ -129,8 +129,8 @@ class Segment:
 
     actor: str
     """``prompt``, ``environment``, ``demonstration``, ``recorded`` (written and rated before the run), ``draw`` (fresh
-    noise on what the policy made, for it to learn from: `posttrain.chains`), or the role of the model that wrote it
-    (``policy``, ...)."""
+    noise on what the policy made, for it to learn from: `posttrain.datasets.chains`), or the role of the model that
+    wrote it (``policy``, ...)."""
     token_ids: IntArray
     trained: bool = False
     """Whether the tokens are actions that an objective sees."""

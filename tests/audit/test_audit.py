@@ -12,10 +12,10 @@ from posttrain.audit import Probe, Subject, auditing, kinds, kinds_for, probes_o
 from posttrain.audit.auditing import Report, Settings, audit
 from posttrain.audit.samples import sample_tasks
 from posttrain.cli import main
+from posttrain.components.rewards import Reward
 from posttrain.errors import UserError
-from posttrain.rewards import Reward
 from posttrain.types import Score, Task
-from tests.rewards.programs import tier_for
+from tests.components.rewards.programs import tier_for
 
 TASKS = [
     Task(key=str(n), prompt=f"What do you get for question number {n}?", answer=a) for n, a in ((1, "42"), (2, "7"))

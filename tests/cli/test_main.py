@@ -198,8 +198,8 @@ def test_a_kind_is_found_in_the_working_directory(tmp_path: Path) -> None:
     (tmp_path / "mine" / "loud.py").write_text(
         '"""Loud."""\n'
         "from posttrain.component import frozen\n"
-        "from posttrain.objectives.policy_gradient import PolicyGradient\n"
-        "from posttrain.objectives import Objective\n"
+        "from posttrain.components.objectives.policy_gradient import PolicyGradient\n"
+        "from posttrain.components.objectives import Objective\n"
         "@frozen\n"
         "class Loud(Objective):\n"
         "    volume: int = 11\n"

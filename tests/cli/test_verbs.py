@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from posttrain.catalogue import entries
 from posttrain.cli import _machine, main
 from posttrain.cli._machine import Check
 from posttrain.errors import UserError
-from posttrain.recipe import override, to_tree
-from posttrain.recipe_files import find_recipe
-from posttrain.recipes.grpo import grpo
+from posttrain.methods.policy_gradient.grpo import grpo
+from posttrain.recipe.catalogue import entries
+from posttrain.recipe.files import find_recipe
+from posttrain.recipe.tree import override, to_tree
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from posttrain.advantages import Advantage
+from posttrain.components.advantages import Advantage
 from posttrain.types import Batch, Credit, Group
 from tests.builders import batch, random_batch
 from tests.conformance._members import members

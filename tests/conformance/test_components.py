@@ -16,21 +16,21 @@ import pytest
 from pydantic import TypeAdapter
 
 import posttrain
-from posttrain.advantages import Advantage
 from posttrain.component import Component
-from posttrain.corrections import Correction
-from posttrain.curricula import Curriculum
-from posttrain.diagnostics import Diagnostic
-from posttrain.filters import Filter
-from posttrain.merges import Merge
-from posttrain.objectives import Objective
-from posttrain.penalties import Penalty
-from posttrain.preferences import PreferenceLoss
-from posttrain.reducers import Reducer
-from posttrain.rollouts import Rollout
-from posttrain.search import Search
-from posttrain.selections import Selection
-from posttrain.upkeep import Upkeep
+from posttrain.components.advantages import Advantage
+from posttrain.components.corrections import Correction
+from posttrain.components.curricula import Curriculum
+from posttrain.components.diagnostics import Diagnostic
+from posttrain.components.filters import Filter
+from posttrain.components.hooks import Upkeep
+from posttrain.components.merges import Merge
+from posttrain.components.objectives import Objective
+from posttrain.components.penalties import Penalty
+from posttrain.components.preferences import PreferenceLoss
+from posttrain.components.reducers import Reducer
+from posttrain.components.rollouts import Rollout
+from posttrain.components.search import Search
+from posttrain.components.selections import Selection
 from tests.conformance._members import contracts, example, kinds, variants
 
 METHODS = (
@@ -136,7 +136,7 @@ def test_has_a_test_of_its_own(contract: type[Component], kind: str) -> None:
     family = Path(inspect.getfile(contract)).parent.relative_to(SOURCE)
     file = TESTS / family / f"test_{kind}.py"
     assert file.exists(), f"{file.relative_to(TESTS.parent)} is missing"
-    assert f"posttrain.{family}.{kind}" in file.read_text(), f"{file.name} does not import {kind}"
+    assert f"posttrain.{'.'.join(family.parts)}.{kind}" in file.read_text(), f"{file.name} does not import {kind}"
 
 
 @every_kind

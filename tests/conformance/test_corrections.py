@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from posttrain.corrections import Correction
+from posttrain.components.corrections import Correction
 from tests.builders import random_tokens, reordered
 from tests.conformance._members import members
 

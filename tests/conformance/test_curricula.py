@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from posttrain.curricula import Curriculum, State
+from posttrain.components.curricula import Curriculum, State
 from posttrain.types import Group, Task
 from tests.builders import task, trajectory
 from tests.conformance._members import members

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from posttrain.environments import Environment, Observation, Outcome, Verdict, World, WorldFailed
+from posttrain.components.environments import Environment, Observation, Outcome, Verdict, World, WorldFailed
 from posttrain.types import Task
 from tests.conformance._members import members
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from posttrain.filters import Filter
+from posttrain.components.filters import Filter
 from posttrain.types import Group
 from tests.builders import random_batch
 from tests.conformance._members import members

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import torch
 
-from posttrain.advantages import Advantage
-from posttrain.corrections import Correction
-from posttrain.curricula import Curriculum
-from posttrain.filters import Filter
-from posttrain.objectives import Objective
-from posttrain.penalties import Penalty
-from posttrain.reducers import Reducer
-from posttrain.rollouts import Rollout
-from posttrain.rollouts.independent import Independent
+from posttrain.components.advantages import Advantage
+from posttrain.components.corrections import Correction
+from posttrain.components.curricula import Curriculum
+from posttrain.components.filters import Filter
+from posttrain.components.objectives import Objective
+from posttrain.components.penalties import Penalty
+from posttrain.components.reducers import Reducer
+from posttrain.components.rollouts import Rollout
+from posttrain.components.rollouts.independent import Independent
 from posttrain.types import Credit, PerToken
 from tests.conformance import (
     test_advantages,

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from posttrain.merges import Merge
+from posttrain.components.merges import Merge
 from tests.conformance._members import members
 
 every_member = pytest.mark.parametrize("member", members(Merge))

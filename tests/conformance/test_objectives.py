@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from posttrain.advantages.group_mean import GroupMean
-from posttrain.objectives import Objective
+from posttrain.components.advantages.group_mean import GroupMean
+from posttrain.components.objectives import Objective
 from posttrain.types import Tokens
 from tests.builders import batch, gradients, random_tokens, reordered, without
 from tests.conformance._members import members

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from posttrain.penalties import Penalty
+from posttrain.components.penalties import Penalty
 from posttrain.types import FloatArray, Trajectory
 from tests.builders import gradients, random_batch, random_tokens, reordered, trajectory, without
 from tests.conformance._members import members

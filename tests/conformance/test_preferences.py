@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from posttrain.preferences import Pairs, PreferenceLoss
+from posttrain.components.preferences import Pairs, PreferenceLoss
 from tests.conformance._members import members
 
 every_member = pytest.mark.parametrize("loss", members(PreferenceLoss))

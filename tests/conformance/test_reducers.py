@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from posttrain.reducers import Reducer
+from posttrain.components.reducers import Reducer
 from tests.conformance._members import members
 
 every_member = pytest.mark.parametrize("reducer", members(Reducer))

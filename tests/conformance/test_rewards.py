@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from posttrain.rewards import Reward, RewardContext
+from posttrain.components.rewards import Reward, RewardContext
 from posttrain.sandbox import missing_programs
 from posttrain.types import Score, Task
-from tests.rewards.judging import attempt, judge, score_all
+from tests.components.rewards.judging import attempt, judge, score_all
 
 QUESTION = "What is 6 times 7, do you think?"
 TASK = Task(key="task", prompt=QUESTION, answer="42")

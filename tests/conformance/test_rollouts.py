@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from posttrain.rollouts import Rollout
+from posttrain.components.rollouts import Rollout
 from posttrain.types import Completion, Group, Rated, Score, Segment, Task
 from tests.builders import ScriptedFlow, ScriptedSampler, score
 from tests.conformance._members import members

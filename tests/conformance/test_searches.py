@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from posttrain.search import Found, Search, place_of_best
+from posttrain.components.search import Found, Search, place_of_best
 from posttrain.types import Group, Task
 from tests.builders import ScriptedSampler, score
 from tests.conformance._members import members

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from posttrain.rewards.reward_model import RewardModel
-from posttrain.selections import Selection
-from posttrain.tasks.workings import Workings
+from posttrain.components.rewards.reward_model import RewardModel
+from posttrain.components.selections import Selection
+from posttrain.components.tasks.workings import Workings
 from tests.builders import ScriptedSampler
 from tests.conformance._members import members
 

@@ -4,9 +4,9 @@ from dataclasses import fields, replace
 
 import pytest
 
-from posttrain.upkeep import Upkeep
+from posttrain.components.hooks import Upkeep
+from tests.components.hooks.seats import seat, weights
 from tests.conformance._members import members
-from tests.upkeep.seats import seat, weights
 
 every_member = pytest.mark.parametrize("upkeep", members(Upkeep))
 

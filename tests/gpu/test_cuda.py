@@ -16,8 +16,8 @@ from posttrain.policies._cache import KeyValueCache
 from posttrain.policies._graphs import captured_decoding_of, decode_with, no_capture
 from posttrain.policies.folder import new_folder
 from posttrain.policies.language_model import LanguageModelPolicy
-from posttrain.recipe import Model
-from posttrain.recipe_files import find_recipe
+from posttrain.recipe.files import find_recipe
+from posttrain.recipe.tree import Model
 from posttrain.runs.launch import start
 from posttrain.runs.live import LiveView
 from tests.kernels.paged_cases import LENGTHS as PAGED_LENGTHS

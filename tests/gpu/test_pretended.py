@@ -14,21 +14,21 @@ import numpy as np
 import pytest
 import torch
 
+from posttrain.components.objectives.ppo_clip import PPOClip
+from posttrain.components.optimizers.adamw import AdamW
+from posttrain.components.optimizers.muon import Muon
+from posttrain.components.reducers.sequences import Sequences
 from posttrain.engines import Sampling
 from posttrain.engines._continuous import ContinuousServer
 from posttrain.kernels import PAGE
-from posttrain.objectives.ppo_clip import PPOClip
 from posttrain.policies import _cache, _signals
 from posttrain.policies._graphs import decode_with, no_capture
 from posttrain.policies.folder import new_folder
 from posttrain.policies.language_model import LanguageModelPolicy
-from posttrain.recipe_files import find_recipe
-from posttrain.reducers.sequences import Sequences
+from posttrain.recipe.files import find_recipe
 from posttrain.runs import launch
 from posttrain.runs.live import LiveView
 from posttrain.training.learner import Learner, Loss, evaluate_examples
-from posttrain.training.optimizers.adamw import AdamW
-from posttrain.training.optimizers.muon import Muon
 from posttrain.training.packing import Example
 from posttrain.training.settings import Learning
 from posttrain.types import Completion

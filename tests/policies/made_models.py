@@ -11,7 +11,7 @@ from torch import Tensor
 from posttrain.policies import Body, Packed, load_policy
 from posttrain.policies._byte_tokenizer import VOCABULARY_SIZE, write_byte_tokenizer
 from posttrain.policies.language_model import LanguageModelPolicy
-from posttrain.recipe import Model
+from posttrain.recipe.tree import Model
 
 CPU = torch.device("cpu")
 SIZES: dict[str, Any] = {

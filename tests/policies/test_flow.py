@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from posttrain import chains
+from posttrain.components.noises.constant import Constant
+from posttrain.components.noises.learned import Learned
+from posttrain.components.noises.sde import SDE
+from posttrain.components.shapes.flow import Flow
+from posttrain.datasets import chains
 from posttrain.errors import UserError
-from posttrain.noises.constant import Constant
-from posttrain.noises.learned import Learned
-from posttrain.noises.sde import SDE
 from posttrain.policies import load_policy
 from posttrain.policies.flow import FlowPolicy, normal_logp
-from posttrain.recipe import Model
-from posttrain.shapes.flow import Flow
+from posttrain.recipe.tree import Model
 from posttrain.types import Completion, Segment, Task, Trajectory
 from tests.flows import CPU, made_flow, packed, sampled, saved, signals, trajectory_of
 

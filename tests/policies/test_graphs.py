@@ -24,7 +24,7 @@ from posttrain.policies._graphs import ROWS, Step, captured_decoding_of, decode_
 from posttrain.policies.folder import new_folder
 from posttrain.policies.language_model import LanguageModelPolicy
 from posttrain.policies.lora import add_adapters
-from posttrain.recipe import LoRA
+from posttrain.recipe.tree import LoRA
 from posttrain.types import Completion
 from tests.policies.made_models import load, pack, random_sequences
 

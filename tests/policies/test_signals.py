@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from posttrain.components.penalties.exact_kl import ExactKL
+from posttrain.components.reducers.sequences import Sequences
 from posttrain.errors import UserError
-from posttrain.penalties.exact_kl import ExactKL
 from posttrain.policies import Policy
 from posttrain.policies._signals import Compared, token_signals
 from posttrain.policies.language_model import LanguageModelPolicy
-from posttrain.reducers.sequences import Sequences
 from posttrain.training.learner import Learner, Loss
 from posttrain.training.packing import Example
 from posttrain.training.settings import Learning

@@ -12,7 +12,7 @@ from posttrain.errors import UserError
 from posttrain.policies import Packed
 from posttrain.policies.lora import adapters
 from posttrain.policies.transformers_body import TransformersBody
-from posttrain.recipe import LoRA
+from posttrain.recipe.tree import LoRA
 from tests.policies.made_models import (
     assert_same_whatever_is_beside,
     load,

@@ -12,7 +12,7 @@ from posttrain.kernels import Drawing
 from posttrain.kernels import choose as chosen_by_kernel
 from posttrain.policies import Body, Cache, _decoding
 from posttrain.policies.folder import new_folder
-from posttrain.recipe import LoRA
+from posttrain.recipe.tree import LoRA
 from tests.kernels import needs_kernels
 from tests.policies.made_models import load, pack, random_sequences
 

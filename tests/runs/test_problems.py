@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from posttrain.components.rewards.format import Format
+from posttrain.components.rewards.match import Match
+from posttrain.components.tasks import Tasks
+from posttrain.components.tasks.arithmetic import Arithmetic
+from posttrain.components.tasks.files import Files
 from posttrain.engines import Sampling
 from posttrain.errors import UserError
-from posttrain.recipe import Evaluation, Recipe
-from posttrain.recipe_changes import rl_of, sft_of, with_stage
-from posttrain.recipes.grpo import grpo
-from posttrain.recipes.sft import sft
-from posttrain.rewards.format import Format
-from posttrain.rewards.match import Match
+from posttrain.methods.policy_gradient.grpo import grpo
+from posttrain.methods.sft_rl.sft import sft
+from posttrain.recipe.changes import rl_of, sft_of, with_stage
+from posttrain.recipe.tree import Evaluation, Recipe
 from posttrain.runs.problems import Problems
-from posttrain.tasks import Tasks
-from posttrain.tasks.arithmetic import Arithmetic
-from posttrain.tasks.files import Files
 from posttrain.types import Task
 
 Rows = Callable[..., Files]

@@ -13,9 +13,9 @@ from tests.runs.processes import command, contents, finish, opened, steps_done
 STEPS = 36
 RECIPE = """
 from dataclasses import replace
-from posttrain.recipe_changes import rl_of, sft_of
-from posttrain.recipes.ppo import ppo
-from posttrain.recipes.sft import sft
+from posttrain.recipe.changes import rl_of, sft_of
+from posttrain.methods.policy_gradient.ppo import ppo
+from posttrain.methods.sft_rl.sft import sft
 
 def score(completion, task):
     return (sum(map(ord, completion)) + len(task.prompt)) % 7 / 6

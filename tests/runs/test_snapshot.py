@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from posttrain.errors import UserError
+from posttrain.methods.policy_gradient.ppo import ppo
 from posttrain.policies import Policy
 from posttrain.policies.folder import new_folder
-from posttrain.recipe import Recipe, override, to_tree
-from posttrain.recipes.ppo import ppo
+from posttrain.recipe.tree import Recipe, override, to_tree
 from posttrain.runs.bench import Bench
 from posttrain.runs.snapshot import Snapshot, newest_snapshot, save_snapshot
 from posttrain.runs.store import RunStore
@@ -135,7 +135,7 @@ def test_a_frozen_model_from_a_folder_is_not_saved_again(tiny: Path, tmp_path: P
 def test_a_checkpoint_holds_an_ordinary_model_folder_of_the_merged_weights(tiny: Path, tmp_path: Path) -> None:
     from posttrain.policies import load_policy
     from posttrain.policies.lora import merge_adapters
-    from posttrain.recipe import Model
+    from posttrain.recipe.tree import Model
 
     recipe = recipe_of(tiny, "models.policy.lora.rank=2")
     bench = bench_of(recipe)

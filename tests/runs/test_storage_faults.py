@@ -29,9 +29,9 @@ pytestmark = pytest.mark.slow
 RECIPE = """
 from dataclasses import replace
 from pathlib import Path
-from posttrain.recipe_changes import rl_of, sft_of
-from posttrain.recipes.ppo import ppo
-from posttrain.recipes.sft import sft
+from posttrain.recipe.changes import rl_of, sft_of
+from posttrain.methods.policy_gradient.ppo import ppo
+from posttrain.methods.sft_rl.sft import sft
 
 def score(prompts, completions, trainer_state):
     "A user's code runs in the middle of every step; here it does what fault.py says, once."

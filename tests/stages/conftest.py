@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
+from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.policies.folder import new_folder
-from posttrain.recipe import Recipe, override, to_tree
-from posttrain.recipes.grpo import grpo
+from posttrain.recipe.tree import Recipe, override, to_tree
 from posttrain.runs.bench import Bench
 from posttrain.runs.live import LiveView
 from posttrain.runs.run import Run

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
+from posttrain.components.penalties.kl import KL
 from posttrain.errors import AlarmStop
-from posttrain.penalties.kl import KL
 from posttrain.policies import load_policy
-from posttrain.recipe import Model
+from posttrain.recipe.tree import Model
 from posttrain.stages._experience import (
     batch_of,
     combine,

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from posttrain.components.merges.soup import Soup
 from posttrain.errors import UserError
-from posttrain.merges.soup import Soup
+from posttrain.methods.preference.salsa import salsa
 from posttrain.policies import Policy
-from posttrain.recipe import Recipe, override
-from posttrain.recipes.salsa import salsa
+from posttrain.recipe.tree import Recipe, override
 from posttrain.runs.bench import Bench
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models

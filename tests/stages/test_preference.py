@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 import torch
 
+from posttrain.components.preferences import compare
+from posttrain.components.preferences.dpo import DPO
+from posttrain.components.reducers.sequences import Sequences
+from posttrain.components.tasks.workings import Workings
 from posttrain.errors import UserError
+from posttrain.methods.preference.dpo import dpo
 from posttrain.policies import Policy, load_policy
-from posttrain.preferences import compare
-from posttrain.preferences.dpo import DPO
-from posttrain.recipe import Model, Recipe, override
-from posttrain.recipes.dpo import dpo
-from posttrain.reducers.sequences import Sequences
+from posttrain.recipe.tree import Model, Recipe, override
 from posttrain.runs.bench import Bench
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from posttrain.stages._pairs import pair_examples
 from posttrain.stages.preference import PreferenceTraining
-from posttrain.tasks.workings import Workings
 from posttrain.training.learner import Learner, Loss, evaluate_examples
 from posttrain.training.packing import Example
 from posttrain.training.settings import Learning

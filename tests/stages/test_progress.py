@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from posttrain.reducers.sequences import Sequences
-from posttrain.rewards.match import Match
-from posttrain.rollouts.recorded import Recorded
+from posttrain.components.reducers.sequences import Sequences
+from posttrain.components.rewards.match import Match
+from posttrain.components.rollouts.recorded import Recorded
 from posttrain.stages.progress import ProgressTraining, examples_of, total_error
 from posttrain.types import Group, Tokens
 from tests.builders import score, tokens, trajectory

@@ -11,16 +11,16 @@ import pytest
 import torch
 from torch import Tensor
 
+from posttrain.components.reducers.sequences import Sequences
+from posttrain.components.tasks.workings import Workings
 from posttrain.errors import UserError
+from posttrain.methods.preference.rlhf_workflow import rlhf_workflow
 from posttrain.policies import Policy, load_policy
-from posttrain.recipe import Model, Recipe, override
-from posttrain.recipes.rlhf_workflow import rlhf_workflow
-from posttrain.reducers.sequences import Sequences
+from posttrain.recipe.tree import Model, Recipe, override
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from posttrain.stages._pairs import pair_examples
 from posttrain.stages.reward_model import RewardModelTraining, bradley_terry
-from posttrain.tasks.workings import Workings
 from posttrain.training.learner import Learner, Loss, evaluate_examples
 from posttrain.training.settings import Learning
 from posttrain.types import Task, Tokens

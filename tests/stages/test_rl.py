@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from posttrain.errors import AlarmStop, UserError
-from posttrain.recipe import Recipe, override
-from posttrain.recipes.dr_grpo import dr_grpo
-from posttrain.recipes.grpo import grpo
-from posttrain.recipes.ppo import ppo
-from posttrain.recipes.reinforce_plus_plus import reinforce_plus_plus
-from posttrain.recipes.rloo import rloo
+from posttrain.methods.policy_gradient.dr_grpo import dr_grpo
+from posttrain.methods.policy_gradient.grpo import grpo
+from posttrain.methods.policy_gradient.ppo import ppo
+from posttrain.methods.policy_gradient.reinforce_plus_plus import reinforce_plus_plus
+from posttrain.methods.policy_gradient.rloo import rloo
+from posttrain.recipe.tree import Recipe, override
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from posttrain.stages.rl import RL

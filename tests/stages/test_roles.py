@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 import torch
 
-from posttrain.advantages.group_mean import GroupMean
+from posttrain.components.advantages.group_mean import GroupMean
+from posttrain.components.hooks import Seat
+from posttrain.components.objectives.ppo_clip import PPOClip
 from posttrain.errors import UserError
-from posttrain.objectives.ppo_clip import PPOClip
-from posttrain.recipe import Model, Recipe, override
-from posttrain.recipe_changes import rl_of, with_models
-from posttrain.recipes.cory import cory
+from posttrain.methods.multi_agent.cory import cory
+from posttrain.recipe.changes import rl_of, with_models
+from posttrain.recipe.tree import Model, Recipe, override
 from posttrain.runs.bench import Bench
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from posttrain.stages._roles import Course, RoleLearning, check_roles, steps_of
 from posttrain.stages._updates import Update
 from posttrain.training.settings import Learning
-from posttrain.upkeep import Seat
 from tests.stages.conftest import with_reward
 from tests.stages.resuming import cut_off_and_resumed
 
@@ -86,7 +86,7 @@ def test_a_run_with_exchanges_resumes_bit_for_bit(small: Small, train: Train, tm
 def test_upkeep_sees_what_learning_left_and_the_next_step_samples_from_it(
     small: Small, train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from posttrain.upkeep.swap import Swap
+    from posttrain.components.hooks.swap import Swap
 
     seen: list[tuple[torch.Tensor, ...]] = []
     exchange = Swap._exchange

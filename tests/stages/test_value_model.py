@@ -12,15 +12,15 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from posttrain.components.reducers.sequences import Sequences
+from posttrain.components.rewards.match import Match
+from posttrain.components.search import Found, State
+from posttrain.components.search.tree import Tree
 from posttrain.errors import UserError
+from posttrain.methods.search.rest_rl import rest_rl
 from posttrain.policies import load_policy
-from posttrain.recipe import Model, Recipe, override
-from posttrain.recipes.rest_rl import rest_rl
-from posttrain.reducers.sequences import Sequences
-from posttrain.rewards.match import Match
+from posttrain.recipe.tree import Model, Recipe, override
 from posttrain.runs.store import RunStore
-from posttrain.search import Found, State
-from posttrain.search.tree import Tree
 from posttrain.stages import Models
 from posttrain.stages.value_model import (
     ValueModelTraining,

@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from posttrain.catalogue import entries
+from posttrain.recipe.catalogue import entries
 from tests.runs.made_runs import make_run
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

@@ -9,7 +9,7 @@ import torch
 
 from posttrain.policies import Policy, load_policy
 from posttrain.policies.folder import new_folder
-from posttrain.recipe import Model
+from posttrain.recipe.tree import Model
 from posttrain.training.packing import Example
 
 

@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 import torch
 
+from posttrain.components.objectives.likelihood import Likelihood
+from posttrain.components.objectives.policy_gradient import PolicyGradient
+from posttrain.components.objectives.ppo_clip import PPOClip
+from posttrain.components.optimizers import Optimizer
+from posttrain.components.optimizers.adamw import AdamW
+from posttrain.components.optimizers.muon import Muon
+from posttrain.components.reducers import Reducer
+from posttrain.components.reducers.constant import Constant
+from posttrain.components.reducers.sequences import Sequences
+from posttrain.components.reducers.tokens import Tokens
+from posttrain.components.schedules.linear import Linear
 from posttrain.errors import AlarmStop
-from posttrain.objectives.likelihood import Likelihood
-from posttrain.objectives.policy_gradient import PolicyGradient
-from posttrain.objectives.ppo_clip import PPOClip
 from posttrain.policies import Packed, Policy
-from posttrain.reducers import Reducer
-from posttrain.reducers.constant import Constant
-from posttrain.reducers.sequences import Sequences
-from posttrain.reducers.tokens import Tokens
 from posttrain.training.learner import Learner, Loss, evaluate_examples
-from posttrain.training.optimizers import Optimizer
-from posttrain.training.optimizers.adamw import AdamW
-from posttrain.training.optimizers.muon import Muon
 from posttrain.training.packing import Example
-from posttrain.training.schedules.linear import Linear
 from posttrain.training.settings import Learning
 from posttrain.types import PerToken
 from posttrain.types import Tokens as TokenArrays

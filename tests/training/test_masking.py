@@ -9,13 +9,13 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from posttrain.components.objectives.policy_gradient import PolicyGradient
+from posttrain.components.optimizers.adamw import AdamW
+from posttrain.components.optimizers.muon import Muon
+from posttrain.components.reducers.tokens import Tokens
 from posttrain.errors import UserError
-from posttrain.objectives.policy_gradient import PolicyGradient
 from posttrain.policies import Policy
-from posttrain.reducers.tokens import Tokens
 from posttrain.training.learner import Learner, Loss
-from posttrain.training.optimizers.adamw import AdamW
-from posttrain.training.optimizers.muon import Muon
 from posttrain.training.packing import Example
 from posttrain.training.settings import Learning
 

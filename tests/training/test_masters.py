@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from posttrain.objectives.ppo_clip import PPOClip
+from posttrain.components.objectives.ppo_clip import PPOClip
+from posttrain.components.optimizers.adamw import AdamW
+from posttrain.components.reducers.tokens import Tokens as TokenMean
 from posttrain.policies import load_policy
 from posttrain.policies.folder import new_folder
 from posttrain.policies.language_model import LanguageModelPolicy
-from posttrain.recipe import Model
-from posttrain.reducers.tokens import Tokens as TokenMean
+from posttrain.recipe.tree import Model
 from posttrain.training.learner import Learner, Loss
-from posttrain.training.optimizers.adamw import AdamW
 from posttrain.training.packing import Example
 from posttrain.training.settings import Learning
 

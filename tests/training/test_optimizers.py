@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from posttrain.training.optimizers._adamw import AdamWUpdates
+from posttrain.components.optimizers._adamw import AdamWUpdates
 
 SHARED = {"lr": 1e-2, "betas": (0.9, 0.95), "eps": 1e-8}
 
@@ -55,7 +55,7 @@ def test_to_make_and_to_call_it_does_not_import_the_compiler_of_torch() -> None:
 import sys
 from torch import nn
 import torch
-from posttrain.training.optimizers.adamw import AdamW
+from posttrain.components.optimizers.adamw import AdamW
 
 weight = nn.Parameter(torch.ones(2, 2))
 weight.grad = torch.ones(2, 2)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from posttrain.training.schedules import Schedule
-from posttrain.training.schedules.constant import Constant
-from posttrain.training.schedules.cosine import Cosine
-from posttrain.training.schedules.linear import Linear
+from posttrain.components.schedules import Schedule
+from posttrain.components.schedules.constant import Constant
+from posttrain.components.schedules.cosine import Cosine
+from posttrain.components.schedules.linear import Linear
 
 
 @pytest.mark.parametrize(

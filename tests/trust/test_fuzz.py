@@ -59,8 +59,8 @@ COLUMN = st.sampled_from(
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.dictionaries(COLUMN, CELL, max_size=4), max_size=4))
 def test_rows_of_any_values_are_refused_or_read(rows: list[dict[str, Any]]) -> None:
+    from posttrain.components.tasks.files import Files
     from posttrain.errors import UserError
-    from posttrain.tasks.files import Files
 
     try:
         text = "".join(json.dumps(row) + "\n" for row in rows)

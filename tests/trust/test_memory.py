@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from posttrain.cli import main
+from posttrain.components.rewards.function import Function
 from posttrain.policies.folder import new_folder
-from posttrain.rewards.function import Function
 from posttrain.types import Task
-from tests.rewards.judging import attempt, score_all
+from tests.components.rewards.judging import attempt, score_all
 
 HOARD = """
 def hoard():

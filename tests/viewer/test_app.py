@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 from starlette.testclient import TestClient
 
-from posttrain.images import write_png
+from posttrain.datasets.images import write_png
 from posttrain.runs.store import RunStore, rollout_rows
 from posttrain.types import Image, Score, Segment
 from posttrain.viewer.app import link

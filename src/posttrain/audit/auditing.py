@@ -11,11 +11,11 @@ from typing import Any, Literal
 import numpy as np
 
 from posttrain.audit import Probe, Subject, gold_of, kinds, kinds_for, probes_of
+from posttrain.components.rewards import Reward
 from posttrain.errors import UserError
-from posttrain.rewards import Reward
-from posttrain.rewards._isolated import Isolated
+from posttrain.grading.isolated import Isolated
+from posttrain.grading.workers import Limits, Outcome
 from posttrain.types import Score, Segment, Task, Trajectory
-from posttrain.verifying import Limits, Outcome
 
 Fault = Literal["false positive", "false negative", "error", "not deterministic", "code was run"]
 ON_THE_CLOCK = 12.0

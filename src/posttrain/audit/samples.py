@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pydantic import TypeAdapter
 
-from posttrain.tasks import Tasks
+from posttrain.components.tasks import Tasks
 from posttrain.types import Task
 
 ASKED = (

@@ -13,8 +13,8 @@ import click
 
 from posttrain.cli._output import only_answers_on_stdout, print_json
 from posttrain.errors import PosttrainError
-from posttrain.garbage import rarely_looked_for
-from posttrain.threads import wait_briefly
+from posttrain.runs.garbage import rarely_looked_for
+from posttrain.runs.threads import wait_briefly
 
 FOLDER = Path(__file__).parent
 READER_WENT_AWAY = 141

@@ -9,10 +9,10 @@ from posttrain.errors import UserError
 from posttrain.types import Completion
 
 if TYPE_CHECKING:
+    from posttrain.components.search import Found, Search
     from posttrain.engines import Sampling
-    from posttrain.recipe import Model
+    from posttrain.recipe.tree import Model
     from posttrain.runs.bench import Bench
-    from posttrain.search import Found, Search
 
 SEARCH_HELP = "Search, as kind or YAML: '{kind: tree, iterations: 30}', best_of, ..."
 VALUE_HELP = "Value model: a folder of one with a reward head, or a run that trained one."
@@ -22,8 +22,8 @@ def read_search(text: str) -> "Search":
     """The search that a text means. Raises `UserError` for one that is none."""
     from pydantic import TypeAdapter, ValidationError
 
-    from posttrain.recipe import parse_value
-    from posttrain.search import Search
+    from posttrain.components.search import Search
+    from posttrain.recipe.tree import parse_value
 
     try:
         search: Search = TypeAdapter(Search).validate_python(parse_value(text))
@@ -42,7 +42,7 @@ def search_models(
 
     `value` is what the user said; `models` are the recipe's, of which those of a `run` are in its newest checkpoint.
     """
-    from posttrain.recipe import Model
+    from posttrain.recipe.tree import Model
 
     others = sorted(search.roles - {"policy"})
     if value is not None and len(others) != 1:
@@ -80,7 +80,7 @@ def bench_for(model: str, changes: Sequence[str], search: "Search | None", value
     `model` is a name, a folder, or a run's folder, whose recipe says the rest then. Without a search the one of the
     recipe's evaluation counts.
     """
-    from posttrain.recipe_files import find_recipe
+    from posttrain.recipe.files import find_recipe
     from posttrain.runs.bench import Bench
     from posttrain.runs.launch import model_source, prepare_machine
 

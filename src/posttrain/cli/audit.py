@@ -18,7 +18,7 @@ from posttrain.cli._output import print_json, print_table, verb
 
 if TYPE_CHECKING:
     from posttrain.audit.auditing import Report
-    from posttrain.rewards import Reward
+    from posttrain.components.rewards import Reward
 
 SHOWN = 40
 
@@ -36,7 +36,7 @@ def command(
     """Make the reward, judge the probes, tell."""
     from posttrain.audit.auditing import Settings, audit
     from posttrain.audit.samples import sample_tasks
-    from posttrain.recipe import parse_value
+    from posttrain.recipe.tree import parse_value
 
     given = [setting.removeprefix("tasks=") for setting in settings if setting.startswith("tasks=")]
     made = _made(reward, [setting for setting in settings if not setting.startswith("tasks=")])
@@ -54,8 +54,8 @@ def command(
 def _made(text: str, settings: list[str]) -> "Reward":
     """The reward. Raises `UserError`."""
     from posttrain.cli._component import component
-    from posttrain.recipe import parse_value
-    from posttrain.rewards import Reward
+    from posttrain.components.rewards import Reward
+    from posttrain.recipe.tree import parse_value
 
     value: Any = parse_value(text)
     if isinstance(value, str):

@@ -22,11 +22,11 @@ def command(kind: str, words: tuple[str, ...], device: str, as_json: bool) -> No
     from functools import partial
 
     from posttrain.cli._component import component, split_settings
-    from posttrain.diagnostics import Diagnostic, Subject
+    from posttrain.components.diagnostics import Diagnostic, Subject
     from posttrain.engines.native import Native
     from posttrain.errors import UserError
     from posttrain.policies import load_policy
-    from posttrain.recipe import Model
+    from posttrain.recipe.tree import Model
     from posttrain.runs.launch import find_device, model_source
 
     names, settings = split_settings(words)

@@ -20,8 +20,8 @@ SIGNS = {"changed": ("~", "yellow"), "added": ("+", "green"), "removed": ("-", "
 @click.argument("base")
 def command(recipe: str, base: str, as_json: bool) -> None:
     """Compare and print."""
-    from posttrain.differences import differences
-    from posttrain.recipe_files import find_recipe
+    from posttrain.recipe.differences import differences
+    from posttrain.recipe.files import find_recipe
 
     found = differences(find_recipe(base), find_recipe(recipe))
     if as_json:

@@ -34,8 +34,8 @@ def command(
     """Answer, judge, print."""
     from posttrain.cli._search import bench_for
     from posttrain.errors import UserError
-    from posttrain.evaluation import evaluate
-    from posttrain.guided import evaluate_search
+    from posttrain.evaluation.greedy import evaluate
+    from posttrain.evaluation.search import evaluate_search
     from posttrain.runs.live import describe_evaluation
     from posttrain.runs.tables import new_connection, rollout_rows, write_table
     from posttrain.stages._prompts import check_prompts

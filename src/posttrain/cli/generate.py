@@ -52,12 +52,12 @@ def command(
 ) -> None:
     """Search, judge, write."""
     from posttrain.cli._search import bench_for, read_search
+    from posttrain.components.rewards import RewardContext, judged
+    from posttrain.components.search import Found
     from posttrain.engines import Sampler
     from posttrain.errors import UserError
-    from posttrain.generation import Rows, generate
-    from posttrain.recipe import to_tree
-    from posttrain.rewards import RewardContext, judged
-    from posttrain.search import Found
+    from posttrain.evaluation.generation import Rows, generate
+    from posttrain.recipe.tree import to_tree
     from posttrain.stages._prompts import check_prompts
     from posttrain.types import Group, Task, Trajectory
 

@@ -18,7 +18,7 @@ from posttrain.cli._output import print_json, print_table, verb
 @click.argument("family", required=False)
 def command(family: str | None, as_json: bool) -> None:
     """Read docstrings, import nothing."""
-    from posttrain.catalogue import entries
+    from posttrain.recipe.catalogue import entries
 
     found = entries(family)
     if as_json:

@@ -16,7 +16,7 @@ import click
 
 from posttrain.cli._listening import answer, is_own_machine, listen, url_of
 from posttrain.cli._output import print_json, verb
-from posttrain.garbage import as_usual
+from posttrain.runs.garbage import as_usual
 
 
 @verb
@@ -45,7 +45,7 @@ def command(
     from posttrain.engines.native import Native
     from posttrain.errors import UserError
     from posttrain.policies import load_policy
-    from posttrain.recipe import Model
+    from posttrain.recipe.tree import Model
     from posttrain.runs.launch import find_device, model_source
     from posttrain.serving.server import Service
 

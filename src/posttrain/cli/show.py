@@ -17,8 +17,8 @@ from posttrain.cli._output import print_json, verb
 @click.argument("changes", nargs=-1)
 def command(recipe: str, changes: tuple[str, ...], as_json: bool) -> None:
     """Resolve and print."""
-    from posttrain.recipe import to_tree
-    from posttrain.recipe_files import find_recipe, to_yaml
+    from posttrain.recipe.files import find_recipe, to_yaml
+    from posttrain.recipe.tree import to_tree
 
     resolved = find_recipe(recipe, changes)
     if as_json:

@@ -22,7 +22,7 @@ import click
 
 from posttrain.cli._listening import answer, is_own_machine, listen, url_of
 from posttrain.cli._output import print_json, verb
-from posttrain.garbage import as_usual
+from posttrain.runs.garbage import as_usual
 
 
 @verb

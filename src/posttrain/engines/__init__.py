@@ -5,9 +5,10 @@ what else is in the batch; the log-probability of a sampled token is that of the
 sampling temperature (at temperature 1 for greedy completions).
 """
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
@@ -18,6 +19,7 @@ from posttrain.types import Completion, FloatArray, IntArray, Message, Segment, 
 if TYPE_CHECKING:
     from posttrain.policies import Policy
 
+Result = TypeVar("Result")
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
 
 
@@ -168,3 +170,18 @@ class Engine(Component):
     def serve(self, policy: "Policy", seed: int) -> Server:
         """Start sampling with the weights of a policy: the live ones, so that an update is seen at once."""
         raise NotImplementedError
+
+
+def wait_for(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run `work` to its end in an event loop of its own.
+
+    As `asyncio.run`, which on its way out writes the result of its task as text, to throw it away: a tenth of a second
+    for the attempts of a step. So here the task has none.
+    """
+    results: list[Result] = []
+
+    async def kept() -> None:
+        results.append(await work)
+
+    asyncio.run(kept())
+    return results[0]

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posttrain import chains
+from posttrain.datasets import chains
 from posttrain.engines import Counters, Sampling
 from posttrain.engines._random import key_of, uniform
 from posttrain.errors import PosttrainError, UserError

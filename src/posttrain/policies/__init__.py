@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from posttrain.engines import Server
     from posttrain.kernels import Drawing
     from posttrain.policies.tokenizer import Tokenizer
-    from posttrain.recipe import Model
+    from posttrain.recipe.tree import Model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

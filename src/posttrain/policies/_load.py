@@ -13,7 +13,7 @@ from posttrain.policies.flow import is_flow, open_flow
 from posttrain.policies.folder import bundled, bundled_names, open_folder
 from posttrain.policies.language_model import open_language_model
 from posttrain.policies.lora import is_adapter
-from posttrain.recipe import Model
+from posttrain.recipe.tree import Model
 
 
 def load(role: str, model: Model, others: Mapping[str, Policy], device: torch.device) -> Policy:

@@ -8,8 +8,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from posttrain.datasets.images import pixels_of
 from posttrain.errors import UserError
-from posttrain.images import pixels_of
 from posttrain.policies import Policy
 from posttrain.policies._byte_tokenizer import IMAGE_TOKEN
 from posttrain.policies._shape import Vision

@@ -1,10 +1,10 @@
 """A flow in a role: a velocity field, the noise of its steps, and the exact density of the chains that they make.
 
 A chain is a_0 ~ N(0, I), then a_{k+1} ~ N(mean, deviation^2) at the times k/K, with mean and deviation from the noise
-(`posttrain.noises`); its log-density is the sum over all of these. Chains are tokens (`posttrain.chains`), so that
-whatever learns from the log-probabilities of text learns from them. A draw, noise e mixed with an end point x at the
-share t, has minus the matching error, -mean((v - (x - e))^2), in the place of a log-probability: its gradient is that
-of flow matching.
+(`posttrain.components.noises`); its log-density is the sum over all of these. Chains are tokens
+(`posttrain.datasets.chains`), so that whatever learns from the log-probabilities of text learns from them. A draw,
+noise e mixed with an end point x at the share t, has minus the matching error, -mean((v - (x - e))^2), in the place of
+a log-probability: its gradient is that of flow matching.
 
 Source: rectified flow, Liu et al. 2022, arXiv:2209.03003; chains of a flow as a policy: ReinFlow, Zhang et al. 2025,
 arXiv:2505.22094; the pseudo log-probability: AWM, Xue et al. 2025, arXiv:2509.25050.
@@ -22,14 +22,14 @@ import torch
 from pydantic import TypeAdapter
 from torch import Tensor, nn
 
-from posttrain import chains
+from posttrain.components.noises import Noise
+from posttrain.components.shapes import Shape
+from posttrain.datasets import chains
 from posttrain.engines import Server
 from posttrain.errors import UserError
-from posttrain.noises import Noise
 from posttrain.policies import Packed, Policy
 from posttrain.policies.folder import SINGLE_FILE, Folder, Origin, write_folder, write_tensors
-from posttrain.recipe import Model
-from posttrain.shapes import Shape
+from posttrain.recipe.tree import Model
 from posttrain.types import FloatArray, Message, Segment, Task, Trajectory
 
 MODEL_TYPE = "posttrain_flow"
@@ -44,7 +44,7 @@ _SHAPE: TypeAdapter[Shape] = TypeAdapter(Shape)
 
 
 class FlowShape(Protocol):
-    """What is asked of the shape of a flow; see `posttrain.shapes.flow` for what each means."""
+    """What is asked of the shape of a flow; see `posttrain.components.shapes.flow` for what each means."""
 
     @property
     def dims(self) -> int: ...  # noqa: D102

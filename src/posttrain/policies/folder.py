@@ -23,15 +23,15 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from posttrain.component import nearest
+from posttrain.components.shapes import VisionShape
 from posttrain.errors import RunFailed, UserError
 from posttrain.policies import _byte_tokenizer
 from posttrain.policies._shape import VISION_ENTRY, Shape
 from posttrain.policies.decoder import Decoder
 from posttrain.policies.tokenizer import TOKENIZER_FILES, read_json
-from posttrain.shapes import VisionShape
 
 CARRIED_FILES = (*TOKENIZER_FILES, "generation_config.json")
-BUNDLED = Path(__file__).parents[1] / "bundled"
+BUNDLED = Path(__file__).parent / "bundled"
 SINGLE_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
 
 

@@ -35,7 +35,7 @@ from posttrain.policies.lora import (
     save_adapter,
 )
 from posttrain.policies.tokenizer import Tokenizer
-from posttrain.recipe import LoRA, Model
+from posttrain.recipe.tree import LoRA, Model
 from posttrain.types import DIVERGENCES
 
 Head = Literal["language", "value", "reward"]

@@ -9,7 +9,7 @@ from posttrain.component import nearest
 from posttrain.engines import Sampler, Server
 from posttrain.engines._random import key_of
 from posttrain.errors import UserError
-from posttrain.recipe import Recipe
+from posttrain.recipe.tree import Recipe
 from posttrain.runs.changes import BASE, MODELS, REWARD_FILES, TASK_FILES, TASKS, digest_of_model
 from posttrain.runs.problems import Problems
 from posttrain.stages import Models, Stage

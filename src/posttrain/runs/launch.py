@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from posttrain.errors import UserError
-from posttrain.garbage import as_usual
-from posttrain.recipe import Recipe, to_tree
-from posttrain.recipe_files import find_recipe
+from posttrain.recipe.files import find_recipe
+from posttrain.recipe.tree import Recipe, to_tree
 from posttrain.runs.bench import Bench
 from posttrain.runs.changes import check_models, check_tasks, note_changes
 from posttrain.runs.environment import describe_environment
 from posttrain.runs.failure import cannot_write, is_about_storage
+from posttrain.runs.garbage import as_usual
 from posttrain.runs.live import LiveView
 from posttrain.runs.report import write_report
 from posttrain.runs.run import Run

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 from posttrain.errors import PosttrainError
-from posttrain.garbage import rarely_looked_for
-from posttrain.recipe import from_tree
+from posttrain.recipe.tree import from_tree
+from posttrain.runs.garbage import rarely_looked_for
 from posttrain.runs.launch import resume, start
 from posttrain.runs.live import LiveView
 

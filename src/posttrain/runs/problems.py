@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from functools import cached_property
 
+from posttrain.components.rewards import Reward
+from posttrain.components.rollouts import Rollout
+from posttrain.components.tasks import Tasks
+from posttrain.datasets.holdout import exclude, holdout
 from posttrain.engines import Sampling
 from posttrain.errors import UserError
-from posttrain.recipe import Recipe
-from posttrain.rewards import Reward
-from posttrain.rollouts import Rollout
+from posttrain.recipe.tree import Recipe
 from posttrain.runs.changes import digest_of
 from posttrain.stages import Stage
-from posttrain.tasks import Tasks
-from posttrain.tasks._holdout import exclude, holdout
 from posttrain.types import Task
 
 

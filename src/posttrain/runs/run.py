@@ -11,10 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from posttrain.alarms import Action, Readings
+from posttrain.components.alarms import Action, Readings
+from posttrain.components.selections import Selection
+from posttrain.engines import wait_for
 from posttrain.errors import AlarmStop, Interrupted
-from posttrain.evaluation import evaluate
-from posttrain.guided import evaluate_search
+from posttrain.evaluation.greedy import evaluate
+from posttrain.evaluation.search import evaluate_search
 from posttrain.runs.bench import Bench, StageBench
 from posttrain.runs.live import LiveView
 from posttrain.runs.record import StepRecord
@@ -23,10 +25,8 @@ from posttrain.runs.stop import StopRequest
 from posttrain.runs.store import REPAIRS, RunStore
 from posttrain.runs.tables import rollout_rows
 from posttrain.runs.watch import MOST_ROLL_BACKS, RollBack, StoppedByAlarm, Watch, wait_while_paused
-from posttrain.selections import Selection
 from posttrain.stages import Models, Stage
 from posttrain.types import Group
-from posttrain.waiting import wait_for
 
 if TYPE_CHECKING:
     from posttrain.training.learner import Learner

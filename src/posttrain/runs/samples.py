@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from posttrain.images import data_uri
+from posttrain.datasets.images import data_uri
 from posttrain.runs.readings import number
 from posttrain.runs.store import RunStore
 from posttrain.runs.summary import correct_at

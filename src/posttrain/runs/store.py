@@ -354,7 +354,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _write_yaml(path: Path, tree: Mapping[str, Any]) -> None:
-    from posttrain.recipe_files import tree_to_yaml
+    from posttrain.recipe.files import tree_to_yaml
 
     _write_text(path, tree_to_yaml(plain(tree)))
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posttrain.alarms import Action, Alarm, Readings
+from posttrain.components.alarms import Action, Alarm, Readings
 from posttrain.errors import AlarmStop, PosttrainError
 
 if TYPE_CHECKING:

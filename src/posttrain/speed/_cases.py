@@ -7,16 +7,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from posttrain.engines import Sampling
+from posttrain.engines import Sampling, wait_for
 from posttrain.policies import Policy
-from posttrain.recipe import Recipe
-from posttrain.recipe_changes import rl_of
+from posttrain.recipe.changes import rl_of
+from posttrain.recipe.tree import Recipe
 from posttrain.speed._limits import synchronize
 from posttrain.speed.sizes import Size
 from posttrain.speed.workloads import GROUP, Workload
 from posttrain.stages._needs import of_the_forward_pass
 from posttrain.types import Completion
-from posttrain.waiting import wait_for
 
 CACHES = 1 << 28
 """Bytes of weights up to which a processor may keep them near: reading them from memory is then no limit."""

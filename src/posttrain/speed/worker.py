@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from posttrain.garbage import as_usual, rarely_looked_for
+from posttrain.runs.garbage import as_usual, rarely_looked_for
+from posttrain.runs.threads import wait_briefly
 from posttrain.speed.children import Line, Steps
 from posttrain.speed.sizes import SIZES
 from posttrain.speed.workloads import workload
-from posttrain.threads import wait_briefly
 
 
 class Case(Protocol):
@@ -84,7 +84,7 @@ def make_case(*, measure: str, size: str, dtype: str, threads: int, device: str,
 
         return Limits(SIZES[size], dtype, place, more["rows"], more["learning_rows"])
     from posttrain.policies import load_policy
-    from posttrain.recipe import Model
+    from posttrain.recipe.tree import Model
     from posttrain.speed._cases import LearningCase, SamplingCase
     from posttrain.speed.runs import recipe_for
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from posttrain.component import Component
-from posttrain.selections import Selection
-from posttrain.tasks import Tasks
+from posttrain.components.selections import Selection
+from posttrain.components.tasks import Tasks
 from posttrain.types import Task
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from posttrain.stages._roles import Course, RoleLearning, check_roles
 from posttrain.stages._updates import Update
 
 if TYPE_CHECKING:
-    from posttrain.recipe import Model
+    from posttrain.recipe.tree import Model
     from posttrain.stages.rl import RL
 
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
-from posttrain.corrections import Correction
+from posttrain.components.corrections import Correction
+from posttrain.components.filters import Dropped, Filter
+from posttrain.components.objectives import Objective
+from posttrain.components.penalties import Penalty
+from posttrain.components.rewards import Reward, RewardContext, judged
+from posttrain.components.rollouts import Rollout
 from posttrain.engines import Sampler
 from posttrain.errors import AlarmStop
-from posttrain.filters import Dropped, Filter
-from posttrain.objectives import Objective
-from posttrain.penalties import Penalty
-from posttrain.rewards import Reward, RewardContext, judged
-from posttrain.rollouts import Rollout
 from posttrain.runs.record import StepRecord
 from posttrain.statistics.calibration import calibration
 from posttrain.types import (

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import PositiveFloat, PositiveInt
 
+from posttrain.components.reducers import Reducer
 from posttrain.errors import UserError
-from posttrain.reducers import Reducer
 from posttrain.runs.record import StepRecord
 from posttrain.stages import Models
 from posttrain.stages._needs import with_columns

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import NonNegativeInt, PositiveInt
 
-from posttrain.advantages import Advantage
 from posttrain.component import frozen, nearest
+from posttrain.components.advantages import Advantage
+from posttrain.components.hooks import Seat, Upkeep
+from posttrain.components.objectives import Objective
+from posttrain.components.penalties import Penalty
 from posttrain.errors import UserError
-from posttrain.objectives import Objective
-from posttrain.penalties import Penalty
 from posttrain.runs.record import StepRecord
 from posttrain.stages import Models
 from posttrain.stages._experience import batch_of, learned_by, signal_metrics, signals_for
 from posttrain.stages._updates import Update, learn
 from posttrain.training.settings import Learning
 from posttrain.types import Group
-from posttrain.upkeep import Seat, Upkeep
 
 if TYPE_CHECKING:
     from posttrain.training.learner import Learner

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from posttrain.corrections import Correction
-from posttrain.objectives import Objective
-from posttrain.penalties import Penalty
-from posttrain.reducers import Reducer
+from posttrain.components.corrections import Correction
+from posttrain.components.objectives import Objective
+from posttrain.components.penalties import Penalty
+from posttrain.components.reducers import Reducer
 from posttrain.runs.record import StepRecord
 from posttrain.stages import Models
 from posttrain.stages._experience import columns_of, combine

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from posttrain.component import frozen
+from posttrain.components.merges import Merge
 from posttrain.errors import UserError
-from posttrain.merges import Merge
 from posttrain.runs.record import StepRecord
 from posttrain.stages import Models, Stage
 from posttrain.types import Task

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from pydantic import PositiveFloat, PositiveInt
 
 from posttrain.component import frozen
-from posttrain.preferences import PreferenceLoss, compare
-from posttrain.reducers import Reducer
-from posttrain.selections import Selection
+from posttrain.components.preferences import PreferenceLoss, compare
+from posttrain.components.reducers import Reducer
+from posttrain.components.selections import Selection
+from posttrain.components.tasks import Tasks
 from posttrain.stages import Models, Stage
 from posttrain.stages._pairs import PairTraining
-from posttrain.tasks import Tasks
 from posttrain.training.settings import Learning
 from posttrain.types import Task
 

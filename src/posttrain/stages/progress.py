@@ -21,10 +21,12 @@ import numpy as np
 from pydantic import PositiveInt
 
 from posttrain.component import frozen
+from posttrain.components.reducers import Reducer
+from posttrain.components.rewards import Reward, RewardContext
+from posttrain.components.rollouts import Rollout
+from posttrain.components.tasks import Tasks
+from posttrain.engines import wait_for
 from posttrain.errors import UserError
-from posttrain.reducers import Reducer
-from posttrain.rewards import Reward, RewardContext
-from posttrain.rollouts import Rollout
 from posttrain.runs.record import StepRecord
 from posttrain.stages import Models, Stage
 from posttrain.stages._experience import (
@@ -36,10 +38,8 @@ from posttrain.stages._experience import (
 )
 from posttrain.stages._order import shuffled
 from posttrain.stages._prompts import check_prompts
-from posttrain.tasks import Tasks
 from posttrain.training.settings import Learning
 from posttrain.types import Group, PerToken, Task, Tokens
-from posttrain.waiting import wait_for
 
 if TYPE_CHECKING:
     from posttrain.runs.bench import StageBench

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from pydantic import PositiveFloat, PositiveInt
 
 from posttrain.component import frozen
-from posttrain.preferences import pairs_in, spread
-from posttrain.reducers import Reducer
+from posttrain.components.preferences import pairs_in, spread
+from posttrain.components.reducers import Reducer
+from posttrain.components.tasks import Tasks
 from posttrain.stages import Models, Stage
 from posttrain.stages._pairs import PairTraining
-from posttrain.tasks import Tasks
 from posttrain.training.settings import Learning
 from posttrain.types import PerToken, Task, Tokens
 

@@ -14,18 +14,21 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, PositiveInt
 
-from posttrain.advantages import Advantage
 from posttrain.component import frozen
-from posttrain.corrections import Correction
-from posttrain.curricula import Curriculum
-from posttrain.filters import Filter
-from posttrain.objectives import Objective
-from posttrain.penalties import Penalty
-from posttrain.reducers import Reducer
-from posttrain.rewards import Reward, RewardContext
-from posttrain.rollouts import Rollout
+from posttrain.components.advantages import Advantage
+from posttrain.components.corrections import Correction
+from posttrain.components.curricula import Curriculum
+from posttrain.components.filters import Filter
+from posttrain.components.hooks import Upkeep
+from posttrain.components.objectives import Objective
+from posttrain.components.penalties import Penalty
+from posttrain.components.reducers import Reducer
+from posttrain.components.rewards import Reward, RewardContext
+from posttrain.components.rollouts import Rollout
+from posttrain.components.selections import Selection
+from posttrain.components.tasks import Tasks
+from posttrain.engines import wait_for
 from posttrain.runs.record import StepRecord
-from posttrain.selections import Selection
 from posttrain.stages import Models, Stage
 from posttrain.stages._courses import courses_of, first_memory, needs_of, roles_of
 from posttrain.stages._experience import (
@@ -40,11 +43,8 @@ from posttrain.stages._experience import (
 from posttrain.stages._prompts import check_prompts
 from posttrain.stages._roles import RoleLearning, check_changed, seats_of, steps_of, updates_of
 from posttrain.stages._updates import make_learners
-from posttrain.tasks import Tasks
 from posttrain.training.settings import Learning
 from posttrain.types import Task
-from posttrain.upkeep import Upkeep
-from posttrain.waiting import wait_for
 
 if TYPE_CHECKING:
     from posttrain.runs.bench import StageBench

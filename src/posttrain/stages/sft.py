@@ -9,17 +9,17 @@ from pydantic import PositiveFloat, PositiveInt, model_validator
 from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
-from posttrain.environments import with_opening
+from posttrain.components.environments import with_opening
+from posttrain.components.objectives import Objective
+from posttrain.components.penalties import Penalty
+from posttrain.components.reducers import Reducer
+from posttrain.components.tasks import Tasks
 from posttrain.errors import UserError
-from posttrain.objectives import Objective
-from posttrain.penalties import Penalty
-from posttrain.reducers import Reducer
 from posttrain.runs.record import StepRecord
 from posttrain.stages import Models, Stage
 from posttrain.stages._experience import combine
 from posttrain.stages._needs import compared_roles, of_the_forward_pass, with_columns
 from posttrain.stages._order import shuffled
-from posttrain.tasks import Tasks
 from posttrain.training.settings import Learning
 from posttrain.types import Message, Segment, Task, Trajectory, Utterance
 

@@ -22,19 +22,19 @@ from pydantic import PositiveInt, model_validator
 from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
+from posttrain.components.reducers import Reducer
+from posttrain.components.rewards import Reward, RewardContext, judged
+from posttrain.components.search import Found, Search
+from posttrain.components.tasks import Tasks
+from posttrain.engines import wait_for
 from posttrain.errors import UserError
-from posttrain.reducers import Reducer
-from posttrain.rewards import Reward, RewardContext, judged
 from posttrain.runs.record import StepRecord
-from posttrain.search import Found, Search
 from posttrain.stages import Models, Stage
 from posttrain.stages._experience import rollout_metrics, stop_if_grading_fails
 from posttrain.stages._order import shuffled
 from posttrain.stages._prompts import check_prompts
-from posttrain.tasks import Tasks
 from posttrain.training.settings import Learning
 from posttrain.types import Group, IntArray, PerToken, Task, Tokens
-from posttrain.waiting import wait_for
 
 if TYPE_CHECKING:
     from posttrain.policies import Policy

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from posttrain.components.reducers import Reducer
 from posttrain.errors import AlarmStop
 from posttrain.policies import Policy
-from posttrain.reducers import Reducer
 from posttrain.training.masking import WeightMask
 from posttrain.training.masters import Masters
 from posttrain.training.packing import (

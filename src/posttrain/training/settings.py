@@ -5,10 +5,10 @@ from typing import Final
 from pydantic import PositiveFloat, PositiveInt
 
 from posttrain.component import frozen
-from posttrain.training.optimizers import Optimizer
-from posttrain.training.optimizers.adamw import AdamW
-from posttrain.training.schedules import Schedule
-from posttrain.training.schedules.constant import Constant
+from posttrain.components.optimizers import Optimizer
+from posttrain.components.optimizers.adamw import AdamW
+from posttrain.components.schedules import Schedule
+from posttrain.components.schedules.constant import Constant
 
 KEPT: Final = 1 << 30
 """Bytes that a forward pass on a CPU keeps for the backward pass, about, where a recipe does not say otherwise."""

@@ -1,0 +1,1 @@
+"""The families of components: one folder a family, one file a component."""

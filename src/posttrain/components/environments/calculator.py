@@ -1,0 +1,73 @@
+"""A calculator that the model may call while it writes: ``<<47+35>>`` is answered by ``82``.
+
+A turn that ends with a call is answered by its value, a turn that ends otherwise is the last one. Expressions are whole
+numbers with + - * / and brackets, evaluated exactly by `posttrain.grading.expressions`. What the answer is worth is
+another reward's business.
+
+Source: calculator annotations of GSM8K, Cobbe et al. 2021, arXiv:2110.14168, appendix C.
+
+Differs: the annotations there stand after the written expression and its equals sign (``47+35=<<47+35=82>>82``), and
+the calculator writes what follows the sign.
+"""
+
+from collections.abc import Mapping
+
+from pydantic import Field, NonNegativeFloat, PositiveInt
+
+from posttrain.component import frozen
+from posttrain.components.environments import Draw, Environment, Observation, Outcome, World
+from posttrain.grading.expressions import evaluate
+from posttrain.types import Task
+
+
+@frozen
+class Calculator(Environment):
+    """Answers calls."""
+
+    opening: str = Field(default="<<", min_length=1)
+    """Begins a call."""
+    closing: str = Field(default=">>", min_length=1)
+    """Ends a call, and the turn."""
+    invalid_penalty: NonNegativeFloat = 0.0
+    """Taken from the reward of a turn whose call cannot be evaluated."""
+    digits: PositiveInt = 20
+    """Longest result in characters; a longer one is answered as an error."""
+
+    @property
+    def stop(self) -> tuple[str, ...]:
+        """The end of a call."""
+        return (self.closing,)
+
+    def world(self, task: Task, draw: Draw) -> World:
+        """A calculator that was not used yet."""
+        return Desk(self)
+
+
+class Desk(World):
+    """One attempt with a calculator at hand."""
+
+    def __init__(self, rules: Calculator) -> None:
+        self._rules = rules
+        self._calls, self._failed = 0, 0
+
+    async def step(self, action: str) -> Outcome:
+        """Answer the call at the end of a turn, if there is one."""
+        _, found, call = action.rstrip().rpartition(self._rules.opening)
+        if not found or not call.endswith(self._rules.closing):
+            return Outcome(done=True)
+        self._calls += 1
+        result = self._result(call.removesuffix(self._rules.closing))
+        if result is None:
+            self._failed += 1
+            return Outcome(observation=Observation(text="error"), reward=-self._rules.invalid_penalty, valid=False)
+        return Outcome(observation=Observation(text=result))
+
+    def measures(self) -> Mapping[str, float]:
+        """Calls, and those of them that could not be evaluated."""
+        return {"calls": float(self._calls), "failed_calls": float(self._failed)}
+
+    def _result(self, expression: str) -> str | None:
+        """The value of an expression as it is written; None where there is none."""
+        value = evaluate(expression)
+        written = "" if value is None else str(value)
+        return written if 0 < len(written) <= self._rules.digits else None

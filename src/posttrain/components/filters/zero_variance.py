@@ -1,0 +1,35 @@
+"""Leave out groups whose rewards are all equal: compared with one another, nobody did better, and nothing is learned.
+
+Source: dynamic sampling of DAPO, Yu et al. 2025, arXiv:2503.14476, section 3.2.
+
+Differs: the paper also samples until the batch is full again; a filter only leaves out. A group of one has equal
+rewards, so this is not for methods that sample once per task.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from pydantic import NonNegativeFloat
+
+from posttrain.component import frozen
+from posttrain.components.filters import Dropped, Filter, State
+from posttrain.types import Group
+
+
+@frozen
+class ZeroVariance(Filter):
+    """Drops groups that hold no comparison."""
+
+    tolerance: NonNegativeFloat = 1e-6
+    """Rewards within this distance of one another are equal, in units of reward."""
+
+    def __call__(self, state: State, groups: Sequence[Group]) -> tuple[State, list[Group], list[Dropped]]:
+        """Keep the groups whose highest and lowest rewards differ."""
+        kept, dropped = [], []
+        for group in groups:
+            if np.ptp(group.rewards) > self.tolerance:
+                kept.append(group)
+            else:
+                reason = f"all {len(group)} rewards are {group.rewards[0]:g}"
+                dropped.append(Dropped(group=group, reason=reason))
+        return state, kept, dropped

@@ -1,0 +1,61 @@
+"""One objective for tokens that a model sampled, and another one for tokens of demonstrations.
+
+Source: the sum of a reinforcement and an imitation loss over one batch, as in HPT, Lv et al. 2025, arXiv:2509.04419,
+and in LUFFY, Yan et al. 2025, arXiv:2504.14945.
+
+Each objective sees its own tokens only: the same sequences, with fewer tokens. The reducer weighs all of them alike.
+"""
+
+from typing import TYPE_CHECKING
+
+from pydantic import NonNegativeFloat
+
+from posttrain.component import frozen
+from posttrain.components.objectives import Objective
+from posttrain.components.objectives.likelihood import Likelihood
+from posttrain.types import PerToken, Tokens
+
+if TYPE_CHECKING:
+    import torch
+
+
+@frozen
+class ByOrigin(Objective):
+    """Sampled tokens by one loss, demonstrated ones by another."""
+
+    sampled: Objective
+    """Of tokens that a model wrote."""
+    demonstrated: Objective = Likelihood()
+    """Of tokens that nobody sampled; its metrics are named ``demonstrated/...``."""
+    weight: NonNegativeFloat = 1.0
+    """Of the loss of demonstrations (1 in HPT, 0.3 for its smallest model)."""
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What either of them needs."""
+        return self.sampled.needs | self.demonstrated.needs
+
+    @property
+    def whole_groups(self) -> bool:
+        """Whether either of them compares the sequences of a group."""
+        return self.sampled.whole_groups or self.demonstrated.whole_groups
+
+    @property
+    def exceptions(self) -> frozenset[str]:
+        """Those of the objective of sampled tokens, which is what the laws are about."""
+        return self.sampled.exceptions
+
+    def __call__(self, tokens: Tokens) -> PerToken:
+        """Loss of each trained token."""
+        taught_T = tokens.demonstrated_T
+        loss_T = tokens.logp_T.new_zeros(len(taught_T))
+        metrics: dict[str, torch.Tensor] = {}
+        for prefix, objective, kept_T, weight in (
+            ("", self.sampled, ~taught_T, 1.0),
+            ("demonstrated/", self.demonstrated, taught_T, self.weight),
+        ):
+            if kept_T.any():
+                result = objective(tokens.only(kept_T))
+                loss_T = loss_T.masked_scatter(kept_T, weight * result.loss_T)
+                metrics |= {f"{prefix}{name}": values for name, values in result.metrics.items()}
+        return PerToken(loss_T=loss_T, metrics=metrics)

@@ -1,0 +1,38 @@
+"""A preference loss between the attempts of a group: whichever has the higher advantage is the chosen one of each two.
+
+Source: online DPO as in Dong et al. 2024, arXiv:2405.07863, section 4, where each group is the best and the worst of
+the attempts at one prompt.
+
+Differs: groups of more than two are allowed; a group's loss is the mean over its pairs, and a tie is no pair. Of a
+larger group only the ``extremes`` may be compared, as where attempts that are in no pair are learned from in another
+way (SELM, arXiv:2405.19332).
+"""
+
+from typing import ClassVar, Literal
+
+from posttrain.component import frozen
+from posttrain.components.objectives import Objective
+from posttrain.components.preferences import PreferenceLoss, compare, extremes_in, pairs_in
+from posttrain.types import PerToken, Tokens
+
+
+@frozen
+class Pairwise(Objective):
+    """Losses on what was just sampled, pair by pair; only the order of the advantages counts."""
+
+    whole_groups: ClassVar[bool] = True
+    exceptions: ClassVar[frozenset[str]] = frozenset({"reinforce"})
+
+    loss: PreferenceLoss
+    """Of each pair."""
+    pairs: Literal["all", "extremes"] = "all"
+    """Which two of a group are compared: all that differ, or the best with the worst, the first one of equals."""
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Those of the preference loss."""
+        return self.loss.needs
+
+    def __call__(self, tokens: Tokens) -> PerToken:
+        """[T] the mean loss of the pairs in each token's group."""
+        return compare(self.loss, tokens, pairs_in(tokens) if self.pairs == "all" else extremes_in(tokens))

@@ -1,0 +1,67 @@
+"""Another objective, for the tokens of each sequence at which the policy is least sure what comes next.
+
+Source: the entropy filter of Prefix-RFT, Huang et al. 2025, arXiv:2507.01679 (the 20 % of a demonstration's tokens with
+the highest entropy); for sampled tokens, Wang et al. 2025, arXiv:2506.01939 (by steps: `advantages/top_entropy`).
+
+Differs: both papers pool the tokens of a batch; here each sequence keeps its own share, so that how a step is cut into
+micro-batches changes nothing. Of n tokens n - floor(n (1 - share)) are kept, the earlier ones of equal entropy. The
+entropy is that of the weights being trained, not differentiated; left-out tokens have a loss of 0 and still count where
+the loss is averaged.
+"""
+
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from posttrain.component import frozen
+from posttrain.components.objectives import Objective
+from posttrain.types import PerToken, Tokens
+
+if TYPE_CHECKING:
+    import torch
+
+
+@frozen
+class TopEntropy(Objective):
+    """Keeps the loss of a sequence's most uncertain tokens."""
+
+    objective: Objective
+    """What is minimised."""
+    share: Annotated[float, Field(ge=0.0, le=1.0)] = 0.2
+    """Of each sequence's tokens, in [0, 1] (0.2 in both papers)."""
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The entropy, and what the objective needs."""
+        return self.objective.needs | {"entropy"}
+
+    @property
+    def whole_groups(self) -> bool:
+        """Whether the objective compares the sequences of a group."""
+        return self.objective.whole_groups
+
+    @property
+    def exceptions(self) -> frozenset[str]:
+        """Those of the objective; and most tokens have no gradient, REINFORCE's or any other."""
+        return self.objective.exceptions | {"reinforce"}
+
+    def __call__(self, tokens: Tokens) -> PerToken:
+        """Loss of each trained token; the metric is the entropy of the kept ones."""
+        result = self.objective(tokens)
+        kept_T = self._kept(tokens)
+        assert tokens.entropy_T is not None, "declared in needs"
+        metrics = {**result.metrics, "kept_entropy": tokens.entropy_T.detach()[kept_T]}
+        return PerToken(loss_T=result.loss_T * kept_T, metrics=metrics)
+
+    def _kept(self, tokens: Tokens) -> "torch.Tensor":
+        """[T] whether each token is among the most uncertain ones of its sequence."""
+        assert tokens.entropy_T is not None, "declared in needs"
+        by_entropy_T = tokens.entropy_T.detach().argsort(descending=True, stable=True)
+        order_T = by_entropy_T[tokens.sequence_T[by_entropy_T].argsort(stable=True)]
+        # Rounded first: 5 * (1 - 0.8) is a little below 1 otherwise.
+        count_N = tokens.length_N - (tokens.length_N * (1.0 - self.share)).double().round(decimals=6).floor().long()
+        start_N = tokens.length_N.cumsum(0) - tokens.length_N
+        place_T = start_N.new_ones(len(order_T)).cumsum(0) - 1 - start_N[tokens.sequence_T[order_T]]
+        kept_T = tokens.demonstrated_T.new_zeros(len(order_T))
+        kept_T[order_T] = place_T < count_N[tokens.sequence_T[order_T]]
+        return kept_T

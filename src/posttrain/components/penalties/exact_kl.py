@@ -1,0 +1,44 @@
+"""The whole divergence from a reference at each token, over all of the vocabulary, differentiated.
+
+Source: the anchor of ASFT, arXiv:2509.23753, equation 6: lambda KL(reference || p), with lambda = 0.05 in the paper and
+0.1 in its release. Its gradient with respect to the logits is lambda (p - reference), on every token of the vocabulary:
+a constraint also where nobody chose the token. No token has to be sampled from p for that, so that it holds for
+demonstrations as for attempts.
+
+``forward`` spreads p over all that the reference may say; ``reverse``, KL(p || reference), only keeps p from saying
+what the reference would not, with the gradient lambda p (log(p / reference) - KL). `posttrain.components.penalties.kl`
+estimates either from the chosen token alone, and costs no second pass over the vocabulary.
+
+Differs: the mean is that of the stage's reducer over an optimizer step, where the release takes one over each
+micro-batch.
+"""
+
+from typing import Literal
+
+from pydantic import NonNegativeFloat
+
+from posttrain.component import frozen
+from posttrain.components.penalties import Penalty
+from posttrain.types import PerToken, Tokens
+
+
+@frozen
+class ExactKL(Penalty):
+    """A cost for a distribution that moves away from a reference model's."""
+
+    coefficient: NonNegativeFloat = 0.05
+    """Weight of the divergence, lambda, in units of the loss per nat (0.05: the paper's)."""
+    direction: Literal["forward", "reverse"] = "forward"
+    """KL(reference || p), or KL(p || reference)."""
+    role: str = "reference"
+    """The model to stay close to, which has the same vocabulary."""
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The divergence."""
+        return frozenset({f"{self.role}_{self.direction}_kl"})
+
+    def in_loss(self, tokens: Tokens) -> PerToken:
+        """[T] coefficient times the divergence; the metric is the bare divergence, in nats."""
+        kl_T = (tokens.forward_kl_T if self.direction == "forward" else tokens.reverse_kl_T)[self.role]
+        return PerToken(loss_T=self.coefficient * kl_T, metrics={"nats": kl_T.detach()})

@@ -1,0 +1,58 @@
+"""Optimism: makes less likely what the policy writes by itself, so that it goes where it has not been.
+
+Source: the second term of SELM, Zhang et al. 2024, arXiv:2405.19332, and of its released code
+(github.com/shenao-zhang/SELM). With s the log-probability of a response that a model wrote (summed over its tokens),
+each pair's loss has
+
+    coefficient [s under the policy - s under the reference]
+
+more, where the coefficient is alpha times beta of the pair's loss. The gradient is a constant: it lowers the response
+as strongly when it is likely as when it no longer is, so that nothing but a small coefficient ends the way down. What
+the reference says shifts the value only, and makes the metric an estimate of how far the policy has moved from it.
+
+A negative coefficient is the opposite, imitation of what was written: the term of RPO, Liu et al. 2024,
+arXiv:2405.16436, with the writer's own responses as the baseline.
+
+Each token of a group carries the mean over the group's written responses, as in
+`posttrain.components.preferences.compare`, so that a reducer that counts sequences alike takes the mean over groups of
+one size. Tokens that nobody sampled, such as given completions beside them, are left out of the sum.
+
+Differs: nothing known.
+"""
+
+from typing import ClassVar
+
+from posttrain.component import frozen
+from posttrain.components.penalties import Penalty
+from posttrain.types import PerToken, Tokens
+
+
+@frozen
+class Optimism(Penalty):
+    """A coefficient times the log-ratio to the reference of whole responses that were sampled."""
+
+    whole_groups: ClassVar[bool] = True
+
+    coefficient: float = 1e-5
+    """alpha times beta, in units of loss per nat (1e-3 times 0.01 in the paper's Zephyr runs)."""
+    role: str = "reference"
+    """The reference: a role, or ``old`` for the policy as the step began."""
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The reference's log-probabilities."""
+        return frozenset({f"{self.role}_logp"})
+
+    def in_loss(self, tokens: Tokens) -> PerToken | None:
+        """[T] the term of each token's group; the metric is the log-ratio of each sampled response."""
+        other_T = tokens.old_logp_T if self.role == "old" else tokens.reference_logp_T[self.role]
+        sampled_T = (~tokens.demonstrated_T).to(tokens.logp_T.dtype)
+        ratio_N = tokens.sequence_sum((tokens.logp_T - other_T) * sampled_T)
+        count_N = (tokens.sequence_sum(sampled_T) > 0).to(ratio_N.dtype)
+        empty_G = ratio_N.new_zeros(int(tokens.group_N.max()) + 1)
+        count_G = empty_G.index_add(0, tokens.group_N, count_N).clamp(min=1)
+        mean_G = empty_G.index_add(0, tokens.group_N, ratio_N) / count_G
+        return PerToken(
+            loss_T=self.coefficient * mean_G[tokens.group_N][tokens.sequence_T],
+            metrics={"log_ratio": ratio_N[count_N > 0].detach()},
+        )

@@ -1,0 +1,61 @@
+"""DPO: a classifier of pairs whose logit is the policy's own reward margin, beta log(policy / reference).
+
+Source: Rafailov et al. 2023, arXiv:2305.18290, equation 7. Label smoothing: Mitchell 2023, "A note on DPO with noisy
+preferences" (ericmitchell.ai/cdpo.pdf), as in the paper's released code. With s the log-probability of a completion
+(summed over its tokens), h = [s(chosen) - s(rejected)] - the same under the reference, and e the label smoothing:
+
+    loss = -(1 - e) log sigmoid(beta h) - e log sigmoid(-beta h)
+
+Where the policy is the reference, the loss is log 2, and no pair counts as right, since a margin of 0 prefers nothing.
+
+Differs: nothing known.
+"""
+
+from typing import Annotated
+
+from pydantic import Field, PositiveFloat
+
+from posttrain.component import frozen
+from posttrain.components.preferences import Pairs, PerPair, PreferenceLoss
+
+Rate = Annotated[float, Field(ge=0.0, lt=0.5)]
+
+
+@frozen
+class DPO(PreferenceLoss):
+    """Direct preference optimisation."""
+
+    beta: PositiveFloat = 0.1
+    """Reward per nat; smaller lets the policy go further from the reference (0.1 to 0.5 in the released code)."""
+    label_smoothing: Rate = 0.0
+    """Share of pairs that are taken to be labelled the wrong way round; 0 is DPO, more is conservative DPO."""
+    reference: str | None = "reference"
+    """The model to be compared with: a role, or ``old`` for the policy as the step began; None compares with nothing,
+    as if every completion were equally likely."""
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The reference's log-probabilities."""
+        return frozenset() if self.reference is None else frozenset({f"{self.reference}_logp"})
+
+    def __call__(self, pairs: Pairs) -> PerPair:
+        """Loss of each pair."""
+        from torch.nn.functional import logsigmoid
+
+        gain_P2 = pairs.logp_P2
+        if self.reference is not None:
+            gain_P2 = gain_P2 - pairs.reference_logp_P2[self.reference]
+        reward_P2 = self.beta * gain_P2
+        margin_P = reward_P2[:, 0] - reward_P2[:, 1]
+        loss_P = -logsigmoid(margin_P)
+        if self.label_smoothing:
+            loss_P = (1 - self.label_smoothing) * loss_P - self.label_smoothing * logsigmoid(-margin_P)
+        seen = {
+            "pair_accuracy": (margin_P > 0).to(margin_P.dtype),
+            "pair_margin": margin_P,
+            "chosen_reward": reward_P2[:, 0],
+            "rejected_reward": reward_P2[:, 1],
+            "chosen_logp": pairs.logp_P2[:, 0],
+            "rejected_logp": pairs.logp_P2[:, 1],
+        }
+        return PerPair(loss_P=loss_P, metrics={name: values.detach() for name, values in seen.items()})

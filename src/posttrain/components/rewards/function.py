@@ -1,0 +1,198 @@
+"""Any Python function as a reward: ``file.py:name`` or ``package.module:name``.
+
+The function may be plain (``f(completion, task)`` and the like), or written for TRL or for verl, sync or async; which
+one it is is told from the names of its parameters: `posttrain.grading.conventions`.
+
+What goes wrong is recorded, never scored: a function that raises, returns NaN, or returns something else than a
+judgement gives status ``error``, with the line of the user's file. So does None, which says that the function does not
+apply to this completion. ``exit()`` inside the function counts as raising.
+
+The function runs in worker processes (`posttrain.grading.workers`), so one that hangs, crashes or eats memory costs the
+judgement that it was at, which is recorded as an error with the reason, and never the run. What is different from a
+call in the run's own process: the file is run again in each worker, and what the function keeps in variables of its
+module is kept by each worker alone and gone when it is replaced (`workers: 1` makes it one); columns must be plain
+data; it sees the environment, working directory and import path that the run had when judging began; a plain function
+is given one completion at a time in a worker's main thread, so it may use signals; async functions run side by side
+within a group. ``time_limit: null`` calls it in the process of the run, as it is, where nothing can stop it.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, JsonValue, PositiveFloat, PositiveInt, field_validator
+from pydantic_core import PydanticCustomError
+
+from posttrain.component import frozen
+from posttrain.components.rewards import Reward, RewardContext, failure
+from posttrain.errors import UserError
+from posttrain.grading.conventions import Log, Signature, plain_values, read_signature, trl_values, verl_values
+from posttrain.grading.isolated import WIDE, Isolated
+from posttrain.grading.results import NOT_APPLICABLE, as_score, with_notes
+from posttrain.grading.user_function import UserFunction, explain, load_function, read_file
+from posttrain.grading.workers import Limits, inside_worker
+from posttrain.types import Group, Score, Trajectory
+
+ON_THE_CLOCK = 10.0
+"""Times `time_limit`: how long a call may take that waits for something."""
+_CACHED = ("_loaded", "_traits", "_isolated")
+
+
+@frozen
+class Function(Reward):
+    """Judges by a function of the user's."""
+
+    path: str
+    """``file.py:name``, relative to the working directory, or ``package.module:name``."""
+    arguments: Mapping[str, JsonValue] = Field(default_factory=dict)
+    """Settings of the function's own, passed by keyword."""
+    correct_at: float = 1.0
+    """A result of at least this has status ``ok``, a smaller one ``wrong``; a returned `Score` keeps its own."""
+    time_limit: PositiveFloat | None = 60.0
+    """Seconds of processor time for one completion, and on the clock ten times that; a function that judges a group in
+    one call has as many times more. None: no limit, and no process of its own."""
+    memory_limit: PositiveFloat | None = 8.0
+    """GiB that a worker may take, its imports included; None for no limit."""
+    workers: PositiveInt | None = None
+    """Processes that judge at the same time; None is one a processor, and more for async functions, which wait."""
+
+    @field_validator("path")
+    @classmethod
+    def check_path(cls, path: str) -> str:
+        """Refuse what is not spelled as a function."""
+        source, _, name = path.rpartition(":")
+        if not source or not name.isidentifier():
+            raise PydanticCustomError("path", "a function is written file.py:name or package.module:name")
+        return path
+
+    def prepare(self) -> None:
+        """Load the function and tell its signature. Raises `UserError`."""
+        _ = self._loaded if self._runs_here else self._traits
+
+    @property
+    def fingerprint(self) -> Mapping[str, str]:
+        """SHA-256 of the file that holds the function (of that file only, not of what it imports)."""
+        traits = self.traits() if self._runs_here else self._traits
+        return {_relative(traits["file"]): traits["sha256"]} if traits["file"] else {}
+
+    async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
+        """Call the function for each trajectory, or once for the group. Raises `UserError` if it cannot be loaded."""
+        if self._runs_here:
+            return await self._score_here(group, context)
+        traits = self._traits
+        return await self._isolated.score(group, context, together=traits["together"], ids=traits["ids"])
+
+    async def _score_here(self, group: Group, context: RewardContext) -> Sequence[Score]:
+        function, signature = self._loaded
+        if signature.convention == "trl":
+            return await self._judge_group(function, signature, group, context)
+        return await asyncio.gather(*(self._judge(function, signature, trajectory) for trajectory in group))
+
+    def pin(self, pinned: Mapping[str, Any]) -> None:
+        """In a worker: load what the run began with. Raises `UserError` where that is no longer there."""
+        function = load_function(self.path, pinned.get("content"))
+        if pinned.get("sha256", function.sha256) != function.sha256:
+            raise UserError(f"reward function '{self.path}': {function.file} was changed since the run began")
+        self.__dict__["_loaded"] = function, read_signature(function.call, self.arguments, self.path)
+
+    def traits(self) -> dict[str, Any]:
+        """In a worker: what the run must know about the function without loading it."""
+        function, signature = self._loaded
+        asynchronous = inspect.iscoroutinefunction(function.call) or inspect.iscoroutinefunction(
+            getattr(function.call, "__call__", None)  # noqa: B004  an object with an async __call__
+        )
+        return {
+            "file": function.file,
+            "sha256": function.sha256,
+            "asynchronous": asynchronous,
+            "together": asynchronous or signature.convention == "trl",
+            "ids": signature.takes_rest or not {"trajectory", "completion_ids"}.isdisjoint(signature.names),
+        }
+
+    @property
+    def _runs_here(self) -> bool:
+        return self.time_limit is None or inside_worker()
+
+    @cached_property
+    def _isolated(self) -> Isolated:
+        """Workers with the function; its file is read once, so that all of them run the same."""
+        assert self.time_limit is not None, "without a limit there are no workers"
+        memory = None if self.memory_limit is None else int(self.memory_limit * 1024)
+        limits = Limits(cpu_seconds=self.time_limit, wall_seconds=ON_THE_CLOCK * self.time_limit, memory_mib=memory)
+        pinned = {"content": read_file(self.path)}
+        return Isolated(
+            self, limits, preload=("posttrain.components.rewards.function",), pinned=pinned, workers=self.workers
+        )
+
+    @cached_property
+    def _traits(self) -> dict[str, Any]:
+        traits: dict[str, Any] = self._isolated.ask("traits")
+        self._isolated.pin(sha256=traits["sha256"])
+        if traits["asynchronous"] and self.workers is None:
+            self._isolated.widen(WIDE)
+        return traits
+
+    async def _judge(self, function: UserFunction, signature: Signature, trajectory: Trajectory) -> Score:
+        verl = signature.convention == "verl"
+        available = verl_values(trajectory) if verl else plain_values(trajectory, signature)
+        result, fault = await self._call(function, signature, available)
+        return failure(fault) if fault else as_score(result, self.correct_at)
+
+    async def _judge_group(
+        self, function: UserFunction, signature: Signature, group: Group, context: RewardContext
+    ) -> Sequence[Score]:
+        log = Log(len(group))
+        available = trl_values(group.trajectories, signature, context, log)
+        results, fault = await self._call(function, signature, available)
+        if not fault:
+            results, fault = _listed(results, len(group))
+        scores = [failure(fault)] * len(group) if fault else [as_score(r, self.correct_at) for r in results]
+        notes = [{name: values[n] for name, values in log.columns.items()} for n in range(len(group))]
+        return [with_notes(score, {**note, **log.metrics}) for score, note in zip(scores, notes, strict=True)]
+
+    async def _call(
+        self, function: UserFunction, signature: Signature, available: Mapping[str, Any]
+    ) -> tuple[Any, str]:
+        """The result of one call, and what went wrong if something did."""
+        try:
+            by_position, by_name = signature.arguments(available)
+            result = function.call(*by_position, **{**by_name, **self.arguments})
+            if inspect.isawaitable(result):
+                result = await result
+            return result, ""
+        except (KeyboardInterrupt, asyncio.CancelledError, GeneratorExit):
+            raise
+        except BaseException as error:  # exit(), and libraries whose time limits are no Exception
+            return None, explain(error, function.file)
+
+    @cached_property
+    def _loaded(self) -> tuple[UserFunction, Signature]:
+        function = load_function(self.path)
+        return function, read_signature(function.call, self.arguments, self.path)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The settings without the loaded function, so that a copy in another process loads its own."""
+        return {name: value for name, value in self.__dict__.items() if name not in _CACHED}
+
+
+def _listed(results: Any, count: int) -> tuple[list[Any], str]:
+    """The results of a function that judges a group, and what is wrong with them if something is."""
+    if results is None:
+        return [], NOT_APPLICABLE
+    try:
+        listed = list(results)
+    except TypeError:
+        return [], f"the function returned a {type(results).__name__}; a list with one number a completion is needed"
+    if isinstance(results, str | bytes | Mapping) or len(listed) != count:
+        kind = type(results).__name__
+        return [], f"the function returned a {kind} of {len(listed)} for {count} completions; one number each is needed"
+    return listed, ""
+
+
+def _relative(file: str) -> str:
+    """A file as seen from the working directory, where it is inside it."""
+    path = Path(file)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file

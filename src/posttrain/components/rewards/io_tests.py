@@ -1,0 +1,94 @@
+"""Programs in any language, tested by what they print for given input.
+
+A task's field ``tests`` is a list of ``{"input": text, "output": text}``; ``language`` may name the task's own. A
+language is a few lines of YAML (`languages.yaml`): file name, compile command, run command. Source: Boruch-Gruszecki et
+al. 2025 (Agnostics), arXiv:2508.04865: the first test that fails decides, outputs are equal but for space at their
+ends, and a program that runs and prints something wrong earns `wrong_output` (0.2 in the paper's runs).
+
+Differs: a program is compiled once, not for every test, and each test runs in a sandbox of its own; limits are part of
+the reward. The language is the task's or the reward's, never taken from the fence.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from pydantic import Field
+
+from posttrain.component import frozen
+from posttrain.components.rewards import Reward, RewardContext
+from posttrain.grading.languages import (
+    PASSED,
+    Language,
+    build,
+    fault_of_tests,
+    find_language,
+    job_of,
+    need_commands,
+    shipped_languages,
+    verdict,
+)
+from posttrain.grading.programs import broken, how_it_ended, judge_each
+from posttrain.sandbox import Limits, Result, Tier, open_pool
+from posttrain.types import Group, Score, Trajectory
+
+
+@frozen
+class IOTests(Reward):
+    """Pays for programs that print what is expected."""
+
+    language: str = "python"
+    """Language of the programs, where a task does not name its own."""
+    languages: Mapping[str, Language] = Field(default_factory=dict)
+    """More languages by name, or others in the place of those that ship."""
+    right: float = 1.0
+    """Reward when all tests pass."""
+    wrong_output: float = 0.0
+    """Reward when the first test that fails ran to its end; 0.2 in Agnostics."""
+    failed: float = 0.0
+    """Reward when the program does not compile, crashes, or breaks a limit."""
+    missing: float = 0.0
+    """Reward of a completion without a program."""
+    limits: Limits = Limits(cpu_s=5.0)
+    """What one run of a program may use."""
+    weakest: Tier = "cgroup"
+    """The weakest sandbox in which programs may be run: see ``posttrain doctor``."""
+
+    @property
+    def runs(self) -> str:
+        """The language of the programs."""
+        return self.language
+
+    def prepare(self) -> None:
+        """Open the sandbox, and look for the language. Raises `UserError` where one of them is not there."""
+        open_pool(self.weakest)
+        need_commands(self.language, find_language(self.language, self.languages))
+
+    async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
+        """Compile each program once, and run it for one test after the other."""
+        return await judge_each(group, self._judge, self.missing, self._fault)
+
+    def _fault(self, trajectory: Trajectory) -> str:
+        fields = trajectory.task.fields
+        name = fields.get("language", self.language)
+        if name not in {**shipped_languages(), **self.languages}:
+            return f"is in the language {name!r:.40}, which is not known"
+        return fault_of_tests(fields.get("tests"))
+
+    async def _judge(self, trajectory: Trajectory, code: str) -> Score:
+        language = find_language(trajectory.task.fields.get("language", self.language), self.languages)
+        pool = open_pool(self.weakest)
+        built = await build(pool, language, code)
+        if isinstance(built, Result):
+            return broken(built) or self._failed(code, f"does not compile: {how_it_ended(built)}")
+        tests = trajectory.task.fields["tests"]
+        for number, test in enumerate(tests):
+            result = await pool.result(job_of(language, built, test["input"]), self.limits)
+            if error := broken(result):
+                return error
+            if (said := verdict(result, test["output"])) != PASSED:
+                value = self.wrong_output if result.outcome == "ok" else self.failed
+                explanation = f"test {number + 1} of {len(tests)}: {said}"
+                return Score(value=value, status="wrong", answer=code, explanation=explanation)
+        return Score(value=self.right, status="ok", answer=code, explanation=f"passes {len(tests)} tests")
+
+    def _failed(self, code: str, explanation: str) -> Score:
+        return Score(value=self.failed, status="wrong", answer=code, explanation=explanation)

@@ -1,0 +1,71 @@
+"""How often a model prefers an attempt to each of the others of its group, when it is shown two at a time.
+
+Source: the pairwise preference model of RLHF Workflow, Dong et al. 2024, arXiv:2405.07863, section 2.2, and its
+released code (github.com/RLHFlow/RLHF-Reward-Modeling, pair-pm). The model reads the prompt and both responses and
+names the better one by a letter; with l the log-probability of a letter, and averaged over both orders of the two:
+
+    p(first is better) = exp(l_A / T) / (exp(l_A / T) + exp(l_B / T))
+
+Differs: every two attempts are compared, where the authors suggest a tournament for large groups.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from itertools import permutations
+
+import numpy as np
+from pydantic import PositiveFloat
+
+from posttrain.component import frozen
+from posttrain.components.rewards import Reward, RewardContext
+from posttrain.engines import Sampler
+from posttrain.types import Group, Message, Score, Task, Trajectory
+
+QUESTION = "[CONTEXT] {context} [RESPONSE A] {first} [RESPONSE B] {second}\n"
+
+
+@frozen
+class PreferenceModel(Reward):
+    """Mean probability of being the better one; an attempt without others gets one half."""
+
+    role: str = "judge"
+    """The language model that compares."""
+    temperature: PositiveFloat = 1.0
+    """T: higher makes the model less sure."""
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """The model that compares."""
+        return frozenset({self.role})
+
+    async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
+        """Compare every two attempts, in both orders."""
+        sampler, count = context.sampler(self.role, self.kind), len(group)
+        orders = list(permutations(range(count), 2))
+        asked = (self._first_is_better(sampler, *(group.trajectories[i] for i in order)) for order in orders)
+        first_NN = np.full((count, count), 0.5)
+        for (i, j), probability in zip(orders, await asyncio.gather(*asked), strict=True):
+            first_NN[i, j] = probability
+        better_NN = (first_NN + 1.0 - first_NN.T) / 2
+        values = (better_NN.sum(1) - 0.5) / (count - 1) if count > 1 else np.full(count, 0.5)
+        return [
+            Score(
+                value=float(value),
+                status="ok" if value >= 0.5 else "wrong",
+                explanation=f"the role '{self.role}' prefers it to {value:.0%} of {count - 1} others",
+            )
+            for value in values
+        ]
+
+    async def _first_is_better(self, sampler: Sampler, first: Trajectory, second: Trajectory) -> float:
+        """Probability that the model names the first of two, shown in this order."""
+        text = QUESTION.format(context=asked_by(first.task), first=first.completion, second=second.completion)
+        prompt_ids = sampler.encode((Message(role="user", content=text),))
+        answers = (np.append(prompt_ids, sampler.encode(letter)[-1]) for letter in "AB")
+        logp_a, logp_b = [float(logp[-1]) for logp in await asyncio.gather(*map(sampler.logp, answers))]
+        return float(1 / (1 + np.exp(np.clip((logp_b - logp_a) / self.temperature, -700, 700))))
+
+
+def asked_by(task: Task) -> str:
+    """The prompt as one text."""
+    return task.prompt if isinstance(task.prompt, str) else "\n".join(message["content"] for message in task.prompt)

@@ -1,0 +1,163 @@
+"""Python functions, tested in a sandbox by calls whose results are compared outside of it.
+
+A task's field ``tests`` is a list of ``assert f(1) == 2`` (MBPP, HumanEval) or of ``{"call": "f(1)", "expected": 2}``.
+Only the calls go in. What comes out is compared by type and value, so a program can call itself right, end early with
+code 0, redefine equality or leave by any other door: without the right values nothing is paid.
+
+Source: the tests of MBPP (Austin et al. 2021, arXiv:2108.07732) and HumanEval (Chen et al. 2021, arXiv:2107.03374).
+
+Differs: an ``assert`` that is not one call compared with a value written down in full cannot be split into what goes in
+and what stays out; its task is an ``error``, and not run the way that a program can cheat.
+"""
+
+import ast
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import NonNegativeFloat
+
+from posttrain.component import frozen
+from posttrain.components.rewards import Reward, RewardContext
+from posttrain.grading.programs import broken, encoded, how_it_ended, judge_each
+from posttrain.grading.values import ENCODER, Tree, literal, parse, same, tree_of
+from posttrain.sandbox import Limits, Tier, open_pool, python_job
+from posttrain.types import Group, Score, Trajectory
+
+WORKER: Final = (
+    ENCODER
+    + """
+import json, os, sys
+job = json.loads(sys.stdin.buffer.read())
+told = os.fdopen(os.dup(1), "w")
+os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+sys.stdin = open(os.devnull)
+sys.setrecursionlimit(5000)
+space = {"__name__": "solution"}
+exec(compile(job["code"], "solution.py", "exec"), space)
+for number, call in enumerate(job["calls"]):
+    try:
+        answer = ["value", encode(eval(call, space), [100_000])]
+    except Exception as error:
+        answer = ["raised", type(error).__name__]
+    told.write(json.dumps([number, answer]) + "\\n")
+    told.flush()
+"""
+)
+"""What runs inside, before and after the program that is tested. Nothing that it says is believed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One call, and the tree of what it should give."""
+
+    call: str
+    expected: Tree
+    loose: bool
+
+
+@frozen
+class PythonTests(Reward):
+    """Pays for functions that give the right values."""
+
+    partial: bool = False
+    """Whether the share of passed tests is paid; else all must pass."""
+    tolerance: NonNegativeFloat = 1e-9
+    """Largest difference of two fractional numbers that are called equal, relative to the larger one; 0 is exact."""
+    right: float = 1.0
+    """Reward when all tests pass."""
+    wrong: float = 0.0
+    """Reward when none passes, or not all without `partial`."""
+    missing: float = 0.0
+    """Reward of a completion without a program."""
+    limits: Limits = Limits(cpu_s=5.0)
+    """What one program may use, for all its tests together."""
+    weakest: Tier = "cgroup"
+    """The weakest sandbox in which programs may be run: see ``posttrain doctor``."""
+
+    @property
+    def runs(self) -> str:
+        """The language of the programs."""
+        return "python"
+
+    def prepare(self) -> None:
+        """Open the sandbox. Raises `UserError` where there is none that is strong enough."""
+        open_pool(self.weakest)
+
+    async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
+        """Run each program once with all calls, and compare."""
+        return await judge_each(group, self._judge, self.missing, _fault)
+
+    async def _judge(self, trajectory: Trajectory, code: str) -> Score:
+        checks = checks_of(trajectory.task.fields["tests"])
+        message = json.dumps({"code": code, "calls": [check.call for check in checks]})
+        job = python_job(encoded(WORKER), stdin=message.encode("ascii"), warm=True)
+        result = await open_pool(self.weakest).result(job, self.limits)
+        if error := broken(result):
+            return error
+        answers = _answers(result.stdout)
+        failed = [n for n, check in enumerate(checks) if not self._passes(answers.get(n), check)]
+        if not failed:
+            return Score(value=self.right, status="ok", answer=code, explanation=f"passes {len(checks)} tests")
+        passed = 1 - len(failed) / len(checks)
+        value = self.wrong + (self.right - self.wrong) * passed * self.partial
+        first = checks[failed[0]].call[:80]
+        said = _said(answers.get(failed[0])) or how_it_ended(result)
+        explanation = f"fails {len(failed)} of {len(checks)} tests; {first} {said}"
+        return Score(value=value, status="wrong", answer=code, explanation=explanation)
+
+    def _passes(self, answer: Any, check: Check) -> bool:
+        if not isinstance(answer, list) or len(answer) != 2 or answer[0] != "value":
+            return False
+        return same(answer[1], check.expected, tolerance=self.tolerance, loose=check.loose)
+
+
+def checks_of(tests: Any) -> list[Check]:
+    """The tests of a task. Raises `ValueError` that says what is wrong with them."""
+    if not isinstance(tests, Sequence) or isinstance(tests, str) or not tests:
+        raise ValueError("has no field 'tests', a list of asserts or of mappings with 'call' and 'expected'")
+    return [_check(test) for test in tests]
+
+
+def _check(test: Any) -> Check:
+    if isinstance(test, Mapping) and isinstance(test.get("call"), str) and "expected" in test:
+        return Check(test["call"], tree_of(test["expected"]), loose=True)
+    if not isinstance(test, str):
+        raise ValueError(f"has the test {test!r:.80}, which is neither an assert nor has 'call' and 'expected'")
+    try:
+        parsed = ast.parse(test.strip()).body
+    except (SyntaxError, RecursionError, MemoryError) as error:
+        raise ValueError(f"has the test {test[:80]!r}: {error}") from None
+    match parsed:
+        case [ast.Assert(test=ast.Compare(left=call, ops=[ast.Eq() | ast.Is()], comparators=[expected]))]:
+            return Check(ast.unparse(call), tree_of(literal(ast.unparse(expected))), loose=False)
+        case [ast.Assert(test=ast.UnaryOp(op=ast.Not(), operand=call))]:
+            return Check(f"bool({ast.unparse(call)})", tree_of(False), loose=False)
+        case [ast.Assert(test=ast.Call() as call)]:
+            return Check(f"bool({ast.unparse(call)})", tree_of(True), loose=False)
+    raise ValueError(f"has the test {test[:80]!r}; only 'assert CALL == VALUE' can be split into what goes in and out")
+
+
+def _fault(trajectory: Trajectory) -> str:
+    try:
+        checks_of(trajectory.task.fields.get("tests"))
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _answers(output: bytes) -> dict[int, Any]:
+    """What was said about each call; the first word counts."""
+    answers: dict[int, Any] = {}
+    for line in output.split(b"\n"):
+        said = parse(line)
+        if isinstance(said, list) and len(said) == 2 and type(said[0]) is int:
+            answers.setdefault(said[0], said[1])
+    return answers
+
+
+def _said(answer: Any) -> str:
+    if not isinstance(answer, list) or len(answer) != 2:
+        return ""
+    return f"raises {answer[1]!r:.60}" if answer[0] == "raised" else f"gives {answer[1]!r:.120}"

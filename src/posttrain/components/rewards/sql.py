@@ -1,0 +1,195 @@
+"""SQL queries, judged by the rows that they give: on SQLite or DuckDB, run in a sandbox, compared outside as multisets.
+
+A task's field ``schema`` is a script that makes and fills the database; its answer is the reference query, or its
+field ``rows`` the rows themselves. Rows come in any order unless the reference query ends in ORDER BY; names of columns
+do not count. Source: Papicchio et al. 2025 (Think2SQL), arXiv:2504.15077: execution accuracy, and the finer cell
+precision, cell recall and tuple cardinality of QATCH, which are recorded as parts and paid by `partial`.
+
+Differs: the weight of the finer measures, and that they are averaged, is ours.
+"""
+
+import importlib.util
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from posttrain.component import frozen
+from posttrain.components.rewards import Reward, RewardContext, failure
+from posttrain.errors import UserError
+from posttrain.grading.programs import broken, encoded, how_it_ended, judge_each
+from posttrain.grading.values import ENCODER, Tree, in_order, parse, same, tree_of
+from posttrain.sandbox import Limits, Result, Tier, open_pool, python_job
+from posttrain.types import Group, Score, Task, Trajectory
+
+PACKAGES: Final = "/packages"
+WORKER: Final = (
+    ENCODER
+    + f'''
+import json, sys
+sys.path.insert(0, "{PACKAGES}")
+job = json.loads(sys.stdin.buffer.read())
+if job["engine"] == "sqlite":
+    import sqlite3
+    base = sqlite3.connect(":memory:")
+    base.executescript(job["schema"])
+    base.execute("PRAGMA query_only = ON")
+else:
+    import duckdb
+    base = duckdb.connect(":memory:")
+    base.execute("SET threads = 1")
+    base.execute(job["schema"])
+found = base.execute(job["query"])
+rows = found.fetchmany(job["most"] + 1) if found is not None and found.description else []
+plain = lambda x: x if type(x) in (int, float, str, bytes, bool, type(None), list, dict, tuple) else str(x)
+print(json.dumps([encode([plain(x) for x in row], [10_000]) for row in rows]))
+'''
+)
+MOST_ROWS: Final = 5000
+"""A query that gives more rows than this is wrong, unless the reference gives as many."""
+_ORDERED: Final = re.compile(r"\border\s+by\b[^()]*$", re.IGNORECASE)
+
+
+@frozen
+class SQL(Reward):
+    """Pays for a query that gives the rows of the reference query."""
+
+    engine: Literal["sqlite", "duckdb"] = "sqlite"
+    """What runs the queries."""
+    partial: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    """Share of the way from `wrong` to `right` that a wrong query is paid, times the mean of its cell precision, cell
+    recall and cardinality."""
+    tolerance: Annotated[float, Field(ge=0.0)] = 1e-9
+    """Largest difference of two fractional numbers that are called equal, relative to the larger one."""
+    right: float = 1.0
+    """Reward of a query that gives the right rows."""
+    wrong: float = 0.0
+    """Reward of a query that gives other rows, or none because it fails."""
+    missing: float = 0.0
+    """Reward of a completion without a query."""
+    limits: Limits = Limits(cpu_s=10.0, output_kb=4096)
+    """What one query may use, making the database included."""
+    weakest: Tier = "cgroup"
+    """The weakest sandbox in which queries may be run: see ``posttrain doctor``."""
+
+    @property
+    def runs(self) -> str:
+        """The language of the programs."""
+        return "sql"
+
+    def prepare(self) -> None:
+        """Open the sandbox. Raises `UserError` where there is none that is strong enough, or no engine."""
+        open_pool(self.weakest)
+        if self.engine == "duckdb":
+            _duckdb()
+
+    async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
+        """Run every query, and the reference query once, and compare."""
+        rows: dict[int, Any] = {}
+        for task in {id(trajectory.task): trajectory.task for trajectory in group}.values():
+            if not _fault(task):
+                rows[id(task)] = await self._expected(task)
+
+        async def judge(trajectory: Trajectory, code: str) -> Score:
+            return await self._judge(trajectory.task, code, rows[id(trajectory.task)])
+
+        return await judge_each(group, judge, self.missing, lambda trajectory: _fault(trajectory.task))
+
+    async def _expected(self, task: Task) -> "list[Tree] | Score":
+        """The rows of the reference; a failure where it has none."""
+        if "rows" in task.fields:
+            return [tree_of(list(row)) for row in task.fields["rows"]]
+        result = await self._run(task, task.answer or "")
+        rows = _rows(result)
+        return failure(f"the reference query of '{task.key}' {how_it_ended(result)}") if rows is None else rows
+
+    async def _judge(self, task: Task, query: str, expected: "list[Tree] | Score") -> Score:
+        if isinstance(expected, Score):
+            return expected
+        result = await self._run(task, query)
+        if error := broken(result):
+            return error
+        rows = _rows(result)
+        if rows is None:
+            return Score(
+                value=self.wrong, status="wrong", answer=query, explanation=f"the query {how_it_ended(result)}"
+            )
+        if len(rows) <= max(MOST_ROWS, len(expected)) and self._same(task, rows, expected):
+            explanation = f"gives the {len(expected)} rows expected"
+            return Score(value=self.right, status="ok", answer=query, explanation=explanation)
+        finer = measures(rows, expected)
+        share = self.partial * sum(finer.values()) / len(finer)
+        return Score(
+            value=self.wrong + (self.right - self.wrong) * share,
+            status="wrong",
+            answer=query,
+            explanation=f"gives {len(rows)} rows that are not the {len(expected)} expected",
+            parts={name: Score(value=value, status="wrong") for name, value in finer.items()},
+        )
+
+    def _same(self, task: Task, rows: Sequence[Any], expected: Sequence[Tree]) -> bool:
+        if not _ORDERED.search((task.answer or "").rstrip("; \n")) or "rows" in task.fields:
+            rows, expected = in_order(rows), in_order(expected)
+        tree = ["list", list(rows)]
+        return same(tree, ["list", list(expected)], tolerance=self.tolerance, loose=True)
+
+    async def _run(self, task: Task, query: str) -> Result:
+        message = {"engine": self.engine, "schema": task.fields["schema"], "query": query, "most": MOST_ROWS}
+        folders = _duckdb() if self.engine == "duckdb" else {}
+        stdin = json.dumps(message).encode("ascii")
+        return await open_pool(self.weakest).result(
+            python_job(encoded(WORKER), stdin=stdin, folders=folders, warm=True), self.limits
+        )
+
+
+def measures(rows: Sequence[Any], expected: Sequence[Any]) -> dict[str, float]:
+    """Cell precision, cell recall and tuple cardinality of rows against those expected, each in [0, 1]."""
+    found, wanted = (Counter(json.dumps(cell) for row in table for cell in _cells(row)) for table in (rows, expected))
+    common = (found & wanted).total()
+    most = max(len(rows), len(expected))
+    return {
+        "cell_precision": common / found.total() if found else float(not wanted),
+        "cell_recall": common / wanted.total() if wanted else float(not found),
+        "cardinality": min(len(rows), len(expected)) / most if most else 1.0,
+    }
+
+
+def _cells(row: Any) -> list[Any]:
+    return row[1] if isinstance(row, list) and len(row) == 2 and isinstance(row[1], list) else [row]
+
+
+def _rows(result: Result) -> list[Any] | None:
+    """The rows that a run claims; None where it failed or claims something else."""
+    rows = parse(result.stdout) if result.outcome == "ok" else None
+    return rows if isinstance(rows, list) else None
+
+
+def _fault(task: Task) -> str:
+    if not isinstance(task.fields.get("schema"), str):
+        return "has no field 'schema', a script that makes the database"
+    rows = task.fields.get("rows")
+    if "rows" in task.fields:
+        listed = isinstance(rows, list) and all(isinstance(row, list | tuple) for row in rows)
+        return "" if listed else "has a field 'rows' that is no list of lists"
+    return "" if task.answer else "has neither a reference query as its answer nor 'rows'"
+
+
+@cache
+def _duckdb() -> dict[str, str]:
+    """Where DuckDB lies, by the place where it is shown inside. Raises `UserError` where it is not installed."""
+    found = {}
+    for name in ("duckdb", "_duckdb"):
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.origin is None:
+            raise UserError(f"the reward 'sql' with engine duckdb needs the package {name}; pip install duckdb")
+        path = Path(spec.origin)
+        path = path.parent if path.name == "__init__.py" else path
+        found[f"{PACKAGES}/{path.name}"] = str(path)
+        about = next(path.parent.glob("duckdb-*.dist-info"), None)  # the package asks for its own version
+        found |= {f"{PACKAGES}/{about.name}": str(about)} if about else {}
+    return found

@@ -1,0 +1,315 @@
+r"""Monte Carlo tree search over lines: a state is the text so far, an action is one line.
+
+Source: VM-MCTS of ReST-RL, arXiv:2508.19576, and its released code (github.com/THUDM/ReST-RL, algorithms/MCTS). A state
+is expanded by sampling whole continuations of it; the first line of each is a child, equal lines are one child, a
+continuation without another line ends there. Of the children only the `keep` best stay selectable. With N visits and
+V the sum of what was backed up over N, from each state the child with the highest
+
+    V + c sqrt((1 + ln N_parent) / (eps + N)),    eps = 0.1
+
+is gone to, ties at random, until a state that is not expanded yet. What is backed up depends on who values:
+
+    the reward (`value_role` none)    collecting: the rewards of the continuations; a new child has N = 0 and V = 0
+    a value model                     answering: a new child has N = 1 and the model's value, and once more for each
+                                      time that its line came again; sum and count of all children go up, also those
+                                      that are not selectable
+
+An end that is gone to again adds its own value once. Value models read tokens and are clipped to [0, 1]; the answer is
+the whole continuation with the highest value anywhere in the tree. Collecting has c = 0.2, 3 children and 100 rounds
+there; answering c = 0.1, 5 children and 15 rounds, which are the defaults here.
+
+A child is a cut of sampled ids after the token that completes the delimiter; nothing is tokenized again.
+
+Differs: an end and a line with the same text are two children (the code merges them). A continuation whose judgement
+failed counts nowhere, and an end like that is not gone to. What a value model said of a sequence is kept, not asked
+twice. Stop strings could lie across two lines, where they would not be seen, so they are refused.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from pydantic import NonNegativeFloat, PositiveInt, field_validator
+from pydantic_core import PydanticCustomError
+
+from posttrain.component import frozen
+from posttrain.components.rollouts import Judge
+from posttrain.components.search import Found, Search, State
+from posttrain.components.search._attempts import Values, found, judged, sampler_of
+from posttrain.engines import Sampler, Sampling
+from posttrain.types import Completion, IntArray, Segment, Task, Trajectory
+
+EPSILON = 0.1
+REPLACEMENT = "\ufffd"
+"""What a character is shown as while some of its bytes are missing."""
+
+
+@dataclass(eq=False, kw_only=True)
+class Node:
+    """A state, and what is known of it."""
+
+    segments: tuple[Segment, ...]
+    """The prompt, then the lines so far."""
+    way: tuple[int, ...] = ()
+    """Number of the child that was taken at each state."""
+    parent: "Node | None" = None
+    ended: bool = False
+    """Whether nothing comes after it."""
+    children: list["Node"] = field(default_factory=list)
+    selectable: bool = True
+    visits: int = 0
+    total: float = 0.0
+    own: float = math.nan
+    """Value of an end, or what a value model says of the state; NaN where nobody knows."""
+
+    @property
+    def value(self) -> float:
+        """Mean of what was backed up; 0 before that."""
+        return self.total / self.visits if self.visits else 0.0
+
+    @property
+    def token_ids(self) -> IntArray:
+        """Ids of everything, prompt included."""
+        return np.concatenate([s.token_ids for s in self.segments])
+
+    @property
+    def text(self) -> str:
+        """What was written after the prompt."""
+        return "".join(s.text for s in self.segments[1:])
+
+    @property
+    def name(self) -> str:
+        """Of the node: ``/1/0`` is the first child of the prompt's second child."""
+        return "/" + "/".join(map(str, self.way))
+
+    def below(self) -> Iterator["Node"]:
+        """The node and everything under it, parents first."""
+        yield self
+        for child in self.children:
+            yield from child.below()
+
+    def back_up(self, total: float, count: int) -> None:
+        """Add to it and all above it."""
+        node: Node | None = self
+        while node is not None:
+            node.total, node.visits = node.total + total, node.visits + count
+            node = node.parent
+
+    def close(self) -> None:
+        """Never go to it again, nor to a state above it that has no other way on."""
+        self.selectable = False
+        if self.parent is not None and not any(child.selectable for child in self.parent.children):
+            self.parent.close()
+
+
+@frozen
+class Tree(Search):
+    """Monte Carlo tree search with whole continuations at every step."""
+
+    iterations: PositiveInt = 15
+    """Rounds: each expands one state, or comes to an end that is known."""
+    samples: PositiveInt = 5
+    """Continuations that a state is expanded by."""
+    keep: PositiveInt = 5
+    """Children of a state that can be gone to; the others only count."""
+    exploration: NonNegativeFloat = 0.1
+    """c, in units of value."""
+    delimiter: str | PositiveInt = "\n"
+    """What ends a line: a text, or a number of tokens."""
+    value_role: str | None = "value"
+    """The model with a reward head that values states and continuations; None collects, by the reward itself."""
+    sampling: Sampling = Sampling()
+    """How continuations are drawn; `max_tokens` limits a whole attempt. Stop strings are not allowed."""
+    role: str = "policy"
+    """The model that writes."""
+
+    @field_validator("sampling")
+    @classmethod
+    def refuse_stop_strings(cls, sampling: Sampling) -> Sampling:
+        """Refuse what could not be seen."""
+        if sampling.stop:
+            raise PydanticCustomError("stop", "a stop string may lie across two lines of a tree; use stop_token_ids")
+        return sampling
+
+    @field_validator("delimiter")
+    @classmethod
+    def refuse_nothing(cls, delimiter: str | int) -> str | int:
+        """Refuse a delimiter that is everywhere."""
+        if delimiter == "":
+            raise PydanticCustomError("delimiter", "an empty delimiter ends no line; give a text or a number of tokens")
+        return delimiter
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """Writer and value model."""
+        return frozenset(filter(None, (self.role, self.value_role)))
+
+    @property
+    def judges(self) -> bool:
+        """Only without a value model."""
+        return self.value_role is None
+
+    @property
+    def temperature(self) -> float:
+        """Of the distribution that the tokens are drawn from; greedy ones have their log-probability at 1."""
+        return self.sampling.temperature or 1.0
+
+    async def search(self, task: Task, samplers: Mapping[str, Sampler], judge: Judge | None = None) -> Found:
+        """Grow the tree for the given number of rounds."""
+        sampler = sampler_of(self.role, samplers)
+        values = None if self.value_role is None else Values(sampler_of(self.value_role, samplers))
+        root = Node(segments=(sampler.prompt(task),))
+        attempts: list[Trajectory] = []
+        known: list[float] = []
+        again = 0
+        for _ in range(self.iterations):
+            if not root.selectable:
+                break
+            leaf = self.select(root, sampler)
+            if leaf.ended:
+                again += leaf.visits > 0
+                leaf.back_up(leaf.value if leaf.visits else leaf.own, 1)
+                continue
+            fresh, worth = await self._expand(leaf, task, sampler, values, judge, first=len(attempts))
+            attempts += fresh
+            known += worth
+        nodes = list(root.below())
+        states = [
+            State(token_ids=n.token_ids, text=n.text, value=n.value, visits=n.visits)
+            for n in nodes
+            if n.children and n.visits
+        ]
+        return found(
+            attempts,
+            known,
+            states,
+            nodes=len(nodes),
+            expanded=sum(bool(n.children) for n in nodes),
+            depth=max(len(n.way) for n in nodes),
+            revisits=again,
+        )
+
+    def select(self, root: Node, sampler: Sampler) -> Node:
+        """Go down to a state that is not expanded."""
+        node = root
+        while node.children:
+            open_ones = [child for child in node.children if child.selectable]
+            bounds = [self.bound(child.value, child.visits, node.visits) for child in open_ones]
+            best = [child for child, bound in zip(open_ones, bounds, strict=True) if bound == max(bounds)]
+            node = best[int(sampler.uniform() * len(best))] if len(best) > 1 else best[0]
+        return node
+
+    def bound(self, value: float, visits: int, parent_visits: int) -> float:
+        """The upper confidence bound of a child."""
+        return value + self.exploration * math.sqrt((1 + math.log(max(parent_visits, 1))) / (EPSILON + visits))
+
+    async def _expand(
+        self, node: Node, task: Task, sampler: Sampler, values: Values | None, judge: Judge | None, *, first: int
+    ) -> tuple[Sequence[Trajectory], Sequence[float]]:
+        """Give a state its children and back up what they are worth; returns the continuations and their values."""
+        ids, prompt = node.token_ids, node.segments[0]
+        room = min(self.sampling.max_tokens - (len(ids) - len(prompt)), sampler.context - len(ids))
+        # A prompt that leaves no room is the sampler's to refuse.
+        sampling = replace(self.sampling, max_tokens=max(1, room))
+        completions = await sampler.sample(ids, self.samples, sampling)
+        lines = [self._line(node, completion, sampler) for completion in completions]
+        owners = _merge(node, lines)
+        attempts: Sequence[Trajectory] = [
+            _attempt(task, owner, line, completion, first + i)
+            for i, (owner, line, completion) in enumerate(zip(owners, lines, completions, strict=True))
+        ]
+        if values is None:
+            attempts = await judged(task, attempts, judge)
+            worth = [t.score.value for t in attempts if t.score is not None]
+            for owner, value in zip(owners, worth, strict=True):
+                owner.own = value if owner.ended else math.nan
+            sound = [value for value in worth if not math.isnan(value)]
+            node.back_up(sum(sound), len(sound))
+        else:
+            worth = await values([t.token_ids for t in attempts])
+            said = await values([child.token_ids for child in node.children])
+            for child, value in zip(node.children, said, strict=True):
+                child.own, child.visits = value, owners.count(child)
+                child.total = child.own * child.visits
+            node.back_up(sum(child.total for child in node.children), sum(child.visits for child in node.children))
+        self._hide(node)
+        return attempts, worth
+
+    def _hide(self, node: Node) -> None:
+        """Leave the best children selectable; an end that could not be judged never is."""
+        ranked = sorted(node.children, key=lambda child: -child.value)
+        for place, child in enumerate(ranked):
+            child.selectable = place < self.keep and not (child.ended and math.isnan(child.own))
+        if not any(child.selectable for child in node.children):
+            node.close()
+
+    def _line(self, node: Node, completion: Completion, sampler: Sampler) -> tuple[Segment, Segment | None]:
+        """A continuation in two pieces, its first line and the rest; an end has no rest."""
+        before, ids = node.token_ids[len(node.segments[0]) :], completion.token_ids
+        text = sampler.decode(np.concatenate([before, ids]))
+        if completion.stop_reason == "stop":
+            text = text[: len(text) - (len(sampler.decode(ids)) - len(completion.text))]
+        cut, start = self._cut(ids, sampler), len(node.text)
+        rest = sampler.decode(ids[cut:]).strip()
+        if not rest:
+            return _piece(completion, self.role, node.name, slice(None), text[start:]), None
+        line = sampler.decode(np.concatenate([before, ids[:cut]])).rstrip(REPLACEMENT)[start:]
+        first = _piece(completion, self.role, node.name, slice(cut), line)
+        return first, _piece(completion, self.role, "", slice(cut, None), text[start + len(line) :])
+
+    def _cut(self, ids: IntArray, sampler: Sampler) -> int:
+        """Number of tokens of the first line, the one that completes the delimiter included."""
+        if isinstance(self.delimiter, int):
+            return min(self.delimiter, len(ids))
+        fewest, most = 0, len(ids)  # a longer beginning never loses the delimiter
+        while fewest < most:
+            middle = (fewest + most) // 2
+            if self.delimiter in sampler.decode(ids[:middle]):
+                most = middle
+            else:
+                fewest = middle + 1
+        return fewest
+
+
+def _piece(completion: Completion, role: str, state: str, part: slice, text: str) -> Segment:
+    """A part of what was sampled."""
+    return Segment(
+        actor=role,
+        token_ids=completion.token_ids[part],
+        trained=True,
+        logp=completion.logp[part],
+        version=completion.version,
+        state_key=state or None,
+        text=text,
+    )
+
+
+def _merge(node: Node, lines: Sequence[tuple[Segment, Segment | None]]) -> list[Node]:
+    """Make the children of a state; returns the child of each line."""
+    children: dict[tuple[str, bool], Node] = {}
+    for line, rest in lines:
+        name = (line.text, rest is None)
+        if name not in children:
+            children[name] = Node(
+                segments=(*node.segments, line), way=(*node.way, len(children)), parent=node, ended=rest is None
+            )
+    node.children = list(children.values())
+    return [children[line.text, rest is None] for line, rest in lines]
+
+
+def _attempt(
+    task: Task, child: Node, pieces: tuple[Segment, Segment | None], completion: Completion, sample: int
+) -> Trajectory:
+    """A whole continuation. Lines of the same ids are the same segment; the same text in other ids is not."""
+    line, rest = pieces
+    common = child.segments[-1]
+    line = common if np.array_equal(common.token_ids, line.token_ids) else line
+    more = () if rest is None else (replace(rest, state_key=child.name),)
+    return Trajectory(
+        task=task,
+        segments=(*child.segments[:-1], line, *more),
+        stop_reason=completion.stop_reason,
+        sample=sample,
+        info={"node": child.name},
+    )

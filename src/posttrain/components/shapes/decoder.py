@@ -1,0 +1,53 @@
+"""A language model: a Qwen3- or Llama-shaped decoder with the byte-level tokenizer."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveInt
+
+from posttrain.component import frozen
+from posttrain.components.shapes import Shape, VisionShape
+
+
+@frozen
+class Decoder(Shape):
+    """Sizes of a decoder."""
+
+    architecture: Literal["qwen3", "llama"] = "qwen3"
+    """Of the decoder, as its Hugging Face config says it."""
+    layers: PositiveInt = 4
+    """Transformer layers."""
+    width: PositiveInt = 128
+    """Numbers in a hidden state."""
+    heads: PositiveInt = 4
+    """Attention heads of width / heads numbers each."""
+    kv_heads: PositiveInt = 2
+    """Heads of keys and values, each shared by heads / kv_heads attention heads."""
+    mlp_width: PositiveInt = 384
+    """Numbers between the two matrices of an MLP."""
+    context: PositiveInt = 512
+    """Longest sequence in tokens."""
+    words: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """Texts that are one token each, beside the bytes."""
+    vision: VisionShape | None = None
+    """How it sees images; None for a model of text only."""
+    seed: NonNegativeInt = 0
+    """Which random weights."""
+
+    def make(self, path: Path) -> Path:
+        """Write a Hugging Face folder."""
+        from posttrain.policies.folder import new_folder
+
+        return new_folder(
+            path,
+            architecture=self.architecture,
+            layers=self.layers,
+            width=self.width,
+            heads=self.heads,
+            kv_heads=self.kv_heads,
+            mlp_width=self.mlp_width,
+            context=self.context,
+            words=self.words,
+            vision=self.vision,
+            seed=self.seed,
+        )

@@ -1,0 +1,71 @@
+"""Several sources of tasks as one, in fixed shares that hold from the first task to the last.
+
+The k-th task of a source stands at (k + 1/2) / share, and all are put in that order: nothing is drawn.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
+from functools import cached_property
+
+from pydantic import PositiveFloat
+
+from posttrain.component import frozen, nearest
+from posttrain.components.tasks import Tasks
+from posttrain.errors import UserError
+from posttrain.types import Task
+
+
+@frozen
+class Mixture(Tasks):
+    """Sources interleaved. Keys become ``source/key``; a task without a domain gets its source's name as one."""
+
+    sources: Mapping[str, Tasks]
+    """By a name of your own."""
+    shares: Mapping[str, PositiveFloat] = field(default_factory=dict)
+    """Share of each source, in any unit. The mixture ends where the first source does, so that the shares hold. When
+    left out, every source is used up, in shares of its size."""
+
+    def load(self) -> Sequence[Task]:
+        """The tasks of all sources, in the order of the mixture."""
+        loaded = self._loaded
+        shares = self.shares or {name: float(len(tasks)) for name, tasks in loaded.items()}
+        end = min(len(tasks) / shares[name] for name, tasks in loaded.items())
+        placed = sorted(
+            (place, name, index)
+            for name, tasks in loaded.items()
+            for index in range(len(tasks))
+            if (place := (index + 0.5) / shares[name]) < end
+        )
+        return tuple(_renamed(loaded[name][index], name) for _, name, index in placed)
+
+    def describe(self) -> str:
+        """How many tasks of each source, then each source by itself."""
+        taken = [task.key.split("/", 1)[0] for task in self.load()]
+        lines = [f"mixture: {len(taken):,} tasks"]
+        for name, source in self.sources.items():
+            lines.append(f"{name}: {taken.count(name):,} of {len(self._loaded[name]):,} tasks, of which:")
+            lines += [f"  {line}" for line in source.describe().splitlines()]
+        return "\n".join(lines)
+
+    @cached_property
+    def _loaded(self) -> Mapping[str, Sequence[Task]]:
+        """Every source's own tasks. Kept, so that each is read once."""
+        for name in self.shares:
+            if name not in self.sources:
+                raise UserError(f"tasks.shares names '{name}', which is no source; {nearest(name, self.sources)}")
+        loaded = {}
+        for name, source in self.sources.items():
+            if "/" in name or not name:
+                raise UserError(f"tasks.sources.{name}: a source's name begins its keys and cannot hold a '/'")
+            if self.shares and name not in self.shares:
+                raise UserError(f"tasks.shares has no share for '{name}'; give one to every source, or to none")
+            loaded[name] = source.load()
+            if not loaded[name]:
+                raise UserError(f"tasks.sources.{name} holds no tasks")
+        if not loaded:
+            raise UserError("tasks.sources is empty; name at least one source")
+        return loaded
+
+
+def _renamed(task: Task, source: str) -> Task:
+    return replace(task, key=f"{source}/{task.key}", domain=task.domain or source)

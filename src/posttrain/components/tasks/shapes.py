@@ -1,0 +1,182 @@
+"""Generated pictures of coloured shapes, with a question: where is every red square, or what is this?
+
+Boxes are answered as in Visual-RFT (arXiv:2503.01785): ``<think>1 red square</think><answer>[{"Position": [3, 4, 12,
+13], "Confidence": 0.7}]</answer>``, left, top, right and bottom in pixels. Demonstrations are imperfect on purpose, so
+that imitation leaves something to be learned from a reward: corners are off by a little, confidences are drawn at
+random, and some have a mistake: a box too many or too few, another label, or no answer at all.
+"""
+
+import json
+from collections.abc import Sequence
+from functools import cached_property
+from random import Random
+from typing import Annotated, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, NonNegativeInt, PositiveInt
+
+from posttrain.component import frozen
+from posttrain.components.tasks import Tasks
+from posttrain.datasets.describe import describe
+from posttrain.datasets.generated import Ordered, distinct
+from posttrain.datasets.images import Pixels, write_png
+from posttrain.datasets.keys import digest, keyed
+from posttrain.types import IMAGE, Image, Task
+
+COLOURS = {"red": (220, 40, 40), "green": (40, 190, 60), "blue": (50, 80, 230), "yellow": (230, 210, 50)}
+FORMS = ("square", "circle", "triangle")
+BACKGROUND = (128, 128, 128)
+CONFIDENCES = ("0.1", "0.3", "0.5", "0.7", "0.9")
+PLACEMENTS = 20
+"""Places that are tried for a shape before the picture does without it."""
+
+Count = Annotated[int, Field(ge=1, le=6)]
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class Drawn(NamedTuple):
+    """A shape in a picture, and the box around it."""
+
+    colour: str
+    form: str
+    box: tuple[int, int, int, int]
+
+    @property
+    def name(self) -> str:
+        """What it is, in words."""
+        return f"{self.colour} {self.form}"
+
+
+class Scene(NamedTuple):
+    """What a picture shows, and which of it is asked for."""
+
+    shapes: tuple[Drawn, ...]
+    asked: str
+
+
+@frozen
+class Shapes(Tasks):
+    """Pictures that differ; a larger `size` begins with the same ones. No shapes overlap."""
+
+    size: PositiveInt = 1000
+    """Number of tasks."""
+    seed: NonNegativeInt = 0
+    """Which tasks are drawn."""
+    question: Literal["boxes", "label"] = "boxes"
+    """``boxes``: where every shape of one name is; ``label``: what the only shape is."""
+    side: Annotated[int, Field(ge=12, le=256)] = 24
+    """Pixels on each side of a picture; shapes take a quarter to a half of it."""
+    shapes: Annotated[tuple[Count, Count], Ordered] = (1, 3)
+    """Fewest and most shapes in a picture that asks for boxes; few may have to do where there is no room for more."""
+    jitter: NonNegativeInt = 2
+    """Pixels that each corner of a demonstrated box is off at most."""
+    mistakes: Share = 0.3
+    """Share of the demonstrations that have a mistake."""
+
+    def load(self) -> Sequence[Task]:
+        """The tasks, in the order in which they are drawn."""
+        return self._loaded
+
+    def describe(self) -> str:
+        """What is asked, number and an example."""
+        asked = "where shapes are" if self.question == "boxes" else "what a shape is"
+        return describe(f"shapes ({asked}, {self.side} pixels a side; seed {self.seed})", self.load())
+
+    @cached_property
+    def _loaded(self) -> Sequence[Task]:
+        scenes = distinct(self._draw, self.size, f"shapes:{self.question}:{self.seed}")
+        return keyed(self._task(scene, index) for index, scene in enumerate(scenes))
+
+    def _draw(self, rng: Random) -> Scene:
+        count = rng.randint(*self.shapes) if self.question == "boxes" else 1
+        drawn: list[Drawn] = []
+        asked = f"{rng.choice(list(COLOURS))} {rng.choice(FORMS)}"
+        for number in range(count):
+            again = number == 0 or rng.random() < 0.4  # one that is asked for, and sometimes more of the same name
+            name = asked if again else f"{rng.choice(list(COLOURS))} {rng.choice(FORMS)}"
+            box = self._place(rng, drawn)
+            if box is not None:
+                colour, form = name.split()
+                drawn.append(Drawn(colour, form, box))
+        return Scene(tuple(sorted(drawn, key=lambda shape: shape.box)), asked)
+
+    def _place(self, rng: Random, others: Sequence[Drawn]) -> tuple[int, int, int, int] | None:
+        """A box that touches no other one; None where none was found."""
+        for _ in range(PLACEMENTS):
+            width, height = (rng.randint(self.side // 4, self.side // 2) for _ in range(2))
+            left, top = rng.randint(0, self.side - width), rng.randint(0, self.side - height)
+            box = left, top, left + width, top + height
+            if all(not _touch(box, other.box) for other in others):
+                return box
+        return None
+
+    def _task(self, scene: Scene, index: int) -> Task:
+        boxes = [list(shape.box) for shape in scene.shapes if shape.name == scene.asked]
+        rng = Random(f"shapes demonstration:{self.seed}:{index}")
+        picture = Image(data=write_png(painted(scene.shapes, self.side)), name=f"shapes-{digest(scene)}")
+        if self.question == "label":
+            return Task(
+                key="",
+                prompt=f"What is it?{IMAGE}\n",
+                answer=scene.asked,
+                domain=scene.asked,
+                demonstrations=(self._named(scene.asked, rng),),
+                images=(picture,),
+            )
+        return Task(
+            key="",
+            prompt=f"Find every {scene.asked}.{IMAGE}\n",
+            answer=json.dumps([{"Position": box} for box in boxes]),
+            domain=f"{len(boxes)} of {len(scene.shapes)}",
+            demonstrations=(self._found(boxes, scene.asked, rng),),
+            fields={"boxes": boxes},
+            images=(picture,),
+        )
+
+    def _named(self, label: str, rng: Random) -> str:
+        """A demonstration that names the shape, or makes a mistake."""
+        if rng.random() < self.mistakes:
+            label = rng.choice(["", f"{rng.choice(list(COLOURS))} {rng.choice(FORMS)}"])
+        return f"<think>one shape</think><answer>{label}</answer>"
+
+    def _found(self, boxes: Sequence[Sequence[int]], name: str, rng: Random) -> str:
+        """A demonstration that gives the boxes with jitter, or makes a mistake beside."""
+        stated = [self._jittered(box, rng) for box in boxes]
+        if rng.random() < self.mistakes:
+            if len(stated) > 1 and rng.random() < 0.5:
+                stated.pop(rng.randrange(len(stated)))
+            else:
+                junk = self._place(rng, ())
+                stated += [junk] if junk else []
+        rows = [{"Position": list(box), "Confidence": float(rng.choice(CONFIDENCES))} for box in stated]
+        return f"<think>{len(stated)} {name}</think><answer>{json.dumps(rows)}</answer>"
+
+    def _jittered(self, box: Sequence[int], rng: Random) -> tuple[int, ...]:
+        moved = [min(max(x + rng.randint(-self.jitter, self.jitter), 0), self.side) for x in box]
+        return moved[0], moved[1], max(moved[2], moved[0] + 1), max(moved[3], moved[1] + 1)
+
+
+def painted(shapes: Sequence[Drawn], side: int) -> Pixels:
+    """[side, side, 3] the picture; whole-number arithmetic, so that it is the same everywhere."""
+    pixels = np.empty((side, side, 3), np.uint8)
+    pixels[:] = BACKGROUND
+    for shape in shapes:
+        left, top, right, bottom = shape.box
+        pixels[top:bottom, left:right][_filled(shape.form, bottom - top, right - left)] = COLOURS[shape.colour]
+    return pixels
+
+
+def _filled(form: str, height: int, width: int) -> NDArray[np.bool_]:
+    """[height, width] which pixels of its box a shape covers. Every shape touches all four sides."""
+    row, column = np.ogrid[:height, :width]
+    x, y = 2 * column + 1 - width, 2 * row + 1 - height  # twice the distance from the middle of the box
+    if form == "circle":
+        return np.asarray((x * height) ** 2 + (y * width) ** 2 <= (width * height) ** 2)
+    if form == "triangle":
+        return np.asarray(np.abs(x) * height <= width * (row + 1) - 1 + height)
+    return np.ones((height, width), bool)
+
+
+def _touch(a: Sequence[int], b: Sequence[int]) -> bool:
+    return a[0] <= b[2] and b[0] <= a[2] and a[1] <= b[3] and b[1] <= a[3]

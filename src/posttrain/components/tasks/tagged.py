@@ -1,0 +1,56 @@
+"""Other tasks, whose demonstrations have their parts in tags: ``<think>47+35=82; 82-8=74</think><answer>74</answer>``.
+
+The answer is what stands after the last ``####`` of a demonstration, and the thoughts are what stands before it; a
+demonstration without one is all thoughts, and its answer is the task's.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Annotated
+
+from pydantic import Field
+
+from posttrain.component import frozen
+from posttrain.components.tasks import Tasks
+from posttrain.errors import UserError
+from posttrain.types import Task
+
+TagName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]*$")]
+
+
+@frozen
+class Tagged(Tasks):
+    """Puts tags around the thoughts and the answer of every demonstration."""
+
+    tasks: Tasks
+    """Where the tasks come from."""
+    tags: tuple[TagName, TagName] = ("think", "answer")
+    """Names of the tags around the thoughts and around the answer."""
+
+    def load(self) -> Sequence[Task]:
+        """The tasks, in their own order. Raises `UserError` for a demonstration without any answer."""
+        return self._loaded
+
+    def describe(self) -> str:
+        """What the tasks are, and the form of their demonstrations."""
+        form = "".join(f"<{tag}>...</{tag}>" for tag in self.tags)
+        return f"{self.tasks.describe()}\nevery demonstration has the form {form}"
+
+    @cached_property
+    def _loaded(self) -> Sequence[Task]:
+        return [
+            replace(task, demonstrations=tuple(self._in_tags(task, text) for text in task.demonstrations))
+            for task in self.tasks.load()
+        ]
+
+    def _in_tags(self, task: Task, text: str) -> str:
+        thoughts, found, answer = text.rpartition("####")
+        thoughts, answer = (thoughts, answer) if found else (text, task.answer or "")
+        if not answer.strip():
+            raise UserError(
+                f"task {task.key}: the demonstration has no '#### answer' at its end, and the task no answer either; "
+                "give its row an 'answer' column"
+            )
+        (thought_tag, answer_tag) = self.tags
+        return f"<{thought_tag}>{thoughts.strip()}</{thought_tag}><{answer_tag}>{answer.strip()}</{answer_tag}>"

@@ -1,0 +1,79 @@
+r"""Generated preferences: a sum worked out right, preferred to one with a slip in its working, or without any working.
+
+The tasks are those of `posttrain.components.tasks.arithmetic` of the same size, seed and difficulty, with its working
+as the chosen completion, `` 47+35=82; 82-8=74\n#### 74``. Rejected is a ``slip``, one step that is off by a little and
+all later ones right for what they are given, `` 47+35=92; 92-8=84\n#### 84``; or ``unworked``, the result at once, ``
+#### 74``.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveInt
+
+from posttrain.component import frozen
+from posttrain.components.tasks import Tasks
+from posttrain.components.tasks.arithmetic import Arithmetic, Digits, Terms
+from posttrain.datasets.describe import describe
+from posttrain.datasets.generated import Ordered
+from posttrain.types import Preference, Task
+
+SLIPS = (-10, -2, -1, 1, 2, 10)
+"""How far off a step can be: a carry forgotten or made up, or a number next to the right one."""
+
+
+@frozen
+class Workings(Tasks):
+    """Sums and differences of whole numbers, each with a working to be preferred."""
+
+    size: PositiveInt = 1000
+    """Number of tasks."""
+    seed: NonNegativeInt = 0
+    """Which tasks, and which slips, are drawn."""
+    terms: Annotated[tuple[Terms, Terms], Ordered] = (2, 3)
+    """Fewest and most numbers in a task."""
+    digits: Annotated[tuple[Digits, Digits], Ordered] = (1, 2)
+    """Fewest and most digits of a number."""
+    operators: Literal["+-", "+", "-"] = "+-"
+    """Which are used."""
+    rejected: Literal["slip", "unworked"] = "slip"
+    """What the rejected completion is."""
+    wrong_share: Annotated[float, Field(ge=0.0, le=0.5)] = 0.0
+    """Share of the pairs that are labelled the wrong way round, as careless annotators do."""
+
+    def load(self) -> Sequence[Task]:
+        """The tasks, in the order in which they are drawn."""
+        return [self._with_preference(task) for task in self._arithmetic.load()]
+
+    def describe(self) -> str:
+        """Number and an example."""
+        return describe(f"workings of arithmetic, rejected: {self.rejected} (seed {self.seed})", self.load())
+
+    @property
+    def _arithmetic(self) -> Arithmetic:
+        return Arithmetic(
+            size=self.size, seed=self.seed, terms=self.terms, digits=self.digits, operators=self.operators
+        )
+
+    def _with_preference(self, task: Task) -> Task:
+        """The task with its right working preferred to something worse."""
+        rng = Random(f"workings:{self.seed}:{task.key}")
+        (right,) = task.demonstrations
+        wrong = slipped(right, rng) if self.rejected == "slip" else f" #### {task.answer}"
+        chosen, rejected = (wrong, right) if rng.random() < self.wrong_share else (right, wrong)
+        return replace(task, preferences=(Preference(chosen=chosen, rejected=rejected),))
+
+
+def slipped(working: str, rng: Random) -> str:
+    """The same working with one wrong step, carried on to the answer."""
+    steps, answer = working.strip().split("\n#### ")
+    asked = [step.partition("=")[0] for step in steps.split("; ")]
+    right = [int(step.partition("=")[2]) for step in steps.split("; ")]
+    at, off = rng.randrange(len(asked)), rng.choice(SLIPS)
+    results = [result + off if place >= at else result for place, result in enumerate(right)]
+    for place in range(at + 1, len(asked)):
+        asked[place] = f"{results[place - 1]}{asked[place].removeprefix(str(right[place - 1]))}"
+    steps = "; ".join(f"{question}={result}" for question, result in zip(asked, results, strict=True))
+    return f" {steps}\n#### {int(answer) + off}"

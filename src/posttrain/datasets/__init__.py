@@ -1,0 +1,1 @@
+"""What tasks share: reading rows of data, drawing tasks, pictures and templates."""

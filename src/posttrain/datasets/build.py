@@ -1,0 +1,189 @@
+"""From a row to a task, once the role of each column is known."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from posttrain.datasets.image_files import read_images, with_places
+from posttrain.datasets.layout import Layout, lookup, quoted, rating_of
+from posttrain.datasets.messages import images_in, looks_like_messages, read_messages, to_chat
+from posttrain.datasets.rows import Row
+from posttrain.datasets.values import as_text, shorten
+from posttrain.errors import UserError
+from posttrain.types import Image, Message, Preference, Rated, Task
+
+Prompt = str | tuple[Message, ...]
+
+_TURN = "\n\nAssistant:"
+"""Opens a turn in texts like those of the helpful-and-harmless data sets."""
+
+
+def build(row: Row, layout: Layout) -> Task:
+    """The task of a row, its key still empty. Raises `UserError` with the row's place where it does not fit."""
+    for column in layout.required:
+        if lookup(row.values, column) is None:
+            here = quoted(name for name, value in row.values.items() if value is not None)
+            raise UserError(f"{row.place}: no '{column}', which other rows have; this row has {here}")
+    prompt, demonstrations, preferences = _asked(row, layout)
+    images = _images(row, layout)
+    answer = _value(row, layout.answer)
+    domain = _value(row, layout.domain)
+    return Task(
+        key="",
+        prompt=with_places(prompt, len(images), row.place) if images else prompt,
+        answer=None if answer is None else as_text(answer),
+        domain="" if domain is None else as_text(domain),
+        demonstrations=(*demonstrations, *_demonstrations(row, layout.demonstrations)),
+        preferences=preferences,
+        rated=_rated(row, layout),
+        images=images,
+        fields={column: value for column, value in row.values.items() if column not in layout.asked},
+    )
+
+
+def own_key(row: Row, column: str) -> str | None:
+    """The name that a row gives itself: text or a whole number."""
+    value = lookup(row.values, column)
+    return str(value) if isinstance(value, str | int) and not isinstance(value, bool) and value != "" else None
+
+
+def _value(row: Row, column: str | None) -> Any:
+    return None if column is None else lookup(row.values, column)
+
+
+def _asked(row: Row, layout: Layout) -> tuple[Prompt, tuple[str, ...], tuple[Preference, ...]]:
+    """The prompt, and the demonstration or the preference that the same columns hold."""
+    if layout.chosen is not None and layout.rejected is not None:
+        prompt, preference = _preference(row, layout, layout.chosen, layout.rejected)
+        return prompt, (), (preference,)
+    if layout.messages is not None:
+        messages = _messages(row, layout.messages)
+        if messages[-1]["role"] != "assistant":
+            return messages, (), ()
+        if len(messages) == 1:
+            raise UserError(f"{row.place}: '{layout.messages}' holds an answer only; what it answers is missing")
+        return messages[:-1], (messages[-1]["content"],), ()
+    if layout.text is not None:
+        return "", (_text(row, layout.text),), ()
+    assert layout.prompt is not None, "detection ends with a prompt column or an error"
+    return _prompt(row, layout.prompt, layout.context), (), ()
+
+
+def _images(row: Row, layout: Layout) -> tuple[Image, ...]:
+    """The pictures of a row: those inside its messages in order, and the column's where a part holds none."""
+    column = layout.messages or layout.prompt
+    value = None if column is None else lookup(row.values, column)
+    inside = images_in(value) if looks_like_messages(value) else []
+    return read_images(inside, _value(row, layout.images), row)
+
+
+def _prompt(row: Row, column: str, context: str | None = None) -> Prompt:
+    if not isinstance(lookup(row.values, column), str) or looks_like_messages(lookup(row.values, column)):
+        return _messages(row, column)
+    more = _value(row, context)
+    return _text(row, column) + (f"\n\n{as_text(more)}" if more not in (None, "") else "")
+
+
+def _text(row: Row, column: str) -> str:
+    value = lookup(row.values, column)
+    if not isinstance(value, str):
+        raise UserError(f"{row.place}: '{column}' is {shorten(as_text(value), 60)}, which is not text")
+    if not value.strip():
+        raise UserError(f"{row.place}: '{column}' is empty; fill it or remove the row")
+    return value
+
+
+def _messages(row: Row, column: str) -> tuple[Message, ...]:
+    value = lookup(row.values, column)
+    if not looks_like_messages(value):
+        raise UserError(
+            f"{row.place}: '{column}' is {shorten(as_text(value), 60)}, which is neither text nor a list of messages "
+            '[{"role": "user", "content": "..."}]'
+        )
+    try:
+        return read_messages(value)
+    except ValueError as error:
+        raise UserError(f"{row.place}: '{column}': {error}") from None
+
+
+def _demonstrations(row: Row, column: str | None) -> tuple[str, ...]:
+    """One demonstration, or a list of them; an empty one is none."""
+    value = _value(row, column)
+    if value in (None, "") or column is None:
+        return ()
+    if isinstance(value, list) and not looks_like_messages(value):
+        return tuple(as_text(item) for item in value if item not in (None, ""))
+    return (_completion(row, column),)
+
+
+def _completion(row: Row, column: str) -> str:
+    """The text of a completion, which may be given as the one message of an assistant."""
+    value = lookup(row.values, column)
+    if not looks_like_messages(value):
+        return as_text(value)
+    messages = _messages(row, column)
+    if len(messages) != 1 or messages[0]["role"] != "assistant":
+        raise UserError(f"{row.place}: '{column}' holds {len(messages)} messages; one by the assistant is needed")
+    return messages[0]["content"]
+
+
+def _rated(row: Row, layout: Layout) -> tuple[Rated, ...]:
+    if layout.completion is None or layout.rating is None:
+        return ()
+    value = lookup(row.values, layout.rating)
+    rating = rating_of(value, layout.rating)
+    if rating is None:
+        allowed = "true or false" if layout.rating.lower() == "label" else "a number"
+        raise UserError(f"{row.place}: '{layout.rating}' is {shorten(as_text(value), 60)}; it must be {allowed}")
+    return (Rated(completion=_completion(row, layout.completion), rating=rating),)
+
+
+def _preference(row: Row, layout: Layout, chosen: str, rejected: str) -> tuple[Prompt, Preference]:
+    """The prompt is the column for it, then what both conversations begin with."""
+    column = layout.prompt or layout.messages
+    prompt = None if column is None else _prompt(row, column)
+    if not looks_like_messages(lookup(row.values, chosen)):
+        good, bad = _text(row, chosen), _text(row, rejected)
+        if prompt is None:
+            prompt, good, bad = _shared_text(row, good, bad)
+        return prompt, Preference(chosen=good, rejected=bad)
+    good_turns, bad_turns = _messages(row, chosen), _messages(row, rejected)
+    shared = _shared_length(good_turns[:-1], bad_turns[:-1])
+    for side, turns in ((chosen, good_turns), (rejected, bad_turns)):
+        if len(turns) != shared + 1 or turns[-1]["role"] != "assistant":
+            raise UserError(
+                f"{row.place}: '{side}' does not end in one message by the assistant after what "
+                f"'{chosen}' and '{rejected}' share"
+            )
+    opening = good_turns[:shared]
+    given = () if prompt is None else to_chat(prompt, None)
+    if given[len(given) - shared :] == opening:
+        opening = given
+    if not opening:
+        raise UserError(f"{row.place}: '{chosen}' and '{rejected}' hold an answer only; what they answer is missing")
+    return opening, Preference(chosen=good_turns[-1]["content"], rejected=bad_turns[-1]["content"])
+
+
+def _shared_length(left: Sequence[Any], right: Sequence[Any]) -> int:
+    """Number of items that two sequences begin with alike."""
+    pairs = enumerate(zip(left, right, strict=False))
+    return next((index for index, (a, b) in pairs if a != b), min(len(left), len(right)))
+
+
+def _shared_text(row: Row, chosen: str, rejected: str) -> tuple[str, str, str]:
+    """Cut two texts where the last turn or, without turns, the last whole word that they share ends."""
+    shared = chosen[: _shared_length(chosen, rejected)]
+    turn = shared.rfind(_TURN)
+    cut = turn + len(_TURN) if turn >= 0 else _whole_words(shared)
+    if not shared[:cut].strip():
+        raise UserError(
+            f"{row.place}: there is no prompt column, and the two texts begin with no common words to take for a prompt"
+        )
+    return chosen[:cut], chosen[cut:], rejected[cut:]
+
+
+def _whole_words(shared: str) -> int:
+    """Length of a text without its last word, which may be half a word, and without the space before that."""
+    if shared[-1:].isspace():
+        return len(shared.rstrip())
+    words = shared.rsplit(None, 1)
+    return len(words[0]) if len(words) == 2 else 0

@@ -1,0 +1,1 @@
+"""Held-out evaluation: greedy answers, pass@k, and answers by search."""

@@ -1,0 +1,151 @@
+"""How good is a model on tasks that it never trains on: one greedy answer per task, and sampled ones for pass@k.
+
+The draws are a function of (seed, task key) alone, so that two models, or one model at two times, answer the same
+tasks under the same luck: comparisons are paired.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from posttrain.components.rewards import Reward, RewardContext, judged
+from posttrain.components.rollouts import Rollout
+from posttrain.engines import Sampler, Sampling, Server, wait_for
+from posttrain.recipe.tree import Evaluation
+from posttrain.statistics.calibration import calibration
+from posttrain.statistics.intervals import wilson
+from posttrain.statistics.pass_at_k import pass_at_k
+from posttrain.statistics.voting import vote
+from posttrain.types import Group, Score, Segment, Task, Trajectory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluated:
+    """An evaluation: every answer with its judgement, and the numbers made of them."""
+
+    trajectories: tuple[Trajectory, ...]
+    """Per task the greedy answer (sample 0), then the sampled ones (1, 2, ...)."""
+    summary: Mapping[str, Any]
+    """``accuracy`` with ``accuracy_interval`` (95 %, Wilson), ``tasks``, ``correct``, ``mean_score``, ``errors``,
+    ``mean_tokens``, ``truncated``; in worlds of several turns ``mean_turns``; with samples, ``pass_at_k`` by k, and
+    ``voted``, the accuracy of their vote. Where answers state how sure they are, ``calibration`` of the greedy ones,
+    and ``voted_by_confidence``."""
+
+
+def evaluate(
+    server: Server,
+    tasks: Sequence[Task],
+    verifier: Reward,
+    settings: Evaluation,
+    sampling: Sampling,
+    rollout: Rollout | None = None,
+) -> Evaluated:
+    """Answer and judge every task. A task whose judgement fails counts as an error, not as wrong, and is left out.
+
+    Where the `rollout` attempts held-out tasks in a world of several turns, so are they here.
+    """
+
+    async def run() -> list[list[Trajectory]]:
+        work = (answer(task, server, verifier, settings, sampling, rollout) for task in tasks)
+        return list(await asyncio.gather(*work))
+
+    answered = wait_for(run())
+    return Evaluated(
+        trajectories=tuple(t for ts in answered for t in ts), summary=summarize(answered, settings.correct_at)
+    )
+
+
+async def answer(
+    task: Task, server: Server, verifier: Reward, settings: Evaluation, sampling: Sampling, rollout: Rollout | None
+) -> list[Trajectory]:
+    """The judged answers to one task: greedy, then `settings.samples` sampled ones."""
+    greedy = server.bind("evaluation", task.key, "greedy")
+    attempts = await attempt(task, greedy, 1, replace(sampling, temperature=0.0), rollout)
+    if settings.samples:
+        sampler = server.bind("evaluation", task.key)
+        attempts += await attempt(task, sampler, settings.samples, sampling, rollout, first=1)
+    group = Group(trajectories=tuple(attempts), key=task.key)
+    return list(await judged(group, verifier, RewardContext()))
+
+
+async def attempt(
+    task: Task, sampler: Sampler, n: int, sampling: Sampling, rollout: Rollout | None, *, first: int = 0
+) -> list[Trajectory]:
+    """`n` attempts at a task, numbered from `first`: in the rollout's world, or else an answer to the prompt each."""
+    world = rollout.held_out(n, sampling) if rollout is not None else None
+    if world is not None:
+        made = [t for group in await world.collect(task, {"policy": sampler}) for t in group]
+        return [replace(t, sample=first + i) for i, t in enumerate(made)]
+    prompt = sampler.prompt(task)
+    completions = await sampler.sample(prompt.token_ids, n, sampling, prompt.vectors)
+    return [
+        Trajectory(
+            task=task,
+            segments=(
+                prompt,
+                Segment(
+                    actor="policy",
+                    token_ids=c.token_ids,
+                    logp=c.logp,
+                    version=c.version,
+                    trained=True,
+                    text=c.text,
+                    vectors=c.vectors,
+                ),
+            ),
+            stop_reason=c.stop_reason,
+            sample=first + i,
+        )
+        for i, c in enumerate(completions)
+    ]
+
+
+def summarize(answered: Sequence[Sequence[Trajectory]], correct_at: float) -> dict[str, Any]:
+    """Numbers of an evaluation from its judged answers, task by task."""
+    greedy = [attempts[0] for attempts in answered]
+    scores = [_score(t) for t in greedy]
+    judged = [s for s in scores if s.status != "error"]
+    correct = sum(s.value >= correct_at for s in judged)
+    summary: dict[str, Any] = {
+        "accuracy": correct / len(judged) if judged else None,
+        "accuracy_interval": list(wilson(correct, len(judged))) if judged else None,
+        "tasks": len(greedy),
+        "correct": correct,
+        "errors": len(scores) - len(judged),
+        "mean_score": sum(s.value for s in judged) / len(judged) if judged else None,
+        "mean_tokens": sum(t.num_trained for t in greedy) / max(len(greedy), 1),
+        "truncated": sum(t.stop_reason == "length" for t in greedy) / max(len(greedy), 1),
+    }
+    if turns := [t.info["turns"] for t in greedy if "turns" in t.info]:
+        summary["mean_turns"] = sum(turns) / len(turns)
+    stated = [(s.confidence, s.value >= correct_at) for s in judged if s.confidence is not None]
+    if stated:
+        measured = calibration([q for q, _ in stated], [right for _, right in stated])
+        summary["calibration"] = {"stated": len(stated) / len(judged), **measured}
+    samples = min((len(attempts) - 1 for attempts in answered), default=0)
+    if samples:
+        sampled = [[s for s in map(_score, attempts[1:]) if s.status != "error"] for attempts in answered]
+        counts = [(len(ss), sum(s.value >= correct_at for s in ss)) for ss in sampled]
+        ks = [k for k in (1, 2, 4, 8, 16, 32, 64, 128, 256) if k <= samples]
+        summary["pass_at_k"] = {str(k): _mean([pass_at_k(n, c, k) for n, c in counts if n >= k]) for k in ks}
+        summary["voted"] = _mean([_voted(scores, correct_at) for scores in sampled if scores])
+        if stated:
+            summary["voted_by_confidence"] = _mean([_voted(s, correct_at, weighed=True) for s in sampled if s])
+    return summary
+
+
+def _voted(scores: Sequence[Score], correct_at: float, *, weighed: bool = False) -> float:
+    """Whether the answer that wins the vote is right; the vote of one that does not say how sure it is weighs 0."""
+    weights = [s.confidence or 0.0 for s in scores] if weighed else None
+    winner = vote([s.answer for s in scores], weights)
+    return float(winner is not None and scores[winner].value >= correct_at)
+
+
+def _score(trajectory: Trajectory) -> Score:
+    assert trajectory.score is not None, "evaluated trajectories are scored"
+    return trajectory.score
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None

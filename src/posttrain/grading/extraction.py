@@ -1,0 +1,185 @@
+r"""Finds the one answer that a completion commits to, in time linear in its length.
+
+Each extractor looks for the last place of its kind that is not empty:
+
+    answer_tag    <answer>42</answer>; a last <answer> without an end counts too, because a stop string is cut off
+    boxed         \boxed{42}, braces balanced
+    hashes        #### 42, to the end of the line
+    phrase        "the answer is 42", "Answer: 42", to the end of the sentence or line
+    last_line     the last line that is not blank
+    last_number   the last number
+    whole         the whole text
+
+Where the reference answer has several lines, so may what `hashes`, `phrase` and `last_line` find.
+They are tried in the order given, and the first that finds something decides, so a completion makes one guess, however
+many it lists. Three things keep a completion from being paid for what it did not answer. Copies of the prompt are
+blanked before the search, so repeating the question finds nothing. Where the completion was cut at the token limit, an
+answer that runs to the cut is not one, because its end is unknown. And `last_number` is not in the default order: it
+takes a number from the middle of a calculation for an answer.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from posttrain.grading.numbers import NUMBER
+from posttrain.types import Message, Task, Trajectory
+
+Extractor = Literal["answer_tag", "boxed", "hashes", "phrase", "last_line", "last_number", "whole"]
+Span = tuple[int, int]
+
+CASCADE: tuple[Extractor, ...] = ("answer_tag", "boxed", "hashes", "phrase", "last_line")
+"""The default order: marks that a writer sets on purpose, then the last line."""
+
+SHORTEST_ECHO = 12
+"""Characters; a shorter prompt ("7 + 5 =") may well be repeated inside an honest answer."""
+
+_ANSWER_TAG = re.compile(r"<(/?)answer>", re.IGNORECASE | re.ASCII)
+_BRACES = re.compile(r"\\(?:boxed|fbox)\s?\{|\\.|[{}]", re.DOTALL)
+_PHRASE = re.compile(r"\banswers?[*_\"' ]{0,3}(?:is|are|[:=])[*_: \n]{0,4}", re.IGNORECASE | re.ASCII)
+_SENTENCE_END = re.compile(r"\n|[.!?](?=\s|\Z)")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An answer and where it stood."""
+
+    text: str
+    """The answer, without surrounding space."""
+    where: Extractor
+    start: int
+    """Its first character in the completion; with `end`, space included."""
+    end: int
+
+
+def find_answer(trajectory: Trajectory, extractors: Sequence[Extractor], *, gold: str = "") -> Found | None:
+    """The answer of a trajectory's completion, or None. `gold` is the reference answer, as `gold_answer` gives it."""
+    text = _without_echo(trajectory.completion, trajectory.task, gold)
+    return extract(text, extractors, lines=gold.count("\n") + 1, cut=trajectory.stop_reason == "length")
+
+
+def extract(text: str, extractors: Sequence[Extractor] = CASCADE, *, lines: int = 1, cut: bool = False) -> Found | None:
+    """What the first extractor that finds something finds. `cut` says that the text was cut off at its end."""
+    for where in extractors:
+        span = _FINDERS[where](text, lines)
+        if span is None or (cut and text[span[1] :] in ("", ".")):
+            continue
+        answer = text[span[0] : span[1]].strip()
+        if answer:
+            return Found(answer, where, *span)
+    return None
+
+
+def gold_answer(answer: str) -> str:
+    r"""The reference answer proper: what stands after ``####`` or in ``\boxed`` if it has them, else all of it."""
+    found = extract(answer, ("hashes", "boxed", "whole"))
+    return found.text if found else ""
+
+
+def shown(text: str, limit: int = 60) -> str:
+    """A text for an explanation: quoted, in one line, shortened."""
+    return repr(text if len(text) <= limit else f"{text[: limit - 3]}...")
+
+
+def _without_echo(text: str, task: Task, gold: str) -> str:
+    """The text with every copy of the prompt blanked, so that positions stay what they were."""
+    prompt = [Message(role="user", content=task.prompt)] if isinstance(task.prompt, str) else task.prompt
+    for message in prompt:
+        echo = message["content"].strip()
+        if message["role"] == "assistant":  # an example of an answer, which may be the right one here too
+            continue
+        if len(echo) >= SHORTEST_ECHO and echo not in gold:
+            text = text.replace(echo, "\n" * len(echo))
+    return text
+
+
+def _answer_tag(text: str, lines: int) -> Span | None:
+    opened: int | None = None
+    span: Span | None = None
+    for tag in _ANSWER_TAG.finditer(text):
+        if not tag[1]:
+            opened = tag.end()
+        elif opened is not None:
+            span = (opened, tag.start()) if text[opened : tag.start()].strip() else span
+            opened = None
+    return (opened, len(text)) if opened is not None and text[opened:].strip() else span
+
+
+def _boxed(text: str, lines: int) -> Span | None:
+    r"""The balanced ``\boxed`` that begins last, so the inner one of two; one pass with a stack of open braces."""
+    opened: list[int | None] = []
+    span: Span | None = None
+    for mark in _BRACES.finditer(text):
+        if mark[0] == "{":
+            opened.append(None)
+        elif mark[0] == "}" and opened:
+            start = opened.pop()
+            if start is not None and (span is None or start > span[0]):
+                span = (start, mark.start())
+        elif mark[0].endswith("{") and "box" in mark[0]:
+            opened.append(mark.end())
+    return span
+
+
+def _hashes(text: str, lines: int) -> Span | None:
+    end = len(text)
+    while end >= 0:
+        line = text.rfind("\n", 0, end) + 1
+        mark = text.rfind("####", line, end)
+        if mark >= 0 and text[mark + 4 : end].strip():
+            return mark + 4, _line_end(text, mark, lines)
+        end = line - 1
+    return None
+
+
+def _phrase(text: str, lines: int) -> Span | None:
+    for phrase in reversed(list(_PHRASE.finditer(text))):
+        end = _SENTENCE_END.search(text, phrase.end())
+        span = phrase.end(), end.start() if end else len(text)
+        if text[slice(*span)].strip():
+            return span if lines == 1 else (phrase.end(), _line_end(text, phrase.end(), lines))
+    return None
+
+
+def _line_end(text: str, start: int, lines: int) -> int:
+    """Where so many lines end, counted from the one that holds `start`."""
+    end = start - 1
+    for _ in range(lines):
+        end = text.find("\n", end + 1)
+        if end < 0:
+            return len(text)
+    return end
+
+
+def _last_line(text: str, lines: int) -> Span | None:
+    content = len(text.rstrip())
+    start = content
+    for _ in range(lines):
+        start = text.rfind("\n", 0, max(start, 0))
+        if start < 0:
+            break
+    ended = text.find("\n", content) >= 0
+    return (start + 1, content if ended else len(text)) if content else None
+
+
+def _last_number(text: str, lines: int) -> Span | None:
+    span: Span | None = None
+    for number in NUMBER.finditer(text):
+        span = number.span()
+    return span
+
+
+def _whole(text: str, lines: int) -> Span | None:
+    return 0, len(text)
+
+
+_FINDERS: dict[Extractor, Callable[[str, int], Span | None]] = {
+    "answer_tag": _answer_tag,
+    "boxed": _boxed,
+    "hashes": _hashes,
+    "phrase": _phrase,
+    "last_line": _last_line,
+    "last_number": _last_number,
+    "whole": _whole,
+}

@@ -1,0 +1,146 @@
+"""This side of the zygote: starts it, has it fork and end workers, and starts another one where it died."""
+
+import atexit
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from posttrain.grading.workers.wire import frame
+from posttrain.grading.workers.zygote import END, FORK, receive
+
+_START = """
+import json, socket, sys
+sys.path[:] = json.loads(sys.argv[2])
+from posttrain.grading.workers.zygote import serve
+serve(socket.socket(fileno=int(sys.argv[1])))
+"""
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+STARTUP_SECONDS = 120.0
+
+
+class Lost(Exception):
+    """The zygote or a worker is gone, or could not be started."""
+
+
+@dataclass(slots=True)
+class Worker:
+    """A worker process, as the run sees it."""
+
+    pid: int
+    connection: socket.socket
+    zygote: "Zygote"
+
+    def end(self) -> int | None:
+        """Kill it. Its wait status; None where that is not known."""
+        with contextlib.suppress(OSError):
+            self.connection.close()
+        try:
+            status: int | None = self.zygote.order(END, {"pid": self.pid})["status"]
+        except Lost:
+            return None  # with the zygote go its workers
+        return status
+
+
+class Zygote:
+    """A zygote with some modules imported."""
+
+    def __init__(self, preload: tuple[str, ...]) -> None:
+        self._lock = threading.Lock()
+        self.owner = os.getpid()
+        self._control, theirs = socket.socketpair()
+        self._control.settimeout(STARTUP_SECONDS)
+        environ = {**dict.fromkeys(_THREADS, "1"), **os.environ, "PYTHONHASHSEED": "0"}
+        command = [sys.executable, "-c", _START, str(theirs.fileno()), json.dumps(import_path())]
+        with theirs:
+            self._process = subprocess.Popen(
+                command, pass_fds=[theirs.fileno()], env=environ, stdin=subprocess.DEVNULL, start_new_session=True
+            )
+        try:
+            self._control.sendall(frame({"preload": list(preload)}))
+            answer = receive(self._control)
+        except OSError:
+            answer = None
+        if answer is None or answer["failed"]:
+            self.close()
+            raise Lost(f"no process for graders could be started: {answer['failed'] if answer else 'it died'}")
+
+    def fork(self, orders: Mapping[str, Any]) -> Worker:
+        """A new worker. Raises `Lost` where there can be none."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                answer = self.order(FORK, orders, theirs.fileno())
+            except Lost:
+                ours.close()
+                raise
+        if "pid" not in answer:
+            ours.close()
+            raise Lost(f"no worker could be forked: {answer['failed']}")
+        ours.setblocking(False)
+        return Worker(answer["pid"], ours, self)
+
+    def order(self, order: bytes, message: Mapping[str, Any], *descriptors: int) -> Any:
+        """Have an order carried out. Raises `Lost`."""
+        with self._lock:
+            try:
+                socket.send_fds(self._control, [order], descriptors)
+                self._control.sendall(frame(message))
+                answer = receive(self._control)
+            except OSError as error:
+                answer, why = None, str(error)
+            else:
+                why = "it died"
+            if answer is None:
+                self._control.close()
+                raise Lost(f"the process that graders are forked from does not answer: {why}")
+        return answer
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be asked, from this process."""
+        return self.owner == os.getpid() and self._control.fileno() >= 0 and self._process.poll() is None
+
+    def close(self) -> None:
+        """End it, and every worker with it."""
+        self._control.close()
+        if self.owner != os.getpid():
+            return
+        try:
+            self._process.wait(2.0)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(OSError):
+                os.kill(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+
+_zygotes: dict[tuple[str, ...], Zygote] = {}
+_making = threading.Lock()
+
+
+def zygote(preload: tuple[str, ...]) -> Zygote:
+    """The zygote of this process with these modules; a new one where there is none or it died."""
+    with _making:
+        found = _zygotes.get(preload)
+        if found is None or not found.alive:
+            found = _zygotes[preload] = Zygote(preload)
+        return found
+
+
+def import_path() -> list[str]:
+    """Where this process imports from, without its working directory's nickname."""
+    return [os.getcwd() if entry == "" else entry for entry in sys.path]
+
+
+@atexit.register
+def _close_all() -> None:
+    for found in _zygotes.values():
+        found.close()
+    _zygotes.clear()

@@ -1,0 +1,224 @@
+"""The runner: calls a grader in workers, several at once, and replaces those that died."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from posttrain.grading.workers._processes import Lost, Worker, import_path, zygote
+from posttrain.grading.workers.outcomes import Limits, Outcome
+from posttrain.grading.workers.wire import HEADER, LARGEST, frame, number, parse
+from posttrain.grading.workers.zygote import NO_SPACE
+
+LOADING_SECONDS = 600.0
+"""On the clock, for loading a grader."""
+ATTEMPTS = 3
+"""How often a call is started whose worker was lost through no fault of the grader."""
+
+
+class Unstarted(Exception):
+    """The grader cannot be loaded; says why."""
+
+
+class Runner:
+    """Warm workers for one grader."""
+
+    def __init__(
+        self,
+        grader: str,
+        argument: Any = None,
+        *,
+        limits: Limits | None = None,
+        preload: Sequence[str] = (),
+        workers: int | None = None,
+    ) -> None:
+        """`grader` is ``module:function``; the function takes `argument` and gives what is called. Nothing starts yet.
+
+        `preload` are modules that workers find imported; `workers` is how many calls run at once, by default one a
+        processor.
+        """
+        self.limits = limits or Limits()
+        self.workers = workers or len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else "1" * 4)
+        self._preload = tuple(preload)
+        self._idle: list[Worker] = []
+        self._lock = threading.Lock()
+        self._slots: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._orders = {
+            "grader": grader,
+            "argument": argument,
+            "memory_mib": self.limits.memory_mib,
+            "folder": os.getcwd(),
+            "path": import_path(),
+            "environ": dict(os.environ),
+        }
+        self._finalizer = weakref.finalize(self, _end_all, self._idle)
+
+    def run_now(self, *arguments: Any, limits: Limits | None = None) -> list[Outcome]:
+        """`run`, for callers that cannot wait; where an event loop runs already, it stands still meanwhile."""
+        found: list[Outcome] = []
+
+        def run() -> None:
+            found.extend(asyncio.run(self.run(arguments, limits)))
+
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            run()
+        else:
+            thread = threading.Thread(target=run)
+            thread.start()
+            thread.join()
+        return found
+
+    async def run(self, arguments: Sequence[Any], limits: Limits | None = None) -> list[Outcome]:
+        """Call the grader with each argument; one outcome each, in order. `limits` may differ, but for memory."""
+        return list(await asyncio.gather(*(self.call(argument, limits) for argument in arguments)))
+
+    async def call(self, argument: Any, limits: Limits | None = None) -> Outcome:
+        """Call the grader once."""
+        limits = limits or self.limits
+        try:
+            message = frame({"argument": argument, "cpu_seconds": limits.cpu_seconds})
+        except (TypeError, ValueError, RecursionError) as error:
+            return Outcome(how="infra_error", explanation=str(error))
+        slots = self._slots.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self.workers))
+        async with slots:
+            attempts = 0
+            while True:
+                attempts += 1
+                outcome = await self._try(message, limits)
+                if outcome.how != "infra_error" or attempts == ATTEMPTS:
+                    return replace(outcome, attempts=attempts)
+
+    def close(self) -> None:
+        """End the workers that wait for work."""
+        self._finalizer()
+
+    async def _try(self, message: bytes, limits: Limits) -> Outcome:
+        """One attempt, in an idle worker or a new one."""
+        try:
+            worker = self._take() or await self._start()
+        except Unstarted as error:
+            return Outcome(how="unstarted", explanation=str(error))
+        except Lost as error:
+            return Outcome(how="infra_error", explanation=str(error))
+        started = time.monotonic()
+        try:
+            answer = await _exchange(worker.connection, message, limits.wall_seconds)
+        except TimeoutError:
+            worker.end()
+            outcome = Outcome(
+                how="timeout_wall",
+                explanation=f"took longer than {limits.wall_seconds:g} s on the clock, mostly waiting",
+            )
+        except (OSError, EOFError, ValueError) as error:
+            outcome = _death(worker.end(), limits, error)
+        except BaseException:  # cancelled: nobody waits for the answer, which must not be the next call's
+            worker.end()
+            raise
+        else:
+            with self._lock:
+                self._idle.append(worker)
+            outcome = answer
+        return replace(outcome, wall_seconds=time.monotonic() - started)
+
+    def _take(self) -> Worker | None:
+        with self._lock:
+            while self._idle:
+                worker = self._idle.pop()
+                if worker.zygote.alive:
+                    return worker
+        return None
+
+    async def _start(self) -> Worker:
+        """A new worker with the grader loaded. Raises `Unstarted` or `Lost`."""
+        try:
+            source = zygote(self._preload)
+        except Lost as error:
+            raise Unstarted(str(error)) from None
+        worker = source.fork(self._orders)
+        try:
+            answer = await _receive(worker.connection, LOADING_SECONDS)
+        except TimeoutError:
+            worker.end()
+            raise Unstarted(f"loading it took longer than {LOADING_SECONDS:g} s") from None
+        except (OSError, EOFError, ValueError) as error:
+            death = _death(worker.end(), self.limits, error)
+            if death.how == "infra_error":
+                raise Lost(death.explanation) from None
+            raise Unstarted(f"while it was loaded: {death.explanation}") from None
+        except BaseException:
+            worker.end()
+            raise
+        if answer["failed"]:
+            worker.end()
+            raise Unstarted(str(answer["failed"]))
+        return worker
+
+
+def _death(status: int | None, limits: Limits, error: Exception) -> Outcome:
+    """What a worker's wait status says about the call that it died of."""
+    if status is None:
+        return Outcome(how="infra_error", explanation=f"the worker was lost ({type(error).__name__})")
+    if os.WIFEXITED(status):
+        if os.WEXITSTATUS(status) == NO_SPACE:
+            text = f"took more memory than the {limits.memory_mib} MiB that it may have"
+            return Outcome(how="memory", explanation=text)
+        return Outcome(how="crashed", explanation=f"its process ended with exit status {os.WEXITSTATUS(status)}")
+    killer = os.WTERMSIG(status)
+    if killer in (signal.SIGPROF, signal.SIGXCPU):
+        text = f"took longer than {limits.cpu_seconds:g} s of processor time"
+        return Outcome(how="timeout_cpu", explanation=text, cpu_seconds=limits.cpu_seconds)
+    if killer == signal.SIGKILL:
+        return Outcome(how="infra_error", explanation="its process was killed from outside (SIGKILL; out of memory?)")
+    return Outcome(how="crashed", explanation=f"its process crashed ({signal.Signals(killer).name})")
+
+
+async def _exchange(connection: socket.socket, message: bytes, seconds: float) -> Outcome:
+    """Send a call and read its answer. Raises `TimeoutError`, or `OSError` or `EOFError` where the worker died."""
+    async with asyncio.timeout(seconds):
+        await asyncio.get_running_loop().sock_sendall(connection, message)
+        answer = await _receive(connection, seconds)
+    return Outcome(
+        how="ok" if answer.get("how") == "ok" else "raised",
+        value=answer.get("value"),
+        explanation=str(answer.get("explanation", "")),
+        cpu_seconds=number(answer.get("cpu_seconds")),
+    )
+
+
+async def _receive(connection: socket.socket, seconds: float) -> dict[str, Any]:
+    loop = asyncio.get_running_loop()
+    content = bytearray()
+    needed = HEADER.size
+    async with asyncio.timeout(seconds):
+        while len(content) < needed:
+            got = await loop.sock_recv(connection, 1 << 18)
+            if not got:
+                raise EOFError
+            content += got
+            if needed == HEADER.size and len(content) >= needed:
+                needed += HEADER.unpack(content[: HEADER.size])[0]
+                if needed > LARGEST:
+                    raise ValueError("the answer is too long")
+    answer = parse(bytes(content[HEADER.size :]))
+    if not isinstance(answer, dict):
+        raise ValueError("the answer is none")
+    return answer
+
+
+def _end_all(workers: list[Worker]) -> None:
+    while workers:
+        worker = workers.pop()
+        with contextlib.suppress(Exception):
+            if worker.zygote.alive:
+                worker.end()

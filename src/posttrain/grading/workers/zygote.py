@@ -1,0 +1,205 @@
+"""The process that workers are forked from, and the worker.
+
+The zygote has one thread, imports what it is told to, and then answers two orders on its control socket: fork a worker
+that serves the socket sent along, or end one and say how it died. When the control socket closes, because the run is
+over or was killed, it ends every worker and goes.
+"""
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import os
+import resource
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Never
+
+from posttrain.grading.workers.wire import HEADER, frame, parse
+
+FORK, END = b"F", b"E"
+PATIENCE = 10.0
+"""Seconds that a killed process is waited for."""
+NO_SPACE = 77
+"""Exit status of a worker that had no memory left to answer with."""
+
+_inside = False
+
+
+def inside_worker() -> bool:
+    """Whether this process is a worker, so that a grader need not be put into another one."""
+    return _inside
+
+
+def serve(control: socket.socket) -> None:
+    """Be the zygote, until the control socket closes."""
+    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(name, signal.SIG_IGN)
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    orders = receive(control)
+    if orders is None:
+        return
+    failed = _preload(orders["preload"])
+    gc.collect()
+    gc.freeze()
+    control.sendall(frame({"failed": failed}))
+    workers: set[int] = set()
+    try:
+        while _serve_one(control, workers):
+            pass
+    finally:
+        for pid in list(workers):
+            _end(pid)
+
+
+def _preload(modules: list[str]) -> str:
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except Exception as error:
+            return f"cannot import {module}: {type(error).__name__}: {error}"
+    return ""
+
+
+def _serve_one(control: socket.socket, workers: set[int]) -> bool:
+    order, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+    message = receive(control) if order else None
+    if message is None:
+        return False
+    if order == FORK:
+        try:
+            pid = os.fork()
+        except OSError as error:
+            control.sendall(frame({"failed": str(error)}))
+            os.close(descriptors[0])
+            return True
+        if pid == 0:
+            control.close()
+            _be_worker(socket.socket(fileno=descriptors[0]), message)
+        with contextlib.suppress(OSError):
+            os.setpgid(pid, pid)  # both sides do, whoever comes first
+        os.close(descriptors[0])
+        workers.add(pid)
+        control.sendall(frame({"pid": pid}))
+    else:
+        workers.discard(message["pid"])
+        control.sendall(frame({"status": _end(message["pid"])}))
+    return True
+
+
+def _end(pid: int) -> int | None:
+    """Kill a worker and whatever it started; its wait status, which is that of its own death if it was dead before."""
+    # Nobody else waits for it, so until the wait below its number belongs to nobody else.
+    for kill in (os.killpg, os.kill):
+        with contextlib.suppress(OSError):
+            kill(pid, signal.SIGKILL)
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            done, status = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            return None
+        if done:
+            return status
+        if time.monotonic() > until:
+            return None
+        time.sleep(0.0005)
+
+
+def _be_worker(connection: socket.socket, orders: Mapping[str, Any]) -> Never:
+    """Load the grader and serve it; never returns."""
+    status = 1
+    try:
+        _settle(orders)
+        _work(connection, orders)
+        status = 0
+    except MemoryError:
+        status = NO_SPACE
+    except (BrokenPipeError, ConnectionResetError):
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _settle(orders: Mapping[str, Any]) -> None:
+    """Become what the run is: folder, import path, environment; and less, where there are limits."""
+    global _inside
+    _inside = True
+    os.setpgid(0, 0)
+    _die_with_parent()
+    sys.stdin = open(os.devnull)  # noqa: SIM115  for the life of the worker
+    os.dup2(sys.stdin.fileno(), 0)
+    os.environ.update(orders["environ"])
+    sys.path[:] = orders["path"]
+    with contextlib.suppress(OSError):
+        os.chdir(orders["folder"])
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")  # the kernel's memory killer takes this before the run
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if orders["memory_mib"] is not None:
+        limit = int(orders["memory_mib"]) << 20
+        # Not RLIMIT_AS: it counts what is only reserved, and CUDA reserves terabytes.
+        which = resource.RLIMIT_DATA if sys.platform == "linux" else resource.RLIMIT_AS
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(which, (limit, limit))
+
+
+def _die_with_parent() -> None:
+    if sys.platform == "linux":
+        parent = os.getppid()
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        if os.getppid() != parent or parent == 1:
+            os._exit(0)
+
+
+def _work(connection: socket.socket, orders: Mapping[str, Any]) -> None:
+    """Answer calls one after the other, until the socket closes."""
+    from posttrain.errors import UserError
+
+    try:
+        module, _, name = orders["grader"].partition(":")
+        grader = getattr(importlib.import_module(module), name)(orders["argument"])
+    except (Exception, SystemExit) as error:
+        text = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+        connection.sendall(frame({"failed": text}))
+        return
+    connection.sendall(frame({"failed": ""}))
+    while (call := receive(connection)) is not None:
+        connection.sendall(_answer(grader, call))
+
+
+def _answer(grader: Callable[[Any], Any], call: Mapping[str, Any]) -> bytes:
+    started = time.process_time()
+    # The kernel ends the process by SIGPROF when the time is used up, whatever it is doing then.
+    signal.setitimer(signal.ITIMER_PROF, call["cpu_seconds"])
+    try:
+        answer = {"how": "ok", "value": grader(call["argument"])}
+        written = frame({**answer, "cpu_seconds": time.process_time() - started})
+    except MemoryError:
+        raise
+    except BaseException as error:  # exit(), and libraries whose time limits are no Exception
+        text = f"{type(error).__name__}: {str(error)[:500]}"
+        written = frame({"how": "raised", "explanation": text, "cpu_seconds": time.process_time() - started})
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    return written
+
+
+def receive(connection: socket.socket) -> Any:
+    """The next message; None when the other side is gone."""
+    header = _exactly(connection, HEADER.size)
+    content = None if header is None else _exactly(connection, HEADER.unpack(header)[0])
+    return None if content is None else parse(content)
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes | None:
+    parts = bytearray()
+    while len(parts) < size:
+        got = connection.recv(min(size - len(parts), 1 << 20))
+        if not got:
+            return None
+        parts += got
+    return bytes(parts)

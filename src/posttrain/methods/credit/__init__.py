@@ -1,0 +1,1 @@
+"""Credit assignment over turns and tokens."""

@@ -1,0 +1,21 @@
+"""Dr. GRPO: GRPO without its two biases: no division by the group's deviation, none by a completion's length.
+
+Source: Liu et al. 2025, arXiv:2503.20783, section 3.2.
+
+Differs: nothing known.
+"""
+
+from dataclasses import replace
+
+from posttrain.components.advantages.group_mean import GroupMean
+from posttrain.components.reducers.constant import Constant
+from posttrain.methods.policy_gradient.grpo import grpo
+from posttrain.recipe.changes import rl_of, with_stage
+from posttrain.recipe.tree import Recipe
+
+
+def dr_grpo(recipe: Recipe | None = None) -> Recipe:
+    """A change to GRPO: advantage in units of reward, tokens summed and divided by a constant."""
+    recipe = recipe or grpo()
+    stage = replace(rl_of(recipe), advantage=GroupMean(scale="none"), reducer=Constant(length=64.0))
+    return with_stage(replace(recipe, name="dr_grpo"), stage)

@@ -1,0 +1,39 @@
+"""High-entropy tokens: GRPO that learns from the fifth of the tokens at which the policy is least sure.
+
+Source: Wang et al. 2025 ("Beyond the 80/20 rule"), arXiv:2506.01939: DAPO's loss (clip 0.2 and 0.28, mean over tokens,
+groups of equal rewards left out, no KL, no entropy bonus), of the 20 % of tokens with the highest entropy, over their
+number; a dual clip of 10 in the released script. `advantage.which=lowest advantage.share=0.8` is the paper's ablation,
+`advantage.share=1` learns from every token, and with `models.reference.source=role:policy advantage.beside=reference`
+the metric ``overlap`` says how many of the tokens the first model would have chosen too.
+
+Differs: the tokens are ranked once a step, all of them together, where the release ranks those of each micro-batch at
+every update (`posttrain.components.advantages.top_entropy`). No penalty on overlong answers, no sampling anew for
+groups that were left out. Sizes are for the bundled model.
+
+Measured here: against every token (16 steps of 16 x 8, 5 seeds): held-out accuracy 83.0 % against 82.4 %, +0.6 points
+[-0.1, +1.3]: a fifth of the tokens is as good as all. The other 80 % alone come to 19.8 %, -62.6 points [-65.8, -59.4].
+Of the chosen tokens, 96.0 % [95.1, 96.9] would still be the first model's choice (docs/experiments.md).
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from posttrain.components.advantages.top_entropy import TopEntropy
+from posttrain.components.objectives.ppo_clip import PPOClip
+from posttrain.methods.policy_gradient.grpo import grpo
+from posttrain.recipe.changes import rl_of, with_stage
+from posttrain.recipe.tree import Recipe
+
+ROWS: Final = (280,)
+
+
+def high_entropy_tokens(recipe: Recipe | None = None) -> Recipe:
+    """A change to GRPO: credit for the most uncertain tokens only, and DAPO's clip."""
+    recipe = recipe or grpo()
+    stage = rl_of(recipe)
+    stage = replace(
+        stage,
+        advantage=TopEntropy(advantage=stage.advantage),
+        objective=PPOClip(clip_high=0.28, dual_clip=10.0),
+    )
+    return with_stage(replace(recipe, name="high_entropy_tokens"), stage)

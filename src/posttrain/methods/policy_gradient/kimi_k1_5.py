@@ -1,0 +1,56 @@
+"""Kimi k1.5: mirror descent with a fresh optimizer every iteration, a price on length, hard problems drawn more often.
+
+Source: Kimi Team 2025, arXiv:2501.12599, sections 2.3.2 to 2.3.4: the squared surrogate of whole responses against the
+policy that the iteration began with, the mean reward of a group as its baseline, no ratio, clip, value model or
+division by a deviation, an optimizer that is reset after each iteration; a length reward within the group that is
+switched on after some training; tasks drawn in proportion to one minus their success rate.
+
+Groups without a difference stay in: they pull the policy back to where the iteration began.
+
+Differs: the report gives no numbers for tau, the weight of the length reward, its beginning, learning rate and updates
+an iteration; those here are ours, for the bundled model (tau 0.1 as in the framework ROLL, where the square is of each
+token instead). Left out: going on with unfinished responses in the next iteration, the phase on hard tasks only, stops
+at repetitions, models that judge mathematics. Of its four ways to short answers the length reward is here; averaging
+weights is `posttrain merge`, and learning from the shortest right answers is imitation or DPO on a file of them.
+
+Measured here: against GRPO with as many updates (20 steps of 8 x 8 on 100 tasks, 5 seeds): held-out accuracy 76.6 %
+against 77.8 %, -1.2 points [-4.9, +2.5]; of the sampled answers 50.5 % are right against 69.1 %, as harder tasks are
+drawn. Against itself without the length reward, answers are 2.2 tokens of 30 shorter [1.5, 2.9]. An optimizer that is
+not reset changes nothing that five seeds can show (docs/experiments.md).
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from posttrain.components.advantages.group_mean import GroupMean
+from posttrain.components.curricula.prioritized import Prioritized
+from posttrain.components.hooks.forget import Forget
+from posttrain.components.objectives.mirror_descent import MirrorDescent
+from posttrain.components.reducers.constant import Constant
+from posttrain.components.rewards.brevity import Brevity
+from posttrain.methods.policy_gradient.grpo import grpo
+from posttrain.recipe.changes import rl_of, with_stage
+from posttrain.recipe.tree import Recipe
+
+ROWS: Final = (236,)
+
+
+def kimi_k1_5(recipe: Recipe | None = None) -> Recipe:
+    """A change to GRPO: another surrogate, several updates an iteration, a length reward, and hard tasks first."""
+    recipe = recipe or grpo()
+    stage = rl_of(recipe)
+    changed = replace(
+        stage,
+        curriculum=Prioritized(),
+        reward=Brevity(correct=stage.reward, weight=0.5, begin=0.3),
+        filters={},
+        advantage=GroupMean(scale="none"),
+        objective=MirrorDescent(),
+        reducer=Constant(length=64.0),
+        learner=replace(stage.learner, minibatches=4),
+        upkeep={"optimizer": Forget()},
+    )
+    verifier = recipe.evaluation.verifier or stage.reward
+    return replace(
+        with_stage(recipe, changed), name="kimi_k1_5", evaluation=replace(recipe.evaluation, verifier=verifier)
+    )

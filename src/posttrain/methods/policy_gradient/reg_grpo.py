@@ -1,0 +1,41 @@
+"""Reg-GRPO: the advantages of a group are regressed on its log-ratios; no clip, and a KL to hold it.
+
+Source: Park et al. 2025 (DeepVideo-R1), arXiv:2506.07464, sections 3.2 and 3.3: eight attempts, rewards normalised by
+the group, KL to the first policy in the loss with weight 0.1.
+
+Differs: only the loss is here. The paper also makes tasks harder or easier by how their mean reward compares with that
+of the last steps (noise in the frames of a video, or a part of a reasoning trace as a hint); `rollout.kind=prefixed`
+gives hints from demonstrations, to all tasks alike. The number of passes over a batch is not stated; four are taken, so
+that there are log-ratios to regress. Sizes and learning rate are for the bundled model.
+
+Measured here: five seeds, 10 steps of four passes, against GRPO with as many: held-out accuracy 83.0 % against 80.0 %,
++3.0 points [1.8, 4.2], training reward -0.019 [-0.030, -0.007], KL from the first policy 0.012 nats a token against
+0.021. Without the penalty it is the same, so that nothing drifts in so few steps (docs/experiments.md).
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from posttrain.components.objectives.reg_grpo import RegGRPO
+from posttrain.components.penalties.kl import KL
+from posttrain.components.reducers.sequences import Sequences
+from posttrain.methods.policy_gradient.grpo import grpo
+from posttrain.recipe.changes import rl_of, with_models, with_stage
+from posttrain.recipe.tree import Model, Recipe
+
+ROWS: Final = (34,)
+
+
+def reg_grpo(recipe: Recipe | None = None) -> Recipe:
+    """A change to GRPO: regression in the place of the clipped ratio, a KL in the loss, four passes a batch."""
+    recipe = recipe or grpo()
+    stage = rl_of(recipe)
+    stage = replace(
+        stage,
+        objective=RegGRPO(),
+        reducer=Sequences(),
+        penalties={"kl": KL(coefficient=0.1)},
+        learner=replace(stage.learner, epochs=4),
+    )
+    recipe = with_models(replace(recipe, name="reg_grpo"), {"reference": Model(source="role:policy")})
+    return with_stage(recipe, stage)

@@ -1,0 +1,29 @@
+"""RLOO: plain policy gradient with the other attempts' mean reward as the baseline, KL taken from the reward.
+
+Source: Ahmadian et al. 2024, arXiv:2402.14740, section 3.3.
+
+Differs: nothing known; the paper's KL coefficient lies between 0.03 and 0.1 by data set.
+"""
+
+from dataclasses import replace
+
+from posttrain.components.advantages.rloo import RLOO
+from posttrain.components.objectives.policy_gradient import PolicyGradient
+from posttrain.components.penalties.kl import KL
+from posttrain.methods.policy_gradient.grpo import grpo
+from posttrain.recipe.changes import rl_of, with_models, with_stage
+from posttrain.recipe.tree import Model, Recipe
+
+
+def rloo(recipe: Recipe | None = None) -> Recipe:
+    """A change to GRPO: leave-one-out advantage, no ratio, KL in the reward; every group counts."""
+    recipe = recipe or grpo()
+    stage = replace(
+        rl_of(recipe),
+        advantage=RLOO(),
+        objective=PolicyGradient(),
+        penalties={"kl": KL(coefficient=0.03, form="k1", where="reward")},
+        filters={},
+    )
+    recipe = with_models(replace(recipe, name="rloo"), {"reference": Model(source="role:policy")})
+    return with_stage(recipe, stage)

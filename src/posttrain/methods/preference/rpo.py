@@ -1,0 +1,32 @@
+"""RPO: DPO with a little imitation of the chosen completions, so that their likelihood does not fall.
+
+Source: Liu et al. 2024, arXiv:2405.16436, and its released code. eta 0.005 times beta, on the sum over the
+tokens of a completion, is the form of its main results (beta 0.01 or 0.05). The form of appendix F, which the authors
+advise for reasoning, is `loss.length=mean loss.times_beta=false loss.eta=0.2 loss.loss.beta=0.5`. Any loss on pairs may
+stand in the place of DPO: `loss.loss.kind=ipo`.
+
+Differs: beta stays that of the DPO that it changes (0.1), which makes the imitation as strong as in the paper's runs
+times two to ten; sizes are for the bundled model.
+
+Measured here: 25 steps of 16 pairs against DPO, 5 seeds: chosen completions +0.35 nats likelier [+0.32, +0.38], +0.62
+[+0.44, +0.80] in the form of appendix F; pairs as often in order; held-out accuracy 83.8 % against 61.8 %, +22.0 points
+[+17.1, +26.9]. Both completions of a pair begin with a working, which DPO's margin does not see: after so few steps
+94 % of the answers are still given at once, and none with RPO (docs/experiments.md).
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from posttrain.components.preferences.rpo import RPO
+from posttrain.methods.preference.dpo import dpo
+from posttrain.recipe.changes import preference_of, with_stage
+from posttrain.recipe.tree import Recipe
+
+ROWS: Final = (274,)
+
+
+def rpo(recipe: Recipe | None = None) -> Recipe:
+    """A change to DPO, or to any other loss on the data's pairs: the chosen completion is imitated a little."""
+    recipe = recipe or dpo()
+    stage = preference_of(recipe)
+    return with_stage(replace(recipe, name="rpo"), replace(stage, loss=RPO(loss=stage.loss)))

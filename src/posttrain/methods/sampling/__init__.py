@@ -1,0 +1,1 @@
+"""How attempts are sampled and which are kept."""

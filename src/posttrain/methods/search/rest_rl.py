@@ -1,0 +1,43 @@
+"""ReST-RL: ReST-GRPO, then a value model from the tuned policy's searches, then answers by search with it.
+
+Source: ReST-RL, arXiv:2508.19576, and its released code (github.com/THUDM/ReST-RL): the value model learns by squared
+error the values of all expanded states and the rewards of all whole continuations of searches that collect (c = 0.2, 3
+children); held-out tasks are answered by the same search with the value model (15 rounds of 5, c = 0.1, 5 children).
+
+Differs: as in rest_grpo; searches go on while the value model learns, 6 rounds each instead of 100. Sizes are for the
+bundled model.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from posttrain.components.optimizers.adamw import AdamW
+from posttrain.components.reducers.sequences import Sequences
+from posttrain.components.search.tree import Tree
+from posttrain.methods.search.rest_grpo import rest_grpo
+from posttrain.recipe.changes import rl_of, sampling_of, with_models
+from posttrain.recipe.tree import Model, Recipe
+from posttrain.stages.value_model import ValueModelTraining
+from posttrain.training.settings import Learning
+
+ROWS: Final = (226,)
+
+
+def rest_rl(recipe: Recipe | None = None) -> Recipe:
+    """A change to ReST-GRPO: a value model after it, and guided answers beside the greedy ones."""
+    recipe = recipe or rest_grpo()
+    stage = rl_of(recipe)
+    guided = Tree(delimiter=";", sampling=sampling_of(stage))
+    values = ValueModelTraining(
+        search=replace(guided, iterations=6, keep=3, exploration=0.2, value_role=None),
+        reward=stage.reward,
+        reducer=Sequences(),
+        learner=Learning(optimizer=AdamW(lr=3e-4), epochs=2, minibatches=2),
+    )
+    recipe = with_models(recipe, {"value": Model(source="role:policy", head="reward", trained=True)})
+    return replace(
+        recipe,
+        name="rest_rl",
+        stages={**recipe.stages, "values": values},
+        evaluation=replace(recipe.evaluation, search=guided),
+    )

@@ -1,0 +1,1 @@
+"""Imitation, and imitation joined with reinforcement."""

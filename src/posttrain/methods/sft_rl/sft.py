@@ -1,0 +1,33 @@
+"""SFT: imitate demonstrations, completions only.
+
+Source: Ouyang et al. 2022, arXiv:2203.02155, section 3.5 (step 1). Sizes are for the bundled model.
+
+Differs: nothing known.
+"""
+
+from posttrain.components.objectives.likelihood import Likelihood
+from posttrain.components.optimizers.adamw import AdamW
+from posttrain.components.reducers.tokens import Tokens
+from posttrain.components.rewards.match import Match
+from posttrain.components.schedules.cosine import Cosine
+from posttrain.components.tasks.arithmetic import Arithmetic
+from posttrain.recipe.tree import Evaluation, Model, Recipe
+from posttrain.stages.sft import SFT
+from posttrain.training.settings import Learning
+
+
+def sft() -> Recipe:
+    """The root of the imitation recipes: complete, and runnable as it is."""
+    return Recipe(
+        name="sft",
+        models={"policy": Model(source="pebble", trained=True)},
+        tasks=Arithmetic(size=2000, terms=(3, 4)),
+        stages={
+            "sft": SFT(
+                objective=Likelihood(),
+                reducer=Tokens(),
+                learner=Learning(optimizer=AdamW(lr=2e-4), schedule=Cosine(warmup=0.05)),
+            )
+        },
+        evaluation=Evaluation(verifier=Match()),
+    )

@@ -1,0 +1,105 @@
+"""What there is: recipes and the members of every family, read from their docstrings without importing any of them."""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from posttrain.errors import UserError
+
+PACKAGE = Path(__file__).parents[1]
+
+_SENTENCE_END = re.compile(r"(?<!\bal)(?<!\bDr)(?<!\bEq)(?<!\bvs)(?<!\be\.g)(?<!\bi\.e)\.(?=\s|$)")
+_SOURCES = (
+    r"arXiv:\s?\d{4}\.\d{4,5}",
+    r"https?://[^\s)>,]+[^\s)>,.]",
+    r"[A-Z][\w'-]+ (?:et al\.|(?:and|&) [A-Z][\w'-]+),? \(?(?:19|20)\d\d",
+    r"[A-Z][\w'-]+,? \(?(?:19|20)\d\d\b",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One recipe or component."""
+
+    name: str
+    """What it is called on the command line: a recipe's name, a component's kind."""
+    family: str
+    """``recipe``, or the contract that it fulfils: ``objective``, ``advantage``, ..."""
+    rows: tuple[int, ...]
+    """Rows of the catalogue of methods that it covers: its module's ``ROWS``."""
+    source: str
+    """The paper or page that it follows: the first one that its docstring names, or its module's ``SOURCE``."""
+    summary: str
+    """The first sentence of its docstring."""
+
+
+def families() -> dict[str, Path]:
+    """The folder of each family by its name, ``recipe`` and ``setting`` first."""
+    found = {"recipe": PACKAGE / "methods", "setting": PACKAGE / "settings"}
+    for path in sorted(PACKAGE.rglob("*/__init__.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and any(
+                isinstance(b, ast.Name) and b.id == "Component" for b in node.bases
+            ):
+                found[re.sub(r"(?<=[a-z])(?=[A-Z])", "_", node.name).lower()] = path.parent
+    return found
+
+
+def entries(family: str | None = None) -> list[Entry]:
+    """Every recipe and component, or those of one family. Raises `UserError` for a family that there is not."""
+    known = families()
+    if family is None:
+        return [entry for name, folder in known.items() for entry in _members(name, folder)]
+    by_folder = {folder.name: name for name, folder in known.items()}
+    name = by_folder.get(family, family)
+    if name not in known:
+        from posttrain.component import nearest
+
+        raise UserError(f"no family '{family}'; {nearest(family, known)}")
+    return list(_members(name, known[name]))
+
+
+def _members(family: str, folder: Path) -> Iterator[Entry]:
+    """The entries of a family's folder, in alphabetical order; methods lie in folders by area."""
+    found = folder.rglob("*.py") if family == "recipe" else folder.iterdir()
+    for path in sorted(found, key=lambda path: path.stem):
+        module = path / "__init__.py" if path.is_dir() else path
+        if path.name[0] in "_." or module.suffix != ".py" or not module.exists():
+            continue
+        yield _read(path.stem, family, module)
+
+
+def recipe_modules() -> dict[str, str]:
+    """The module of every method and setting by its name."""
+    files = [*(PACKAGE / "methods").rglob("[!_]*.py"), *(PACKAGE / "settings").glob("[!_]*.py")]
+    return {file.stem: ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts) for file in sorted(files)}
+
+
+def _read(name: str, family: str, path: Path) -> Entry:
+    """Read one module's docstring and constants."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    docstring = ast.get_docstring(tree) or ""
+    constants = _constants(tree)
+    first, *_ = _SENTENCE_END.split(docstring.partition("\n\n")[0], maxsplit=1)
+    found = (match[0].replace("(", "") for pattern in _SOURCES if (match := re.search(pattern, docstring)))
+    return Entry(
+        name=name,
+        family=family,
+        rows=tuple(constants.get("ROWS", ())),
+        source=str(constants.get("SOURCE") or next(found, "")),
+        summary=" ".join(first.split()),
+    )
+
+
+def _constants(tree: ast.Module) -> dict[str, Any]:
+    """The module's literal ``ROWS`` and ``SOURCE``, those of them that it has."""
+    found = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            if isinstance(target, ast.Name) and target.id in ("ROWS", "SOURCE"):
+                found[target.id] = ast.literal_eval(node.value)
+    return found

@@ -1,0 +1,61 @@
+"""How a recipe changes another one: take a stage out by its type, put it back changed.
+
+stage = rl_of(recipe)
+return with_stage(recipe, replace(stage, objective=PPOClip(clip_high=0.28)))
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from posttrain.engines import Sampling
+from posttrain.errors import UserError
+from posttrain.recipe.tree import Model, Recipe
+from posttrain.stages import Stage
+from posttrain.stages.preference import PreferenceTraining
+from posttrain.stages.rl import RL
+from posttrain.stages.sft import SFT
+
+S = TypeVar("S", bound=Stage)
+
+
+def rl_of(recipe: Recipe) -> RL:
+    """The recipe's reinforcement stage. Raises `UserError` where there is none or more than one."""
+    return _only(recipe, RL)
+
+
+def sft_of(recipe: Recipe) -> SFT:
+    """The recipe's imitation stage. Raises `UserError` where there is none or more than one."""
+    return _only(recipe, SFT)
+
+
+def preference_of(recipe: Recipe) -> PreferenceTraining:
+    """The recipe's stage on pairs of completions. Raises `UserError` where there is none or more than one."""
+    return _only(recipe, PreferenceTraining)
+
+
+def sampling_of(stage: RL) -> Sampling:
+    """How the stage's rollout draws tokens; the defaults where it has no such setting."""
+    sampling = getattr(stage.rollout, "sampling", None)
+    return sampling if isinstance(sampling, Sampling) else Sampling()
+
+
+def with_stage(recipe: Recipe, changed: Stage) -> Recipe:
+    """The recipe with a stage in the place of its only one of the same type."""
+    old = _only(recipe, type(changed))
+    return replace(recipe, stages={n: changed if s is old else s for n, s in recipe.stages.items()})
+
+
+def with_models(recipe: Recipe, models: Mapping[str, Model]) -> Recipe:
+    """The recipe with more roles, or other models in them."""
+    return replace(recipe, models={**recipe.models, **models})
+
+
+def _only(recipe: Recipe, kind: type[S]) -> S:
+    found = [stage for stage in recipe.stages.values() if isinstance(stage, kind)]
+    if len(found) != 1:
+        raise UserError(
+            f"recipe '{recipe.name}' has {len(found)} stages of type {kind.__name__} where this change needs exactly "
+            f"one; its stages: {', '.join(f'{n} ({s.kind})' for n, s in recipe.stages.items())}"
+        )
+    return found[0]

@@ -1,0 +1,36 @@
+"""Pebble: how the bundled model was made, from random weights, by imitation of generated drills.
+
+    posttrain run pebble
+
+gives the folder that ships as `pebble`, up to the rounding of another machine. What it was taught: `tasks/primer.py`.
+It is judged on the tasks of the quickstart, all of them, so that none of them is among those that it was taught.
+"""
+
+from dataclasses import replace
+
+from posttrain.components.optimizers.adamw import AdamW
+from posttrain.components.rewards.match import Match
+from posttrain.components.schedules.linear import Linear
+from posttrain.components.shapes.decoder import Decoder
+from posttrain.components.tasks.primer import Primer
+from posttrain.methods.policy_gradient.grpo import grpo
+from posttrain.methods.sft_rl.sft import sft
+from posttrain.recipe.changes import sft_of, with_stage
+from posttrain.recipe.tree import Checkpoints, Evaluation, Model, Recipe
+from posttrain.training.settings import Learning
+
+
+def pebble(recipe: Recipe | None = None) -> Recipe:
+    """A change to SFT: a new model, a long primer, a high learning rate that falls to nothing."""
+    recipe = recipe or sft()
+    learner = Learning(optimizer=AdamW(lr=3e-3, weight_decay=0.01), schedule=Linear(warmup=0.03))
+    recipe = with_stage(recipe, replace(sft_of(recipe), batch=64, learner=learner))
+    return replace(
+        recipe,
+        name="pebble",
+        models={"policy": Model(source="new", shape=Decoder(), trained=True)},
+        tasks=Primer(size=400_000),
+        evaluation=Evaluation(tasks=grpo().tasks, holdout=2000, verifier=Match(), every=1000),
+        checkpoints=Checkpoints(every_steps=500),
+        threads=1,
+    )

@@ -1,0 +1,76 @@
+"""Draws in proportion to one minus the success rate."""
+
+import math
+from collections import Counter
+
+import pytest
+
+from posttrain.components.curricula import State
+from posttrain.components.curricula.prioritized import Prioritized
+from posttrain.types import Group, Score, Task
+from tests.builders import trajectory
+
+POOL = [Task(key=key, prompt="") for key in "abcd"]
+
+
+def visit(key: str, rewards: list[float]) -> Group:
+    of = Task(key=key, prompt="")
+    return Group(key=key, trajectories=tuple(trajectory(reward=r, of=of) for r in rewards))
+
+
+def drawn(state: State, draws: int = 20_000) -> dict[str, float]:
+    _, chosen = Prioritized().select(state, POOL, draws, seed=0, step=0)
+    counts = Counter(task.key for task in chosen)
+    return {task.key: counts[task.key] / draws for task in POOL}
+
+
+def test_frequency_is_proportional_to_failure() -> None:
+    """Success 0.25, 0.5, 1 and never tried: weights 0.75, 0.5, 0 and 1 of 2.25."""
+    shares = drawn({"success": {"a": 0.25, "b": 0.5, "c": 1.0}})
+    assert shares["c"] == 0.0
+    expected = {"a": 0.75 / 2.25, "b": 0.5 / 2.25, "d": 1.0 / 2.25}
+    assert {key: shares[key] for key in expected} == pytest.approx(expected, abs=0.015)
+
+
+def test_where_everything_is_solved_all_are_equally_likely() -> None:
+    shares = drawn({"success": dict.fromkeys("abcd", 1.0)})
+    assert shares == pytest.approx(dict.fromkeys("abcd", 0.25), abs=0.015)
+
+
+def test_success_is_a_running_mean_of_visits() -> None:
+    """3 of 4; then 1 of 4 at rate 0.25: 0.75 * 0.75 + 0.25 * 0.25. The other task stays."""
+    curriculum = Prioritized(rate=0.25)
+    first = curriculum.observe({"success": {"b": 0.5}}, [visit("a", [1, 1, 0, 1])])
+    assert first == {"success": {"b": 0.5, "a": 0.75}}
+    second = curriculum.observe(first, [visit("a", [0, 0, 1, 0])])
+    assert second["success"] == {"b": 0.5, "a": pytest.approx(0.625)}
+    assert Prioritized(rate=1.0).observe(first, [visit("a", [0, 0])])["success"]["a"] == 0.0
+
+
+def test_a_task_twice_in_a_step_is_one_visit() -> None:
+    state = Prioritized().observe(Prioritized().start(), [visit("a", [1, 1]), visit("a", [0, 0, 0, 0])])
+    assert state["success"] == {"a": pytest.approx(1 / 3)}
+
+
+def test_right_is_what_was_judged_right_whatever_the_reward() -> None:
+    of = Task(key="a", prompt="")
+    scores = [Score(value=0.1, status="ok"), Score(value=0.9, status="wrong")]
+    group = Group(trajectories=tuple(trajectory(of=of).scored(score) for score in scores))
+    assert Prioritized().observe(Prioritized().start(), [group])["success"] == {"a": 0.5}
+
+
+def test_failed_judgements_are_no_failures() -> None:
+    failed = trajectory(of=Task(key="a", prompt="")).scored(Score(value=math.nan, status="error"))
+    mixed = Group(trajectories=(*visit("a", [1, 0]), failed, failed))
+    assert Prioritized().observe(Prioritized().start(), [mixed])["success"] == {"a": 0.5}
+    assert Prioritized().observe(Prioritized().start(), [Group(trajectories=(failed,))])["success"] == {}
+
+
+def test_tasks_that_cannot_be_solved_take_more_and_more_of_the_draws() -> None:
+    """The known weakness: 'd' never succeeds, and the others always do from their first visit on."""
+    curriculum, state = Prioritized(rate=0.5), Prioritized().start()
+    for step in range(30):
+        state, chosen = curriculum.select(state, POOL, 8, seed=1, step=step)
+        state = curriculum.observe(state, [visit(t.key, [float(t.key != "d")] * 4) for t in chosen])
+    assert state["success"] == {"a": 1.0, "b": 1.0, "c": 1.0, "d": 0.0}
+    assert drawn(state)["d"] == 1.0

@@ -1,0 +1,58 @@
+"""Reliability of a reward on a scripted model's attempts."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from posttrain.components.diagnostics import Finding, Subject
+from posttrain.components.diagnostics.reliability import ROWS, Reliability
+from posttrain.components.rewards import Reward, RewardContext
+from posttrain.components.rewards.reward_model import RewardModel
+from posttrain.components.tasks.arithmetic import Arithmetic
+from posttrain.errors import UserError
+from posttrain.types import Group, Score
+from tests.builders import ScriptedSampler
+
+
+class ByNumber(Reward):
+    """Scores attempts by their number; None is a failure."""
+
+    def __init__(self, *values: float | None) -> None:
+        object.__setattr__(self, "values", values)
+
+    async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
+        given = [self.values[t.sample] for t in group]  # type: ignore[attr-defined]
+        return [Score(value=math.nan, status="error") if v is None else Score(value=v, status="ok") for v in given]
+
+
+def examine(reward: Reward, truth: Reward, **settings: Any) -> Finding:
+    unused: Any = None
+    diagnostic = Reliability(tasks=Arithmetic(size=4), reward=reward, truth=truth, n=3, **settings)
+    serve: Any = lambda policy: ScriptedSampler("policy")  # noqa: E731
+    return diagnostic.examine(Subject(name="model", load=lambda: unused, serve=serve))
+
+
+def test_by_hand() -> None:
+    """Four groups of rewards 0 1 2 and scores 0 0 2, as in the test of the statistic: 3/4, 9/11, 1."""
+    found = examine(ByNumber(0.0, 1.0, 2.0), ByNumber(0.0, 0.0, 2.0), bins=12).values
+    by_rule = found["r_squared"]
+    assert by_rule["none"] == pytest.approx({"bins": 3 / 4, "attempts": 3 / 4})
+    assert by_rule["best_random"]["attempts"] == pytest.approx(9 / 11)
+    assert by_rule["best_worst"] == pytest.approx({"bins": 1.0, "attempts": 1.0})
+    assert by_rule["best"] == {"bins": None, "attempts": None}
+    assert (found["tasks"], found["attempts"], found["left_out"]) == (4, 12, 0)
+    assert ROWS == (240,)
+
+
+def test_what_could_not_be_judged_is_left_out_and_said() -> None:
+    finding = examine(ByNumber(0.0, None, 2.0), ByNumber(0.0, 1.0, 2.0))
+    assert finding.values["left_out"] == 4 and finding.values["r_squared"]["none"]["attempts"] == pytest.approx(1.0)
+    assert finding.lines[0].startswith("8 attempts at 4 tasks, 4 more left out")
+    assert finding.lines[2] == "the best                     not defined (of attempts by themselves not defined)"
+
+
+def test_a_reward_that_asks_a_model_is_a_mistake() -> None:
+    with pytest.raises(UserError, match="asks the role 'reward', but here is one model only"):
+        examine(RewardModel(), ByNumber(0.0, 0.0, 0.0))

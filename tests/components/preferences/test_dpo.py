@@ -1,0 +1,111 @@
+import math
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from posttrain.components.preferences import Pairs
+from posttrain.components.preferences.dpo import DPO
+
+
+def pairs(logp: list[list[float]], reference: list[list[float]] | Tensor) -> Pairs:
+    logp_P2 = torch.tensor(logp, dtype=torch.float64)
+    return Pairs(
+        logp_P2=logp_P2.requires_grad_(),
+        length_P2=torch.ones_like(logp_P2, dtype=torch.int64),
+        reference_logp_P2={"reference": torch.as_tensor(reference, dtype=torch.float64)},
+    )
+
+
+def sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
+
+
+WORKED = ([[-3.0, -5.0], [-4.0, -1.0]], [[-4.0, -4.0], [-4.0, -4.0]])
+"""Margins h of 2 and -3 nats beside the reference."""
+
+
+def test_the_loss_by_hand() -> None:
+    result = DPO(beta=0.5)(pairs(*WORKED))
+    assert result.loss_P.tolist() == pytest.approx([-math.log(sigmoid(1.0)), -math.log(sigmoid(-1.5))])
+    assert {name: values.tolist() for name, values in result.metrics.items()} == {
+        "pair_accuracy": [1.0, 0.0],
+        "pair_margin": [1.0, -1.5],
+        "chosen_reward": [0.5, 0.0],
+        "rejected_reward": [-0.5, 1.5],
+        "chosen_logp": [-3.0, -4.0],
+        "rejected_logp": [-5.0, -1.0],
+    }
+
+
+def test_label_smoothing_by_hand() -> None:
+    found = DPO(beta=0.5, label_smoothing=0.1)(pairs(*WORKED)).loss_P.tolist()
+    expected = [-0.9 * math.log(sigmoid(m)) - 0.1 * math.log(sigmoid(-m)) for m in (1.0, -1.5)]
+    assert found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_gradient_is_weighed_by_how_wrong_the_order_is(smoothing: float) -> None:
+    these = pairs(*WORKED)
+    (found,) = torch.autograd.grad(DPO(beta=0.5, label_smoothing=smoothing)(these).loss_P.sum(), these.logp_P2)
+    weights = [-0.5 * ((1 - smoothing) * sigmoid(-m) - smoothing * sigmoid(m)) for m in (1.0, -1.5)]
+    assert found.flatten().tolist() == pytest.approx([weights[0], -weights[0], weights[1], -weights[1]])
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_finite_differences(smoothing: float) -> None:
+    these = pairs(*WORKED)
+    loss = DPO(beta=0.3, label_smoothing=smoothing)
+    reference = these.reference_logp_P2
+
+    def of(logp_P2: Tensor) -> Tensor:
+        return loss(Pairs(logp_P2=logp_P2, length_P2=these.length_P2, reference_logp_P2=reference)).loss_P
+
+    assert torch.autograd.gradcheck(of, these.logp_P2)
+
+
+def test_where_the_policy_is_the_reference_nothing_is_preferred() -> None:
+    result = DPO()(pairs([[-3.0, -5.0]], [[-3.0, -5.0]]))
+    assert result.loss_P.item() == pytest.approx(math.log(2))
+    assert result.metrics["pair_accuracy"].tolist() == [0.0]
+
+
+def test_without_a_reference_every_completion_counts_as_equally_likely() -> None:
+    free = DPO(reference=None)
+    assert free.needs == frozenset()
+    these = pairs([[-3.0, -5.0]], [[-7.0, -7.0]])
+    assert free(these).loss_P.item() == pytest.approx(DPO()(these).loss_P.item())
+
+
+def test_the_reference_is_the_role_that_it_names() -> None:
+    assert DPO().needs == {"reference_logp"}
+    assert DPO(reference="old").needs == {"old_logp"}
+
+
+@pytest.mark.parametrize("wrong", [{"beta": 0.0}, {"label_smoothing": 0.5}, {"label_smoothing": -0.1}])
+def test_wrong_settings(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValidationError):
+        DPO(**wrong)  # type: ignore[arg-type]
+
+
+def test_the_optimum_is_the_reference_tilted_by_the_reward() -> None:
+    """With labels drawn from a Bradley-Terry model, reference * exp(reward / beta) / Z (equation 4)."""
+    reward_A, beta = torch.tensor([0.0, 0.5, 1.0], dtype=torch.float64), 0.5
+    reference_A = torch.tensor([0.2, 0.5, 0.3], dtype=torch.float64).log()
+    pair_P2 = torch.combinations(torch.arange(3), 2)
+    pair_P2 = torch.cat([pair_P2, pair_P2.flip(1)])  # every pair both ways, weighed by how often it is labelled so
+    weight_P = (reward_A[pair_P2[:, 0]] - reward_A[pair_P2[:, 1]]).sigmoid()
+    logits_A = reference_A.clone().requires_grad_()
+    optimizer = torch.optim.Adam([logits_A], lr=0.05)
+    for _ in range(400):
+        optimizer.zero_grad()
+        these = Pairs(
+            logp_P2=logits_A.log_softmax(0)[pair_P2],
+            length_P2=torch.ones_like(pair_P2),
+            reference_logp_P2={"reference": reference_A[pair_P2]},
+        )
+        (weight_P * DPO(beta=beta)(these).loss_P).sum().backward()
+        optimizer.step()
+    expected_A = (reference_A + reward_A / beta).softmax(0)
+    torch.testing.assert_close(logits_A.detach().softmax(0), expected_A, atol=1e-3, rtol=0)

@@ -1,0 +1,446 @@
+import asyncio
+import hashlib
+import pickle
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from posttrain.components.rewards import Reward, RewardContext
+from posttrain.components.rewards.function import Function
+from posttrain.errors import UserError
+from posttrain.types import Message, Score, Task
+from tests.components.rewards.judging import SUM, attempt, judge, score_all
+
+Write = Callable[..., Function]
+
+ROW = Task(
+    key="row",
+    prompt="What is 6 times 7, do you think?",
+    answer="42",
+    domain="sums",
+    fields={"answer": "42", "level": 3, "tests": ["a", "b"]},
+)
+CHAT = replace(ROW, prompt=(Message(role="system", content="Be brief."), Message(role="user", content="6 * 7?")))
+
+
+@pytest.fixture(params=[60.0, None], ids=["worker", "here"])
+def time_limit(request: pytest.FixtureRequest) -> float | None:
+    """With a limit the function runs in a worker, without one in this process; both must do the same."""
+    limit: float | None = request.param
+    return limit
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, time_limit: float | None) -> Write:
+    """Write mine.py in the working directory and make it a reward."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+    def write(source: str, name: str = "score", **settings: Any) -> Function:
+        (tmp_path / "mine.py").write_text(source)
+        return Function(path=f"./mine.py:{name}", **{"time_limit": time_limit, **settings})
+
+    return write
+
+
+class TestPlain:
+    @pytest.mark.parametrize(
+        ("parameters", "seen"),
+        [
+            ("completion, task", ("42", ROW)),
+            ("task, completion", (ROW, "42")),
+            ("completion, answer", ("42", "42")),
+            ("completion, prompt", ("42", ROW.prompt)),
+            ("completion, fields", ("42", ROW.fields)),
+            ("completion, columns", ("42", ROW.fields)),
+            ("completion", ("42",)),
+            ("text", ("42",)),
+            ("text, /", ("42",)),
+            ("text, answer='none'", ("42", "42")),
+            ("completion, /, answer", ("42", "42")),
+            ("completion, *, task", ("42", ROW)),
+            ("completion, limit=5", ("42", 5)),
+            ("task", (ROW,)),
+        ],
+    )
+    def test_gets_what_it_names(self, write: Write, parameters: str, seen: tuple[Any, ...]) -> None:
+        names = [p.split("=")[0].strip() for p in parameters.split(",") if p.strip() not in "/*"]
+        source = f"def score({parameters}):\n    return {{'score': 1.0, 'seen': ({', '.join(names)},)}}\n"
+        score = judge(write(source), "42", ROW)
+        assert (score.value, score.explanation) == (1.0, f"seen: {seen}")
+
+    def test_may_take_everything(self, write: Write) -> None:
+        reward = write("def score(**everything):\n    return {'score': 1, 'seen': sorted(everything)}\n")
+        names = ["answer", "columns", "completion", "fields", "prompt", "task", "trajectory"]
+        assert judge(reward, "42", ROW).explanation == f"seen: {names}"
+
+    def test_settings_are_passed_by_keyword(self, write: Write) -> None:
+        reward = write(
+            "def score(completion, longest):\n    return len(completion) <= longest\n", arguments={"longest": 2}
+        )
+        assert [judge(reward, text).value for text in ("42", "420")] == [1.0, 0.0]
+
+    def test_a_message_prompt_is_a_copy(self, write: Write) -> None:
+        reward = write("def score(completion, prompt):\n    prompt[0]['content'] = 'gone'\n    return len(prompt)\n")
+        assert judge(reward, "42", CHAT).value == 2.0
+        assert CHAT.prompt[0]["content"] == "Be brief."
+
+    def test_async_functions_run_side_by_side_and_stay_in_order(self, write: Write) -> None:
+        reward = write(
+            "import asyncio\nstarted = []\n"
+            "async def score(completion):\n"
+            "    started.append(completion)\n"
+            "    while len(started) < 3:\n        await asyncio.sleep(0)\n"  # ends only if all have started
+            "    return float(completion)\n"
+        )
+        scores = score_all(reward, *(attempt(text) for text in ("3", "1", "2")))
+        assert [score.value for score in scores] == [3.0, 1.0, 2.0]
+
+
+class TestResults:
+    @pytest.mark.parametrize(
+        ("result", "value", "status"),
+        [
+            ("1.0", 1.0, "ok"),
+            ("True", 1.0, "ok"),
+            ("False", 0.0, "wrong"),
+            ("0.5", 0.5, "wrong"),
+            ("2", 2.0, "ok"),
+            ("np.float32(1)", 1.0, "ok"),
+            ("np.array([0.25])", 0.25, "wrong"),
+            ("np.bool_(True)", 1.0, "ok"),
+            ("fractions.Fraction(1, 4)", 0.25, "wrong"),
+            ("decimal.Decimal('1.5')", 1.5, "ok"),
+            ("{'score': 1.0}", 1.0, "ok"),
+            ("{'value': 0}", 0.0, "wrong"),
+            ("Score(value=0.2, status='ok')", 0.2, "ok"),
+        ],
+    )
+    def test_judgements(self, write: Write, result: str, value: float, status: str) -> None:
+        score = judge(write(f"{IMPORTS}def score(completion):\n    return {result}\n"), "42")
+        assert (score.value, score.status) == (value, status)
+        assert type(score.value) is float
+
+    @pytest.mark.parametrize(
+        ("result", "why"),
+        [
+            ("None", "not applicable: the function returned None"),
+            ("float('nan')", "returned nan"),
+            ("float('inf')", "returned inf"),
+            ("10**400", "returned inf"),
+            ("'1.0'", "a str; it must return a number"),
+            ("[1.0]", "a list; it must return a number"),
+            ("1j", "a complex"),
+            ("np.zeros(2)", "a ndarray"),
+            ("[10**5000]", "list that cannot be written: ValueError"),
+            ("{'reward': 1.0}", "a dict without 'score' or 'value'; it has \"'reward'\""),
+            ("{'score': None}", "not applicable"),
+            ("{'score': {}}", "itself a dict"),
+            ("{'score': float('nan')}", "returned nan"),
+            ("Score(value=float('nan'), status='ok')", "a Score of 'nan' with status \"'ok'\""),
+            ("Score(value=1.0, status='good')", "status \"'good'\""),
+            ("Score(value=1.0, status='error', explanation='no judge')", "no judge"),
+        ],
+    )
+    def test_anything_else_is_an_error(self, write: Write, result: str, why: str) -> None:
+        score = judge(write(f"{IMPORTS}def score(completion):\n    return {result}\n"), "42")
+        assert score.status == "error" and isnan(score.value)
+        assert why in score.explanation
+
+    def test_a_dict_keeps_its_other_entries(self, write: Write) -> None:
+        source = (
+            "{'score': 0.5, 'acc': True, 'fmt': False, 'length': 7, 'bad': float('inf'), 'pred': '41', 'why': 'close'}"
+        )
+        score = judge(write(f"def score(completion):\n    return {source}\n"), "42")
+        assert (score.value, score.status, score.answer) == (0.5, "wrong", "41")
+        parts = {name: (part.value, part.status) for name, part in score.parts.items()}
+        assert parts == {"acc": (1.0, "ok"), "fmt": (0.0, "wrong"), "length": (7.0, "ok")}
+        assert score.explanation == "bad: inf; pred: 41; why: close"
+
+    def test_correct_at(self, write: Write) -> None:
+        reward = write("def score(completion):\n    return float(completion)\n", correct_at=0.5)
+        assert [judge(reward, text).status for text in ("0.49", "0.5", "1")] == ["wrong", "ok", "ok"]
+
+
+IMPORTS = "import decimal, fractions\nimport numpy as np\nfrom posttrain.types import Score\n"
+
+
+class TestTRL:
+    def test_texts_and_columns_come_as_lists(self, write: Write) -> None:
+        reward = write(
+            "def score(prompts, completions, completion_ids, level, **columns):\n"
+            "    seen = (prompts, completions, completion_ids, level, sorted(columns))\n"
+            "    columns['log_extra']('seen', [seen] * 2)\n"
+            "    return [1.0 if c == a else 0.0 for c, a in zip(completions, columns['answer'])]\n"
+        )
+        scores = score_all(reward, attempt("42", ROW), attempt("so 43", ROW))
+        assert [score.value for score in scores] == [1.0, 0.0]
+        names = ["answer", "log_extra", "log_metric", "tests", "trainer_state"]
+        seen = ([ROW.prompt] * 2, ["42", "so 43"], [[0], [0, 1]], [3, 3], names)
+        assert [score.explanation for score in scores] == [f"seen: {seen}"] * 2
+
+    def test_messages_come_as_messages(self, write: Write) -> None:
+        reward = write(
+            "def score(completions, prompts):\n"
+            "    assert prompts[0][0] == {'role': 'system', 'content': 'Be brief.'}\n"
+            "    assert completions[0][0]['role'] == 'assistant'\n"
+            "    return [float(c[0]['content']) for c in completions]\n"
+        )
+        assert [s.value for s in score_all(reward, attempt("1", CHAT), attempt("2", CHAT))] == [1.0, 2.0]
+
+    @pytest.mark.parametrize("name", ["answer", "solution", "ground_truth", "target", "label"])
+    def test_the_answer_has_many_names(self, write: Write, name: str) -> None:
+        reward = write(f"def score(completions, {name}):\n    return [c == a for c, a in zip(completions, {name})]\n")
+        assert judge(reward, "42").status == "ok"
+
+    def test_a_column_goes_before_the_answer(self, write: Write) -> None:
+        task = replace(ROW, fields={"solution": "6 * 7 = 42"})
+        reward = write("def score(completions, solution):\n    return [s == '6 * 7 = 42' for s in solution]\n")
+        assert judge(reward, "42", task).status == "ok"
+
+    def test_a_column_that_is_not_there_is_named(self, write: Write) -> None:
+        score = judge(write("def score(completions, levl):\n    return [1.0]\n"), "42", ROW)
+        assert score.status == "error"
+        assert "there is no column 'levl' in the data; did you mean 'level'?" in score.explanation
+
+    def test_none_is_not_applicable(self, write: Write) -> None:
+        reward = write("def score(completions, **_):\n    return [None if c == 'x' else 1.0 for c in completions]\n")
+        scores = score_all(reward, attempt("x"), attempt("y"))
+        assert [score.status for score in scores] == ["error", "ok"]
+        assert judge(write("def score(completions):\n    return None\n"), "x").explanation.startswith("not applicable")
+
+    @pytest.mark.parametrize("result", ["[1.0]", "[1.0] * 3", "1.0", "'ab'", "{0: 1.0, 1: 1.0}"])
+    def test_anything_but_one_number_each_is_an_error(self, write: Write, result: str) -> None:
+        scores = score_all(write(f"def score(completions):\n    return {result}\n"), attempt("a"), attempt("b"))
+        assert [score.status for score in scores] == ["error", "error"]
+
+    def test_async_state_and_logs(self, write: Write) -> None:
+        reward = write(
+            "async def score(completions, trainer_state, log_extra, log_metric):\n"
+            "    log_extra('length', [len(c) for c in completions])\n"
+            "    log_extra('upper', [c.upper() for c in completions])\n"
+            "    log_metric('mean', 1.5)\n"
+            "    return [trainer_state.global_step + trainer_state.progress] * len(completions)\n"
+        )
+        context = RewardContext(step=3, progress=0.5)
+        first, second = score_all(reward, attempt("a"), attempt("bb"), context=context)
+        assert first.value == second.value == 3.5
+        assert {name: part.value for name, part in second.parts.items()} == {"length": 2.0, "mean": 1.5}
+        assert (first.explanation, second.explanation) == ("upper: A", "upper: BB")
+
+    def test_a_wrong_log_is_an_error(self, write: Write) -> None:
+        score = judge(write("def score(completions, log_extra):\n    log_extra('x', [1, 2])\n    return [1]\n"), "a")
+        assert score.status == "error" and "log_extra('x') got 2 values for 1 completions" in score.explanation
+
+
+class TestVerl:
+    SOURCE = (
+        "def compute_score(data_source, solution_str, ground_truth, extra_info=None):\n"
+        "    return {'score': solution_str == ground_truth, 'source': data_source, 'info': extra_info}\n"
+    )
+
+    def test_gets_the_row(self, write: Write) -> None:
+        row = {"data_source": "gsm8k", "reward_model": {"style": "rule", "ground_truth": "42"}, "extra_info": {"i": 1}}
+        score = judge(write(self.SOURCE, "compute_score"), "42", replace(ROW, answer=None, fields=row))
+        assert (score.value, score.explanation) == (1.0, "source: gsm8k; info: {'i': 1}")
+
+    def test_gets_the_nearest_thing_from_other_data(self, write: Write) -> None:
+        score = judge(write(self.SOURCE, "compute_score"), "42", ROW)
+        assert (score.value, score.explanation) == (1.0, f"source: sums; info: {ROW.fields}")
+
+    def test_may_take_a_few(self, write: Write) -> None:
+        reward = write("def compute_score(solution_str, ground_truth, **rest):\n    return 1.0\n", "compute_score")
+        assert judge(reward, "42").value == 1.0
+
+
+class TestRaising:
+    @pytest.mark.parametrize(
+        ("body", "why"),
+        [
+            ("int('x')", "ValueError: invalid literal for int() with base 10: 'x' (mine.py line 2: return int('x'))"),
+            ("exit()", "SystemExit"),
+            ("{}['a']", "KeyError: 'a' (mine.py line 2"),
+            ("(lambda: (yield))().throw(BaseException('late'))", "BaseException: late (mine.py line 2"),
+            ("score(completion)", "RecursionError"),
+        ],
+    )
+    def test_is_an_error_with_its_line(self, write: Write, body: str, why: str) -> None:
+        score = judge(write(f"def score(completion):\n    return {body}\n"), "42")
+        assert score.status == "error" and isnan(score.value)
+        assert why in score.explanation
+
+    def test_one_that_raises_does_not_hide_the_others(self, write: Write) -> None:
+        reward = write("def score(completion):\n    return float(completion)\n")
+        scores = score_all(reward, attempt("1"), attempt("x"), attempt("0"))
+        assert [score.status for score in scores] == ["ok", "error", "wrong"]
+
+    def test_the_line_is_the_users_also_inside_a_library(self, write: Write) -> None:
+        score = judge(write("import json\ndef score(completion):\n    x = 1\n    return json.loads(completion)\n"), "{")
+        assert "JSONDecodeError" in score.explanation
+        assert "(mine.py line 4: return json.loads(completion))" in score.explanation
+
+    @pytest.mark.parametrize("raised", ["KeyboardInterrupt", "asyncio.CancelledError"])
+    def test_an_interruption_is_none_of_its_business(self, write: Write, raised: str) -> None:
+        reward = write(f"import asyncio\ndef score(completion):\n    raise {raised}\n", time_limit=None)
+        with pytest.raises((KeyboardInterrupt, asyncio.CancelledError)):
+            judge(reward, "42")
+
+
+class TestLoading:
+    def test_from_text_as_on_the_command_line(self, write: Write) -> None:
+        expected = write("def score(completion):\n    return 1.0\n", time_limit=60.0)
+        reward = TypeAdapter(Reward).validate_python("./mine.py:score")
+        assert reward == expected and judge(reward, "42").value == 1.0
+
+    @pytest.mark.parametrize("path", ["mine.py", "mine.py:", ":score", "mine.py:not a name"])
+    def test_a_path_that_is_none(self, path: str) -> None:
+        with pytest.raises(ValidationError, match=r"written file\.py:name or package\.module:name"):
+            Function(path=path)
+
+    @pytest.mark.parametrize(
+        ("source", "name", "message"),
+        [
+            ("def score(completion): ...", "scor", "no function 'scor' in .*; did you mean 'score'"),
+            ("score = 3", "score", "'score' is no function, its type is int"),
+            ("x = (", "score", r"does not run: SyntaxError: '\(' was never closed \(mine.py line 1: x = \(\)"),
+            ("a = 1\nb = a / 0\n", "score", r"ZeroDivisionError: division by zero \(mine.py line 2: b = a / 0\)"),
+            ("import no_such_thing\n", "score", r"No module named 'no_such_thing' \(mine.py line 1"),
+            ("exit()", "score", "does not run: SystemExit"),
+        ],
+    )
+    def test_a_file_that_does_not_do(self, write: Write, source: str, name: str, message: str) -> None:
+        with pytest.raises(UserError, match=message):
+            write(source, name).prepare()
+
+    def test_a_file_that_is_not_there(self, write: Write) -> None:
+        write("def score(completion): ...")
+        with pytest.raises(UserError, match=r"no file .*mein\.py \(working in .*\); did you mean 'mine\.py'"):
+            Function(path="mein.py:score").prepare()
+
+    @pytest.mark.parametrize(
+        ("parameters", "message"),
+        [
+            ("completion, anwser", "nothing is known to give for 'anwser'; did you mean 'answer'"),
+            ("a, b", "nothing is known to give for 'a'"),
+            ("solution_str, truth", "nothing is known to give for 'truth'; did you mean 'ground_truth'"),
+            ("", "takes ()"),
+        ],
+    )
+    def test_a_signature_that_fits_nothing_says_what_would(self, write: Write, parameters: str, message: str) -> None:
+        with pytest.raises(UserError) as error:
+            write(f"def score({parameters}):\n    return 1.0\n").prepare()
+        assert message in str(error.value)
+        assert "as for TRL, prompts, completions" in str(error.value)
+
+    def test_a_setting_that_the_function_does_not_take(self, write: Write) -> None:
+        reward = write("def score(completion, longest=3):\n    return 1.0\n", arguments={"longst": 2})
+        with pytest.raises(UserError, match="'longst', which is no parameter of the function; did you mean 'longest'"):
+            reward.prepare()
+
+    def test_modules_and_what_lies_beside(self, write: Write, tmp_path: Path) -> None:
+        (tmp_path / "beside_it.py").write_text("VALUE = 0.5\n")
+        (tmp_path / "my_module_of_rewards.py").write_text(
+            "import beside_it\ndef score(completion):\n    return beside_it.VALUE\n"
+        )
+        reward = Function(path="my_module_of_rewards:score")
+        assert judge(reward, "42").value == 0.5
+        assert list(reward.fingerprint) == ["my_module_of_rewards.py"]
+        with pytest.raises(UserError, match="no module 'my_modul' on the import path"):
+            Function(path="my_modul:score").prepare()
+
+    def test_a_dataclass_in_the_file_works(self, write: Write) -> None:
+        reward = write(
+            "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+            "@dataclass\nclass Found:\n    value: int\n"
+            "def score(completion):\n    return Found(int(completion)).value\n"
+        )
+        assert judge(reward, "42").value == 42.0
+
+
+class TestRecord:
+    def test_the_fingerprint_is_of_the_bytes_that_run(self, write: Write, tmp_path: Path) -> None:
+        reward = write("def score(completion):\n    return 1.0\n")
+        digest = hashlib.sha256((tmp_path / "mine.py").read_bytes()).hexdigest()
+        assert reward.fingerprint == {"mine.py": digest}
+        (tmp_path / "mine.py").write_text("def score(completion):\n    return 0.0\n")
+        assert judge(reward, "42").value == 1.0, "a run keeps the function that it began with"
+        assert reward.fingerprint == {"mine.py": digest}
+        changed = replace(reward)
+        assert judge(changed, "42").value == 0.0
+        assert changed.fingerprint != reward.fingerprint
+
+    def test_a_copy_in_another_process_loads_its_own(self, write: Write) -> None:
+        reward = write("def score(completion):\n    return 1.0\n")
+        reward.prepare()
+        copy = pickle.loads(pickle.dumps(reward))
+        assert copy == reward and judge(copy, "42").value == 1.0
+
+    def test_results_do_not_depend_on_what_a_function_does_to_its_arguments(self, write: Write) -> None:
+        reward = write("def score(completion, fields):\n    fields['level'] = 9\n    return 1.0\n")
+        judge(reward, "42", ROW)
+        assert ROW.fields["level"] == 3
+
+    def test_the_types_of_a_score_hold(self, write: Write) -> None:
+        score = judge(write("def score(completion):\n    return {'score': 1, 'answer': 42}\n"), "42", SUM)
+        assert isinstance(score, Score) and isinstance(score.parts, Mapping) and score.answer == "42"
+
+
+class TestLimits:
+    """A function that misbehaves costs its own judgement: an error with the reason, never a wrong answer."""
+
+    @pytest.mark.parametrize(
+        ("body", "why"),
+        [
+            ("while True: pass", "timeout_cpu"),
+            ("9 ** (9 ** 9)", "timeout_cpu"),
+            ("import os; os._exit(0)", "crashed"),
+            ("import os; os.kill(os.getpid(), 11)", "SIGSEGV"),
+            ("bytearray(10 ** 11)", "MemoryError"),
+        ],
+    )
+    def test_only_the_judgement_is_lost(self, write: Write, body: str, why: str, time_limit: float | None) -> None:
+        if time_limit is None:
+            pytest.skip("nothing limits a function in the run's own process")
+        reward = write(
+            f"def score(completion):\n    if completion == 'bad':\n        {body}\n    return float(completion)\n",
+            time_limit=0.5,
+        )
+        scores = score_all(reward, attempt("1"), attempt("bad"), attempt("0"), attempt("2"))
+        assert [score.status for score in scores] == ["ok", "error", "wrong", "ok"]
+        assert why in scores[1].explanation and isnan(scores[1].value)
+
+    def test_waiting_is_limited_too(self, write: Write, time_limit: float | None) -> None:
+        if time_limit is None:
+            pytest.skip("nothing limits a function in the run's own process")
+        reward = write("import time\ndef score(completion):\n    time.sleep(300)\n", time_limit=0.05)
+        assert "timeout_wall" in judge(reward, "42").explanation
+
+    def test_a_module_that_changed_is_not_loaded_again(
+        self, write: Write, tmp_path: Path, time_limit: float | None
+    ) -> None:
+        if time_limit is None:
+            pytest.skip("loaded once, in the run's own process")
+        module = tmp_path / "module_that_changes.py"
+        module.write_text(
+            "import os\ndef score(completion):\n    os._exit(1) if completion == 'x' else 0\n    return 1.0\n"
+        )
+        reward = Function(path="module_that_changes:score", workers=1)
+        assert judge(reward, "42").value == 1.0
+        module.write_text("def score(completion):\n    return 0.0\n")
+        assert judge(reward, "x").status == "error"
+        score = judge(reward, "42")
+        assert score.status == "error" and "was changed since the run began" in score.explanation
+
+    def test_columns_that_cannot_be_sent_are_named(self, write: Write, time_limit: float | None) -> None:
+        odd = replace(ROW, fields={"odd": object()})
+        score = judge(write("def score(completion):\n    return 1.0\n"), "42", odd)
+        if time_limit is None:
+            assert score.value == 1.0
+        else:
+            assert score.status == "error" and "builtins.object cannot be sent" in score.explanation

@@ -1,0 +1,81 @@
+import math
+
+import numpy as np
+import pytest
+
+from posttrain.components.rewards import RewardContext
+from posttrain.components.rewards.preference_model import PreferenceModel
+from posttrain.errors import UserError
+from posttrain.types import Message, Task
+from tests.builders import ScriptedSampler
+from tests.components.rewards.judging import attempt, score_all
+
+
+def sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
+
+
+class Judge(ScriptedSampler):
+    """Likes digits, each by its size, and the response that it is shown first by `bias`."""
+
+    def __init__(self, bias: float = 0.0) -> None:
+        super().__init__("judge")
+        self.bias = bias
+        self.seen: list[str] = []
+
+    async def logp(self, token_ids: np.ndarray, *, temperature: float = 1.0) -> np.ndarray:
+        assert temperature == 1.0, "the letters' own temperature is applied to their log-probabilities"
+        *asked, letter = token_ids.tolist()
+        text = self.decode(np.array(asked))
+        self.seen.append(text)
+        _, _, responses = text.partition("[response a]")
+        first, _, second = responses.partition("[response b]")
+        margin = float(first) - float(second) + self.bias
+        return np.array([0.0] * (len(asked) - 1) + [margin if letter == ord("A") else 0.0], np.float32)
+
+
+def context(judge: Judge) -> RewardContext:
+    return RewardContext(samplers={"judge": judge})
+
+
+def test_three_attempts_by_hand() -> None:
+    scores = score_all(PreferenceModel(), *map(attempt, ("1", "3", "2")), context=context(Judge()))
+    expected = [
+        (sigmoid(-2) + sigmoid(-1)) / 2,
+        (sigmoid(2) + sigmoid(1)) / 2,
+        (sigmoid(1) + sigmoid(-1)) / 2,
+    ]
+    assert [score.value for score in scores] == pytest.approx(expected)
+    assert [score.status for score in scores] == ["wrong", "ok", "ok"]
+    assert scores[1].explanation == "the role 'judge' prefers it to 81% of 2 others"
+
+
+@pytest.mark.parametrize("bias", [0.0, 2.0, -5.0, 3000.0])
+def test_both_orders_make_the_two_probabilities_one(bias: float) -> None:
+    low, high = score_all(PreferenceModel(), *map(attempt, ("1", "3")), context=context(Judge(bias)))
+    assert low.value + high.value == pytest.approx(1.0)
+    assert high.value == pytest.approx((sigmoid(min(2 + bias, 700)) + 1 - sigmoid(min(-2 + bias, 700))) / 2)
+
+
+def test_temperature() -> None:
+    _, high = score_all(PreferenceModel(temperature=4.0), *map(attempt, ("1", "3")), context=context(Judge()))
+    assert high.value == pytest.approx(sigmoid(0.5))
+
+
+def test_equal_attempts_and_single_ones_get_one_half() -> None:
+    assert [s.value for s in score_all(PreferenceModel(), *map(attempt, "22"), context=context(Judge()))] == [0.5, 0.5]
+    assert [s.value for s in score_all(PreferenceModel(), attempt("2"), context=context(Judge()))] == [0.5]
+
+
+def test_what_the_model_is_shown() -> None:
+    judge = Judge()
+    chat = Task(key="k", prompt=(Message(role="system", content="be brief"), Message(role="user", content="how many?")))
+    score_all(PreferenceModel(), attempt("1", chat), attempt("2", chat), context=context(judge))
+    assert "[context] be brief\nhow many? [response a] 1 [response b] 2" in judge.seen[0]
+    assert len(judge.seen) == 4, "two orders, two letters"
+
+
+def test_a_role_that_nobody_plays_is_named() -> None:
+    with pytest.raises(UserError, match=r"asks the role 'juge', .* did you mean 'judge'\?"):
+        score_all(PreferenceModel(role="juge"), attempt("1"), context=context(Judge()))
+    assert PreferenceModel(role="juge").roles == {"juge"}

@@ -1,0 +1,151 @@
+"""Laws of every kind of tasks."""
+
+import json
+import pickle
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from posttrain.components.environments.calculator import Calculator
+from posttrain.components.tasks import Tasks
+from posttrain.components.tasks.arithmetic import Arithmetic
+from posttrain.components.tasks.checked_workings import CheckedWorkings
+from posttrain.components.tasks.circuits import Circuits
+from posttrain.components.tasks.corridor import Corridor
+from posttrain.components.tasks.countdown import Countdown
+from posttrain.components.tasks.episodes import Episodes
+from posttrain.components.tasks.files import Files
+from posttrain.components.tasks.gathered import Gathered
+from posttrain.components.tasks.guessing import Guessing
+from posttrain.components.tasks.mixture import Mixture
+from posttrain.components.tasks.played import Played
+from posttrain.components.tasks.primer import Primer
+from posttrain.components.tasks.programs import Programs
+from posttrain.components.tasks.queries import Queries
+from posttrain.components.tasks.reaching import Reaching
+from posttrain.components.tasks.reasoning_gym import ReasoningGym
+from posttrain.components.tasks.refinements import Refinements
+from posttrain.components.tasks.running_sums import RunningSums
+from posttrain.components.tasks.shapes import Shapes
+from posttrain.components.tasks.stated_confidence import StatedConfidence
+from posttrain.components.tasks.tagged import Tagged
+from posttrain.components.tasks.two_modes import TwoModes
+from posttrain.components.tasks.unpaired import Unpaired
+from posttrain.components.tasks.workings import Workings
+
+ROWS = [{"question": f"{n}+{n}=", "answer": n + n, "level": {"of": [n]}} for n in range(30)]
+
+
+def files(folder: Path) -> Files:
+    path = folder / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return Files(path=str(path), columns={"domain": "level.of"}, limit=30)
+
+
+GYM = ReasoningGym(name=("chain_sum", "list_functions"), size=8, settings={"chain_sum": {"min_terms": 3}})
+"""One for all tests, since drawing from the library takes a second or two."""
+
+EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
+    "files": files,
+    "arithmetic": lambda _: Arithmetic(size=30, operators="+-*", terms=(2, 4)),
+    "circuits": lambda _: Circuits(size=30),
+    "checked_workings": lambda _: CheckedWorkings(size=30),
+    "countdown": lambda _: Countdown(size=30, numbers=(2, 5)),
+    "corridor": lambda _: Corridor(size=30, cells=(3, 6)),
+    "episodes": lambda _: Episodes(size=30),
+    "gathered": lambda _: Gathered(tasks=Unpaired(tasks=Workings(size=30))),
+    "guessing": lambda _: Guessing(size=30),
+    "played": lambda _: Played(tasks=Arithmetic(size=30, calls=True), environment=Calculator()),
+    "primer": lambda _: Primer(size=30),
+    "programs": lambda _: Programs(size=30),
+    "queries": lambda _: Queries(size=30),
+    "running_sums": lambda _: RunningSums(size=30),
+    "reaching": lambda _: Reaching(size=30),
+    "shapes": lambda _: Shapes(size=30),
+    "refinements": lambda _: Refinements(of=Arithmetic(size=30)),
+    "tagged": lambda _: Tagged(tasks=Arithmetic(size=30)),
+    "two_modes": lambda _: TwoModes(size=30),
+    "unpaired": lambda _: Unpaired(tasks=Workings(size=30)),
+    "workings": lambda _: Workings(size=30),
+    "reasoning_gym": lambda _: GYM,
+    "stated_confidence": lambda _: StatedConfidence(tasks=Arithmetic(size=30)),
+    "mixture": lambda folder: Mixture(
+        sources={"own": files(folder), "made": Arithmetic(size=20)}, shares={"own": 2, "made": 1}
+    ),
+}
+WRAPPERS = ("files", "gathered", "mixture", "played", "refinements", "stated_confidence", "tagged", "unpaired")
+SIZED = [kind for kind in EXAMPLES if kind not in WRAPPERS]
+KINDS = [pytest.param(kind, id=kind) for kind in EXAMPLES]
+
+
+@pytest.fixture
+def tasks(request: pytest.FixtureRequest, tmp_path: Path) -> Tasks:
+    if request.param == "reasoning_gym":
+        pytest.importorskip("reasoning_gym")
+    return EXAMPLES[request.param](tmp_path)
+
+
+every_kind = pytest.mark.parametrize("tasks", KINDS, indirect=True)
+
+
+def fresh(tasks: Tasks) -> Any:
+    """The same source again, without what it may have kept."""
+    return replace(tasks)  # type: ignore[type-var]
+
+
+def test_every_kind_has_an_example() -> None:
+    assert sorted(EXAMPLES) == Tasks.kinds()
+
+
+@every_kind
+def test_load_gives_the_same_tasks_with_unique_keys(tasks: Tasks) -> None:
+    loaded = tasks.load()
+    assert len(loaded) > 5
+    assert len({task.key for task in loaded}) == len(loaded)
+    assert all(task.key and task.prompt for task in loaded)
+    assert list(fresh(tasks).load()) == list(loaded)
+
+
+@every_kind
+def test_tasks_are_what_json_can_hold(tasks: Tasks) -> None:
+    for task in tasks.load():
+        json.dumps([task.prompt, dict(task.fields)], allow_nan=False).encode()
+        assert task.answer is None or isinstance(task.answer, str)
+        assert isinstance(task.domain, str)
+
+
+@every_kind
+def test_round_trips(tasks: Tasks) -> None:
+    adapter: TypeAdapter[Tasks] = TypeAdapter(Tasks)
+    tasks.load()  # what is kept of it is no setting
+    text = adapter.dump_json(tasks)
+    assert adapter.validate_json(text) == tasks
+    assert adapter.dump_json(adapter.validate_json(text)) == text
+    assert pickle.loads(pickle.dumps(tasks)) == tasks
+
+
+@every_kind
+def test_describe_says_how_many(tasks: Tasks) -> None:
+    assert f"{len(tasks.load()):,} " in tasks.describe()
+
+
+@pytest.mark.parametrize("tasks", SIZED, indirect=True)
+def test_a_larger_set_begins_with_the_same_tasks(tasks: Any) -> None:
+    small = list(tasks.load())
+    assert list(replace(tasks, size=tasks.size + 7).load())[: len(small)] == small
+
+
+@pytest.mark.parametrize("tasks", SIZED, indirect=True)
+def test_another_seed_gives_other_tasks(tasks: Any) -> None:
+    asked = [[(t.prompt, t.demonstrations) for t in made.load()] for made in (replace(tasks, seed=1000), tasks)]
+    assert asked[0] != asked[1]
+
+
+def test_a_bare_kind_is_itself_and_other_text_is_a_path() -> None:
+    adapter: TypeAdapter[Tasks] = TypeAdapter(Tasks)
+    assert adapter.validate_python("arithmetic") == Arithmetic()
+    assert adapter.validate_python("mine.jsonl") == Files(path="mine.jsonl")

@@ -1,0 +1,23 @@
+from dataclasses import replace
+
+import pytest
+
+from posttrain.components.tasks.arithmetic import Arithmetic
+from posttrain.components.tasks.tagged import Tagged
+from posttrain.errors import UserError
+from posttrain.types import Task
+
+
+def test_thoughts_and_answer_are_put_in_tags_and_nothing_else_changes() -> None:
+    plain = Arithmetic(size=50)
+    for before, after in zip(plain.load(), Tagged(tasks=plain).load(), strict=True):
+        working = before.demonstrations[0].partition("\n####")[0].strip()
+        assert after.demonstrations == (f"<think>{working}</think><answer>{before.answer}</answer>",)
+        assert replace(after, demonstrations=before.demonstrations) == before
+
+
+def test_without_a_mark_the_answer_is_the_tasks() -> None:
+    tagged = Tagged(tasks=Arithmetic(size=1), tags=("t", "a"))
+    assert tagged._in_tags(Task(key="k", prompt="?", answer="7"), " it is 7") == "<t>it is 7</t><a>7</a>"
+    with pytest.raises(UserError, match="task k: the demonstration has no '#### answer'"):
+        tagged._in_tags(Task(key="k", prompt="?"), "it is 7")

@@ -1,0 +1,110 @@
+"""A generator's file: its rows, that tasks can be read from it, and that a killed generation goes on."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from posttrain.components.search import Found, Search
+from posttrain.components.search.best_of import BestOf
+from posttrain.components.search.tree import Tree
+from posttrain.components.tasks.files import Files
+from posttrain.errors import UserError
+from posttrain.evaluation.generation import Find, Rows, generate
+from posttrain.types import Task, Trajectory
+from tests.components.search.lines import Judge, Lines
+
+SCRIPT = {"P:": ["a\nx", "b\ny", "a\nx"], "P:a\n": ["x", "z"], "P:b\n": ["y"]}
+JUDGE = Judge({"a\nx": 1.0, "b\ny": 0.5, "a\nz": 0.0})
+COLLECT = Tree(iterations=2, samples=3, value_role=None)
+TASKS = [Task(key=f"t{i}", prompt="P:", answer="01", domain="d", fields={"hint": [i], "label": 1}) for i in range(5)]
+
+
+def finder(search: Search, asked: list[str]) -> Find:
+    async def find(task: Task) -> tuple[Found, Sequence[Trajectory]]:
+        asked.append(task.key)
+        found = await search.search(task, {"policy": Lines(SCRIPT)}, JUDGE)
+        return found, found.attempts
+
+    return find
+
+
+def test_rated_rows_are_states_and_attempts(tmp_path: Path) -> None:
+    out = tmp_path / "rated.jsonl"
+    done = generate(TASKS[:1], finder(COLLECT, []), Rows(), out, settings={})
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert done == {"tasks": 1, "attempts": 6, "rows": 8}
+    assert [(r["completion"], r["rating"], r["complete"], r["visits"]) for r in rows[:3]] == [
+        ("", pytest.approx(4.5 / 6), False, 6),
+        ("a\n", pytest.approx(2 / 3), False, 3),
+        ("a\nx", 1.0, True, 1),
+    ]
+    assert rows[0] == {"id": "t0/0", "task": "t0", "hint": [0], "prompt": "P:", "answer": "01", "domain": "d"} | {
+        "completion": "", "rating": rows[0]["rating"], "complete": False, "visits": 6
+    }  # fmt: skip
+    tasks = Files(path=str(out)).load()
+    assert [t.rated[0].rating for t in tasks] == [row["rating"] for row in rows]
+    assert all(t.prompt == "P:" and t.answer == "01" and not t.demonstrations for t in tasks)
+    assert tasks[0].fields["complete"] is False and tasks[2].fields["complete"] is True
+
+
+def test_demonstrations_are_the_best_different_ones(tmp_path: Path) -> None:
+    search = BestOf(n=3, value_role=None)
+    for most, at_least, expected in ((1, 1.0, ("a\nx",)), (3, 0.5, ("a\nx", "b\ny")), (3, 2.0, None)):
+        out = tmp_path / f"shown-{most}-{at_least}.jsonl"
+        rows = Rows(kind="demonstrations", at_least=at_least, most=most)
+        done = generate(TASKS[:1], finder(search, []), rows, out, settings={})
+        assert done["rows"] == (expected is not None)
+        if expected:
+            [task] = Files(path=str(out)).load()
+            assert task.demonstrations == expected and task.key == "t0" and task.fields["hint"] == [0]
+
+
+@pytest.mark.parametrize("torn", [False, True])
+def test_a_killed_generation_goes_on(tmp_path: Path, torn: bool) -> None:
+    whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
+    generate(TASKS, finder(COLLECT, []), Rows(), whole, settings={"seed": 0}, at_once=2)
+
+    def pull_the_plug(done: object) -> None:
+        raise KeyboardInterrupt
+
+    first: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        generate(TASKS, finder(COLLECT, first), Rows(), cut, settings={"seed": 0}, at_once=2, progress=pull_the_plug)
+    part = tmp_path / "cut.jsonl.part"
+    if torn:
+        part.write_bytes(part.read_bytes() + b'{"id": "half a ro')
+    again: list[str] = []
+    done = generate(TASKS, finder(COLLECT, again), Rows(), cut, settings={"seed": 0}, at_once=2)
+    assert cut.read_bytes() == whole.read_bytes()
+    assert (first, again) == (["t0", "t1"], ["t2", "t3", "t4"])
+    assert done["tasks"] == 5 and done["rows"] == len(whole.read_text().splitlines())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cut.jsonl", "whole.jsonl"]
+
+
+def test_what_cannot_go_on_is_said(tmp_path: Path) -> None:
+    out = tmp_path / "a.jsonl"
+    find = finder(COLLECT, [])
+
+    def pull_the_plug(done: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        generate(TASKS, find, Rows(), out, settings={"seed": 0}, at_once=2, progress=pull_the_plug)
+    with pytest.raises(UserError, match="begun with other settings"):
+        generate(TASKS, find, Rows(), out, settings={"seed": 1})
+    generate(TASKS, find, Rows(), out, settings={"seed": 0})
+    with pytest.raises(UserError, match="exists already"):
+        generate(TASKS, find, Rows(), out, settings={"seed": 0})
+
+
+def test_failed_judgements_make_no_rows(tmp_path: Path) -> None:
+    async def find(task: Task) -> tuple[Found, Sequence[Trajectory]]:
+        found = await BestOf(n=3, value_role=None).search(task, {"policy": Lines(SCRIPT)}, Judge({"b\ny": 0.5}))
+        return found, found.attempts
+
+    out = tmp_path / "a.jsonl"
+    assert generate(TASKS[:1], find, Rows(), out, settings={})["rows"] == 1
+    assert asyncio.run(find(TASKS[0]))[0].best.completion == "b\ny"
