@@ -43,24 +43,28 @@ def pages() -> dict[Path, str]:
     """What each written file should hold."""
     readme = README.read_text(encoding="utf-8")
     assert TABLE.search(readme), "README.md has a place for the table of recipes"
-    table = "".join(f"{line}\n" for line in table_of("Recipe", entries("recipe"), in_methods))
+    table = "".join(f"{line}\n" for line in table_of("Recipe", recipes(), in_methods))
     return {README: TABLE.sub(lambda _: table, readme), METHODS: "\n".join(methods()) + "\n"}
 
 
 def methods() -> Iterator[str]:
     """The lines of docs/methods.md."""
     yield INTRODUCTION
-    recipes = entries("recipe")
-    roots = [recipe.name for recipe in recipes if is_complete(recipe.name)]
-    for recipe in recipes:
+    roots = [recipe.name for recipe in recipes() if is_complete(recipe.name)]
+    for recipe in recipes():
         yield f"### {recipe.name}\n\n{as_markdown(recipe.summary)}.\n"
         yield ", ".join(part for part in (link(recipe.source), f"[code]({module_of(recipe)})") if part) + "\n"
         yield f"```text\n{difference(recipe.name, roots)}```\n"
     yield COMPONENTS.rstrip("\n")
     for family, folder in families().items():
-        if family != "recipe":
+        if family not in ("recipe", "setting"):
             yield f"\n### {folder.name}\n\n{introduction(folder)}\n"
             yield from table_of("Kind", entries(family), module_of)
+
+
+def recipes() -> list[Entry]:
+    """Methods and settings, in alphabetical order."""
+    return sorted([*entries("recipe"), *entries("setting")], key=lambda entry: entry.name)
 
 
 def difference(recipe: str, roots: Sequence[str]) -> str:
@@ -109,6 +113,9 @@ def in_methods(recipe: Entry) -> str:
 
 def module_of(entry: Entry) -> str:
     """Where docs/methods.md finds a module."""
+    if entry.family in ("recipe", "setting"):
+        module = Path(*recipe_modules()[entry.name].split(".")).with_suffix(".py")
+        return os.path.relpath(ROOT / "src" / module, METHODS.parent)
     folder = families()[entry.family]
     module = folder / entry.name / "__init__.py" if (folder / entry.name).is_dir() else folder / f"{entry.name}.py"
     return os.path.relpath(module, METHODS.parent)

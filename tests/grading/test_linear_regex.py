@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posttrain.components.rewards import _linear_regex
+from posttrain.grading import linear_regex as _linear_regex
 from posttrain.grading.linear_regex import LinearPattern, Refused
 
 ATOMS = ["a", "b", "_", "é", r"\w", r"\W", r"\d", r"\s", "[ab]", "[^a]", "[a-y]", ".", r"\n", r"\b", r"\B", "^", "$"]

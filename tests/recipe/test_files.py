@@ -91,7 +91,7 @@ def test_a_function_of_a_module() -> None:
         ("import nowhere_to_be_found", "methods.py line 1: ModuleNotFoundError: No module named 'nowhere_to_be_found'"),
         ("x = 3\ndef f(:", "methods.py line 2: SyntaxError: "),
         (
-            "def f():\n    from posttrain.components.objectives.ppo_clip import PPOClip as P\n    return P(clip_lo=0.1)",
+            "def f():\n  from posttrain.components.objectives.ppo_clip import PPOClip\n  return PPOClip(clip_lo=0.1)",
             "methods.py line 3: PPOClip has no field 'clip_lo'; did you mean 'clip_low'?",
         ),
         (

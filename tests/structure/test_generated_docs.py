@@ -50,7 +50,7 @@ def test_what_is_out_of_date_is_named_and_written(
     assert methods.main(["--check"]) == 0
     above, *table, end, below, last = readme.read_text().splitlines()
     assert (above, end, below, last) == ("above", "<!-- end -->", "below", "<!-- end -->")
-    assert len(table) == len(entries("recipe")) + 3  # the marker, the heading and its rule
+    assert len(table) == len(entries("recipe")) + len(entries("setting")) + 3  # the marker, the heading and its rule
     assert methods.main(["--chek"]) == 2
 
 

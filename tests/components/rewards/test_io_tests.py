@@ -104,6 +104,6 @@ def test_space_at_the_end_does_not_count_and_at_the_beginning_does() -> None:
 
 
 def test_the_data_file_ships_beside_the_code() -> None:
-    import posttrain.components.rewards
+    import posttrain.grading
 
-    assert Path(posttrain.components.rewards.__file__).with_name("languages.yaml").exists()
+    assert Path(posttrain.grading.__file__).with_name("languages.yaml").exists()
