@@ -2,7 +2,8 @@
 
 A *family* is a package whose ``__init__`` defines one contract, a direct subclass of `Component`. A *component* is a
 subclass of that contract in a module of the package; the module's name is the component's ``kind``. The directory is
-the registry: adding a file adds a kind, and nothing else has to know.
+the registry: adding a file adds a kind, and nothing else has to know. Modules that are no members have a name with an
+underscore, or are named in the package's ``SHARED``.
 
     objectives/__init__.py      class Objective(Component)      the contract
     objectives/ppo_clip.py      class PPOClip(Objective)        kind: ppo_clip
@@ -15,7 +16,7 @@ kind with a dot in it, ``my_package.my_module``, is anybody's own module holding
 import difflib
 import importlib
 import pkgutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
@@ -69,7 +70,9 @@ class Component:
     def kinds(cls) -> list[str]:
         """Names of the members that ship with the package, in alphabetical order."""
         package = importlib.import_module(cls.family())
-        return sorted(module.name for module in pkgutil.iter_modules(package.__path__) if module.name[0] != "_")
+        shared: Sequence[str] = getattr(package, "SHARED", ())
+        names = {module.name for module in pkgutil.iter_modules(package.__path__)}
+        return sorted(name for name in names if name[0] != "_" and name not in shared)
 
     @classmethod
     def find(cls, kind: str) -> type[Self]:

@@ -16,7 +16,7 @@ from posttrain.recipe.catalogue import entries
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
-from posttrain.stages._pairs import pair_examples
+from posttrain.stages.pairs import pair_examples
 from posttrain.training.learner import evaluate_examples
 from posttrain.types import Task
 

@@ -17,7 +17,7 @@ from posttrain.runs.preview import preview
 from posttrain.runs.problems import Problems
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
-from posttrain.stages._pairs import pair_examples
+from posttrain.stages.pairs import pair_examples
 from posttrain.training.learner import evaluate_examples
 from tests.stages.resuming import cut_off_and_resumed
 

@@ -15,8 +15,8 @@ from posttrain.recipe.tree import Recipe
 from posttrain.runs.bench import Bench
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
-from posttrain.stages._experience import batch_of
 from posttrain.stages.rl import RL
+from posttrain.stages.rl.credit import batch_of
 from posttrain.types import Group
 from tests.builders import task, trajectory
 from tests.components.rewards.judging import judge

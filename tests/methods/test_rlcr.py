@@ -13,7 +13,7 @@ from posttrain.recipe.changes import rl_of
 from posttrain.recipe.tree import Recipe, override
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
-from posttrain.stages._experience import rollout_metrics
+from posttrain.stages.rl.metrics import rollout_metrics
 from posttrain.statistics.calibration import calibration_error
 from posttrain.types import Group
 from tests.components.rewards.judging import attempt, judge, score_all

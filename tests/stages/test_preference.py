@@ -20,7 +20,7 @@ from posttrain.recipe.tree import Model, Recipe, override
 from posttrain.runs.bench import Bench
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
-from posttrain.stages._pairs import pair_examples
+from posttrain.stages.pairs import pair_examples
 from posttrain.stages.preference import PreferenceTraining
 from posttrain.training.learner import Learner, Loss, evaluate_examples
 from posttrain.training.packing import Example

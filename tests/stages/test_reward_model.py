@@ -19,7 +19,7 @@ from posttrain.policies import Policy, load_policy
 from posttrain.recipe.tree import Model, Recipe, override
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
-from posttrain.stages._pairs import pair_examples
+from posttrain.stages.pairs import pair_examples
 from posttrain.stages.reward_model import RewardModelTraining, bradley_terry
 from posttrain.training.learner import Learner, Loss, evaluate_examples
 from posttrain.training.settings import Learning

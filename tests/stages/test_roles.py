@@ -17,8 +17,8 @@ from posttrain.recipe.tree import Model, Recipe, override
 from posttrain.runs.bench import Bench
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
-from posttrain.stages._roles import Course, RoleLearning, check_roles, steps_of
-from posttrain.stages._updates import Update
+from posttrain.stages.rl.roles import Course, RoleLearning, check_roles, steps_of
+from posttrain.stages.rl.update import Update
 from posttrain.training.settings import Learning
 from tests.stages.conftest import with_reward
 from tests.stages.resuming import cut_off_and_resumed

@@ -80,6 +80,12 @@ def family_of(module: str) -> str | None:
     return next((family for family in FAMILIES if module.startswith(f"{family}.")), None)
 
 
+def shared(module: str, family: str) -> bool:
+    """Whether a module in a family's folder is no member, but something that members share."""
+    name = module.removeprefix(f"{family}.").partition(".")[0]
+    return name.startswith("_") or name in getattr(importlib.import_module(family), "SHARED", ())
+
+
 def inside(module: str, *packages: str) -> bool:
     return any(module == package or module.startswith(f"{package}.") for package in packages)
 
@@ -128,7 +134,7 @@ def test_members_are_known_to_recipes_and_commands_only(module: str) -> None:
         return
     for name in imports_of(module):
         family = family_of(name)
-        if family is not None and not name.rpartition(".")[2].startswith("_"):
+        if family is not None and not shared(name, family):
             assert inside(module, family, *HOMES.get(family, ())), f"{module} imports {name}, a member of {family}"
 
 

@@ -38,7 +38,7 @@ def command(
     from posttrain.evaluation.search import evaluate_search
     from posttrain.runs.live import describe_evaluation
     from posttrain.runs.tables import new_connection, rollout_rows, write_table
-    from posttrain.stages._prompts import check_prompts
+    from posttrain.stages.prompts import check_prompts
 
     if save is not None and not save.absolute().parent.is_dir():
         raise UserError(f"no folder {save.parent} to write {save.name} into (working in {Path.cwd()}); make it first")

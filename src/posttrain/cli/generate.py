@@ -58,7 +58,7 @@ def command(
     from posttrain.errors import UserError
     from posttrain.evaluation.generation import Rows, generate
     from posttrain.recipe.tree import to_tree
-    from posttrain.stages._prompts import check_prompts
+    from posttrain.stages.prompts import check_prompts
     from posttrain.types import Group, Task, Trajectory
 
     if out.suffix != ".jsonl":

@@ -65,9 +65,11 @@ def entries(family: str | None = None) -> list[Entry]:
 def _members(family: str, folder: Path) -> Iterator[Entry]:
     """The entries of a family's folder, in alphabetical order; methods lie in folders by area."""
     found = folder.rglob("*.py") if family == "recipe" else folder.iterdir()
+    contract = folder / "__init__.py"
+    shared = _constants(ast.parse(contract.read_text(encoding="utf-8"))).get("SHARED", ()) if contract.exists() else ()
     for path in sorted(found, key=lambda path: path.stem):
         module = path / "__init__.py" if path.is_dir() else path
-        if path.name[0] in "_." or module.suffix != ".py" or not module.exists():
+        if path.name[0] in "_." or path.stem in shared or module.suffix != ".py" or not module.exists():
             continue
         yield _read(path.stem, family, module)
 
@@ -95,11 +97,11 @@ def _read(name: str, family: str, path: Path) -> Entry:
 
 
 def _constants(tree: ast.Module) -> dict[str, Any]:
-    """The module's literal ``ROWS`` and ``SOURCE``, those of them that it has."""
+    """The module's literal ``ROWS``, ``SOURCE`` and ``SHARED``, those of them that it has."""
     found = {}
     for node in tree.body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-            if isinstance(target, ast.Name) and target.id in ("ROWS", "SOURCE"):
+            if isinstance(target, ast.Name) and target.id in ("ROWS", "SOURCE", "SHARED"):
                 found[target.id] = ast.literal_eval(node.value)
     return found

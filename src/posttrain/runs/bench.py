@@ -13,7 +13,7 @@ from posttrain.recipe.tree import Recipe
 from posttrain.runs.changes import BASE, MODELS, REWARD_FILES, TASK_FILES, TASKS, digest_of_model
 from posttrain.runs.problems import Problems
 from posttrain.stages import Models, Stage
-from posttrain.stages._prompts import check_prompts
+from posttrain.stages.prompts import check_prompts
 
 if TYPE_CHECKING:
     import torch

@@ -14,7 +14,7 @@ from posttrain.recipe.tree import Recipe
 from posttrain.speed._limits import synchronize
 from posttrain.speed.sizes import Size
 from posttrain.speed.workloads import GROUP, Workload
-from posttrain.stages._needs import of_the_forward_pass
+from posttrain.stages.needs import of_the_forward_pass
 from posttrain.types import Completion
 
 CACHES = 1 << 28

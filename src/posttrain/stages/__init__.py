@@ -5,7 +5,7 @@ stopped; everything that it draws is a function of (run.seed, step); it ends eve
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from posttrain.component import Component
 from posttrain.components.selections import Selection
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from posttrain.policies import Policy
     from posttrain.runs.bench import StageBench
     from posttrain.runs.run import StageRun
+
+SHARED: Final = ("loss", "needs", "order", "pairs", "prompts")
+"""Modules of this folder that are no stages: what several of them use."""
 
 Models = Mapping[str, "Policy"]
 

@@ -12,7 +12,7 @@ from posttrain.components.reducers import Reducer
 from posttrain.components.selections import Selection
 from posttrain.components.tasks import Tasks
 from posttrain.stages import Models, Stage
-from posttrain.stages._pairs import PairTraining
+from posttrain.stages.pairs import PairTraining
 from posttrain.training.settings import Learning
 from posttrain.types import Task
 

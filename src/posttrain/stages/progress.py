@@ -29,15 +29,10 @@ from posttrain.engines import wait_for
 from posttrain.errors import UserError
 from posttrain.runs.record import StepRecord
 from posttrain.stages import Models, Stage
-from posttrain.stages._experience import (
-    collect,
-    describe,
-    metrics_by_role,
-    set_aside_failed,
-    stop_if_grading_fails,
-)
-from posttrain.stages._order import shuffled
-from posttrain.stages._prompts import check_prompts
+from posttrain.stages.order import shuffled
+from posttrain.stages.prompts import check_prompts
+from posttrain.stages.rl.collect import collect_groups, set_aside_failed, stop_if_grading_fails
+from posttrain.stages.rl.metrics import describe, metrics_by_role
 from posttrain.training.settings import Learning
 from posttrain.types import Group, PerToken, Task, Tokens
 
@@ -117,7 +112,7 @@ class ProgressTraining(Stage):
         """The judged attempts of a step."""
         tasks = [run.tasks[i] for i in shuffled(len(run.tasks), self.batch, step, run.seed)]
         samplers = [run.samplers(models, step, place) for place in range(len(tasks))]
-        return wait_for(collect(tasks, self.rollout, self.reward, samplers, RewardContext(step=step)))
+        return wait_for(collect_groups(tasks, self.rollout, self.reward, samplers, RewardContext(step=step)))
 
     def preview(self, models: Models, run: "StageBench") -> list[str]:
         """Sample and judge the first step's tasks, and say what came of it."""

@@ -17,9 +17,9 @@ from posttrain.components.tasks import Tasks
 from posttrain.errors import UserError
 from posttrain.runs.record import StepRecord
 from posttrain.stages import Models, Stage
-from posttrain.stages._experience import combine
-from posttrain.stages._needs import compared_roles, of_the_forward_pass, with_columns
-from posttrain.stages._order import shuffled
+from posttrain.stages.loss import combine
+from posttrain.stages.needs import compared_roles, of_the_forward_pass, with_columns
+from posttrain.stages.order import shuffled
 from posttrain.training.settings import Learning
 from posttrain.types import Message, Segment, Task, Trajectory, Utterance
 

@@ -30,9 +30,10 @@ from posttrain.engines import wait_for
 from posttrain.errors import UserError
 from posttrain.runs.record import StepRecord
 from posttrain.stages import Models, Stage
-from posttrain.stages._experience import rollout_metrics, stop_if_grading_fails
-from posttrain.stages._order import shuffled
-from posttrain.stages._prompts import check_prompts
+from posttrain.stages.order import shuffled
+from posttrain.stages.prompts import check_prompts
+from posttrain.stages.rl.collect import stop_if_grading_fails
+from posttrain.stages.rl.metrics import rollout_metrics
 from posttrain.training.settings import Learning
 from posttrain.types import Group, IntArray, PerToken, Task, Tokens
 

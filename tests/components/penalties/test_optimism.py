@@ -11,7 +11,7 @@ from posttrain.components.objectives.pairwise import Pairwise
 from posttrain.components.penalties.optimism import Optimism
 from posttrain.components.preferences.dpo import DPO
 from posttrain.components.reducers.sequences import Sequences
-from posttrain.stages._experience import combine
+from posttrain.stages.loss import combine
 from posttrain.types import Tokens
 from tests.builders import gradients, numerical_gradient, tokens
 

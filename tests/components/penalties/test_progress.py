@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from posttrain.components.penalties.progress import Progress
-from posttrain.stages._experience import batch_of
+from posttrain.stages.rl.credit import batch_of
 from posttrain.types import Group, Segment, Trajectory
 from tests.builders import score, trajectory
 

@@ -5,7 +5,9 @@ import pytest
 
 from posttrain.components.rollouts.recorded import Recorded
 from posttrain.errors import UserError
-from posttrain.stages._experience import batch_of, recorded_metrics, rollout_metrics, signal_metrics, unaided
+from posttrain.stages.rl.collect import unaided
+from posttrain.stages.rl.credit import batch_of
+from posttrain.stages.rl.metrics import recorded_metrics, rollout_metrics, signal_metrics
 from posttrain.types import Group, Rated, Task
 from tests.builders import ScriptedSampler, score, trajectory
 

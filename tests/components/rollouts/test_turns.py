@@ -20,7 +20,8 @@ from posttrain.errors import UserError
 from posttrain.policies import load_policy
 from posttrain.policies.folder import new_folder
 from posttrain.recipe.tree import Model
-from posttrain.stages._experience import token_rewards, turn_metrics
+from posttrain.stages.rl.credit import token_rewards
+from posttrain.stages.rl.metrics import turn_metrics
 from posttrain.types import Completion, Message, Task, Trajectory
 
 FIVE = Task(key="five", prompt="Five.\n", fields={"cells": 5})

@@ -24,7 +24,7 @@ from posttrain.components.rollouts.pioneer_observer import PioneerObserver
 from posttrain.methods.policy_gradient.ppo import ppo
 from posttrain.recipe.changes import rl_of, sampling_of, with_models, with_stage
 from posttrain.recipe.tree import Model, Recipe
-from posttrain.stages._roles import RoleLearning
+from posttrain.stages.rl.roles import RoleLearning
 
 ROWS: Final = (68,)
 

@@ -31,7 +31,7 @@ from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.sft_rl.sft import sft
 from posttrain.recipe.changes import rl_of, sampling_of, sft_of, with_models
 from posttrain.recipe.tree import Model, Recipe
-from posttrain.stages._roles import RoleLearning
+from posttrain.stages.rl.roles import RoleLearning
 
 ROWS: Final = (108,)
 

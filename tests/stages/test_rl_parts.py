@@ -11,18 +11,11 @@ from posttrain.components.penalties.kl import KL
 from posttrain.errors import AlarmStop
 from posttrain.policies import load_policy
 from posttrain.recipe.tree import Model
-from posttrain.stages._experience import (
-    batch_of,
-    combine,
-    rollout_metrics,
-    set_aside_failed,
-    signal_metrics,
-    signals_for,
-    stop_if_grading_fails,
-    token_rewards,
-    told,
-    unaided,
-)
+from posttrain.stages.loss import combine
+from posttrain.stages.rl.collect import set_aside_failed, stop_if_grading_fails, unaided
+from posttrain.stages.rl.credit import batch_of, token_rewards
+from posttrain.stages.rl.metrics import rollout_metrics, signal_metrics, told
+from posttrain.stages.rl.signals import signals_for
 from posttrain.training.packing import example_of
 from posttrain.types import Group, PerToken, Score, Segment, Task, Tokens, Trajectory
 from tests.builders import random_tokens

@@ -4,8 +4,8 @@
                  ^                                                               |
                  +------------- observe            new weights, version v+1 <----+
 
-Each role that learns has a line of its own from the advantage on (`posttrain.stages._roles`). The loop knows contracts
-only. A method is a choice of what stands in the fields below, never a branch here.
+Each role that learns has a line of its own from the advantage on (`posttrain.stages.rl.roles`). The loop knows
+contracts only. A method is a choice of what stands in the fields below, never a branch here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,19 +30,21 @@ from posttrain.components.tasks import Tasks
 from posttrain.engines import wait_for
 from posttrain.runs.record import StepRecord
 from posttrain.stages import Models, Stage
-from posttrain.stages._courses import courses_of, first_memory, needs_of, roles_of
-from posttrain.stages._experience import (
-    collect,
-    describe,
-    filter_groups,
-    learned_by,
-    metrics_by_role,
-    stop_if_grading_fails,
-    unaided,
+from posttrain.stages.prompts import check_prompts
+from posttrain.stages.rl.collect import collect_groups, filter_groups, learned_by, stop_if_grading_fails, unaided
+from posttrain.stages.rl.metrics import describe, metrics_by_role
+from posttrain.stages.rl.roles import (
+    RoleLearning,
+    check_changed,
+    courses_of,
+    first_memory,
+    needs_of,
+    roles_of,
+    seats_of,
+    steps_of,
+    updates_of,
 )
-from posttrain.stages._prompts import check_prompts
-from posttrain.stages._roles import RoleLearning, check_changed, seats_of, steps_of, updates_of
-from posttrain.stages._updates import make_learners
+from posttrain.stages.rl.update import make_learners
 from posttrain.training.settings import Learning
 from posttrain.types import Task
 
@@ -130,7 +132,7 @@ class RL(Stage):
                 context = RewardContext(progress=progress, step=step, state=memory["reward"])
                 samplers = [run.samplers(models, step, place) for place in range(len(tasks))]
                 before = run.sampled_tokens(models)
-                groups = wait_for(collect(tasks, self.rollout.at(progress), self.reward, samplers, context))
+                groups = wait_for(collect_groups(tasks, self.rollout.at(progress), self.reward, samplers, context))
             run.attempts = groups
             record.metrics |= metrics_by_role(groups) | {"sampled_tokens": float(run.sampled_tokens(models) - before)}
             stop_if_grading_fails(groups, self.max_grader_errors)
@@ -149,4 +151,4 @@ class RL(Stage):
         """Sample and judge the first step's tasks, and say what came of it."""
         _, tasks = self.curriculum.select(self.curriculum.start(), run.tasks, self.prompts, seed=run.seed, step=0)
         samplers = [run.samplers(models, 0, place) for place in range(len(tasks))]
-        return describe(wait_for(collect(tasks, self.rollout, self.reward, samplers, RewardContext())))
+        return describe(wait_for(collect_groups(tasks, self.rollout, self.reward, samplers, RewardContext())))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import NonNegativeInt, PositiveInt
@@ -16,12 +16,18 @@ from posttrain.components.penalties import Penalty
 from posttrain.errors import UserError
 from posttrain.runs.record import StepRecord
 from posttrain.stages import Models
-from posttrain.stages._experience import batch_of, learned_by, signal_metrics, signals_for
-from posttrain.stages._updates import Update, learn
+from posttrain.stages.needs import compared_roles, of_the_forward_pass
+from posttrain.stages.rl.collect import learned_by
+from posttrain.stages.rl.credit import batch_of
+from posttrain.stages.rl.metrics import signal_metrics
+from posttrain.stages.rl.signals import signals_for
+from posttrain.stages.rl.update import Update, learn
 from posttrain.training.settings import Learning
 from posttrain.types import Group
 
 if TYPE_CHECKING:
+    from posttrain.recipe.tree import Model
+    from posttrain.stages.rl import RL
     from posttrain.training.learner import Learner
 
 Phase = Callable[[str], AbstractContextManager[None]]
@@ -170,3 +176,89 @@ def check_changed(upkeep: Mapping[str, Upkeep], models: Models) -> None:
                     f"upkeep.{name} changes the role '{role}', whose model is neither trained nor a copy; "
                     f"write models.{role}.source=role:policy"
                 )
+
+
+def learning_of(stage: "RL", role: str) -> RoleLearning:
+    """How a role learns, with what it does not say itself."""
+    own = stage.by_role.get(role, RoleLearning())
+    critic = "critic" if role == "policy" and stage.critic is not None else None
+    return replace(
+        own,
+        advantage=own.advantage or stage.advantage,
+        objective=own.objective or stage.objective,
+        learner=own.learner or stage.learner,
+        critic=own.critic or critic,
+    )
+
+
+def needs_of(stage: "RL", role: str) -> frozenset[str]:
+    """Signals to compute before a role's credit is given."""
+    wanted = declared(stage, role)
+    return wanted - (of_the_forward_pass(wanted) - {"value"})
+
+
+def declared(stage: "RL", role: str) -> frozenset[str]:
+    """Signals that the parts by which a role learns say that they need, and those that the stage's settings do."""
+    own = learning_of(stage, role)
+    assert own.advantage is not None and own.objective is not None, "see learning_of"
+    wanted = own.advantage.needs.union(own.objective.needs, *(p.needs for p in stage.penalties.values()))
+    wanted |= {"old_logp"} if stage.old_logp == "recomputed" else set()
+    if own.critic is not None and stage.critic is not None:
+        wanted |= stage.critic.needs | {"value"}
+    return wanted
+
+
+def roles_of(stage: "RL") -> frozenset[str]:
+    """Roles that a stage updates, compares with, samples from or judges by."""
+    compared = compared_roles(frozenset().union(*(declared(stage, role) for role in {"policy", *stage.by_role})))
+    critics = {own.critic for own in stage.by_role.values() if own.critic} | ({"critic"} if stage.critic else set())
+    kept_up = frozenset().union(*(part.roles for part in stage.upkeep.values()))
+    asked = stage.rollout.roles | stage.reward.roles
+    return frozenset({"policy"} | compared | critics | stage.by_role.keys() | kept_up | asked)
+
+
+def courses_of(stage: "RL", models: "Mapping[str, Model]") -> dict[str, Course]:
+    """How each trained role that writes learns, the policy first, and the critics from what their roles wrote."""
+    writers = {name for name, model in models.items() if model.trained and model.head == "language"}
+    check_roles(stage.by_role, writers, stage.critic)
+    return {role: _course(stage, role) for role in sorted(writers, key=lambda role: (role != "policy", role))}
+
+
+def first_memory(stage: "RL", courses: Mapping[str, Course]) -> dict[str, Any]:
+    """The state of every part with memory before the first step."""
+    return {
+        "curriculum": stage.curriculum.start(),
+        "filters": {name: member.start() for name, member in stage.filters.items()},
+        "reward": {},
+        "roles": {role: course.start() for role, course in courses.items()},
+    }
+
+
+def _course(stage: "RL", role: str) -> Course:
+    own = learning_of(stage, role)
+    assert own.advantage is not None and own.objective is not None and own.learner is not None, "see learning_of"
+    updates = {
+        role: Update(
+            learning=own.learner,
+            objective=own.objective,
+            reducer=stage.reducer,
+            correction=stage.correction,
+            role=role,
+            temperature=stage.rollout.temperature,
+        )
+    }
+    if own.critic is not None and stage.critic is not None:
+        updates[own.critic] = Update(
+            learning=stage.critic_learner, objective=stage.critic, reducer=stage.reducer, penalized=False
+        )
+    return Course(
+        role=role,
+        advantage=own.advantage,
+        penalties=stage.penalties,
+        needs=needs_of(stage, role),
+        updates=updates,
+        critic=own.critic,
+        temperature=stage.rollout.temperature,
+        every=own.every,
+        alone=own.alone,
+    )

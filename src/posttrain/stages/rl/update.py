@@ -10,8 +10,9 @@ from posttrain.components.penalties import Penalty
 from posttrain.components.reducers import Reducer
 from posttrain.runs.record import StepRecord
 from posttrain.stages import Models
-from posttrain.stages._experience import columns_of, combine
-from posttrain.stages._needs import compared_roles, of_the_forward_pass
+from posttrain.stages.loss import combine
+from posttrain.stages.needs import compared_roles, of_the_forward_pass
+from posttrain.stages.rl.credit import columns_of
 from posttrain.training.settings import Learning
 from posttrain.types import Batch, Credit
 

@@ -11,8 +11,8 @@ from posttrain.components.reducers import Reducer
 from posttrain.errors import UserError
 from posttrain.runs.record import StepRecord
 from posttrain.stages import Models
-from posttrain.stages._needs import with_columns
-from posttrain.stages._order import shuffled
+from posttrain.stages.needs import with_columns
+from posttrain.stages.order import shuffled
 from posttrain.stages.sft import demonstration
 from posttrain.training.settings import Learning
 from posttrain.types import PerToken, Preference, Task, Tokens

@@ -1,0 +1,56 @@
+"""From judged attempts and their signals to a batch with a reward for each token."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from posttrain.components.penalties import Penalty
+from posttrain.types import Batch, Credit, FloatArray, Group, Trajectory, value_of
+
+
+def token_rewards(trajectory: Trajectory, penalties: Sequence[FloatArray]) -> FloatArray:
+    """[T] reward of each trained token: penalties where they fall, each turn's reward at the last trained token up to
+    the end of that turn's segment, the score at the last token.
+    """
+    rewards = np.zeros(trajectory.num_trained, np.float64)
+    if not len(rewards):
+        return rewards.astype(np.float32)
+    for penalty in penalties:
+        rewards += penalty
+    seen = 0
+    for segment in trajectory.segments:
+        seen += len(segment) if segment.trained else 0
+        if segment.reward:
+            rewards[max(seen - 1, 0)] += segment.reward
+    rewards[-1] += value_of(trajectory)
+    return rewards.astype(np.float32)
+
+
+def batch_of(
+    groups: Sequence[Group],
+    signals: Mapping[str, tuple[FloatArray, ...]],
+    penalties: Mapping[str, Penalty],
+    progress: float,
+) -> Batch:
+    """All that an advantage may look at."""
+    trajectories = [t for group in groups for t in group]
+    rewards = []
+    for i, trajectory in enumerate(trajectories):
+        own = {name: values[i] for name, values in signals.items()}
+        taken = [penalty.in_reward(trajectory, own) for penalty in penalties.values()]
+        rewards.append(token_rewards(trajectory, [t for t in taken if t is not None]))
+    return Batch(groups=tuple(groups), signals=signals, token_rewards=tuple(rewards), progress=progress)
+
+
+def columns_of(batch: Batch, credit: Credit) -> list[dict[str, FloatArray]]:
+    """For each trajectory, the [T] columns that the learner and the record take."""
+    columns = []
+    for i, trajectory in enumerate(batch.trajectories):
+        own = {name: values[i] for name, values in batch.signals.items()}
+        own["behavior_logp"] = trajectory.behavior_logp
+        own.setdefault("old_logp", trajectory.behavior_logp)
+        own["advantage"] = credit.advantages[i]
+        if credit.value_targets:
+            own["value_target"] = credit.value_targets[i]
+        columns.append(own)
+    return columns

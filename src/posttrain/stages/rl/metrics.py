@@ -1,0 +1,158 @@
+"""What the attempts of a step were like, as numbers and as lines."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from posttrain.stages.rl.collect import learned_by, unaided
+from posttrain.statistics.calibration import calibration
+from posttrain.types import GIVEN, Batch, FloatArray, Group, IntArray, Trajectory
+
+
+def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
+    """What a step's attempts were like, before any filter. What came with the task is no attempt of its own.
+
+    ``sampled_tokens`` are those that somebody learns from; a stage says in their place what all samplers wrote.
+    """
+    failed = [t.score is None or t.score.status == "error" for group in groups for t in group]
+    everything = np.concatenate([np.zeros(0), *_sampled(groups)])
+    recorded = recorded_metrics(groups)
+    groups = unaided(groups)
+    trajectories = [t for group in groups for t in group]
+    if not trajectories:
+        return recorded | {
+            "grader_errors": float(np.mean(failed)),
+            "sampled_tokens": float(np.isfinite(everything).sum()),
+        }
+    scores = [t.score for t in trajectories if t.score is not None and t.score.status != "error"]
+    logps = np.concatenate([np.zeros(0), *_sampled(groups)])
+    logps = logps[np.isfinite(logps)]
+    metrics = recorded | {
+        "completion_tokens": float(np.mean([t.num_trained for t in trajectories])),
+        "truncated": float(np.mean([t.stop_reason == "length" for t in trajectories])),
+        "grader_errors": float(np.mean(failed)),
+        "sampled_tokens": float(np.isfinite(everything).sum()),
+        "repeated": float(np.mean([repeated(t.completion_ids) for t in trajectories])),
+        "duplicates": float(np.mean([share for group in groups for share in duplicated(group)])),
+    }
+    if len(logps):
+        # An unbiased estimate of the policy's mean entropy per token, in nats, without any extra computation.
+        metrics["entropy"] = -float(np.mean(logps, dtype=np.float64))
+    metrics |= turn_metrics(trajectories)
+    if scores:
+        metrics["reward"] = float(np.mean([s.value for s in scores]))
+        metrics["solved"] = float(np.mean([s.status == "ok" for s in scores]))
+        for name in sorted({name for s in scores for name in s.parts}):
+            metrics[f"reward/{name}"] = float(np.mean([s.parts[name].value for s in scores if name in s.parts]))
+        stated = [(s.confidence, s.status == "ok") for s in scores if s.confidence is not None]
+        if stated:
+            measured = calibration([q for q, _ in stated], [right for _, right in stated])
+            metrics |= {"calibration/stated": len(stated) / len(scores)}
+            metrics |= {f"calibration/{name}": number for name, number in measured.items()}
+        values = [[t.score.value for t in g if t.score and t.score.status != "error"] for g in groups]
+        metrics["zero_variance"] = float(np.mean([len(set(v)) <= 1 for v in values]))
+    return metrics
+
+
+def _sampled(groups: Sequence[Group]) -> list[FloatArray]:
+    """Log-probabilities of all that was sampled; a segment that several attempts share, as in a tree, counts once."""
+    written = (s for group in groups for t in group for s in t.segments if s.trained and s.actor not in GIVEN)
+    segments = {id(s): s for s in written}
+    return [s.logp for s in segments.values() if s.logp is not None]
+
+
+def repeated(token_ids: IntArray, window: int = 8) -> float:
+    """Share of a completion's windows that have occurred in it before, in [0, 1]; 0 for one without two windows."""
+    if len(token_ids) < 2 * window:
+        return 0.0
+    data, size = token_ids.tobytes(), token_ids.itemsize
+    windows = [data[begin : begin + window * size] for begin in range(0, len(data) - (window - 1) * size, size)]
+    return 1.0 - len(set(windows)) / len(windows)
+
+
+def duplicated(group: Group) -> list[float]:
+    """For each attempt 1 if another one of the group is the same, token by token, else 0."""
+    written = [t.completion_ids.tobytes() for t in group]
+    counts = Counter(written)
+    return [float(counts[own] > 1) for own in written]
+
+
+def turn_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    """How attempts in a world went, where there are any that did not break off."""
+    played = [t for t in trajectories if "turns" in t.info and not t.failure]
+    if not played:
+        return {}
+    metrics = {
+        "turns": float(np.mean([t.info["turns"] for t in played])),
+        "turns/invalid": sum(t.info["invalid_turns"] for t in played) / max(1, sum(t.info["turns"] for t in played)),
+        "turns/reward": float(np.mean([sum(t.info["turn_rewards"]) for t in played])),
+    }
+    for name in sorted({name for t in played for name in t.info["measures"]}):
+        values = [t.info["measures"][name] for t in played if name in t.info["measures"]]
+        metrics[f"world/{name}"] = float(np.mean(values))
+    return metrics
+
+
+def metrics_by_role(groups: Sequence[Group]) -> dict[str, float]:
+    """What the attempts of a step were like: the policy's with plain names, other roles' with the role in front."""
+    metrics: dict[str, float] = {}
+    for role in sorted(set().union(*(t.learners for group in groups for t in group))):
+        own = rollout_metrics(learned_by(role, groups))
+        metrics |= own if role == "policy" else {f"{role}/{name}": value for name, value in own.items()}
+    return metrics
+
+
+def recorded_metrics(groups: Sequence[Group]) -> dict[str, float]:
+    """What the step's recorded completions were like, where it has any."""
+    recorded = [t for g in groups for t in g if any(s.actor == "recorded" for s in t.segments)]
+    scores = [t.score for t in recorded if t.score is not None and t.score.status != "error"]
+    metrics = {"recorded/tokens": float(np.mean([t.num_trained for t in recorded]))} if recorded else {}
+    if scores:
+        metrics["recorded/reward"] = float(np.mean([s.value for s in scores]))
+        metrics["recorded/solved"] = float(np.mean([s.status == "ok" for s in scores]))
+    return metrics
+
+
+def signal_metrics(batch: Batch) -> dict[str, float]:
+    """Divergence of the sampling policy from each reference role, in nats per token: the exact one where it is known,
+    else k3, which is never negative.
+
+    Over the tokens that were sampled just now: recorded ones are another policy's.
+    """
+    metrics = {}
+    now = [s.actor not in GIVEN for t in batch.trajectories for s in t.segments if s.trained for _ in range(len(s))]
+    sampled = np.concatenate([t.behavior_logp for t in batch.trajectories]).astype(np.float64)
+    sampled[~np.array(now, bool)] = np.nan
+    for need, values in batch.signals.items():
+        if need.endswith("_kl"):
+            exact = np.concatenate(values).astype(np.float64)
+            metrics[f"kl/{need.removesuffix('_kl')}"] = float(np.mean(exact)) if len(exact) else 0.0
+        elif need.endswith("_logp") and need != "old_logp":
+            gap = np.concatenate(values).astype(np.float64) - sampled
+            gap = gap[np.isfinite(gap)]
+            metrics[f"kl/{need.removesuffix('_logp')}"] = float(np.mean(np.expm1(gap) - gap)) if len(gap) else 0.0
+    return metrics
+
+
+def describe(groups: Sequence[Group]) -> list[str]:
+    """Judged attempts in a few lines, with the first group's attempts in full."""
+    metrics = rollout_metrics(groups)
+    numbers = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+    lines = [
+        f"{sum(map(len, groups))} attempts at {len(groups)} tasks: {numbers}",
+        f"first task: {groups[0].trajectories[0].task.prompt!r}",
+    ]
+    for trajectory in groups[0]:
+        score = trajectory.score
+        assert score is not None, "attempts are described after they were judged"
+        lines.append(f"[{score.status} {score.value:g}] {told(trajectory)} {score.explanation}")
+    return lines
+
+
+def told(trajectory: Trajectory) -> str:
+    """What came after the prompt, turn by turn where there are several: what the world said stands after an arrow."""
+    said = [s for s in trajectory.segments if s.actor != "prompt"]
+    if all(s.turn == 0 for s in said):
+        return repr(trajectory.completion)
+    return " ".join(f"-> {s.text!r}" if s.actor == "environment" else repr(s.text) for s in said)
