@@ -28,7 +28,7 @@ from benchmarks._mutations import ODD_VALUES, mutate_bytes, mutate_json, mutate_
 from posttrain.cli import main as posttrain
 from posttrain.policies.folder import new_folder
 from posttrain.recipe.files import find_recipe, tree_to_yaml
-from posttrain.recipe.tree import to_tree
+from posttrain.recipe.overrides import to_tree
 
 OUTPUT = Path(__file__).resolve().parents[1] / "docs" / "measured" / "trust" / "fuzz.json"
 MEMORY = 6 * 2**30

@@ -11,9 +11,9 @@ from posttrain.components.noises.constant import Constant
 from posttrain.components.shapes.flow import Flow
 from posttrain.engines import Sampling
 from posttrain.engines.native import Native
+from posttrain.models import Model
 from posttrain.policies import load_policy
 from posttrain.policies.flow import FlowPolicy
-from posttrain.recipe.tree import Model
 from posttrain.training.packing import Example, MicroBatch, example_of, pack
 from posttrain.types import Completion, Segment, Task, Trajectory
 

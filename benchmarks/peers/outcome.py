@@ -123,8 +123,8 @@ def logp_of_a_text(model: Path, dtype: str) -> list[float]:
     """What posttrain says of the text that peers are asked about when they start."""
     import torch
 
+    from posttrain.models import Model
     from posttrain.policies import Packed, load_policy
-    from posttrain.recipe.tree import Model
 
     source = Model(source=str(model), dtype=dtype)  # type: ignore[arg-type]
     policy = load_policy("policy", source, {}, torch.device("cpu"))

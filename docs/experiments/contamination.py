@@ -26,8 +26,10 @@ from posttrain.components.tasks.files import Files
 from posttrain.engines.native import Native
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.sft_rl.sft import sft
+from posttrain.models import Model
 from posttrain.policies import load_policy
-from posttrain.recipe.tree import Model, Recipe, override
+from posttrain.recipe.overrides import override
+from posttrain.recipe.tree import Recipe
 from posttrain.runs.launch import start
 from posttrain.runs.live import LiveView
 from posttrain.statistics.intervals import mean

@@ -29,3 +29,7 @@ class Interrupted(PosttrainError):
     """The run was asked to stop (Ctrl-C, SIGTERM); its last checkpoint is good and it can be resumed."""
 
     exit_code = 130
+
+
+class NoAnswer(PosttrainError):
+    """An endpoint that is there could not answer one request; others may fare better."""

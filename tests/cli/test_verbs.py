@@ -13,7 +13,7 @@ from posttrain.errors import UserError
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.recipe.catalogue import entries
 from posttrain.recipe.files import find_recipe
-from posttrain.recipe.tree import override, to_tree
+from posttrain.recipe.overrides import override, to_tree
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from posttrain.engines._truncation import Rules, choose
 from posttrain.kernels import paged
+from posttrain.models import Model
 from posttrain.policies import Packed, load_policy
 from posttrain.policies._attention import variable_attention
 from posttrain.policies._cache import KeyValueCache
@@ -17,7 +18,6 @@ from posttrain.policies._graphs import captured_decoding_of, decode_with, no_cap
 from posttrain.policies.folder import new_folder
 from posttrain.policies.language_model import LanguageModelPolicy
 from posttrain.recipe.files import find_recipe
-from posttrain.recipe.tree import Model
 from posttrain.runs.launch import start
 from posttrain.runs.live import LiveView
 from tests.kernels.paged_cases import LENGTHS as PAGED_LENGTHS

@@ -16,7 +16,8 @@ from posttrain.components.penalties.exact_kl import ExactKL
 from posttrain.methods.sft_rl.asft import ROWS, asft
 from posttrain.policies.folder import new_folder
 from posttrain.recipe.changes import sft_of
-from posttrain.recipe.tree import Recipe, override
+from posttrain.recipe.overrides import override
+from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from tests.builders import tokens

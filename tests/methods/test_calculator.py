@@ -2,7 +2,8 @@ from collections.abc import Callable
 
 import pytest
 
-from posttrain.recipe.tree import Recipe, override
+from posttrain.recipe.overrides import override
+from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.settings.calculator import calculator
 from posttrain.stages import Models

@@ -10,7 +10,8 @@ from posttrain.components.objectives.copg import CoPG
 from posttrain.errors import UserError
 from posttrain.methods.policy_gradient.copg import ROWS, copg
 from posttrain.recipe.changes import rl_of
-from posttrain.recipe.tree import Recipe, override
+from posttrain.recipe.overrides import override
+from posttrain.recipe.tree import Recipe
 from posttrain.runs.bench import Bench
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models

@@ -13,7 +13,8 @@ from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.sft_rl.critique_grpo import ROWS, critique_grpo
 from posttrain.recipe.changes import rl_of
 from posttrain.recipe.differences import differences
-from posttrain.recipe.tree import Recipe, override
+from posttrain.recipe.overrides import override
+from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from posttrain.types import Completion

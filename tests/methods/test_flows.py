@@ -14,7 +14,8 @@ from posttrain.methods.flow.reinflow import ROWS, reinflow
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.policy_gradient.ppo import ppo
 from posttrain.recipe.differences import differences
-from posttrain.recipe.tree import Recipe, override
+from posttrain.recipe.overrides import override
+from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from tests.stages.resuming import cut_off_and_resumed

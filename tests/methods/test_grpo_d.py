@@ -7,7 +7,8 @@ import pytest
 
 from posttrain.methods.policy_gradient.grpo_d import ROWS, grpo_d
 from posttrain.recipe.changes import rl_of
-from posttrain.recipe.tree import Recipe, override
+from posttrain.recipe.overrides import override
+from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from tests.components.rewards.judging import judge

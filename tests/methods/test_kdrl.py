@@ -10,7 +10,8 @@ import torch
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.sft_rl.kdrl import ROWS, kdrl
 from posttrain.recipe.changes import rl_of
-from posttrain.recipe.tree import Recipe, override
+from posttrain.recipe.overrides import override
+from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from posttrain.stages.rl import RL

@@ -11,7 +11,8 @@ from posttrain.components.advantages.group_mean import GroupMean
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.policy_gradient.lite_ppo import ROWS, lite_ppo
 from posttrain.recipe.changes import rl_of
-from posttrain.recipe.tree import Recipe, override
+from posttrain.recipe.overrides import override
+from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from tests.builders import batch

@@ -12,7 +12,8 @@ from posttrain.methods.preference.mpo import mpo
 from posttrain.policies import Policy
 from posttrain.recipe.catalogue import entries
 from posttrain.recipe.changes import rl_of
-from posttrain.recipe.tree import Recipe, override
+from posttrain.recipe.overrides import override
+from posttrain.recipe.tree import Recipe
 from posttrain.runs.preview import preview
 from posttrain.runs.problems import Problems
 from posttrain.runs.store import RunStore

@@ -11,7 +11,8 @@ from posttrain.methods.policy_gradient.dr_grpo import dr_grpo
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.policy_gradient.nft import ROWS, nft
 from posttrain.recipe.differences import differences
-from posttrain.recipe.tree import Recipe, override
+from posttrain.recipe.overrides import override
+from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from tests.stages.conftest import with_reward

@@ -10,7 +10,8 @@ from posttrain.components.objectives.path_consistency import PathConsistency
 from posttrain.components.search.beam import Beam
 from posttrain.methods.policy_gradient.oreo import ROWS, oreo
 from posttrain.recipe.changes import rl_of
-from posttrain.recipe.tree import Recipe, override
+from posttrain.recipe.overrides import override
+from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from tests.components.tasks.written import jsonl

@@ -19,7 +19,8 @@ from posttrain.methods.rewards.veriprefer import veriprefer
 from posttrain.methods.rewards.verireason import FORM, verireason
 from posttrain.recipe.changes import rl_of
 from posttrain.recipe.differences import differences
-from posttrain.recipe.tree import Recipe, override
+from posttrain.recipe.overrides import override
+from posttrain.recipe.tree import Recipe
 from posttrain.runs.launch import start
 from posttrain.runs.live import LiveView
 from tests.components.rewards.judging import attempt as attempted

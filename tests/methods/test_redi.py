@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from posttrain.methods.sft_rl.redi import ROWS, redi
-from posttrain.recipe.tree import Recipe, override
+from posttrain.recipe.overrides import override
+from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 

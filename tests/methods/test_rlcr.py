@@ -10,7 +10,8 @@ from posttrain.components.rewards.calibrated import Calibrated
 from posttrain.components.rewards.match import Match
 from posttrain.methods.rewards.rlcr import ROWS, rlcr
 from posttrain.recipe.changes import rl_of
-from posttrain.recipe.tree import Recipe, override
+from posttrain.recipe.overrides import override
+from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from posttrain.stages.rl.metrics import rollout_metrics

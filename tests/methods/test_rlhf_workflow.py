@@ -13,7 +13,8 @@ from posttrain.components.preferences.dpo import DPO
 from posttrain.methods.preference.rlhf_workflow import rlhf_workflow
 from posttrain.recipe.catalogue import entries
 from posttrain.recipe.changes import rl_of
-from posttrain.recipe.tree import Recipe, override
+from posttrain.recipe.overrides import override
+from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from tests.stages.resuming import cut_off_and_resumed

@@ -12,7 +12,8 @@ from posttrain.methods.preference.rpo import rpo
 from posttrain.recipe.catalogue import entries
 from posttrain.recipe.changes import preference_of
 from posttrain.recipe.differences import differences
-from posttrain.recipe.tree import Recipe, override
+from posttrain.recipe.overrides import override
+from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 

@@ -8,8 +8,9 @@ import pytest
 from posttrain.components.penalties.kl import KL
 from posttrain.methods.policy_gradient.ppo import ppo
 from posttrain.methods.preference.salsa import ROWS, salsa
+from posttrain.models import Model
 from posttrain.recipe.changes import rl_of, with_models
-from posttrain.recipe.tree import Model, Recipe
+from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 

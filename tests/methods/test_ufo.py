@@ -4,7 +4,8 @@ import pytest
 
 from posttrain.components.environments.try_again import TryAgain
 from posttrain.methods.agents.ufo import ROWS, ufo
-from posttrain.recipe.tree import Recipe, override
+from posttrain.recipe.overrides import override
+from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from posttrain.stages.rl import RL

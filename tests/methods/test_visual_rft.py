@@ -17,7 +17,8 @@ from posttrain.methods.multimodal.visual_rft import ROWS, visual_rft
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.policies.language_model import LanguageModelPolicy
 from posttrain.recipe.differences import differences
-from posttrain.recipe.tree import Recipe, from_tree, override, to_tree
+from posttrain.recipe.overrides import from_tree, override, to_tree
+from posttrain.recipe.tree import Recipe
 from posttrain.runs.bench import Bench
 from posttrain.runs.live import LiveView
 from posttrain.runs.report import write_report

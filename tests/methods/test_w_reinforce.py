@@ -11,7 +11,8 @@ from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.policy_gradient.w_reinforce import ROWS, w_reinforce
 from posttrain.recipe.changes import rl_of
 from posttrain.recipe.differences import differences
-from posttrain.recipe.tree import Recipe, override
+from posttrain.recipe.overrides import override
+from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from posttrain.types import Batch, Group

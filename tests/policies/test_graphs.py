@@ -19,12 +19,12 @@ from posttrain.engines import Sampling
 from posttrain.engines._continuous import ContinuousServer
 from posttrain.errors import RunFailed
 from posttrain.kernels import PAGE
+from posttrain.models import LoRA
 from posttrain.policies import _cache
 from posttrain.policies._graphs import ROWS, Step, captured_decoding_of, decode_with, page_count, row_count
 from posttrain.policies.folder import new_folder
 from posttrain.policies.language_model import LanguageModelPolicy
 from posttrain.policies.lora import add_adapters
-from posttrain.recipe.tree import LoRA
 from posttrain.types import Completion
 from tests.policies.made_models import load, pack, random_sequences
 

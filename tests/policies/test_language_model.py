@@ -7,12 +7,12 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from posttrain.errors import UserError
+from posttrain.models import LoRA, Model
 from posttrain.policies import Packed, load_policy
 from posttrain.policies._signals import token_signals
 from posttrain.policies.folder import new_folder
 from posttrain.policies.language_model import LanguageModelPolicy
 from posttrain.policies.lora import adapters
-from posttrain.recipe.tree import LoRA, Model
 from tests.policies.made_models import CPU, load, make_folder, pack, random_sequences
 
 SEQUENCES = random_sequences(12, 40, 5, 90)

@@ -9,9 +9,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from posttrain.errors import UserError
+from posttrain.models import LoRA
 from posttrain.policies.language_model import LanguageModelPolicy
 from posttrain.policies.lora import LoRALinear, adapters, merged_state
-from posttrain.recipe.tree import LoRA
 from tests.policies.made_models import DECODERS, load, make_folder, pack, packed_logits, random_sequences
 
 SEQUENCES = random_sequences(9, 40, 3)

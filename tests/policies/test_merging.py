@@ -8,12 +8,12 @@ import torch
 
 from posttrain.components.merges.soup import Soup
 from posttrain.errors import UserError
+from posttrain.models import LoRA, Model
 from posttrain.policies import _byte_tokenizer
 from posttrain.policies.folder import new_folder
 from posttrain.policies.language_model import LanguageModelPolicy
 from posttrain.policies.lora import adapters
 from posttrain.policies.merging import merge
-from posttrain.recipe.tree import LoRA, Model
 from tests.policies.made_models import load, make_folder, packed_logits, random_sequences
 
 MADE = Model(source="made")

@@ -9,10 +9,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from posttrain.errors import UserError
+from posttrain.models import LoRA
 from posttrain.policies import Packed
 from posttrain.policies.lora import adapters
 from posttrain.policies.transformers_body import TransformersBody
-from posttrain.recipe.tree import LoRA
 from tests.policies.made_models import (
     assert_same_whatever_is_beside,
     load,

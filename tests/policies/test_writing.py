@@ -10,9 +10,9 @@ from torch import Tensor
 from posttrain.engines._random import uniform
 from posttrain.kernels import Drawing
 from posttrain.kernels import choose as chosen_by_kernel
+from posttrain.models import LoRA
 from posttrain.policies import Body, Cache, _decoding
 from posttrain.policies.folder import new_folder
-from posttrain.recipe.tree import LoRA
 from tests.kernels import needs_kernels
 from tests.policies.made_models import load, pack, random_sequences
 

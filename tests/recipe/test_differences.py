@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.recipe.differences import Difference, differences, spell
 from posttrain.recipe.files import find_recipe
-from posttrain.recipe.tree import Recipe, override, parse_value
+from posttrain.recipe.overrides import override, parse_value
+from posttrain.recipe.tree import Recipe
 
 
 def lines(*changes: str, base: Recipe | None = None) -> list[tuple[str, str, str]]:

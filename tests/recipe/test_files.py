@@ -10,7 +10,8 @@ from ruamel.yaml import YAML
 from posttrain.errors import UserError
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.recipe.files import find_recipe, list_recipes, to_yaml, tree_to_yaml
-from posttrain.recipe.tree import Recipe, override, to_tree
+from posttrain.recipe.overrides import override, to_tree
+from posttrain.recipe.tree import Recipe
 
 
 @pytest.fixture(autouse=True)

@@ -14,10 +14,11 @@ from posttrain.components.tasks.arithmetic import Arithmetic
 from posttrain.components.tasks.files import Files
 from posttrain.engines import Sampling
 from posttrain.errors import UserError
+from posttrain.evaluation.settings import Evaluation
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.sft_rl.sft import sft
 from posttrain.recipe.changes import rl_of, sft_of, with_stage
-from posttrain.recipe.tree import Evaluation, Recipe
+from posttrain.recipe.tree import Recipe
 from posttrain.runs.problems import Problems
 from posttrain.types import Task
 

@@ -13,7 +13,8 @@ from posttrain.errors import UserError
 from posttrain.methods.policy_gradient.ppo import ppo
 from posttrain.policies import Policy
 from posttrain.policies.folder import new_folder
-from posttrain.recipe.tree import Recipe, override, to_tree
+from posttrain.recipe.overrides import override, to_tree
+from posttrain.recipe.tree import Recipe
 from posttrain.runs.bench import Bench
 from posttrain.runs.snapshot import Snapshot, newest_snapshot, save_snapshot
 from posttrain.runs.store import RunStore
@@ -133,9 +134,9 @@ def test_a_frozen_model_from_a_folder_is_not_saved_again(tiny: Path, tmp_path: P
 
 
 def test_a_checkpoint_holds_an_ordinary_model_folder_of_the_merged_weights(tiny: Path, tmp_path: Path) -> None:
+    from posttrain.models import Model
     from posttrain.policies import load_policy
     from posttrain.policies.lora import merge_adapters
-    from posttrain.recipe.tree import Model
 
     recipe = recipe_of(tiny, "models.policy.lora.rank=2")
     bench = bench_of(recipe)

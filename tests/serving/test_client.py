@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from posttrain.engines import Sampling
-from posttrain.errors import AlarmStop, UserError
-from posttrain.serving import Endpoint, NoAnswer
+from posttrain.errors import AlarmStop, NoAnswer, UserError
+from posttrain.models import Endpoint
 from posttrain.serving.answers import FILE, AnswerBook
 from posttrain.serving.client import Remote
 from posttrain.serving.sampler import RemoteSampler

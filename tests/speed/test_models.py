@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from posttrain.models import Model
 from posttrain.policies import Packed, load_policy
 from posttrain.policies._byte_tokenizer import END_TOKEN_ID
-from posttrain.recipe.tree import Model
 from posttrain.speed._models import make_model
 from posttrain.speed.sizes import SIZES, Size
 

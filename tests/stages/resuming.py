@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from posttrain.recipe.tree import Recipe, to_tree
+from posttrain.recipe.overrides import to_tree
+from posttrain.recipe.tree import Recipe
 from posttrain.runs.bench import Bench
 from posttrain.runs.live import LiveView
 from posttrain.runs.run import Run

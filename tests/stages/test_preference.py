@@ -15,8 +15,10 @@ from posttrain.components.reducers.sequences import Sequences
 from posttrain.components.tasks.workings import Workings
 from posttrain.errors import UserError
 from posttrain.methods.preference.dpo import dpo
+from posttrain.models import Model
 from posttrain.policies import Policy, load_policy
-from posttrain.recipe.tree import Model, Recipe, override
+from posttrain.recipe.overrides import override
+from posttrain.recipe.tree import Recipe
 from posttrain.runs.bench import Bench
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models

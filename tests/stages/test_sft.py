@@ -13,9 +13,10 @@ from posttrain.components.penalties.adaptive_kl import AdaptiveKL
 from posttrain.components.penalties.kl import KL
 from posttrain.errors import UserError
 from posttrain.methods.sft_rl.sft import sft
+from posttrain.models import Model
 from posttrain.policies import load_policy
 from posttrain.recipe.changes import sft_of, with_stage
-from posttrain.recipe.tree import Model, Recipe
+from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from posttrain.stages.sft import SFT, demonstration

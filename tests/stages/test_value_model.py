@@ -18,8 +18,10 @@ from posttrain.components.search import Found, State
 from posttrain.components.search.tree import Tree
 from posttrain.errors import UserError
 from posttrain.methods.search.rest_rl import rest_rl
+from posttrain.models import Model
 from posttrain.policies import load_policy
-from posttrain.recipe.tree import Model, Recipe, override
+from posttrain.recipe.overrides import override
+from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from posttrain.stages.value_model import (

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from posttrain.models import Model
 from posttrain.policies import Policy, load_policy
 from posttrain.policies.folder import new_folder
-from posttrain.recipe.tree import Model
 from posttrain.training.packing import Example
 
 

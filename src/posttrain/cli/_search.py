@@ -11,7 +11,7 @@ from posttrain.types import Completion
 if TYPE_CHECKING:
     from posttrain.components.search import Found, Search
     from posttrain.engines import Sampling
-    from posttrain.recipe.tree import Model
+    from posttrain.models import Model
     from posttrain.runs.bench import Bench
 
 SEARCH_HELP = "Search, as kind or YAML: '{kind: tree, iterations: 30}', best_of, ..."
@@ -23,7 +23,7 @@ def read_search(text: str) -> "Search":
     from pydantic import TypeAdapter, ValidationError
 
     from posttrain.components.search import Search
-    from posttrain.recipe.tree import parse_value
+    from posttrain.recipe.overrides import parse_value
 
     try:
         search: Search = TypeAdapter(Search).validate_python(parse_value(text))
@@ -42,7 +42,7 @@ def search_models(
 
     `value` is what the user said; `models` are the recipe's, of which those of a `run` are in its newest checkpoint.
     """
-    from posttrain.recipe.tree import Model
+    from posttrain.models import Model
 
     others = sorted(search.roles - {"policy"})
     if value is not None and len(others) != 1:

@@ -25,8 +25,8 @@ def command(kind: str, words: tuple[str, ...], device: str, as_json: bool) -> No
     from posttrain.components.diagnostics import Diagnostic, Subject
     from posttrain.engines.native import Native
     from posttrain.errors import UserError
+    from posttrain.models import Model
     from posttrain.policies import load_policy
-    from posttrain.recipe.tree import Model
     from posttrain.runs.launch import find_device, model_source
 
     names, settings = split_settings(words)

@@ -57,7 +57,7 @@ def command(
     from posttrain.engines import Sampler
     from posttrain.errors import UserError
     from posttrain.evaluation.generation import Rows, generate
-    from posttrain.recipe.tree import to_tree
+    from posttrain.recipe.overrides import to_tree
     from posttrain.stages.prompts import check_prompts
     from posttrain.types import Group, Task, Trajectory
 

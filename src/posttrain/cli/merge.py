@@ -27,9 +27,9 @@ def command(models: tuple[str, ...], method: str, out: Path, as_json: bool) -> N
     from posttrain.cli._component import component, split_settings
     from posttrain.components.merges import Merge
     from posttrain.errors import UserError
+    from posttrain.models import Model
     from posttrain.policies.language_model import load
     from posttrain.policies.merging import merge
-    from posttrain.recipe.tree import Model
     from posttrain.runs.launch import model_source
 
     names, settings = split_settings(models)

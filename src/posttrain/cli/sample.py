@@ -65,8 +65,8 @@ def command(
     from posttrain.engines import Sampling
     from posttrain.engines.native import Native
     from posttrain.errors import UserError
+    from posttrain.models import Model
     from posttrain.policies import load_policy
-    from posttrain.recipe.tree import Model
     from posttrain.runs.launch import find_device, model_source
 
     sampling = Sampling(temperature=temperature, top_p=top_p, top_k=top_k, max_tokens=max_tokens, stop=stop)

@@ -18,7 +18,7 @@ from posttrain.cli._output import print_json, verb
 def command(recipe: str, changes: tuple[str, ...], as_json: bool) -> None:
     """Resolve and print."""
     from posttrain.recipe.files import find_recipe, to_yaml
-    from posttrain.recipe.tree import to_tree
+    from posttrain.recipe.overrides import to_tree
 
     resolved = find_recipe(recipe, changes)
     if as_json:

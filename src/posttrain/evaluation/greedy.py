@@ -12,7 +12,7 @@ from typing import Any
 from posttrain.components.rewards import Reward, RewardContext, judged
 from posttrain.components.rollouts import Rollout
 from posttrain.engines import Sampler, Sampling, Server, wait_for
-from posttrain.recipe.tree import Evaluation
+from posttrain.evaluation.settings import Evaluation
 from posttrain.statistics.calibration import calibration
 from posttrain.statistics.intervals import wilson
 from posttrain.statistics.pass_at_k import pass_at_k

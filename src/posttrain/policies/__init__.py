@@ -25,8 +25,8 @@ from posttrain.types import IntArray, Segment, Task, Trajectory
 if TYPE_CHECKING:
     from posttrain.engines import Server
     from posttrain.kernels import Drawing
+    from posttrain.models import Model
     from posttrain.policies.tokenizer import Tokenizer
-    from posttrain.recipe.tree import Model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,12 @@ import torch
 
 from posttrain.component import nearest
 from posttrain.errors import UserError
+from posttrain.models import Model
 from posttrain.policies import Policy
 from posttrain.policies.flow import is_flow, open_flow
 from posttrain.policies.folder import bundled, bundled_names, open_folder
 from posttrain.policies.language_model import open_language_model
 from posttrain.policies.lora import is_adapter
-from posttrain.recipe.tree import Model
 
 
 def load(role: str, model: Model, others: Mapping[str, Policy], device: torch.device) -> Policy:

@@ -27,9 +27,9 @@ from posttrain.components.shapes import Shape
 from posttrain.datasets import chains
 from posttrain.engines import Server
 from posttrain.errors import UserError
+from posttrain.models import Model
 from posttrain.policies import Packed, Policy
 from posttrain.policies.folder import SINGLE_FILE, Folder, Origin, write_folder, write_tensors
-from posttrain.recipe.tree import Model
 from posttrain.types import FloatArray, Message, Segment, Task, Trajectory
 
 MODEL_TYPE = "posttrain_flow"

@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from posttrain.errors import UserError
+from posttrain.models import LoRA, Model
 from posttrain.policies import Body, Packed, Policy
 from posttrain.policies._bodies import read_body
 from posttrain.policies._signals import Compared, token_signals
@@ -35,7 +36,6 @@ from posttrain.policies.lora import (
     save_adapter,
 )
 from posttrain.policies.tokenizer import Tokenizer
-from posttrain.recipe.tree import LoRA, Model
 from posttrain.types import DIVERGENCES
 
 Head = Literal["language", "value", "reward"]

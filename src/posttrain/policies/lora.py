@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from posttrain.component import nearest
 from posttrain.errors import UserError
+from posttrain.models import LoRA
 from posttrain.policies.folder import write_tensors
 from posttrain.policies.tokenizer import read_json
-from posttrain.recipe.tree import LoRA
 
 CONFIG_FILE, WEIGHTS_FILE = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from posttrain.components.merges import Merge
 from posttrain.errors import UserError
+from posttrain.models import Model
 from posttrain.policies import Policy
 from posttrain.policies.language_model import LanguageModelPolicy, load
 from posttrain.policies.lora import merged_state
-from posttrain.recipe.tree import Model
 
 NOT_OF_THE_SHAPE = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "use_cache", "architectures")
 """Settings of a config that may differ between models that can be merged; so may the ids of special tokens."""

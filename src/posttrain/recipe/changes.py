@@ -10,7 +10,8 @@ from typing import TypeVar
 
 from posttrain.engines import Sampling
 from posttrain.errors import UserError
-from posttrain.recipe.tree import Model, Recipe
+from posttrain.models import Model
+from posttrain.recipe.tree import Recipe
 from posttrain.stages import Stage
 from posttrain.stages.preference import PreferenceTraining
 from posttrain.stages.rl import RL

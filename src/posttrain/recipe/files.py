@@ -32,8 +32,9 @@ from ruamel.yaml.representer import SafeRepresenter
 from posttrain.component import nearest
 from posttrain.errors import UserError
 from posttrain.recipe.catalogue import Entry, entries, recipe_modules
+from posttrain.recipe.overrides import assign, from_tree, override, resolve, to_tree
 from posttrain.recipe.plain_yaml import load_yaml
-from posttrain.recipe.tree import Recipe, assign, from_tree, override, resolve, to_tree
+from posttrain.recipe.tree import Recipe
 
 
 def find_recipe(text: str, changes: Sequence[str] = ()) -> Recipe:

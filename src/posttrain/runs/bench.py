@@ -211,7 +211,7 @@ def connect(recipe: Recipe) -> "dict[str, Remote]":
     remote = {role: model for role, model in recipe.models.items() if model.is_remote}
     if not remote:
         return {}
-    from posttrain.serving import Endpoint
+    from posttrain.models import Endpoint
     from posttrain.serving.client import Remote
 
     return {

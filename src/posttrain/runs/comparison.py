@@ -27,7 +27,8 @@ from typing import Any
 from posttrain.component import nearest
 from posttrain.errors import Interrupted, RunFailed, UserError
 from posttrain.recipe.files import find_recipe
-from posttrain.recipe.tree import Recipe, to_tree
+from posttrain.recipe.overrides import to_tree
+from posttrain.recipe.tree import Recipe
 from posttrain.runs.journal import plain
 from posttrain.runs.measures import measure
 from posttrain.runs.store import RunStore

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from posttrain.errors import UserError
 from posttrain.recipe.files import find_recipe
-from posttrain.recipe.tree import Recipe, to_tree
+from posttrain.recipe.overrides import to_tree
+from posttrain.recipe.tree import Recipe
 from posttrain.runs.bench import Bench
 from posttrain.runs.changes import check_models, check_tasks, note_changes
 from posttrain.runs.environment import describe_environment

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posttrain.errors import UserError
-from posttrain.recipe.tree import Model, Recipe
+from posttrain.models import Model
+from posttrain.recipe.tree import Recipe
 from posttrain.runs import checkpoints
 from posttrain.runs.bench import Bench
 from posttrain.runs.store import RunStore

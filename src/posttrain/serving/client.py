@@ -28,8 +28,8 @@ import numpy as np
 from posttrain.component import nearest
 from posttrain.engines import Sampling
 from posttrain.engines._random import key_of, uniform
-from posttrain.errors import AlarmStop, UserError
-from posttrain.serving import Endpoint, NoAnswer
+from posttrain.errors import AlarmStop, NoAnswer, UserError
+from posttrain.models import Endpoint
 from posttrain.serving.answers import AnswerBook, name_of
 from posttrain.types import Message
 

@@ -13,10 +13,12 @@ from posttrain.components.rewards.match import Match
 from posttrain.components.schedules.linear import Linear
 from posttrain.components.shapes.decoder import Decoder
 from posttrain.components.tasks.primer import Primer
+from posttrain.evaluation.settings import Evaluation
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.sft_rl.sft import sft
+from posttrain.models import Model
 from posttrain.recipe.changes import sft_of, with_stage
-from posttrain.recipe.tree import Checkpoints, Evaluation, Model, Recipe
+from posttrain.recipe.tree import Checkpoints, Recipe
 from posttrain.training.settings import Learning
 
 

@@ -8,10 +8,11 @@ it write the working every time. About a minute on two cores.
 from dataclasses import replace
 
 from posttrain.components.rewards.match import Match
+from posttrain.evaluation.settings import Evaluation
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.sft_rl.sft import sft
 from posttrain.recipe.changes import rl_of, sft_of
-from posttrain.recipe.tree import Evaluation, Recipe
+from posttrain.recipe.tree import Recipe
 
 
 def quickstart(recipe: Recipe | None = None) -> Recipe:

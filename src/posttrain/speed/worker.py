@@ -83,8 +83,8 @@ def make_case(*, measure: str, size: str, dtype: str, threads: int, device: str,
         from posttrain.speed._limits import Limits
 
         return Limits(SIZES[size], dtype, place, more["rows"], more["learning_rows"])
+    from posttrain.models import Model
     from posttrain.policies import load_policy
-    from posttrain.recipe.tree import Model
     from posttrain.speed._cases import LearningCase, SamplingCase
     from posttrain.speed.runs import recipe_for
 

@@ -29,9 +29,9 @@ from posttrain.components.tasks import Tasks
 from posttrain.components.tasks.arithmetic import Arithmetic
 from posttrain.engines.native import Native
 from posttrain.errors import UserError
+from posttrain.models import Model
 from posttrain.policies import Policy, load_policy
 from posttrain.policies.folder import new_folder
-from posttrain.recipe.tree import Model
 from posttrain.types import Message, Task
 from tests.builders import ScriptedSampler
 

@@ -8,8 +8,7 @@ from pydantic import ValidationError
 from posttrain.components.rewards import RewardContext
 from posttrain.components.rewards.judge import Judge
 from posttrain.engines import Sampling
-from posttrain.errors import UserError
-from posttrain.serving import NoAnswer
+from posttrain.errors import NoAnswer, UserError
 from posttrain.types import Message, Score, Task
 from tests.builders import ScriptedSampler
 from tests.components.rewards.judging import attempt, score_all

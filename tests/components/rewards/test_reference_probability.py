@@ -14,9 +14,9 @@ from posttrain.components.rewards.reference_probability import ReferenceProbabil
 from posttrain.engines import Sampler
 from posttrain.engines.native import Native
 from posttrain.errors import UserError
+from posttrain.models import Model
 from posttrain.policies import load_policy
 from posttrain.policies.folder import new_folder
-from posttrain.recipe.tree import Model
 from posttrain.types import Segment, Task, Trajectory
 from tests.builders import ScriptedSampler
 from tests.components.rewards.judging import score_all

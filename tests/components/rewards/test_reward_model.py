@@ -13,10 +13,10 @@ from posttrain.components.rewards.reward_model import RewardModel
 from posttrain.components.rewards.sum import Sum
 from posttrain.engines.native import Native
 from posttrain.errors import UserError
+from posttrain.models import Model
 from posttrain.policies import load_policy
 from posttrain.policies.folder import new_folder
 from posttrain.policies.language_model import LanguageModelPolicy
-from posttrain.recipe.tree import Model
 from posttrain.types import Segment, Trajectory
 from tests.builders import ScriptedSampler
 from tests.components.rewards.judging import attempt, score_all

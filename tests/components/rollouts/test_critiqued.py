@@ -10,8 +10,7 @@ import pytest
 from posttrain.components.rollouts.critiqued import Critiqued
 from posttrain.datasets.templates import Critiques
 from posttrain.engines import Sampling
-from posttrain.errors import AlarmStop, UserError
-from posttrain.serving import NoAnswer
+from posttrain.errors import AlarmStop, NoAnswer, UserError
 from posttrain.types import Group, Message, Score, Task
 from tests.builders import ScriptedSampler, score, task
 

@@ -17,9 +17,9 @@ from posttrain.components.rollouts.turns import Turns
 from posttrain.engines import Sampling
 from posttrain.engines.native import Native
 from posttrain.errors import UserError
+from posttrain.models import Model
 from posttrain.policies import load_policy
 from posttrain.policies.folder import new_folder
-from posttrain.recipe.tree import Model
 from posttrain.stages.rl.credit import token_rewards
 from posttrain.stages.rl.metrics import turn_metrics
 from posttrain.types import Completion, Message, Task, Trajectory

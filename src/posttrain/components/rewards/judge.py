@@ -22,8 +22,8 @@ from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
 from posttrain.datasets.templates import check_places, fill, marked, places, question_of
 from posttrain.engines import Sampling, Writer
+from posttrain.errors import NoAnswer
 from posttrain.grading.extraction import shown
-from posttrain.serving import NoAnswer
 from posttrain.types import Group, Message, Score, Trajectory
 
 PLACES = ("question", "answer", "completion", "raw_completion")

@@ -25,8 +25,7 @@ from posttrain.components.rollouts import Judge, Rollout
 from posttrain.components.rollouts._segments import answers, prompt_segment, sampler_of
 from posttrain.datasets.templates import Critiques
 from posttrain.engines import Sampler, Sampling
-from posttrain.errors import UserError
-from posttrain.serving import NoAnswer
+from posttrain.errors import NoAnswer, UserError
 from posttrain.types import Group, Message, Segment, Task, Trajectory
 
 

@@ -29,10 +29,12 @@ from posttrain.components.shapes.decoder import Decoder
 from posttrain.components.tasks.guessing import Guessing
 from posttrain.components.tasks.played import Played
 from posttrain.engines import Sampling
+from posttrain.evaluation.settings import Evaluation
 from posttrain.methods.policy_gradient.ppo import ppo
 from posttrain.methods.sft_rl.sft import sft
+from posttrain.models import Model
 from posttrain.recipe.changes import rl_of, sft_of
-from posttrain.recipe.tree import Evaluation, Model, Recipe
+from posttrain.recipe.tree import Recipe
 from posttrain.training.settings import Learning
 
 ROWS: Final = (268,)

@@ -29,8 +29,9 @@ from posttrain.components.penalties.kl import KL
 from posttrain.components.penalties.progress import Progress
 from posttrain.components.reducers.sequences import Sequences
 from posttrain.methods.credit.gigpo import gigpo
+from posttrain.models import Model
 from posttrain.recipe.changes import rl_of, with_models
-from posttrain.recipe.tree import Model, Recipe
+from posttrain.recipe.tree import Recipe
 from posttrain.stages.progress import ProgressTraining
 from posttrain.training.settings import Learning
 

@@ -24,8 +24,9 @@ from posttrain.components.objectives.matching import Matching
 from posttrain.components.penalties.velocity import Velocity
 from posttrain.components.rollouts.renoised import Renoised
 from posttrain.methods.flow.ddpo import ddpo
+from posttrain.models import Model
 from posttrain.recipe.changes import rl_of, with_models, with_stage
-from posttrain.recipe.tree import Model, Recipe
+from posttrain.recipe.tree import Recipe
 
 ROWS: Final = (109,)
 

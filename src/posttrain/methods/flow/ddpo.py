@@ -17,10 +17,12 @@ from posttrain.components.rollouts.independent import Independent
 from posttrain.components.shapes.flow import Flow
 from posttrain.components.tasks.two_modes import TwoModes
 from posttrain.engines import Sampling
+from posttrain.evaluation.settings import Evaluation
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.sft_rl.sft import sft
+from posttrain.models import Model
 from posttrain.recipe.changes import rl_of, sft_of
-from posttrain.recipe.tree import Evaluation, Model, Recipe
+from posttrain.recipe.tree import Recipe
 from posttrain.training.settings import Learning
 
 

@@ -29,10 +29,12 @@ from posttrain.components.rollouts.control import Control
 from posttrain.components.shapes.flow import Flow
 from posttrain.components.tasks.episodes import Episodes
 from posttrain.components.tasks.reaching import Reaching
+from posttrain.evaluation.settings import Evaluation
 from posttrain.methods.policy_gradient.ppo import ppo
 from posttrain.methods.sft_rl.sft import sft
+from posttrain.models import Model
 from posttrain.recipe.changes import rl_of, sft_of
-from posttrain.recipe.tree import Evaluation, Model, Recipe
+from posttrain.recipe.tree import Recipe
 from posttrain.training.settings import Learning
 
 ROWS: Final = (71,)

@@ -22,8 +22,9 @@ from posttrain.components.hooks.swap import Swap
 from posttrain.components.penalties.adaptive_kl import AdaptiveKL
 from posttrain.components.rollouts.pioneer_observer import PioneerObserver
 from posttrain.methods.policy_gradient.ppo import ppo
+from posttrain.models import Model
 from posttrain.recipe.changes import rl_of, sampling_of, with_models, with_stage
-from posttrain.recipe.tree import Model, Recipe
+from posttrain.recipe.tree import Recipe
 from posttrain.stages.rl.roles import RoleLearning
 
 ROWS: Final = (68,)

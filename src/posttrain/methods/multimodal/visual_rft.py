@@ -32,10 +32,12 @@ from posttrain.components.shapes import VisionShape
 from posttrain.components.shapes.decoder import Decoder
 from posttrain.components.tasks.shapes import COLOURS, CONFIDENCES, FORMS, Shapes
 from posttrain.engines import Sampling
+from posttrain.evaluation.settings import Evaluation
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.sft_rl.sft import sft
+from posttrain.models import Model
 from posttrain.recipe.changes import rl_of, sft_of, with_models
-from posttrain.recipe.tree import Evaluation, Model, Recipe
+from posttrain.recipe.tree import Recipe
 
 ROWS: Final = (30,)
 

@@ -18,7 +18,8 @@ from posttrain.components.rewards.match import Match
 from posttrain.components.rollouts.independent import Independent
 from posttrain.components.tasks.arithmetic import Arithmetic
 from posttrain.engines import Sampling
-from posttrain.recipe.tree import Model, Recipe
+from posttrain.models import Model
+from posttrain.recipe.tree import Recipe
 from posttrain.stages.rl import RL
 from posttrain.training.settings import Learning
 

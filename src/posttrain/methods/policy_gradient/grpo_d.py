@@ -31,8 +31,9 @@ from posttrain.components.tasks.tagged import Tagged
 from posttrain.engines import Sampling
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.sft_rl.sft import sft
+from posttrain.models import Model
 from posttrain.recipe.changes import rl_of, sft_of, with_models
-from posttrain.recipe.tree import Model, Recipe
+from posttrain.recipe.tree import Recipe
 
 ROWS: Final = (95,)
 

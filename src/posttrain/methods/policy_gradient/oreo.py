@@ -29,8 +29,9 @@ from posttrain.components.search.beam import Beam
 from posttrain.components.tasks.unpaired import Unpaired
 from posttrain.components.tasks.workings import Workings
 from posttrain.methods.policy_gradient.topr_offline import topr_offline
+from posttrain.models import Model
 from posttrain.recipe.changes import rl_of, with_stage
-from posttrain.recipe.tree import Model, Recipe
+from posttrain.recipe.tree import Recipe
 
 ROWS: Final = (276,)
 

@@ -13,8 +13,9 @@ from posttrain.components.objectives.value_clip import ValueClip
 from posttrain.components.optimizers.adamw import AdamW
 from posttrain.components.penalties.kl import KL
 from posttrain.methods.policy_gradient.grpo import grpo
+from posttrain.models import Model
 from posttrain.recipe.changes import rl_of, with_models, with_stage
-from posttrain.recipe.tree import Model, Recipe
+from posttrain.recipe.tree import Recipe
 from posttrain.training.settings import Learning
 
 

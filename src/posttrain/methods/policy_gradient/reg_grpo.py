@@ -20,8 +20,9 @@ from posttrain.components.objectives.reg_grpo import RegGRPO
 from posttrain.components.penalties.kl import KL
 from posttrain.components.reducers.sequences import Sequences
 from posttrain.methods.policy_gradient.grpo import grpo
+from posttrain.models import Model
 from posttrain.recipe.changes import rl_of, with_models, with_stage
-from posttrain.recipe.tree import Model, Recipe
+from posttrain.recipe.tree import Recipe
 
 ROWS: Final = (34,)
 

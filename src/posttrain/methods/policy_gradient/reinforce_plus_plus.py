@@ -10,8 +10,9 @@ from dataclasses import replace
 from posttrain.components.advantages.reinforce_plus_plus import ReinforcePlusPlus
 from posttrain.components.penalties.kl import KL
 from posttrain.methods.policy_gradient.grpo import grpo
+from posttrain.models import Model
 from posttrain.recipe.changes import rl_of, with_models, with_stage
-from posttrain.recipe.tree import Model, Recipe
+from posttrain.recipe.tree import Recipe
 
 
 def reinforce_plus_plus(recipe: Recipe | None = None) -> Recipe:

@@ -11,8 +11,9 @@ from posttrain.components.advantages.rloo import RLOO
 from posttrain.components.objectives.policy_gradient import PolicyGradient
 from posttrain.components.penalties.kl import KL
 from posttrain.methods.policy_gradient.grpo import grpo
+from posttrain.models import Model
 from posttrain.recipe.changes import rl_of, with_models, with_stage
-from posttrain.recipe.tree import Model, Recipe
+from posttrain.recipe.tree import Recipe
 
 
 def rloo(recipe: Recipe | None = None) -> Recipe:

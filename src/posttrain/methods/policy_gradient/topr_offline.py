@@ -21,8 +21,9 @@ from posttrain.components.rollouts.recorded import Recorded
 from posttrain.components.tasks.unpaired import Unpaired
 from posttrain.components.tasks.workings import Workings
 from posttrain.methods.policy_gradient.topr import topr
+from posttrain.models import Model
 from posttrain.recipe.changes import rl_of, sampling_of, with_models, with_stage
-from posttrain.recipe.tree import Model, Recipe
+from posttrain.recipe.tree import Recipe
 
 ROWS: Final = (99,)
 

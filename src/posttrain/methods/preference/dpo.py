@@ -17,7 +17,9 @@ from posttrain.components.reducers.sequences import Sequences
 from posttrain.components.rewards.match import Match
 from posttrain.components.schedules.constant import Constant
 from posttrain.components.tasks.workings import Workings
-from posttrain.recipe.tree import Evaluation, Model, Recipe
+from posttrain.evaluation.settings import Evaluation
+from posttrain.models import Model
+from posttrain.recipe.tree import Recipe
 from posttrain.stages.preference import PreferenceTraining
 from posttrain.training.settings import Learning
 

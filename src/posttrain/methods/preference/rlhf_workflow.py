@@ -24,9 +24,11 @@ from posttrain.components.rewards.match import Match
 from posttrain.components.rewards.reward_model import RewardModel
 from posttrain.components.schedules.cosine import Cosine
 from posttrain.components.tasks.workings import Workings
+from posttrain.evaluation.settings import Evaluation
 from posttrain.methods.policy_gradient.grpo import grpo
+from posttrain.models import Model
 from posttrain.recipe.changes import rl_of, with_models
-from posttrain.recipe.tree import Evaluation, Model, Recipe
+from posttrain.recipe.tree import Recipe
 from posttrain.stages.reward_model import RewardModelTraining
 from posttrain.training.settings import Learning
 

@@ -19,8 +19,9 @@ from typing import Final
 from posttrain.components.merges.soup import Soup
 from posttrain.methods.policy_gradient.ppo import ppo
 from posttrain.methods.sft_rl.sft import sft
+from posttrain.models import Model
 from posttrain.recipe.changes import rl_of, sft_of, with_models
-from posttrain.recipe.tree import Model, Recipe
+from posttrain.recipe.tree import Recipe
 from posttrain.stages.merge import Merging
 
 ROWS: Final = (272,)

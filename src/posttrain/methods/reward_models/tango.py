@@ -29,8 +29,9 @@ from posttrain.components.rollouts.verified import Verified
 from posttrain.components.tasks.checked_workings import CheckedWorkings
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.sft_rl.sft import sft
+from posttrain.models import Model
 from posttrain.recipe.changes import rl_of, sampling_of, sft_of, with_models
-from posttrain.recipe.tree import Model, Recipe
+from posttrain.recipe.tree import Recipe
 from posttrain.stages.rl.roles import RoleLearning
 
 ROWS: Final = (108,)

@@ -18,10 +18,12 @@ from posttrain.components.rollouts.independent import Independent
 from posttrain.components.shapes.decoder import Decoder
 from posttrain.components.tasks.running_sums import RunningSums
 from posttrain.engines import Sampling
+from posttrain.evaluation.settings import Evaluation
 from posttrain.methods.policy_gradient.ppo import ppo
 from posttrain.methods.sft_rl.sft import sft
+from posttrain.models import Model
 from posttrain.recipe.changes import rl_of, sft_of, with_models
-from posttrain.recipe.tree import Evaluation, Model, Recipe
+from posttrain.recipe.tree import Recipe
 
 ROWS: Final = (64,)
 

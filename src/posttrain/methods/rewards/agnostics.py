@@ -17,10 +17,11 @@ from posttrain.components.rewards.io_tests import IOTests
 from posttrain.components.rollouts.independent import Independent
 from posttrain.components.tasks.programs import Programs
 from posttrain.engines import Sampling
+from posttrain.evaluation.settings import Evaluation
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.sft_rl.sft import sft
 from posttrain.recipe.changes import rl_of, sft_of
-from posttrain.recipe.tree import Evaluation, Recipe
+from posttrain.recipe.tree import Recipe
 
 ROWS: Final = (116,)
 

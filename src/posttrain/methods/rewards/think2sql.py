@@ -25,10 +25,12 @@ from posttrain.components.rollouts.independent import Independent
 from posttrain.components.shapes.decoder import Decoder
 from posttrain.components.tasks.queries import ASKED, TABLES, TESTS, Queries
 from posttrain.engines import Sampling
+from posttrain.evaluation.settings import Evaluation
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.sft_rl.sft import sft
+from posttrain.models import Model
 from posttrain.recipe.changes import rl_of, sft_of, with_models
-from posttrain.recipe.tree import Evaluation, Model, Recipe
+from posttrain.recipe.tree import Recipe
 
 ROWS: Final = (246,)
 

@@ -15,8 +15,9 @@ from posttrain.components.optimizers.adamw import AdamW
 from posttrain.components.reducers.sequences import Sequences
 from posttrain.components.search.tree import Tree
 from posttrain.methods.search.rest_grpo import rest_grpo
+from posttrain.models import Model
 from posttrain.recipe.changes import rl_of, sampling_of, with_models
-from posttrain.recipe.tree import Model, Recipe
+from posttrain.recipe.tree import Recipe
 from posttrain.stages.value_model import ValueModelTraining
 from posttrain.training.settings import Learning
 

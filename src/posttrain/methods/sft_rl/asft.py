@@ -24,8 +24,9 @@ from typing import Final
 from posttrain.components.objectives.unified import DFT
 from posttrain.components.penalties.exact_kl import ExactKL
 from posttrain.methods.sft_rl.sft import sft
+from posttrain.models import Model
 from posttrain.recipe.changes import sft_of, with_models, with_stage
-from posttrain.recipe.tree import Model, Recipe
+from posttrain.recipe.tree import Recipe
 
 ROWS: Final = (156,)
 

@@ -19,8 +19,9 @@ from typing import Final
 from posttrain.components.penalties.kl import KL
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.sft_rl.sft import sft
+from posttrain.models import Model
 from posttrain.recipe.changes import rl_of, sft_of, with_models
-from posttrain.recipe.tree import Model, Recipe
+from posttrain.recipe.tree import Recipe
 
 ROWS: Final = (132,)
 

@@ -11,7 +11,9 @@ from posttrain.components.reducers.tokens import Tokens
 from posttrain.components.rewards.match import Match
 from posttrain.components.schedules.cosine import Cosine
 from posttrain.components.tasks.arithmetic import Arithmetic
-from posttrain.recipe.tree import Evaluation, Model, Recipe
+from posttrain.evaluation.settings import Evaluation
+from posttrain.models import Model
+from posttrain.recipe.tree import Recipe
 from posttrain.stages.sft import SFT
 from posttrain.training.settings import Learning
 

@@ -26,7 +26,7 @@ from posttrain.training.settings import Learning
 from posttrain.types import Group
 
 if TYPE_CHECKING:
-    from posttrain.recipe.tree import Model
+    from posttrain.models import Model
     from posttrain.stages.rl import RL
     from posttrain.training.learner import Learner
 

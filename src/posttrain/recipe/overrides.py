@@ -1,0 +1,164 @@
+"""A recipe as plain data, and changes of it by dotted paths.
+
+    posttrain run grpo rollout.n=16 objective.clip_high=0.28 tasks=mine.jsonl
+
+A path is looked up from the top of the recipe first (``tasks``, ``models.policy.lora``, ``stages.rl.steps``), then
+from the name of a stage (``rl.steps``), then inside the only stage that has it (``steps``). The value is YAML.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from posttrain.component import nearest
+from posttrain.errors import UserError
+from posttrain.recipe.tree import Recipe
+
+SHORTHANDS = {"model": "models.policy.source", "lr": "learner.optimizer.lr"}
+"""Short spellings of paths that everybody types."""
+
+_RECIPE: TypeAdapter[Recipe] = TypeAdapter(Recipe)
+
+
+def to_tree(recipe: Recipe) -> dict[str, Any]:
+    """The recipe as plain dicts, lists and scalars; `from_tree` gives the same recipe back."""
+    tree: dict[str, Any] = _RECIPE.dump_python(recipe, mode="json")
+    return tree
+
+
+def from_tree(tree: Any, *, places: Mapping[str, str] | None = None) -> Recipe:
+    """Validate a tree. Raises `UserError` that names each wrong path, what it holds and what it may hold.
+
+    `places` maps dotted paths to where they were written (``mine.yaml line 7``), for the message.
+    """
+    try:
+        return _RECIPE.validate_python(tree)
+    except ValidationError as error:
+        errors = error.errors(include_url=False)
+    raise UserError("\n".join(_explain(item, tree, places or {}) for item in errors))
+
+
+def _explain(error: Any, tree: Any, places: Mapping[str, str]) -> str:
+    """One line for one validation error: the dotted path, where it was written, what is wrong."""
+    kind, path, context = error["type"], [str(part) for part in error["loc"]], error.get("ctx", {})
+    what, at = error["msg"], [*path, context["key"]] if "key" in context else path
+    if kind not in ("unknown_field", "kind", "missing", "secret"):
+        what += f", got {error['input']!r:.80}"
+    if kind == "literal_error" and path[-1] == "[key]":
+        *path, key, _ = path
+        known = re.findall("'(.+?)'", context["expected"])
+        at, what = [*path, key], f"no key '{key}'; {nearest(key, known)}"
+    elif kind == "missing":
+        at = path[:-1]  # it was written nowhere; what it is missing from was
+        what += _mistyped(tree, at)
+    elif kind == "kind" and "got" in context:
+        what += _mistyped(tree, at)
+    where = None if kind == "secret" else _place(at, places)  # a place may repeat what was written there
+    return f"{'.'.join(path) or 'recipe'}{f' ({where})' if where else ''}: {what}"
+
+
+def _place(at: Sequence[str], places: Mapping[str, str]) -> str | None:
+    """Where something was written: itself, or else what it is a part of, or else the first part of it that was."""
+    around = [".".join(at[:depth]) for depth in range(len(at), 0, -1)]
+    written = [places[outer] for outer in around if outer in places]
+    inside = [place for inner, place in places.items() if around and inner.startswith(f"{around[0]}.")]
+    return next(iter([*written, *inside]), None)
+
+
+def _mistyped(tree: Any, at: Sequence[str]) -> str:
+    """A hint for an entry that lacks something: its name may have been meant to be that of another one beside it."""
+    for part in at[:-1]:
+        tree = tree.get(part) if isinstance(tree, Mapping) else None
+    others = [name for name in tree if name != at[-1]] if at and isinstance(tree, Mapping) else []
+    close = get_close_matches(at[-1], others, n=1, cutoff=0.7) if others else []
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def override(recipe: Recipe, changes: Sequence[str]) -> Recipe:
+    """Apply ``path=value`` and ``path+=value`` (append to a list) in order, and validate once at the end."""
+    tree = to_tree(recipe)
+    places: dict[str, str] = {}
+    for change in changes:
+        matched = re.fullmatch(r"([\w.\-]+?)(\+?=)(.*)", change, flags=re.DOTALL)
+        if not matched:
+            raise UserError(f"'{change}' is not an override; write path=value, for example rollout.n=16")
+        path, operator, text = matched.groups()
+        target = resolve(tree, path)
+        assign(tree, target, parse_value(text), append=operator == "+=")
+        full = ".".join(target)
+        places = {at: place for at, place in places.items() if not at.startswith(f"{full}.")}
+        places[full] = f"from '{change}'"
+    return from_tree(tree, places=places)
+
+
+def parse_value(text: str) -> Any:
+    """Read a value as YAML 1.2: numbers, booleans, lists and mappings, else the text itself."""
+    from ruamel.yaml.error import YAMLError
+
+    from posttrain.recipe.plain_yaml import load_yaml
+
+    try:
+        value, _ = load_yaml(text, f"the value {text[:60]!r}")
+    except YAMLError:
+        return text
+    return text if value is None and text.strip() not in ("null", "~", "") else value
+
+
+def resolve(tree: Mapping[str, Any], path: str) -> list[str]:
+    """The full path, from the top of the tree, that a possibly shortened dotted path means."""
+    parts = path.split(".")
+    if parts[0] in SHORTHANDS:
+        parts = SHORTHANDS[parts[0]].split(".") + parts[1:]
+    if parts[0] in tree:
+        return parts
+    # What an earlier setting put there may be anything; it is refused where the tree is made into a recipe.
+    stages = tree["stages"] if isinstance(tree["stages"], Mapping) else {}
+    stages = {name: stage for name, stage in stages.items() if isinstance(stage, Mapping)}
+    if parts[0] in stages:
+        return ["stages", *parts]
+    owners = [name for name, stage in stages.items() if parts[0] in stage]
+    if len(owners) == 1:
+        return ["stages", owners[0], *parts]
+    if owners:
+        spelled = " or ".join(f"{name}.{path}" for name in owners)
+        raise UserError(f"'{path}' is in {len(owners)} stages of this recipe; write {spelled}")
+    known = {*tree, *stages, *SHORTHANDS, *(field for stage in stages.values() for field in stage if field != "kind")}
+    named = ", ".join(map(str, stages))
+    raise UserError(f"no field '{parts[0]}' in this recipe or its stages ({named}); {nearest(parts[0], known)}")
+
+
+def assign(tree: dict[str, Any], path: Sequence[str], value: Any, *, append: bool = False) -> None:
+    """Set one leaf or subtree of a tree in place. Setting a component's ``kind`` drops the settings of the old kind."""
+    node: Any = tree
+    for depth, part in enumerate(path[:-1]):
+        if isinstance(node, dict) and node.get(part) is None:
+            node[part] = {}
+        node = _descend(node, part, path[: depth + 1])
+        if isinstance(node, str) and (whole := to_tree(from_tree(tree))) != tree:
+            tree.update(whole)  # text that stands for a component is spelled out before a setting of it is changed
+            return assign(tree, path, value, append=append)
+    last = path[-1]
+    if not isinstance(node, dict):
+        _descend(node, last, path)
+        node[int(last)] = value
+    elif append:
+        node[last] = [*(node.get(last) or []), *(value if isinstance(value, list) else [value])]
+    elif last == "kind" and node.get("kind") != value:
+        node.clear()
+        node["kind"] = value
+    else:
+        node[last] = value
+
+
+def _descend(node: Any, part: str, path: Sequence[str]) -> Any:
+    """The child of a mapping or list; raises `UserError` where there is none."""
+    if isinstance(node, list) and part.isdigit() and int(part) < len(node):
+        return node[int(part)]
+    if isinstance(node, dict) and part in node:
+        return node[part]
+    known = node if isinstance(node, dict) else [str(i) for i in range(len(node))] if isinstance(node, list) else []
+    hint = nearest(part, map(str, known)) if known else f"{'.'.join(path[:-1])} holds {node!r}, which has no fields"
+    raise UserError(f"no '{'.'.join(path)}' in this recipe; {hint}")
