@@ -37,7 +37,9 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_entries_are_read_from_docstrings_and_constants_without_importing(package: Path) -> None:
     assert entries() == [
-        Entry(name="dapo", family="recipe", rows=(), source="arXiv:2503.14476", summary="DAPO: four changes"),
+        Entry(
+            name="dapo", family="recipe", rows=(), source="arXiv:2503.14476", summary="DAPO: four changes", area="loss"
+        ),
         Entry(
             name="gold",
             family="grand_prize",

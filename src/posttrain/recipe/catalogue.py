@@ -1,15 +1,27 @@
-"""What there is: recipes and the members of every family, read from their docstrings without importing any of them."""
+"""What there is: methods, settings and the members of every family, read without importing any of them.
+
+A module says what it is in its docstring and in literal constants:
+
+    PARENT     the method that it is a difference from; None for a root          (methods)
+    SETTING    the setting that it runs on when none is given                    (methods)
+    PAPER      its source, as `posttrain list` prints it; otherwise the first one that the docstring names
+    ROWS       rows of the catalogue of methods that it covers
+    CHANGES    paths of a setting that it changes because its paper is about them (methods)
+    INHERITED  paths that it leaves as its parent has them although its paper has something else, and what (methods)
+"""
 
 import ast
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from posttrain.errors import UserError
 
 PACKAGE = Path(__file__).parents[1]
+CONSTANTS = frozenset({"PARENT", "SETTING", "PAPER", "ROWS", "CHANGES", "INHERITED", "SOURCE", "SHARED"})
+"""Names that are read from a module; their values are literals."""
 
 _SENTENCE_END = re.compile(r"(?<!\bal)(?<!\bDr)(?<!\bEq)(?<!\bvs)(?<!\be\.g)(?<!\bi\.e)\.(?=\s|$)")
 _SOURCES = (
@@ -25,19 +37,29 @@ class Entry:
     """One recipe or component."""
 
     name: str
-    """What it is called on the command line: a recipe's name, a component's kind."""
+    """What it is called on the command line: a component by its kind."""
     family: str
-    """``recipe``, or the contract that it fulfils: ``objective``, ``advantage``, ..."""
+    """``recipe`` for a method, ``setting``, or the contract that it fulfils: ``objective``, ``advantage``, ..."""
     rows: tuple[int, ...]
     """Rows of the catalogue of methods that it covers: its module's ``ROWS``."""
     source: str
-    """The paper or page that it follows: the first one that its docstring names, or its module's ``SOURCE``."""
+    """The paper or page that it follows: its ``PAPER`` or ``SOURCE``, or the first that its docstring names."""
     summary: str
     """The first sentence of its docstring."""
+    area: str = ""
+    """The folder of a method: ``policy_gradient``, ``sft_rl``, ...; empty for everything else, as what follows."""
+    parent: str = ""
+    """The method that a method is a difference from; empty for a root."""
+    setting: str = ""
+    """The setting that a method runs on when none is given."""
+    changes: tuple[str, ...] = ()
+    """Paths that belong to a setting, and that a method changes because its paper is about them."""
+    inherited: Mapping[str, str] = field(default_factory=dict)
+    """Paths that a method leaves as its parent has them although its paper has something else: what it has there."""
 
 
 def families() -> dict[str, Path]:
-    """The folder of each family by its name, ``recipe`` and ``setting`` first."""
+    """The folder of each family by its name, ``recipe`` (methods) and ``setting`` first."""
     found = {"recipe": PACKAGE / "methods", "setting": PACKAGE / "settings"}
     for path in sorted(PACKAGE.rglob("*/__init__.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
@@ -49,7 +71,7 @@ def families() -> dict[str, Path]:
 
 
 def entries(family: str | None = None) -> list[Entry]:
-    """Every recipe and component, or those of one family. Raises `UserError` for a family that there is not."""
+    """Every entry, or those of one family. Raises `UserError` for a family that there is not."""
     known = families()
     if family is None:
         return [entry for name, folder in known.items() for entry in _members(name, folder)]
@@ -91,17 +113,22 @@ def _read(name: str, family: str, path: Path) -> Entry:
         name=name,
         family=family,
         rows=tuple(constants.get("ROWS", ())),
-        source=str(constants.get("SOURCE") or next(found, "")),
+        source=str(constants.get("PAPER") or constants.get("SOURCE") or next(found, "")),
         summary=" ".join(first.split()),
+        area=path.parent.name if family == "recipe" else "",
+        parent=str(constants.get("PARENT") or ""),
+        setting=str(constants.get("SETTING") or ""),
+        changes=tuple(constants.get("CHANGES", ())),
+        inherited=dict(constants.get("INHERITED", {})),
     )
 
 
 def _constants(tree: ast.Module) -> dict[str, Any]:
-    """The module's literal ``ROWS``, ``SOURCE`` and ``SHARED``, those of them that it has."""
+    """Those of `CONSTANTS` that the module has."""
     found = {}
     for node in tree.body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-            if isinstance(target, ast.Name) and target.id in ("ROWS", "SOURCE", "SHARED"):
+            if isinstance(target, ast.Name) and target.id in CONSTANTS:
                 found[target.id] = ast.literal_eval(node.value)
     return found

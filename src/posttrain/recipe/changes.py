@@ -48,8 +48,8 @@ def with_stage(recipe: Recipe, changed: Stage) -> Recipe:
 
 
 def with_models(recipe: Recipe, models: Mapping[str, Model]) -> Recipe:
-    """The recipe with more roles, or other models in them."""
-    return replace(recipe, models={**recipe.models, **models})
+    """The recipe with more roles; a role that it has keeps its model."""
+    return replace(recipe, models={**recipe.models, **{r: m for r, m in models.items() if r not in recipe.models}})
 
 
 def _only(recipe: Recipe, kind: type[S]) -> S:

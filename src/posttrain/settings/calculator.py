@@ -19,9 +19,9 @@ from posttrain.recipe.tree import Recipe
 from posttrain.settings.quickstart import quickstart
 
 
-def calculator(recipe: Recipe | None = None) -> Recipe:
-    """A change to the quickstart: harder sums, a calculator to call, and demonstrations that call it."""
-    recipe = recipe or quickstart()
+def calculator() -> Recipe:
+    """The quickstart with harder sums, a calculator to call, and demonstrations that call it."""
+    recipe = quickstart()
     tool = Calculator(opening=" ", closing="=")
     tasks = Arithmetic(size=2000, terms=(2, 3), digits=(1, 3), operators="+-*", calls=True)
     answer = Match(extract=("hashes",))

@@ -14,17 +14,17 @@ from posttrain.components.schedules.linear import Linear
 from posttrain.components.shapes.decoder import Decoder
 from posttrain.components.tasks.primer import Primer
 from posttrain.evaluation.settings import Evaluation
-from posttrain.methods.policy_gradient.grpo import grpo
-from posttrain.methods.sft_rl.sft import sft
 from posttrain.models import Model
 from posttrain.recipe.changes import sft_of, with_stage
 from posttrain.recipe.tree import Checkpoints, Recipe
+from posttrain.settings.arithmetic import arithmetic
+from posttrain.settings.demonstrations import demonstrations
 from posttrain.training.settings import Learning
 
 
-def pebble(recipe: Recipe | None = None) -> Recipe:
-    """A change to SFT: a new model, a long primer, a high learning rate that falls to nothing."""
-    recipe = recipe or sft()
+def pebble() -> Recipe:
+    """Imitation with a new model, a long primer, and a high learning rate that falls to nothing."""
+    recipe = demonstrations()
     learner = Learning(optimizer=AdamW(lr=3e-3, weight_decay=0.01), schedule=Linear(warmup=0.03))
     recipe = with_stage(recipe, replace(sft_of(recipe), batch=64, learner=learner))
     return replace(
@@ -32,7 +32,7 @@ def pebble(recipe: Recipe | None = None) -> Recipe:
         name="pebble",
         models={"policy": Model(source="new", shape=Decoder(), trained=True)},
         tasks=Primer(size=400_000),
-        evaluation=Evaluation(tasks=grpo().tasks, holdout=2000, verifier=Match(), every=1000),
+        evaluation=Evaluation(tasks=arithmetic().tasks, holdout=2000, verifier=Match(), every=1000),
         checkpoints=Checkpoints(every_steps=500),
         threads=1,
     )

@@ -9,16 +9,16 @@ from dataclasses import replace
 
 from posttrain.components.rewards.match import Match
 from posttrain.evaluation.settings import Evaluation
-from posttrain.methods.policy_gradient.grpo import grpo
-from posttrain.methods.sft_rl.sft import sft
 from posttrain.recipe.changes import rl_of, sft_of
 from posttrain.recipe.tree import Recipe
+from posttrain.settings.arithmetic import arithmetic
+from posttrain.settings.demonstrations import demonstrations
 
 
-def quickstart(recipe: Recipe | None = None) -> Recipe:
-    """A change to GRPO: imitation of a few demonstrations comes first."""
-    recipe = recipe or grpo()
-    imitation = replace(sft_of(sft()), batch=16, max_steps=8)
+def quickstart() -> Recipe:
+    """Arithmetic, with imitation of a few demonstrations before it."""
+    recipe = arithmetic()
+    imitation = replace(sft_of(demonstrations()), batch=16, max_steps=8)
     return replace(
         recipe,
         name="quickstart",

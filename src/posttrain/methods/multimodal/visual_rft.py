@@ -36,7 +36,7 @@ from posttrain.evaluation.settings import Evaluation
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.sft_rl.sft import sft
 from posttrain.models import Model
-from posttrain.recipe.changes import rl_of, sft_of, with_models
+from posttrain.recipe.changes import rl_of, sft_of
 from posttrain.recipe.tree import Recipe
 
 ROWS: Final = (30,)
@@ -88,4 +88,4 @@ def visual_rft(recipe: Recipe | None = None) -> Recipe:
         stages={"sft": form, "rl": stage},
         evaluation=Evaluation(verifier=Boxes(), correct_at=0.5),
     )
-    return with_models(changed, roles)
+    return replace(changed, models={**changed.models, **roles})

@@ -6,16 +6,22 @@ Differs: nothing known.
 """
 
 from dataclasses import replace
+from typing import Final
 
 from posttrain.components.advantages.group_mean import GroupMean
 from posttrain.components.reducers.constant import Constant
-from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.recipe.changes import rl_of, with_stage
 from posttrain.recipe.tree import Recipe
+from posttrain.settings.arithmetic import arithmetic
+
+PARENT: Final = "grpo"
+SETTING: Final = "arithmetic"
+PAPER: Final = "arXiv:2503.20783"
+ROWS: Final = ()
 
 
 def dr_grpo(recipe: Recipe | None = None) -> Recipe:
     """A change to GRPO: advantage in units of reward, tokens summed and divided by a constant."""
-    recipe = recipe or grpo()
+    recipe = recipe or arithmetic()
     stage = replace(rl_of(recipe), advantage=GroupMean(scale="none"), reducer=Constant(length=64.0))
     return with_stage(replace(recipe, name="dr_grpo"), stage)

@@ -4,44 +4,42 @@ Source: Shao et al. 2024 (DeepSeekMath), arXiv:2402.03300, section 4.1: 64 attem
 clip 0.2, one update a batch, KL to the reference in the loss.
 
 Differs: tokens are averaged over the whole step (DAPO, arXiv:2503.14476, section 3.3), and there is no KL term, as in
-most later work; `penalties.kl.kind=kl` with a reference model brings it back. Sizes and learning rate are
-for the bundled model; models of billions of parameters take a rate near 1e-6.
+most later work; `penalties.kl.kind=kl` with a reference model brings it back. The number of attempts is the setting's.
 """
 
+from dataclasses import replace
+from typing import Final
+
 from posttrain.components.advantages.group_mean import GroupMean
-from posttrain.components.curricula.uniform import Uniform
 from posttrain.components.filters.zero_variance import ZeroVariance
 from posttrain.components.objectives.ppo_clip import PPOClip
-from posttrain.components.optimizers.adamw import AdamW
 from posttrain.components.reducers.tokens import Tokens
-from posttrain.components.rewards.match import Match
-from posttrain.components.rollouts.independent import Independent
-from posttrain.components.tasks.arithmetic import Arithmetic
-from posttrain.engines import Sampling
-from posttrain.models import Model
+from posttrain.recipe.changes import rl_of, with_stage
 from posttrain.recipe.tree import Recipe
+from posttrain.settings.arithmetic import arithmetic
 from posttrain.stages.rl import RL
-from posttrain.training.settings import Learning
+
+PARENT: Final = None
+SETTING: Final = "arithmetic"
+PAPER: Final = "arXiv:2402.03300"
+ROWS: Final = ()
 
 
-def grpo() -> Recipe:
-    """The root of the reinforcement recipes: complete, and runnable as it is."""
-    return Recipe(
-        name="grpo",
-        models={"policy": Model(source="pebble", trained=True)},
-        tasks=Arithmetic(size=2000, terms=(3, 4)),
-        stages={
-            "rl": RL(
-                steps=100,
-                prompts=16,
-                curriculum=Uniform(),
-                rollout=Independent(n=8, sampling=Sampling(max_tokens=64)),
-                reward=Match(),
-                filters={"zero_variance": ZeroVariance()},
-                advantage=GroupMean(),
-                objective=PPOClip(),
-                reducer=Tokens(),
-                learner=Learning(optimizer=AdamW(lr=1e-4)),
-            )
-        },
+def grpo(recipe: Recipe | None = None) -> Recipe:
+    """The root of the reinforcement methods: group-normalised rewards and PPO's clip, no critic and no KL."""
+    recipe = with_rl(recipe or arithmetic())
+    stage = replace(
+        rl_of(recipe),
+        filters={"zero_variance": ZeroVariance()},
+        advantage=GroupMean(),
+        objective=PPOClip(),
+        reducer=Tokens(),
     )
+    return with_stage(replace(recipe, name="grpo"), stage)
+
+
+def with_rl(recipe: Recipe) -> Recipe:
+    """The recipe with a stage of reinforcement at its end; unchanged where it has one."""
+    if any(isinstance(stage, RL) for stage in recipe.stages.values()):
+        return recipe
+    return replace(recipe, stages={**recipe.stages, "rl": rl_of(arithmetic())})

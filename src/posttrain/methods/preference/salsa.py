@@ -20,7 +20,7 @@ from posttrain.components.merges.soup import Soup
 from posttrain.methods.policy_gradient.ppo import ppo
 from posttrain.methods.sft_rl.sft import sft
 from posttrain.models import Model
-from posttrain.recipe.changes import rl_of, sft_of, with_models
+from posttrain.recipe.changes import rl_of, sft_of
 from posttrain.recipe.tree import Recipe
 from posttrain.stages.merge import Merging
 
@@ -38,4 +38,4 @@ def salsa(recipe: Recipe | None = None) -> Recipe:
         "rl": rl_of(recipe),
     }
     roles = {"second": Model(source="role:policy", trained=True), "reference": Model(source="made")}
-    return with_models(replace(recipe, name="salsa", stages=stages), roles)
+    return replace(recipe, name="salsa", stages=stages, models={**recipe.models, **roles})

@@ -22,7 +22,7 @@ from posttrain.evaluation.settings import Evaluation
 from posttrain.methods.policy_gradient.ppo import ppo
 from posttrain.methods.sft_rl.sft import sft
 from posttrain.models import Model
-from posttrain.recipe.changes import rl_of, sft_of, with_models
+from posttrain.recipe.changes import rl_of, sft_of
 from posttrain.recipe.tree import Recipe
 
 ROWS: Final = (64,)
@@ -54,4 +54,4 @@ def acecode(recipe: Recipe | None = None) -> Recipe:
         stages={"sft": imitation, "rl": stage},
         evaluation=Evaluation(verifier=CountedWork(language="c"), correct_at=0.5, holdout=16),
     )
-    return with_models(changed, {"policy": Model(source="new", shape=shape, trained=True)})
+    return replace(changed, models={**changed.models, "policy": Model(source="new", shape=shape, trained=True)})

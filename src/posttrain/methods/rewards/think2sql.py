@@ -29,7 +29,7 @@ from posttrain.evaluation.settings import Evaluation
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.sft_rl.sft import sft
 from posttrain.models import Model
-from posttrain.recipe.changes import rl_of, sft_of, with_models
+from posttrain.recipe.changes import rl_of, sft_of
 from posttrain.recipe.tree import Recipe
 
 ROWS: Final = (246,)
@@ -68,4 +68,4 @@ def think2sql(recipe: Recipe | None = None) -> Recipe:
         stages={"sft": imitation, "rl": stage},
         evaluation=Evaluation(verifier=SQL(), holdout=60),
     )
-    return with_models(changed, {"policy": Model(source="new", shape=shape, trained=True)})
+    return replace(changed, models={**changed.models, "policy": Model(source="new", shape=shape, trained=True)})

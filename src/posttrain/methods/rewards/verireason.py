@@ -26,7 +26,7 @@ from posttrain.evaluation.settings import Evaluation
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.sft_rl.sft import sft
 from posttrain.models import Model
-from posttrain.recipe.changes import rl_of, sft_of, with_models
+from posttrain.recipe.changes import rl_of, sft_of
 from posttrain.recipe.tree import Recipe
 
 ROWS: Final = (83,)
@@ -64,4 +64,4 @@ def verireason(recipe: Recipe | None = None) -> Recipe:
         evaluation=Evaluation(verifier=Verilog(right=1.0, compiles=0.0, structure=0.0), holdout=60),
     )
     policy = Model(source="new", shape=shape, trained=True)
-    return with_models(changed, {"policy": policy, "reference": Model(source="role:policy")})
+    return replace(changed, models={**changed.models, "policy": policy, "reference": Model(source="role:policy")})

@@ -1,35 +1,35 @@
 """SFT: imitate demonstrations, completions only.
 
-Source: Ouyang et al. 2022, arXiv:2203.02155, section 3.5 (step 1). Sizes are for the bundled model.
+Source: Ouyang et al. 2022, arXiv:2203.02155, section 3.5 (step 1).
 
 Differs: nothing known.
 """
 
+from dataclasses import replace
+from typing import Final
+
 from posttrain.components.objectives.likelihood import Likelihood
-from posttrain.components.optimizers.adamw import AdamW
 from posttrain.components.reducers.tokens import Tokens
-from posttrain.components.rewards.match import Match
-from posttrain.components.schedules.cosine import Cosine
-from posttrain.components.tasks.arithmetic import Arithmetic
-from posttrain.evaluation.settings import Evaluation
-from posttrain.models import Model
+from posttrain.recipe.changes import sft_of, with_stage
 from posttrain.recipe.tree import Recipe
+from posttrain.settings.demonstrations import demonstrations
 from posttrain.stages.sft import SFT
-from posttrain.training.settings import Learning
+
+PARENT: Final = None
+SETTING: Final = "demonstrations"
+PAPER: Final = "arXiv:2203.02155"
+ROWS: Final = ()
 
 
-def sft() -> Recipe:
-    """The root of the imitation recipes: complete, and runnable as it is."""
-    return Recipe(
-        name="sft",
-        models={"policy": Model(source="pebble", trained=True)},
-        tasks=Arithmetic(size=2000, terms=(3, 4)),
-        stages={
-            "sft": SFT(
-                objective=Likelihood(),
-                reducer=Tokens(),
-                learner=Learning(optimizer=AdamW(lr=2e-4), schedule=Cosine(warmup=0.05)),
-            )
-        },
-        evaluation=Evaluation(verifier=Match()),
-    )
+def sft(recipe: Recipe | None = None) -> Recipe:
+    """The root of the imitation methods: the likelihood of every token of a demonstration."""
+    recipe = with_imitation(recipe or demonstrations())
+    stage = replace(sft_of(recipe), objective=Likelihood(), reducer=Tokens())
+    return with_stage(replace(recipe, name="sft"), stage)
+
+
+def with_imitation(recipe: Recipe) -> Recipe:
+    """The recipe with a stage of imitation at its beginning; unchanged where it has one."""
+    if any(isinstance(stage, SFT) for stage in recipe.stages.values()):
+        return recipe
+    return replace(recipe, stages={"sft": sft_of(demonstrations()), **recipe.stages})
