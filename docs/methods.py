@@ -1,4 +1,4 @@
-"""Write docs/methods.md and the table of recipes in README.md, from what `posttrain list` and `posttrain diff` say.
+"""Write docs/methods.md, from what `posttrain list` and `posttrain diff` say.
 
 .venv/bin/python docs/methods.py            write what is out of date
 .venv/bin/python docs/methods.py --check    say what is out of date, and exit with 1 if anything is
@@ -21,8 +21,7 @@ from posttrain import cli
 from posttrain.recipe.catalogue import Entry, entries, families, recipe_modules
 
 ROOT = Path(__file__).resolve().parents[1]
-README, METHODS = ROOT / "README.md", ROOT / "docs" / "methods.md"
-TABLE = re.compile(r"(?<=<!-- recipes -->\n).*?(?=<!-- end -->)", re.DOTALL)
+METHODS = ROOT / "docs" / "methods.md"
 INTRODUCTION = """# Methods
 
 Every recipe and component that ships. This page is written by `docs/methods.py` from the modules' own docstrings, which
@@ -41,10 +40,7 @@ Diagnostics stand in no recipe: `posttrain diagnose KIND` runs them on models th
 
 def pages() -> dict[Path, str]:
     """What each written file should hold."""
-    readme = README.read_text(encoding="utf-8")
-    assert TABLE.search(readme), "README.md has a place for the table of recipes"
-    table = "".join(f"{line}\n" for line in table_of("Recipe", recipes(), in_methods))
-    return {README: TABLE.sub(lambda _: table, readme), METHODS: "\n".join(methods()) + "\n"}
+    return {METHODS: "\n".join(methods()) + "\n"}
 
 
 def methods() -> Iterator[str]:
@@ -104,11 +100,6 @@ def table_of(heading: str, listed: Iterable[Entry], target: Callable[[Entry], st
     for entry in listed:
         cells = (f"[`{entry.name}`]({target(entry)})", as_markdown(entry.summary), link(entry.source))
         yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
-
-
-def in_methods(recipe: Entry) -> str:
-    """Where README.md finds a recipe in docs/methods.md."""
-    return f"{METHODS.relative_to(README.parent)}#{recipe.name}"
 
 
 def module_of(entry: Entry) -> str:

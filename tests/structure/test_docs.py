@@ -90,14 +90,60 @@ def test_every_example_runs(page: Path, tmp_path: Path, capsys: pytest.CaptureFi
                 print(f"\n{place} is not run: {block.skip}")
 
 
+def slug(heading: str) -> str:
+    """The anchor of a heading, as code hosts and the site make it."""
+    plain = re.sub(r"\[([^]]*)\]\([^)]*\)|[`*]", r"\1", heading).strip().lower()
+    return re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", plain))
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors of a page's headings."""
+    return {slug(heading) for heading in re.findall(r"^#+ (.+)$", FENCE.sub("", text), re.MULTILINE)}
+
+
+def broken_links(page: Path) -> list[str]:
+    """The links of a page that lead to no file, or to no heading of it."""
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)[^)]*\)", FENCE.sub("", page.read_text())):
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        if re.match(r"[a-z]+:", link):
+            continue
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target.read_text())):
+            broken.append(link)
+    return broken
+
+
 @pytest.mark.parametrize("page", PAGES + RULES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_make_targets_and_links_are_there(page: Path) -> None:
-    text = page.read_text()
     targets = set(re.findall(r"^([\w-]+)(?: [\w -]+)?:", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    assert make_targets(text) <= targets
-    for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", FENCE.sub("", text)):
-        if not re.match(r"[a-z]+:", link):
-            assert (page.parent / link).exists(), f"{page.relative_to(ROOT)} links to {link}"
+    assert make_targets(page.read_text()) <= targets
+    assert not broken_links(page), f"{page.relative_to(ROOT)} links to what is not there"
+
+
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
+    (tmp_path / "other.md").write_text("# One `word`, two\n")
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# Here\n[a](other.md) [b](other.md#one-word-two) [c](#here) [d](https://example.org/x)\n"
+        "[e](gone.md) [f](other.md#three) [g](#there)\n```text\n[h](gone.md)\n```\n"
+    )
+    assert broken_links(page) == ["gone.md", "other.md#three", "#there"]
+
+
+def test_the_first_pages_are_short() -> None:
+    for page, most in (("README.md", 200), ("docs/architecture.md", 150)):
+        assert len((ROOT / page).read_text().splitlines()) <= most, page
+
+
+def test_decisions_are_complete_and_listed() -> None:
+    folder = ROOT / "docs" / "decisions"
+    index = (folder / "README.md").read_text()
+    for number, page in enumerate(sorted(folder.glob("[0-9]*.md")), start=1):
+        text = page.read_text()
+        assert page.name.startswith(f"{number:04}-") and text.startswith(f"# {number}. ")
+        assert all(f"**{part}.**" in text for part in ("Context", "Decision", "Cost")), page.name
+        assert f"| {number} | [{text.splitlines()[0].split('. ', 1)[1]}]({page.name})" in index, page.name
 
 
 @pytest.mark.parametrize("page", RULES, ids=lambda page: page.name)
