@@ -12,8 +12,8 @@ from posttrain.components.shapes.flow import Flow
 from posttrain.engines import Sampling
 from posttrain.engines.native import Native
 from posttrain.models import Model
-from posttrain.policies import load_policy
 from posttrain.policies.flow import FlowPolicy
+from posttrain.policies.loading import load_policy
 from posttrain.training.packing import Example, MicroBatch, example_of, pack
 from posttrain.types import Completion, Segment, Task, Trajectory
 

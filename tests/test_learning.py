@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from posttrain.evaluation.greedy import evaluate
-from posttrain.policies import load_policy
+from posttrain.policies.loading import load_policy
 from posttrain.recipe.overrides import override
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.launch import start

@@ -124,7 +124,8 @@ def logp_of_a_text(model: Path, dtype: str) -> list[float]:
     import torch
 
     from posttrain.models import Model
-    from posttrain.policies import Packed, load_policy
+    from posttrain.policies import Packed
+    from posttrain.policies.loading import load_policy
 
     source = Model(source=str(model), dtype=dtype)  # type: ignore[arg-type]
     policy = load_policy("policy", source, {}, torch.device("cpu"))

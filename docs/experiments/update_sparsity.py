@@ -26,7 +26,7 @@ from posttrain.components.diagnostics.sparsity import Sparsity
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.sft_rl.sft import sft
 from posttrain.models import Model
-from posttrain.policies import load_policy
+from posttrain.policies.loading import load_policy
 from posttrain.recipe.overrides import override
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.launch import start

@@ -10,8 +10,8 @@ import torch
 from posttrain.cli import main
 from posttrain.components.tasks.files import Files
 from posttrain.models import Model
-from posttrain.policies import load_policy
 from posttrain.policies.folder import new_folder
+from posttrain.policies.loading import load_policy
 
 TREE = "{kind: tree, iterations: 2, samples: 2, delimiter: 2, sampling: {max_tokens: 6}}"
 SMALL = ("tasks.size=12", "tasks.terms=[2, 2]", "evaluation.holdout=4", "evaluation.sampling.max_tokens=4", "threads=1")

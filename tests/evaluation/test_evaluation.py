@@ -18,8 +18,8 @@ from posttrain.engines.native import Native
 from posttrain.evaluation.greedy import Evaluated, evaluate, summarize
 from posttrain.evaluation.settings import Evaluation
 from posttrain.models import Model
-from posttrain.policies import load_policy
 from posttrain.policies.folder import new_folder
+from posttrain.policies.loading import load_policy
 from posttrain.statistics.intervals import wilson
 from posttrain.types import Completion, FloatArray, Group, IntArray, Message, Score, Segment, Task, Trajectory
 

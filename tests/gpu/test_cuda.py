@@ -11,12 +11,13 @@ from torch import Tensor
 from posttrain.engines._truncation import Rules, choose
 from posttrain.kernels import paged
 from posttrain.models import Model
-from posttrain.policies import Packed, load_policy
+from posttrain.policies import Packed
 from posttrain.policies._attention import variable_attention
 from posttrain.policies._cache import KeyValueCache
 from posttrain.policies._graphs import captured_decoding_of, decode_with, no_capture
 from posttrain.policies.folder import new_folder
 from posttrain.policies.language_model import LanguageModelPolicy
+from posttrain.policies.loading import load_policy
 from posttrain.recipe.files import find_recipe
 from posttrain.runs.launch import start
 from posttrain.runs.live import LiveView

@@ -11,7 +11,8 @@ import torch
 from posttrain.components.tasks.files import Files
 from posttrain.components.tasks.workings import Workings
 from posttrain.methods.preference.dpo import dpo
-from posttrain.policies import Policy, load_policy
+from posttrain.policies import Policy
+from posttrain.policies.loading import load_policy
 from posttrain.recipe.catalogue import entries
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore

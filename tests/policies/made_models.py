@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from posttrain.models import Model
-from posttrain.policies import Body, Packed, load_policy
+from posttrain.policies import Body, Packed
 from posttrain.policies._byte_tokenizer import VOCABULARY_SIZE, write_byte_tokenizer
 from posttrain.policies.language_model import LanguageModelPolicy
+from posttrain.policies.loading import load_policy
 
 CPU = torch.device("cpu")
 SIZES: dict[str, Any] = {

@@ -14,8 +14,8 @@ from posttrain.components.shapes.flow import Flow
 from posttrain.datasets import chains
 from posttrain.errors import UserError
 from posttrain.models import Model
-from posttrain.policies import load_policy
 from posttrain.policies.flow import FlowPolicy, normal_logp
+from posttrain.policies.loading import load_policy
 from posttrain.types import Completion, Segment, Task, Trajectory
 from tests.flows import CPU, made_flow, packed, sampled, saved, signals, trajectory_of
 

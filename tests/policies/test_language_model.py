@@ -8,10 +8,11 @@ from torch import Tensor
 
 from posttrain.errors import UserError
 from posttrain.models import LoRA, Model
-from posttrain.policies import Packed, load_policy
+from posttrain.policies import Packed
 from posttrain.policies._signals import token_signals
 from posttrain.policies.folder import new_folder
 from posttrain.policies.language_model import LanguageModelPolicy
+from posttrain.policies.loading import load_policy
 from posttrain.policies.lora import adapters
 from tests.policies.made_models import CPU, load, make_folder, pack, random_sequences
 

@@ -17,12 +17,13 @@ from posttrain.engines import Sampling
 from posttrain.engines.native import Native
 from posttrain.errors import UserError
 from posttrain.models import Model
-from posttrain.policies import Packed, load_policy
+from posttrain.policies import Packed
 from posttrain.policies._byte_tokenizer import IMAGE_TOKEN
 from posttrain.policies._prompts import patches_of
 from posttrain.policies._shape import Vision
 from posttrain.policies.folder import new_folder
 from posttrain.policies.language_model import LanguageModelPolicy
+from posttrain.policies.loading import load_policy
 from posttrain.training.learner import evaluate_examples
 from posttrain.training.packing import Example, example_of
 from posttrain.types import Image, Segment, Task

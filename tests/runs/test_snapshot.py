@@ -135,7 +135,7 @@ def test_a_frozen_model_from_a_folder_is_not_saved_again(tiny: Path, tmp_path: P
 
 def test_a_checkpoint_holds_an_ordinary_model_folder_of_the_merged_weights(tiny: Path, tmp_path: Path) -> None:
     from posttrain.models import Model
-    from posttrain.policies import load_policy
+    from posttrain.policies.loading import load_policy
     from posttrain.policies.lora import merge_adapters
 
     recipe = recipe_of(tiny, "models.policy.lora.rank=2")

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from posttrain.models import Model
-from posttrain.policies import Packed, load_policy
+from posttrain.policies import Packed
 from posttrain.policies._byte_tokenizer import END_TOKEN_ID
+from posttrain.policies.loading import load_policy
 from posttrain.speed._models import make_model
 from posttrain.speed.sizes import SIZES, Size
 

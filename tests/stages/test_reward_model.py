@@ -16,7 +16,8 @@ from posttrain.components.tasks.workings import Workings
 from posttrain.errors import UserError
 from posttrain.methods.preference.rlhf_workflow import rlhf_workflow
 from posttrain.models import Model
-from posttrain.policies import Policy, load_policy
+from posttrain.policies import Policy
+from posttrain.policies.loading import load_policy
 from posttrain.recipe.overrides import override
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore

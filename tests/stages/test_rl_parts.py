@@ -10,7 +10,7 @@ import torch
 from posttrain.components.penalties.kl import KL
 from posttrain.errors import AlarmStop
 from posttrain.models import Model
-from posttrain.policies import load_policy
+from posttrain.policies.loading import load_policy
 from posttrain.stages.loss import combine
 from posttrain.stages.rl.collect import set_aside_failed, stop_if_grading_fails, unaided
 from posttrain.stages.rl.credit import batch_of, token_rewards

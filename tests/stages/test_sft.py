@@ -14,7 +14,7 @@ from posttrain.components.penalties.kl import KL
 from posttrain.errors import UserError
 from posttrain.methods.sft_rl.sft import sft
 from posttrain.models import Model
-from posttrain.policies import load_policy
+from posttrain.policies.loading import load_policy
 from posttrain.recipe.changes import sft_of, with_stage
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore

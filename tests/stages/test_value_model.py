@@ -19,7 +19,7 @@ from posttrain.components.search.tree import Tree
 from posttrain.errors import UserError
 from posttrain.methods.search.rest_rl import rest_rl
 from posttrain.models import Model
-from posttrain.policies import load_policy
+from posttrain.policies.loading import load_policy
 from posttrain.recipe.overrides import override
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore

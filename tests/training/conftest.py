@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from posttrain.models import Model
-from posttrain.policies import Policy, load_policy
+from posttrain.policies import Policy
 from posttrain.policies.folder import new_folder
+from posttrain.policies.loading import load_policy
 from posttrain.training.packing import Example
 
 

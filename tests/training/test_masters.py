@@ -10,9 +10,9 @@ from posttrain.components.objectives.ppo_clip import PPOClip
 from posttrain.components.optimizers.adamw import AdamW
 from posttrain.components.reducers.tokens import Tokens as TokenMean
 from posttrain.models import Model
-from posttrain.policies import load_policy
 from posttrain.policies.folder import new_folder
 from posttrain.policies.language_model import LanguageModelPolicy
+from posttrain.policies.loading import load_policy
 from posttrain.training.learner import Learner, Loss
 from posttrain.training.packing import Example
 from posttrain.training.settings import Learning

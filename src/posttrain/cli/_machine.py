@@ -192,7 +192,7 @@ def check_model() -> Check:
     from posttrain.engines import Sampling
     from posttrain.engines.native import Native
     from posttrain.models import Model
-    from posttrain.policies import load_policy
+    from posttrain.policies.loading import load_policy
 
     started = time.monotonic()
     policy = load_policy("policy", Model(source="pebble"), {}, torch.device("cpu"))

@@ -26,7 +26,7 @@ def command(kind: str, words: tuple[str, ...], device: str, as_json: bool) -> No
     from posttrain.engines.native import Native
     from posttrain.errors import UserError
     from posttrain.models import Model
-    from posttrain.policies import load_policy
+    from posttrain.policies.loading import load_policy
     from posttrain.runs.launch import find_device, model_source
 
     names, settings = split_settings(words)

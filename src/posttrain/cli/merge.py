@@ -28,7 +28,7 @@ def command(models: tuple[str, ...], method: str, out: Path, as_json: bool) -> N
     from posttrain.components.merges import Merge
     from posttrain.errors import UserError
     from posttrain.models import Model
-    from posttrain.policies.language_model import load
+    from posttrain.policies.loading import load_language_model
     from posttrain.policies.merging import merge
     from posttrain.runs.launch import model_source
 
@@ -41,7 +41,7 @@ def command(models: tuple[str, ...], method: str, out: Path, as_json: bool) -> N
     if out.is_dir() and any(out.iterdir()):
         raise UserError(f"'{out}' is not empty; name a new folder")
     device = torch.device("cpu")
-    loaded = {name: load("policy", Model(source=model_source(name)), {}, device) for name in names}
+    loaded = {name: load_language_model("policy", Model(source=model_source(name)), {}, device) for name in names}
     stored = {dtype for dtype in loaded[names[0]].origin.stored.values() if dtype.is_floating_point}
     dtype: Literal["bfloat16", "float32"] = "bfloat16" if stored == {torch.bfloat16} else "float32"
     merged = merge("policy", Model(source="made", dtype=dtype), loaded, rule)

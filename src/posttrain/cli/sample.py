@@ -66,7 +66,7 @@ def command(
     from posttrain.engines.native import Native
     from posttrain.errors import UserError
     from posttrain.models import Model
-    from posttrain.policies import load_policy
+    from posttrain.policies.loading import load_policy
     from posttrain.runs.launch import find_device, model_source
 
     sampling = Sampling(temperature=temperature, top_p=top_p, top_k=top_k, max_tokens=max_tokens, stop=stop)

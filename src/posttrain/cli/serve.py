@@ -45,7 +45,7 @@ def command(
     from posttrain.engines.native import Native
     from posttrain.errors import UserError
     from posttrain.models import Model
-    from posttrain.policies import load_policy
+    from posttrain.policies.loading import load_policy
     from posttrain.runs.launch import find_device, model_source
     from posttrain.serving.server import Service
 

@@ -26,5 +26,13 @@ class Native(Engine):
     takes several passes."""
 
     def serve(self, policy: "Policy", seed: int) -> Server:
-        """Start sampling with the live weights of a policy."""
-        return policy.server(seed, slots=self.slots, prefill_tokens=self.prefill_tokens)
+        """Start sampling with the live weights of a policy: chains of a flow, tokens of any other."""
+        from posttrain.policies.flow import FlowPolicy
+
+        if isinstance(policy, FlowPolicy):
+            from posttrain.engines._chains import ChainServer
+
+            return ChainServer(policy, seed)
+        from posttrain.engines._continuous import ContinuousServer
+
+        return ContinuousServer(policy, seed, slots=self.slots, prefill_tokens=self.prefill_tokens)

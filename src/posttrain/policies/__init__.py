@@ -8,7 +8,7 @@ tokens, so there is no padding anywhere above them.
     policy     body + head (language, value or reward) + tokenizer + version
 
 A policy that is no language model, a flow for example, has neither body nor text: it gives the same signals of its own
-kind of tokens, and a server that samples them.
+kind of tokens.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,6 @@ from torch import Tensor, nn
 from posttrain.types import IntArray, Segment, Task, Trajectory
 
 if TYPE_CHECKING:
-    from posttrain.engines import Server
     from posttrain.kernels import Drawing
     from posttrain.models import Model
     from posttrain.policies.tokenizer import Tokenizer
@@ -167,9 +166,7 @@ class Policy(nn.Module):
 
     def prompt(self, task: Task) -> Segment:
         """A task's prompt as this model takes it. Raises `UserError` for images that it cannot see."""
-        from posttrain.policies._prompts import prompt_of
-
-        return prompt_of(self, task)
+        raise NotImplementedError
 
     def prompt_length(self, task: Task) -> int:
         """Tokens of the prompt."""
@@ -223,21 +220,8 @@ class Policy(nn.Module):
         """Whether a parameter changes when the model is trained."""
         return True
 
-    def server(self, seed: int, *, slots: int, prefill_tokens: int) -> "Server":
-        """Start sampling in this process: here, token by token."""
-        from posttrain.engines._continuous import ContinuousServer
-
-        return ContinuousServer(self, seed, slots=slots, prefill_tokens=prefill_tokens)
-
     def demonstration(self, task: Task, text: str, *key: int) -> Trajectory | None:
         """A demonstration in this model's own kind of tokens, with draws that are a function of the key; None where it
         is text. Raises `UserError` for what the model cannot imitate.
         """
         return None
-
-
-def load_policy(role: str, model: "Model", others: "Mapping[str, Policy]", device: torch.device) -> Policy:
-    """Make the policy that a recipe's `Model` names. Raises `UserError` that says why a folder cannot be used."""
-    from posttrain.policies._load import load
-
-    return load(role, model, others, device)

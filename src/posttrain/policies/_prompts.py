@@ -20,7 +20,7 @@ Prompt = str | tuple[Message, ...]
 
 
 def prompt_of(policy: Policy, task: Task) -> Segment:
-    """See `posttrain.policies.Policy.prompt`."""
+    """See `posttrain.policies.Policy.prompt`, of a language model."""
     tokenizer = policy.tokenizer
     if not task.images:
         token_ids = tokenizer.encode_prompt(task.prompt)

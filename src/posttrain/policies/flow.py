@@ -25,7 +25,6 @@ from torch import Tensor, nn
 from posttrain.components.noises import Noise
 from posttrain.components.shapes import Shape
 from posttrain.datasets import chains
-from posttrain.engines import Server
 from posttrain.errors import UserError
 from posttrain.models import Model
 from posttrain.policies import Packed, Policy
@@ -295,12 +294,6 @@ class FlowPolicy(Policy):
     def prompt_length(self, task: Task) -> int:
         """One, whatever it says: a rollout may show the flow what a world shows instead."""
         return 1
-
-    def server(self, seed: int, *, slots: int, prefill_tokens: int) -> Server:
-        """Samples chains."""
-        from posttrain.engines._chains import ChainServer
-
-        return ChainServer(self, seed)
 
     def demonstration(self, task: Task, text: str, *key: int) -> Trajectory:
         """A point worth reaching, with draws of noise that are a function of the key."""

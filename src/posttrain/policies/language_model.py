@@ -15,6 +15,7 @@ from posttrain.errors import UserError
 from posttrain.models import LoRA, Model
 from posttrain.policies import Body, Packed, Policy
 from posttrain.policies._bodies import read_body
+from posttrain.policies._prompts import prompt_of
 from posttrain.policies._signals import Compared, token_signals
 from posttrain.policies.decoder import Decoder
 from posttrain.policies.folder import (
@@ -36,7 +37,7 @@ from posttrain.policies.lora import (
     save_adapter,
 )
 from posttrain.policies.tokenizer import Tokenizer
-from posttrain.types import DIVERGENCES
+from posttrain.types import DIVERGENCES, Segment, Task
 
 Head = Literal["language", "value", "reward"]
 
@@ -66,6 +67,10 @@ class LanguageModelPolicy(Policy):
         self.role, self.body, self.tokenizer, self.version = role, body, tokenizer, 0
         self.origin, self.head, self.value_head, self.lora = origin, head, value_head, lora
         self.eval()
+
+    def prompt(self, task: Task) -> Segment:
+        """The prompt's token ids, with the patches of its images. Raises `UserError` for images that it cannot see."""
+        return prompt_of(self, task)
 
     def evaluate(
         self,
@@ -187,16 +192,6 @@ def root_of(body: Body) -> nn.Module:
     if isinstance(body, Decoder):
         return body
     return body.get_submodule("causal")
-
-
-def load(role: str, model: Model, others: Mapping[str, Policy], device: torch.device) -> LanguageModelPolicy:
-    """A policy that must be a language model. Raises `UserError` for one that is not."""
-    from posttrain.policies import load_policy
-
-    policy = load_policy(role, model, others, device)
-    if not isinstance(policy, LanguageModelPolicy):
-        raise UserError(f"models.{role}: a language model is needed here, and '{model.source}' is none")
-    return policy
 
 
 def open_language_model(role: str, model: Model, path: Path) -> LanguageModelPolicy:

@@ -17,7 +17,8 @@ from posttrain.components.merges import Merge
 from posttrain.errors import UserError
 from posttrain.models import Model
 from posttrain.policies import Policy
-from posttrain.policies.language_model import LanguageModelPolicy, load
+from posttrain.policies.language_model import LanguageModelPolicy
+from posttrain.policies.loading import load_language_model
 from posttrain.policies.lora import merged_state
 
 NOT_OF_THE_SHAPE = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "use_cache", "architectures")
@@ -50,7 +51,7 @@ def merge(role: str, model: Model, sources: Mapping[str, Policy], method: Merge)
     if model.head != members[first].head:
         raise UserError(f"models.{role}.head is {model.head}, but {first} has a {members[first].head} head")
     device = next(members[first].parameters()).device
-    policy = load(role, replace(model, source=f"role:{first}", shape=None), members, device)
+    policy = load_language_model(role, replace(model, source=f"role:{first}", shape=None), members, device)
     squares = {name: [0.0, 0.0] for name in members}
     with torch.no_grad():
         for name, parameter in policy.named_parameters():

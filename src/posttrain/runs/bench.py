@@ -36,7 +36,7 @@ class Bench:
 
     def first_models(self) -> "dict[str, Policy]":
         """The recipe's models as they begin; those that are copied or made wait for the stage that does it."""
-        from posttrain.policies import load_policy
+        from posttrain.policies.loading import load_policy
 
         here = {role: m for role, m in self.recipe.models.items() if not m.is_remote}
         later = {role for role, m in here.items() if m.source.startswith("role:") or m.source == "made"}
@@ -143,7 +143,7 @@ class Bench:
 
         A frozen copy is taken anew by every stage, unless it is in `keep`; a trained one is made once.
         """
-        from posttrain.policies import load_policy
+        from posttrain.policies.loading import load_policy
 
         self._check_roles(stage)
         made = dict(models)

@@ -161,7 +161,7 @@ def _load(bench: Bench, checkpoint: Path, roles: Sequence[str]) -> "dict[str, Po
     """Every role's model: from the checkpoint where it is there, else from the recipe."""
     from safetensors.torch import load_file
 
-    from posttrain.policies import load_policy
+    from posttrain.policies.loading import load_policy
 
     models: dict[str, Policy] = {}
     for role in sorted(bench.recipe.models, key=lambda role: bench.recipe.models[role].source.startswith("role:")):

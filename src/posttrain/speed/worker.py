@@ -84,7 +84,7 @@ def make_case(*, measure: str, size: str, dtype: str, threads: int, device: str,
 
         return Limits(SIZES[size], dtype, place, more["rows"], more["learning_rows"])
     from posttrain.models import Model
-    from posttrain.policies import load_policy
+    from posttrain.policies.loading import load_policy
     from posttrain.speed._cases import LearningCase, SamplingCase
     from posttrain.speed.runs import recipe_for
 

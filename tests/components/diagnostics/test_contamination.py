@@ -30,8 +30,9 @@ from posttrain.components.tasks.arithmetic import Arithmetic
 from posttrain.engines.native import Native
 from posttrain.errors import UserError
 from posttrain.models import Model
-from posttrain.policies import Policy, load_policy
+from posttrain.policies import Policy
 from posttrain.policies.folder import new_folder
+from posttrain.policies.loading import load_policy
 from posttrain.types import Message, Task
 from tests.builders import ScriptedSampler
 

@@ -15,8 +15,8 @@ from posttrain.engines import Sampler
 from posttrain.engines.native import Native
 from posttrain.errors import UserError
 from posttrain.models import Model
-from posttrain.policies import load_policy
 from posttrain.policies.folder import new_folder
+from posttrain.policies.loading import load_policy
 from posttrain.types import Segment, Task, Trajectory
 from tests.builders import ScriptedSampler
 from tests.components.rewards.judging import score_all

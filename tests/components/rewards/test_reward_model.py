@@ -14,9 +14,9 @@ from posttrain.components.rewards.sum import Sum
 from posttrain.engines.native import Native
 from posttrain.errors import UserError
 from posttrain.models import Model
-from posttrain.policies import load_policy
 from posttrain.policies.folder import new_folder
 from posttrain.policies.language_model import LanguageModelPolicy
+from posttrain.policies.loading import load_policy
 from posttrain.types import Segment, Trajectory
 from tests.builders import ScriptedSampler
 from tests.components.rewards.judging import attempt, score_all

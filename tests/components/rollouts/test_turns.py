@@ -18,8 +18,8 @@ from posttrain.engines import Sampling
 from posttrain.engines.native import Native
 from posttrain.errors import UserError
 from posttrain.models import Model
-from posttrain.policies import load_policy
 from posttrain.policies.folder import new_folder
+from posttrain.policies.loading import load_policy
 from posttrain.stages.rl.credit import token_rewards
 from posttrain.stages.rl.metrics import turn_metrics
 from posttrain.types import Completion, Message, Task, Trajectory

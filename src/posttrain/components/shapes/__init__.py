@@ -1,6 +1,6 @@
 """What a new model is: its kind and its sizes, from which a model folder with random weights is made.
 
-Contract: the folder is a function of the settings alone, and `posttrain.policies.load_policy` reads it.
+Contract: the folder is a function of the settings alone, and `posttrain.policies.loading.load_policy` reads it.
 """
 
 from pathlib import Path

@@ -12,12 +12,12 @@ from posttrain.models import Model
 from posttrain.policies import Policy
 from posttrain.policies.flow import is_flow, open_flow
 from posttrain.policies.folder import bundled, bundled_names, open_folder
-from posttrain.policies.language_model import open_language_model
+from posttrain.policies.language_model import LanguageModelPolicy, open_language_model
 from posttrain.policies.lora import is_adapter
 
 
-def load(role: str, model: Model, others: Mapping[str, Policy], device: torch.device) -> Policy:
-    """Make the policy that a recipe's `Model` names; see `posttrain.policies.load_policy`."""
+def load_policy(role: str, model: Model, others: Mapping[str, Policy], device: torch.device) -> Policy:
+    """Make the policy that a recipe's `Model` names. Raises `UserError` that says why a folder cannot be used."""
     if model.lora is not None and not model.trained:
         raise UserError(f"models.{role}: lora says how the model is trained, but trained is false; change one of them")
     try:
@@ -28,6 +28,16 @@ def load(role: str, model: Model, others: Mapping[str, Policy], device: torch.de
     for name, parameter in policy.named_parameters():
         parameter.requires_grad_(model.trained and policy.is_free(name))
     return policy.to(device)
+
+
+def load_language_model(
+    role: str, model: Model, others: Mapping[str, Policy], device: torch.device
+) -> LanguageModelPolicy:
+    """A policy that must be a language model. Raises `UserError` for one that is not."""
+    policy = load_policy(role, model, others, device)
+    if not isinstance(policy, LanguageModelPolicy):
+        raise UserError(f"models.{role}: a language model is needed here, and '{model.source}' is none")
+    return policy
 
 
 def _copy(role: str, model: Model, others: Mapping[str, Policy]) -> Policy:
