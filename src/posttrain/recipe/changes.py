@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
 
+from posttrain.components.filters import Filter
+from posttrain.components.filters.zero_variance import ZeroVariance
 from posttrain.engines import Sampling
 from posttrain.errors import UserError
 from posttrain.models import Model
@@ -16,6 +18,7 @@ from posttrain.stages import Stage
 from posttrain.stages.preference import PreferenceTraining
 from posttrain.stages.rl import RL
 from posttrain.stages.sft import SFT
+from posttrain.training.settings import Learning
 
 S = TypeVar("S", bound=Stage)
 
@@ -41,10 +44,52 @@ def sampling_of(stage: RL) -> Sampling:
     return sampling if isinstance(sampling, Sampling) else Sampling()
 
 
+def attempts_of(stage: RL, default: int = 8) -> int:
+    """Attempts at a task in the stage's rollout; the default where it has no such setting."""
+    return int(getattr(stage.rollout, "n", default))
+
+
+def sampled_of(recipe: Recipe) -> RL:
+    """The recipe's reinforcement stage, for a method that brings a rollout of its own.
+
+    Raises `UserError` where that would take the place of a world of several turns, which belongs to the setting.
+    """
+    stage = rl_of(recipe)
+    if hasattr(stage.rollout, "max_turns"):
+        raise UserError(
+            f"recipe '{recipe.name}' has the rollout '{stage.rollout.kind}', a world of several turns, and this method "
+            "brings a rollout of its own, which samples answers of one turn; apply it to a recipe of single answers"
+        )
+    return stage
+
+
+def every_group(stage: RL) -> dict[str, Filter]:
+    """The stage's filters but those that leave out groups of equal rewards."""
+    return {name: part for name, part in stage.filters.items() if not isinstance(part, ZeroVariance)}
+
+
+def several_updates(learner: Learning, *, epochs: int = 1, minibatches: int = 1) -> Learning:
+    """The learner with several updates a batch; unchanged where it makes several already."""
+    if learner.epochs > 1 or learner.minibatches > 1:
+        return learner
+    return replace(learner, epochs=epochs, minibatches=minibatches)
+
+
 def with_stage(recipe: Recipe, changed: Stage) -> Recipe:
     """The recipe with a stage in the place of its only one of the same type."""
     old = _only(recipe, type(changed))
     return replace(recipe, stages={n: changed if s is old else s for n, s in recipe.stages.items()})
+
+
+def with_stages_before(recipe: Recipe, new: Mapping[str, Stage], stage: Stage) -> Recipe:
+    """The recipe with new stages right before one that it has. Raises `UserError` for a name that is taken."""
+    taken = sorted(new.keys() & recipe.stages.keys())
+    if taken:
+        raise UserError(f"recipe '{recipe.name}' has a stage named '{taken[0]}' already; give it another name")
+    stages: dict[str, Stage] = {}
+    for name, old in recipe.stages.items():
+        stages |= {**(new if old is stage else {}), name: old}
+    return replace(recipe, stages=stages)
 
 
 def with_models(recipe: Recipe, models: Mapping[str, Model]) -> Recipe:
