@@ -190,6 +190,7 @@ class StageBench:
         self._key: tuple[int | str, ...] = (name, "draw", draw) if draw else (name,)
         self.seed = key_of(bench.recipe.seed, *self._key)
         self.tasks = bench.problems.of(stage)
+        self.model_settings = bench.recipe.models
 
     def samplers(self, models: Models, *key: int | str) -> dict[str, Sampler]:
         """Every model ready to sample; the draws are a function of (recipe seed, stage, key)."""

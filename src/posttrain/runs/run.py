@@ -19,13 +19,13 @@ from posttrain.evaluation.greedy import evaluate
 from posttrain.evaluation.search import evaluate_search
 from posttrain.runs.bench import Bench, StageBench
 from posttrain.runs.live import LiveView
-from posttrain.runs.record import StepRecord
 from posttrain.runs.snapshot import ROLLED_BACK, Snapshot, newest_snapshot, save_snapshot
 from posttrain.runs.stop import StopRequest
 from posttrain.runs.store import REPAIRS, RunStore
-from posttrain.runs.tables import rollout_rows
+from posttrain.runs.tables import RolloutTable, rollout_rows
 from posttrain.runs.watch import MOST_ROLL_BACKS, RollBack, StoppedByAlarm, Watch, wait_while_paused
 from posttrain.stages import Models, Stage
+from posttrain.stages.record import StepRecord
 from posttrain.types import Group
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ class StageRun(StageBench):
         for index, group in enumerate(self.attempts):
             record.drop(group, "the run stopped in this step", index=index)
         if record.rows:
-            self._run.store.write_rollouts(self._run.step + 1, record.table(self.name))
+            self._run.store.write_rollouts(self._run.step + 1, self._table(record))
 
     def finish_step(
         self,
@@ -232,7 +232,7 @@ class StageRun(StageBench):
         self.attempts = ()
         run.store.log_metrics(run.step, self.name, steps_done, record.metrics)
         if record.rows:
-            run.store.write_rollouts(run.step, record.table(self.name))
+            run.store.write_rollouts(run.step, self._table(record))
         timing = self._timing(record)
         run.store.log_timing(run.step, self.name, steps_done, timing)
         run.view.step({"step": run.step, "stage": self.name, "stage_step": steps_done, **record.metrics}, timing)
@@ -288,6 +288,17 @@ class StageRun(StageBench):
         file.write_text(f"{news}\nRemove this file to go on.\n")
         run.view.event("paused", f"{news}. Remove {file} to go on, or press Ctrl-C to stop")
         wait_while_paused(file, run.stop)
+
+    def _table(self, record: StepRecord) -> RolloutTable:
+        """The trajectories of a step as they are written, in the order of their groups."""
+        rows = sorted(record.rows, key=lambda row: (row.group, row.trajectory.sample))
+        return rollout_rows(
+            [row.trajectory for row in rows],
+            stage=self.name,
+            groups=[row.group for row in rows],
+            dropped=[row.dropped for row in rows],
+            columns=[row.columns for row in rows],
+        )
 
     def _timing(self, record: StepRecord) -> dict[str, float]:
         """Seconds by phase, speed and memory of the step that ends now; starts the next one's clock."""

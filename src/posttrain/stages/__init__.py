@@ -1,26 +1,23 @@
 """What a recipe is made of. A stage starts from the models that the one before it left.
 
-Contract: a stage continues from `run.steps_done`, `run.memory` and `run.restore`, bit for bit as if it had never
-stopped; everything that it draws is a function of (run.seed, step); it ends every step with `run.finish_step`.
+Contract: a stage continues from `steps_done`, `memory` and `restore` of its context, bit for bit as if it had never
+stopped; everything that it draws is a function of (seed, step); it ends every step with `finish_step`. A stage that
+trains gets all of this from `posttrain.stages.fit`.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from posttrain.component import Component
 from posttrain.components.selections import Selection
 from posttrain.components.tasks import Tasks
+from posttrain.stages.context import Models, PreviewContext, StageContext
 from posttrain.types import Task
 
-if TYPE_CHECKING:
-    from posttrain.policies import Policy
-    from posttrain.runs.bench import StageBench
-    from posttrain.runs.run import StageRun
+__all__ = ["Models", "PreviewContext", "Stage", "StageContext"]
 
-SHARED: Final = ("loss", "needs", "order", "pairs", "prompts")
+SHARED: Final = ("context", "fit", "loss", "needs", "order", "pairs", "prompts", "record")
 """Modules of this folder that are no stages: what several of them use."""
-
-Models = Mapping[str, "Policy"]
 
 
 class Stage(Component):
@@ -51,10 +48,10 @@ class Stage(Component):
         """Number of steps that the stage will take on these tasks."""
         raise NotImplementedError
 
-    def run(self, models: Models, run: "StageRun") -> Models:
+    def run(self, models: Models, context: StageContext) -> Models:
         """Train, and return the models by role for the next stage."""
         raise NotImplementedError
 
-    def preview(self, models: Models, run: "StageBench") -> list[str]:
+    def preview(self, models: Models, context: PreviewContext) -> list[str]:
         """Draw one batch without learning from it, and say in a few lines what training would see."""
         raise NotImplementedError

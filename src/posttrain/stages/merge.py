@@ -6,20 +6,16 @@ new model is from each that it was made of.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 
 from posttrain.component import frozen
 from posttrain.components.merges import Merge
 from posttrain.errors import UserError
-from posttrain.runs.record import StepRecord
-from posttrain.stages import Models, Stage
+from posttrain.stages import Models, PreviewContext, Stage, StageContext
+from posttrain.stages.record import StepRecord
 from posttrain.types import Task
-
-if TYPE_CHECKING:
-    from posttrain.runs.bench import StageBench
-    from posttrain.runs.run import StageRun
 
 
 @frozen
@@ -55,18 +51,20 @@ class Merging(Stage):
         """One."""
         return 1
 
-    def run(self, models: Models, run: "StageRun") -> Models:
+    def run(self, models: Models, context: StageContext) -> Models:
         """Merge, and return the models with the new one among them."""
         from posttrain.policies.merging import merge
 
-        if run.steps_done:
+        if context.steps_done:
             return models
-        merged = merge(self.role, run.recipe.models[self.role], {role: models[role] for role in self.of}, self.method)
+        merged = merge(
+            self.role, context.model_settings[self.role], {role: models[role] for role in self.of}, self.method
+        )
         record = StepRecord(metrics={f"distance/{role}": far for role, far in merged.distances.items()})
         made = {**models, self.role: merged.policy}
-        run.finish_step(1, record, {}, {}, made)
+        context.finish_step(1, record, {}, {}, made)
         return made
 
-    def preview(self, models: Models, run: "StageBench") -> list[str]:
+    def preview(self, models: Models, context: PreviewContext) -> list[str]:
         """What is made of what."""
         return [f"{self.role} is made of {', '.join(self.of)} by {self.method.kind}"]

@@ -9,8 +9,8 @@ from pydantic import PositiveFloat, PositiveInt
 
 from posttrain.components.reducers import Reducer
 from posttrain.errors import UserError
-from posttrain.runs.record import StepRecord
-from posttrain.stages import Models
+from posttrain.stages import Models, PreviewContext, StageContext
+from posttrain.stages.fit import Step, fit_role, steps_in
 from posttrain.stages.needs import with_columns
 from posttrain.stages.order import shuffled
 from posttrain.stages.sft import demonstration
@@ -19,8 +19,6 @@ from posttrain.types import PerToken, Preference, Task, Tokens
 
 if TYPE_CHECKING:
     from posttrain.policies import Policy
-    from posttrain.runs.bench import StageBench
-    from posttrain.runs.run import StageRun
     from posttrain.training.packing import Example
 
 
@@ -47,50 +45,41 @@ class PairTraining:
 
     def total_steps(self, tasks: Sequence[Task]) -> int:
         """Steps that the epochs come to, at least one."""
-        steps = max(1, round(len(pairs_of(tasks)) * self.epochs / self.batch))
-        return min(steps, self.max_steps) if self.max_steps else steps
+        return steps_in(len(pairs_of(tasks)), batch=self.batch, epochs=self.epochs, max_steps=self.max_steps)
 
-    def run(self, models: Models, run: "StageRun") -> Models:
+    def run(self, models: Models, context: StageContext) -> Models:
         """Train on the pairs in a seeded order, new in every epoch."""
-        from posttrain.training.learner import Learner, Loss
+        from posttrain.training.learner import Loss
 
-        policy = models[self.role]
-        if not any(parameter.requires_grad for parameter in policy.parameters()):
-            raise UserError(
-                f"stage {run.name} trains the role '{self.role}', but models.{self.role}.trained is false; set it to "
-                "true"
-            )
-        pairs, steps = pairs_of(run.tasks), self.total_steps(run.tasks)
-        learner = Learner(policy, self.learning, seed=run.seed, num_steps=steps)
-        run.restore({self.role: learner})
-        loss = Loss(per_token=self.per_token, reducer=self.reducer, needs=self.needs & {"score"}, whole_groups=True)
-        for step in range(run.steps_done, steps):
-            record = StepRecord()
-            places = shuffled(len(pairs), self.batch, step, run.seed)
+        pairs = pairs_of(context.tasks)
+
+        def examples(step: Step) -> "list[Example]":
+            places = shuffled(len(pairs), self.batch, step.index, context.seed)
+            step.record.metrics["epoch"] = (step.index + 1) * self.batch / len(pairs)
             chosen = [(*pairs[i], place) for place, i in enumerate(places)]
-            with run.phase("signals"):
-                examples = self.with_signals([e for pair in chosen for e in pair_examples(policy, *pair)], models)
-            with run.phase("learn"):
-                learned = learner.step(examples, loss, progress=step / steps)
-            record.metrics |= learned.metrics
-            record.metrics["trained_tokens"] = float(sum(e.num_trained for e in examples))
-            record.metrics["epoch"] = (step + 1) * self.batch / len(pairs)
-            run.finish_step(step + 1, record, {}, {self.role: learner}, models)
-        return models
+            with context.phase("signals"):
+                plain = [e for pair in chosen for e in pair_examples(models[self.role], *pair)]
+                return self.with_signals(plain, models)
+
+        loss = Loss(per_token=self.per_token, reducer=self.reducer, needs=self.needs & {"score"}, whole_groups=True)
+        steps = self.total_steps(context.tasks)
+        return fit_role(
+            context, models, role=self.role, learning=self.learning, loss=loss, steps=steps, examples=examples
+        )
 
     def with_signals(self, examples: "Sequence[Example]", models: Models) -> "list[Example]":
         """The examples with the log-probabilities that other models, or this one before the step, give their tokens."""
         return with_columns(examples, self.needs - {"score"}, models, role=self.role, learning=self.learning)
 
-    def preview(self, models: Models, run: "StageBench") -> list[str]:
+    def preview(self, models: Models, context: PreviewContext) -> list[str]:
         """The size of the work and the first pair."""
-        pairs = pairs_of(run.tasks)
+        pairs = pairs_of(context.tasks)
         policy = models[self.role]
         first = [e for i, pair in enumerate(pairs[: self.batch]) for e in pair_examples(policy, *pair, i)]
         tokens = sum(e.num_trained for e in first) / len(first)
         task, preference = pairs[0]
         return [
-            f"{len(pairs)} pairs, {self.total_steps(run.tasks)} steps of {self.batch}",
+            f"{len(pairs)} pairs, {self.total_steps(context.tasks)} steps of {self.batch}",
             f"{tokens:.1f} trained tokens per completion (mean of the first {len(first)})",
             f"first prompt: {task.prompt!r}",
             f"first chosen completion: {preference.chosen!r}",

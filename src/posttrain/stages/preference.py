@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from pydantic import PositiveFloat, PositiveInt
 
@@ -11,14 +10,10 @@ from posttrain.components.preferences import PreferenceLoss, compare
 from posttrain.components.reducers import Reducer
 from posttrain.components.selections import Selection
 from posttrain.components.tasks import Tasks
-from posttrain.stages import Models, Stage
+from posttrain.stages import Models, PreviewContext, Stage, StageContext
 from posttrain.stages.pairs import PairTraining
 from posttrain.training.settings import Learning
 from posttrain.types import Task
-
-if TYPE_CHECKING:
-    from posttrain.runs.bench import StageBench
-    from posttrain.runs.run import StageRun
 
 
 @frozen
@@ -54,13 +49,13 @@ class PreferenceTraining(Stage):
         """Steps that the epochs come to, at least one."""
         return self._training.total_steps(tasks)
 
-    def run(self, models: Models, run: "StageRun") -> Models:
+    def run(self, models: Models, context: StageContext) -> Models:
         """Train on the pairs, and return the models with the policy's new weights."""
-        return self._training.run(models, run)
+        return self._training.run(models, context)
 
-    def preview(self, models: Models, run: "StageBench") -> list[str]:
+    def preview(self, models: Models, context: PreviewContext) -> list[str]:
         """The size of the work and the first pair."""
-        return self._training.preview(models, run)
+        return self._training.preview(models, context)
 
     @property
     def _training(self) -> PairTraining:

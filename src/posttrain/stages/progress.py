@@ -26,9 +26,8 @@ from posttrain.components.rewards import Reward, RewardContext
 from posttrain.components.rollouts import Rollout
 from posttrain.components.tasks import Tasks
 from posttrain.engines import wait_for
-from posttrain.errors import UserError
-from posttrain.runs.record import StepRecord
-from posttrain.stages import Models, Stage
+from posttrain.stages import Models, PreviewContext, Stage, StageContext
+from posttrain.stages.fit import Step, fit_role
 from posttrain.stages.order import shuffled
 from posttrain.stages.prompts import check_prompts
 from posttrain.stages.rl.collect import collect_groups, set_aside_failed, stop_if_grading_fails
@@ -37,8 +36,6 @@ from posttrain.training.settings import Learning
 from posttrain.types import Group, PerToken, Task, Tokens
 
 if TYPE_CHECKING:
-    from posttrain.runs.bench import StageBench
-    from posttrain.runs.run import StageRun
     from posttrain.training.packing import Example
 
 
@@ -78,45 +75,34 @@ class ProgressTraining(Stage):
         """As many as are asked for."""
         return self.steps
 
-    def run(self, models: Models, run: "StageRun") -> Models:
+    def run(self, models: Models, context: StageContext) -> Models:
         """Sample and learn, and return the models with this one's new weights."""
-        from posttrain.training.learner import Learner, Loss
+        from posttrain.training.learner import Loss
 
-        model = models[self.role]
-        if not any(parameter.requires_grad for parameter in model.parameters()):
-            raise UserError(
-                f"stage {run.name} trains the role '{self.role}', but models.{self.role}.trained is false; set it to "
-                "true"
-            )
-        learner = Learner(model, self.learner, seed=run.seed, num_steps=self.steps)
-        run.restore({self.role: learner})
-        loss = Loss(per_token=total_error, reducer=self.reducer, needs=frozenset({"score"}))
-        for step in range(run.steps_done, self.steps):
-            record = StepRecord()
-            with run.phase("sample"):
-                before = run.sampled_tokens(models)
-                groups = self._collect(models, run, step)
-            run.attempts = groups
-            record.metrics |= metrics_by_role(groups)
-            record.metrics["sampled_tokens"] = float(run.sampled_tokens(models) - before)
+        def examples(step: Step) -> "list[Example]":
+            with context.phase("sample"):
+                before = context.sampled_tokens(models)
+                groups = self._collect(models, context, step.index)
+            context.attempts = groups
+            step.record.metrics |= metrics_by_role(groups)
+            step.record.metrics["sampled_tokens"] = float(context.sampled_tokens(models) - before)
             stop_if_grading_fails(groups, self.max_grader_errors)
-            examples = examples_of(set_aside_failed(groups)[0])
-            with run.phase("learn"):
-                learned = learner.step(examples, loss, progress=step / self.steps)
-            record.metrics |= learned.metrics
-            record.metrics["trained_tokens"] = float(sum(example.num_trained for example in examples))
-            run.finish_step(step + 1, record, {}, {self.role: learner}, models)
-        return models
+            return examples_of(set_aside_failed(groups)[0])
 
-    def _collect(self, models: Models, run: "StageBench", step: int) -> list[Group]:
+        loss = Loss(per_token=total_error, reducer=self.reducer, needs=frozenset({"score"}))
+        return fit_role(
+            context, models, role=self.role, learning=self.learner, loss=loss, steps=self.steps, examples=examples
+        )
+
+    def _collect(self, models: Models, context: PreviewContext, step: int) -> list[Group]:
         """The judged attempts of a step."""
-        tasks = [run.tasks[i] for i in shuffled(len(run.tasks), self.batch, step, run.seed)]
-        samplers = [run.samplers(models, step, place) for place in range(len(tasks))]
+        tasks = [context.tasks[i] for i in shuffled(len(context.tasks), self.batch, step, context.seed)]
+        samplers = [context.samplers(models, step, place) for place in range(len(tasks))]
         return wait_for(collect_groups(tasks, self.rollout, self.reward, samplers, RewardContext(step=step)))
 
-    def preview(self, models: Models, run: "StageBench") -> list[str]:
+    def preview(self, models: Models, context: PreviewContext) -> list[str]:
         """Sample and judge the first step's tasks, and say what came of it."""
-        return describe(self._collect(models, run, 0))
+        return describe(self._collect(models, context, 0))
 
 
 def total_error(tokens: Tokens) -> PerToken:

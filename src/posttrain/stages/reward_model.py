@@ -10,7 +10,6 @@ Only differences are learned: the numbers have no zero of their own.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from pydantic import PositiveFloat, PositiveInt
 
@@ -18,14 +17,10 @@ from posttrain.component import frozen
 from posttrain.components.preferences import pairs_in, spread
 from posttrain.components.reducers import Reducer
 from posttrain.components.tasks import Tasks
-from posttrain.stages import Models, Stage
+from posttrain.stages import Models, PreviewContext, Stage, StageContext
 from posttrain.stages.pairs import PairTraining
 from posttrain.training.settings import Learning
 from posttrain.types import PerToken, Task, Tokens
-
-if TYPE_CHECKING:
-    from posttrain.runs.bench import StageBench
-    from posttrain.runs.run import StageRun
 
 
 @frozen
@@ -59,13 +54,13 @@ class RewardModelTraining(Stage):
         """Steps that the epochs come to, at least one."""
         return self._training.total_steps(tasks)
 
-    def run(self, models: Models, run: "StageRun") -> Models:
+    def run(self, models: Models, context: StageContext) -> Models:
         """Train on the pairs, and return the models with the reward model's new weights."""
-        return self._training.run(models, run)
+        return self._training.run(models, context)
 
-    def preview(self, models: Models, run: "StageBench") -> list[str]:
+    def preview(self, models: Models, context: PreviewContext) -> list[str]:
         """The size of the work and the first pair."""
-        return self._training.preview(models, run)
+        return self._training.preview(models, context)
 
     @property
     def _training(self) -> PairTraining:

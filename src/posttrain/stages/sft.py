@@ -15,8 +15,8 @@ from posttrain.components.penalties import Penalty
 from posttrain.components.reducers import Reducer
 from posttrain.components.tasks import Tasks
 from posttrain.errors import UserError
-from posttrain.runs.record import StepRecord
-from posttrain.stages import Models, Stage
+from posttrain.stages import Models, PreviewContext, Stage, StageContext
+from posttrain.stages.fit import Step, check_trained, fit_role, steps_in
 from posttrain.stages.loss import combine
 from posttrain.stages.needs import compared_roles, of_the_forward_pass, with_columns
 from posttrain.stages.order import shuffled
@@ -28,8 +28,6 @@ Shown = str | tuple[Utterance, ...]
 
 if TYPE_CHECKING:
     from posttrain.policies import Policy
-    from posttrain.runs.bench import StageBench
-    from posttrain.runs.run import StageRun
     from posttrain.training.packing import Example
 
 
@@ -81,53 +79,41 @@ class SFT(Stage):
         """Every demonstration must fit into the context of the model, which must be trained."""
         model = models.get(self.role)
         if model is not None:
-            self._check_trained(model)
+            check_trained(model, self.role, f"the {self.kind} stage")
         for task, text in self.pairs(tasks):
             demonstration(model or models["policy"], task, text)  # a copy of a role that is yet to be made
 
-    def run(self, models: Models, run: "StageRun") -> Models:
+    def run(self, models: Models, context: StageContext) -> Models:
         """Train on the demonstrations in a seeded order, new in every epoch."""
-        from posttrain.training.learner import Learner, Loss
+        from posttrain.training.learner import Loss
 
-        policy = models[self.role]
-        self._check_trained(policy)
-        pairs = self.pairs(run.tasks)
-        steps = self.total_steps(run.tasks)
-        learner = Learner(policy, self.learner, seed=run.seed, num_steps=steps)
-        run.restore({self.role: learner})
+        pairs = self.pairs(context.tasks)
         own = of_the_forward_pass(self.needs)
+
+        def examples(step: Step) -> "list[Example]":
+            order = self.order(len(pairs), step.index, context.seed)
+            step.record.metrics["epoch"] = (step.index + 1) * self.batch / len(pairs)
+            key = context.seed, step.index
+            chosen = [self.example(models[self.role], *pairs[i], *key, place) for place, i in enumerate(order)]
+            if not self.needs - own:
+                return chosen
+            with context.phase("signals"):
+                return with_columns(chosen, self.needs - own, models, role=self.role, learning=self.learner)
+
         loss = Loss(
             per_token=combine(self.objective, self.regularizers, None),
             reducer=self.reducer,
             needs=own,
             others={role: models[role] for role in compared_roles(own)},
         )
-        for step in range(run.steps_done, steps):
-            record = StepRecord()
-            order = self.order(len(pairs), step, run.seed)
-            chosen = [self.example(policy, *pairs[i], run.seed, step, place) for place, i in enumerate(order)]
-            if self.needs - own:
-                with run.phase("signals"):
-                    chosen = with_columns(chosen, self.needs - own, models, role=self.role, learning=self.learner)
-            with run.phase("learn"):
-                learned = learner.step(chosen, loss, progress=step / steps)
-            record.metrics |= learned.metrics
-            record.metrics["trained_tokens"] = float(sum(e.num_trained for e in chosen))
-            record.metrics["epoch"] = (step + 1) * self.batch / len(pairs)
-            run.finish_step(step + 1, record, {}, {self.role: learner}, models)
-        return models
-
-    def _check_trained(self, model: "Policy") -> None:
-        """Raise `UserError` for a model without a parameter to train."""
-        if not any(parameter.requires_grad for parameter in model.parameters()):
-            raise UserError(
-                f"the sft stage trains the role '{self.role}', but models.{self.role}.trained is false; set it to true"
-            )
+        steps = self.total_steps(context.tasks)
+        return fit_role(
+            context, models, role=self.role, learning=self.learner, loss=loss, steps=steps, examples=examples
+        )
 
     def total_steps(self, tasks: Sequence[Task]) -> int:
         """Optimizer steps that the epochs come to, at least one."""
-        steps = max(1, round(len(self.pairs(tasks)) * self.epochs / self.batch))
-        return min(steps, self.max_steps) if self.max_steps else steps
+        return steps_in(len(self.pairs(tasks)), batch=self.batch, epochs=self.epochs, max_steps=self.max_steps)
 
     def pairs(self, tasks: Sequence[Task]) -> list[tuple[Task, Shown]]:
         """Every task with each of its demonstrations and episodes."""
@@ -142,16 +128,16 @@ class SFT(Stage):
             )
         return pairs
 
-    def preview(self, models: Models, run: "StageBench") -> list[str]:
+    def preview(self, models: Models, context: PreviewContext) -> list[str]:
         """The size of the work and the first demonstration."""
-        pairs = self.pairs(run.tasks)
+        pairs = self.pairs(context.tasks)
         examples = [
             self.example(models.get(self.role, models["policy"]), task, text) for task, text in pairs[: self.batch]
         ]
         tokens = sum(e.num_trained for e in examples) / len(examples)
         task, text = pairs[0]
         return [
-            f"{len(pairs)} demonstrations, {self.total_steps(run.tasks)} steps of {self.batch}",
+            f"{len(pairs)} demonstrations, {self.total_steps(context.tasks)} steps of {self.batch}",
             f"{tokens:.1f} trained tokens per demonstration (mean of the first {len(examples)})",
             f"first prompt: {task.prompt!r}",
             f"first demonstration: {text if isinstance(text, str) else ''.join(part.text for part in text)!r}",

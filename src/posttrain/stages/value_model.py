@@ -28,8 +28,8 @@ from posttrain.components.search import Found, Search
 from posttrain.components.tasks import Tasks
 from posttrain.engines import wait_for
 from posttrain.errors import UserError
-from posttrain.runs.record import StepRecord
-from posttrain.stages import Models, Stage
+from posttrain.stages import Models, PreviewContext, Stage, StageContext
+from posttrain.stages.fit import Step, fit_role
 from posttrain.stages.order import shuffled
 from posttrain.stages.prompts import check_prompts
 from posttrain.stages.rl.collect import stop_if_grading_fails
@@ -39,8 +39,6 @@ from posttrain.types import Group, IntArray, PerToken, Task, Tokens
 
 if TYPE_CHECKING:
     from posttrain.policies import Policy
-    from posttrain.runs.bench import StageBench
-    from posttrain.runs.run import StageRun
     from posttrain.training.packing import Example
 
 Rating = tuple[IntArray, float]
@@ -97,67 +95,57 @@ class ValueModelTraining(Stage):
         """As many as are asked for."""
         return self.steps
 
-    def run(self, models: Models, run: "StageRun") -> Models:
+    def run(self, models: Models, context: StageContext) -> Models:
         """Collect and learn, and return the models with the value model's new weights."""
-        from posttrain.training.learner import Learner, Loss
+        from posttrain.training.learner import Loss
 
-        model = models[self.role]
-        if not any(parameter.requires_grad for parameter in model.parameters()):
-            raise UserError(
-                f"stage {run.name} trains the role '{self.role}', but models.{self.role}.trained is false; set it to "
-                "true"
-            )
-        learner = Learner(model, self.learner, seed=run.seed, num_steps=self.steps)
-        run.restore({self.role: learner})
-        rated = rated_sequences(model, run.tasks) if self.search is None else []
+        rated = rated_sequences(models[self.role], context.tasks) if self.search is None else []
+
+        def examples(step: Step) -> "list[Example]":
+            if self.search is not None:
+                with context.phase("sample"):
+                    return examples_of(self._collect(models, context, step))
+            return examples_of([rated[i] for i in shuffled(len(rated), self.batch, step.index, context.seed)])
+
         loss = Loss(per_token=squared_error, reducer=self.reducer, needs=frozenset({"score"}))
-        for step in range(run.steps_done, self.steps):
-            record = StepRecord()
-            if self.search is None:
-                chosen = [rated[i] for i in shuffled(len(rated), self.batch, step, run.seed)]
-            else:
-                with run.phase("sample"):
-                    chosen = self._collect(models, run, step, record)
-            with run.phase("learn"):
-                learned = learner.step(examples_of(chosen), loss, progress=step / self.steps)
-            record.metrics |= learned.metrics
-            record.metrics["trained_tokens"] = float(len(chosen))
-            run.finish_step(step + 1, record, {}, {self.role: learner}, models)
-        return models
+        return fit_role(
+            context, models, role=self.role, learning=self.learner, loss=loss, steps=self.steps, examples=examples
+        )
 
-    def _collect(self, models: Models, run: "StageRun", step: int, record: StepRecord) -> list[Rating]:
+    def _collect(self, models: Models, context: StageContext, step: Step) -> list[Rating]:
         """Search at the step's tasks; every state and every whole attempt is a rating."""
-        results = self._search(models, run, step)
+        results = self._search(models, context, step.index)
         groups = [Group(key=found.attempts[0].task.key, trajectories=found.attempts) for found in results]
-        run.attempts = groups
-        record.metrics |= rollout_metrics(groups)
+        context.attempts = groups
+        metrics = step.record.metrics
+        metrics |= rollout_metrics(groups)
         for name in sorted({name for found in results for name in found.statistics}):
-            record.metrics[f"search/{name}"] = float(np.mean([found.statistics[name] for found in results]))
+            metrics[f"search/{name}"] = float(np.mean([found.statistics[name] for found in results]))
         stop_if_grading_fails(groups, self.max_grader_errors)
         return [rating for found in results for rating in ratings_of(found)]
 
-    def _search(self, models: Models, run: "StageBench", step: int) -> list[Found]:
+    def _search(self, models: Models, context: PreviewContext, step: int) -> list[Found]:
         """What is found at the tasks of a step."""
         search, reward = self.search, self.reward
         assert search is not None and reward is not None, "checked when the stage was made"
 
         async def one(place: int, task: Task) -> Found:
-            samplers = run.samplers(models, step, place)
-            context = RewardContext(step=step, samplers=samplers)
-            return await search.search(task, samplers, lambda group: judged(group, reward, context))
+            samplers = context.samplers(models, step, place)
+            asked = RewardContext(step=step, samplers=samplers)
+            return await search.search(task, samplers, lambda group: judged(group, reward, asked))
 
         async def run_all() -> list[Found]:
             return list(await asyncio.gather(*(one(place, task) for place, task in enumerate(tasks))))
 
-        tasks = [run.tasks[i] for i in shuffled(len(run.tasks), self.batch, step, run.seed)]
+        tasks = [context.tasks[i] for i in shuffled(len(context.tasks), self.batch, step, context.seed)]
         return wait_for(run_all())
 
-    def preview(self, models: Models, run: "StageBench") -> list[str]:
+    def preview(self, models: Models, context: PreviewContext) -> list[str]:
         """The first ratings."""
         if self.search is None:
-            rated = rated_sequences(models.get(self.role, models["policy"]), run.tasks)
+            rated = rated_sequences(models.get(self.role, models["policy"]), context.tasks)
         else:
-            rated = [rating for found in self._search(models, run, 0) for rating in ratings_of(found)]
+            rated = [rating for found in self._search(models, context, 0) for rating in ratings_of(found)]
         values = [value for _, value in rated]
         policy = models["policy"]
         return [

@@ -10,7 +10,7 @@ contracts only. A method is a choice of what stands in the fields below, never a
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveInt
 
@@ -28,8 +28,8 @@ from posttrain.components.rollouts import Rollout
 from posttrain.components.selections import Selection
 from posttrain.components.tasks import Tasks
 from posttrain.engines import wait_for
-from posttrain.runs.record import StepRecord
-from posttrain.stages import Models, Stage
+from posttrain.stages import Models, PreviewContext, Stage, StageContext
+from posttrain.stages.fit import Step, fit
 from posttrain.stages.prompts import check_prompts
 from posttrain.stages.rl.collect import collect_groups, filter_groups, learned_by, stop_if_grading_fails, unaided
 from posttrain.stages.rl.metrics import describe, metrics_by_role
@@ -46,11 +46,7 @@ from posttrain.stages.rl.roles import (
 )
 from posttrain.stages.rl.update import make_learners
 from posttrain.training.settings import Learning
-from posttrain.types import Task
-
-if TYPE_CHECKING:
-    from posttrain.runs.bench import StageBench
-    from posttrain.runs.run import StageRun
+from posttrain.types import Group, Task
 
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
 
@@ -116,39 +112,44 @@ class RL(Stage):
         """As many as are asked for."""
         return self.steps
 
-    def run(self, models: Models, run: "StageRun") -> Models:
+    def run(self, models: Models, context: StageContext) -> Models:
         """Train for the rounds that are left, and return the models with their new weights."""
-        courses = courses_of(self, run.recipe.models)
+        courses = courses_of(self, context.model_settings)
         alone = max((course.alone for course in courses.values()), default=0)
-        learners = make_learners(updates_of(courses), models, run, steps_of(courses, self.steps))
-        memory = run.memory or first_memory(self, courses)
+        learners = make_learners(updates_of(courses), models, steps_of(courses, self.steps), seed=context.seed)
+        memory = context.memory or first_memory(self, courses)
         seats = seats_of(models, learners, memory["roles"], courses)
-        for step in range(run.steps_done, self.steps):
-            progress, record = step / self.steps, StepRecord()
-            with run.phase("sample"):
-                memory["curriculum"], tasks = self.curriculum.select(
-                    memory["curriculum"], run.tasks, self.prompts, seed=run.seed, step=step
-                )
-                context = RewardContext(progress=progress, step=step, state=memory["reward"])
-                samplers = [run.samplers(models, step, place) for place in range(len(tasks))]
-                before = run.sampled_tokens(models)
-                groups = wait_for(collect_groups(tasks, self.rollout.at(progress), self.reward, samplers, context))
-            run.attempts = groups
-            record.metrics |= metrics_by_role(groups) | {"sampled_tokens": float(run.sampled_tokens(models) - before)}
+        for step in fit(context, models, learners, steps=self.steps, memory=memory):
+            with context.phase("sample"):
+                before = context.sampled_tokens(models)
+                groups = self._collect(models, context, step, memory)
+                sampled = context.sampled_tokens(models) - before
+            context.attempts = groups
+            step.record.metrics |= metrics_by_role(groups) | {"sampled_tokens": float(sampled)}
             stop_if_grading_fails(groups, self.max_grader_errors)
             memory["curriculum"] = self.curriculum.observe(memory["curriculum"], unaided(learned_by("policy", groups)))
-            kept = filter_groups(self.filters, memory["filters"], groups, record)
+            kept = filter_groups(self.filters, memory["filters"], groups, step.record)
             for role, course in courses.items():
-                if course.due(step, alone):
-                    course.take(kept, models, learners, memory["roles"][role], progress, record, run.phase)
-            record.drop_rest(kept, "the role that it would teach is not updated in this step")
+                if course.due(step.index, alone):
+                    course.take(kept, models, learners, memory["roles"][role], step, context.phase)
+            step.record.drop_rest(kept, "the role that it would teach is not updated in this step")
             for part in self.upkeep.values():
-                part(step + 1, seats)
-            run.finish_step(step + 1, record, memory, learners, models)
+                part(step.index + 1, seats)
         return models
 
-    def preview(self, models: Models, run: "StageBench") -> list[str]:
+    def _collect(self, models: Models, context: StageContext, step: Step, memory: dict[str, Any]) -> list[Group]:
+        """Choose the step's tasks, attempt and judge them."""
+        memory["curriculum"], tasks = self.curriculum.select(
+            memory["curriculum"], context.tasks, self.prompts, seed=context.seed, step=step.index
+        )
+        asked = RewardContext(progress=step.progress, step=step.index, state=memory["reward"])
+        samplers = [context.samplers(models, step.index, place) for place in range(len(tasks))]
+        return wait_for(collect_groups(tasks, self.rollout.at(step.progress), self.reward, samplers, asked))
+
+    def preview(self, models: Models, context: PreviewContext) -> list[str]:
         """Sample and judge the first step's tasks, and say what came of it."""
-        _, tasks = self.curriculum.select(self.curriculum.start(), run.tasks, self.prompts, seed=run.seed, step=0)
-        samplers = [run.samplers(models, 0, place) for place in range(len(tasks))]
+        _, tasks = self.curriculum.select(
+            self.curriculum.start(), context.tasks, self.prompts, seed=context.seed, step=0
+        )
+        samplers = [context.samplers(models, 0, place) for place in range(len(tasks))]
         return describe(wait_for(collect_groups(tasks, self.rollout, self.reward, samplers, RewardContext())))

@@ -12,7 +12,7 @@ from posttrain.components.rewards import Reward, RewardContext, judged
 from posttrain.components.rollouts import Rollout
 from posttrain.engines import Sampler
 from posttrain.errors import AlarmStop
-from posttrain.runs.record import StepRecord
+from posttrain.stages.record import StepRecord
 from posttrain.types import Group, Task
 
 

@@ -14,8 +14,8 @@ from posttrain.components.hooks import Seat, Upkeep
 from posttrain.components.objectives import Objective
 from posttrain.components.penalties import Penalty
 from posttrain.errors import UserError
-from posttrain.runs.record import StepRecord
 from posttrain.stages import Models
+from posttrain.stages.fit import Step
 from posttrain.stages.needs import compared_roles, of_the_forward_pass
 from posttrain.stages.rl.collect import learned_by
 from posttrain.stages.rl.credit import batch_of
@@ -85,8 +85,7 @@ class Course:
         models: Models,
         learners: "Mapping[str, Learner]",
         memory: dict[str, Any],
-        progress: float,
-        record: StepRecord,
+        step: Step,
         phase: Phase,
     ) -> None:
         """Give credit to the attempts that the role learns from, and learn. Its memory is changed in place."""
@@ -105,13 +104,13 @@ class Course:
                 role=self.role,
                 critic=self.critic or "critic",
             )
-        batch = batch_of(own, signals, penalties, progress)
+        batch = batch_of(own, signals, penalties, step.progress)
         memory["advantage"], credit = self.advantage(memory["advantage"], batch)
         for name, penalty in penalties.items():
             memory["penalties"][name] = penalty.observe(memory["penalties"][name], batch)
-        record.tell(self.role, signal_metrics(batch) | dict(credit.metrics))
+        step.record.tell(self.role, signal_metrics(batch) | dict(credit.metrics))
         with phase("learn"):
-            learn(self.updates, learners, models, batch, credit, penalties, index_G, record)
+            learn(self.updates, learners, models, batch, credit, penalties, index_G, step.record)
 
 
 def steps_of(courses: Mapping[str, Course], steps: int) -> dict[str, int]:

@@ -8,16 +8,15 @@ from posttrain.components.corrections import Correction
 from posttrain.components.objectives import Objective
 from posttrain.components.penalties import Penalty
 from posttrain.components.reducers import Reducer
-from posttrain.runs.record import StepRecord
 from posttrain.stages import Models
 from posttrain.stages.loss import combine
 from posttrain.stages.needs import compared_roles, of_the_forward_pass
+from posttrain.stages.record import StepRecord
 from posttrain.stages.rl.credit import columns_of
 from posttrain.training.settings import Learning
 from posttrain.types import Batch, Credit
 
 if TYPE_CHECKING:
-    from posttrain.runs.run import StageRun
     from posttrain.training.learner import Learner
 
 
@@ -38,20 +37,15 @@ class Update:
 
 
 def make_learners(
-    updates: Mapping[str, Update], models: Models, run: "StageRun", steps: Mapping[str, int]
+    updates: Mapping[str, Update], models: Models, steps: Mapping[str, int], *, seed: int
 ) -> "dict[str, Learner]":
-    """A learner for each role, in the state of the checkpoint if the stage is being continued.
-
-    `steps` is the number of steps in which each of them will be updated.
-    """
+    """A learner for each role; `steps` is the number of steps in which each of them will be updated."""
     from posttrain.training.learner import Learner
 
-    learners = {
-        role: Learner(models[role], update.learning, seed=run.seed, num_steps=steps[role])
+    return {
+        role: Learner(models[role], update.learning, seed=seed, num_steps=steps[role])
         for role, update in updates.items()
     }
-    run.restore(learners)
-    return learners
 
 
 def learn(

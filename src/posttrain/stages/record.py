@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from posttrain.runs.tables import RolloutTable, rollout_rows
 from posttrain.types import Batch, FloatArray, Group, Trajectory
 
 if TYPE_CHECKING:
@@ -41,17 +40,6 @@ class StepRecord:
         there = {id(row.trajectory) for row in self.rows}
         for index, group in enumerate(groups):
             self.rows += [Row(trajectory=t, group=index, dropped=reason) for t in group if id(t) not in there]
-
-    def table(self, stage: str) -> RolloutTable:
-        """The rows as they are written, in the order of their groups."""
-        rows = sorted(self.rows, key=lambda row: (row.group, row.trajectory.sample))
-        return rollout_rows(
-            [row.trajectory for row in rows],
-            stage=stage,
-            groups=[row.group for row in rows],
-            dropped=[row.dropped for row in rows],
-            columns=[row.columns for row in rows],
-        )
 
     def tell(self, role: str, metrics: Mapping[str, float]) -> None:
         """Add metrics of a role: the policy's keep their names, other roles' get theirs in front."""

@@ -1,0 +1,95 @@
+"""The training loop that every stage shares: count the steps, learn, record, save, resume."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from posttrain.errors import UserError
+from posttrain.stages.context import Models, StageContext
+from posttrain.stages.record import StepRecord
+from posttrain.training.settings import Learning
+
+if TYPE_CHECKING:
+    from posttrain.policies import Policy
+    from posttrain.training.learner import Learner, Loss
+    from posttrain.training.packing import Example
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One step of a stage."""
+
+    index: int
+    """Its number, from 0."""
+    total: int
+    """Steps of the stage."""
+    record: StepRecord = field(default_factory=StepRecord)
+    """Filled in while the step runs."""
+
+    @property
+    def progress(self) -> float:
+        """Share of the stage that was done before it, in [0, 1)."""
+        return self.index / self.total
+
+
+def fit(
+    context: StageContext,
+    models: Models,
+    learners: "Mapping[str, Learner]",
+    *,
+    steps: int,
+    memory: Mapping[str, Any] | None = None,
+) -> Iterator[Step]:
+    """The steps that are left, as a loop whose body samples, learns and fills in ``step.record``::
+
+        for step in fit(context, models, learners, steps=self.steps):
+            ...
+
+    The learners are restored before the first step. When the body has run, the step is recorded and a checkpoint with
+    the models, the learners and the `memory` (JSON, changed in place by the body) is saved if one is due.
+    """
+    context.restore(learners)
+    for index in range(context.steps_done, steps):
+        step = Step(index=index, total=steps)
+        yield step
+        context.finish_step(index + 1, step.record, memory or {}, learners, models)
+
+
+def fit_role(
+    context: StageContext,
+    models: Models,
+    *,
+    role: str,
+    learning: Learning,
+    loss: "Loss",
+    steps: int,
+    examples: "Callable[[Step], Sequence[Example]]",
+) -> Models:
+    """Train one role on the examples of each step; returns the models. Raises `UserError` for a model that is frozen.
+
+    `examples` gives those of a step, and may put what it knows of them into the step's record.
+    """
+    from posttrain.training.learner import Learner
+
+    policy = models[role]
+    check_trained(policy, role, f"stage {context.name}")
+    learner = Learner(policy, learning, seed=context.seed, num_steps=steps)
+    for step in fit(context, models, {role: learner}, steps=steps):
+        batch = examples(step)
+        with context.phase("learn"):
+            learned = learner.step(batch, loss, progress=step.progress)
+        step.record.metrics |= learned.metrics
+        step.record.metrics["trained_tokens"] = float(sum(example.num_trained for example in batch))
+    return models
+
+
+def check_trained(policy: "Policy", role: str, stage: str) -> None:
+    """Raise `UserError` for a model without a parameter to train."""
+    if not any(parameter.requires_grad for parameter in policy.parameters()):
+        raise UserError(f"{stage} trains the role '{role}', but models.{role}.trained is false; set it to true")
+
+
+def steps_in(examples: int, *, batch: int, epochs: float, max_steps: int | None) -> int:
+    """Steps that the epochs come to, at least one."""
+    steps = max(1, round(examples * epochs / batch))
+    return min(steps, max_steps) if max_steps else steps
