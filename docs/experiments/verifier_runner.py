@@ -28,7 +28,7 @@ from posttrain.grading.workers import Limits, Outcome, Runner
 from posttrain.types import Group
 
 OUT = Path(__file__).parents[1] / "measured" / "trust"
-GRADER = "posttrain.grading.math_comparison:open_comparison"
+GRADER = "posttrain.grading.math_worker:open_comparison"
 PRELOAD = ("posttrain.grading.math_warm",)
 TYPICAL = [
     {"gold": rf"\frac{{{n}}}{{7}}x + \sqrt{{{n + 2}}}", "answer": rf"\sqrt{{{n + 2}}} + {n}x/7", "tolerance": "0"}

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from posttrain.kernels import layers
+from posttrain.policies._modules import Layer
 from posttrain.policies._shape import Rope, Shape
-from posttrain.policies.decoder import Layer
 from posttrain.policies.lora import LoRALinear
 from tests.kernels import FOUND, needs_kernels
 

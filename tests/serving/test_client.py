@@ -9,7 +9,7 @@ import pytest
 from posttrain.engines import Sampling
 from posttrain.errors import AlarmStop, NoAnswer, UserError
 from posttrain.models import Endpoint
-from posttrain.serving.answers import FILE, AnswerBook
+from posttrain.runs.answers import FILE, AnswerBook
 from posttrain.serving.client import Remote
 from posttrain.serving.sampler import RemoteSampler
 from posttrain.types import Message

@@ -10,11 +10,11 @@ import torch
 from posttrain.errors import AlarmStop, UserError
 from posttrain.recipe.overrides import override, to_tree
 from posttrain.recipe.tree import Recipe
+from posttrain.runs.answers import FILE
 from posttrain.runs.bench import Bench
 from posttrain.runs.live import LiveView
 from posttrain.runs.run import Run
 from posttrain.runs.store import RunStore
-from posttrain.serving.answers import FILE
 from tests.serving import faulty
 from tests.serving.faulty import FaultyServer
 from tests.stages.conftest import small, tiny_folder

@@ -2,7 +2,8 @@ r"""Whether two mathematical expressions in LaTeX are equal; for use in a worker
 
 Works with math-verify and latex2sympy2_extended, without their alarms (which do nothing outside the main thread, cancel
 the caller's own timer, and do not stop a long computation in C), and without their extraction. What a model wrote is
-only ever parsed by a grammar: SymPy's own reader of text, which is Python's `eval`, is taken out of the worker.
+only ever parsed by a grammar: `posttrain.grading.math_worker` takes SymPy's own reader of text, which is Python's
+`eval`, out of the worker.
 
 Where they would call equal what is not, this looks again:
 
@@ -13,46 +14,20 @@ Where they would call equal what is not, this looks again:
 import contextlib
 import logging
 import re
-from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import Any, Never
+from typing import Any
 
 DIGITS = 40
 """Decimal digits to which two numbers must agree that are called equal without a tolerance."""
+refused: list[str] = []
+"""Texts that SymPy wanted to evaluate in this comparison, which `posttrain.grading.math_worker` refused."""
 
 _OPEN, _CLOSE = "([{", ")]}"
 _APART = re.compile(r"\\(?:text|textrm|mathrm|mbox)\s?\{\s*(?:or|and)\s*\}|\b(?:or|and)\b|;|\\vee\b|\\cup\b|,")
 _GROUPED = re.compile(r"(?<=[0-9])(?:,|\{,\})(?=[0-9]{3}(?![0-9]))")
-_DIGITS_ONLY = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+", re.ASCII)
 _TEXT = re.compile(r"\\(?:text|textrm|textbf|mathrm|mbox)\s?\{([^{}]*)\}")
 _FUNCTION = re.compile(r"(?<![A-Za-z\\])(?=(?:ln|log|exp|sin|cos|tan|arcsin|arccos|arctan|pi|infty)(?![A-Za-z]))")
-_refused: list[str] = []
-"""Texts that SymPy wanted to evaluate in this comparison."""
 _WRAPPED = re.compile(r"\\left|\\right|\\[!,;: ]|\\quad\b|~")
-
-
-def open_comparison(argument: Any) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    """In a worker: take SymPy's evaluator away, and give what compares."""
-    import sympy.parsing.sympy_parser as reader
-
-    import posttrain.grading.math_warm
-
-    def refuse(*text: Any, **_: Any) -> Never:
-        _refused.append(str(text[:1]))
-        raise PermissionError("text is not evaluated here")
-
-    def read_number(text: str, *_: Any, **__: Any) -> Any:
-        """All that SymPy's reader of text is needed for: the digits that the grammar found."""
-        if not _DIGITS_ONLY.fullmatch(text):
-            refuse(text)
-        return Integer(int(text)) if text.isdigit() else Rational(text)
-
-    from sympy import Integer, Rational
-
-    assert posttrain.grading.math_warm is not None, "all that is imported on first use must be there by now"
-    reader.eval_expr, reader.parse_expr = refuse, read_number
-    quiet()
-    return lambda call: compare(call["gold"], call["answer"], Fraction(call["tolerance"]))
 
 
 def quiet() -> None:
@@ -65,7 +40,7 @@ def compare(gold: str, answer: str, tolerance: Fraction) -> dict[str, Any]:
     """``{"equal": bool, "why": str}``."""
     if parts(gold) != parts(answer):
         return {"equal": False, "why": f"has {parts(answer)} parts instead of {parts(gold)}"}
-    _refused.clear()
+    refused.clear()
     expected = _read(gold)
     if expected is None:
         same = _words(gold) == _words(answer)
@@ -78,8 +53,8 @@ def compare(gold: str, answer: str, tolerance: Fraction) -> dict[str, Any]:
     if _is_number(expected) and _is_number(given):
         return {"equal": _near(expected, given, tolerance), "why": "compared as numbers"}
     equal = verify(expected, given, timeout_seconds=None, raise_on_error=True, strict=True)
-    if _refused:  # math-verify takes what SymPy raises for "not equal"
-        raise PermissionError(f"SymPy wanted to evaluate {_refused[0]}")
+    if refused:  # math-verify takes what SymPy raises for "not equal"
+        raise PermissionError(f"SymPy wanted to evaluate {refused[0]}")
     return {"equal": bool(equal), "why": "compared by math-verify"}
 
 

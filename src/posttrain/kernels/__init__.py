@@ -9,9 +9,7 @@ rounding, tested against the plain operations in float64, and every row independ
 R rows, D width, H heads, K key heads, d width of a head, T tokens, V vocabulary.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any
 
 import torch
@@ -19,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from posttrain.kernels._build import built, folder
+from posttrain.kernels._layout import PackedLayout
 
 __all__ = [
     "PAGE",
@@ -137,31 +136,6 @@ def token_signals(
     logp_T = logp_TV.gather(1, token_T[:, None])[:, 0]
     finite_TV = logp_TV.clamp_min(torch.finfo(logp_TV.dtype).min)  # what cannot be drawn adds 0, not 0 times infinity
     return logp_T, -(logp_TV.exp() * finite_TV).sum(-1) if entropy else None
-
-
-@dataclass(frozen=True, slots=True)
-class PackedLayout:
-    """Sequences laid end to end, some of which come after another one that they share. int64 tensors."""
-
-    begin: Tensor
-    """[N + 1] first rows."""
-    after: Tensor
-    """[N] the sequence that each comes after, which itself comes after none; -1 for none."""
-    family: Tensor
-    """[F + 1] offsets into `order`: a sequence that comes after none, then all that come after it."""
-    order: Tensor
-    """[N] sequences, family by family."""
-
-    @classmethod
-    def of(cls, starts: Sequence[int], after: Sequence[int]) -> "PackedLayout":
-        """The layout of N sequences from N + 1 first rows, and what each comes after."""
-        families: dict[int, list[int]] = {i: [i] for i, before in enumerate(after) if before < 0}
-        for i, before in enumerate(after):
-            if before >= 0:
-                families[before].append(i)
-        ends = accumulate((len(family) for family in families.values()), initial=0)
-        order = [i for family in families.values() for i in family]
-        return cls(*(torch.tensor(list(given)) for given in (starts, after, ends, order)))
 
 
 def packed_attention(query: Tensor, key: Tensor, value: Tensor, layout: PackedLayout) -> Tensor:

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from posttrain.kernels import PackedLayout
 from posttrain.kernels._build import built
+from posttrain.kernels._layout import PackedLayout
 
 TYPES: Final = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float64: "float64"}
 BLOCK: Final = 64

@@ -9,7 +9,7 @@ written. A page that nobody holds any more is the next to be given out.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import torch
@@ -18,9 +18,6 @@ from torch import Tensor
 
 from posttrain import kernels
 from posttrain.kernels import PAGE
-
-if TYPE_CHECKING:
-    from posttrain.policies._decoding import Decoding
 
 FIRST_PAGES = 64
 GROWTH = 1.5
@@ -57,8 +54,8 @@ class KeyValueCache:
     values: list[Tensor]
     """By layer: [pages, page, key heads, head width]."""
     lengths: NDArray[np.int64]
-    decoding: "Decoding | None" = None
-    """The weights as the decoding kernel reads them."""
+    decoding: object | None = None
+    """The `Decoding` of `posttrain.policies._decoding`, which goes when the cache does."""
     table_SP: NDArray[np.int32]
     """Pages of each slot, in order; of the first ``ceil(length / page)`` only."""
 

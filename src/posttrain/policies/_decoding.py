@@ -8,7 +8,7 @@ L layers, B sequences, N tokens, D width.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import torch
 from torch import Tensor, nn
@@ -16,10 +16,8 @@ from torch import Tensor, nn
 from posttrain import kernels
 from posttrain.policies._cache import KeyValueCache
 from posttrain.policies._graphs import CapturedDecoding, captured_decoding_of
+from posttrain.policies._modules import DecoderModules, Layer
 from posttrain.types import IntArray
-
-if TYPE_CHECKING:
-    from posttrain.policies.decoder import Decoder, Layer
 
 COPIED_BYTES: Final = 1 << 30
 """Weights up to which a second copy is made; larger ones are read from memory for every token in any layout."""
@@ -29,20 +27,21 @@ KEYS, VALUES = 4, 5
 """Places of the addresses of a layer's pages, among those of a layer."""
 
 
-def decoding_of(body: "Decoder", cache: KeyValueCache) -> "Decoding | CapturedDecoding | None":
+def decoding_of(body: DecoderModules, cache: KeyValueCache) -> "Decoding | CapturedDecoding | None":
     """What takes a step by itself: on a CPU the weights as they are now, laid out for a cache; on a GPU graphs. None
     where there is neither, and the modules have to do it.
     """
     if not cache.for_kernel:
         return captured_decoding_of(body)
-    if cache.decoding is None or not cache.decoding.is_current:
-        if not can_decode(body, cache):
-            return None
-        cache.decoding = Decoding(body)
-    return cache.decoding
+    if isinstance(cache.decoding, Decoding) and cache.decoding.is_current:
+        return cache.decoding
+    if not can_decode(body, cache):
+        return None
+    cache.decoding = decoding = Decoding(body)
+    return decoding
 
 
-def can_decode(body: "Decoder", cache: KeyValueCache) -> bool:
+def can_decode(body: DecoderModules, cache: KeyValueCache) -> bool:
     """Whether the kernel does, every matrix is a plain one (adapters are modules of another kind), and all are small
     enough.
     """
@@ -55,7 +54,7 @@ def can_decode(body: "Decoder", cache: KeyValueCache) -> bool:
 class Decoding:
     """The weights of a decoder as the kernel reads them."""
 
-    def __init__(self, body: "Decoder") -> None:
+    def __init__(self, body: DecoderModules) -> None:
         shape = body.shape
         first: Layer = body.model.layers[0]  # type: ignore[assignment]
         sizes = kernels.DecoderSizes(
@@ -81,13 +80,13 @@ class Decoding:
             head=kernels.packed_matrix(head.weight.detach()) if small else None,
         )
 
-    def __call__(self, body: "Decoder", cache: KeyValueCache, slot_B: IntArray, token_ids_B: Tensor) -> Tensor:
+    def __call__(self, body: DecoderModules, cache: KeyValueCache, slot_B: IntArray, token_ids_B: Tensor) -> Tensor:
         """[B, D] last hidden states after appending a token to each slot, in which there is room."""
         return kernels.decode(self.weights, token_ids_B, *self._where(body, cache, slot_B, 1))
 
     def draw(
         self,
-        body: "Decoder",
+        body: DecoderModules,
         cache: KeyValueCache,
         slot_B: IntArray,
         token_ids_B: Tensor,
@@ -101,7 +100,7 @@ class Decoding:
         return kernels.decode_and_draw(self.weights, token_ids_B, *where, drawing, steps)
 
     def _where(
-        self, body: "Decoder", cache: KeyValueCache, slot_B: IntArray, steps: int
+        self, body: DecoderModules, cache: KeyValueCache, slot_B: IntArray, steps: int
     ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
         """Pages, lengths and angles."""
         length_B = cache.lengths[slot_B]
@@ -119,7 +118,7 @@ class Decoding:
     def _read_stamp(self) -> list[tuple[int, int]]:
         return [(parameter.data_ptr(), parameter._version) for parameter in self._parameters]
 
-    def _addresses(self, layer: "Layer") -> Iterator[int]:
+    def _addresses(self, layer: Layer) -> Iterator[int]:
         """Addresses of a layer's weights, in the order of the kernel."""
         for norm in layer.norms:
             yield self._address(norm.weight if isinstance(norm, nn.RMSNorm) else None)

@@ -14,7 +14,7 @@ L layers, B rows, P pages of a row, D width.
 
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import torch
@@ -26,10 +26,8 @@ from posttrain import kernels
 from posttrain.errors import RunFailed
 from posttrain.kernels import PAGE, paged
 from posttrain.policies._cache import KeyValueCache
+from posttrain.policies._modules import DecoderModules, Layer
 from posttrain.types import IntArray
-
-if TYPE_CHECKING:
-    from posttrain.policies.decoder import Decoder, Layer
 
 ROWS: Final = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256)
 """Rows of a graph; above the last, multiples of `MORE_ROWS`."""
@@ -134,7 +132,7 @@ class Inputs:
 class Graph:
     """A step of so many rows over so many pages: its inputs, its result, and how to run it."""
 
-    def __init__(self, body: "Decoder", rows: int, pages: int) -> None:
+    def __init__(self, body: DecoderModules, rows: int, pages: int) -> None:
         weight = body.model.embed_tokens.weight
         self.inputs = Inputs(len(body.model.layers), rows, pages, weight.device)
         self.hidden_BD = torch.zeros(rows, body.width, dtype=weight.dtype, device=weight.device)
@@ -153,8 +151,8 @@ class Graph:
         assert delta_BD is not None, "a model has layers"
         self.hidden_BD.copy_(kernels.add_norm(x_BD, delta_BD, body.model.norm)[1])
 
-    def _layer(self, layer: "Layer", x_BD: Tensor, delta_BD: Tensor | None) -> tuple[Tensor, Tensor]:
-        """As `posttrain.policies.decoder.Layer` does it, with the attention that reads and writes pages."""
+    def _layer(self, layer: Layer, x_BD: Tensor, delta_BD: Tensor | None) -> tuple[Tensor, Tensor]:
+        """As `posttrain.policies._modules.Layer` does it, with the attention that reads and writes pages."""
         if delta_BD is None:
             normed_BD = kernels.norm(x_BD, layer.input_layernorm)
         else:
@@ -172,7 +170,7 @@ class Graph:
 class CapturedDecoding:
     """The graphs of a body."""
 
-    def __init__(self, body: "Decoder", new_capture: Callable[[], Capture]) -> None:
+    def __init__(self, body: DecoderModules, new_capture: Callable[[], Capture]) -> None:
         self.device = body.model.embed_tokens.weight.device
         self.captures = 0
         """How many there have been."""
@@ -183,7 +181,7 @@ class CapturedDecoding:
         self._parameters: list[Tensor] = []
         self._addresses: list[int] = []
 
-    def __call__(self, body: "Decoder", cache: KeyValueCache, slot_B: IntArray, token_ids_B: Tensor) -> Tensor:
+    def __call__(self, body: DecoderModules, cache: KeyValueCache, slot_B: IntArray, token_ids_B: Tensor) -> Tensor:
         """[B, D] last hidden states after appending a token to each slot, in which there is room."""
         self._follow(body, cache)
         longest = int(cache.lengths[slot_B].max()) + 1
@@ -213,7 +211,7 @@ class CapturedDecoding:
                 "graphs, slower."
             ) from error
 
-    def _follow(self, body: "Decoder", cache: KeyValueCache) -> None:
+    def _follow(self, body: DecoderModules, cache: KeyValueCache) -> None:
         """Forget all graphs where the weights lie elsewhere than when they were captured."""
         if self._cache is None or self._cache() is not cache:
             # Modules may have been put in place of others since the last cache: an adapter, for one.
@@ -225,10 +223,10 @@ class CapturedDecoding:
             self._capture = self._new_capture()  # a pool whose graphs are all gone is not used again
 
 
-_OF_BODY: "weakref.WeakKeyDictionary[Decoder, CapturedDecoding]" = weakref.WeakKeyDictionary()
+_OF_BODY: "weakref.WeakKeyDictionary[DecoderModules, CapturedDecoding]" = weakref.WeakKeyDictionary()
 
 
-def captured_decoding_of(body: "Decoder") -> CapturedDecoding | None:
+def captured_decoding_of(body: DecoderModules) -> CapturedDecoding | None:
     """The graphs of a body, also those that a test gave it; None where its weights are on nothing that has any."""
     weight = body.model.embed_tokens.weight
     found = _OF_BODY.get(body)
@@ -240,7 +238,7 @@ def captured_decoding_of(body: "Decoder") -> CapturedDecoding | None:
     return decode_with(body, (lambda: CudaGraphs(device)) if paged.graphs_wanted() else (lambda: no_capture))
 
 
-def decode_with(body: "Decoder", new_capture: Callable[[], Capture]) -> CapturedDecoding:
+def decode_with(body: DecoderModules, new_capture: Callable[[], Capture]) -> CapturedDecoding:
     """Let a body decode by steps that are captured in this way."""
     decoding = _OF_BODY[body] = CapturedDecoding(body, new_capture)
     return decoding

@@ -172,7 +172,7 @@ class Bench:
 
     def keep_answers(self, folder: Path) -> None:
         """Keep what endpoints answer in a run's folder, and give again what is there."""
-        from posttrain.serving.answers import AnswerBook
+        from posttrain.runs.answers import AnswerBook
 
         if self.endpoints:
             book = AnswerBook(folder)

@@ -20,7 +20,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, Protocol
 
 import httpx2
 import numpy as np
@@ -30,7 +30,7 @@ from posttrain.engines import Sampling
 from posttrain.engines._random import key_of, uniform
 from posttrain.errors import AlarmStop, NoAnswer, UserError
 from posttrain.models import Endpoint
-from posttrain.serving.answers import AnswerBook, name_of
+from posttrain.serving.wire import name_of
 from posttrain.types import Message
 
 MAY_PASS = frozenset({408, 409, 425, 429})
@@ -50,6 +50,18 @@ class Failed:
     """Seconds that the endpoint asks to be left alone."""
 
 
+class Answers(Protocol):
+    """What was answered before, by role and request."""
+
+    def find(self, role: str, request: Mapping[str, Any]) -> str | None:
+        """The answer to a request; None for one that was not answered yet."""
+        ...
+
+    def add(self, role: str, request: Mapping[str, Any], answer: str) -> None:
+        """Keep an answer. Raises `RunFailed` where that cannot be done."""
+        ...
+
+
 class Remote:
     """An endpoint in a role. Used from one event loop at a time; connections live as long as somebody waits."""
 
@@ -64,7 +76,8 @@ class Remote:
     ) -> None:
         """Raises `UserError` where the environment lacks the key."""
         self.role, self.url, self.settings, self.seed = role, url.rstrip("/"), settings, seed
-        self.answers = AnswerBook()
+        self.answers: Answers | None = None
+        """Where answers are kept; None keeps none."""
         self._key = _key(role, settings)
         self._transport = transport
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -94,13 +107,14 @@ class Remote:
     async def write(self, prompt: str | Sequence[Message], sampling: Sampling, seed: int) -> str:
         """One completion. Raises `NoAnswer`, or `AlarmStop` where the endpoint is down."""
         request = self._request(prompt, sampling, seed)
-        known = self.answers.find(self.role, request)
+        known = self.answers.find(self.role, request) if self.answers else None
         if known is not None:
             return known
         path = "/completions" if isinstance(prompt, str) else "/chat/completions"
         async with self._session() as client, self._places:
             answer = await self._persist(client, path, request)
-        self.answers.add(self.role, request, answer)
+        if self.answers:
+            self.answers.add(self.role, request, answer)
         return answer
 
     def _request(self, prompt: str | Sequence[Message], sampling: Sampling, seed: int) -> dict[str, Any]:

@@ -4,6 +4,7 @@ What is not supported is refused with the field's name, never passed over. Field
 value by which a feature is off) are accepted, since clients send them.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -222,3 +223,9 @@ def chat_logprobs(completion: Completion, texts: Sequence[str]) -> dict[str, Any
             for text, logp in zip(texts, completion.logp, strict=True)
         ]
     }
+
+
+def name_of(role: str, request: Mapping[str, Any]) -> str:
+    """A short name that no two requests share."""
+    text = json.dumps([role, request], sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -70,10 +70,8 @@ def _held(file: int, size: int) -> list[bool] | None:
 
 def _files() -> Iterator[Path]:
     """The interpreter, this package, and the packages around it."""
-    import posttrain
-
     folders = {
-        Path(posttrain.__file__).parent,
+        Path(__file__).parents[1],
         *(Path(p) for p in sys.path if p.endswith(("site-packages", "dynload"))),
     }
     yield Path(sys.executable).resolve()

@@ -136,7 +136,7 @@ def test_text_is_never_evaluated(tmp_path: Path) -> None:
     """What the grammar refuses, and what SymPy itself would evaluate were it asked to."""
     code = """
         import sys
-        from posttrain.grading.math_comparison import open_comparison
+        from posttrain.grading.math_worker import open_comparison
         compare = open_comparison(None)
         import sympy
         for reader in (sympy.sympify, sympy.parse_expr, sympy.S):

@@ -128,7 +128,7 @@ class MathVerify(Reward):
     def _runner(self) -> Runner:
         limits = Limits(cpu_seconds=self.time_limit, wall_seconds=ON_THE_CLOCK * self.time_limit)
         return Runner(
-            "posttrain.grading.math_comparison:open_comparison",
+            "posttrain.grading.math_worker:open_comparison",
             limits=limits,
             preload=self.libraries,
         )
@@ -141,7 +141,7 @@ class MathVerify(Reward):
 @cache
 def _opened() -> Any:
     """The comparison in this process, which is a worker already."""
-    from posttrain.grading.math_comparison import open_comparison
+    from posttrain.grading.math_worker import open_comparison
 
     return open_comparison(None)
 

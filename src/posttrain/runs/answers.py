@@ -5,26 +5,25 @@ model by then; the answers of before are therefore read from ``answers.jsonl`` o
 it holds every request and every answer. It is not cut back to a checkpoint, and its order is that of the answers.
 """
 
-import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from posttrain.runs.journal import Journal, read_lines
+from posttrain.serving.wire import name_of
 
 FILE = "answers.jsonl"
 
 
 class AnswerBook:
-    """Answers by request."""
+    """Answers by request; see `posttrain.serving.client.Answers`."""
 
-    def __init__(self, folder: Path | None = None) -> None:
-        """Reads what a run in `folder` has; without a folder nothing is kept."""
-        self._path = folder / FILE if folder else None
+    def __init__(self, folder: Path) -> None:
+        """Reads what a run in `folder` has."""
+        self._path = folder / FILE
         self._known: dict[str, str] = {}
         self._journal: Journal | None = None
-        if self._path and self._path.is_file():
+        if self._path.is_file():
             self._open().drop_unfinished()
             self._known = {entry["key"]: entry["answer"] for entry in read_lines(self._path)}
 
@@ -34,17 +33,8 @@ class AnswerBook:
 
     def add(self, role: str, request: Mapping[str, Any], answer: str) -> None:
         """Keep an answer. Raises `RunFailed` where the file cannot be written."""
-        if self._path:
-            key = name_of(role, request)
-            self._open().append({"key": key, "role": role, "request": request, "answer": answer})
+        self._open().append({"key": name_of(role, request), "role": role, "request": request, "answer": answer})
 
     def _open(self) -> Journal:
-        assert self._path is not None, "there is a file to open"
         self._journal = self._journal or Journal(self._path)
         return self._journal
-
-
-def name_of(role: str, request: Mapping[str, Any]) -> str:
-    """A short name that no two requests share."""
-    text = json.dumps([role, request], sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
