@@ -505,3 +505,16 @@ def test_resuming_checks_the_data_again_and_loses_nothing(
     Path("mine.py").write_text(REWARDS)
     assert main(["resume", "runs/grpo-1"]) == 0
     assert Path("runs/grpo-1/metrics.jsonl").read_bytes() == metrics
+
+
+def test_an_edited_recipe_is_refused_until_it_is_accepted(refused: Refused, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "grpo", *SMALL]) == 0
+    recipe = Path("runs/grpo-1/recipe.yaml")
+    recipe.write_text(recipe.read_text().replace("steps: 2", "steps: 3"))
+    said = "runs/grpo-1/recipe.yaml is not the recipe that the run began with: steps was 2 and is 3."
+    assert said in refused("resume", "runs/grpo-1")
+    capfd.readouterr()
+    assert main(["resume", "runs/grpo-1", "--accept-changes"]) == 0
+    assert "changed: steps was 2 and is 3" in capfd.readouterr().out
+    assert "steps was 2 and is 3" in Path("runs/grpo-1/history.jsonl").read_text()
+    assert main(["resume", "runs/grpo-1"]) == 0, "what was accepted is not asked about again"

@@ -137,14 +137,14 @@ def test_a_full_disk_is_one_sentence_and_leaves_the_earlier_ones(folder: Path, w
     assert content(checkpoints.newest(folder, no_damage)) == 1
 
 
-@pytest.mark.parametrize("call", ["sync", "_sha256"])
+@pytest.mark.parametrize("call", ["files.sync", "files.sync_descriptor", "checkpoints._sha256"])
 def test_a_disk_that_fills_up_while_sealing(folder: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     checkpoints.save(folder, "step-1", state(1), keep=1)
 
     def full(path: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(checkpoints, call, full)
+    monkeypatch.setattr(f"posttrain.runs.{call}", full)
     with pytest.raises(RunFailed, match="the disk is full"):
         checkpoints.save(folder, "step-1", state(2), keep=1)
     monkeypatch.undo()

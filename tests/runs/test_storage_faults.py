@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from posttrain.cli import main
 from posttrain.policies.folder import new_folder
 from posttrain.policies.language_model import LanguageModelPolicy
-from posttrain.runs import checkpoints
+from posttrain.runs import checkpoints, files
 from posttrain.runs.snapshot import save_snapshot
 from tests.runs.processes import contents, history, steps_done
 
@@ -222,8 +222,8 @@ def full_as_safetensors_says_it(*_: object, **__: object) -> None:
     [
         ("posttrain.policies.folder.save_file", full_as_safetensors_says_it),  # the weights
         ("safetensors.torch.save_file", full_as_safetensors_says_it),  # the state of the optimizers
-        ("posttrain.runs.checkpoints.sync", full),
-        ("posttrain.runs.checkpoints._publish", full),
+        ("posttrain.runs.files.sync", full),
+        ("posttrain.runs.checkpoints.replace_folder", full),
     ],
 )
 def test_a_disk_that_fills_up_anywhere_in_a_checkpoint(
@@ -273,16 +273,15 @@ def test_a_disk_that_fills_up_under_the_final_model(
 def test_a_disk_that_fills_up_under_what_is_made_of_the_record(
     run_fails: Callable[..., str], undisturbed: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    write = Path.write_bytes
+    put_in_place = files.put_in_place
 
-    def write_half(path: Path, content: bytes) -> int:
-        if name in path.name:
-            write(path, content[:10])
+    def run_full(temporary: Path, path: Path) -> None:
+        if path.name == name:
             full()
-        return write(path, content)
+        put_in_place(temporary, path)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "write_bytes", write_half)
+        patched.setattr(files, "put_in_place", run_full)
         assert run_fails("pass").startswith(f"cannot write {RUN}/{name}: the disk is full. Everything up to")
         assert not (RUN / name).exists()
     assert_resumes_to(undisturbed)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from posttrain.errors import RunFailed, UserError
 from posttrain.runs import journal, store
-from posttrain.runs.folders import make_folder
+from posttrain.runs.folders import make_run_folder
 from posttrain.runs.journal import plain, read_lines
 from posttrain.runs.store import RunStore, rollout_rows
 from tests.runs.made_runs import RECIPE, evaluate, make_run, record_steps, trajectory
@@ -47,7 +47,7 @@ def test_names_that_are_no_folder_names(tmp_path: Path) -> None:
 
 def test_runs_that_start_at_the_same_time_get_folders_of_their_own(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
-        folders = list(pool.map(lambda _: make_folder(tmp_path, "grpo"), range(40)))
+        folders = list(pool.map(lambda _: make_run_folder(tmp_path, "grpo"), range(40)))
     assert len(set(folders)) == 40
 
 

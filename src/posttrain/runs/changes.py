@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from posttrain.errors import UserError
+from posttrain.recipe.differences import differences
+from posttrain.recipe.overrides import from_tree, to_tree
+from posttrain.recipe.tree import Recipe
 from posttrain.types import Task
 
 if TYPE_CHECKING:
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
 TASKS, TASK_FILES, REWARD_FILES = "tasks_sha256", "task_files_sha256", "reward_files_sha256"
 MODELS: Final = "models_sha256"
 """Names of the digests in the environment of a run."""
+RECIPE: Final = "recipe"
+"""Name of the resolved recipe in the environment of a run, in checkpoints, and in entries of the history that accept
+another one."""
 BASE: Final = "'s base"
 """What follows a role in the name of the model that its adapter is made for."""
 ROUNDING: Final = {
@@ -52,6 +58,38 @@ def digest_of(tasks: Iterable[Task]) -> str:
         # What JSON does not know can have an address in its text, which is another in every process.
         total.update(json.dumps(content, default=lambda value: type(value).__name__).encode() + b"\n")
     return total.hexdigest()
+
+
+def check_recipe(store: "RunStore", recipe: Recipe, *, accept: bool) -> list[str]:
+    """Compare ``recipe.yaml`` with the recipe that the run began with, or that was accepted since.
+
+    With `accept` another one is taken: the history says what changed, and that is returned in words. Otherwise another
+    one raises `UserError`: it was edited, or a power cut tore it where the run is older than its files' being synced.
+    """
+    accepted = [entry[RECIPE] for entry in store.history() if RECIPE in entry]
+    began = accepted[-1] if accepted else store.environment().get(RECIPE)
+    changed = recipe_changes(began, recipe)
+    if not changed:
+        return []
+    if not accept:
+        raise UserError(
+            f"{store.folder}/recipe.yaml is not the recipe that the run began with: {'; '.join(changed)}. Put back "
+            "what was there and resume; or take the new one from here on with posttrain resume --accept-changes, which "
+            f"the history will say; or start a new run: posttrain run {store.folder}/recipe.yaml"
+        )
+    store.log_history("changed", f"the recipe was changed and accepted: {'; '.join(changed)}", recipe=to_tree(recipe))
+    return changed
+
+
+def recipe_changes(began: Mapping[str, Any] | None, recipe: Recipe) -> list[str]:
+    """Each path that is not as it was, with both values; none for a run that did not keep its recipe.
+
+    Both are compared with the settings filled in that this version adds.
+    """
+    if began is None:
+        return []
+    found = [f"{item.path} was {item.text}" for item in differences(from_tree(began), recipe)]
+    return [text.replace(" -> ", " and is ") for text in found]
 
 
 def check_tasks(store: "RunStore", now: Mapping[str, Any]) -> None:

@@ -7,18 +7,16 @@ So a folder with a name is whole, unless the disk itself spoils it, which the su
 
 import hashlib
 import json
-import os
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from posttrain.runs.failure import cannot_write, is_about_storage
+from posttrain.runs.files import make_folder, replace_folder, restore_folders, write_file
 
 MANIFEST = "manifest.json"
 _TEMPORARY = ".tmp-"
-_REPLACED = ".old-"
 
 
 def save(
@@ -33,14 +31,14 @@ def save(
     assert not name.startswith(".") and Path(name).name == name, f"'{name}' is not a plain folder name"
     temporary = folder / f"{_TEMPORARY}{name}"
     try:
-        if folder.parent.is_dir():  # a run's folder that the user has deleted must not come back to life
-            folder.mkdir(exist_ok=True)
+        if folder.parent.is_dir() and not folder.is_dir():  # a run that the user has deleted must not come back
+            make_folder(folder)
         number = 1 + max((number for number, _ in _numbered(folder)), default=0)
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir()
         write(temporary)
         _seal(temporary, number)
-        _publish(temporary, folder / name)
+        replace_folder(temporary, folder / name)
         paths = [path for _, path in _numbered(folder)]
         spared = next((path for path in paths if precious is not None and precious(path)), None)
         for path in paths[keep:]:
@@ -49,7 +47,7 @@ def save(
     except BaseException as error:
         about_storage = isinstance(error, Exception) and is_about_storage(error, temporary)
         shutil.rmtree(temporary, ignore_errors=True)
-        _restore(folder)
+        restore_folders(folder)
         if about_storage:
             raise cannot_write(error, folder / name, folder.parent) from error
         raise
@@ -96,43 +94,22 @@ def find_damage(checkpoint: Path) -> str | None:
 
 def sweep(folder: Path) -> list[Path]:
     """Remove what killed processes left half-done; return what was removed. Call it while nobody else saves there."""
-    _restore(folder)
-    leftovers = sorted([*folder.glob(f"{_TEMPORARY}*"), *folder.glob(f"{_REPLACED}*")])
-    for path in leftovers:
+    replaced = restore_folders(folder)
+    unfinished = sorted(folder.glob(f"{_TEMPORARY}*"))
+    for path in unfinished:
         shutil.rmtree(path, ignore_errors=True)
-    return leftovers
+    return [*unfinished, *replaced]
 
 
 def _seal(temporary: Path, number: int) -> None:
-    """Write the manifest and force every file and folder to the disk."""
+    """Write the manifest; `replace_folder` forces everything to the disk."""
     paths = sorted(path for path in temporary.rglob("*") if path.is_file())
     files = {
         path.relative_to(temporary).as_posix(): {"bytes": path.stat().st_size, "sha256": _sha256(path)}
         for path in paths
     }
     manifest = temporary / MANIFEST
-    manifest.write_text(json.dumps({"number": number, "files": files}, indent=1) + "\n")
-    for path in [*paths, manifest, *(p for p in temporary.rglob("*") if p.is_dir()), temporary]:
-        sync(path)
-
-
-def _publish(temporary: Path, target: Path) -> None:
-    """Give a finished checkpoint its name, taking the place of one that has it already."""
-    replaced = target.with_name(_REPLACED + target.name)
-    shutil.rmtree(replaced, ignore_errors=True)
-    if target.exists():
-        target.rename(replaced)
-    temporary.rename(target)
-    sync(target.parent)
-    shutil.rmtree(replaced, ignore_errors=True)
-
-
-def _restore(folder: Path) -> None:
-    """Name a checkpoint again that was moved aside for one that then did not come."""
-    for path in sorted(folder.glob(f"{_REPLACED}*")):
-        original = folder / path.name.removeprefix(_REPLACED)
-        if not original.exists():
-            path.rename(original)
+    write_file(manifest, json.dumps({"number": number, "files": files}, indent=1) + "\n")
 
 
 def _discard(checkpoint: Path) -> None:
@@ -140,20 +117,6 @@ def _discard(checkpoint: Path) -> None:
     doomed = checkpoint.with_name(_TEMPORARY + checkpoint.name)
     checkpoint.rename(doomed)
     shutil.rmtree(doomed)
-
-
-def sync(path: Path) -> None:
-    """Force a file's content, or a folder's names, to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        if sys.platform == "darwin":
-            import fcntl
-
-            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)  # fsync there stops at the drive's own cache
-        else:
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _folders(folder: Path) -> Iterator[Path]:

@@ -29,6 +29,7 @@ from posttrain.errors import Interrupted, RunFailed, UserError
 from posttrain.recipe.files import find_recipe
 from posttrain.recipe.overrides import to_tree
 from posttrain.recipe.tree import Recipe
+from posttrain.runs.files import write_file
 from posttrain.runs.journal import plain
 from posttrain.runs.measures import measure
 from posttrain.runs.store import RunStore
@@ -162,7 +163,7 @@ def _execute(job: Job, running: set["subprocess.Popen[str]"]) -> str:
     begun = job.find()
     job.root.mkdir(parents=True, exist_ok=True)
     plan = job.root / "recipe.json"
-    plan.write_text(json.dumps(to_tree(job.contender.seeded(job.seed))))
+    write_file(plan, json.dumps(to_tree(job.contender.seeded(job.seed))))
     asked = [str(begun)] if begun else [str(plan), str(job.root)]
     threads = str(job.contender.recipe.threads)
     process = subprocess.Popen(
@@ -217,7 +218,7 @@ def compare(
 def write(comparison: Mapping[str, Any], out: Path) -> Path:
     """Keep what came of it."""
     path = out / "comparison.json"
-    path.write_text(json.dumps(plain(comparison), indent=1) + "\n")
+    write_file(path, json.dumps(plain(comparison), indent=1) + "\n")
     return path
 
 

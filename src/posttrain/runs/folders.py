@@ -5,12 +5,15 @@ import re
 from pathlib import Path
 
 from posttrain.errors import RunFailed, UserError
+from posttrain.runs.files import make_folder
 
 
-def make_folder(root: Path, name: str) -> Path:
-    """Make ``root/name-n`` with the lowest n that is above all there are."""
+def make_run_folder(root: Path, name: str) -> Path:
+    """Make ``root/name-n``, on the disk, with the lowest n that is above all there are."""
     try:
-        root.mkdir(parents=True, exist_ok=True)
+        for parent in reversed([root, *root.parents]):
+            if not parent.exists():
+                make_folder(parent)
         taken = [re.fullmatch(re.escape(name) + r"-(\d+)", path.name) for path in root.iterdir()]
     except OSError as error:
         raise UserError(f"no run can be kept in {root}: {error.strerror}; choose another folder for runs") from None
@@ -18,7 +21,7 @@ def make_folder(root: Path, name: str) -> Path:
     while True:
         folder = root / f"{name}-{number}"
         try:
-            folder.mkdir()
+            make_folder(folder)
             return folder
         except FileExistsError:
             number += 1

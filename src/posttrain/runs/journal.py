@@ -22,7 +22,7 @@ class Journal:
         """Opens the file, or makes it; raises `RunFailed` when neither can be done."""
         self.path = path
         try:
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise cannot_write(error, path, path.parent) from error
 

@@ -1,6 +1,5 @@
 """From a recipe to a finished run: the one way in, for the commands and for Python."""
 
-import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,9 +9,10 @@ from posttrain.recipe.files import find_recipe
 from posttrain.recipe.overrides import to_tree
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.bench import Bench
-from posttrain.runs.changes import check_models, check_tasks, note_changes
+from posttrain.runs.changes import check_models, check_recipe, check_tasks, note_changes
 from posttrain.runs.environment import describe_environment
 from posttrain.runs.failure import cannot_write, is_about_storage
+from posttrain.runs.files import replace_folder
 from posttrain.runs.garbage import as_usual
 from posttrain.runs.live import LiveView
 from posttrain.runs.report import write_report
@@ -39,10 +39,15 @@ def start(recipe: Recipe, root: Path, view: LiveView) -> tuple[Path, dict[str, A
     return store.folder, _execute(bench, store, view, models)
 
 
-def resume(folder: Path, view: LiveView) -> dict[str, Any]:
-    """Go on with a run from its newest good checkpoint, or from its beginning where there is none."""
+def resume(folder: Path, view: LiveView, *, accept_changes: bool = False) -> dict[str, Any]:
+    """Go on with a run from its newest good checkpoint, or from its beginning where there is none.
+
+    Raises `UserError` where ``recipe.yaml`` is not what the run began with, unless `accept_changes` takes it.
+    """
     with RunStore.open(folder) as store:
         recipe = find_recipe(str(folder / "recipe.yaml"))
+        for change in check_recipe(store, recipe, accept=accept_changes):
+            view.announce(f"changed: {change}")
         bench = Bench(recipe, prepare_machine(recipe))
         found = describe_environment(bench.environment())
         check_tasks(store, found)
@@ -109,8 +114,7 @@ def _save_model(policy: "Policy", run: Path) -> None:
     try:
         temporary.mkdir()
         policy.save(temporary)
-        shutil.rmtree(folder, ignore_errors=True)
-        os.rename(temporary, folder)
+        replace_folder(temporary, folder)
     except Exception as error:
         about_storage = is_about_storage(error, temporary)
         shutil.rmtree(temporary, ignore_errors=True)

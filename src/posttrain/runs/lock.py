@@ -18,7 +18,7 @@ class RunLock:
     def __init__(self, run: Path) -> None:
         """Takes the lock. Raises `UserError` that names the process which has it."""
         path = run / ".lock"
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         try:
             fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -18,6 +18,7 @@ from posttrain.errors import AlarmStop, Interrupted
 from posttrain.evaluation.greedy import evaluate
 from posttrain.evaluation.search import evaluate_search
 from posttrain.runs.bench import Bench, StageBench
+from posttrain.runs.files import write_file
 from posttrain.runs.live import LiveView
 from posttrain.runs.snapshot import ROLLED_BACK, Snapshot, newest_snapshot, save_snapshot
 from posttrain.runs.stop import StopRequest
@@ -285,7 +286,7 @@ class StageRun(StageBench):
     def _pause(self, news: str) -> None:
         """Wait until somebody has looked."""
         run, file = self._run, self._run.store.folder / "paused"
-        file.write_text(f"{news}\nRemove this file to go on.\n")
+        write_file(file, f"{news}\nRemove this file to go on.\n")
         run.view.event("paused", f"{news}. Remove {file} to go on, or press Ctrl-C to stop")
         wait_while_paused(file, run.stop)
 

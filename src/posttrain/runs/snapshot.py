@@ -17,9 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from posttrain.errors import UserError
 from posttrain.models import Model
+from posttrain.recipe.overrides import to_tree
 from posttrain.recipe.tree import Recipe
 from posttrain.runs import checkpoints
 from posttrain.runs.bench import Bench
+from posttrain.runs.changes import RECIPE, recipe_changes
+from posttrain.runs.files import write_file
 from posttrain.runs.store import RunStore
 
 if TYPE_CHECKING:
@@ -91,6 +94,7 @@ def save_snapshot(
         "roles": sorted(own),
         "position": store.position(),
         "threads": torch.get_num_threads(),
+        RECIPE: json.dumps(to_tree(recipe)),  # as text: keys are sorted below, and the order of stages counts
     }
 
     def write(folder: Path) -> None:
@@ -100,7 +104,7 @@ def save_snapshot(
                 save_file(_own_weights(policy, recipe.models[role]), folder / f"weights-{role}.safetensors")
         for role, (_, tensors) in (learners or {}).items():
             save_file(dict(tensors), folder / f"learner-{role}.safetensors")
-        (folder / "state.json").write_text(json.dumps(state, indent=1, sort_keys=True), encoding="utf-8")
+        write_file(folder / "state.json", json.dumps(state, indent=1, sort_keys=True))
 
     return checkpoints.save(
         store.folder / "checkpoints", f"step_{step:06d}_{stage}", write, recipe.checkpoints.keep, _was_healthy
@@ -126,6 +130,7 @@ def newest_snapshot(store: RunStore, bench: Bench) -> Snapshot | None:
     if found is None:
         return None
     state = _state(found)
+    _check_recipe(store, state.get(RECIPE), bench.recipe)
     _check_threads(state["threads"])
     models = _load(bench, found, state["roles"])
     for role, version in state["versions"].items():
@@ -210,6 +215,16 @@ def _put_back(policy: "Policy", tensors: "Mapping[str, Tensor]") -> None:
     with torch.no_grad():
         for name, tensor in tensors.items():
             parameters[name].copy_(tensor)
+
+
+def _check_recipe(store: RunStore, saved: str | None, recipe: Recipe) -> None:
+    """Raise `UserError` where a checkpoint was written under another recipe, and nobody accepted the change."""
+    changed = recipe_changes(json.loads(saved) if saved else None, recipe)
+    if changed and not any(RECIPE in entry for entry in store.history()):
+        raise UserError(
+            f"the newest checkpoint of {store.folder} was written under another recipe than recipe.yaml holds: "
+            f"{'; '.join(changed)}. Put back what was there, or take the new one with posttrain resume --accept-changes"
+        )
 
 
 def _check_threads(threads: int) -> None:

@@ -17,7 +17,6 @@ calls `RunStore.rewind` with it, and from there on writes what the run would hav
 """
 
 import json
-import os
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -25,11 +24,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from posttrain.errors import UserError
-from posttrain.runs.changes import name_missing
-from posttrain.runs.checkpoints import sync
+from posttrain.runs.changes import RECIPE, name_missing
 from posttrain.runs.environment import describe_environment
 from posttrain.runs.failure import cannot_write, is_about_storage
-from posttrain.runs.folders import make_folder, why_no_run
+from posttrain.runs.files import check_own_files, make_folder, restore_folders, sync, write_file
+from posttrain.runs.folders import make_run_folder, why_no_run
 from posttrain.runs.journal import Journal, plain, read_lines
 from posttrain.runs.lock import RunLock
 from posttrain.runs.tables import RolloutTable, clean_text, new_connection, read_table, rollout_rows, write_table
@@ -65,12 +64,12 @@ class RunStore:
 
         `environment` is added to what is found out about software and machine: threads, device.
         """
-        folder = make_folder(Path(root), re.sub(r"[^\w.+-]+", "-", name).strip(".-") or "run")
+        folder = make_run_folder(Path(root), re.sub(r"[^\w.+-]+", "-", name).strip(".-") or "run")
         try:
             for part in ("rollouts", "evals", "checkpoints"):
-                (folder / part).mkdir()
-            found = describe_environment(environment)
-            _write_text(folder / "environment.json", json.dumps(plain(found), indent=1) + "\n")
+                make_folder(folder / part)
+            found = {**describe_environment(environment), RECIPE: recipe_tree}
+            write_file(folder / "environment.json", json.dumps(plain(found), indent=1) + "\n")
             _write_yaml(folder / "recipe.yaml", recipe_tree)  # last: it makes the folder a run
             store = cls(folder, RunLock(folder))
         except OSError as error:
@@ -89,6 +88,7 @@ class RunStore:
             raise UserError(why_no_run(folder))
         if reading:
             return cls(folder, None)
+        check_own_files(folder)
         try:
             store = cls(folder, RunLock(folder))
         except OSError as error:
@@ -160,7 +160,7 @@ class RunStore:
         """Write a file that can be made again from the record, such as ``report.html``; return its path."""
         path = self.folder / name
         try:
-            _write_text(path, text)
+            write_file(path, text)
         except OSError as error:
             raise cannot_write(error, path, self.folder) from error
         return path
@@ -310,9 +310,9 @@ class RunStore:
         for name, data in pictures.items():
             path = self.folder / name
             if not path.is_file() or path.stat().st_size != len(data):
-                path.parent.mkdir(exist_ok=True)
-                path.write_bytes(data)
-                self._unsynced.add(path)
+                if not path.parent.is_dir():
+                    make_folder(path.parent)
+                write_file(path, data)
 
     def _read_table(
         self, kind: str, step: int, columns: Sequence[str], where: str, parameters: Sequence[object] = ()
@@ -325,13 +325,15 @@ class RunStore:
 
     def _repair(self) -> None:
         """Cut off what a killed process left unfinished."""
-        for name, journal in self._journals.items():
+        for name in ("history.jsonl", *_CUT):  # first the one into which the repairs of the others are written
+            journal = self._journals[name]
             dropped = journal.drop_unfinished()
             if dropped:
                 message = (
                     f"dropped {dropped} bytes of an unfinished last line from {name}: the process was killed in it"
                 )
                 self.log_history("repaired", message, file=name, bytes=dropped)
+        restore_folders(self.folder)
         for path in self.folder.glob("*/.step_*.tmp"):
             path.unlink()
         self._last_step = max((entry["step"] for entry in self.metrics()), default=0)
@@ -356,14 +358,4 @@ def _read_json(path: Path) -> dict[str, Any]:
 def _write_yaml(path: Path, tree: Mapping[str, Any]) -> None:
     from posttrain.recipe.files import tree_to_yaml
 
-    _write_text(path, tree_to_yaml(plain(tree)))
-
-
-def _write_text(path: Path, text: str) -> None:
-    """Replace a file at once, so that nobody ever reads half of it."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        temporary.write_bytes(text.encode("utf-8", "backslashreplace"))
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_file(path, tree_to_yaml(plain(tree)))

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from posttrain.runs.files import put_in_place, sync
 from posttrain.runs.journal import plain
 from posttrain.types import FloatArray, Image, Score, Trajectory
 
@@ -138,7 +139,9 @@ def write_table(
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         connection.execute(f"COPY ({query}) TO {quoted(temporary)} (FORMAT parquet, COMPRESSION zstd)")
-        temporary.replace(path)
+        if path.exists():  # evaluations that a checkpoint may count on are in it
+            sync(temporary)
+        put_in_place(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
         for name in given:
