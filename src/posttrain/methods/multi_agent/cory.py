@@ -6,7 +6,7 @@ target 6, horizon 10000); PPO for each by itself; the models change places every
 the end, as the pioneer.
 
 Differs: each agent's critic is a model of its own rather than a head on the agent, as in the recipe `ppo`, and changes
-places with it. What the released code forgets in an exchange stays with the model here (`upkeep.roles.reset=true`
+places with it. What the released code forgets in an exchange stays with the model here (`hooks.roles.reset=true`
 forgets it). A batch with a mean ratio above 10 is not left out. Sizes and learning rates are for the bundled model.
 
 Measured here: PPO against the pioneer (share of good letters, 40 steps of 32, 5 seeds, as many updates of each model
@@ -41,7 +41,7 @@ def cory(recipe: Recipe | None = None) -> Recipe:
         advantage=Normalized(advantage=stage.advantage),
         penalties={"kl": AdaptiveKL()},
         by_role={"observer": RoleLearning(critic="observer_critic")},
-        upkeep={"roles": Swap(pairs={"policy": "observer", "critic": "observer_critic"})},
+        hooks={"roles": Swap(pairs={"policy": "observer", "critic": "observer_critic"})},
     )
     roles = {
         "observer": Model(source="role:policy", trained=True),

@@ -27,7 +27,7 @@ from typing import Final
 
 from posttrain.components.advantages.group_mean import GroupMean
 from posttrain.components.curricula.prioritized import Prioritized
-from posttrain.components.hooks.forget import Forget
+from posttrain.components.hooks.reset_optimizer import ResetOptimizer
 from posttrain.components.objectives.mirror_descent import MirrorDescent
 from posttrain.components.reducers.constant import Constant
 from posttrain.components.rewards.brevity import Brevity
@@ -55,7 +55,7 @@ def kimi_k1_5(recipe: Recipe | None = None) -> Recipe:
         objective=MirrorDescent(),
         reducer=Constant(length=float(sampling_of(stage).max_tokens)),
         learner=several_updates(stage.learner, minibatches=4),
-        upkeep={**stage.upkeep, "optimizer": Forget()},
+        hooks={**stage.hooks, "optimizer": ResetOptimizer()},
     )
     evaluation = replace(recipe.evaluation, verifier=recipe.evaluation.verifier or stage.reward)
     return with_stage(replace(recipe, name="kimi_k1_5", evaluation=evaluation), changed)

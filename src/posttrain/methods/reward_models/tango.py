@@ -47,7 +47,7 @@ def tango(recipe: Recipe | None = None) -> Recipe:
         reward=ByRole(parts={"policy": stage.reward, "verifier": Verification()}),
         filters={},
         advantage=Tango(),
-        by_role={"verifier": RoleLearning(advantage=ClassBalanced(), every=3, alone=5)},
+        by_role={"verifier": RoleLearning(advantage=ClassBalanced(), every=3, warmup_steps=5)},
     )
     form = sft_of(sft())
     form = replace(
