@@ -70,7 +70,7 @@ def test_a_token_that_cannot_be_is_left_to_the_anchor() -> None:
 
 
 def test_at_the_base_it_is_dft() -> None:
-    assert torch.equal(slope(DFT, 5.0, LOGITS, LOGITS), slope(DFT, 0.0, LOGITS, LOGITS))
+    torch.testing.assert_close(slope(DFT, 5.0, LOGITS, LOGITS), slope(DFT, 0.0, LOGITS, LOGITS))
 
 
 @pytest.mark.parametrize(("changes", "weighed", "coefficient"), [

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from posttrain.errors import UserError
 from posttrain.methods.multi_agent.cory import ROWS, cory
 from posttrain.methods.policy_gradient.ppo import ppo
 from posttrain.recipe.changes import rl_of
@@ -12,6 +13,7 @@ from posttrain.recipe.differences import differences
 from posttrain.recipe.overrides import override
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
+from posttrain.settings.corridor import corridor
 from posttrain.stages import Models
 from tests.stages.conftest import with_reward
 
@@ -30,7 +32,7 @@ def test_it_is_ppo_twice_with_a_team() -> None:
         "advantage",
         "penalties.kl",
         "by_role.observer",
-        "hooks.roles",
+        "upkeep.roles",
     }
     assert rl_of(cory()).roles == {"policy", "observer", "critic", "observer_critic", "reference"}
     assert rl_of(cory()).needs == {"value", "reference_kl"}
@@ -56,3 +58,8 @@ def test_both_learn_from_the_sum_and_the_record_tells_them_apart(small: Small, t
     for row in rows:
         values = [row[column][-1] for column in ("advantage", "value", "trained_logp", "reference_kl")]
         assert None not in values
+
+
+def test_a_world_of_several_turns_is_refused() -> None:
+    with pytest.raises(UserError, match="a world of several turns"):
+        cory(corridor())

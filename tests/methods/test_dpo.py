@@ -11,11 +11,14 @@ import torch
 from posttrain.components.tasks.files import Files
 from posttrain.components.tasks.workings import Workings
 from posttrain.methods.preference.dpo import dpo
+from posttrain.methods.preference.rpo import rpo
 from posttrain.policies import Policy
 from posttrain.policies.loading import load_policy
 from posttrain.recipe.catalogue import entries
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
+from posttrain.settings.demonstrations import demonstrations
+from posttrain.settings.quickstart import quickstart
 from posttrain.stages import Models
 from posttrain.stages.pairs import pair_examples
 from posttrain.training.learner import evaluate_examples
@@ -80,3 +83,9 @@ def test_it_is_listed_with_its_row() -> None:
     assert found.rows == (197,)
     assert found.source == "arXiv:2305.18290"
     assert dpo().tasks == Workings(size=2000)
+
+
+def test_a_recipe_without_pairs_gets_a_stage_for_them_before_its_reinforcement() -> None:
+    assert list(dpo(quickstart()).stages) == ["sft", "dpo", "rl"]
+    assert list(dpo(demonstrations()).stages) == ["sft", "dpo"]
+    assert dpo(rpo()).stages == dpo().stages

@@ -1,6 +1,7 @@
 """The recipes with flows: what they change, that they learn, and that a run goes on bit for bit."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,12 @@ from posttrain.methods.flow.ddpo import ddpo
 from posttrain.methods.flow.reinflow import ROWS, reinflow
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.policy_gradient.ppo import ppo
+from posttrain.models import Model
 from posttrain.recipe.differences import differences
 from posttrain.recipe.overrides import override
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
+from posttrain.settings.two_modes import two_modes
 from posttrain.stages import Models
 from tests.stages.resuming import cut_off_and_resumed
 
@@ -142,3 +145,9 @@ def test_every_place_of_every_chain_counts_as_sampled(recipe: Callable[[], Recip
     """
     _, store = train(small(recipe()))
     assert [entry["sampled_tokens"] for entry in store.metrics()[3:]] == [3 * 4 * (4 + 1)] * 3
+
+
+def test_flows_that_are_read_from_a_folder_keep_their_noise() -> None:
+    policy = Model(source="somewhere/flow", trained=True)
+    mine = replace(two_modes(), models={"policy": policy})
+    assert ddpo(mine).models["policy"] == awm(mine).models["policy"] == reinflow(mine).models["policy"] == policy

@@ -9,10 +9,12 @@ import torch
 
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.sft_rl.kdrl import ROWS, kdrl
-from posttrain.recipe.changes import rl_of
+from posttrain.models import Model
+from posttrain.recipe.changes import rl_of, with_models
 from posttrain.recipe.overrides import override
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
+from posttrain.settings.arithmetic import arithmetic
 from posttrain.stages import Models
 from posttrain.stages.rl import RL
 from tests.stages.conftest import with_reward
@@ -84,3 +86,9 @@ def test_kinds_of_failures_that_are_distilled(small: Small, train: Train, tmp_pa
         shares[attempts] = losses(train(with_reward(recipe, tmp_path, always))[1])
     assert all(loss > 0 for loss in shares["all"])
     assert not any(shares["wrong"]) and not any(shares["unsolved"])
+
+
+def test_a_teacher_that_is_there_is_kept() -> None:
+    mine = with_models(arithmetic(), {"teacher": Model(source="pebble")})
+    assert kdrl(mine).models == mine.models
+    assert list(kdrl(mine).stages) == ["rl"]

@@ -8,11 +8,16 @@ from pathlib import Path
 import pytest
 
 from posttrain.components.objectives.pairwise import Pairwise
+from posttrain.components.rewards.counted_work import CountedWork
+from posttrain.components.rewards.io_tests import IOTests
 from posttrain.components.rewards.regex import Regex
+from posttrain.components.rewards.sql import SQL
+from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.rewards import acecode as ace
 from posttrain.methods.rewards import think2sql as sql
 from posttrain.methods.rewards import verireason as veri
 from posttrain.methods.rewards.acecode import acecode
+from posttrain.methods.rewards.agnostics import agnostics
 from posttrain.methods.rewards.think2sql import think2sql
 from posttrain.methods.rewards.veriprefer import ROWS as PREFER_ROWS
 from posttrain.methods.rewards.veriprefer import veriprefer
@@ -23,6 +28,8 @@ from posttrain.recipe.overrides import override
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.launch import start
 from posttrain.runs.live import LiveView
+from posttrain.settings.arithmetic import arithmetic
+from posttrain.settings.verilog_round import verilog_round
 from tests.components.rewards.judging import attempt as attempted
 from tests.components.rewards.judging import judge, score_all
 from tests.components.rewards.programs import tier_for
@@ -40,12 +47,30 @@ def test_rows() -> None:
     assert (ace.ROWS, sql.ROWS, veri.ROWS, PREFER_ROWS) == ((64,), (246,), (83,), (261,))
 
 
-def test_veriprefer_is_verireason_with_pairs() -> None:
-    changed = {d.path for d in differences(veriprefer(), verireason())}
-    assert {"reward", "rl.objective", "filters.best_and_worst", "filters.zero_variance"} <= changed
-    assert len(changed) < 14
+def test_veriprefer_ranks_modules_and_learns_from_pairs() -> None:
+    assert {d.path for d in differences(grpo(verilog_round()), veriprefer())} == {
+        "models.reference",
+        "reward.partial",
+        "filters.zero_variance",
+        "filters.best_and_worst",
+        "rl.objective",
+        "rl.reducer",
+    }
     objective = rl_of(veriprefer()).objective
     assert isinstance(objective, Pairwise) and objective.needs == {"reference_logp"}
+
+
+def test_the_language_of_the_programs_is_the_settings() -> None:
+    mine = override(arithmetic(), ["reward={kind: io_tests, language: perl, weakest: landlock}"])
+    assert rl_of(acecode(mine)).reward == CountedWork(language="perl", weakest="landlock")
+    assert rl_of(acecode(arithmetic())).reward == CountedWork()
+    assert rl_of(agnostics(mine)).reward == IOTests(language="perl", weakest="landlock", wrong_output=0.2)
+    assert acecode(mine).evaluation.verifier == rl_of(mine).reward
+
+
+def test_the_engine_of_the_queries_is_the_settings() -> None:
+    parts = rl_of(think2sql(override(arithmetic(), ["reward={kind: sql, engine: duckdb}"]))).reward.parts  # type: ignore[attr-defined]
+    assert parts["rows"] == SQL(engine="duckdb", partial=0.5)
 
 
 @every_recipe

@@ -1,14 +1,18 @@
 """REDI on a tiny new model: two stages, no reference, and where it collapses."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from posttrain.components.preferences.redi import REDI
 from posttrain.methods.sft_rl.redi import ROWS, redi
+from posttrain.recipe.changes import preference_of
 from posttrain.recipe.overrides import override
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
+from posttrain.settings.sum_pairs import sum_pairs
 from posttrain.stages import Models
 
 Small = Callable[..., Recipe]
@@ -49,3 +53,10 @@ def test_the_symmetric_loss_takes_the_chosen_ones_along_and_imitation_does_not(s
     assert change[0.0, "chosen_mean_logp"] > 0.0
     assert change[1.0, "chosen_mean_logp"] < -1.0
     assert change[1.0, "rejected_mean_logp"] < change[0.0, "rejected_mean_logp"] - 1.0
+
+
+def test_a_stage_on_pairs_that_is_there_keeps_its_sizes() -> None:
+    mine = override(sum_pairs(), ["dpo.batch=7", "lr=1e-6"])
+    pairs, before = preference_of(redi(mine)), preference_of(mine)
+    assert list(redi(mine).stages) == ["sft", "dpo"]
+    assert pairs == replace(before, loss=REDI())

@@ -8,12 +8,18 @@ import pytest
 import torch
 
 from posttrain.components.advantages.gae import GAE
+from posttrain.components.optimizers.adamw import AdamW
 from posttrain.components.penalties.kl import KL
+from posttrain.components.rewards.format import Format
+from posttrain.methods.policy_gradient.ppo import ppo
 from posttrain.methods.sft_rl.reft import ROWS, reft
-from posttrain.recipe.changes import rl_of
+from posttrain.recipe.changes import rl_of, sft_of
+from posttrain.recipe.overrides import override
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.bench import Bench
 from posttrain.runs.store import RunStore
+from posttrain.settings.arithmetic import arithmetic
+from posttrain.settings.quickstart import quickstart
 from posttrain.stages import Models
 from posttrain.stages.rl import RL
 from posttrain.stages.rl.credit import batch_of
@@ -110,3 +116,15 @@ def test_rl_begins_with_the_weights_that_imitation_left(
 
 def test_a_wrong_number_is_not_a_solved_task() -> None:
     assert judge(rl_of(reft()).reward, "#### 7", task(answer="4")).status == "wrong"
+
+
+def test_imitation_and_critic_that_are_there_are_kept() -> None:
+    mine = override(ppo(quickstart()), ["critic_learner.optimizer.lr=5e-3", "advantage.lam=0.9"])
+    stage = rl_of(reft(mine))
+    assert sft_of(reft(mine)) == sft_of(mine)
+    assert (stage.advantage, stage.critic_learner.optimizer) == (GAE(lam=0.9), AdamW(lr=5e-3))
+
+
+def test_another_reward_is_kept_and_goes_on_judging() -> None:
+    mine = override(arithmetic(), ["reward=format"])
+    assert rl_of(reft(mine)).reward == reft(mine).evaluation.verifier == Format()

@@ -1,6 +1,7 @@
 """RLCR: confidence is learned as well as answers, and calibration is measured."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,13 +14,13 @@ from posttrain.recipe.changes import rl_of
 from posttrain.recipe.overrides import override
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
+from posttrain.settings.arithmetic import arithmetic
 from posttrain.stages import Models
 from posttrain.stages.rl.metrics import rollout_metrics
 from posttrain.statistics.calibration import calibration_error
 from posttrain.types import Group
 from tests.components.rewards.judging import attempt, judge, score_all
 
-Small = Callable[..., Recipe]
 Train = Callable[[Recipe], tuple[Models, RunStore]]
 
 CHANCES = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
@@ -30,10 +31,11 @@ def text(answer: str, confidence: float) -> str:
     return f"#### {answer}\n<confidence>{confidence:g}</confidence>"
 
 
-def test_it_trains(small: Small, train: Train) -> None:
+def test_it_trains(tiny_folder: Path, train: Train) -> None:
     """A model that cannot write the form is told so by every reward, and nothing is learned from equal ones."""
+    sizes = ("tasks.tasks.size=60", "evaluation.holdout=5", "sft.max_steps=2", "rl.steps=3", "prompts=3", "threads=1")
     short = ("tasks.tasks.terms=[2, 2]", "tasks.tag=p", "reward.tag=p", "rollout.n=4", "rollout.sampling.max_tokens=8")
-    _, store = train(override(rlcr(small()), ["sft.max_steps=2", *short]))
+    _, store = train(override(rlcr(), [f"model={tiny_folder}", *sizes, *short]))
     assert [entry["stage"] for entry in store.metrics()] == ["sft"] * 2 + ["rl"] * 3
     rows = store.rollouts(3)
     assert {row["reward"] for row in rows} == {-2.0}
@@ -48,6 +50,16 @@ def test_demonstrations_have_the_form_that_is_rewarded() -> None:
         assert score.status == "ok"
         assert score.confidence is not None
         assert score.value == pytest.approx(1 - (1 - score.confidence) ** 2)
+
+
+def test_what_the_setting_calls_right_stays_right() -> None:
+    mine = override(arithmetic(), ["reward.extract=[hashes]"])
+    correct = Match(extract=("hashes",))
+    assert rl_of(rlcr(mine)).reward == Calibrated(correct=correct)
+    assert rlcr(mine).evaluation.verifier == Calibrated(correct=correct, weight=0.0, malformed=None)
+    judged = override(mine, ["evaluation.verifier=match"])
+    assert rlcr(judged).evaluation == judged.evaluation
+    assert rlcr(rlcr(mine)) == rlcr(mine)
 
 
 def test_the_evaluation_counts_right_answers_only() -> None:

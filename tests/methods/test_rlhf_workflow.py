@@ -10,12 +10,14 @@ import torch
 
 from posttrain.components.objectives.pairwise import Pairwise
 from posttrain.components.preferences.dpo import DPO
-from posttrain.methods.preference.rlhf_workflow import rlhf_workflow
+from posttrain.components.rewards.reward_model import RewardModel
+from posttrain.methods.preference.rlhf_workflow import rlhf_workflow, with_reward_model
 from posttrain.recipe.catalogue import entries
 from posttrain.recipe.changes import rl_of
 from posttrain.recipe.overrides import override
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
+from posttrain.settings.arithmetic import arithmetic
 from posttrain.stages import Models
 from tests.stages.resuming import cut_off_and_resumed
 
@@ -100,3 +102,12 @@ def test_it_is_listed_with_its_row() -> None:
     assert (found.rows, found.source) == ((250,), "arXiv:2405.07863")
     assert rl_of(rlhf_workflow()).objective == Pairwise(loss=DPO(label_smoothing=0.1, reference="old"))
     assert rl_of(rlhf_workflow()).roles == {"policy", "reward"}
+
+
+def test_a_recipe_without_a_reward_model_gets_one() -> None:
+    mine = override(arithmetic(), ["tasks={kind: workings, size: 100}"])
+    changed = rlhf_workflow(mine)
+    assert list(changed.stages) == ["reward_model", "rl"]
+    assert rl_of(changed).reward == RewardModel()
+    assert changed.evaluation.verifier == rl_of(mine).reward, "held-out answers are judged as before"
+    assert with_reward_model(changed) == changed

@@ -1,6 +1,7 @@
 """RLPR: the form first, then thoughts that make the reference answer likely."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -10,10 +11,10 @@ from posttrain.recipe.changes import rl_of
 from posttrain.recipe.overrides import override
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
+from posttrain.settings.arithmetic import arithmetic
 from posttrain.stages import Models
 from tests.components.rewards.judging import judge
 
-Small = Callable[..., Recipe]
 Train = Callable[[Recipe], tuple[Models, RunStore]]
 
 SHORT = (
@@ -26,13 +27,10 @@ SHORT = (
 )
 
 
-def small_rlpr(small: Small, *changes: str) -> Recipe:
-    return override(rlpr(small()), ["sft.max_steps=2", "rl.steps=2", *SHORT, *changes])
-
-
-def test_it_trains_and_every_part_is_recorded(small: Small, train: Train) -> None:
+def test_it_trains_and_every_part_is_recorded(tiny_folder: Path, train: Train) -> None:
     """The tiny model cannot write the form: every reward is 0, and nothing is learned from equal ones."""
-    models, store = train(small_rlpr(small))
+    sizes = ("tasks.tasks.size=60", "evaluation.holdout=5", "sft.max_steps=2", "rl.steps=2", "prompts=3", "threads=1")
+    models, store = train(override(rlpr(), [f"model={tiny_folder}", *sizes, *SHORT]))
     assert [entry["stage"] for entry in store.metrics()] == ["sft"] * 2 + ["rl"] * 2
     last = store.metrics()[-1]
     assert {name for name in last if name.startswith("reward/")} == {
@@ -60,3 +58,8 @@ def test_the_reward_is_nine_parts_of_likelihood_and_one_of_form() -> None:
 def test_other_ways_of_putting_probabilities_together_are_a_setting(aggregate: str) -> None:
     changed = override(rlpr(), [f"reward.parts.probability.aggregate={aggregate}"])
     assert rl_of(changed).reward.parts["probability"].aggregate == aggregate  # type: ignore[attr-defined]
+
+
+def test_held_out_answers_are_judged_as_the_setting_judges_them() -> None:
+    mine = override(arithmetic(), ["reward.extract=[hashes]"])
+    assert rlpr(mine).evaluation.verifier == rl_of(mine).reward

@@ -9,9 +9,10 @@ from posttrain.components.penalties.kl import KL
 from posttrain.methods.policy_gradient.ppo import ppo
 from posttrain.methods.preference.salsa import ROWS, salsa
 from posttrain.models import Model
-from posttrain.recipe.changes import rl_of, with_models
+from posttrain.recipe.changes import rl_of, sft_of, with_models
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
+from posttrain.settings.quickstart import quickstart
 from posttrain.stages import Models
 
 Small = Callable[..., Recipe]
@@ -53,3 +54,12 @@ def test_only_the_reference_differs_from_ppo() -> None:
         role: model for role, model in theirs.models.items() if role != "reference"
     }
     assert ROWS == (272,)
+
+
+def test_both_models_imitate_as_the_setting_says() -> None:
+    mine = quickstart()
+    changed = salsa(mine)
+    assert list(changed.stages) == ["second", "sft", "soup", "rl"]
+    assert changed.stages["sft"] == sft_of(mine)
+    assert changed.stages["second"] == replace(sft_of(mine), role="second")
+    assert changed.models["reference"] == Model(source="made"), "also in the place of a reference that was there"

@@ -3,10 +3,17 @@ from collections.abc import Callable
 import pytest
 
 from posttrain.components.environments.try_again import TryAgain
+from posttrain.components.rewards.verdict import Verdict
+from posttrain.components.rollouts.turns import Turns
+from posttrain.engines import Sampling
 from posttrain.methods.agents.ufo import ROWS, ufo
+from posttrain.methods.policy_gradient.ppo import ppo
+from posttrain.recipe.changes import rl_of
 from posttrain.recipe.overrides import override
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
+from posttrain.settings.arithmetic import arithmetic
+from posttrain.settings.guessing import guessing
 from posttrain.stages import Models
 from posttrain.stages.rl import RL
 from tests.methods.test_gigpo import SMALL
@@ -22,6 +29,17 @@ def test_the_settings_are_those_of_the_released_code() -> None:
     assert isinstance(world, TryAgain)
     assert (world.tries, world.gamma, world.repetition, world.no_answer) == (5, 0.5, 0.5, 0.1)
     assert stage.needs == {"value", "reference_logp"}
+
+
+def test_any_question_may_be_answered_again() -> None:
+    """Of a recipe of single answers the prompt, the sampling and a tuned critic are kept; of a world, its words."""
+    mine = override(ppo(arithmetic()), ["rollout.n=6", "critic_learner.optimizer.lr=5e-3"])
+    stage = rl_of(ufo(mine))
+    assert stage.rollout == Turns(environment=TryAgain(), n=6, max_turns=5, sampling=Sampling(max_tokens=64))
+    assert (stage.critic, stage.critic_learner) == (rl_of(mine).critic, rl_of(mine).critic_learner)
+    assert ufo(mine).evaluation.verifier == Verdict(pay="solved")
+    spoken = override(guessing(), ["rollout.environment.feedback=Wrong."])
+    assert rl_of(ufo(spoken)).rollout.environment == TryAgain(feedback="Wrong.")  # type: ignore[attr-defined]
 
 
 def test_the_quarter_that_differs_most_is_learned_from(train: Train) -> None:

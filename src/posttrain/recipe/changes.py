@@ -92,6 +92,16 @@ def with_stages_before(recipe: Recipe, new: Mapping[str, Stage], stage: Stage) -
     return replace(recipe, stages=stages)
 
 
+def judged_as_before(recipe: Recipe) -> Recipe:
+    """The recipe with the reward that it has now as the judge of held-out answers, for changes that replace the reward.
+
+    A verifier that the evaluation has is kept.
+    """
+    if recipe.evaluation.verifier is not None:
+        return recipe
+    return replace(recipe, evaluation=replace(recipe.evaluation, verifier=rl_of(recipe).reward))
+
+
 def with_models(recipe: Recipe, models: Mapping[str, Model]) -> Recipe:
     """The recipe with more roles; a role that it has keeps its model."""
     return replace(recipe, models={**recipe.models, **{r: m for r, m in models.items() if r not in recipe.models}})

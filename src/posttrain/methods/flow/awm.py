@@ -5,6 +5,8 @@ of 24, six draws a sample, the error's generalised Huber transform, advantages o
 and held within +-1, velocity regulariser 0.001 against the model as it was before, samples made without noise in the
 steps, groups of equal rewards kept.
 
+    posttrain run awm tasks=mine.jsonl reward=mine.py:score    # columns: prompt, completion (a point: 0.3 -1)
+
 Differs: a flow in the plane in place of SD 3.5 with adapters. The release also samples with, takes old values from,
 and stays close to, a slow average of the weights; that average is not kept here, and samples and old values are the
 policy's own.
@@ -25,22 +27,28 @@ from posttrain.components.penalties.velocity import Velocity
 from posttrain.components.rollouts.renoised import Renoised
 from posttrain.methods.flow.ddpo import ddpo
 from posttrain.models import Model
-from posttrain.recipe.changes import rl_of, with_models, with_stage
+from posttrain.recipe.changes import attempts_of, every_group, sampled_of, sampling_of, with_models, with_stage
 from posttrain.recipe.tree import Recipe
+from posttrain.settings.two_modes import two_modes
 
+PARENT: Final = "ddpo"
+SETTING: Final = "two_modes"
+PAPER: Final = "arXiv:2509.25050"
 ROWS: Final = (109,)
+CHANGES: Final = ("models.policy.shape.noise",)
 
 
 def awm(recipe: Recipe | None = None) -> Recipe:
     """A change to DDPO: draws of fresh noise on end points are trained, not the steps that led there."""
-    recipe = recipe or ddpo()
+    recipe = ddpo(recipe or two_modes())
+    stage = sampled_of(recipe)
     stage = replace(
-        rl_of(recipe),
-        rollout=Renoised(),
-        filters={},
+        stage,
+        rollout=Renoised(n=attempts_of(stage), sampling=replace(sampling_of(stage), temperature=0.0)),
+        filters=every_group(stage),
         advantage=Bounded(of=GroupMean(scale="batch", epsilon=1e-4)),
         objective=Matching(),
-        penalties={"reference": Velocity()},
+        penalties={**stage.penalties, "reference": Velocity()},
     )
     recipe = with_models(replace(recipe, name="awm"), {"reference": Model(source="role:policy")})
     return with_stage(recipe, stage)

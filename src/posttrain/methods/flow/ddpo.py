@@ -4,47 +4,35 @@ Source: Black et al. 2023, arXiv:2305.13301, section 4.3 (DDPO-IS: importance we
 of Flow-GRPO, Liu et al. 2025, arXiv:2505.05470, which makes the steps of a flow random, and its group-normalised
 rewards.
 
-Differs: a flow in the plane that first learns, by imitation, points around two modes; the reward is to be near one.
-The start of a chain is a token too; it has the same density under all weights, so that its ratio is 1.
+    posttrain run ddpo tasks=mine.jsonl reward=mine.py:score    # columns: prompt, completion (a point: 0.3 -1)
+
+`CHANGES`: the noise in the steps of a new flow is what makes them random. A model that is read from a folder keeps its
+own.
+
+Differs: the default setting is a flow in the plane. The start of a chain is a token too; it has the same density under
+all weights, so that its ratio is 1.
 """
 
 from dataclasses import replace
+from typing import Final
 
 from posttrain.components.noises.sde import SDE
-from posttrain.components.optimizers.adamw import AdamW
-from posttrain.components.rewards.in_region import InRegion
-from posttrain.components.rollouts.independent import Independent
 from posttrain.components.shapes.flow import Flow
-from posttrain.components.tasks.two_modes import TwoModes
-from posttrain.engines import Sampling
-from posttrain.evaluation.settings import Evaluation
-from posttrain.methods.policy_gradient.grpo import grpo
-from posttrain.methods.sft_rl.sft import sft
-from posttrain.models import Model
-from posttrain.recipe.changes import rl_of, sft_of
+from posttrain.methods.policy_gradient.grpo import with_rl
 from posttrain.recipe.tree import Recipe
-from posttrain.training.settings import Learning
+from posttrain.settings.two_modes import two_modes
+
+PARENT: Final = "grpo"
+SETTING: Final = "two_modes"
+PAPER: Final = "arXiv:2305.13301"
+ROWS: Final = ()
+CHANGES: Final = ("models.policy.shape.noise",)
 
 
 def ddpo(recipe: Recipe | None = None) -> Recipe:
-    """A change to GRPO: the policy is a flow of 14 steps, made ready by flow matching; a step is a token."""
-    recipe = recipe or grpo()
-    stage = rl_of(recipe)
-    stage = replace(
-        stage,
-        steps=50,
-        prompts=24,
-        rollout=Independent(n=24, sampling=Sampling(max_tokens=64)),
-        reward=InRegion(),
-        learner=replace(stage.learner, optimizer=AdamW(lr=3e-4)),
-    )
-    learner = Learning(optimizer=AdamW(lr=2e-3))
-    matching = replace(sft_of(sft()), batch=64, epochs=20.0, max_steps=600, learner=learner)
-    return replace(
-        recipe,
-        name="ddpo",
-        models={"policy": Model(source="new", shape=Flow(steps=14, noise=SDE()), trained=True)},
-        tasks=TwoModes(size=3000),
-        stages={"matching": matching, "rl": stage},
-        evaluation=Evaluation(holdout=500),
-    )
+    """A change to GRPO, which has a ratio a token: the steps of a flow, each a token, follow an SDE."""
+    recipe = with_rl(recipe or two_modes())
+    policy = recipe.models["policy"]
+    if isinstance(policy.shape, Flow):
+        policy = replace(policy, shape=replace(policy.shape, noise=SDE()))
+    return replace(recipe, name="ddpo", models={**recipe.models, "policy": policy})

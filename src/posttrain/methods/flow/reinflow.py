@@ -6,6 +6,12 @@ and clipped at 0.01, entropy bonus 0.03, GAE with gamma 0.99 and lambda 0.95 on 
 observation only, five passes over each batch. The flow is made ready by imitation; evaluation is without noise in the
 steps.
 
+    posttrain run reinflow rollout.id=Pendulum-v1 matching.tasks=mine.jsonl models.policy.shape.dims=1
+    # columns: prompt (an observation: 0.9 -0.4 0.1), completion (an action: -0.7)
+
+`CHANGES`: the noise of a new flow is learned; its token is a whole chain, whose log-probability is divided by the
+numbers that were drawn.
+
 Differs: a point that is to reach one of two targets, in place of Hopper. Advantages are normalised over the batch, not
 the minibatch; log-probabilities are not cut to [-1, 1] before the ratio is taken (which gives a ratio of 1, and no
 gradient, outside); rewards are not divided by a running scale; the bounds of the noise do not move; sampled noise is
@@ -22,58 +28,37 @@ from posttrain.components.advantages.gae import GAE
 from posttrain.components.noises.learned import Learned
 from posttrain.components.objectives.ppo_clip import PPOClip
 from posttrain.components.objectives.value_clip import ValueClip
-from posttrain.components.optimizers.adamw import AdamW
 from posttrain.components.penalties.entropy import Entropy
-from posttrain.components.rewards.episode import Episode
-from posttrain.components.rollouts.control import Control
+from posttrain.components.penalties.kl import KL
 from posttrain.components.shapes.flow import Flow
-from posttrain.components.tasks.episodes import Episodes
-from posttrain.components.tasks.reaching import Reaching
-from posttrain.evaluation.settings import Evaluation
-from posttrain.methods.policy_gradient.ppo import ppo
-from posttrain.methods.sft_rl.sft import sft
-from posttrain.models import Model
-from posttrain.recipe.changes import rl_of, sft_of
+from posttrain.methods.policy_gradient.grpo import with_rl
+from posttrain.methods.policy_gradient.ppo import with_critic
+from posttrain.recipe.changes import every_group, rl_of, with_stage
 from posttrain.recipe.tree import Recipe
-from posttrain.training.settings import Learning
+from posttrain.settings.reaching import reaching
 
+PARENT: Final = "ppo"
+SETTING: Final = "reaching"
+PAPER: Final = "arXiv:2505.22094"
 ROWS: Final = (71,)
+CHANGES: Final = ("models.policy.shape.noise", "models.policy.shape.token", "models.policy.shape.per_number")
 
 
 def reinflow(recipe: Recipe | None = None) -> Recipe:
-    """A change to PPO: the policy is a flow whose chains are tokens, the world is a control task, no KL."""
-    recipe = recipe or ppo()
+    """A change to PPO: learned noise in the steps of a flow, ratios of whole chains, an entropy bonus, no KL."""
+    recipe = with_critic(with_rl(recipe or reaching()))
+    policy = recipe.models["policy"]
+    if isinstance(policy.shape, Flow):
+        policy = replace(policy, shape=replace(policy.shape, noise=Learned(), token="chain", per_number=True))
     stage = rl_of(recipe)
+    others = {name: part for name, part in stage.penalties.items() if not isinstance(part, KL)}
     stage = replace(
         stage,
-        steps=60,
-        prompts=64,
-        rollout=Control(max_turns=4),
-        reward=Episode(),
+        filters=every_group(stage),
         advantage=GAE(gamma=0.99, lam=0.95),
         objective=PPOClip(clip_low=0.01, clip_high=0.01),
-        penalties={"entropy": Entropy(coefficient=0.03)},
-        learner=replace(stage.learner, optimizer=AdamW(lr=3e-4), epochs=5, minibatches=2),
+        penalties={**others, "entropy": Entropy(coefficient=0.03)},
         critic=ValueClip(clip=None),
-        critic_learner=replace(stage.critic_learner, optimizer=AdamW(lr=3e-3), epochs=5, minibatches=2),
     )
-    matching = replace(
-        sft_of(sft()),
-        batch=64,
-        epochs=20.0,
-        max_steps=400,
-        learner=Learning(optimizer=AdamW(lr=2e-3)),
-        tasks=Reaching(),
-    )
-    flow = Flow(dims=2, condition=3, steps=4, noise=Learned(), token="chain", per_number=True, bound=1.0)
-    return replace(
-        recipe,
-        name="reinflow",
-        models={
-            "policy": Model(source="new", shape=flow, trained=True),
-            "critic": Model(source="role:policy", head="value", trained=True),
-        },
-        tasks=Episodes(),
-        stages={"matching": matching, "rl": stage},
-        evaluation=Evaluation(verifier=Episode(value="return", solved_at=0.5), correct_at=0.5),
-    )
+    recipe = replace(recipe, name="reinflow", models={**recipe.models, "policy": policy})
+    return with_stage(recipe, stage)

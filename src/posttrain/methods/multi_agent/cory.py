@@ -5,9 +5,11 @@ normalised by running moments; exact KL to the one frozen first model in the rew
 target 6, horizon 10000); PPO for each by itself; the models change places every 5 steps. One of them is used alone in
 the end, as the pioneer.
 
+    posttrain run cory tasks=mine.jsonl model=FOLDER reward=mine.py:score    # columns: prompt, what reward reads
+
 Differs: each agent's critic is a model of its own rather than a head on the agent, as in the recipe `ppo`, and changes
-places with it. What the released code forgets in an exchange stays with the model here (`hooks.roles.reset=true`
-forgets it). A batch with a mean ratio above 10 is not left out. Sizes and learning rates are for the bundled model.
+places with it. What the released code forgets in an exchange stays with the model here (`upkeep.roles.reset=true`
+forgets it). A batch with a mean ratio above 10 is not left out.
 
 Measured here: PPO against the pioneer (share of good letters, 40 steps of 32, 5 seeds, as many updates of each model
 and twice the samples): reward 0.335 against 0.290 at the end, +0.045 [-0.037, +0.127]; divergence 0.63 against 0.51
@@ -21,27 +23,30 @@ from posttrain.components.advantages.normalized import Normalized
 from posttrain.components.hooks.swap import Swap
 from posttrain.components.penalties.adaptive_kl import AdaptiveKL
 from posttrain.components.rollouts.pioneer_observer import PioneerObserver
-from posttrain.methods.policy_gradient.ppo import ppo
+from posttrain.methods.policy_gradient.ppo import as_ppo
 from posttrain.models import Model
-from posttrain.recipe.changes import rl_of, sampling_of, with_models, with_stage
+from posttrain.recipe.changes import attempts_of, sampled_of, sampling_of, with_models, with_stage
 from posttrain.recipe.tree import Recipe
+from posttrain.settings.arithmetic import arithmetic
 from posttrain.stages.rl.roles import RoleLearning
 
+PARENT: Final = "ppo"
+SETTING: Final = "arithmetic"
+PAPER: Final = "arXiv:2410.06101"
 ROWS: Final = (68,)
 
 
 def cory(recipe: Recipe | None = None) -> Recipe:
     """A change to PPO: a pioneer and an observer with a team reward, normalised scores, steered KL, exchanged roles."""
-    recipe = recipe or ppo()
-    recipe = recipe if "critic" in recipe.models else ppo(recipe)
-    stage = rl_of(recipe)
+    recipe = as_ppo(recipe or arithmetic())
+    stage = sampled_of(recipe)
     stage = replace(
         stage,
-        rollout=PioneerObserver(n=getattr(stage.rollout, "n", 1), sampling=sampling_of(stage)),
+        rollout=PioneerObserver(n=attempts_of(stage), sampling=sampling_of(stage)),
         advantage=Normalized(advantage=stage.advantage),
-        penalties={"kl": AdaptiveKL()},
+        penalties={**stage.penalties, "kl": AdaptiveKL()},
         by_role={"observer": RoleLearning(critic="observer_critic")},
-        hooks={"roles": Swap(pairs={"policy": "observer", "critic": "observer_critic"})},
+        upkeep={"roles": Swap(pairs={"policy": "observer", "critic": "observer_critic"})},
     )
     roles = {
         "observer": Model(source="role:policy", trained=True),

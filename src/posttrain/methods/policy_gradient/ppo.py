@@ -3,7 +3,7 @@
 Source: Schulman et al. 2017, arXiv:1707.06347; for language models Ouyang et al. 2022, arXiv:2203.02155, appendix C
 (gamma 1, lambda 0.95, clip 0.2, KL in the reward).
 
-`CHANGES`: several updates with each batch are what the clip is for; two passes of two are made here.
+`CHANGES`: several passes over each batch are what the clip is for; two are taken here.
 
 Differs: the critic is a copy of the policy with a fresh head that starts at zero.
 """
@@ -17,7 +17,7 @@ from posttrain.components.optimizers.adamw import AdamW
 from posttrain.components.penalties.kl import KL
 from posttrain.methods.policy_gradient.grpo import with_rl
 from posttrain.models import Model
-from posttrain.recipe.changes import every_group, rl_of, several_updates, with_models, with_stage
+from posttrain.recipe.changes import rl_of, with_models, with_stage
 from posttrain.recipe.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.training.settings import Learning
@@ -26,7 +26,7 @@ PARENT: Final = "grpo"
 SETTING: Final = "arithmetic"
 PAPER: Final = "arXiv:1707.06347"
 ROWS: Final = ()
-CHANGES: Final = ("learner.epochs", "learner.minibatches")
+CHANGES: Final = ("learner.epochs",)
 
 
 def ppo(recipe: Recipe | None = None) -> Recipe:
@@ -36,9 +36,9 @@ def ppo(recipe: Recipe | None = None) -> Recipe:
     stage = replace(
         stage,
         advantage=GAE(),
-        learner=several_updates(stage.learner, epochs=2, minibatches=2),
-        penalties={**stage.penalties, "kl": KL(coefficient=0.01, form="k1", where="reward")},
-        filters=every_group(stage),
+        learner=replace(stage.learner, epochs=2, minibatches=2),
+        penalties={"kl": KL(coefficient=0.01, form="k1", where="reward")},
+        filters={},
     )
     recipe = with_models(recipe, {"reference": Model(source="role:policy")})
     return with_stage(replace(recipe, name="ppo"), stage)
@@ -51,3 +51,9 @@ def with_critic(recipe: Recipe) -> Recipe:
         learner = Learning(optimizer=AdamW(lr=1e-3), epochs=2, minibatches=2)
         recipe = with_stage(recipe, replace(stage, critic=ValueClip(), critic_learner=learner))
     return with_models(recipe, {"critic": Model(source="role:policy", head="value", trained=True)})
+
+
+def as_ppo(recipe: Recipe) -> Recipe:
+    """The recipe under PPO; unchanged where it has a critic, so that what was tuned is kept."""
+    recipe = with_rl(recipe)
+    return recipe if rl_of(recipe).critic is not None else ppo(recipe)

@@ -2,42 +2,51 @@
 
 Source: Rafailov et al. 2023, arXiv:2305.18290, equation 7 and section 5; beta 0.1 and the warm-up as in its appendix B.
 
-Differs: AdamW in place of RMSprop, and a learning rate for the bundled model. The paper first imitates the preferred
+    posttrain run dpo tasks=mine.jsonl model=FOLDER    # columns: prompt, chosen, rejected
+
+Differs: AdamW in place of RMSprop. The paper first imitates the preferred
 completions where the model has not been trained on such data; here that is an sft stage of one's own before this one.
 
 Measured here: five seeds on generated pairs: held-out accuracy 83.2 % with beta 0.1, 82.8 % with 0.5, and 84.2 % where
 the preferred answers are imitated instead: no difference that five seeds can show (docs/experiments.md).
 """
 
+from dataclasses import replace
 from typing import Final
 
-from posttrain.components.optimizers.adamw import AdamW
 from posttrain.components.preferences.dpo import DPO
 from posttrain.components.reducers.sequences import Sequences
-from posttrain.components.rewards.match import Match
-from posttrain.components.schedules.constant import Constant
-from posttrain.components.tasks.workings import Workings
-from posttrain.evaluation.settings import Evaluation
 from posttrain.models import Model
+from posttrain.recipe.changes import preference_of, with_models, with_stage, with_stages_before
 from posttrain.recipe.tree import Recipe
+from posttrain.settings.sum_pairs import sum_pairs
 from posttrain.stages.preference import PreferenceTraining
+from posttrain.stages.rl import RL
 from posttrain.training.settings import Learning
 
+PARENT: Final = None
+SETTING: Final = "sum_pairs"
+PAPER: Final = "arXiv:2305.18290"
 ROWS: Final = (197,)
 
 
-def dpo() -> Recipe:
-    """The root of the preference recipes: complete, and runnable as it is."""
-    return Recipe(
-        name="dpo",
-        models={"policy": Model(source="pebble", trained=True), "reference": Model(source="role:policy")},
-        tasks=Workings(size=2000),
-        stages={
-            "dpo": PreferenceTraining(
-                loss=DPO(),
-                reducer=Sequences(),
-                learner=Learning(optimizer=AdamW(lr=3e-4), schedule=Constant(warmup=0.1)),
-            )
-        },
-        evaluation=Evaluation(verifier=Match()),
-    )
+def dpo(recipe: Recipe | None = None) -> Recipe:
+    """The root of the preference methods: each pair is compared under the policy and under the model as it was."""
+    recipe = with_pairs(recipe or sum_pairs())
+    stage = replace(preference_of(recipe), loss=DPO(), reducer=Sequences())
+    return with_stage(with_models(replace(recipe, name="dpo"), {"reference": Model(source="role:policy")}), stage)
+
+
+def with_pairs(recipe: Recipe, *, name: str = "dpo", learner: Learning | None = None) -> Recipe:
+    """The recipe with a stage on the pairs of its tasks, before any reinforcement; unchanged where it has one.
+
+    `name` and `learner` are those of a stage that is added; its learner is that of `sum_pairs` when left out.
+    """
+    if any(isinstance(stage, PreferenceTraining) for stage in recipe.stages.values()):
+        return recipe
+    stage = preference_of(sum_pairs())
+    new = {name: replace(stage, learner=learner or stage.learner)}
+    reinforced = next((stage for stage in recipe.stages.values() if isinstance(stage, RL)), None)
+    if reinforced is None:
+        return replace(recipe, stages={**recipe.stages, **new})
+    return with_stages_before(recipe, new, reinforced)

@@ -8,8 +8,10 @@ To swap the two sets: `dpo.selection.keep=hard rl.selection.keep=easy`. To split
 `dpo.selection={kind: by_margin, reward: reward_model, quantile: null, margin: 1}`, and the same with ``keep: hard`` for
 `rl.selection`. Without the split: `dpo.selection=null rl.selection=null`.
 
+    posttrain run mpo tasks=mine.jsonl model=FOLDER    # columns: prompt, chosen, rejected; answer to evaluate
+
 Differs: the paper's bound, coefficients and sizes were not to be had; the bound is the median of the margins, and
-everything else is that of DPO and PPO here. The reward model learns from the same preferences.
+everything else is that of DPO and PPO here. The reward model of the default setting learns from the same preferences.
 
 Not the loss of the same name that adds a sigmoid, a classifier and imitation, which is another method.
 
@@ -21,25 +23,27 @@ difference that so little training shows (docs/experiments.md).
 from dataclasses import replace
 from typing import Final
 
-from posttrain.components.rewards.reward_model import RewardModel
+from posttrain.components.preferences.dpo import DPO
+from posttrain.components.reducers.sequences import Sequences
 from posttrain.components.selections.by_margin import ByMargin
-from posttrain.methods.policy_gradient.ppo import ppo
-from posttrain.methods.preference.dpo import dpo
-from posttrain.methods.preference.rlhf_workflow import rlhf_workflow
-from posttrain.recipe.changes import preference_of, rl_of, with_models
+from posttrain.methods.policy_gradient.ppo import as_ppo
+from posttrain.methods.preference.dpo import with_pairs
+from posttrain.methods.preference.rlhf_workflow import with_reward_model
+from posttrain.recipe.changes import preference_of, rl_of, with_stage
 from posttrain.recipe.tree import Recipe
+from posttrain.settings.judged_sums import judged_sums
 
+PARENT: Final = "ppo"
+SETTING: Final = "judged_sums"
+PAPER: Final = "arXiv:2403.19443"
 ROWS: Final = (235,)
 
 
 def mpo(recipe: Recipe | None = None) -> Recipe:
-    """A change to PPO: a reward model judges; easy pairs are for DPO before it, the prompts of hard ones for itself."""
-    recipe = recipe or ppo()
-    judged, stage, easy = rlhf_workflow(), rl_of(recipe), ByMargin(reward=RewardModel())
-    stages = {
-        "reward_model": judged.stages["reward_model"],
-        "dpo": replace(preference_of(dpo()), selection=easy),
-        "rl": replace(stage, steps=20, reward=RewardModel(), selection=replace(easy, keep="hard")),
-    }
-    recipe = with_models(recipe, {"reward": judged.models["reward"]})
-    return replace(recipe, name="mpo", tasks=judged.tasks, stages=stages, evaluation=judged.evaluation)
+    """A change to PPO: a reward model judges; DPO learns from easy pairs before it, PPO at the prompts of hard ones."""
+    recipe = with_pairs(with_reward_model(as_ppo(recipe or judged_sums())))
+    stage = rl_of(recipe)
+    easy = ByMargin(reward=stage.reward)
+    pairs = replace(preference_of(recipe), loss=DPO(), reducer=Sequences(), selection=easy)
+    recipe = with_stage(replace(recipe, name="mpo"), pairs)
+    return with_stage(recipe, replace(stage, selection=replace(easy, keep="hard")))

@@ -5,8 +5,10 @@ tokens of a completion, is the form of its main results (beta 0.01 or 0.05). The
 advise for reasoning, is `loss.length=mean loss.times_beta=false loss.eta=0.2 loss.loss.beta=0.5`. Any loss on pairs may
 stand in the place of DPO: `loss.loss.kind=ipo`.
 
+    posttrain run rpo tasks=mine.jsonl model=FOLDER    # columns: prompt, chosen, rejected
+
 Differs: beta stays that of the DPO that it changes (0.1), which makes the imitation as strong as in the paper's runs
-times two to ten; sizes are for the bundled model.
+times two to ten.
 
 Measured here: 25 steps of 16 pairs against DPO, 5 seeds: chosen completions +0.35 nats likelier [+0.32, +0.38], +0.62
 [+0.44, +0.80] in the form of appendix F; pairs as often in order; held-out accuracy 83.8 % against 61.8 %, +22.0 points
@@ -21,12 +23,19 @@ from posttrain.components.preferences.rpo import RPO
 from posttrain.methods.preference.dpo import dpo
 from posttrain.recipe.changes import preference_of, with_stage
 from posttrain.recipe.tree import Recipe
+from posttrain.settings.sum_pairs import sum_pairs
+from posttrain.stages.preference import PreferenceTraining
 
+PARENT: Final = "dpo"
+SETTING: Final = "sum_pairs"
+PAPER: Final = "arXiv:2405.16436"
 ROWS: Final = (274,)
 
 
 def rpo(recipe: Recipe | None = None) -> Recipe:
     """A change to DPO, or to any other loss on the data's pairs: the chosen completion is imitated a little."""
-    recipe = recipe or dpo()
+    recipe = recipe or sum_pairs()
+    if not any(isinstance(stage, PreferenceTraining) for stage in recipe.stages.values()):
+        recipe = dpo(recipe)
     stage = preference_of(recipe)
     return with_stage(replace(recipe, name="rpo"), replace(stage, loss=RPO(loss=stage.loss)))

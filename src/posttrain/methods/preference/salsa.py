@@ -4,7 +4,11 @@ Source: Chegini et al. 2024, arXiv:2411.01798: theta_soup = alpha theta_SFT1 + (
 from one base with seeds of their own, alpha 1/2; the policy begins as SFT1. Nothing else differs from PPO, and
 ``soup.method.weights=[1, 0]`` is PPO with the first policy as the reference.
 
-Differs: the paper's coefficient, learning rates and batch were not seen; sizes are for the bundled model. The two SFT
+    posttrain run salsa tasks=mine.jsonl model=FOLDER    # columns: prompt, answer, completion
+
+`CHANGES`: a reference that the setting has gives way to the soup.
+
+Differs: the paper's coefficient, learning rates and batch were not seen. The two SFT
 runs share their tasks and differ in order, which follows from the stage's name. Compare at several coefficients: since
 the policy begins away from the soup, the same coefficient holds it less.
 
@@ -17,25 +21,31 @@ from dataclasses import replace
 from typing import Final
 
 from posttrain.components.merges.soup import Soup
-from posttrain.methods.policy_gradient.ppo import ppo
-from posttrain.methods.sft_rl.sft import sft
+from posttrain.methods.policy_gradient.ppo import as_ppo
+from posttrain.methods.sft_rl.sft import with_imitation
 from posttrain.models import Model
-from posttrain.recipe.changes import rl_of, sft_of
+from posttrain.recipe.changes import rl_of, sft_of, with_stages_before
 from posttrain.recipe.tree import Recipe
+from posttrain.settings.arithmetic import arithmetic
 from posttrain.stages.merge import Merging
 
+PARENT: Final = "ppo"
+SETTING: Final = "arithmetic"
+PAPER: Final = "arXiv:2411.01798"
 ROWS: Final = (272,)
+CHANGES: Final = ("models.reference",)
 
 
 def salsa(recipe: Recipe | None = None) -> Recipe:
     """A change to PPO: two models imitate first, and the average of them is the reference."""
-    recipe = recipe or ppo()
-    imitate = sft_of(sft())
-    stages = {
-        "second": replace(imitate, role="second"),  # before the policy is trained: both begin as the base
-        "sft": imitate,
-        "soup": Merging(role="reference", of=("policy", "second"), method=Soup(weights=(0.5, 0.5))),
-        "rl": rl_of(recipe),
-    }
+    recipe = with_imitation(as_ppo(recipe or arithmetic()))
+    second = replace(sft_of(recipe), role="second")
+    soup = Merging(role="reference", of=("policy", "second"), method=Soup(weights=(0.5, 0.5)))
+    recipe = with_stages_before(recipe, {"soup": soup}, rl_of(recipe))
     roles = {"second": Model(source="role:policy", trained=True), "reference": Model(source="made")}
-    return replace(recipe, name="salsa", stages=stages, models={**recipe.models, **roles})
+    return replace(
+        recipe,
+        name="salsa",
+        models={**recipe.models, **roles},
+        stages={"second": second, **recipe.stages},  # before the policy is trained: both begin as the base
+    )

@@ -4,44 +4,31 @@ Source: Boruch-Gruszecki et al. 2025, arXiv:2508.04865: GRPO with a verifier tha
 compile and run it; 1 for a program that prints what is expected for every input, 0.2 for one that runs and prints
 something else, 0 for one that fails.
 
-Differs: the bundled model has never seen a program, so that it first imitates a few; the tasks are generated (bash,
-which starts fastest; ``tasks.languages=[bash,lua,perl,python]`` for more). Samples are of the weights that are trained,
-not a step old. Sizes for the bundled model.
+    posttrain run agnostics tasks=mine.jsonl model=FOLDER
+    # columns: prompt, tests ([{input: ..., output: ...}, ...]), language (bash, ...), completion (a program to imitate)
+
+Differs: samples are of the weights that are trained, not a step old.
 """
 
 from dataclasses import replace
 from typing import Final
 
-from posttrain.components.optimizers.adamw import AdamW
 from posttrain.components.rewards.io_tests import IOTests
-from posttrain.components.rollouts.independent import Independent
-from posttrain.components.tasks.programs import Programs
-from posttrain.engines import Sampling
-from posttrain.evaluation.settings import Evaluation
-from posttrain.methods.policy_gradient.grpo import grpo
-from posttrain.methods.sft_rl.sft import sft
-from posttrain.recipe.changes import rl_of, sft_of
+from posttrain.methods.policy_gradient.grpo import with_rl
+from posttrain.recipe.changes import rl_of, with_stage
 from posttrain.recipe.tree import Recipe
+from posttrain.settings.programs import programs
 
+PARENT: Final = "grpo"
+SETTING: Final = "programs"
+PAPER: Final = "arXiv:2508.04865"
 ROWS: Final = (116,)
 
 
 def agnostics(recipe: Recipe | None = None) -> Recipe:
-    """A change to GRPO: programs as tasks, judged by running them, after the imitation of a few."""
-    recipe = recipe or grpo()
-    imitation = sft_of(sft())
-    imitation = replace(imitation, batch=16, max_steps=60, learner=replace(imitation.learner, optimizer=AdamW(lr=3e-3)))
-    stage = replace(
-        rl_of(recipe),
-        steps=30,
-        prompts=8,
-        rollout=Independent(n=8, sampling=Sampling(max_tokens=48)),
-        reward=IOTests(language="bash", wrong_output=0.2),
-    )
-    return replace(
-        recipe,
-        name="agnostics",
-        tasks=Programs(size=600),
-        stages={"sft": imitation, "rl": stage},
-        evaluation=Evaluation(verifier=IOTests(language="bash"), holdout=60, every=10),
-    )
+    """A change to GRPO: programs are judged by what they print, and running to the end is worth something."""
+    recipe = with_rl(recipe or programs())
+    stage = rl_of(recipe)
+    tests = stage.reward if isinstance(stage.reward, IOTests) else IOTests()
+    stage = replace(stage, reward=replace(tests, wrong_output=0.2))
+    return with_stage(replace(recipe, name="agnostics"), stage)

@@ -1,13 +1,17 @@
-"""RLCR: the model says how sure it is, and is paid for being right about that too.
+"""RLCR: the model says how sure it is, and is rewarded for being right about that too.
 
 Source: Damani et al. 2025, arXiv:2507.16806: reward c - (q - c)^2 for a right (c = 1) or wrong (c = 0) answer of stated
 confidence q, one point less than the worst for another form; advantage in units of reward (no division by the group's
 deviation), no KL; 32 samples a task at temperature 0.7. Calibration is in the metrics (``calibration/...``) and in the
 evaluation (``calibration``, and with ``evaluation.samples`` the vote weighed by confidence).
 
-Differs: the bundled model does not follow instructions, so that it first imitates the form, with random confidences
-(at a high learning rate, as it has never seen the signs of a tag). Answers that are cut count as malformed, and are not
-left out. Temperature 1, and sizes for the bundled model.
+    posttrain run rlcr tasks=mine.jsonl model=FOLDER
+    # columns: prompt, answer, completion (to imitate; ends with <confidence>0.7</confidence>)
+
+Whatever the setting's reward calls right is right. Where the setting judges held-out answers by its reward, it goes on
+to, without the confidences.
+
+Differs: answers that are cut count as malformed, and are not left out. Temperature 1, and groups of 16.
 
 Measured here: against rewards for being right alone (12 steps of 8 tasks after 80 of imitation, 5 seeds): Brier score
 of sampled answers over the last five steps 0.295 against 0.324, -0.029 [-0.053, -0.004]; calibration error of greedy
@@ -18,35 +22,25 @@ from dataclasses import replace
 from typing import Final
 
 from posttrain.components.advantages.group_mean import GroupMean
-from posttrain.components.optimizers.adamw import AdamW
 from posttrain.components.rewards.calibrated import Calibrated
-from posttrain.components.rewards.match import Match
-from posttrain.components.rollouts.independent import Independent
-from posttrain.components.tasks.stated_confidence import StatedConfidence
-from posttrain.engines import Sampling
-from posttrain.methods.policy_gradient.grpo import grpo
-from posttrain.methods.sft_rl.sft import sft
-from posttrain.recipe.changes import rl_of, sft_of
+from posttrain.methods.policy_gradient.grpo import with_rl
+from posttrain.recipe.changes import rl_of, with_stage
 from posttrain.recipe.tree import Recipe
+from posttrain.settings.stated_confidence import stated_confidence
 
+PARENT: Final = "grpo"
+SETTING: Final = "stated_confidence"
+PAPER: Final = "arXiv:2507.16806"
 ROWS: Final = (169,)
 
 
 def rlcr(recipe: Recipe | None = None) -> Recipe:
-    """A change to GRPO: a stated confidence, imitated first and then scored; evaluated by right answers alone."""
-    recipe = recipe or grpo()
-    stage = replace(
-        rl_of(recipe),
-        rollout=Independent(n=16, sampling=Sampling(max_tokens=112)),
-        reward=Calibrated(correct=Match()),
-        advantage=GroupMean(scale="none"),
-    )
-    form = sft_of(sft())
-    form = replace(form, epochs=2.0, learner=replace(form.learner, optimizer=AdamW(lr=3e-3)))
-    return replace(
-        recipe,
-        name="rlcr",
-        tasks=StatedConfidence(tasks=recipe.tasks),
-        stages={"sft": form, "rl": stage},
-        evaluation=replace(recipe.evaluation, verifier=Calibrated(correct=Match(), weight=0.0, malformed=None)),
-    )
+    """A change to GRPO: a proper score of the stated confidence in the reward, and no division by the deviation."""
+    recipe = with_rl(recipe or stated_confidence())
+    stage = rl_of(recipe)
+    correct = stage.reward.correct if isinstance(stage.reward, Calibrated) else stage.reward
+    stage = replace(stage, reward=Calibrated(correct=correct), advantage=GroupMean(scale="none"))
+    evaluation = recipe.evaluation
+    if evaluation.verifier is None:
+        evaluation = replace(evaluation, verifier=Calibrated(correct=correct, weight=0.0, malformed=None))
+    return with_stage(replace(recipe, name="rlcr", evaluation=evaluation), stage)

@@ -4,9 +4,12 @@ Source: Wang et al. 2025, arXiv:2504.15804: several modules are sampled for each
 the test bench that they get right, and the better and the worse of them are a pair for DPO, with the imitating model
 as the reference.
 
-Differs: one step of the stage is the whole round, in ``learner.minibatches`` updates; the best is compared with the
-worst. Test benches are generated with the formulas, where the paper has a language model write and mend them. Number
-of samples, beta and sizes are ours, for the bundled model.
+    posttrain run veriprefer tasks=mine.jsonl "models.policy={source: FOLDER, trained: true}"
+    # columns: prompt, testbench, rows (the lines that it prints for a right module), completion (to imitate)
+
+Differs: one step of the default setting is the whole round, in ``learner.minibatches`` updates; the best is compared
+with the worst. Test benches are generated with the formulas, where the paper has a language model write and mend them.
+Number of samples and beta are ours.
 """
 
 from dataclasses import replace
@@ -14,32 +17,31 @@ from typing import Final
 
 from posttrain.components.filters.best_and_worst import BestAndWorst
 from posttrain.components.objectives.pairwise import Pairwise
-from posttrain.components.optimizers.adamw import AdamW
 from posttrain.components.preferences.dpo import DPO
 from posttrain.components.reducers.sequences import Sequences
 from posttrain.components.rewards.verilog import Verilog
-from posttrain.components.rollouts.independent import Independent
-from posttrain.methods.rewards.verireason import verireason
-from posttrain.recipe.changes import rl_of, sampling_of, with_stage
+from posttrain.methods.policy_gradient.grpo import with_rl
+from posttrain.models import Model
+from posttrain.recipe.changes import every_group, judged_as_before, rl_of, with_models, with_stage
 from posttrain.recipe.tree import Recipe
+from posttrain.settings.verilog_round import verilog_round
 
+PARENT: Final = "grpo"
+SETTING: Final = "verilog_round"
+PAPER: Final = "arXiv:2504.15804"
 ROWS: Final = (261,)
 
 
 def veriprefer(recipe: Recipe | None = None) -> Recipe:
-    """A change to VeriReason: the share of right rows is the reward, and pairs of one round are learned from by DPO."""
-    recipe = recipe or verireason()
+    """A change to GRPO: the share of right rows ranks modules, and the best and the worst are a pair for DPO."""
+    recipe = judged_as_before(with_rl(recipe or verilog_round()))
     stage = rl_of(recipe)
     stage = replace(
         stage,
-        steps=1,
-        prompts=160,
-        rollout=Independent(n=8, sampling=replace(sampling_of(stage), temperature=1.0)),
         reward=Verilog(right=1.0, compiles=0.0, structure=0.0, partial=1.0),
-        filters={"best_and_worst": BestAndWorst()},
-        penalties={},
+        filters={**every_group(stage), "best_and_worst": BestAndWorst()},
         objective=Pairwise(loss=DPO()),
         reducer=Sequences(),
-        learner=replace(stage.learner, optimizer=AdamW(lr=2e-5), minibatches=10),
     )
-    return with_stage(replace(recipe, name="veriprefer"), stage)
+    recipe = with_models(replace(recipe, name="veriprefer"), {"reference": Model(source="role:policy")})
+    return with_stage(recipe, stage)

@@ -4,6 +4,8 @@ Source: Wulfmeier et al. 2024, arXiv:2409.01369 (inverse soft Q-learning for lan
 demonstrations, and c (Q(s_t, a_t) - gamma V(s_t+1))^2 with the logits for Q and their log-sum-exp for V. gamma is 1 as
 in a public re-implementation; the paper's own settings were not found. `objective.coefficient=0` is SFT.
 
+    posttrain run iq_learn tasks=mine.jsonl model=FOLDER    # columns: prompt, completion
+
 Differs: offline only, and neither prompts nor padding count. c is 0.01, a tenth of the re-implementation's: logits of a
 model that was trained by likelihood have an arbitrary offset (the bundled one's log-sum-exp is about 17), and with that
 c the penalty is some sixty times the likelihood's loss at first. The metrics ``implied_reward`` and ``soft_value`` show
@@ -19,15 +21,19 @@ from dataclasses import replace
 from typing import Final
 
 from posttrain.components.objectives.iq_learn import IQLearn
-from posttrain.methods.sft_rl.sft import sft
+from posttrain.methods.sft_rl.sft import with_imitation
 from posttrain.recipe.changes import sft_of, with_stage
 from posttrain.recipe.tree import Recipe
+from posttrain.settings.demonstrations import demonstrations
 
+PARENT: Final = "sft"
+SETTING: Final = "demonstrations"
+PAPER: Final = "arXiv:2409.01369"
 ROWS: Final = (221,)
 
 
 def iq_learn(recipe: Recipe | None = None) -> Recipe:
     """A change to SFT: the implied reward of each demonstrated token has a cost."""
-    recipe = recipe or sft()
+    recipe = with_imitation(recipe or demonstrations())
     stage = replace(sft_of(recipe), objective=IQLearn(coefficient=0.01))
     return with_stage(replace(recipe, name="iq_learn"), stage)

@@ -28,8 +28,8 @@ def sft(recipe: Recipe | None = None) -> Recipe:
     return with_stage(replace(recipe, name="sft"), stage)
 
 
-def with_imitation(recipe: Recipe) -> Recipe:
-    """The recipe with a stage of imitation at its beginning; unchanged where it has one."""
+def with_imitation(recipe: Recipe, *, epochs: float = 1.0) -> Recipe:
+    """The recipe with a stage of imitation at its beginning, of so many passes; unchanged where it has one."""
     if any(isinstance(stage, SFT) for stage in recipe.stages.values()):
         return recipe
-    return replace(recipe, stages={"sft": sft_of(demonstrations()), **recipe.stages})
+    return replace(recipe, stages={"sft": replace(sft_of(demonstrations()), epochs=epochs), **recipe.stages})

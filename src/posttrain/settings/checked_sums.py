@@ -1,0 +1,29 @@
+"""Checked sums: arithmetic, with a copy of the model that learns by imitation to check a working step by step.
+
+The bundled model follows no instructions, so that the verifier imitates verifications that were generated.
+"""
+
+from dataclasses import replace
+
+from posttrain.components.optimizers.adamw import AdamW
+from posttrain.components.tasks.checked_workings import CheckedWorkings
+from posttrain.models import Model
+from posttrain.recipe.changes import rl_of, sft_of, with_models
+from posttrain.recipe.tree import Recipe
+from posttrain.settings.arithmetic import arithmetic
+from posttrain.settings.demonstrations import demonstrations
+
+
+def checked_sums() -> Recipe:
+    """One pass of imitation for the verifier, then arithmetic."""
+    recipe = arithmetic()
+    form = sft_of(demonstrations())
+    form = replace(
+        form,
+        role="verifier",
+        tasks=CheckedWorkings(size=6000, terms=(2, 4)),
+        learner=replace(form.learner, optimizer=AdamW(lr=3e-3)),
+    )
+    roles = {"verifier": Model(source="role:policy", trained=True)}
+    stages = {"verifier": form, "rl": rl_of(recipe)}
+    return with_models(replace(recipe, name="checked_sums", stages=stages), roles)

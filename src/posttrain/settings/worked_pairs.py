@@ -1,0 +1,15 @@
+"""Worked pairs: the tasks of sum pairs, whose right workings are imitated; the pairs are for a method to use."""
+
+from dataclasses import replace
+
+from posttrain.recipe.changes import sft_of
+from posttrain.recipe.tree import Recipe
+from posttrain.settings.demonstrations import demonstrations
+from posttrain.settings.sum_pairs import sum_pairs
+
+
+def worked_pairs() -> Recipe:
+    """Two passes of imitation."""
+    recipe = demonstrations()
+    imitation = replace(sft_of(recipe), epochs=2.0)
+    return replace(recipe, name="worked_pairs", tasks=sum_pairs().tasks, stages={"sft": imitation})
