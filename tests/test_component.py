@@ -4,11 +4,12 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from posttrain.component import nearest
+from posttrain.component import Component, frozen, nearest
 from posttrain.components.objectives import Objective
 from posttrain.components.objectives.ppo_clip import PPOClip
 from posttrain.components.rewards import Reward
@@ -58,6 +59,31 @@ def test_errors_name_what_was_got_and_the_nearest_name(value: object, message: s
     with pytest.raises(ValidationError) as caught:
         OBJECTIVE.validate_python(value)
     assert message in str(caught.value)
+
+
+@frozen
+class Greeting:
+    """Something with a field that was called otherwise before."""
+
+    RENAMED: ClassVar = {"greets": "name"}
+
+    name: str = "you"
+
+
+class Fruit(Component):
+    """A contract with a kind that was called otherwise before."""
+
+    RENAMED_KINDS: ClassVar = {"pome": "apple"}
+
+
+def test_a_setting_and_a_kind_that_were_renamed_are_refused_with_the_new_name() -> None:
+    assert Greeting(name="her").name == "her"
+    with pytest.raises(ValidationError, match=r"Greeting\.greets was renamed: write name"):
+        Greeting(greets="her")  # type: ignore[call-arg]
+    with pytest.raises(ValidationError, match=r"Greeting has no field 'nam'; did you mean 'name'\?"):
+        Greeting(nam="her")  # type: ignore[call-arg]
+    with pytest.raises(ValidationError, match="the fruit 'pome' was renamed: write apple"):
+        TypeAdapter(Fruit).validate_python({"kind": "pome", "size": 3})
 
 
 def test_not_a_number_is_refused() -> None:

@@ -5,6 +5,9 @@ subclass of that contract in a module of the package; the module's name is the c
 the registry: adding a file adds a kind, and nothing else has to know. Modules that are no members have a name with an
 underscore, or are named in the package's ``SHARED``.
 
+A renamed field or kind is refused with its new name: a class lists its renamed fields in ``RENAMED``, a contract the
+renamed kinds of its family in ``RENAMED_KINDS``.
+
     objectives/__init__.py      class Objective(Component)      the contract
     objectives/ppo_clip.py      class PPOClip(Objective)        kind: ppo_clip
 
@@ -36,15 +39,26 @@ def frozen(cls: type[T]) -> type[T]:
         settings = (given.kwargs or {}) if isinstance(given, ArgsKwargs) else given
         known = [field.name for field in fields(owner)]
         for key in settings if isinstance(settings, Mapping) else ():
-            if key not in known:
-                context = {"owner": owner.__name__, "key": str(key), "hint": nearest(str(key), known)}
-                raise PydanticCustomError("unknown_field", "{owner} has no field '{key}'; {hint}", context)
+            if key in known:
+                continue
+            new = renamed(owner).get(str(key))
+            if new is not None:
+                context = {"owner": owner.__name__, "key": str(key), "new": new}
+                raise PydanticCustomError("unknown_field", "{owner}.{key} was renamed: write {new}", context)
+            context = {"owner": owner.__name__, "key": str(key), "hint": nearest(str(key), known)}
+            raise PydanticCustomError("unknown_field", "{owner} has no field '{key}'; {hint}", context)
         return given
 
     check: Any = classmethod(refuse_unknown)
     setattr(cls, "refuse_unknown", model_validator(mode="before")(check))  # noqa: B010
     config = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
     return dataclass(frozen=True, kw_only=True, config=config)(cls)  # type: ignore[return-value]
+
+
+def renamed(owner: type) -> Mapping[str, str]:
+    """New names of the fields of a class that were called otherwise before, by their old names."""
+    found: Mapping[str, str] = getattr(owner, "RENAMED", {})
+    return found
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
@@ -59,6 +73,10 @@ class Component:
 
     default_kind: ClassVar[str | None] = None
     """The kind that settings without one are of, in a family where nearly all are of that kind."""
+    RENAMED: ClassVar[Mapping[str, str]] = {}
+    """New names of fields, by the names that they had before."""
+    RENAMED_KINDS: ClassVar[Mapping[str, str]] = {}
+    """Of a contract: new names of kinds, by the names that they had before."""
 
     @classmethod
     def family(cls) -> str:
@@ -77,6 +95,9 @@ class Component:
     @classmethod
     def find(cls, kind: str) -> type[Self]:
         """The class of a kind; raises a validation error with the nearest name for an unknown one."""
+        if kind in cls.RENAMED_KINDS:
+            context = {"family": cls.__name__.lower(), "kind": kind, "new": cls.RENAMED_KINDS[kind]}
+            raise PydanticCustomError("kind", "the {family} '{kind}' was renamed: write {new}", context)
         if "." not in kind and kind not in cls.kinds():
             context = {"family": cls.__name__.lower(), "kind": kind, "hint": nearest(kind, cls.kinds())}
             raise PydanticCustomError("kind", "no {family} named '{kind}'; {hint}", context)

@@ -22,7 +22,7 @@ from posttrain.components.corrections import Correction
 from posttrain.components.curricula import Curriculum
 from posttrain.components.diagnostics import Diagnostic
 from posttrain.components.filters import Filter
-from posttrain.components.hooks import Upkeep
+from posttrain.components.hooks import Hook
 from posttrain.components.merges import Merge
 from posttrain.components.objectives import Objective
 from posttrain.components.penalties import Penalty
@@ -47,7 +47,7 @@ METHODS = (
     Rollout,
     Search,
     Selection,
-    Upkeep,
+    Hook,
 )
 """Families whose members come from the literature."""
 SOURCE = Path(posttrain.__file__).parent

@@ -32,7 +32,7 @@ def test_it_is_ppo_twice_with_a_team() -> None:
         "advantage",
         "penalties.kl",
         "by_role.observer",
-        "upkeep.roles",
+        "hooks.roles",
     }
     assert rl_of(cory()).roles == {"policy", "observer", "critic", "observer_critic", "reference"}
     assert rl_of(cory()).needs == {"value", "reference_kl"}

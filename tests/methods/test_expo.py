@@ -11,10 +11,8 @@ from posttrain.components.objectives.likelihood import Likelihood
 from posttrain.components.rollouts.explained import Explained
 from posttrain.components.tasks.refinements import Refinements
 from posttrain.datasets.templates import asked
-from posttrain.methods.policy_gradient.grpo import grpo
-from posttrain.methods.sampling.expo import ROWS, expo
+from posttrain.methods.sampling.expo import expo
 from posttrain.recipe.changes import rl_of
-from posttrain.recipe.differences import differences
 from posttrain.recipe.overrides import override
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
@@ -25,17 +23,6 @@ Small = Callable[..., Recipe]
 Train = Callable[[Recipe], tuple[Models, RunStore]]
 
 NAN = math.nan
-
-
-def test_it_is_grpo_with_explanations() -> None:
-    assert ROWS == (118,)
-    assert {d.path for d in differences(expo(grpo()), grpo())} == {
-        "rollout",
-        "rl.objective",
-        "rl.reducer",
-        "filters.zero_variance",
-        "stages.lesson",
-    }
 
 
 def test_the_lesson_is_in_the_form_that_the_rollout_asks_in() -> None:

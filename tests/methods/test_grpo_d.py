@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from posttrain.methods.policy_gradient.grpo_d import ROWS, grpo_d
+from posttrain.methods.policy_gradient.grpo_d import grpo_d
 from posttrain.recipe.changes import rl_of
 from posttrain.recipe.overrides import override
 from posttrain.recipe.tree import Recipe
@@ -13,13 +13,19 @@ from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from tests.components.rewards.judging import judge
 from tests.stages.conftest import with_reward
-from tests.stages.resuming import cut_off_and_resumed
 
-Small = Callable[..., Recipe]
 Train = Callable[[Recipe], tuple[Models, RunStore]]
 
-SHORT = ("tasks.tasks.terms=[2, 2]", "sft.max_steps=2", "rollout.n=4", "rollout.sampling.max_tokens=8", "rl.steps=10")
-VARIED = "def score(completion):\n    return float(sum(map(ord, completion)) % 2)\n"
+SHORT = (
+    "tasks.tasks.size=60",
+    "evaluation.holdout=5",
+    "threads=1",
+    "tasks.tasks.terms=[2, 2]",
+    "sft.max_steps=2",
+    "rollout.n=4",
+    "rollout.sampling.max_tokens=8",
+    "rl.steps=10",
+)
 EQUAL = "def score(completion):\n    return 0.5\n"
 
 # Ten steps: 0.07, down by 0.01 a step to 0.04 at the fourth, up by 0.06 / 7 a step towards 0.1, which the end has.
@@ -30,25 +36,17 @@ def of_the_rl_stage(store: RunStore, name: str) -> list[float]:
     return [entry[name] for entry in store.metrics() if entry["stage"] == "rl"]
 
 
-def small_grpo_d(small: Small, *changes: str) -> Recipe:
-    return override(grpo_d(small()), [*SHORT, "rl.prompts=3", "rl.learner.optimizer.lr=1e-2", *changes])
-
-
-def test_it_trains(small: Small, train: Train) -> None:
-    models, store = train(small_grpo_d(small, "rl.steps=2"))
-    assert [entry["stage"] for entry in store.metrics()] == ["sft"] * 2 + ["rl"] * 2
-    assert {"reward/accuracy", "reward/format", "kl/reference"} <= store.metrics()[-1].keys()
-    assert models["policy"].version == 4 and "reference" in models
-    assert ROWS == (95,)
+def small_grpo_d(folder: Path, *changes: str) -> Recipe:
+    return override(grpo_d(), [f"model={folder}", *SHORT, "rl.prompts=3", "rl.learner.optimizer.lr=1e-2", *changes])
 
 
 def test_the_term_of_each_step_is_its_weight_times_the_divergence(
-    small: Small, train: Train, tmp_path: Path, tiny_folder: Path
+    train: Train, tmp_path: Path, tiny_folder: Path
 ) -> None:
     """Equal rewards teach nothing, so the loss is the term alone. The reference here is the model before imitation,
     so that there is a divergence from the first step on.
     """
-    recipe = small_grpo_d(small, "rl.reducer.kind=tokens", f"models.reference.source={tiny_folder}")
+    recipe = small_grpo_d(tiny_folder, "rl.reducer.kind=tokens", f"models.reference.source={tiny_folder}")
     _, store = train(with_reward(recipe, tmp_path, EQUAL))
     assert of_the_rl_stage(store, "kl/coefficient") == pytest.approx(WEIGHTS)
     estimates = of_the_rl_stage(store, "kl/estimate")
@@ -76,16 +74,3 @@ def test_the_schedule_in_words_is_a_setting() -> None:
     lines = ("coefficient=0.04", "final=0.1", "until=1", "after=null")
     ramp = rl_of(override(grpo_d(), [f"rl.penalties.kl.{line}" for line in lines])).penalties["kl"]
     assert (ramp.coefficient, ramp.final, ramp.until, ramp.after) == (0.04, 0.1, 1.0, None)  # type: ignore[attr-defined]
-
-
-@pytest.mark.slow
-def test_it_resumes_on_the_same_weight(small: Small, train: Train, tmp_path: Path) -> None:
-    """Of five steps, the third is at 40 % of the stage: 0.04 + 0.06 * 0.1 / 0.7."""
-    short = small_grpo_d(small, "checkpoints.every_steps=1", "sft.max_steps=1", "rl.steps=5")
-    recipe = with_reward(short, tmp_path, VARIED)
-    whole, first = train(recipe)
-    again, second = cut_off_and_resumed(recipe, tmp_path / "again", at=4)
-    assert of_the_rl_stage(second, "kl/coefficient")[2] == pytest.approx(0.04 + 0.06 / 7)
-    assert first.metrics() == second.metrics()
-    for (name, a), b in zip(whole["policy"].state_dict().items(), again["policy"].state_dict().values(), strict=True):
-        assert a.equal(b), name

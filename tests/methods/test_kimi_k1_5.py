@@ -52,7 +52,7 @@ def test_it_is_grpo_with_these_parts_changed() -> None:
         "reducer",
         "filters.zero_variance",
         "learner.minibatches",
-        "upkeep.optimizer",
+        "hooks.optimizer",
         "evaluation.verifier",
     }
 

@@ -43,7 +43,7 @@ def test_the_verifier_is_taught_the_form_in_which_it_is_asked() -> None:
 
 @pytest.mark.slow
 def test_turns_rewards_and_record(small: Small, train: Train) -> None:
-    changes = ["rl.steps=6", "verifier.max_steps=2", "verifier.tasks.size=40", "by_role.verifier.alone=1"]
+    changes = ["rl.steps=6", "verifier.max_steps=2", "verifier.tasks.size=40", "by_role.verifier.warmup_steps=1"]
     changes += ["rollout.sampling.max_tokens=24", "model=pebble", "by_role.verifier.every=2"]
     recipe = override(tango(small(None, "rollout.n=4")), changes)
     _, store = train(recipe)

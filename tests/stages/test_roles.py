@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from posttrain.components.advantages.group_mean import GroupMean
-from posttrain.components.hooks import Seat
+from posttrain.components.hooks import RoleState
 from posttrain.components.objectives.ppo_clip import PPOClip
 from posttrain.errors import UserError
 from posttrain.methods.multi_agent.cory import cory
@@ -19,7 +19,7 @@ from posttrain.recipe.tree import Recipe
 from posttrain.runs.bench import Bench
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
-from posttrain.stages.rl.roles import Course, RoleLearning, check_roles, steps_of
+from posttrain.stages.rl.roles import RoleLearning, RoleTraining, check_roles, steps_of
 from posttrain.stages.rl.update import Update
 from posttrain.training.settings import Learning
 from tests.stages.conftest import with_reward
@@ -31,9 +31,9 @@ Train = Callable[[Recipe], tuple[Models, RunStore]]
 VARIED = "def score(completion):\n    return (sum(map(ord, completion)) % 5) / 4\n"
 
 
-def course(role: str, every: int = 1, alone: int = 0) -> Course:
+def training(role: str, every: int = 1, warmup_steps: int = 0) -> RoleTraining:
     update: Any = Update(learning=Learning(), objective=PPOClip(), reducer=None)  # type: ignore[arg-type]
-    return Course(
+    return RoleTraining(
         role=role,
         advantage=GroupMean(),
         penalties={},
@@ -42,12 +42,12 @@ def course(role: str, every: int = 1, alone: int = 0) -> Course:
         critic=f"{role}_critic",
         temperature=1.0,
         every=every,
-        alone=alone,
+        warmup_steps=warmup_steps,
     )
 
 
-def test_a_role_learns_alone_and_then_every_third_step() -> None:
-    policy, verifier = course("policy"), course("verifier", every=3, alone=2)
+def test_a_role_has_a_warm_up_and_is_then_updated_every_third_step() -> None:
+    policy, verifier = training("policy"), training("verifier", every=3, warmup_steps=2)
     due = [(policy.due(step, 2), verifier.due(step, 2)) for step in range(8)]
     assert [p for p, _ in due] == [False, False, True, True, True, True, True, True]
     assert [v for _, v in due] == [True, True, False, False, True, False, False, True]
@@ -66,7 +66,7 @@ def test_settings_that_cannot_be_are_told() -> None:
 
 def small_cory(small: Small, folder: Path, *changes: str) -> Recipe:
     recipe = cory(small(None, "rollout.n=2"))
-    return with_reward(override(recipe, ["steps=6", "upkeep.roles.every=2", *changes]), folder, VARIED)
+    return with_reward(override(recipe, ["steps=6", "hooks.roles.every=2", *changes]), folder, VARIED)
 
 
 def parameters(models: Models) -> Mapping[str, torch.Tensor]:
@@ -76,7 +76,7 @@ def parameters(models: Models) -> Mapping[str, torch.Tensor]:
 @pytest.mark.slow
 @pytest.mark.parametrize("reset", ["false", "true"])
 def test_a_run_with_exchanges_resumes_bit_for_bit(small: Small, train: Train, tmp_path: Path, reset: str) -> None:
-    recipe = small_cory(small, tmp_path, f"upkeep.roles.reset={reset}", "checkpoints.every_steps=3")
+    recipe = small_cory(small, tmp_path, f"hooks.roles.reset={reset}", "checkpoints.every_steps=3")
     models, whole = train(recipe)
     again, resumed = cut_off_and_resumed(recipe, tmp_path / "cut", at=5)
     assert resumed.metrics() == whole.metrics()
@@ -85,20 +85,20 @@ def test_a_run_with_exchanges_resumes_bit_for_bit(small: Small, train: Train, tm
 
 
 @pytest.mark.slow
-def test_upkeep_sees_what_learning_left_and_the_next_step_samples_from_it(
+def test_hooks_see_what_learning_left_and_the_next_step_samples_from_it(
     small: Small, train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from posttrain.components.hooks.swap import Swap
 
     seen: list[tuple[torch.Tensor, ...]] = []
-    exchange = Swap._exchange
+    exchange = Swap._swap
 
-    def watched(self: Swap, one: Seat, other: Seat) -> None:
-        before = [next(iter(seat.model.parameters())).detach().clone() for seat in (one, other)]
+    def watched(self: Swap, one: RoleState, other: RoleState) -> None:
+        before = [next(iter(role.model.parameters())).detach().clone() for role in (one, other)]
         exchange(self, one, other)
-        seen.append((*before, *(next(iter(seat.model.parameters())).detach().clone() for seat in (one, other))))
+        seen.append((*before, *(next(iter(role.model.parameters())).detach().clone() for role in (one, other))))
 
-    monkeypatch.setattr(Swap, "_exchange", watched)
+    monkeypatch.setattr(Swap, "_swap", watched)
     _, store = train(small_cory(small, tmp_path))
     assert len(seen) == 2 * 3, "two pairs, every second of six steps"
     for one, other, one_after, other_after in seen:
@@ -110,14 +110,14 @@ def test_upkeep_sees_what_learning_left_and_the_next_step_samples_from_it(
 
 def test_a_frozen_model_of_its_own_is_not_changed(small: Small, tiny_folder: Path) -> None:
     recipe = with_models(small(), {"teacher": Model(source=str(tiny_folder))})
-    recipe = override(recipe, ["upkeep.follow={kind: average, target: teacher}"])
+    recipe = override(recipe, ["hooks.follow={kind: ema, target: teacher}"])
     bench = Bench(recipe, torch.device("cpu"))
-    with pytest.raises(UserError, match=r"upkeep.follow changes the role 'teacher', whose model is neither trained"):
+    with pytest.raises(UserError, match=r"hooks.follow changes the role 'teacher', whose model is neither trained"):
         bench.check(bench.first_models())
 
 
 def test_a_reference_that_follows_is_saved_with_the_run(small: Small, train: Train, tmp_path: Path) -> None:
-    changes = ["models.reference.source=role:policy", "upkeep.follow={kind: average, decay: 0.5}", "filters={}"]
+    changes = ["models.reference.source=role:policy", "hooks.follow={kind: ema, decay: 0.5}", "filters={}"]
     recipe = with_reward(override(small(), [*changes, "checkpoints.every_steps=2", "lr=1e-2"]), tmp_path, VARIED)
     assert "reference" in rl_of(recipe).roles
     models, whole = train(recipe)

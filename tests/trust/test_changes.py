@@ -13,7 +13,8 @@ from posttrain.cli import main
 from posttrain.policies.folder import new_folder
 from posttrain.policies.tokenizer import Tokenizer
 from posttrain.runs import changes
-from posttrain.runs.changes import digest_of, name_missing
+from posttrain.runs.changes import digest_of
+from posttrain.runs.folders import name_missing
 from posttrain.runs.store import RunStore
 from posttrain.types import Preference, Task
 from tests.runs.processes import history

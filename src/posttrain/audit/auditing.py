@@ -1,6 +1,5 @@
 """Judges probes by a reward and tells what is not sound."""
 
-import asyncio
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -12,6 +11,7 @@ import numpy as np
 
 from posttrain.audit import Probe, Subject, gold_of, kinds, kinds_for, probes_of
 from posttrain.components.rewards import Reward
+from posttrain.engines import wait_for
 from posttrain.errors import UserError
 from posttrain.grading.isolated import Isolated
 from posttrain.grading.workers import Limits, Outcome
@@ -93,7 +93,7 @@ def audit(reward: Reward, tasks: Sequence[Task], settings: Settings | None = Non
     limits = Limits(cpu_seconds=settings.cpu_seconds, wall_seconds=ON_THE_CLOCK * settings.cpu_seconds)
     with tempfile.TemporaryDirectory() as folder:
         canary = Path(folder) / "canary"
-        return asyncio.run(
+        return wait_for(
             _audit(
                 Isolated(reward, limits, preload=getattr(reward, "libraries", ())), tasks, settings, canary, reward.runs
             )

@@ -6,6 +6,10 @@ sampling temperature (at temperature 1 for greedy completions).
 """
 
 import asyncio
+import contextlib
+import contextvars
+import queue
+import threading
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
@@ -173,7 +177,8 @@ class Engine(Component):
 
 
 def wait_for(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run `work` to its end in an event loop of its own.
+    """Run `work` to its end in an event loop of its own: in this thread, or in another one where a loop runs here
+    already, as in a notebook.
 
     As `asyncio.run`, which on its way out writes the result of its task as text, to throw it away: a tenth of a second
     for the attempts of a step. So here the task has none.
@@ -183,5 +188,44 @@ def wait_for(work: Coroutine[Any, Any, Result]) -> Result:
     async def kept() -> None:
         results.append(await work)
 
-    asyncio.run(kept())
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        asyncio.run(kept())
+    else:
+        _run_in_thread(kept())
     return results[0]
+
+
+def _run_in_thread(work: Coroutine[Any, Any, None]) -> None:
+    """Run `work` in a thread with a loop of its own. An interrupt cancels it and is raised once it has ended."""
+    failed: list[BaseException] = []
+    begun: queue.SimpleQueue[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = queue.SimpleQueue()
+    ended = threading.Event()  # not `Thread.join`: interrupted once, it takes the thread for ended (bpo-45274)
+
+    async def known() -> None:
+        task = asyncio.ensure_future(work)
+        begun.put((asyncio.get_running_loop(), task))
+        await task
+
+    def run() -> None:
+        try:
+            asyncio.run(known())
+        except BaseException as error:
+            failed.append(error)
+        finally:
+            ended.set()
+
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(run,), name="posttrain-wait")
+    try:
+        thread.start()
+        while not ended.wait(0.1):  # a signal that another thread received is handled here only between two waits
+            pass
+    except BaseException:
+        with contextlib.suppress(RuntimeError, queue.Empty):  # it has ended meanwhile, or was never begun
+            loop, task = begun.get(timeout=5.0)
+            loop.call_soon_threadsafe(task.cancel)
+            ended.wait()
+        raise
+    if failed:
+        raise failed[0]

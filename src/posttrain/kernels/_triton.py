@@ -34,26 +34,11 @@ def _turned(a, b, cosine, sine, element: tl.constexpr):
 
 @triton.jit(do_not_specialize=["table_stride"])
 def turn_and_store(
-    query,
-    key,
-    value,
-    turned,
-    query_norm,
-    key_norm,
-    eps,
-    cosine,
-    sine,
-    position_B,
-    page_BP,
-    table_stride,
+    query, key, value, turned, query_norm, key_norm, eps, cosine, sine, position_B, page_BP, table_stride,
     address,
-    H: tl.constexpr,
-    K: tl.constexpr,
-    WIDTH: tl.constexpr,
-    HALF: tl.constexpr,
-    NORMED: tl.constexpr,
+    H: tl.constexpr, K: tl.constexpr, WIDTH: tl.constexpr, HALF: tl.constexpr, NORMED: tl.constexpr,
     PAGE: tl.constexpr,
-):
+):  # fmt: skip
     """Norm and turn the query and key heads of each row, put keys and values into their pages and queries in `turned`.
 
     A program for each row and head: H of queries, K of keys, K of values. `HALF` is d / 2 rounded up to a power of two;
@@ -101,28 +86,10 @@ def turn_and_store(
 
 @triton.jit(do_not_specialize=["table_stride", "splits"])
 def attend(
-    query,
-    out,
-    partial,
-    partial_max,
-    partial_sum,
-    position_B,
-    page_BP,
-    table_stride,
-    address,
-    splits,
-    scale,
-    H: tl.constexpr,
-    K: tl.constexpr,
-    WIDTH: tl.constexpr,
-    D: tl.constexpr,
-    GROUP: tl.constexpr,
-    BLOCK: tl.constexpr,
-    SPLIT: tl.constexpr,
-    ALONE: tl.constexpr,
-    WIDE: tl.constexpr,
-    PAGE: tl.constexpr,
-):
+    query, out, partial, partial_max, partial_sum, position_B, page_BP, table_stride, address, splits, scale,
+    H: tl.constexpr, K: tl.constexpr, WIDTH: tl.constexpr, D: tl.constexpr, GROUP: tl.constexpr,
+    BLOCK: tl.constexpr, SPLIT: tl.constexpr, ALONE: tl.constexpr, WIDE: tl.constexpr, PAGE: tl.constexpr,
+):  # fmt: skip
     """Attention of each row's query heads to the tokens of its sequence, its own included.
 
     A program for each row, key head and split of `SPLIT` tokens: it has the G query heads of its key head in `GROUP`

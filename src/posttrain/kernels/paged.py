@@ -134,6 +134,12 @@ def _plain(query: Tensor, key: Tensor, value: Tensor, turning: Turning, places: 
 
 
 def _by_kernels(query: Tensor, key: Tensor, value: Tensor, turning: Turning, places: Places, layer: int) -> Tensor:
+    where = (places.position_B, places.page_BP, places.page_BP.stride(0), places.address_L2[layer])
+    return _attended(_turned(query, key, value, turning, where), key.shape[1], places, where)
+
+
+def _turned(query: Tensor, key: Tensor, value: Tensor, turning: Turning, where: tuple[object, ...]) -> Tensor:
+    """The queries, normed and turned; keys and values go into their pages."""
     from posttrain.kernels import _triton
 
     rows, heads, width = query.shape
@@ -141,31 +147,38 @@ def _by_kernels(query: Tensor, key: Tensor, value: Tensor, turning: Turning, pla
     by = turning.norms[0]
     normed = isinstance(by, nn.RMSNorm)
     weights = tuple(norm.weight if isinstance(norm, nn.RMSNorm) else query for norm in turning.norms)
-    eps = float(by.eps or 0.0) if isinstance(by, nn.RMSNorm) else 0.0
-    where = (places.position_B, places.page_BP, places.page_BP.stride(0), places.address_L2[layer])
-    sizes = {"H": heads, "K": key_heads, "WIDTH": width}
     given = (query.contiguous(), key.contiguous(), value.contiguous())
     turned = torch.empty_like(given[0])
     _triton.turn_and_store[(rows, heads + 2 * key_heads)](
         *given,
         turned,
         *weights,
-        eps,
+        float(by.eps or 0.0) if isinstance(by, nn.RMSNorm) else 0.0,
         *turning.rotation,
         *where,
-        **sizes,
+        H=heads,
+        K=key_heads,
+        WIDTH=width,
         HALF=power_of_2(width // 2),
         NORMED=normed,
         PAGE=PAGE,
         num_warps=1,
     )
+    return turned
+
+
+def _attended(query: Tensor, key_heads: int, places: Places, where: tuple[object, ...]) -> Tensor:
+    """[B, H * d] what queries attend to in the pages."""
+    from posttrain.kernels import _triton
+
+    rows, heads, width = query.shape
     tile = tiles(heads // key_heads, width, query.element_size())
     splits = -(-places.page_BP.shape[1] * PAGE // SPLIT)
     out = query.new_empty(rows, heads * width)
     alone = splits == 1
     partial, largest, total = [out] * 3 if alone else _partial(rows, heads, splits, width, query.device)
     _triton.attend[(rows, key_heads, splits)](
-        turned,
+        query,
         out,
         partial,
         largest,
@@ -173,7 +186,9 @@ def _by_kernels(query: Tensor, key: Tensor, value: Tensor, turning: Turning, pla
         *where,
         splits,
         width**-0.5,
-        **sizes,
+        H=heads,
+        K=key_heads,
+        WIDTH=width,
         **tile,
         SPLIT=SPLIT,
         ALONE=alone,

@@ -13,9 +13,10 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from posttrain.component import nearest
+from posttrain.component import nearest, renamed
 from posttrain.errors import UserError
 from posttrain.recipe.tree import Recipe
+from posttrain.stages import Stage
 
 SHORTHANDS = {"model": "models.policy.source", "lr": "learner.optimizer.lr"}
 """Short spellings of paths that everybody types."""
@@ -112,7 +113,7 @@ def resolve(tree: Mapping[str, Any], path: str) -> list[str]:
     parts = path.split(".")
     if parts[0] in SHORTHANDS:
         parts = SHORTHANDS[parts[0]].split(".") + parts[1:]
-    if parts[0] in tree:
+    if parts[0] in tree or parts[0] in renamed(Recipe):
         return parts
     # What an earlier setting put there may be anything; it is refused where the tree is made into a recipe.
     stages = tree["stages"] if isinstance(tree["stages"], Mapping) else {}
@@ -125,9 +126,18 @@ def resolve(tree: Mapping[str, Any], path: str) -> list[str]:
     if owners:
         spelled = " or ".join(f"{name}.{path}" for name in owners)
         raise UserError(f"'{path}' is in {len(owners)} stages of this recipe; write {spelled}")
+    before = [name for name, stage in stages.items() if parts[0] in _renamed_in(stage)]
+    if before:
+        return ["stages", before[0], *parts]  # refused with its new name where the tree is made into a recipe
     known = {*tree, *stages, *SHORTHANDS, *(field for stage in stages.values() for field in stage if field != "kind")}
     named = ", ".join(map(str, stages))
     raise UserError(f"no field '{parts[0]}' in this recipe or its stages ({named}); {nearest(parts[0], known)}")
+
+
+def _renamed_in(stage: Mapping[str, Any]) -> Mapping[str, str]:
+    """The fields of a stage that have got another name."""
+    kind = stage.get("kind")
+    return renamed(Stage.find(kind)) if kind in Stage.kinds() else {}
 
 
 def assign(tree: dict[str, Any], path: Sequence[str], value: Any, *, append: bool = False) -> None:

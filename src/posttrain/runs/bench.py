@@ -1,12 +1,11 @@
 """What a recipe works with before anything is trained or recorded: device, tasks, models, samplers."""
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posttrain import sandbox
 from posttrain.component import nearest
-from posttrain.engines import Sampler, Server
+from posttrain.engines import Sampler, Server, wait_for
 from posttrain.engines._random import key_of
 from posttrain.errors import UserError
 from posttrain.recipe.tree import Recipe
@@ -74,7 +73,7 @@ class Bench:
                 "another kind: evaluation.verifier=match, or a function"
             )
         for endpoint in self.endpoints.values():
-            asyncio.run(endpoint.check())
+            wait_for(endpoint.check())
 
     def _check_roles(self, stage: Stage) -> None:
         """Raise `UserError` for a role that a stage needs and the recipe does not have."""

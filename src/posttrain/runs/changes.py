@@ -6,7 +6,7 @@ of it from the start.
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +14,7 @@ from posttrain.errors import UserError
 from posttrain.recipe.differences import differences
 from posttrain.recipe.overrides import from_tree, to_tree
 from posttrain.recipe.tree import Recipe
+from posttrain.runs.environment import RECIPE
 from posttrain.types import Task
 
 if TYPE_CHECKING:
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 TASKS, TASK_FILES, REWARD_FILES = "tasks_sha256", "task_files_sha256", "reward_files_sha256"
 MODELS: Final = "models_sha256"
 """Names of the digests in the environment of a run."""
-RECIPE: Final = "recipe"
-"""Name of the resolved recipe in the environment of a run, in checkpoints, and in entries of the history that accept
-another one."""
 BASE: Final = "'s base"
 """What follows a role in the name of the model that its adapter is made for."""
 ROUNDING: Final = {
@@ -169,19 +167,3 @@ def note_changes(store: "RunStore", now: Mapping[str, Any]) -> list[str]:
 def _changed(began: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
     """Names whose value is another one, or gone."""
     yield from (name for name, value in began.items() if now.get(name) != value)
-
-
-def name_missing(evals: Sequence[int], without: Sequence[int], rollouts: int) -> str:
-    """What to say of lost tables: `evals` of these steps, `rollouts` of those `without`. Empty when none is lost."""
-    gone = [f"evals/step_{step:06d}.parquet" for step in evals]
-    if rollouts > 0 and rollouts == len(without):
-        gone += [f"rollouts/step_{step:06d}.parquet" for step in without]
-    elif rollouts > 0:  # some steps never had any, so which are lost cannot be told
-        gone.append(f"{rollouts} files of rollouts/")
-    if not gone:
-        return ""
-    named = ", ".join(gone[:5]) + (f" and {len(gone) - 5} more" if len(gone) > 5 else "")
-    return (
-        f"gone since they were written: {named}. What is learned does not depend on them, so the run goes on; "
-        "its record and report lack them"
-    )

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 PACKAGES = (
     "posttrain",
@@ -23,7 +23,9 @@ PACKAGES = (
     "duckdb",
 )
 
-
+RECIPE: Final = "recipe"
+"""Name of the resolved recipe in the environment of a run, in checkpoints, and in entries of the history that accept
+another one."""
 INSTRUCTIONS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "sve", "bf16", "i8mm")
 """What products are made with, in the names of Linux: how fast they are, and how they round."""
 

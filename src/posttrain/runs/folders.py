@@ -1,7 +1,8 @@
-"""Folders of runs: the next one that is free, and which ones there are near a name that is none."""
+"""Folders of runs: the next one that is free, which ones there are near a name that is none, and what one lost."""
 
 import difflib
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from posttrain.errors import RunFailed, UserError
@@ -41,3 +42,19 @@ def why_no_run(folder: Path) -> str:
     close = difflib.get_close_matches(folder.name, by_name, n=3, cutoff=0.4)
     newest = sorted(by_name, key=lambda name: by_name[name].stat().st_mtime, reverse=True)[:3]
     return f"{problem}; did you mean {' or '.join(str(by_name[name]) for name in close or newest)}?"
+
+
+def name_missing(evals: Sequence[int], without: Sequence[int], rollouts: int) -> str:
+    """What to say of lost tables: `evals` of these steps, `rollouts` of those `without`. Empty when none is lost."""
+    gone = [f"evals/step_{step:06d}.parquet" for step in evals]
+    if rollouts > 0 and rollouts == len(without):
+        gone += [f"rollouts/step_{step:06d}.parquet" for step in without]
+    elif rollouts > 0:  # some steps never had any, so which are lost cannot be told
+        gone.append(f"{rollouts} files of rollouts/")
+    if not gone:
+        return ""
+    named = ", ".join(gone[:5]) + (f" and {len(gone) - 5} more" if len(gone) > 5 else "")
+    return (
+        f"gone since they were written: {named}. What is learned does not depend on them, so the run goes on; "
+        "its record and report lack them"
+    )

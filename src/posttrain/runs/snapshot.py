@@ -21,7 +21,8 @@ from posttrain.recipe.overrides import to_tree
 from posttrain.recipe.tree import Recipe
 from posttrain.runs import checkpoints
 from posttrain.runs.bench import Bench
-from posttrain.runs.changes import RECIPE, recipe_changes
+from posttrain.runs.changes import recipe_changes
+from posttrain.runs.environment import RECIPE
 from posttrain.runs.files import write_file
 from posttrain.runs.store import RunStore
 

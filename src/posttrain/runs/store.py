@@ -24,11 +24,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from posttrain.errors import UserError
-from posttrain.runs.changes import RECIPE, name_missing
-from posttrain.runs.environment import describe_environment
+from posttrain.runs.environment import RECIPE, describe_environment
 from posttrain.runs.failure import cannot_write, is_about_storage
 from posttrain.runs.files import check_own_files, make_folder, restore_folders, sync, write_file
-from posttrain.runs.folders import make_run_folder, why_no_run
+from posttrain.runs.folders import make_run_folder, name_missing, why_no_run
 from posttrain.runs.journal import Journal, plain, read_lines
 from posttrain.runs.lock import RunLock
 from posttrain.runs.tables import RolloutTable, clean_text, new_connection, read_table, rollout_rows, write_table

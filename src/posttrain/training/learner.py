@@ -208,14 +208,14 @@ class Learner:
         tensors |= {f"{name}|{MASTER}": master.detach().clone() for name, master in self.masters.own.items()}
         return {"updates": self.updates, "version": self.policy.version}, tensors
 
-    def forget(self) -> None:
+    def reset_optimizer(self) -> None:
         """Drop the optimizer's moments; the count of updates, and with it the schedule, goes on."""
         for optimizer in self.optimizers:
             optimizer.state.clear()
 
     def load_state(self, numbers: Mapping[str, object], tensors: Mapping[str, Tensor]) -> None:
         """Put back what `state` gave, exactly."""
-        self.forget()
+        self.reset_optimizer()
         self.updates = int(str(numbers["updates"]))
         self.policy.version = int(str(numbers["version"]))
         owner = {id(p): o for o in self.optimizers for group in o.param_groups for p in group["params"]}

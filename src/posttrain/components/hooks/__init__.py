@@ -1,12 +1,12 @@
-"""What is done to the models of a stage between its steps, beside learning: exchanged, copied, averaged.
+"""What is done to the models of a stage between its steps, besides learning: copied, swapped, averaged.
 
-Contract: models are changed in place, since samplers and learners hold them; the change is a function of the step and
-of what the seats hold, and it leaves nothing behind that a checkpoint does not save.
+Contract: models are changed in place, since samplers and learners hold them. The change is a function of the step and
+of the role states, and everything that it changes is saved in the checkpoint.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from posttrain.component import Component, nearest
 from posttrain.errors import UserError
@@ -17,21 +17,23 @@ if TYPE_CHECKING:
 
 
 @dataclass(kw_only=True)
-class Seat:
-    """A role with all that belongs to the model which plays it at the moment."""
+class RoleState:
+    """What belongs to a role in a stage: its model, its learner, and the state of its components."""
 
     role: str
     model: "Policy"
     learner: "Learner | None" = None
-    """None for a role that does not learn in this stage."""
-    memory: dict[str, Any] = field(default_factory=dict)
-    """What the role's advantage and penalties remember; JSON."""
-    fresh: Mapping[str, Any] = field(default_factory=dict)
-    """The memory before the first step."""
+    """None for a role that is not trained in this stage."""
+    state: dict[str, Any] = field(default_factory=dict)
+    """State of the role's advantage and penalties; JSON, changed in place."""
+    initial: Mapping[str, Any] = field(default_factory=dict)
+    """That state before the first step."""
 
 
-class Upkeep(Component):
+class Hook(Component):
     """A change of the models after a step."""
+
+    RENAMED_KINDS: ClassVar = {"average": "ema", "forget": "reset_optimizer"}
 
     @property
     def roles(self) -> frozenset[str]:
@@ -43,13 +45,13 @@ class Upkeep(Component):
         """Those of them whose weights it changes; each must be trained, or a copy of another role."""
         return self.roles
 
-    def __call__(self, step: int, seats: Mapping[str, Seat]) -> None:
-        """Do what is due after step number `step`, counted from 1."""
+    def __call__(self, step: int, states: Mapping[str, RoleState]) -> None:
+        """Do what is due after step number `step`, counted from 1; `states` are those of all roles of the stage."""
         raise NotImplementedError
 
 
-def seat_of(role: str, seats: Mapping[str, Seat]) -> Seat:
-    """The seat of a role. Raises `UserError` for a role that no model plays in this stage."""
-    if role not in seats:
-        raise UserError(f"upkeep names the role '{role}', but no model plays it here; {nearest(role, seats)}")
-    return seats[role]
+def state_of(role: str, states: Mapping[str, RoleState]) -> RoleState:
+    """The state of a role. Raises `UserError` for a role that the stage does not have."""
+    if role not in states:
+        raise UserError(f"a hook names the role '{role}', which this stage does not have; {nearest(role, states)}")
+    return states[role]

@@ -1,23 +1,23 @@
-"""Going over the parameters of two models side by side."""
+"""Pairs the parameters of two models."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from posttrain.components.hooks import Seat
+from posttrain.components.hooks import RoleState
 from posttrain.errors import UserError
 
 if TYPE_CHECKING:
     from torch.nn import Parameter
 
 
-def side_by_side(first: Seat, second: Seat) -> "Iterator[tuple[Parameter, Parameter]]":
-    """Parameters of the same name. Raises `UserError` for models that are not of one shape."""
-    ours, theirs = (dict(seat.model.named_parameters()) for seat in (first, second))
+def paired_parameters(first: RoleState, second: RoleState) -> "Iterator[tuple[Parameter, Parameter]]":
+    """Parameters of the same name. Raises `UserError` for models of different shapes."""
+    ours, theirs = (dict(state.model.named_parameters()) for state in (first, second))
     shapes = [{name: tuple(p.shape) for name, p in parameters.items()} for parameters in (ours, theirs)]
     if shapes[0] != shapes[1]:
         unlike = min(n for n in shapes[0].keys() | shapes[1].keys() if shapes[0].get(n) != shapes[1].get(n))
         raise UserError(
-            f"the models in the roles '{first.role}' and '{second.role}' are not of one shape: they differ in "
+            f"the models of the roles '{first.role}' and '{second.role}' have different shapes: they differ in "
             f"'{unlike}'. Give both the same source, head and lora (a copy has the adapters of its source merged)"
         )
     for name, parameter in ours.items():

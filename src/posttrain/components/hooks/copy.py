@@ -1,4 +1,4 @@
-"""A role takes over the weights of another one: a reference that is renewed from the policy as it learns.
+"""Copies one role's weights into another's: a reference that is renewed from the policy.
 
 Source: the moving reference of iterative GRPO, Shao et al. 2024, arXiv:2402.03300, algorithm 1 (line 3).
 """
@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from pydantic import PositiveInt
 
 from posttrain.component import frozen
-from posttrain.components.hooks import Seat, Upkeep, seat_of
-from posttrain.components.hooks._weights import side_by_side
+from posttrain.components.hooks import Hook, RoleState, state_of
+from posttrain.components.hooks._weights import paired_parameters
 
 
 @frozen
-class Copy(Upkeep):
+class Copy(Hook):
     """One model becomes a copy of another."""
 
     source: str = "policy"
@@ -21,7 +21,7 @@ class Copy(Upkeep):
     target: str = "reference"
     """The role whose weights are replaced."""
     every: PositiveInt = 100
-    """Steps between two copies."""
+    """Copy every N steps."""
 
     @property
     def roles(self) -> frozenset[str]:
@@ -33,14 +33,14 @@ class Copy(Upkeep):
         """The target."""
         return frozenset({self.target})
 
-    def __call__(self, step: int, seats: Mapping[str, Seat]) -> None:
-        """Copy after each `every`-th step."""
+    def __call__(self, step: int, states: Mapping[str, RoleState]) -> None:
+        """Copy after every `every`-th step."""
         if step % self.every:
             return
         import torch
 
-        source, target = seat_of(self.source, seats), seat_of(self.target, seats)
+        source, target = state_of(self.source, states), state_of(self.target, states)
         with torch.no_grad():
-            for theirs, ours in side_by_side(source, target):
+            for theirs, ours in paired_parameters(source, target):
                 ours.copy_(theirs)
         target.model.version = source.model.version

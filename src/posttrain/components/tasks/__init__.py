@@ -34,4 +34,4 @@ class Tasks(Component):
     @classmethod
     def from_text(cls, text: str) -> Mapping[str, Any]:
         """A path or data set name becomes the ``files`` kind; a known kind stays itself."""
-        return {"kind": text} if text in cls.kinds() else {"kind": "files", "path": text}
+        return {"kind": text} if text in (*cls.kinds(), *cls.RENAMED_KINDS) else {"kind": "files", "path": text}

@@ -5,7 +5,6 @@ comes in between. Where `actions` are given, they are played instead, every turn
 knows the forms of the world and nothing of how to win.
 """
 
-import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,6 +16,7 @@ from posttrain.component import frozen
 from posttrain.components.environments import Environment, WorldFailed
 from posttrain.components.tasks import Tasks
 from posttrain.datasets.describe import describe
+from posttrain.engines import wait_for
 from posttrain.errors import UserError
 from posttrain.types import Task, Utterance
 
@@ -40,7 +40,7 @@ class Played(Tasks):
         """The tasks of the source, in its order. Raises `UserError` for one that cannot be played."""
         tasks = self.tasks.load()
         self.environment.check(tasks)
-        return tuple(asyncio.run(self._all(tasks)))
+        return tuple(wait_for(self._all(tasks)))
 
     def describe(self) -> str:
         """The source, and an example."""

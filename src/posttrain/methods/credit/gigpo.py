@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from posttrain.components.advantages.gigpo import GiGPO
-from posttrain.recipe.changes import rl_of, with_stage
+from posttrain.recipe.changes import every_group, rl_of, with_stage
 from posttrain.recipe.tree import Recipe
 from posttrain.settings.corridor import corridor
 
@@ -28,5 +28,6 @@ INHERITED: Final = {"penalties": "none; the released scripts have a KL loss with
 def gigpo(recipe: Recipe | None = None) -> Recipe:
     """A change to GRPO: credit for each turn, beside that of the whole attempt; every group counts."""
     recipe = recipe or corridor()
-    stage = replace(rl_of(recipe), advantage=GiGPO(), filters={})
+    stage = rl_of(recipe)
+    stage = replace(stage, advantage=GiGPO(), filters=every_group(stage))
     return with_stage(replace(recipe, name="gigpo"), stage)

@@ -8,7 +8,7 @@ the end, as the pioneer.
     posttrain run cory tasks=mine.jsonl model=FOLDER reward=mine.py:score    # columns: prompt, what reward reads
 
 Differs: each agent's critic is a model of its own rather than a head on the agent, as in the recipe `ppo`, and changes
-places with it. What the released code forgets in an exchange stays with the model here (`upkeep.roles.reset=true`
+places with it. What the released code forgets in an exchange stays with the model here (`hooks.roles.reset=true`
 forgets it). A batch with a mean ratio above 10 is not left out.
 
 Measured here: PPO against the pioneer (share of good letters, 40 steps of 32, 5 seeds, as many updates of each model
@@ -46,7 +46,7 @@ def cory(recipe: Recipe | None = None) -> Recipe:
         advantage=Normalized(advantage=stage.advantage),
         penalties={**stage.penalties, "kl": AdaptiveKL()},
         by_role={"observer": RoleLearning(critic="observer_critic")},
-        upkeep={"roles": Swap(pairs={"policy": "observer", "critic": "observer_critic"})},
+        hooks={"roles": Swap(pairs={"policy": "observer", "critic": "observer_critic"})},
     )
     roles = {
         "observer": Model(source="role:policy", trained=True),

@@ -1,11 +1,9 @@
 """CoPG: policy gradient with the pair as its baseline, on completions that somebody else wrote and rated.
 
 Source: Flet-Berliac et al. 2024, arXiv:2406.19185: fixed pairs of rated completions, beta 0.06, and no sampling, no
-importance weights, no clipping; the reference is the policy as it begins. `tasks={kind: gathered, tasks: FILE}` brings
-data of one's own: a row with a prompt, a completion and a rating each, any number of them for a prompt.
+importance weights, no clipping; the reference is the policy as it begins.
 
-The same loss on fresh samples, as in Command A (Cohere 2025, arXiv:2504.00698): `rl.rollout.kind=independent
-rl.reward.kind=match tasks.kind=arithmetic`.
+The same loss on fresh samples, as in Command A (Cohere 2025, arXiv:2504.00698): `setting=arithmetic`.
 
 Differs: the data is generated: sums worked out right (+1), and with a slip in the working (-1). Sizes and learning rate
 are for the bundled model; the paper has two epochs at 1e-6 in batches of 128.
@@ -21,36 +19,27 @@ from typing import Final
 
 from posttrain.components.advantages.group_mean import GroupMean
 from posttrain.components.objectives.copg import CoPG
-from posttrain.components.optimizers.adamw import AdamW
 from posttrain.components.reducers.sequences import Sequences
-from posttrain.components.rewards.match import Match
-from posttrain.components.rewards.rating import Rating
-from posttrain.components.rollouts.recorded import Recorded
-from posttrain.components.tasks.unpaired import Unpaired
-from posttrain.components.tasks.workings import Workings
 from posttrain.methods.policy_gradient.rloo import rloo
-from posttrain.recipe.changes import rl_of, sampling_of, with_stage
+from posttrain.recipe.changes import rl_of, with_stage
 from posttrain.recipe.tree import Recipe
+from posttrain.settings.rated_pairs import rated_pairs
 
+PARENT: Final = "rloo"
+SETTING: Final = "rated_pairs"
+PAPER: Final = "arXiv:2406.19185"
 ROWS: Final = (212,)
 
 
 def copg(recipe: Recipe | None = None) -> Recipe:
-    """A change to RLOO: rated data in the place of samples, and the KL within the loss of a pair."""
-    recipe = recipe or rloo()
+    """A change to RLOO: the difference of a pair in the place of an advantage, with the KL within its loss."""
+    recipe = rloo(recipe or rated_pairs())
     stage = rl_of(recipe)
-    evaluation = replace(recipe.evaluation, verifier=Match(), sampling=sampling_of(stage))
-    tasks = Unpaired(tasks=Workings(size=2000, terms=(3, 4)))
     stage = replace(
         stage,
-        steps=60,
-        prompts=32,
-        rollout=Recorded(role="reference", fewest=2),
-        reward=Rating(),
         advantage=GroupMean(scale="none"),
         objective=CoPG(),
         reducer=Sequences(),
-        penalties={},
-        learner=replace(stage.learner, optimizer=AdamW(lr=3e-4)),
+        penalties={name: penalty for name, penalty in stage.penalties.items() if name != "kl"},
     )
-    return with_stage(replace(recipe, name="copg", tasks=tasks, evaluation=evaluation), stage)
+    return with_stage(replace(recipe, name="copg"), stage)

@@ -1,6 +1,6 @@
 """Dr. GRPO: GRPO without its two biases: no division by the group's deviation, none by a completion's length.
 
-Source: Liu et al. 2025, arXiv:2503.20783, section 3.2.
+Source: Liu et al. 2025, arXiv:2503.20783, section 3.2: the constant is the largest number of tokens of a completion.
 
 Differs: nothing known.
 """
@@ -10,7 +10,7 @@ from typing import Final
 
 from posttrain.components.advantages.group_mean import GroupMean
 from posttrain.components.reducers.constant import Constant
-from posttrain.recipe.changes import rl_of, with_stage
+from posttrain.recipe.changes import rl_of, sampling_of, with_stage
 from posttrain.recipe.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 
@@ -23,5 +23,7 @@ ROWS: Final = ()
 def dr_grpo(recipe: Recipe | None = None) -> Recipe:
     """A change to GRPO: advantage in units of reward, tokens summed and divided by a constant."""
     recipe = recipe or arithmetic()
-    stage = replace(rl_of(recipe), advantage=GroupMean(scale="none"), reducer=Constant(length=64.0))
+    stage = rl_of(recipe)
+    budget = Constant(length=float(sampling_of(stage).max_tokens))
+    stage = replace(stage, advantage=GroupMean(scale="none"), reducer=budget)
     return with_stage(replace(recipe, name="dr_grpo"), stage)

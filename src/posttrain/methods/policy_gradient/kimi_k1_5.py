@@ -7,6 +7,9 @@ switched on after some training; tasks drawn in proportion to one minus their su
 
 Groups without a difference stay in: they pull the policy back to where the iteration began.
 
+`CHANGES`: the length reward is one of the paper's parts, and several updates an iteration are what the surrogate is
+for.
+
 Differs: the report gives no numbers for tau, the weight of the length reward, its beginning, learning rate and updates
 an iteration; those here are ours, for the bundled model (tau 0.1 as in the framework ROLL, where the square is of each
 token instead). Left out: going on with unfinished responses in the next iteration, the phase on hard tasks only, stops
@@ -24,33 +27,35 @@ from typing import Final
 
 from posttrain.components.advantages.group_mean import GroupMean
 from posttrain.components.curricula.prioritized import Prioritized
-from posttrain.components.hooks.forget import Forget
+from posttrain.components.hooks.reset_optimizer import ResetOptimizer
 from posttrain.components.objectives.mirror_descent import MirrorDescent
 from posttrain.components.reducers.constant import Constant
 from posttrain.components.rewards.brevity import Brevity
-from posttrain.methods.policy_gradient.grpo import grpo
-from posttrain.recipe.changes import rl_of, with_stage
+from posttrain.recipe.changes import every_group, rl_of, sampling_of, several_updates, with_stage
 from posttrain.recipe.tree import Recipe
+from posttrain.settings.arithmetic import arithmetic
 
+PARENT: Final = "grpo"
+SETTING: Final = "arithmetic"
+PAPER: Final = "arXiv:2501.12599"
 ROWS: Final = (236,)
+CHANGES: Final = ("reward", "learner.minibatches")
 
 
 def kimi_k1_5(recipe: Recipe | None = None) -> Recipe:
     """A change to GRPO: another surrogate, several updates an iteration, a length reward, and hard tasks first."""
-    recipe = recipe or grpo()
+    recipe = recipe or arithmetic()
     stage = rl_of(recipe)
     changed = replace(
         stage,
         curriculum=Prioritized(),
         reward=Brevity(correct=stage.reward, weight=0.5, begin=0.3),
-        filters={},
+        filters=every_group(stage),
         advantage=GroupMean(scale="none"),
         objective=MirrorDescent(),
-        reducer=Constant(length=64.0),
-        learner=replace(stage.learner, minibatches=4),
-        upkeep={"optimizer": Forget()},
+        reducer=Constant(length=float(sampling_of(stage).max_tokens)),
+        learner=several_updates(stage.learner, minibatches=4),
+        hooks={**stage.hooks, "optimizer": ResetOptimizer()},
     )
-    verifier = recipe.evaluation.verifier or stage.reward
-    return replace(
-        with_stage(recipe, changed), name="kimi_k1_5", evaluation=replace(recipe.evaluation, verifier=verifier)
-    )
+    evaluation = replace(recipe.evaluation, verifier=recipe.evaluation.verifier or stage.reward)
+    return with_stage(replace(recipe, name="kimi_k1_5", evaluation=evaluation), changed)

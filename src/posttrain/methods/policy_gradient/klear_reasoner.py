@@ -6,10 +6,11 @@ entropy bonus. For programs the reward is 2 (share of passed tests) - 1, which i
 true, wrong: -1, missing: -1}`, and only what passes all of them is imitated. `objective.beta_low=0.25` is what the
 authors later took for other models; with `objective.beta_low=0 objective.beta_high=0` the objective is PPO's.
 
+`CHANGES`: rewards of both signs are the paper's, and the clip acts only where a step has several updates.
+
 Differs: the released runs also stop tokens with a negative advantage and a ratio above 10 (`objective.dual_clip=10`),
 which the paper's formula does not. The likelihood is averaged over all tokens, not over those that are imitated
 (`posttrain.components.penalties.likelihood`). Attempts that were left out for equal rewards are not sampled again.
-Sizes are for the bundled model.
 
 Measured here: against PPO's clip at the same bounds and updates (10 steps of 16 x 8, 5 seeds): mean reward while
 training, of +1 and -1, -0.047 [-0.059, -0.035]; of GPPO without the likelihood -0.068 [-0.096, -0.040], and -0.034
@@ -22,24 +23,27 @@ from typing import Final
 
 from posttrain.components.objectives.gppo import GPPO
 from posttrain.components.penalties.likelihood import Likelihood
-from posttrain.components.rewards.match import Match
-from posttrain.methods.policy_gradient.grpo import grpo
-from posttrain.recipe.changes import rl_of, with_stage
+from posttrain.methods.policy_gradient.topr import signed
+from posttrain.recipe.changes import rl_of, several_updates, with_stage
 from posttrain.recipe.tree import Recipe
+from posttrain.settings.arithmetic import arithmetic
 
+PARENT: Final = "grpo"
+SETTING: Final = "arithmetic"
+PAPER: Final = "arXiv:2508.07629"
 ROWS: Final = (163,)
+CHANGES: Final = ("reward", "learner.minibatches")
 
 
 def klear_reasoner(recipe: Recipe | None = None) -> Recipe:
     """A change to GRPO: 8 updates a step, a clip that keeps gradients, imitation of right answers, signed rewards."""
-    recipe = recipe or grpo()
+    recipe = recipe or arithmetic()
     stage = rl_of(recipe)
     stage = replace(
         stage,
-        steps=30,
-        reward=Match(right=1.0, wrong=-1.0, missing=-1.0),
+        reward=signed(stage.reward),
         objective=GPPO(),
-        penalties={"likelihood": Likelihood()},
-        learner=replace(stage.learner, minibatches=8),
+        penalties={**stage.penalties, "likelihood": Likelihood()},
+        learner=several_updates(stage.learner, minibatches=8),
     )
     return with_stage(replace(recipe, name="klear_reasoner"), stage)

@@ -3,7 +3,7 @@
 Source: Schulman et al. 2017, arXiv:1707.06347; for language models Ouyang et al. 2022, arXiv:2203.02155, appendix C
 (gamma 1, lambda 0.95, clip 0.2, KL in the reward).
 
-`CHANGES`: several passes over each batch are what the clip is for; two are taken here.
+`CHANGES`: several updates with each batch are what the clip is for; two passes of two are made here.
 
 Differs: the critic is a copy of the policy with a fresh head that starts at zero.
 """
@@ -17,7 +17,7 @@ from posttrain.components.optimizers.adamw import AdamW
 from posttrain.components.penalties.kl import KL
 from posttrain.methods.policy_gradient.grpo import with_rl
 from posttrain.models import Model
-from posttrain.recipe.changes import rl_of, with_models, with_stage
+from posttrain.recipe.changes import every_group, rl_of, several_updates, with_models, with_stage
 from posttrain.recipe.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.training.settings import Learning
@@ -26,7 +26,7 @@ PARENT: Final = "grpo"
 SETTING: Final = "arithmetic"
 PAPER: Final = "arXiv:1707.06347"
 ROWS: Final = ()
-CHANGES: Final = ("learner.epochs",)
+CHANGES: Final = ("learner.epochs", "learner.minibatches")
 
 
 def ppo(recipe: Recipe | None = None) -> Recipe:
@@ -36,9 +36,9 @@ def ppo(recipe: Recipe | None = None) -> Recipe:
     stage = replace(
         stage,
         advantage=GAE(),
-        learner=replace(stage.learner, epochs=2, minibatches=2),
-        penalties={"kl": KL(coefficient=0.01, form="k1", where="reward")},
-        filters={},
+        learner=several_updates(stage.learner, epochs=2, minibatches=2),
+        penalties={**stage.penalties, "kl": KL(coefficient=0.01, form="k1", where="reward")},
+        filters=every_group(stage),
     )
     recipe = with_models(recipe, {"reference": Model(source="role:policy")})
     return with_stage(replace(recipe, name="ppo"), stage)

@@ -6,23 +6,30 @@ Differs: nothing known.
 """
 
 from dataclasses import replace
+from typing import Final
 
 from posttrain.components.advantages.reinforce_plus_plus import ReinforcePlusPlus
 from posttrain.components.penalties.kl import KL
-from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.models import Model
-from posttrain.recipe.changes import rl_of, with_models, with_stage
+from posttrain.recipe.changes import every_group, rl_of, with_models, with_stage
 from posttrain.recipe.tree import Recipe
+from posttrain.settings.arithmetic import arithmetic
+
+PARENT: Final = "grpo"
+SETTING: Final = "arithmetic"
+PAPER: Final = "arXiv:2501.03262"
+ROWS: Final = ()
 
 
 def reinforce_plus_plus(recipe: Recipe | None = None) -> Recipe:
     """A change to GRPO: global normalisation of token-level returns, k1 in the reward; every group counts."""
-    recipe = recipe or grpo()
+    recipe = recipe or arithmetic()
+    stage = rl_of(recipe)
     stage = replace(
-        rl_of(recipe),
+        stage,
         advantage=ReinforcePlusPlus(),
-        penalties={"kl": KL(coefficient=0.01, form="k1", where="reward")},
-        filters={},
+        penalties={**stage.penalties, "kl": KL(coefficient=0.01, form="k1", where="reward")},
+        filters=every_group(stage),
     )
     recipe = with_models(replace(recipe, name="reinforce_plus_plus"), {"reference": Model(source="role:policy")})
     return with_stage(recipe, stage)

@@ -6,25 +6,32 @@ Differs: nothing known; the paper's KL coefficient lies between 0.03 and 0.1 by 
 """
 
 from dataclasses import replace
+from typing import Final
 
 from posttrain.components.advantages.rloo import RLOO
 from posttrain.components.objectives.policy_gradient import PolicyGradient
 from posttrain.components.penalties.kl import KL
-from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.models import Model
-from posttrain.recipe.changes import rl_of, with_models, with_stage
+from posttrain.recipe.changes import every_group, rl_of, with_models, with_stage
 from posttrain.recipe.tree import Recipe
+from posttrain.settings.arithmetic import arithmetic
+
+PARENT: Final = "grpo"
+SETTING: Final = "arithmetic"
+PAPER: Final = "arXiv:2402.14740"
+ROWS: Final = ()
 
 
 def rloo(recipe: Recipe | None = None) -> Recipe:
     """A change to GRPO: leave-one-out advantage, no ratio, KL in the reward; every group counts."""
-    recipe = recipe or grpo()
+    recipe = recipe or arithmetic()
+    stage = rl_of(recipe)
     stage = replace(
-        rl_of(recipe),
+        stage,
         advantage=RLOO(),
         objective=PolicyGradient(),
-        penalties={"kl": KL(coefficient=0.03, form="k1", where="reward")},
-        filters={},
+        penalties={**stage.penalties, "kl": KL(coefficient=0.03, form="k1", where="reward")},
+        filters=every_group(stage),
     )
     recipe = with_models(replace(recipe, name="rloo"), {"reference": Model(source="role:policy")})
     return with_stage(recipe, stage)

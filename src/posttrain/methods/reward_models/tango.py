@@ -50,7 +50,7 @@ def tango(recipe: Recipe | None = None) -> Recipe:
         reward=ByRole(parts={"policy": stage.reward, "verifier": Verification()}),
         filters=every_group(stage),
         advantage=Tango(),
-        by_role={"verifier": RoleLearning(advantage=ClassBalanced(), every=3, alone=5)},
+        by_role={"verifier": RoleLearning(advantage=ClassBalanced(), every=3, warmup_steps=5)},
     )
     roles = {"verifier": Model(source="role:policy", trained=True)}
     return with_stage(with_models(replace(recipe, name="tango"), roles), stage)

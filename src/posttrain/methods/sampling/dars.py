@@ -7,7 +7,7 @@ all wrong are left out. `rollout.schedule=hard rollout.n_max=64` asks for more t
 all of a step is one minibatch, gone over twice, `learner.epochs=2`.
 
 Differs: the entropy bonus is summed as the loss is. The loss is averaged over the sequences of the step, whatever their
-number. Sizes are for the bundled model.
+number.
 
 Measured here: against Dr. GRPO with groups of 16 at as many sampled tokens, and so fewer tasks a step (10 steps, sums
 of four or five numbers, 5 seeds): groups of equal rewards 28.7 % against 39.8 %, -11.1 points [-19.6, -2.5]; pass@16
@@ -22,16 +22,20 @@ from typing import Final
 from posttrain.components.penalties.entropy import Entropy
 from posttrain.components.rollouts.two_stage import TwoStage
 from posttrain.methods.policy_gradient.dr_grpo import dr_grpo
-from posttrain.recipe.changes import rl_of, sampling_of, with_stage
+from posttrain.recipe.changes import sampled_of, sampling_of, with_stage
 from posttrain.recipe.tree import Recipe
+from posttrain.settings.arithmetic import arithmetic
 
+PARENT: Final = "dr_grpo"
+SETTING: Final = "arithmetic"
+PAPER: Final = "arXiv:2508.13755"
 ROWS: Final = (239,)
 
 
 def dars(recipe: Recipe | None = None) -> Recipe:
     """A change to Dr. GRPO: two stages of sampling, and a small entropy bonus."""
-    recipe = recipe or dr_grpo()
-    stage = rl_of(recipe)
+    recipe = dr_grpo(recipe or arithmetic())
+    stage = sampled_of(recipe)
     stage = replace(
         stage,
         rollout=TwoStage(sampling=sampling_of(stage)),

@@ -7,8 +7,7 @@ given the reward, over what each of them keeps (`posttrain diagnose reliability`
 
 Differs: the release's first variant draws minibatches with these chances, as many as the buffer holds, after advantages
 were whitened over all of it; this is its second: what is not kept is gone before. Rewards are not divided by a running
-deviation. The reward is that of the parent, a rule that never errs: `reward=` puts another one in its place. Sizes are
-for the bundled model.
+deviation. The reward is that of the setting, here a rule that never errs.
 
 Measured here: on a bandit whose reward errs most in the middle of its scale (30 steps, 5 seeds), true worth of what was
 sampled in the last five steps: 0.996 by all five attempts, 0.996 by the best and the worst, -0.001 [-0.003, +0.001],
@@ -23,19 +22,23 @@ from typing import Final
 from posttrain.components.filters.best_and_worst import BestAndWorst
 from posttrain.components.rollouts.independent import Independent
 from posttrain.methods.policy_gradient.ppo import ppo
-from posttrain.recipe.changes import rl_of, sampling_of, with_stage
+from posttrain.recipe.changes import sampled_of, sampling_of, with_stage
 from posttrain.recipe.tree import Recipe
+from posttrain.settings.arithmetic import arithmetic
 
+PARENT: Final = "ppo"
+SETTING: Final = "arithmetic"
+PAPER: Final = "arXiv:2409.06957"
 ROWS: Final = (240,)
 
 
 def pf_ppo(recipe: Recipe | None = None) -> Recipe:
     """A change to PPO: five answers a prompt, of which two are learned from."""
-    recipe = recipe or ppo()
-    stage = rl_of(recipe)
+    recipe = ppo(recipe or arithmetic())
+    stage = sampled_of(recipe)
     stage = replace(
         stage,
         rollout=Independent(n=5, sampling=sampling_of(stage)),
-        filters={"filtration": BestAndWorst(margin=None, attempts=1)},
+        filters={**stage.filters, "filtration": BestAndWorst(margin=None, attempts=1)},
     )
     return with_stage(replace(recipe, name="pf_ppo"), stage)

@@ -17,20 +17,23 @@ from typing import Final
 
 from posttrain.components.filters.deviation import Deviation
 from posttrain.components.rollouts.restarted import Restarted
-from posttrain.methods.policy_gradient.grpo import grpo
-from posttrain.recipe.changes import rl_of, sampling_of, with_stage
+from posttrain.recipe.changes import attempts_of, every_group, sampled_of, sampling_of, with_stage
 from posttrain.recipe.tree import Recipe
+from posttrain.settings.arithmetic import arithmetic
 
+PARENT: Final = "grpo"
+SETTING: Final = "arithmetic"
+PAPER: Final = "arXiv:2508.19576"
 ROWS: Final = (226,)
 
 
 def rest_grpo(recipe: Recipe | None = None) -> Recipe:
     """A change to GRPO: a filter by deviation, and groups that go on from beginnings of the best attempts."""
-    recipe = recipe or grpo()
-    stage = rl_of(recipe)
+    recipe = recipe or arithmetic()
+    stage = sampled_of(recipe)
     stage = replace(
         stage,
-        rollout=Restarted(n=8, delimiter=";", sampling=sampling_of(stage)),
-        filters={"deviation": Deviation()},
+        rollout=Restarted(n=attempts_of(stage), delimiter=";", sampling=sampling_of(stage)),
+        filters={**every_group(stage), "deviation": Deviation()},
     )
     return with_stage(replace(recipe, name="rest_grpo"), stage)

@@ -4,8 +4,9 @@ Source: ReST-RL, arXiv:2508.19576, and its released code (github.com/THUDM/ReST-
 error the values of all expanded states and the rewards of all whole continuations of searches that collect (c = 0.2, 3
 children); held-out tasks are answered by the same search with the value model (15 rounds of 5, c = 0.1, 5 children).
 
-Differs: as in rest_grpo; searches go on while the value model learns, 6 rounds each instead of 100. Sizes are for the
-bundled model.
+`CHANGES`: answers by search with the value model are what it learns for.
+
+Differs: as in rest_grpo; searches go on while the value model learns, 6 rounds each instead of 100.
 """
 
 from dataclasses import replace
@@ -18,15 +19,20 @@ from posttrain.methods.search.rest_grpo import rest_grpo
 from posttrain.models import Model
 from posttrain.recipe.changes import rl_of, sampling_of, with_models
 from posttrain.recipe.tree import Recipe
+from posttrain.settings.arithmetic import arithmetic
 from posttrain.stages.value_model import ValueModelTraining
 from posttrain.training.settings import Learning
 
+PARENT: Final = "rest_grpo"
+SETTING: Final = "arithmetic"
+PAPER: Final = "arXiv:2508.19576"
 ROWS: Final = (226,)
+CHANGES: Final = ("evaluation.search",)
 
 
 def rest_rl(recipe: Recipe | None = None) -> Recipe:
     """A change to ReST-GRPO: a value model after it, and guided answers beside the greedy ones."""
-    recipe = recipe or rest_grpo()
+    recipe = rest_grpo(recipe or arithmetic())
     stage = rl_of(recipe)
     guided = Tree(delimiter=";", sampling=sampling_of(stage))
     values = ValueModelTraining(
@@ -40,5 +46,5 @@ def rest_rl(recipe: Recipe | None = None) -> Recipe:
         recipe,
         name="rest_rl",
         stages={**recipe.stages, "values": values},
-        evaluation=replace(recipe.evaluation, search=guided),
+        evaluation=replace(recipe.evaluation, search=recipe.evaluation.search or guided),
     )

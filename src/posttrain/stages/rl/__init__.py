@@ -10,7 +10,7 @@ contracts only. A method is a choice of what stands in the fields below, never a
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PositiveInt
 
@@ -19,7 +19,7 @@ from posttrain.components.advantages import Advantage
 from posttrain.components.corrections import Correction
 from posttrain.components.curricula import Curriculum
 from posttrain.components.filters import Filter
-from posttrain.components.hooks import Upkeep
+from posttrain.components.hooks import Hook
 from posttrain.components.objectives import Objective
 from posttrain.components.penalties import Penalty
 from posttrain.components.reducers import Reducer
@@ -35,14 +35,15 @@ from posttrain.stages.rl.collect import collect_groups, filter_groups, learned_b
 from posttrain.stages.rl.metrics import describe, metrics_by_role
 from posttrain.stages.rl.roles import (
     RoleLearning,
-    check_changed,
-    courses_of,
-    first_memory,
+    check_hooks,
+    initial_memory,
     needs_of,
+    role_states,
     roles_of,
-    seats_of,
     steps_of,
+    trainings_of,
     updates_of,
+    warmup_of,
 )
 from posttrain.stages.rl.update import make_learners
 from posttrain.training.settings import Learning
@@ -53,7 +54,9 @@ Share = Annotated[float, Field(gt=0.0, le=1.0)]
 
 @frozen
 class RL(Stage):
-    """Sample, judge, give credit, update; and again."""
+    """Sample, score, give credit, update; and again."""
+
+    RENAMED: ClassVar = {"upkeep": "hooks"}
 
     steps: PositiveInt
     """Rounds of sampling and learning."""
@@ -76,8 +79,8 @@ class RL(Stage):
     demonstrations too."""
     by_role: Mapping[str, RoleLearning] = field(default_factory=dict)
     """Roles that learn differently. Each role is given credit by itself, for the attempts that it learns from."""
-    upkeep: Mapping[str, Upkeep] = field(default_factory=dict)
-    """By name, in order: what is done to the models at the end of a step."""
+    hooks: Mapping[str, Hook] = field(default_factory=dict)
+    """By name, in order: changes of the models after a step, such as copies and averages."""
     critic: Objective | None = None
     """Loss of the role ``critic``, for advantages that need values."""
     critic_learner: Learning = Learning()
@@ -106,7 +109,7 @@ class RL(Stage):
         """Every prompt must be there and leave room for an answer."""
         check_prompts(models["policy"], tasks, f"the {self.kind} stage")
         self.rollout.check(tasks)
-        check_changed(self.upkeep, models)
+        check_hooks(self.hooks, models)
 
     def total_steps(self, tasks: Sequence[Task]) -> int:
         """As many as are asked for."""
@@ -114,11 +117,11 @@ class RL(Stage):
 
     def run(self, models: Models, context: StageContext) -> Models:
         """Train for the rounds that are left, and return the models with their new weights."""
-        courses = courses_of(self, context.model_settings)
-        alone = max((course.alone for course in courses.values()), default=0)
-        learners = make_learners(updates_of(courses), models, steps_of(courses, self.steps), seed=context.seed)
-        memory = context.memory or first_memory(self, courses)
-        seats = seats_of(models, learners, memory["roles"], courses)
+        trainings = trainings_of(self, context.model_settings)
+        learners = make_learners(updates_of(trainings), models, steps_of(trainings, self.steps), seed=context.seed)
+        memory = context.memory or initial_memory(self, trainings)
+        states = role_states(models, learners, memory["roles"], trainings)
+        warmup = warmup_of(trainings)
         for step in fit(context, models, learners, steps=self.steps, memory=memory):
             with context.phase("sample"):
                 before = context.sampled_tokens(models)
@@ -129,12 +132,12 @@ class RL(Stage):
             stop_if_grading_fails(groups, self.max_grader_errors)
             memory["curriculum"] = self.curriculum.observe(memory["curriculum"], unaided(learned_by("policy", groups)))
             kept = filter_groups(self.filters, memory["filters"], groups, step.record)
-            for role, course in courses.items():
-                if course.due(step.index, alone):
-                    course.take(kept, models, learners, memory["roles"][role], step, context.phase)
+            for role, training in trainings.items():
+                if training.due(step.index, warmup):
+                    training.update(kept, models, learners, memory["roles"][role], step, context.phase)
             step.record.drop_rest(kept, "the role that it would teach is not updated in this step")
-            for part in self.upkeep.values():
-                part(step.index + 1, seats)
+            for hook in self.hooks.values():
+                hook(step.index + 1, states)
         return models
 
     def _collect(self, models: Models, context: StageContext, step: Step, memory: dict[str, Any]) -> list[Group]:

@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import NonNegativeInt, PositiveInt
 
 from posttrain.component import frozen, nearest
 from posttrain.components.advantages import Advantage
-from posttrain.components.hooks import Seat, Upkeep
+from posttrain.components.hooks import Hook, RoleState
 from posttrain.components.objectives import Objective
 from posttrain.components.penalties import Penalty
 from posttrain.errors import UserError
@@ -38,6 +38,8 @@ Phase = Callable[[str], AbstractContextManager[None]]
 class RoleLearning:
     """What is different for one role; what is None is as the stage says."""
 
+    RENAMED: ClassVar = {"alone": "warmup_steps"}
+
     advantage: Advantage | None = None
     objective: Objective | None = None
     learner: Learning | None = None
@@ -45,14 +47,14 @@ class RoleLearning:
     critic: str | None = None
     """Role of the model that gives its values, where its advantage needs values: no critic serves two roles."""
     every: PositiveInt = 1
-    """It is updated in every so-manieth step, the last of them."""
-    alone: NonNegativeInt = 0
-    """Steps at the beginning in which it is updated every time, and roles that do not say so are not."""
+    """Update every N steps."""
+    warmup_steps: NonNegativeInt = 0
+    """Steps at the start in which the role is updated at every step, and roles without a warm-up are not."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Course:
-    """How one role gets from judged attempts to new weights."""
+class RoleTraining:
+    """How one role is trained on the scored rollouts of a step."""
 
     role: str
     advantage: Advantage
@@ -64,22 +66,22 @@ class Course:
     critic: str | None
     temperature: float
     every: int
-    alone: int
+    warmup_steps: int
 
-    def due(self, step: int, alone: int) -> bool:
-        """Whether it is updated in a step, counted from 0; `alone` is the longest time that any role learns alone."""
-        if step < alone:
-            return step < self.alone
-        return (step - alone + 1) % self.every == 0
+    def due(self, step: int, warmup: int) -> bool:
+        """Whether the role is updated in a step, counted from 0; `warmup` is that of the stage, see `warmup_of`."""
+        if step < warmup:
+            return step < self.warmup_steps
+        return (step - warmup + 1) % self.every == 0
 
     def start(self) -> dict[str, Any]:
-        """What its advantage and penalties remember before the first step."""
+        """State of its advantage and penalties before the first step."""
         return {
             "advantage": self.advantage.start(),
             "penalties": {name: penalty.start() for name, penalty in self.penalties.items()},
         }
 
-    def take(
+    def update(
         self,
         groups: Sequence[Group],
         models: Models,
@@ -88,7 +90,7 @@ class Course:
         step: Step,
         phase: Phase,
     ) -> None:
-        """Give credit to the attempts that the role learns from, and learn. Its memory is changed in place."""
+        """Give credit to the rollouts that the role learns from, and update it. Its memory is changed in place."""
         index_G = [i for i, group in enumerate(groups) if any(self.role in t.learners for t in group)]
         own = learned_by(self.role, groups)
         if not own:
@@ -113,32 +115,37 @@ class Course:
             learn(self.updates, learners, models, batch, credit, penalties, index_G, step.record)
 
 
-def steps_of(courses: Mapping[str, Course], steps: int) -> dict[str, int]:
+def warmup_of(trainings: Mapping[str, RoleTraining]) -> int:
+    """Steps at the start in which only roles with a warm-up are updated."""
+    return max((training.warmup_steps for training in trainings.values()), default=0)
+
+
+def steps_of(trainings: Mapping[str, RoleTraining], steps: int) -> dict[str, int]:
     """For each role that is updated, critics too, the number of steps in which that happens."""
-    alone = max((course.alone for course in courses.values()), default=0)
-    due = {role: sum(course.due(step, alone) for step in range(steps)) for role, course in courses.items()}
-    return {name: max(due[role], 1) for role, course in courses.items() for name in course.updates}
+    warmup = warmup_of(trainings)
+    due = {role: sum(training.due(step, warmup) for step in range(steps)) for role, training in trainings.items()}
+    return {name: max(due[role], 1) for role, training in trainings.items() for name in training.updates}
 
 
-def updates_of(courses: Mapping[str, Course]) -> dict[str, Update]:
+def updates_of(trainings: Mapping[str, RoleTraining]) -> dict[str, Update]:
     """Every update of a step by role, those of critics too."""
-    return {role: update for course in courses.values() for role, update in course.updates.items()}
+    return {role: update for training in trainings.values() for role, update in training.updates.items()}
 
 
-def seats_of(
+def role_states(
     models: Models,
     learners: "Mapping[str, Learner]",
     memories: Mapping[str, dict[str, Any]],
-    courses: Mapping[str, Course],
-) -> dict[str, Seat]:
-    """Every model of the stage with what belongs to it."""
+    trainings: Mapping[str, RoleTraining],
+) -> dict[str, RoleState]:
+    """The state of every role of the stage."""
     return {
-        role: Seat(
+        role: RoleState(
             role=role,
             model=model,
             learner=learners.get(role),
-            memory=memories.get(role, {}),
-            fresh=courses[role].start() if role in courses else {},
+            state=memories.get(role, {}),
+            initial=trainings[role].start() if role in trainings else {},
         )
         for role, model in models.items()
     }
@@ -163,16 +170,16 @@ def check_roles(by_role: Mapping[str, RoleLearning], writers: AbstractSet[str], 
         raise UserError(f"the critic '{shared[0]}' serves two roles; give each one of its own as by_role.ROLE.critic")
 
 
-def check_changed(upkeep: Mapping[str, Upkeep], models: Models) -> None:
-    """Raise `UserError` for a frozen model that upkeep would change although no checkpoint saves it.
+def check_hooks(hooks: Mapping[str, Hook], models: Models) -> None:
+    """Raise `UserError` for a frozen model that a hook would change although no checkpoint saves it.
 
     `models` are those that are loaded at the beginning, so that copies, which are saved, are not among them.
     """
-    for name, part in upkeep.items():
-        for role in sorted(part.changed & models.keys()):
+    for name, hook in hooks.items():
+        for role in sorted(hook.changed & models.keys()):
             if not any(parameter.requires_grad for parameter in models[role].parameters()):
                 raise UserError(
-                    f"upkeep.{name} changes the role '{role}', whose model is neither trained nor a copy; "
+                    f"hooks.{name} changes the role '{role}', whose model is neither trained nor a copy; "
                     f"write models.{role}.source=role:policy"
                 )
 
@@ -211,29 +218,29 @@ def roles_of(stage: "RL") -> frozenset[str]:
     """Roles that a stage updates, compares with, samples from or judges by."""
     compared = compared_roles(frozenset().union(*(declared(stage, role) for role in {"policy", *stage.by_role})))
     critics = {own.critic for own in stage.by_role.values() if own.critic} | ({"critic"} if stage.critic else set())
-    kept_up = frozenset().union(*(part.roles for part in stage.upkeep.values()))
+    hooked = frozenset().union(*(hook.roles for hook in stage.hooks.values()))
     asked = stage.rollout.roles | stage.reward.roles
-    return frozenset({"policy"} | compared | critics | stage.by_role.keys() | kept_up | asked)
+    return frozenset({"policy"} | compared | critics | stage.by_role.keys() | hooked | asked)
 
 
-def courses_of(stage: "RL", models: "Mapping[str, Model]") -> dict[str, Course]:
-    """How each trained role that writes learns, the policy first, and the critics from what their roles wrote."""
+def trainings_of(stage: "RL", models: "Mapping[str, Model]") -> dict[str, RoleTraining]:
+    """How each trained role that writes is trained, the policy first; critics are trained on what their roles wrote."""
     writers = {name for name, model in models.items() if model.trained and model.head == "language"}
     check_roles(stage.by_role, writers, stage.critic)
-    return {role: _course(stage, role) for role in sorted(writers, key=lambda role: (role != "policy", role))}
+    return {role: _training_of(stage, role) for role in sorted(writers, key=lambda role: (role != "policy", role))}
 
 
-def first_memory(stage: "RL", courses: Mapping[str, Course]) -> dict[str, Any]:
+def initial_memory(stage: "RL", trainings: Mapping[str, RoleTraining]) -> dict[str, Any]:
     """The state of every part with memory before the first step."""
     return {
         "curriculum": stage.curriculum.start(),
         "filters": {name: member.start() for name, member in stage.filters.items()},
         "reward": {},
-        "roles": {role: course.start() for role, course in courses.items()},
+        "roles": {role: training.start() for role, training in trainings.items()},
     }
 
 
-def _course(stage: "RL", role: str) -> Course:
+def _training_of(stage: "RL", role: str) -> RoleTraining:
     own = learning_of(stage, role)
     assert own.advantage is not None and own.objective is not None and own.learner is not None, "see learning_of"
     updates = {
@@ -250,7 +257,7 @@ def _course(stage: "RL", role: str) -> Course:
         updates[own.critic] = Update(
             learning=stage.critic_learner, objective=stage.critic, reducer=stage.reducer, penalized=False
         )
-    return Course(
+    return RoleTraining(
         role=role,
         advantage=own.advantage,
         penalties=stage.penalties,
@@ -259,5 +266,5 @@ def _course(stage: "RL", role: str) -> Course:
         critic=own.critic,
         temperature=stage.rollout.temperature,
         every=own.every,
-        alone=own.alone,
+        warmup_steps=own.warmup_steps,
     )

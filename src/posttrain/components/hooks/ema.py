@@ -1,9 +1,9 @@
-"""A role follows another one as an exponential moving average of its weights.
+"""Makes a role's model the exponential moving average of another role's weights.
 
 Source: Polyak and Juditsky 1992, doi:10.1137/0330046, in the exponential form of Tarvainen and Valpola 2017,
 arXiv:1703.01780, equation 1: average = decay * average + (1 - decay) * weights.
 
-Differs: the average is worked out in the type of its weights; in bfloat16 a decay above about 0.99 moves nothing.
+Differs: the average is computed in the type of its weights; in bfloat16 a decay above about 0.99 changes nothing.
 """
 
 from collections.abc import Mapping
@@ -12,22 +12,22 @@ from typing import Annotated
 from pydantic import Field, PositiveInt
 
 from posttrain.component import frozen
-from posttrain.components.hooks import Seat, Upkeep, seat_of
-from posttrain.components.hooks._weights import side_by_side
+from posttrain.components.hooks import Hook, RoleState, state_of
+from posttrain.components.hooks._weights import paired_parameters
 
 
 @frozen
-class Average(Upkeep):
-    """One model becomes the average of what another one has been."""
+class EMA(Hook):
+    """One model is the moving average of another."""
 
     source: str = "policy"
     """The role that is averaged."""
     target: str = "reference"
     """The role that holds the average."""
     decay: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.99
-    """Share of the old average that stays at each renewal, in [0, 1); 0 copies."""
+    """Share of the old average that is kept at each update of the average, in [0, 1); 0 copies."""
     every: PositiveInt = 1
-    """Steps between two renewals."""
+    """Update the average every N steps."""
 
     @property
     def roles(self) -> frozenset[str]:
@@ -39,14 +39,14 @@ class Average(Upkeep):
         """The target."""
         return frozenset({self.target})
 
-    def __call__(self, step: int, seats: Mapping[str, Seat]) -> None:
-        """Renew after each `every`-th step."""
+    def __call__(self, step: int, states: Mapping[str, RoleState]) -> None:
+        """Update the average after every `every`-th step."""
         if step % self.every:
             return
         import torch
 
-        source, target = seat_of(self.source, seats), seat_of(self.target, seats)
+        source, target = state_of(self.source, states), state_of(self.target, states)
         with torch.no_grad():
-            for theirs, ours in side_by_side(source, target):
+            for theirs, ours in paired_parameters(source, target):
                 ours.mul_(self.decay).add_(theirs.to(ours.dtype), alpha=1.0 - self.decay)
         target.model.version = source.model.version

@@ -3,13 +3,13 @@
 import torch
 from torch import nn
 
-from posttrain.components.hooks import Seat
+from posttrain.components.hooks import RoleState
 from posttrain.training.learner import Learner
 from posttrain.training.settings import Learning
 
 
 class Numbers(nn.Module):
-    """Two parameters, which is all of a policy that upkeep knows."""
+    """Two parameters, which is all of a policy that hooks use."""
 
     def __init__(self, first: float, second: float, version: int = 0) -> None:
         super().__init__()
@@ -18,8 +18,10 @@ class Numbers(nn.Module):
         self.version = version
 
 
-def seat(role: str, first: float, second: float, *, version: int = 0, learns: bool = True, mean: float = 0.0) -> Seat:
-    """A seat whose learner has made one update, with moments that tell whose they are."""
+def role_state(
+    role: str, first: float, second: float, *, version: int = 0, learns: bool = True, mean: float = 0.0
+) -> RoleState:
+    """A role whose learner has made one update, with moments that tell whose they are."""
     model = Numbers(first, second)
     learner = Learner(model, Learning(), seed=0, num_steps=10) if learns else None  # type: ignore[arg-type]
     if learner is not None:
@@ -34,21 +36,21 @@ def seat(role: str, first: float, second: float, *, version: int = 0, learns: bo
                 parameter.copy_(value)
         learner.updates = version
     model.version = version
-    memory = {"advantage": {"mean": mean}, "penalties": {"kl": {"coefficient": mean}}}
-    return Seat(
+    state = {"advantage": {"mean": mean}, "penalties": {"kl": {"coefficient": mean}}}
+    return RoleState(
         role=role,
         model=model,  # type: ignore[arg-type]
         learner=learner,
-        memory=memory,
-        fresh={"advantage": {"mean": 0.0}, "penalties": {"kl": {"coefficient": 0.4}}},
+        state=state,
+        initial={"advantage": {"mean": 0.0}, "penalties": {"kl": {"coefficient": 0.4}}},
     )
 
 
-def weights(of: Seat) -> list[float]:
+def weights(of: RoleState) -> list[float]:
     return [x for parameter in of.model.parameters() for x in parameter.detach().tolist()]
 
 
-def first_moments(of: Seat) -> list[float]:
+def first_moments(of: RoleState) -> list[float]:
     """Adam's first moments, by parameter: 0.1 of the gradient after one update."""
     assert of.learner is not None
     return [round(float(t.flatten()[0]), 6) for name, t in of.learner.state()[1].items() if name.endswith("exp_avg")]

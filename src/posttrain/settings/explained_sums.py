@@ -1,0 +1,32 @@
+"""Explained sums: arithmetic of four or five numbers, after a lesson in explaining answers that are known.
+
+The bundled model knows no English. The lesson teaches it, by imitation on other sums, what it looks like to explain an
+answer that stands before the question.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from posttrain.components.optimizers.adamw import AdamW
+from posttrain.components.tasks.arithmetic import Arithmetic
+from posttrain.components.tasks.refinements import Refinements
+from posttrain.datasets.templates import Critiques
+from posttrain.recipe.changes import sft_of
+from posttrain.recipe.tree import Recipe
+from posttrain.settings.arithmetic import arithmetic
+from posttrain.settings.demonstrations import demonstrations
+
+TEXTS: Final = Critiques(right_revealed="{answer}", wrong_revealed="{answer}", refinement="#### {critique}\n{question}")
+"""The request for an explanation: ``#### 10\\nQ: 12+5-8+1\\nA:``, the question itself as it always is."""
+
+
+def explained_sums() -> Recipe:
+    """A lesson in explaining, then longer sums."""
+    recipe, imitation = arithmetic(), sft_of(demonstrations())
+    sums = Arithmetic(size=1000, terms=(4, 5))
+    lesson = replace(
+        imitation,
+        tasks=Refinements(of=replace(sums, size=1500, seed=1), texts=TEXTS),
+        learner=replace(imitation.learner, optimizer=AdamW(lr=5e-4)),
+    )
+    return replace(recipe, name="explained_sums", tasks=sums, stages={"lesson": lesson, **recipe.stages})

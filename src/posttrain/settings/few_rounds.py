@@ -1,0 +1,16 @@
+"""Few rounds: arithmetic in four rounds of 64 prompts and 16 attempts at each, for methods that learn off policy."""
+
+from dataclasses import replace
+
+from posttrain.components.rollouts.independent import Independent
+from posttrain.recipe.changes import rl_of, sampling_of, with_stage
+from posttrain.recipe.tree import Recipe
+from posttrain.settings.arithmetic import arithmetic
+
+
+def few_rounds() -> Recipe:
+    """Arithmetic with a thousand attempts a round, so that each can be gone over many times."""
+    recipe = replace(arithmetic(), name="few_rounds")
+    stage = rl_of(recipe)
+    rollout = Independent(n=16, sampling=sampling_of(stage))
+    return with_stage(recipe, replace(stage, steps=4, prompts=64, rollout=rollout))

@@ -1,0 +1,18 @@
+"""Free corridor: the corridor, where an invalid action costs nothing but the turn."""
+
+from dataclasses import replace
+
+from posttrain.components.environments.corridor import Corridor
+from posttrain.components.rollouts.turns import Turns
+from posttrain.recipe.changes import rl_of, with_stage
+from posttrain.recipe.tree import Recipe
+from posttrain.settings.corridor import corridor
+
+
+def free_corridor() -> Recipe:
+    """The corridor without a penalty, for methods that give every turn a reward of their own."""
+    recipe = corridor()
+    stage = rl_of(recipe)
+    assert isinstance(stage.rollout, Turns), "the corridor is a world of turns"
+    rollout = replace(stage.rollout, environment=Corridor(invalid_penalty=0.0))
+    return with_stage(replace(recipe, name="free_corridor"), replace(stage, rollout=rollout))
