@@ -75,10 +75,10 @@ def _head(entry: Entry, docstring: str) -> Iterator[str]:
         ("Paper", source(entry.source)),
         ("Area", f"[{entry.area}](README.md)"),
         ("Default setting", f"[`{entry.setting}`](../../settings.md#{entry.setting})" if entry.setting else ""),
-        ("Rows of the catalogue", ", ".join(map(str, entry.rows))),
+        ("Rows", ", ".join(map(str, entry.rows))),
         ("Code", f"`src/{recipe_modules()[entry.name].replace('.', '/')}.py`"),
     ]
-    yield table(("", ""), [fact for fact in facts if fact[1]])
+    yield " · ".join(f"**{name}** {value}" for name, value in facts if value)
     yield from (block(text) for text in rest if section_of(text) not in ("Differs", "Measured here"))
 
 
