@@ -12,7 +12,6 @@ import os
 import posixpath
 import re
 import sys
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 

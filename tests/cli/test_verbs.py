@@ -36,6 +36,15 @@ def test_show_as_json_is_the_tree(capfd: pytest.CaptureFixture[str]) -> None:
     assert answer(capfd, "show", "grpo", "seed=3") == {**to_tree(grpo()), "seed": 3}
 
 
+def test_a_page_is_markdown_in_a_pipe_and_a_value_for_programs(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "dr-grpo", "--page"]) == 0
+    printed = capfd.readouterr().out
+    assert printed.startswith("# dr_grpo\n") and "~ advantage.scale  group -> none" in printed
+    assert answer(capfd, "show", "dr_grpo", "--page") == {"method": "dr_grpo", "page": printed}
+    assert main(["show", "dr_grpo", "seed=3", "--page"]) == 2
+    assert "leave out seed=3" in capfd.readouterr().err
+
+
 def test_diff_prints_a_line_a_difference_and_nothing_else(capfd: pytest.CaptureFixture[str]) -> None:
     Path("mine.yaml").write_text("base: grpo\nseed: 3\nmodels.reference.source: role:policy\nfilters: {}\n")
     assert main(["diff", "mine.yaml", "grpo"]) == 0

@@ -45,9 +45,10 @@ def _print_page(method: str, changes: tuple[str, ...], *, as_json: bool) -> None
 
     if changes:
         raise UserError(f"a page is about a method on its default setting; leave out {' '.join(changes)}")
-    text = method_page(method.replace("-", "_"))
+    name = method.replace("-", "_")
+    text = method_page(name)
     if as_json:
-        print_json({"method": method, "page": text})
+        print_json({"method": name, "page": text})
     elif sys.stdout.isatty():
         from rich.console import Console
         from rich.markdown import Markdown
