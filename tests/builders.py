@@ -14,7 +14,18 @@ import torch
 from torch import Tensor
 
 from posttrain.engines import Sampling
-from posttrain.types import DIVERGENCES, Batch, Completion, Group, Message, Score, Segment, Task, Tokens, Trajectory
+from posttrain.signals import (
+    ENTROPY,
+    LOGIT,
+    NOISE,
+    OLD_LOGP,
+    OLD_VALUE,
+    VALUE,
+    VELOCITY,
+    Signal,
+    logp_of,
+)
+from posttrain.types import Batch, Completion, Group, Message, Score, Segment, Task, Tokens, Trajectory
 
 Rows = Sequence[Sequence[float]]
 
@@ -54,7 +65,7 @@ def group(rewards: Sequence[float], *, key: str = "task", length: int = 2) -> Gr
 
 
 def batch(
-    rewards: Rows, *, token_rewards: Rows | None = None, length: int = 2, signals: Mapping[str, Rows] | None = None
+    rewards: Rows, *, token_rewards: Rows | None = None, length: int = 2, signals: Mapping[Signal, Rows] | None = None
 ) -> Batch:
     """One group per row of scores. The score is the reward of the last token, unless token rewards are given: a row a
     trajectory, which then decides its length.
@@ -69,7 +80,7 @@ def batch(
     return Batch(
         groups=tuple(groups),
         token_rewards=tuple(np.asarray(row, np.float32) for row in given),
-        signals={name: tuple(np.asarray(r, np.float32) for r in rows) for name, rows in (signals or {}).items()},
+        signals={signal: tuple(np.asarray(r, np.float32) for r in rows) for signal, rows in (signals or {}).items()},
     )
 
 
@@ -77,7 +88,7 @@ def random_batch(
     seed: int = 0,
     *,
     sizes: Sequence[int] = (4, 3, 1, 2),
-    needs: Collection[str] = (),
+    needs: Collection[Signal] = (),
     rewards: Callable[[np.random.Generator], float] = lambda rng: float(rng.integers(2)),
 ) -> Batch:
     """Groups of the given sizes, attempts of one to six tokens in one or two turns, small rewards at every token."""
@@ -145,9 +156,20 @@ def tokens(
         assert [len(row) for row in rows] == lengths, "every signal has one number a token"
         return torch.tensor([x for row in rows for x in row], dtype=dtype)
 
+    def column(rows: Rows | None) -> Tensor | None:
+        return None if rows is None else flat(rows)
+
     def leaf(rows: Rows | None) -> Tensor | None:
         return None if rows is None else flat(rows).requires_grad_()
 
+    known = {
+        **{logp_of(role): column(rows) for role, rows in (reference_logp or {}).items()},
+        ENTROPY: leaf(entropy),
+        LOGIT: leaf(logit),
+        VALUE: leaf(value),
+        OLD_VALUE: column(old_value),
+        NOISE: column(noise),
+    }
     logp_T = flat(logp)
     groups = torch.tensor(group_N if group_N is not None else [0] * len(lengths))
     rewards = torch.tensor(reward_N if reward_N is not None else [0.0] * len(lengths), dtype=dtype)
@@ -157,13 +179,8 @@ def tokens(
         old_logp_T=flat(old_logp) if old_logp else logp_T.clone(),
         behavior_logp_T=flat(behavior_logp or old_logp or logp),
         advantage_T=flat(advantage) if advantage else torch.ones_like(logp_T),
-        reference_logp_T={role: flat(rows) for role, rows in (reference_logp or {}).items()},
-        entropy_T=leaf(entropy),
-        logit_T=leaf(logit),
-        value_T=leaf(value),
-        old_value_T=None if old_value is None else flat(old_value),
         value_target_T=None if value_target is None else flat(value_target),
-        noise_T=None if noise is None else flat(noise),
+        signals={signal: x_T for signal, x_T in known.items() if x_T is not None},
         sequence_T=torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths)),
         turn_T=torch.zeros(sum(lengths), dtype=torch.int64),
         length_N=torch.tensor(lengths),
@@ -178,7 +195,7 @@ def random_tokens(
     seed: int = 0,
     *,
     lengths: Sequence[int] = (3, 1, 4, 2, 5, 2),
-    needs: Collection[str] = (),
+    needs: Collection[Signal] = (),
     gap: float = 0.3,
     advantage_by: str = "token",
     dtype: torch.dtype = torch.float64,
@@ -198,15 +215,16 @@ def random_tokens(
         return [[x + gap * rng.normal() for x in row] for row in logp]
 
     wide = advantage_by == "token"
-    roles = sorted({need.removesuffix("_logp") for need in needs if need.endswith("_logp")} - {"old"})
+    roles = sorted(need.of for need in needs if need.name == "logp" and need.of)
     costly: dict[str, list[list[float]]] = {}
-    if "entropy" in needs:
+    if ENTROPY in needs:
         costly["entropy"] = draw(lambda n: rng.exponential(size=n))
-    if "logit" in needs:
+    if LOGIT in needs:
         costly["logit"] = draw(lambda n: rng.normal(size=n))
-    if "value" in needs:
-        costly |= {name: draw(lambda n: rng.normal(size=n)) for name in ("value", "old_value", "value_target")}
-    if "noise" in needs:
+    if VALUE in needs:
+        drawn = {name: draw(lambda n: rng.normal(size=n)) for name in ("value", "old_value", "value_target")}
+        costly |= {name: rows for name, rows in drawn.items() if name != "old_value" or OLD_VALUE in needs}
+    if NOISE in needs:
         costly["noise"] = draw(lambda n: rng.uniform(0.1, 1.0, size=n))
     num_groups = min(3, len(lengths))
     made = tokens(
@@ -223,46 +241,35 @@ def random_tokens(
     return _with_divergences(_with_velocities(made, needs, rng), needs, rng)
 
 
-def _with_velocities(these: Tokens, needs: Collection[str], rng: np.random.Generator) -> Tokens:
+def _with_velocities(these: Tokens, needs: Collection[Signal], rng: np.random.Generator) -> Tokens:
     """With velocities of two numbers, the flow's own and those of references, where they are needed."""
 
     def draw() -> Tensor:
         return torch.tensor(rng.normal(size=(len(these.logp_T), 2)), dtype=these.logp_T.dtype)
 
-    roles = sorted(need.removesuffix("_velocity") for need in needs if need.endswith("_velocity"))
-    own = draw().requires_grad_() if "velocity" in needs else None
-    return replace(these, velocity_TD=own, reference_velocity_TD={role: draw() for role in roles})
+    own = {VELOCITY: draw().requires_grad_()} if VELOCITY in needs else {}
+    return having(these, own | {need: draw() for need in sorted(needs) if need.name == "velocity" and need.of})
 
 
-def _with_divergences(these: Tokens, needs: Collection[str], rng: np.random.Generator) -> Tokens:
+def _with_divergences(these: Tokens, needs: Collection[Signal], rng: np.random.Generator) -> Tokens:
     """With differentiable divergences from references, at least 0, where they are needed."""
-
-    def drawn(end: str) -> dict[str, Tensor]:
-        roles = sorted(need.removesuffix(end) for need in needs if need.endswith(end))
-        size, dtype = len(these.logp_T), these.logp_T.dtype
-        return {role: torch.tensor(rng.exponential(size=size), dtype=dtype).requires_grad_() for role in roles}
-
-    return replace(these, forward_kl_T=drawn("_forward_kl"), reverse_kl_T=drawn("_reverse_kl"))
+    size, dtype = len(these.logp_T), these.logp_T.dtype
+    wanted = [need for need in sorted(needs) if need.compares]
+    return having(
+        these, {need: torch.tensor(rng.exponential(size=size), dtype=dtype).requires_grad_() for need in wanted}
+    )
 
 
-def without(these: Tokens, need: str) -> Tokens:
+def having(these: Tokens, known: Mapping[Signal, Tensor]) -> Tokens:
+    """The same tokens with these signals."""
+    return replace(these, signals={**these.signals, **known})
+
+
+def without(these: Tokens, need: Signal) -> Tokens:
     """The same tokens without one costly signal."""
-    if need == "entropy":
-        return replace(these, entropy_T=None)
-    if need == "value":
-        return replace(these, value_T=None, old_value_T=None, value_target_T=None)
-    if need == "old_logp":
+    if need == OLD_LOGP:
         return replace(these, old_logp_T=None)  # type: ignore[arg-type]
-    if need == "logit":
-        return replace(these, logit_T=None)
-    if need.endswith(DIVERGENCES):
-        return replace(these, forward_kl_T={}, reverse_kl_T={})
-    if need in ("noise", "velocity"):
-        return replace(these, **{"noise_T" if need == "noise" else "velocity_TD": None})  # type: ignore[arg-type]
-    if need.endswith("_velocity"):
-        return replace(these, reference_velocity_TD={})
-    role = need.removesuffix("_logp")
-    return replace(these, reference_logp_T={k: v for k, v in these.reference_logp_T.items() if k != role})
+    return replace(these, signals={signal: x_T for signal, x_T in these.signals.items() if signal != need})
 
 
 def reordered(these: Tokens, order: Sequence[int]) -> tuple[Tokens, Tensor]:
@@ -271,24 +278,19 @@ def reordered(these: Tokens, order: Sequence[int]) -> tuple[Tokens, Tensor]:
     lengths = these.length_N[list(order)]
     changed: dict[str, object] = {
         "sequence_T": torch.repeat_interleave(torch.arange(len(order)), lengths),
-        "reference_logp_T": {role: x[positions] for role, x in these.reference_logp_T.items()},
-        "reference_velocity_TD": {role: x[positions] for role, x in these.reference_velocity_TD.items()},
-        "forward_kl_T": {role: x[positions] for role, x in these.forward_kl_T.items()},
-        "reverse_kl_T": {role: x[positions] for role, x in these.reverse_kl_T.items()},
+        "signals": {signal: x_T[positions] for signal, x_T in these.signals.items()},
     }
     for field in fields(Tokens):
         value = getattr(these, field.name)
         if field.name not in changed and isinstance(value, Tensor):
-            changed[field.name] = value[positions] if field.name.endswith(("_T", "_TD")) else value[list(order)]
+            changed[field.name] = value[positions] if field.name.endswith("_T") else value[list(order)]
     return replace(these, **changed), positions  # type: ignore[arg-type]
 
 
-def gradients(loss: Tensor, these: Tokens) -> dict[str, Tensor]:
+def gradients(loss: Tensor, these: Tokens) -> dict[str | Signal, Tensor]:
     """Gradient of a loss with respect to every signal that the model gives; 0 where the loss does not depend on it."""
-    leaves = {f.name: getattr(these, f.name) for f in fields(Tokens)}
-    for name in ("forward_kl_T", "reverse_kl_T"):
-        leaves |= {f"{name}.{role}": x for role, x in leaves[name].items()}
-    leaves = {n: x for n, x in leaves.items() if isinstance(x, Tensor) and x.requires_grad}
+    all_of_them = {f.name: getattr(these, f.name) for f in fields(Tokens)} | {**these.signals}
+    leaves = {n: x for n, x in all_of_them.items() if isinstance(x, Tensor) and x.requires_grad}
     if not loss.requires_grad:
         return {name: torch.zeros_like(leaf) for name, leaf in leaves.items()}
     found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)

@@ -126,10 +126,11 @@ def logp_of_a_text(model: Path, dtype: str) -> list[float]:
     from posttrain.models import Model
     from posttrain.policies import Packed
     from posttrain.policies.loading import load_policy
+    from posttrain.signals import LOGP
 
     source = Model(source=str(model), dtype=dtype)  # type: ignore[arg-type]
     policy = load_policy("policy", source, {}, torch.device("cpu"))
     packed = Packed(token_ids_L=torch.arange(32, 96), starts=(0, 64))
     with torch.no_grad():
-        logp: list[float] = policy.evaluate(packed, torch.arange(1, 64))["logp"].float().tolist()
+        logp: list[float] = policy.evaluate(packed, torch.arange(1, 64))[LOGP].float().tolist()
     return logp

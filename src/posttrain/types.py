@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from posttrain.signals import LOGP, OLD_LOGP, Signal
+
 if TYPE_CHECKING:
     import torch
 
@@ -25,8 +27,6 @@ FloatArray = NDArray[np.float32]
 Status = Literal["ok", "wrong", "error"]
 GIVEN = ("demonstration", "recorded")
 """Actors that are no model of this run: what they wrote came with the task, and the policy may learn from it."""
-DIVERGENCES = ("_forward_kl", "_reverse_kl")
-"""Ends of the names of signals that compare a model, while it is trained, with the one in the role before them."""
 StopReason = Literal["stop", "length", "environment"]
 """``stop``: a stop token or string; ``length``: cut at the limit of tokens or turns; ``environment``: the world ended
 it."""
@@ -314,8 +314,8 @@ class Batch:
     """The groups of one step with what is known of each trained token; all that an advantage may look at."""
 
     groups: tuple[Group, ...]
-    signals: Mapping[str, tuple[FloatArray, ...]] = field(default_factory=dict)
-    """By name (``value``, ``reference_logp``, ...): for each trajectory in order, [T] numbers, one a trained token."""
+    signals: Mapping[Signal, tuple[FloatArray, ...]] = field(default_factory=dict)
+    """Columns: of each, for each trajectory in order, [T] numbers, one a trained token."""
     token_rewards: tuple[FloatArray, ...] = ()
     """For each trajectory, [T] rewards: turn rewards, penalties taken from the reward, the score at the last token."""
     progress: float = 0.0
@@ -349,7 +349,7 @@ class Credit:
 
 @dataclass(frozen=True, kw_only=True)
 class Tokens:
-    """What an objective sees: flat tensors over trained tokens only. Signals that were not asked for are None."""
+    """What an objective sees: flat tensors over trained tokens only; ``tokens[signal]`` is what it asked for."""
 
     logp_T: "torch.Tensor"
     """Log-probability under the weights being trained (differentiable)."""
@@ -370,27 +370,15 @@ class Tokens:
     group_solved_N: "torch.Tensor"
     """Share of the attempts of its group, wherever they are packed, that were judged right."""
     progress: float = 0.0
-    reference_logp_T: "Mapping[str, torch.Tensor]" = field(default_factory=dict)
-    """By role."""
-    entropy_T: "torch.Tensor | None" = None
-    logit_T: "torch.Tensor | None" = None
-    """Logit over temperature (differentiable). Less `logp_T` it is the log-sum-exp of all logits: the soft value of the
-    state before the token, where logits are taken for action values."""
-    forward_kl_T: "Mapping[str, torch.Tensor]" = field(default_factory=dict)
-    """By role: KL(role || model) at the token, over the whole vocabulary, in nats (differentiable)."""
-    reverse_kl_T: "Mapping[str, torch.Tensor]" = field(default_factory=dict)
-    """By role: KL(model || role), likewise."""
-    value_T: "torch.Tensor | None" = None
-    score_T: "torch.Tensor | None" = None
-    """What a reward head says of the sequence up to and including each token (differentiable)."""
-    old_value_T: "torch.Tensor | None" = None
     value_target_T: "torch.Tensor | None" = None
-    noise_T: "torch.Tensor | None" = None
-    """Share of noise in the point that a flow is asked about, in (0, 1], of a draw; 0 for other tokens."""
-    velocity_TD: "torch.Tensor | None" = None
-    """[T, D] what the flow says there (differentiable); 0 for tokens that are no draws."""
-    reference_velocity_TD: "Mapping[str, torch.Tensor]" = field(default_factory=dict)
-    """By role."""
+    signals: "Mapping[Signal, torch.Tensor]" = field(default_factory=dict)
+    """[T] each, velocities [T, D]: what was asked for beside the log-probabilities. Those of the forward pass that
+    trains are differentiable."""
+
+    def __getitem__(self, signal: Signal) -> "torch.Tensor":
+        """A signal that was asked for. Raises `KeyError` for one that is not among the needs of who reads it."""
+        always = {LOGP: self.logp_T, OLD_LOGP: self.old_logp_T}
+        return always[signal] if signal in always else self.signals[signal]
 
     @property
     def demonstrated_T(self) -> "torch.Tensor":
@@ -399,16 +387,11 @@ class Tokens:
 
     def only(self, kept_T: "torch.Tensor") -> "Tokens":
         """The same sequences, of each only the tokens that are kept (bool [T])."""
-
-        def cut(x_T: "torch.Tensor | Mapping[str, torch.Tensor] | None") -> Any:
-            if isinstance(x_T, Mapping):
-                return {role: cut(own_T) for role, own_T in x_T.items()}
-            return None if x_T is None else x_T[kept_T]
-
-        names = [f.name for f in fields(self) if f.name.endswith(("_T", "_TD"))]
-        cut_T = {name: cut(getattr(self, name)) for name in names}
+        whole_T = {f.name: getattr(self, f.name) for f in fields(self) if f.name.endswith("_T")}
+        cut_T: dict[str, Any] = {name: None if x_T is None else x_T[kept_T] for name, x_T in whole_T.items()}
+        signals = {signal: x_T[kept_T] for signal, x_T in self.signals.items()}
         length_N = self.length_N.new_zeros(len(self.length_N)).scatter_add(0, self.sequence_T, kept_T.long())
-        return replace(self, **cut_T, length_N=length_N)
+        return replace(self, **cut_T, signals=signals, length_N=length_N)
 
     def sequence_sum(self, x_T: "torch.Tensor") -> "torch.Tensor":
         """[N] sum of a per-token quantity over each sequence."""

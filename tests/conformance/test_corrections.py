@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from posttrain.components.corrections import Correction
-from tests.builders import random_tokens, reordered
+from tests.builders import random_tokens, reordered, without
 from tests.conformance._members import members
 
 every_member = pytest.mark.parametrize("correction", members(Correction))
@@ -20,6 +20,15 @@ def test_one_factor_a_token_not_differentiated(correction: Correction) -> None:
     assert factor_T.shape == tokens.logp_T.shape
     assert not factor_T.requires_grad
     assert (factor_T.isfinite() & (factor_T >= 0)).all()
+
+
+@every_member
+def test_needs_are_exact(correction: Correction) -> None:
+    tokens = random_tokens(needs=correction.needs)
+    correction(tokens)
+    for need in correction.needs:
+        with pytest.raises((AttributeError, KeyError, TypeError)):
+            correction(without(tokens, need))
 
 
 @every_member

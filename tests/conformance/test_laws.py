@@ -18,6 +18,7 @@ from posttrain.components.penalties import Penalty
 from posttrain.components.reducers import Reducer
 from posttrain.components.rollouts import Rollout
 from posttrain.components.rollouts.independent import Independent
+from posttrain.signals import ENTROPY, logp_of
 from posttrain.types import Credit, PerToken
 from tests.conformance import (
     test_advantages,
@@ -41,7 +42,7 @@ def caught(law: Law, *arguments: Any) -> bool:
     return False
 
 
-def objective(loss: Callable[..., Any], **declared: frozenset[str]) -> Objective:
+def objective(loss: Callable[..., Any], **declared: frozenset[Any]) -> Objective:
     """A member that is wrong in one way."""
 
     def call(self: Objective, tokens: Any) -> PerToken:
@@ -68,8 +69,8 @@ WRONG_OBJECTIVES = {
         test_objectives.test_one_loss_a_token,
         torch.float64,
     ),
-    "undeclared need": (objective(lambda t: plain(t) - t.entropy_T), test_objectives.test_needs_are_exact),
-    "unread need": (objective(plain, needs=frozenset({"entropy"})), test_objectives.test_needs_are_exact),
+    "undeclared need": (objective(lambda t: plain(t) - t[ENTROPY]), test_objectives.test_needs_are_exact),
+    "unread need": (objective(plain, needs=frozenset({ENTROPY})), test_objectives.test_needs_are_exact),
     "written in place": (
         objective(written_in_place),
         test_objectives.test_same_tokens_same_loss_and_nothing_written,
@@ -218,13 +219,13 @@ def test_wrong_filters_are_caught(member: Filter) -> None:
 
 
 class Explosive(Penalty):
-    needs = frozenset({"reference_logp"})
+    needs = frozenset({logp_of("reference")})
 
     def in_loss(self, tokens: Any) -> PerToken:
-        return PerToken(loss_T=(tokens.reference_logp_T["reference"] - tokens.logp_T).exp())
+        return PerToken(loss_T=(tokens[logp_of("reference")] - tokens.logp_T).exp())
 
     def in_reward(self, trajectory: Any, signals: Any) -> Any:
-        return trajectory.behavior_logp - signals["reference_logp"]
+        return trajectory.behavior_logp - signals[logp_of("reference")]
 
 
 def test_wrong_penalties_are_caught() -> None:

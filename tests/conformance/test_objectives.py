@@ -10,6 +10,7 @@ from torch import Tensor
 
 from posttrain.components.advantages.group_mean import GroupMean
 from posttrain.components.objectives import Objective
+from posttrain.signals import OLD_VALUE, VALUE, Signal
 from posttrain.types import Tokens
 from tests.builders import batch, gradients, random_tokens, reordered, without
 from tests.conformance._members import members
@@ -82,7 +83,7 @@ def test_finite_at_extreme_ratios(objective: Objective, gap: float, advantage: f
         logp_T=logp_T.requires_grad_(),
         old_logp_T=other_T,
         behavior_logp_T=other_T,
-        reference_logp_T=dict.fromkeys(tokens.reference_logp_T, other_T),
+        signals={signal: other_T if signal.name == "logp" else x for signal, x in tokens.signals.items()},
         advantage_T=torch.full_like(other_T, advantage),
     )
     loss_T = objective(tokens).loss_T
@@ -140,30 +141,36 @@ def probability_of_best_arm(objective: Objective, *, bandits: int = 6, pulls: in
 
 
 def bandit_tokens(
-    logp_BA: Tensor, arm_BP: Tensor, reward_BP: Tensor, old_logp_T: Tensor, advantage_T: Tensor, needs: frozenset[str]
+    logp_BA: Tensor,
+    arm_BP: Tensor,
+    reward_BP: Tensor,
+    old_logp_T: Tensor,
+    advantage_T: Tensor,
+    needs: frozenset[Signal],
 ) -> Tokens:
     """Every pull is a sequence of one token; the reference is the uniform policy."""
     bandits, pulls = arm_BP.shape
     entropy_T = -(logp_BA * logp_BA.exp()).sum(1).repeat_interleave(pulls)
     uniform_T, zero_T = torch.full_like(old_logp_T, -math.log(4.0)), torch.zeros_like(old_logp_T)
 
-    def compared(end: str, signal_T: Tensor) -> dict[str, Tensor]:
-        return {need.removesuffix(end): signal_T for need in needs if need.endswith(end)}
-
+    said = {
+        "logp": uniform_T,
+        "entropy": entropy_T,
+        "logit": logp_BA.gather(1, arm_BP).flatten(),
+        "forward_kl": (-math.log(4.0) - logp_BA.mean(1)).repeat_interleave(pulls),
+        "reverse_kl": math.log(4.0) - entropy_T,
+        "noise": torch.ones_like(old_logp_T),
+    }
+    signals = {need: said[need.name] for need in needs if need.name in said}
+    signals |= {VALUE: zero_T.clone().requires_grad_()} if VALUE in needs else {}
+    signals |= {OLD_VALUE: zero_T} if OLD_VALUE in needs else {}
     return Tokens(
         logp_T=logp_BA.gather(1, arm_BP).flatten(),
         old_logp_T=old_logp_T,
         behavior_logp_T=old_logp_T,
         advantage_T=advantage_T,
-        reference_logp_T=compared("_logp", uniform_T),
-        entropy_T=entropy_T if "entropy" in needs else None,
-        logit_T=logp_BA.gather(1, arm_BP).flatten() if "logit" in needs else None,
-        forward_kl_T=compared("_forward_kl", (-math.log(4.0) - logp_BA.mean(1)).repeat_interleave(pulls)),
-        reverse_kl_T=compared("_reverse_kl", math.log(4.0) - entropy_T),
-        value_T=zero_T.clone().requires_grad_() if "value" in needs else None,
-        old_value_T=zero_T if "value" in needs else None,
-        value_target_T=zero_T if "value" in needs else None,
-        noise_T=torch.ones_like(old_logp_T) if "noise" in needs else None,
+        value_target_T=zero_T if VALUE in needs else None,
+        signals=signals,
         sequence_T=torch.arange(bandits * pulls),
         turn_T=torch.zeros(bandits * pulls, dtype=torch.int64),
         length_N=torch.ones(bandits * pulls, dtype=torch.int64),

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from posttrain.components.penalties import Penalty
+from posttrain.signals import Signal
 from posttrain.types import FloatArray, Trajectory
 from tests.builders import gradients, random_batch, random_tokens, reordered, trajectory, without
 from tests.conformance._members import members
@@ -15,7 +16,7 @@ from tests.conformance._members import members
 every_member = pytest.mark.parametrize("penalty", members(Penalty))
 
 
-def signals_of(penalty: Penalty, attempt: Trajectory, seed: int = 0) -> Mapping[str, FloatArray]:
+def signals_of(penalty: Penalty, attempt: Trajectory, seed: int = 0) -> Mapping[Signal, FloatArray]:
     rng = np.random.default_rng(seed)
     return {need: -rng.exponential(size=attempt.num_trained).astype(np.float32) for need in sorted(penalty.needs)}
 
@@ -72,7 +73,7 @@ def test_finite_at_extreme_ratios(penalty: Penalty, gap: float) -> None:
     tokens = replace(
         tokens,
         logp_T=torch.full_like(other_T, ours).requires_grad_(),
-        reference_logp_T=dict.fromkeys(tokens.reference_logp_T, other_T),
+        signals={signal: other_T if signal.name == "logp" else x for signal, x in tokens.signals.items()},
     )
     term = penalty.in_loss(tokens)
     if term is not None:

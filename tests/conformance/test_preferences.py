@@ -12,10 +12,6 @@ from tests.conformance._members import members
 every_member = pytest.mark.parametrize("loss", members(PreferenceLoss))
 
 
-def roles(loss: PreferenceLoss) -> list[str]:
-    return sorted(need.removesuffix("_logp") for need in loss.needs)
-
-
 def random_pairs(loss: PreferenceLoss, seed: int = 0, *, count: int = 7, gap: float = 1.0) -> Pairs:
     """Log-probabilities of whole completions; other models' are about `gap` nats away, 0 is where training begins."""
     generator = torch.Generator().manual_seed(seed)
@@ -24,8 +20,8 @@ def random_pairs(loss: PreferenceLoss, seed: int = 0, *, count: int = 7, gap: fl
         logp_P2=logp_P2.clone().requires_grad_(),
         length_P2=torch.randint(1, 30, (count, 2), generator=generator),
         reference_logp_P2={
-            role: logp_P2 + gap * torch.randn(count, 2, generator=generator, dtype=torch.float64)
-            for role in roles(loss)
+            need: logp_P2 + gap * torch.randn(count, 2, generator=generator, dtype=torch.float64)
+            for need in sorted(loss.needs)
         },
     )
 
@@ -34,7 +30,7 @@ def taken(pairs: Pairs, order: list[int]) -> Pairs:
     return Pairs(
         logp_P2=pairs.logp_P2[order],
         length_P2=pairs.length_P2[order],
-        reference_logp_P2={role: logp_P2[order] for role, logp_P2 in pairs.reference_logp_P2.items()},
+        reference_logp_P2={need: logp_P2[order] for need, logp_P2 in pairs.reference_logp_P2.items()},
     )
 
 
@@ -58,8 +54,8 @@ def test_one_loss_a_pair(loss: PreferenceLoss, count: int) -> None:
 @every_member
 def test_needs_are_exact(loss: PreferenceLoss) -> None:
     pairs = random_pairs(loss)
-    for role in roles(loss):
-        others = {name: x for name, x in pairs.reference_logp_P2.items() if name != role}
+    for need in loss.needs:
+        others = {name: x for name, x in pairs.reference_logp_P2.items() if name != need}
         with pytest.raises(KeyError):
             loss(replace(pairs, reference_logp_P2=others))
 
@@ -78,7 +74,7 @@ def test_finite_at_extreme_margins(loss: PreferenceLoss, gap: float) -> None:
     pairs = replace(
         pairs,
         logp_P2=far.requires_grad_(),
-        reference_logp_P2=dict.fromkeys(roles(loss), far.detach().flip(1)),
+        reference_logp_P2=dict.fromkeys(loss.needs, far.detach().flip(1)),
     )
     assert loss(pairs).loss_P.isfinite().all()
     assert gradient(loss, pairs).isfinite().all()
@@ -95,7 +91,7 @@ def test_nothing_is_written(loss: PreferenceLoss) -> None:
     pairs, untouched = random_pairs(loss), random_pairs(loss)
     loss(pairs)
     assert torch.equal(pairs.logp_P2, untouched.logp_P2)
-    assert all(torch.equal(x, untouched.reference_logp_P2[role]) for role, x in pairs.reference_logp_P2.items())
+    assert all(torch.equal(x, untouched.reference_logp_P2[need]) for need, x in pairs.reference_logp_P2.items())
 
 
 @every_member
@@ -110,7 +106,7 @@ def test_orders_the_arms_of_a_bandit(loss: PreferenceLoss) -> None:
         pairs = Pairs(
             logp_P2=logits_A.log_softmax(0)[pair_P2],
             length_P2=torch.ones_like(pair_P2),
-            reference_logp_P2=dict.fromkeys(roles(loss), start_A.log_softmax(0)[pair_P2]),
+            reference_logp_P2=dict.fromkeys(loss.needs, start_A.log_softmax(0)[pair_P2]),
         )
         loss(pairs).loss_P.mean().backward()
         optimizer.step()

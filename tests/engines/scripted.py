@@ -13,6 +13,7 @@ from posttrain.engines._continuous import ContinuousServer
 from posttrain.engines._random import key_of
 from posttrain.engines.native import Native
 from posttrain.policies import Body, Packed, Policy
+from posttrain.signals import LOGP
 from posttrain.types import Completion
 
 END = 256
@@ -104,7 +105,7 @@ class ScriptedPolicy(Policy):
             start = max(s for s in packed.starts if s <= position)
             logits = self.body.script(tuple(ids[start:position])) / temperature
             logps.append(logits.log_softmax(0)[ids[position]])
-        return {"logp": torch.stack(logps).float()}
+        return {LOGP: torch.stack(logps).float()}
 
 
 def serve(policy: Policy, seed: int = 0, **settings: int) -> ContinuousServer:

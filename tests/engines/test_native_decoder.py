@@ -17,6 +17,7 @@ from posttrain.policies._shape import Shape
 from posttrain.policies.decoder import Decoder
 from posttrain.policies.language_model import LanguageModelPolicy
 from posttrain.policies.tokenizer import Tokenizer
+from posttrain.signals import LOGP
 from posttrain.types import Completion
 from tests.engines.scripted import serve
 
@@ -84,7 +85,7 @@ def test_sampled_log_probabilities_are_the_learners(policy: LanguageModelPolicy)
         starts = np.cumsum([0, *map(len, sequences)])
         packed = Packed(token_ids_L=torch.from_numpy(np.concatenate(sequences)), starts=tuple(starts.tolist()))
         positions = [starts[j] + np.arange(len(requests[i][0]), len(sequences[j])) for j, i in enumerate(chosen)]
-        learned = policy.evaluate(packed, torch.from_numpy(np.concatenate(positions)), temperature=temperature)["logp"]
+        learned = policy.evaluate(packed, torch.from_numpy(np.concatenate(positions)), temperature=temperature)[LOGP]
         sampled = np.concatenate([done[i].logp for i in chosen])
         assert learned.requires_grad
         assert np.abs(learned.detach().numpy() - sampled).max() < 1e-5
@@ -185,7 +186,7 @@ def test_an_optimizer_step_is_seen_by_the_next_completion(policy: LanguageModelP
     before = write(server, request, [0])[0]
     optimizer = torch.optim.SGD(policy.parameters(), lr=5.0)
     packed = Packed(token_ids_L=torch.arange(20), starts=(0, 20))
-    (-policy.evaluate(packed, torch.arange(1, 20))["logp"].mean()).backward()
+    (-policy.evaluate(packed, torch.arange(1, 20))[LOGP].mean()).backward()
     optimizer.step()
     policy.version += 1
     after = write(server, request, [0])[0]

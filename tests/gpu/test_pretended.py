@@ -28,6 +28,7 @@ from posttrain.policies.language_model import LanguageModelPolicy
 from posttrain.recipe.files import find_recipe
 from posttrain.runs import launch
 from posttrain.runs.live import LiveView
+from posttrain.signals import ADVANTAGE, BEHAVIOR_LOGP, ENTROPY, LOGIT, LOGP, OLD_LOGP, Signal
 from posttrain.training.learner import Learner, Loss, evaluate_examples
 from posttrain.training.packing import Example
 from posttrain.training.settings import Learning
@@ -51,7 +52,7 @@ def examples_of(groups: int = 3) -> list[Example]:
     for group in range(groups):
         prompt = rng.integers(0, 256, 9 + 7 * group)
         for length in (1, 6, 20):
-            names = {"behavior_logp": -5.5, "old_logp": -5.5, "advantage": 0.0}
+            names = {BEHAVIOR_LOGP: -5.5, OLD_LOGP: -5.5, ADVANTAGE: 0.0}
             columns = {name: rng.normal(mean, 0.3, length).astype(np.float32) for name, mean in names.items()}
             ids, positions = np.concatenate([prompt, rng.integers(0, 256, length)]), len(prompt) + np.arange(length)
             turns = np.zeros(length, np.int64)
@@ -81,7 +82,7 @@ def test_an_update_is_that_of_the_cpu(
     """
     monkeypatch.setattr(_signals.token_signals, "__kwdefaults__", {"chunk_logits": 16 * 261})
     settings = Learning(optimizer=replace(optimizer, lr=1e-2), micro_batch_tokens=80, minibatches=2)
-    loss = Loss(per_token=PPOClip(), reducer=Sequences(), needs=frozenset({"entropy"}))
+    loss = Loss(per_token=PPOClip(), reducer=Sequences(), needs=frozenset({ENTROPY}))
     here = policy_of(tmp_path, dtype)
     far, begun = copy.deepcopy(here), [p.detach().clone() for p in here.parameters()]
     examples = examples_of()
@@ -112,15 +113,15 @@ def test_an_update_is_that_of_the_cpu(
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_judging_is_that_of_the_cpu(tmp_path: Path, dtype: str) -> None:
     here, examples = policy_of(tmp_path, dtype), examples_of()
-    far, needs = copy.deepcopy(here), frozenset({"logp", "entropy"})
+    far, needs = copy.deepcopy(here), frozenset({LOGP, ENTROPY})
     expected = evaluate_examples(here, examples, needs, max_tokens=100)
     with Pretended():
         send(far)
         found = evaluate_examples(far, examples, needs, max_tokens=100)
-        itself = frozenset({"itself_forward_kl", "itself_reverse_kl", "logit"})
+        itself = frozenset({Signal("forward_kl", of="itself"), Signal("reverse_kl", of="itself"), LOGIT})
         apart = evaluate_examples(far, examples, itself, max_tokens=100, others={"itself": far})
     for one, other, kl in zip(found, expected, apart, strict=True):
-        assert max(abs(kl[name]).max() for name in itself - {"logit"}) < 1e-6
+        assert max(abs(kl[name]).max() for name in itself - {LOGIT}) < 1e-6
         for name in needs:
             np.testing.assert_allclose(one[name], other[name], atol=1e-5 if dtype == "float32" else 0.05)
 

@@ -19,6 +19,7 @@ from posttrain.recipe.changes import sft_of
 from posttrain.recipe.overrides import override
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
+from posttrain.signals import Signal
 from posttrain.stages import Models
 from tests.builders import tokens
 from tests.stages.resuming import cut_off_and_resumed
@@ -35,7 +36,7 @@ def loss_on(logits_V: Tensor, base_V: Tensor, chosen: int, objective: Objective,
     these = replace(
         tokens([[-1.0]]),
         logp_T=logp_V[chosen : chosen + 1],
-        forward_kl_T={"reference": (base_logp_V.exp() * (base_logp_V - logp_V)).sum()[None]},
+        signals={Signal("forward_kl", of="reference"): (base_logp_V.exp() * (base_logp_V - logp_V)).sum()[None]},
     )
     term = ExactKL(coefficient=coefficient).in_loss(these)
     return (objective(these).loss_T + term.loss_T).sum()

@@ -14,6 +14,7 @@ from posttrain.recipe.overrides import override
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.settings.corridor import corridor
+from posttrain.signals import OLD_VALUE, Signal
 from posttrain.stages import Models
 from tests.stages.conftest import with_reward
 
@@ -35,7 +36,7 @@ def test_it_is_ppo_twice_with_a_team() -> None:
         "hooks.roles",
     }
     assert rl_of(cory()).roles == {"policy", "observer", "critic", "observer_critic", "reference"}
-    assert rl_of(cory()).needs == {"value", "reference_kl"}
+    assert rl_of(cory()).needs == {OLD_VALUE, Signal("reverse_kl", of="reference", old=True)}
 
 
 @pytest.mark.slow

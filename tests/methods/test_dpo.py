@@ -19,6 +19,7 @@ from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.settings.demonstrations import demonstrations
 from posttrain.settings.quickstart import quickstart
+from posttrain.signals import LOGP
 from posttrain.stages import Models
 from posttrain.stages.pairs import pair_examples
 from posttrain.training.learner import evaluate_examples
@@ -47,10 +48,7 @@ def margins(policy: Policy, reference: Policy, tasks: list[Task]) -> np.ndarray:
     """How much more the policy has moved towards the chosen completion than towards the rejected one, in nats."""
     examples = [e for i, task in enumerate(tasks) for e in pair_examples(policy, task, task.preferences[0], i)]
     ours, theirs = (
-        [
-            float(signals["logp"].sum())
-            for signals in evaluate_examples(p, examples, frozenset({"logp"}), max_tokens=4096)
-        ]
+        [float(signals[LOGP].sum()) for signals in evaluate_examples(p, examples, frozenset({LOGP}), max_tokens=4096)]
         for p in (policy, reference)
     )
     gain = np.array(ours) - np.array(theirs)

@@ -18,6 +18,7 @@ from posttrain.runs.preview import preview
 from posttrain.runs.problems import Problems
 from posttrain.runs.store import RunStore
 from posttrain.settings.judged_sums import judged_sums
+from posttrain.signals import SCORE
 from posttrain.stages import Models
 from posttrain.stages.pairs import pair_examples
 from posttrain.training.learner import evaluate_examples
@@ -42,8 +43,8 @@ def margins(recipe: Recipe, reward: Policy) -> dict[str, float]:
     """By task, how far apart the reward model puts the completions of its pair."""
     tasks = Problems(recipe).train
     examples = [e for i, task in enumerate(tasks) for e in pair_examples(reward, task, task.preferences[0], i)]
-    found = evaluate_examples(reward, examples, frozenset({"score"}), max_tokens=4096)
-    score_P2 = np.array([signals["score"][-1] for signals in found]).reshape(-1, 2)
+    found = evaluate_examples(reward, examples, frozenset({SCORE}), max_tokens=4096)
+    score_P2 = np.array([signals[SCORE][-1] for signals in found]).reshape(-1, 2)
     return dict(zip((task.key for task in tasks), np.abs(score_P2[:, 0] - score_P2[:, 1]), strict=True))
 
 

@@ -13,6 +13,7 @@ from posttrain.recipe.changes import rl_of
 from posttrain.recipe.overrides import override
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
+from posttrain.signals import OLD_LOGP, OLD_VALUE, logp_of
 from posttrain.stages import Models
 from tests.components.tasks.written import jsonl
 from tests.stages.resuming import cut_off_and_resumed
@@ -106,6 +107,6 @@ def test_it_resumes_bit_for_bit(tiny: Made, train: Train, tmp_path: Path) -> Non
 def test_both_sides_have_one_loss() -> None:
     stage = rl_of(oreo())
     assert stage.objective == PathConsistency() and stage.critic == PathConsistency(learns="value")
-    assert stage.needs >= {"old_logp", "reference_logp", "value"}
+    assert stage.needs >= {OLD_LOGP, OLD_VALUE, logp_of("reference")}
     assert stage.learner == stage.critic_learner
     assert isinstance(oreo().evaluation.search, Beam)

@@ -30,6 +30,7 @@ from posttrain.runs.launch import start
 from posttrain.runs.live import LiveView
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.settings.verilog_round import verilog_round
+from posttrain.signals import logp_of
 from tests.components.rewards.judging import attempt as attempted
 from tests.components.rewards.judging import judge, score_all
 from tests.components.rewards.programs import tier_for
@@ -57,7 +58,7 @@ def test_veriprefer_ranks_modules_and_learns_from_pairs() -> None:
         "rl.reducer",
     }
     objective = rl_of(veriprefer()).objective
-    assert isinstance(objective, Pairwise) and objective.needs == {"reference_logp"}
+    assert isinstance(objective, Pairwise) and objective.needs == {logp_of("reference")}
 
 
 def test_the_language_of_the_programs_is_the_settings() -> None:

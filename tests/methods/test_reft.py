@@ -20,6 +20,7 @@ from posttrain.runs.bench import Bench
 from posttrain.runs.store import RunStore
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.settings.quickstart import quickstart
+from posttrain.signals import OLD_VALUE, logp_of
 from posttrain.stages import Models
 from posttrain.stages.rl import RL
 from posttrain.stages.rl.credit import batch_of
@@ -50,15 +51,15 @@ def test_token_rewards_and_advantages_by_hand() -> None:
     """Two tokens, a wrong number: KL at both, 0.1 at the last; then GAE with gamma 1 and lambda 0.95."""
     attempt = trajectory(logp=[-1.0, -2.0], reward=0.1)
     signals = {
-        "reference_logp": (np.array([-1.5, -1.0], np.float32),),
-        "value": (np.array([0.2, 0.4], np.float32),),
+        logp_of("reference"): (np.array([-1.5, -1.0], np.float32),),
+        OLD_VALUE: (np.array([0.2, 0.4], np.float32),),
     }
     stage = rl_of(reft())
     batch = batch_of([Group(trajectories=(attempt,))], signals, stage.penalties, 0.0)
     rewards = [-0.01 * 0.5, -0.01 * -1.0 + 0.1]
     assert batch.token_rewards[0].tolist() == pytest.approx(rewards)
     kl_part = batch.token_rewards[0].sum() - 0.1
-    gap = attempt.behavior_logp - signals["reference_logp"][0]
+    gap = attempt.behavior_logp - signals[logp_of("reference")][0]
     assert kl_part == pytest.approx(-0.01 * gap.sum(), abs=1e-7)
 
     last = rewards[1] - 0.4

@@ -14,6 +14,7 @@ from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.settings.guessing import guessing
+from posttrain.signals import OLD_VALUE, logp_of
 from posttrain.stages import Models
 from posttrain.stages.rl import RL
 from tests.methods.test_gigpo import SMALL
@@ -28,7 +29,7 @@ def test_the_settings_are_those_of_the_released_code() -> None:
     world = getattr(stage.rollout, "environment")  # noqa: B009
     assert isinstance(world, TryAgain)
     assert (world.tries, world.gamma, world.repetition, world.no_answer) == (5, 0.5, 0.5, 0.1)
-    assert stage.needs == {"value", "reference_logp"}
+    assert stage.needs == {OLD_VALUE, logp_of("reference")}
 
 
 def test_any_question_may_be_answered_again() -> None:

@@ -16,6 +16,7 @@ from posttrain.errors import UserError
 from posttrain.models import Model
 from posttrain.policies.flow import FlowPolicy, normal_logp
 from posttrain.policies.loading import load_policy
+from posttrain.signals import ENTROPY, LOGP, NOISE, VALUE, VELOCITY
 from posttrain.types import Completion, Segment, Task, Trajectory
 from tests.flows import CPU, made_flow, packed, sampled, saved, signals, trajectory_of
 
@@ -48,7 +49,7 @@ def chain(*points: tuple[float, float]) -> Trajectory:
 
 def test_densities_by_hand() -> None:
     """Start (1, 2): -2.5 - log 2 pi. A step of 0.5 in one number, deviation 0.5: z = 1, so -0.5 - log 2 pi + log 4."""
-    logp_T = signals(still(noise=Constant(deviation=0.5)), chain((1, 2), (1.5, 2), (1.5, 1)))["logp"]
+    logp_T = signals(still(noise=Constant(deviation=0.5)), chain((1, 2), (1.5, 2), (1.5, 1)))[LOGP]
     two_pi = math.log(2 * math.pi)
     expected = [-2.5 - two_pi, -0.5 - two_pi + math.log(4), -2.0 - two_pi + math.log(4)]
     assert logp_T.tolist() == pytest.approx(expected, abs=1e-5)
@@ -58,9 +59,9 @@ def test_entropies_by_hand_and_temperature_stretches_the_variance() -> None:
     policy = still(noise=Constant(deviation=0.5))
     these = chain((1, 2), (1.5, 2), (1.5, 1))
     unit = math.log(2 * math.pi * math.e)  # of two numbers with deviation 1
-    entropy_T = signals(policy, these, needs=frozenset({"entropy"}))["entropy"]
+    entropy_T = signals(policy, these, needs=frozenset({ENTROPY}))[ENTROPY]
     assert entropy_T.tolist() == pytest.approx([unit, unit - math.log(4), unit - math.log(4)], abs=1e-5)
-    hot_T = signals(policy, these, needs=frozenset({"entropy"}), temperature=4.0)["entropy"]
+    hot_T = signals(policy, these, needs=frozenset({ENTROPY}), temperature=4.0)[ENTROPY]
     assert hot_T.tolist() == pytest.approx([unit, unit, unit], abs=1e-5)
 
 
@@ -68,14 +69,14 @@ def test_the_velocity_moves_the_mean_by_its_share_of_the_time() -> None:
     policy = still(noise=Constant(deviation=0.5))
     with torch.no_grad():
         policy.velocity[-1].bias.copy_(torch.tensor([2.0, 0.0]))  # two steps: each moves by 1
-    logp_T = signals(policy, chain((0, 0), (1, 0), (2, 0)))["logp"]
+    logp_T = signals(policy, chain((0, 0), (1, 0), (2, 0)))[LOGP]
     at_the_mean = -math.log(2 * math.pi) + math.log(4)
     assert logp_T[1:].tolist() == pytest.approx([at_the_mean, at_the_mean], abs=1e-5)
 
 
 def test_means_are_held_within_the_bound() -> None:
     policy = still(noise=Constant(deviation=0.5), bound=1.0)
-    logp_T = signals(policy, chain((3, 0), (1, 0), (1, 0)))["logp"]
+    logp_T = signals(policy, chain((3, 0), (1, 0), (1, 0)))[LOGP]
     assert logp_T[1:].tolist() == pytest.approx([-math.log(2 * math.pi) + math.log(4)] * 2, abs=1e-5)
 
 
@@ -84,7 +85,7 @@ def test_means_are_held_within_the_bound() -> None:
 def test_the_samplers_log_probabilities_are_the_learners(noise, token: str) -> None:  # type: ignore[no-untyped-def]
     policy = made_flow(noise=noise, token=token, condition=2)
     completions = sampled(policy, 5, prompt="0.5 -1")
-    logp_T = signals(policy, *(trajectory_of(policy, c, (0.5, -1.0)) for c in completions))["logp"]
+    logp_T = signals(policy, *(trajectory_of(policy, c, (0.5, -1.0)) for c in completions))[LOGP]
     expected = np.concatenate([c.logp for c in completions])
     np.testing.assert_allclose(logp_T.detach().numpy(), expected, rtol=1e-5, atol=1e-5)
     assert np.unique(expected).size == expected.size
@@ -102,14 +103,14 @@ def test_a_chain_has_the_sum_of_its_steps(noise) -> None:  # type: ignore[no-unt
 def test_per_number_is_the_root_of_the_density() -> None:
     """Three steps in the plane draw eight numbers, the start included; a step draws two."""
     plain, root = made_flow(token="chain"), made_flow(token="chain", per_number=True)
-    needs = frozenset({"entropy"})
+    needs = frozenset({ENTROPY})
     for a, b in zip(sampled(plain), sampled(root), strict=True):
         assert float(b.logp[0]) == pytest.approx(float(a.logp[0]) / 8, rel=1e-5)
         own, other = (
             signals(plain, trajectory_of(plain, a), needs=needs),
             signals(root, trajectory_of(root, b), needs=needs),
         )
-        assert float(other["entropy"]) == pytest.approx(float(own["entropy"]) / 8, rel=1e-5)
+        assert float(other[ENTROPY]) == pytest.approx(float(own[ENTROPY]) / 8, rel=1e-5)
     steps, roots = made_flow(), made_flow(per_number=True)
     np.testing.assert_allclose(sampled(roots)[0].logp, sampled(steps)[0].logp / 2, rtol=1e-5)
 
@@ -121,7 +122,7 @@ def test_finite_differences(noise, token: str) -> None:  # type: ignore[no-untyp
     these = [trajectory_of(policy, c, (0.3,)) for c in sampled(policy, 2, prompt="0.3")]
 
     def total() -> torch.Tensor:
-        return signals(policy, *these)["logp"].sum()
+        return signals(policy, *these)[LOGP].sum()
 
     total().backward()
     for name, parameter in policy.named_parameters():
@@ -140,8 +141,8 @@ def test_finite_differences(noise, token: str) -> None:  # type: ignore[no-untyp
 def test_signals_do_not_depend_on_what_is_packed_beside() -> None:
     policy = made_flow(condition=1)
     first, second = (trajectory_of(policy, c, (float(i),)) for i, c in enumerate(sampled(policy, 2, prompt="1")))
-    both = signals(policy, first, second)["logp"]
-    alone = torch.cat([signals(policy, first)["logp"], signals(policy, second)["logp"]])
+    both = signals(policy, first, second)[LOGP]
+    alone = torch.cat([signals(policy, first)[LOGP], signals(policy, second)[LOGP]])
     torch.testing.assert_close(both, alone, rtol=1e-5, atol=1e-5)
 
 
@@ -158,20 +159,20 @@ def with_draw(end: tuple[float, float], noise: tuple[float, float], place: int, 
 
 def test_a_draw_has_minus_the_matching_error_by_hand() -> None:
     """A velocity of 0 is off by (x - e) = (1, 2): mean square 2.5; at place 1 of 2 half of the point is noise."""
-    needs = frozenset({"noise", "velocity"})
+    needs = frozenset({NOISE, VELOCITY})
     found = signals(still(), with_draw((2, 2), (1, 0), 1), needs=needs)
-    assert found["logp"].tolist() == pytest.approx([-2.5])
-    assert found["noise"].tolist() == [0.5]
-    assert found["velocity"].tolist() == [[0.0, 0.0]]
+    assert found[LOGP].tolist() == pytest.approx([-2.5])
+    assert found[NOISE].tolist() == [0.5]
+    assert found[VELOCITY].tolist() == [[0.0, 0.0]]
 
 
 def test_a_draw_asks_the_velocity_at_the_mixed_point() -> None:
     policy = made_flow(steps=2)
-    found = signals(policy, with_draw((2, 2), (1, 0), 1), needs=frozenset({"velocity"}))
+    found = signals(policy, with_draw((2, 2), (1, 0), 1), needs=frozenset({VELOCITY}))
     mixed = policy.velocity_at(torch.tensor([[1.5, 1.0]]), torch.tensor([1]), torch.zeros(1, 0))
-    torch.testing.assert_close(found["velocity"], mixed)
+    torch.testing.assert_close(found[VELOCITY], mixed)
     error = ((mixed - torch.tensor([[1.0, 2.0]])) ** 2).mean()
-    assert float(found["logp"].detach()) == pytest.approx(-float(error.detach()), rel=1e-5)
+    assert float(found[LOGP].detach()) == pytest.approx(-float(error.detach()), rel=1e-5)
 
 
 @every_token
@@ -222,14 +223,14 @@ def test_a_copy_is_one_and_a_critic_sees_the_condition() -> None:
     batch = packed(*these)
     with torch.no_grad():
         policy.velocity[-1].bias.add_(1.0)
-    changed = policy.evaluate(batch.packed, batch.positions_T)["logp"]
-    assert not torch.allclose(copy.evaluate(batch.packed, batch.positions_T)["logp"], changed)
+    changed = policy.evaluate(batch.packed, batch.positions_T)[LOGP]
+    assert not torch.allclose(copy.evaluate(batch.packed, batch.positions_T)[LOGP], changed)
     critic = load_policy("critic", Model(source="role:policy", head="value", trained=True), {"policy": policy}, CPU)
-    assert critic.evaluate(batch.packed, batch.positions_T, frozenset({"value"}))["value"].tolist() == [0.0] * 12
+    assert critic.evaluate(batch.packed, batch.positions_T, frozenset({VALUE}))[VALUE].tolist() == [0.0] * 12
     with torch.no_grad():
         critic.value[-1].weight.fill_(1.0)  # type: ignore[index, union-attr, operator]
     other = trajectory_of(policy, completions[0], (1.0, 3.0))
-    value_T = signals(critic, these[0], other)["value"]  # type: ignore[arg-type]
+    value_T = signals(critic, these[0], other)[VALUE]  # type: ignore[arg-type]
     assert len(set(value_T.tolist())) == 2
 
 
@@ -239,9 +240,9 @@ def test_what_a_flow_does_not_have_is_refused() -> None:
         with pytest.raises(UserError, match=r"models\.policy: a flow has no"):
             load_policy("policy", Model(source="new", shape=shape, **settings), {}, CPU)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="not value"):
-        signals(still(), chain((0, 0), (0, 0), (0, 0)), needs=frozenset({"value"}))
+        signals(still(), chain((0, 0), (0, 0), (0, 0)), needs=frozenset({VALUE}))
     with pytest.raises(UserError, match="there are none here"):
-        signals(still(), chain((0, 0), (0, 0), (0, 0)), needs=frozenset({"noise"}))
+        signals(still(), chain((0, 0), (0, 0), (0, 0)), needs=frozenset({NOISE}))
 
 
 def test_standard_normal_by_hand() -> None:

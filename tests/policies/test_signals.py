@@ -15,6 +15,7 @@ from posttrain.errors import UserError
 from posttrain.policies import Policy
 from posttrain.policies._signals import Compared, token_signals
 from posttrain.policies.language_model import LanguageModelPolicy
+from posttrain.signals import ADVANTAGE, ENTROPY, LOGIT, LOGP, Signal
 from posttrain.training.learner import Learner, Loss
 from posttrain.training.packing import Example
 from posttrain.training.settings import Learning
@@ -23,22 +24,23 @@ from tests.policies.made_models import load, make_folder, pack, random_sequences
 
 SEQUENCES = random_sequences(12, 40, 5)
 POSITIONS = torch.tensor([1, 4, 11, 13, 51, 53, 56])
-NEEDS = frozenset({"entropy", "logit", "base_forward_kl", "base_reverse_kl"})
-NAMES = ("logp", "entropy", "logit", "forward", "reverse")
+FORWARD, REVERSE = Signal("forward_kl", of="base"), Signal("reverse_kl", of="base")
+NEEDS = frozenset({ENTROPY, LOGIT, FORWARD, REVERSE})
+NAMES = (LOGP, ENTROPY, LOGIT, FORWARD, REVERSE)
 LN2, LN3 = math.log(2.0), math.log(3.0)
 
 
-def definition(logits_TV: Tensor, other_TV: Tensor, token_T: Tensor, temperature: float) -> dict[str, Tensor]:
+def definition(logits_TV: Tensor, other_TV: Tensor, token_T: Tensor, temperature: float) -> dict[Signal, Tensor]:
     """Every signal as it is written down, from probabilities."""
     scaled_TV = logits_TV / temperature
     p_TV = scaled_TV.exp() / scaled_TV.exp().sum(1, keepdim=True)
     q_TV = (other_TV / temperature).softmax(1)
     return {
-        "logp": p_TV.gather(1, token_T[:, None])[:, 0].log(),
-        "entropy": -(p_TV * p_TV.log()).sum(1),
-        "logit": scaled_TV.gather(1, token_T[:, None])[:, 0],
-        "forward": (q_TV * (q_TV / p_TV).log()).sum(1),
-        "reverse": (p_TV * (p_TV / q_TV).log()).sum(1),
+        LOGP: p_TV.gather(1, token_T[:, None])[:, 0].log(),
+        ENTROPY: -(p_TV * p_TV.log()).sum(1),
+        LOGIT: scaled_TV.gather(1, token_T[:, None])[:, 0],
+        FORWARD: (q_TV * (q_TV / p_TV).log()).sum(1),
+        REVERSE: (p_TV * (p_TV / q_TV).log()).sum(1),
     }
 
 
@@ -50,21 +52,21 @@ def made(
     temperature: float,
     chunk_logits: int,
     watch: Callable[[int], None] = lambda _: None,
-) -> dict[str, Tensor]:
+) -> dict[Signal, Tensor]:
     """The signals of a head that is one matrix, and of another model that has the same one."""
 
     def logits(h: Tensor) -> Tensor:
         watch(h.shape[0])
         return h @ weight_VD.T
 
-    other = Compared(logits_of=logits, hidden_TD=other_TD, forward="forward", reverse="reverse")
+    other = Compared(logits_of=logits, hidden_TD=other_TD, needs=frozenset({FORWARD, REVERSE}))
     return token_signals(
         logits,
         hidden_TD,
         token_T,
         vocabulary_size=len(weight_VD),
         temperature=temperature,
-        needs=frozenset({"entropy", "logit"}),
+        needs=frozenset({ENTROPY, LOGIT}),
         others=(other,),
         chunk_logits=chunk_logits,
     )
@@ -82,19 +84,19 @@ def test_two_tokens_by_hand() -> None:
     other = torch.zeros(1, 2, dtype=torch.float64)
     eye = torch.eye(2, dtype=torch.float64)
     found = made(logits, eye, other, torch.tensor([1]), 1.0, 10**9)
-    assert found["logit"].item() == pytest.approx(LN3)
-    assert (found["logit"] - found["logp"]).item() == pytest.approx(2 * LN2), "ln (1 + 3)"
-    assert found["forward"].item() == pytest.approx(0.5 * (2 * LN2 - LN3))
-    assert found["reverse"].item() == pytest.approx(0.75 * LN3 - LN2)
+    assert found[LOGIT].item() == pytest.approx(LN3)
+    assert (found[LOGIT] - found[LOGP]).item() == pytest.approx(2 * LN2), "ln (1 + 3)"
+    assert found[FORWARD].item() == pytest.approx(0.5 * (2 * LN2 - LN3))
+    assert found[REVERSE].item() == pytest.approx(0.75 * LN3 - LN2)
     slopes = {name: torch.autograd.grad(found[name], logits, retain_graph=True)[0][0] for name in found}
-    assert slopes["forward"].tolist() == pytest.approx([-0.25, 0.25]), "p - q"
-    assert slopes["reverse"].tolist() == pytest.approx([-0.75 * 0.25 * LN3, 0.75 * 0.25 * LN3])
-    assert (slopes["logit"] - slopes["logp"]).tolist() == pytest.approx([0.25, 0.75]), "of the log-sum-exp it is p"
+    assert slopes[FORWARD].tolist() == pytest.approx([-0.25, 0.25]), "p - q"
+    assert slopes[REVERSE].tolist() == pytest.approx([-0.75 * 0.25 * LN3, 0.75 * 0.25 * LN3])
+    assert (slopes[LOGIT] - slopes[LOGP]).tolist() == pytest.approx([0.25, 0.75]), "of the log-sum-exp it is p"
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_gradient_by_finite_differences(name: str, temperature: float) -> None:
+def test_gradient_by_finite_differences(name: Signal, temperature: float) -> None:
     hidden, weight, other, token = drawn(5, 7, torch.float64)
 
     def signal(h: Tensor) -> Tensor:
@@ -134,14 +136,14 @@ def test_chunks_and_kernels_give_the_definition(
 def test_the_same_distribution_is_no_distance_away_to_the_bit() -> None:
     hidden, weight, _, token = drawn(40, 50, torch.float32)
     found = made(hidden, weight, hidden, token, 0.7, 1)
-    assert not found["forward"].any() and not found["reverse"].any()
+    assert not found[FORWARD].any() and not found[REVERSE].any()
 
 
 def test_far_apart_it_is_finite() -> None:
     logits = torch.tensor([[0.0, 200.0], [0.0, -200.0]], requires_grad=True)
     found = made(logits, torch.eye(2), -logits.detach(), torch.tensor([0, 0]), 1.0, 10**9)
-    assert found["forward"].tolist() == found["reverse"].tolist() == [200.0, 200.0]
-    (found["forward"] + found["reverse"]).sum().backward()
+    assert found[FORWARD].tolist() == found[REVERSE].tolist() == [200.0, 200.0]
+    (found[FORWARD] + found[REVERSE]).sum().backward()
     assert logits.grad is not None and logits.grad.isfinite().all()
 
 
@@ -164,23 +166,23 @@ def two(folder: Path) -> tuple[LanguageModelPolicy, LanguageModelPolicy]:
 def test_a_policy_gives_what_is_asked_for_and_asks_no_other_model_for_the_rest(folder: Path) -> None:
     policy, base = (model.double() for model in two(folder))
     packed, others = pack(SEQUENCES), {"base": base}
-    assert policy.evaluate(packed, POSITIONS, others=others).keys() == {"logp"}
-    assert policy.evaluate(packed, POSITIONS, frozenset({"base_reverse_kl"}), others=others).keys() == {
-        "logp",
-        "base_reverse_kl",
+    assert policy.evaluate(packed, POSITIONS, others=others).keys() == {LOGP}
+    assert policy.evaluate(packed, POSITIONS, frozenset({REVERSE}), others=others).keys() == {
+        LOGP,
+        REVERSE,
     }
     found = policy.evaluate(packed, POSITIONS, NEEDS, temperature=0.8, others=others)
     logits, other = (m.body.logits(m.body.hidden(packed))[POSITIONS - 1] for m in (policy, base))
     truth = definition(logits, other, packed.token_ids_L[POSITIONS], 0.8)
     for name, value in found.items():
-        true_T = truth[name.removeprefix("base_").removesuffix("_kl")]
+        true_T = truth[name]
         torch.testing.assert_close(value, true_T, atol=1e-9, rtol=1e-9)
         assert (value.abs() > 1e-4).all(), name
-    found["base_forward_kl"].sum().backward()
+    found[FORWARD].sum().backward()
     assert any(p.grad is not None for p in policy.parameters())
     assert all(p.grad is None for p in base.parameters())
     base.body.hidden = None  # type: ignore[assignment, method-assign]
-    assert policy.evaluate(packed, POSITIONS, frozenset({"logit"}), others=others).keys() == {"logp", "logit"}
+    assert policy.evaluate(packed, POSITIONS, frozenset({LOGIT}), others=others).keys() == {LOGP, LOGIT}
 
 
 def test_gradient_in_the_weights_by_finite_differences(folder: Path) -> None:
@@ -210,7 +212,7 @@ def test_micro_batches_change_nothing(folder: Path) -> None:
     examples = []
     for n in (3, 8, 5, 2):
         ids = np.concatenate([prompt, rng.integers(0, 90, n)])
-        columns = {"advantage": np.zeros(n, np.float32)}
+        columns = {ADVANTAGE: np.zeros(n, np.float32)}
         turns = np.zeros(n, np.int64)
         examples.append(Example(token_ids=ids, positions=np.arange(12, 12 + n), columns=columns, turn_T=turns))
     penalty = ExactKL(coefficient=1.0, role="base")
@@ -230,9 +232,9 @@ def test_what_cannot_be_compared_is_refused(folder: Path, tmp_path: Path) -> Non
     policy, packed = load(folder), pack(SEQUENCES)
 
     def ask(**others: Policy) -> object:
-        return policy.evaluate(packed, POSITIONS, frozenset({"base_forward_kl"}), others=others)
+        return policy.evaluate(packed, POSITIONS, frozenset({FORWARD}), others=others)
 
-    with pytest.raises(UserError, match="it gives entropy and logit and logp, not base_forward_kl"):
+    with pytest.raises(UserError, match="it gives entropy and logit and logp, not forward_kl to 'base'"):
         ask()
     with pytest.raises(UserError, match="the role 'base' gives no probabilities of text"):
         ask(base=load(folder, head="value"))

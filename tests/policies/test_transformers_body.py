@@ -13,6 +13,7 @@ from posttrain.models import LoRA
 from posttrain.policies import Packed
 from posttrain.policies.lora import adapters
 from posttrain.policies.transformers_body import TransformersBody
+from posttrain.signals import ENTROPY, LOGP
 from tests.policies.made_models import (
     assert_same_whatever_is_beside,
     load,
@@ -118,7 +119,7 @@ def test_loading_and_saving_changes_no_bit(name: str, dtype: torch.dtype, tmp_pa
 def test_what_was_trained_and_saved_is_the_same_model_in_transformers(tmp_path: Path) -> None:
     policy = load(make_folder(tmp_path / "source", *OTHERS["gpt2"], dtype=torch.bfloat16), trained=True)
     positions = torch.arange(1, 40)
-    loss = policy.evaluate(pack(MIXED[1:2]), positions, frozenset({"entropy"}))["logp"].sum()
+    loss = policy.evaluate(pack(MIXED[1:2]), positions, frozenset({ENTROPY}))[LOGP].sum()
     loss.backward()
     torch.optim.SGD(policy.parameters(), lr=1e-3).step()
     logits = packed_logits(policy.body, MIXED)

@@ -24,12 +24,11 @@ from posttrain.policies._shape import Vision
 from posttrain.policies.folder import new_folder
 from posttrain.policies.language_model import LanguageModelPolicy
 from posttrain.policies.loading import load_policy
+from posttrain.signals import LOGP
 from posttrain.training.learner import evaluate_examples
 from posttrain.training.packing import Example, example_of
 from posttrain.types import Image, Segment, Task
 from tests.policies.made_models import CPU, load
-
-LOGP = frozenset({"logp"})
 
 
 def picture(seed: int, height: int = 8, width: int = 8) -> Image:
@@ -192,9 +191,11 @@ def test_the_sampler_gives_the_learners_probabilities(policy: LanguageModelPolic
     groups = [group for [group] in asyncio.run(collect())]  # type: ignore[misc]
     attempts = [t for group in groups for t in group]
     # An image token that was sampled is a token like any other.
-    results = evaluate_examples(policy, [example_of(t, {}) for t in attempts], LOGP, max_tokens=200, temperature=1.0)
+    results = evaluate_examples(
+        policy, [example_of(t, {}) for t in attempts], frozenset({LOGP}), max_tokens=200, temperature=1.0
+    )
     for attempt, result in zip(attempts, results, strict=True):
-        np.testing.assert_allclose(attempt.behavior_logp, result["logp"], atol=1e-5)
+        np.testing.assert_allclose(attempt.behavior_logp, result[LOGP], atol=1e-5)
     assert server.counters.prompt_tokens == sum(len(group.trajectories[0].segments[0]) for group in groups), (
         "once a group"
     )
@@ -234,7 +235,7 @@ def logp_of(policy: LanguageModelPolicy, image: Image, text: str = "red") -> Ten
     vectors = one.vectors_LD.to(next(policy.parameters()).dtype)
     one = Packed(token_ids_L=one.token_ids_L, starts=one.starts, vectors_LD=vectors)
     places = torch.arange(len(prompt), len(one.token_ids_L))
-    return policy.evaluate(one, places, LOGP)["logp"].sum()
+    return policy.evaluate(one, places)[LOGP].sum()
 
 
 def test_another_picture_or_another_place_changes_what_is_likely(policy: LanguageModelPolicy) -> None:
@@ -296,8 +297,8 @@ def test_examples_with_and_without_images_are_learned_from_together(policy: Lang
         )
 
     def logp(*examples: Example) -> list[float]:
-        results = evaluate_examples(policy, list(examples), LOGP, max_tokens=1000, temperature=1.0)
-        return [float(r["logp"][0]) for r in results]
+        results = evaluate_examples(policy, list(examples), frozenset({LOGP}), max_tokens=1000, temperature=1.0)
+        return [float(r[LOGP][0]) for r in results]
 
     with_image, without = example(prompt.vectors), example(None)
     assert logp(with_image, without) == [*logp(with_image), *logp(without)]

@@ -22,6 +22,7 @@ from posttrain.recipe.overrides import override
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.bench import Bench
 from posttrain.runs.store import RunStore
+from posttrain.signals import ADVANTAGE, LOGP, logp_of
 from posttrain.stages import Models
 from posttrain.stages.pairs import pair_examples
 from posttrain.stages.preference import PreferenceTraining
@@ -52,11 +53,11 @@ def examples_of(policy: Policy, count: int = 8) -> list[Example]:
     """Pairs with reference log-probabilities that are those of the policy, moved a little."""
     tasks = Workings(size=count, terms=(2, 4), digits=(1, 2)).load()
     bare = [e for i, task in enumerate(tasks) for e in pair_examples(policy, task, task.preferences[0], i)]
-    found = evaluate_examples(policy, bare, frozenset({"logp"}), max_tokens=10**6)
+    found = evaluate_examples(policy, bare, frozenset({LOGP}), max_tokens=10**6)
     rng = np.random.default_rng(0)
     noise = [rng.normal(scale=0.5, size=e.num_trained).astype(np.float32) for e in bare]
     return [
-        replace(e, columns={**e.columns, "reference_logp": signals["logp"] + n})
+        replace(e, columns={**e.columns, logp_of("reference"): signals[LOGP] + n})
         for e, signals, n in zip(bare, found, noise, strict=True)
     ]
 
@@ -78,16 +79,16 @@ def test_only_the_completions_are_trained(policy: Policy) -> None:
     assert chosen.positions.tolist() == [4, 5]
     assert rejected.positions.tolist() == [4, 5, 6]
     assert chosen.group == rejected.group == 3
-    assert chosen.columns["advantage"].tolist() == [1.0] * 2
-    assert rejected.columns["advantage"].tolist() == [-1.0] * 3
+    assert chosen.columns[ADVANTAGE].tolist() == [1.0] * 2
+    assert rejected.columns[ADVANTAGE].tolist() == [-1.0] * 3
 
 
 def test_the_loss_is_the_mean_over_pairs(policy: Policy) -> None:
     examples = examples_of(policy)
     total, _ = gradient(policy, examples, 10**6)
-    found = evaluate_examples(policy, examples, frozenset({"logp"}), max_tokens=10**6)
+    found = evaluate_examples(policy, examples, frozenset({LOGP}), max_tokens=10**6)
     gains = [
-        float((signals["logp"].astype(np.float64) - e.columns["reference_logp"]).sum())
+        float((signals[LOGP].astype(np.float64) - e.columns[logp_of("reference")]).sum())
         for e, signals in zip(examples, found, strict=True)
     ]
     margins = 0.5 * (np.array(gains[::2]) - np.array(gains[1::2]))
@@ -132,7 +133,7 @@ def test_references_made_before_are_those_made_on_the_way(policy: Policy) -> Non
     for i in range(0, 8, 2):
         alone = training.with_signals(examples[i : i + 2], {"policy": policy, "reference": policy})
         for one, other in zip(alone, together[i : i + 2], strict=True):
-            assert one.columns["reference_logp"] == pytest.approx(other.columns["reference_logp"], abs=1e-5)
+            assert one.columns[logp_of("reference")] == pytest.approx(other.columns[logp_of("reference")], abs=1e-5)
 
 
 def test_the_loss_begins_at_log_2_and_falls(small: Small, train: Train) -> None:

@@ -10,15 +10,16 @@ from torch import Tensor
 from posttrain.components.reducers.sequences import Sequences
 from posttrain.components.rewards.match import Match
 from posttrain.components.rollouts.recorded import Recorded
+from posttrain.signals import SCORE
 from posttrain.stages.progress import ProgressTraining, examples_of, total_error
 from posttrain.types import Group, Tokens
-from tests.builders import score, tokens, trajectory
+from tests.builders import having, score, tokens, trajectory
 
 GAINS = torch.tensor([0.0, 0.1, 0.3, 0.0, 0.0, 0.2], dtype=torch.float64)
 
 
 def said(score_T: Tensor, lengths: list[int], rewards: list[float]) -> Tokens:
-    return replace(tokens([[0.0] * length for length in lengths], reward_N=rewards), score_T=score_T)
+    return replace(tokens([[0.0] * length for length in lengths], reward_N=rewards), signals={SCORE: score_T})
 
 
 def test_the_loss_by_hand_and_its_gradient() -> None:
@@ -67,7 +68,7 @@ def test_totals_are_enough_to_find_what_each_turn_contributed() -> None:
     def learn(steps: int) -> Tensor:
         for _ in range(steps):
             optimizer.zero_grad()
-            total_error(replace(attempts, score_T=features_TF @ weight_F)).loss_T.mean().backward()
+            total_error(having(attempts, {SCORE: features_TF @ weight_F})).loss_T.mean().backward()
             optimizer.step()
         return (features_TF @ weight_F).detach()
 

@@ -21,6 +21,7 @@ from posttrain.policies.loading import load_policy
 from posttrain.recipe.overrides import override
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
+from posttrain.signals import SCORE
 from posttrain.stages import Models
 from posttrain.stages.pairs import pair_examples
 from posttrain.stages.reward_model import RewardModelTraining, bradley_terry
@@ -37,7 +38,7 @@ def scored(score_T: Tensor) -> Tokens:
     """Two pairs, of two and one and of one and two tokens; the second and the third completion are preferred."""
     rows = [[0.0, 0.0], [0.0], [0.0], [0.0, 0.0]]
     advantage = [[-1.0, -1.0], [1.0], [1.0], [-1.0, -1.0]]
-    return replace(tokens(rows, advantage=advantage, group_N=[0, 0, 1, 1]), score_T=score_T)
+    return replace(tokens(rows, advantage=advantage, group_N=[0, 0, 1, 1]), signals={SCORE: score_T})
 
 
 SCORES = torch.tensor([9.0, 0.5, 2.0, -1.0, 9.0, 0.0], dtype=torch.float64)
@@ -70,7 +71,7 @@ def test_how_a_step_is_cut_does_not_change_the_gradient(tiny_folder: Path) -> No
         model.get_parameter("value_head.weight").copy_(torch.linspace(-1, 1, 32)[None])
     tasks = Workings(size=8).load()
     examples = [e for i, task in enumerate(tasks) for e in pair_examples(model, task, task.preferences[0], i)]
-    loss = Loss(per_token=bradley_terry, reducer=Sequences(), needs=frozenset({"score"}), whole_groups=True)
+    loss = Loss(per_token=bradley_terry, reducer=Sequences(), needs=frozenset({SCORE}), whole_groups=True)
     gradients = []
     for size in (10**6, 200, 1):
         model.zero_grad()
@@ -116,8 +117,8 @@ def score(model: Policy, prompt: str, digits: str) -> float:
     from posttrain.training.packing import example_of
 
     examples = [example_of(demonstration(model, Task(key="k", prompt=prompt), digit), {}) for digit in digits]
-    found = evaluate_examples(model, examples, frozenset({"score"}), max_tokens=4096)
-    return float(np.mean([signals["score"][-1] for signals in found]))
+    found = evaluate_examples(model, examples, frozenset({SCORE}), max_tokens=4096)
+    return float(np.mean([signals[SCORE][-1] for signals in found]))
 
 
 def test_a_model_with_another_head_is_refused(small: Small, train: Train) -> None:

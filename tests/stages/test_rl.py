@@ -15,6 +15,7 @@ from posttrain.methods.policy_gradient.rloo import rloo
 from posttrain.recipe.overrides import override
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
+from posttrain.signals import OLD_VALUE, logp_of
 from posttrain.stages import Models
 from posttrain.stages.rl import RL
 from tests.stages.conftest import with_reward
@@ -125,7 +126,7 @@ def test_the_entropy_bonus_raises_entropy(small: Small, train: Train, tmp_path: 
 def test_needs_are_worked_out_from_the_parts() -> None:
     stage = ppo().stages["rl"]
     assert isinstance(stage, RL)
-    assert stage.needs == {"value", "reference_logp"}
+    assert stage.needs == {OLD_VALUE, logp_of("reference")}
     assert stage.roles == {"policy", "critic", "reference"}
 
 

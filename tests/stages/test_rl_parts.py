@@ -11,6 +11,7 @@ from posttrain.components.penalties.kl import KL
 from posttrain.errors import AlarmStop
 from posttrain.models import Model
 from posttrain.policies.loading import load_policy
+from posttrain.signals import BEHAVIOR_LOGP, OLD_LOGP, logp_of
 from posttrain.stages.loss import combine
 from posttrain.stages.rl.collect import set_aside_failed, stop_if_grading_fails, unaided
 from posttrain.stages.rl.credit import batch_of, token_rewards
@@ -67,7 +68,7 @@ def test_penalties_are_added_token_by_token() -> None:
 
 def test_a_kl_in_the_reward_lowers_the_return_by_the_sampled_divergence() -> None:
     group = Group(trajectories=(attempt(1.0), attempt(0.0)))
-    signals = {"reference_logp": tuple(np.array([-1.5, -1.0, -3.0], np.float32) for _ in group)}
+    signals = {logp_of("reference"): tuple(np.array([-1.5, -1.0, -3.0], np.float32) for _ in group)}
     batch = batch_of([group], signals, {"kl": KL(coefficient=0.1, form="k1", where="reward")}, 0.5)
     # log p - log reference = 0.5, 0, 2
     np.testing.assert_allclose(batch.token_rewards[0], [-0.05, 0.0, 0.8], atol=1e-6)
@@ -173,7 +174,7 @@ def test_attempts_with_help_are_no_attempts_of_the_policys_own() -> None:
 
 def test_a_policy_learns_from_demonstrations_and_a_role_from_its_own_tokens() -> None:
     trajectory = taught(2, 3)
-    columns = {"behavior_logp": trajectory.behavior_logp}
+    columns = {BEHAVIOR_LOGP: trajectory.behavior_logp}
     assert example_of(trajectory, columns, role="policy").num_trained == 5
     assert example_of(trajectory, columns, role=None).num_trained == 5
     assert example_of(trajectory, columns, role="teacher").num_trained == 0
@@ -186,12 +187,12 @@ def test_demonstrations_get_the_learners_own_log_probabilities_to_compare_with(t
     groups = [Group(trajectories=(own, hybrid, shown))]
     assert signals_for([Group(trajectories=(own,))], frozenset(), {"policy": policy}, 100, 1.0) == {}
     found = signals_for(groups, frozenset(), {"policy": policy}, 100, 1.0)
-    exact = signals_for(groups, frozenset({"old_logp"}), {"policy": policy}, 100, 1.0)
-    assert found.keys() == exact.keys() == {"old_logp"}
-    assert found["old_logp"][0].tolist() == own.behavior_logp.tolist()
-    assert found["old_logp"][1][2:].tolist() == hybrid.behavior_logp[2:].tolist()
-    np.testing.assert_allclose(found["old_logp"][1][:2], exact["old_logp"][1][:2], rtol=1e-5)
-    np.testing.assert_allclose(found["old_logp"][2], exact["old_logp"][2], rtol=1e-5)
+    exact = signals_for(groups, frozenset({OLD_LOGP}), {"policy": policy}, 100, 1.0)
+    assert found.keys() == exact.keys() == {OLD_LOGP}
+    assert found[OLD_LOGP][0].tolist() == own.behavior_logp.tolist()
+    assert found[OLD_LOGP][1][2:].tolist() == hybrid.behavior_logp[2:].tolist()
+    np.testing.assert_allclose(found[OLD_LOGP][1][:2], exact[OLD_LOGP][1][:2], rtol=1e-5)
+    np.testing.assert_allclose(found[OLD_LOGP][2], exact[OLD_LOGP][2], rtol=1e-5)
 
 
 def test_attempts_of_several_turns_are_told_turn_by_turn() -> None:

@@ -23,6 +23,7 @@ from posttrain.policies.loading import load_policy
 from posttrain.recipe.overrides import override
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
+from posttrain.signals import SCORE
 from posttrain.stages import Models
 from posttrain.stages.value_model import (
     ValueModelTraining,
@@ -42,7 +43,7 @@ Train = Callable[[Recipe], tuple[Models, RunStore]]
 
 
 def scored(score_T: torch.Tensor) -> Tokens:
-    return replace(tokens([[0.0]] * 3, value_target=[[0.5], [1.0], [0.0]]), score_T=score_T)
+    return replace(tokens([[0.0]] * 3, value_target=[[0.5], [1.0], [0.0]]), signals={SCORE: score_T})
 
 
 def test_the_loss_by_hand_and_its_gradient() -> None:
@@ -67,13 +68,13 @@ RATED = [(np.array([65 + i % 4, 70 + i % 2, 75]), [0.9, 0.1][i % 2]) for i in ra
 def test_regression_on_a_tiny_set(tiny_folder: Path) -> None:
     model = judge_of(tiny_folder)
     examples = examples_of(RATED)
-    loss = Loss(per_token=squared_error, reducer=Sequences(), needs=frozenset({"score"}))
+    loss = Loss(per_token=squared_error, reducer=Sequences(), needs=frozenset({SCORE}))
     learner = Learner(model, override_lr(1e-2), seed=0, num_steps=30)
     losses = [learner.step(examples, loss, progress=0.0).metrics["loss"] for _ in range(30)]
     # a new head says 0: (0.9^2 + 0.1^2) / 2
     assert losses[0] == pytest.approx(0.41, abs=1e-6)
     assert losses[-1] < 0.01
-    said = [float(s["score"][0]) for s in evaluate_examples(model, examples, frozenset({"score"}), max_tokens=999)]
+    said = [float(s[SCORE][0]) for s in evaluate_examples(model, examples, frozenset({SCORE}), max_tokens=999)]
     assert min(said[::2]) > 0.7 and max(said[1::2]) < 0.3
 
 
@@ -86,7 +87,7 @@ def test_the_gradient_by_finite_differences(tiny_folder: Path) -> None:
     """Of the head's bias and weight, through the whole of the learner, in float64."""
     model = judge_of(tiny_folder).double()
     examples = examples_of(RATED[:3])
-    loss = Loss(per_token=squared_error, reducer=Sequences(), needs=frozenset({"score"}))
+    loss = Loss(per_token=squared_error, reducer=Sequences(), needs=frozenset({SCORE}))
     learner = Learner(model, Learning(), seed=0, num_steps=1)
     weight = model.get_parameter("value_head.weight")
     with torch.no_grad():

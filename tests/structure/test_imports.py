@@ -19,7 +19,7 @@ import posttrain
 from tests.conformance._members import contracts
 
 SOURCE = Path(posttrain.__file__).parent
-FOUNDATION = {"posttrain.types", "posttrain.component", "posttrain.errors"}
+FOUNDATION = {"posttrain.signals", "posttrain.types", "posttrain.component", "posttrain.errors"}
 FAMILIES = tuple(contract.__module__ for contract in contracts())
 HEAVY = ("torch", "transformers", "datasets", "peft", "reasoning_gym")
 """Not to be imported by reading a recipe."""

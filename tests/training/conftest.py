@@ -11,6 +11,7 @@ from posttrain.models import Model
 from posttrain.policies import Policy
 from posttrain.policies.folder import new_folder
 from posttrain.policies.loading import load_policy
+from posttrain.signals import ADVANTAGE, BEHAVIOR_LOGP, OLD_LOGP
 from posttrain.training.packing import Example
 
 
@@ -40,9 +41,9 @@ def lessons() -> Callable[..., list[Example]]:
                     token_ids=rng.integers(0, 256, length),
                     positions=np.arange(prompt, length),
                     columns={
-                        "behavior_logp": rng.normal(-5.5, 0.1, trained).astype(np.float32),
-                        "old_logp": rng.normal(-5.5, 0.1, trained).astype(np.float32),
-                        "advantage": np.full(trained, rng.normal(), np.float32),
+                        BEHAVIOR_LOGP: rng.normal(-5.5, 0.1, trained).astype(np.float32),
+                        OLD_LOGP: rng.normal(-5.5, 0.1, trained).astype(np.float32),
+                        ADVANTAGE: np.full(trained, rng.normal(), np.float32),
                     },
                     turn_T=np.zeros(trained, np.int64),
                     group=index // 4,

@@ -21,6 +21,7 @@ from posttrain.components.reducers.tokens import Tokens
 from posttrain.components.schedules.linear import Linear
 from posttrain.errors import AlarmStop
 from posttrain.policies import Packed, Policy
+from posttrain.signals import ADVANTAGE, LOGP
 from posttrain.training.learner import Learner, Loss, evaluate_examples
 from posttrain.training.packing import Example
 from posttrain.training.settings import Learning
@@ -95,13 +96,13 @@ def test_a_neighbour_does_not_change_what_a_sequence_contributes(policy: Policy,
 
 def test_the_loss_is_the_reducers_weighted_sum(policy: Policy, lessons: Lessons) -> None:
     examples = lessons(5)
-    logps = [r["logp"] for r in evaluate_examples(policy, examples, frozenset({"logp"}), max_tokens=64)]
-    by_hand = np.mean([np.mean(-logp * e.columns["advantage"]) for logp, e in zip(logps, examples, strict=True)])
+    logps = [r[LOGP] for r in evaluate_examples(policy, examples, frozenset({LOGP}), max_tokens=64)]
+    by_hand = np.mean([np.mean(-logp * e.columns[ADVANTAGE]) for logp, e in zip(logps, examples, strict=True)])
     loss = Loss(per_token=PolicyGradient(), reducer=Sequences())
     total, signals = Learner(policy, Learning(), seed=0, num_steps=1).accumulate(examples, loss, 0.0)
     assert total == pytest.approx(by_hand, abs=1e-5)
     for seen, logp in zip(signals, logps, strict=True):
-        np.testing.assert_allclose(seen["logp"], logp, atol=1e-6)
+        np.testing.assert_allclose(seen[LOGP], logp, atol=1e-6)
 
 
 @pytest.mark.parametrize("optimizer", [AdamW(lr=1e-3), Muon(lr=1e-3)], ids=lambda o: o.kind)

@@ -13,11 +13,12 @@ from posttrain.models import Model
 from posttrain.policies.folder import new_folder
 from posttrain.policies.language_model import LanguageModelPolicy
 from posttrain.policies.loading import load_policy
+from posttrain.signals import ADVANTAGE, BEHAVIOR_LOGP, LOGP, OLD_LOGP
 from posttrain.training.learner import Learner, Loss
 from posttrain.training.packing import Example
 from posttrain.training.settings import Learning
 
-LOSS = Loss(per_token=PPOClip(), reducer=TokenMean(), needs=frozenset({"logp"}))
+LOSS = Loss(per_token=PPOClip(), reducer=TokenMean(), needs=frozenset({LOGP}))
 
 
 def policy_in(folder: Path, dtype: str = "bfloat16") -> LanguageModelPolicy:
@@ -32,7 +33,7 @@ def examples(count: int = 6) -> list[Example]:
     rng = np.random.default_rng(0)
     found = []
     for i in range(count):
-        columns = {"behavior_logp": -5.0, "old_logp": -5.0, "advantage": 1.0 - 2.0 * (i % 2)}
+        columns = {BEHAVIOR_LOGP: -5.0, OLD_LOGP: -5.0, ADVANTAGE: 1.0 - 2.0 * (i % 2)}
         found.append(
             Example(
                 token_ids=rng.integers(0, 250, 12),

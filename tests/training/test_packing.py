@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from posttrain.policies import Policy
+from posttrain.signals import ADVANTAGE, ENTROPY, LOGP
 from posttrain.training.learner import evaluate_examples
 from posttrain.training.packing import Example, pack, plan_micro_batches, shared_begin
 
@@ -21,7 +22,7 @@ def example(*own: int, prompt: np.ndarray = PROMPT, group: int = 0, vectors: np.
     return Example(
         token_ids=ids,
         positions=positions,
-        columns={"advantage": column},
+        columns={ADVANTAGE: column},
         turn_T=np.zeros(len(own), np.int64),
         group=group,
         vectors=vectors,
@@ -81,7 +82,7 @@ def test_log_probabilities_are_the_same_with_and_without_sharing(
     found = []
     for share in (True, False):
         monkeypatch.setattr(type(policy), "shares_prompts", share)
-        found.append(evaluate_examples(policy, examples, frozenset({"logp", "entropy"}), max_tokens=max_tokens))
+        found.append(evaluate_examples(policy, examples, frozenset({LOGP, ENTROPY}), max_tokens=max_tokens))
     for shared, alone in zip(*found, strict=True):
         for name, values in alone.items():
             np.testing.assert_allclose(shared[name], values, atol=1e-6)

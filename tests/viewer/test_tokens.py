@@ -42,7 +42,7 @@ def pieces(own: dict[str, Any]) -> list[dict[str, Any]]:
 
 def test_only_colourings_for_which_something_is_known() -> None:
     assert colourings([row()]) == []
-    found = colourings([row(sampled_logp=[-1.0, -2.0], reference_logp=[-1.0, -1.0])])
+    found = colourings([row(sampled_logp=[-1.0, -2.0], reference_logp=[-1.0, -1.0])], ["policy", "reference"])
     assert [c.name for c in found] == ["surprise", "reference_logp"]
     full = row(
         sampled_logp=[-1.0, -1.0],

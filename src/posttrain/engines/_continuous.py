@@ -11,6 +11,7 @@ from posttrain.engines._random import key_of, uniform
 from posttrain.engines._slots import Order, Piece
 from posttrain.errors import PosttrainError, UserError
 from posttrain.policies import Policy
+from posttrain.signals import LOGP, SCORE
 from posttrain.types import Completion, FloatArray, IntArray, Message, Segment, Task
 
 
@@ -46,11 +47,11 @@ class ContinuousServer:
             )
         if len(sequence) == 1:
             return np.zeros(0, np.float32)
-        return await self._running_pump().score(sequence, "logp", temperature)
+        return await self._running_pump().score(sequence, LOGP, temperature)
 
     async def score(self, token_ids: IntArray, vectors: FloatArray | None = None) -> float:
         """What a reward head says of the whole sequence. Raises `UserError` for what cannot be judged."""
-        (value,) = await self._running_pump().score(self._piece(token_ids, vectors, reserved=0), "score")
+        (value,) = await self._running_pump().score(self._piece(token_ids, vectors, reserved=0), SCORE)
         return float(value)
 
     def _order(self, token_ids: IntArray, vectors: FloatArray | None, sampling: Sampling) -> Order:

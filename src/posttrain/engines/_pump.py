@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import accumulate, takewhile
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,10 +27,8 @@ from posttrain.engines import Counters
 from posttrain.engines._slots import Order, Piece, Slots, pack
 from posttrain.errors import RunFailed
 from posttrain.policies import Policy
+from posttrain.signals import LOGP, Signal
 from posttrain.types import Completion, FloatArray, IntArray
-
-Signal = Literal["logp", "score"]
-"""``logp``: the log-probability of every token but the first; ``score``: a reward head's number for the whole."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -53,6 +51,7 @@ class Scoring:
 
     sequence: Piece
     signal: Signal
+    """The log-probability of every token but the first, or a reward head's score of the whole."""
     temperature: float
     future: asyncio.Future[FloatArray]
 
@@ -65,7 +64,7 @@ class Scoring:
     def positions(self) -> IntArray:
         """Tokens whose signal was asked for."""
         length = len(self.sequence)
-        return np.arange(1 if self.signal == "logp" else length - 1, length)
+        return np.arange(1 if self.signal == LOGP else length - 1, length)
 
 
 class Pump:

@@ -15,11 +15,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from posttrain.errors import UserError
+from posttrain.signals import LOGP, Signal
 from posttrain.types import IntArray, Segment, Task, Trajectory
 
 if TYPE_CHECKING:
@@ -158,11 +160,41 @@ class Body(nn.Module):
 class Policy(nn.Module):
     """A model in a role."""
 
+    GIVES: ClassVar[Mapping[str, frozenset[Signal]]]
+    """By head, the signals that models of this kind give of themselves."""
+
+    called: ClassVar[str] = "model"
+    """What it is, in a word."""
+    compares: ClassVar[bool] = False
+    """Whether its language head gives divergences from other models of its kind."""
+
     role: str
+    head: str
     body: Body
     tokenizer: "Tokenizer"
     version: int
     """Number of updates that the weights have seen in this run."""
+
+    @property
+    def gives(self) -> frozenset[Signal]:
+        """The signals that it gives of itself."""
+        return self.GIVES[self.head]
+
+    def check_needs(self, needs: frozenset[Signal], others: "Mapping[str, Policy]") -> None:
+        """Raise `UserError` for signals that it does not give, of itself or beside the others."""
+
+        def given(need: Signal) -> bool:
+            if not need.of:
+                return need in self.gives
+            beside = self.compares and LOGP in self.gives and need.of in others
+            return beside and (need.compares or need.itself in others[need.of].gives)
+
+        if not all(map(given, needs)):
+            known, wanted = sorted(map(str, self.gives)), sorted(str(need) for need in needs if not given(need))
+            raise UserError(
+                f"the {self.called} in the role '{self.role}' has a {self.head} head: it gives {' and '.join(known)}, "
+                f"not {', '.join(wanted)}"
+            )
 
     def prompt(self, task: Task) -> Segment:
         """A task's prompt as this model takes it. Raises `UserError` for images that it cannot see."""
@@ -191,20 +223,22 @@ class Policy(nn.Module):
         self,
         packed: Packed,
         positions_T: Tensor,
-        needs: frozenset[str] = frozenset(),
+        needs: frozenset[Signal] = frozenset(),
         *,
         temperature: float = 1.0,
         others: "Mapping[str, Policy] | None" = None,
-    ) -> Mapping[str, Tensor]:
+    ) -> Mapping[Signal, Tensor]:
         """Signals of the tokens at `positions_T` (indices into L), each [T] and differentiable.
 
-        A language head gives ``logp`` (of the token at the position, given those before it, at the temperature) and,
-        if needed, ``entropy`` of the distribution that it was drawn from, in nats, the token's ``logit`` over the
-        temperature, and for each of the `others`, by role, the divergences ``<role>_forward_kl``, which is
-        KL(other || this), and ``<role>_reverse_kl``, KL(this || other), over the whole vocabulary; the others get no
-        gradient. A value head gives ``value``, of the state before the token; a reward head ``score``, of the sequence
-        up to and including it. A value head's ``score`` is its value of the state after the token, or before it where
-        it is an end token. No tensor of size L x V is ever made: logits exist for chunks of T only.
+        A language head always gives the log-probability (of the token at the position, given those before it, at the
+        temperature) and, if needed, the entropy of the distribution that it was drawn from, in nats, the token's logit
+        over the temperature, and of each of the `others`, by role, divergences between it and this model, over the
+        whole vocabulary, and what it says itself (``Signal("logp", of=role)``); the others get no gradient. A value
+        head gives the value of the state before the token; a reward head the score of the sequence up to and including
+        it. A value head's score is its value of the state after the token, or before it where it is an end token. No
+        tensor of size L x V is ever made: logits exist for chunks of T only.
+
+        Raises `UserError` for what it cannot give (`gives`).
         """
         raise NotImplementedError
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from posttrain import kernels
+from posttrain.signals import ENTROPY, LOGIT, LOGP, Signal
 
 CHUNK_LOGITS = 1 << 24
 """Logits that exist at a time."""
@@ -24,10 +25,8 @@ class Compared:
 
     logits_of: Callable[[Tensor], Tensor]
     hidden_TD: Tensor
-    forward: str
-    """Name of the signal KL(other || model); empty where it is not asked for."""
-    reverse: str
-    """Name of the signal KL(model || other); likewise."""
+    needs: frozenset[Signal]
+    """Divergences."""
 
 
 def token_signals(
@@ -37,29 +36,29 @@ def token_signals(
     *,
     vocabulary_size: int,
     temperature: float,
-    needs: frozenset[str],
-    others: tuple[Compared, ...],
+    needs: frozenset[Signal],
+    others: tuple[Compared, ...] = (),
     chunk_logits: int = CHUNK_LOGITS,
-) -> dict[str, Tensor]:
-    """``logp`` [T] of each token given the hidden state before it, in float32 or better, and if it is needed: the
-    ``entropy``, the ``logit`` over the temperature, and divergences from other models.
+) -> dict[Signal, Tensor]:
+    """[T] log-probability of each token given the hidden state before it, in float32 or better, and if it is needed:
+    the entropy, the logit over the temperature, and divergences from other models.
 
     Where there is more than one chunk, each computes its logits again in the backward pass.
     """
     size = max(MIN_CHUNK, chunk_logits // (vocabulary_size * (1 + len(others))))
     several = len(token_T) > size
     hiddens, tokens = (torch.split(x, size) if several else [x] for x in (hidden_TD, token_T))
-    found: dict[str, list[Tensor]] = {}
+    found: dict[Signal, list[Tensor]] = {}
     for i, (hidden, token) in enumerate(zip(hiddens, tokens, strict=True)):
         args = (logits_of, hidden, token, temperature, needs, others, slice(i * size, (i + 1) * size))
-        signals: Mapping[str, Tensor] = (
+        signals: Mapping[Signal, Tensor] = (
             checkpoint(_chunk, *args, use_reentrant=False, preserve_rng_state=False)
             if several and torch.is_grad_enabled()
             else _chunk(*args)
         )
-        for name, signal_T in signals.items():
-            found.setdefault(name, []).append(signal_T)
-    return {name: torch.cat(parts) for name, parts in found.items()}
+        for signal, values_T in signals.items():
+            found.setdefault(signal, []).append(values_T)
+    return {signal: torch.cat(parts) for signal, parts in found.items()}
 
 
 def _chunk(
@@ -67,20 +66,20 @@ def _chunk(
     hidden_TD: Tensor,
     token_T: Tensor,
     temperature: float,
-    needs: frozenset[str],
+    needs: frozenset[Signal],
     others: tuple[Compared, ...],
     part: slice,
-) -> dict[str, Tensor]:
+) -> dict[Signal, Tensor]:
     """The signals of some tokens. The kernel may put a gradient where the logits were, so that what else is made of
     them must not look at them again in the backward pass: gathering, dividing and `log_softmax` do not.
     """
     logits_TV = logits_of(hidden_TD)
-    logp_T, entropy_T = kernels.token_signals(logits_TV, token_T, temperature=temperature, entropy="entropy" in needs)
-    signals = {"logp": logp_T}
+    logp_T, entropy_T = kernels.token_signals(logits_TV, token_T, temperature=temperature, entropy=ENTROPY in needs)
+    signals = {LOGP: logp_T}
     if entropy_T is not None:
-        signals["entropy"] = entropy_T
-    if "logit" in needs:
-        signals["logit"] = logits_TV.gather(1, token_T[:, None])[:, 0].to(logp_T.dtype) / temperature
+        signals[ENTROPY] = entropy_T
+    if LOGIT in needs:
+        signals[LOGIT] = logits_TV.gather(1, token_T[:, None])[:, 0].to(logp_T.dtype) / temperature
     if others:
         logp_TV = _log_softmax(logits_TV, temperature)
         for other in others:
@@ -88,16 +87,16 @@ def _chunk(
     return signals
 
 
-def _divergences(logp_TV: Tensor, other: Compared, part: slice, temperature: float) -> dict[str, Tensor]:
+def _divergences(logp_TV: Tensor, other: Compared, part: slice, temperature: float) -> dict[Signal, Tensor]:
     """[T] divergences between the other model's distributions and these, as they are asked for, in nats."""
     with torch.no_grad():
         other_TV = _log_softmax(other.logits_of(other.hidden_TD[part]), temperature)
-    signals = {}
-    if other.forward:
-        signals[other.forward] = (other_TV.exp() * (other_TV - logp_TV)).sum(-1)
-    if other.reverse:
-        signals[other.reverse] = (logp_TV.exp() * (logp_TV - other_TV)).sum(-1)
-    return signals
+    return {
+        need: (other_TV.exp() * (other_TV - logp_TV)).sum(-1)
+        if need.name == "forward_kl"
+        else (logp_TV.exp() * (logp_TV - other_TV)).sum(-1)
+        for need in sorted(other.needs)
+    }
 
 
 def _log_softmax(logits_TV: Tensor, temperature: float) -> Tensor:

@@ -15,7 +15,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast
+from typing import Any, ClassVar, Literal, Protocol, cast
 
 import numpy as np
 import torch
@@ -29,6 +29,7 @@ from posttrain.errors import UserError
 from posttrain.models import Model
 from posttrain.policies import Packed, Policy
 from posttrain.policies.folder import SINGLE_FILE, Folder, Origin, write_folder, write_tensors
+from posttrain.signals import ENTROPY, LOGP, NOISE, VALUE, VELOCITY, Signal
 from posttrain.types import FloatArray, Message, Segment, Task, Trajectory
 
 MODEL_TYPE = "posttrain_flow"
@@ -99,6 +100,12 @@ class _Steps:
 class FlowPolicy(Policy):
     """A flow; or, with a value head, a critic that sees what the flow is conditioned on."""
 
+    GIVES: ClassVar[Mapping[str, frozenset[Signal]]] = {
+        "language": frozenset({LOGP, ENTROPY, NOISE, VELOCITY}),
+        "value": frozenset({VALUE}),
+    }
+    called: ClassVar[str] = "flow"
+
     def __init__(self, role: str, shape: FlowShape, origin: Origin, *, head: str = "language") -> None:
         super().__init__()
         self.role, self.shape, self.origin, self.head, self.version = role, shape, origin, head, 0
@@ -133,20 +140,15 @@ class FlowPolicy(Policy):
         self,
         packed: Packed,
         positions_T: Tensor,
-        needs: frozenset[str] = frozenset(),
+        needs: frozenset[Signal] = frozenset(),
         *,
         temperature: float = 1.0,
         others: Mapping[str, Policy] | None = None,
-    ) -> Mapping[str, Tensor]:
-        """``logp`` of chain tokens and draws; if needed ``entropy`` of the Gaussians (0 for a draw), the share of
-        ``noise`` of a draw (0 for others), and [T, P] the ``velocity`` there. A value head gives ``value``.
+    ) -> Mapping[Signal, Tensor]:
+        """Log-probabilities of chain tokens and draws; if needed the entropy of the Gaussians (0 for a draw), the share
+        of noise of a draw (0 for others), and [T, P] the velocity there. A value head gives values.
         """
-        given = {"value"} if self.head == "value" else {"logp", "entropy", "noise", "velocity"}
-        if not needs <= given:
-            raise UserError(
-                f"the flow in the role '{self.role}' has a {self.head} head: it gives {' and '.join(sorted(given))}, "
-                f"not {', '.join(sorted(needs - given))}"
-            )
+        self.check_needs(needs, others or {})
         assert temperature > 0, "chains without noise have no density"
         assert packed.vectors_LD is not None, "the tokens of a flow have vectors"
         vectors_LD = packed.vectors_LD.to(next(self.parameters()).dtype)
@@ -160,9 +162,9 @@ class FlowPolicy(Policy):
         condition_TC = vectors_LD[latest(chains.CONDITION)][:, : self.shape.condition]
         if self.head == "value":
             seen_TC = condition_TC if self.shape.condition else vectors_LD.new_ones(len(positions_T), 1)
-            return {"value": self.value(seen_TC)[:, 0]}
+            return {VALUE: self.value(seen_TC)[:, 0]}
         id_T = packed.token_ids_L[positions_T]
-        signals = self._chains(vectors_LD, positions_T, id_T, condition_TC, temperature, "entropy" in needs)
+        signals = self._chains(vectors_LD, positions_T, id_T, condition_TC, temperature, ENTROPY in needs)
         return self._draws(signals, vectors_LD, positions_T, id_T, condition_TC, latest(self.end_id), needs)
 
     def _chains(
@@ -173,7 +175,7 @@ class FlowPolicy(Policy):
         condition_TC: Tensor,
         temperature: float,
         entropy: bool,
-    ) -> dict[str, Tensor]:
+    ) -> dict[Signal, Tensor]:
         """Signals of the tokens that are points or chains; 0 at the others."""
         begun_S, start_SP, steps = self._steps(vectors_LD, positions_T, id_T)
         mean_RP, deviation_RP = self.transition(
@@ -185,10 +187,10 @@ class FlowPolicy(Policy):
             total_T = zero_T.index_add(0, begun_S, start_S).index_add(0, steps.token_R, step_R)
             return total_T / self._drawn
 
-        signals = {"logp": summed(normal_logp(start_SP), normal_logp(steps.after_RP, mean_RP, deviation_RP))}
+        signals = {LOGP: summed(normal_logp(start_SP), normal_logp(steps.after_RP, mean_RP, deviation_RP))}
         if entropy:
             own_R = (deviation_RP.log() + 0.5 * (1.0 + _LOG_2PI)).sum(-1)
-            signals["entropy"] = summed(
+            signals[ENTROPY] = summed(
                 torch.full_like(begun_S, 0.5 * (1.0 + _LOG_2PI) * self.shape.dims, dtype=own_R.dtype), own_R
             )
         return signals
@@ -225,17 +227,17 @@ class FlowPolicy(Policy):
 
     def _draws(
         self,
-        signals: dict[str, Tensor],
+        signals: dict[Signal, Tensor],
         vectors_LD: Tensor,
         positions_T: Tensor,
         id_T: Tensor,
         condition_TC: Tensor,
         end_T: Tensor,
-        needs: frozenset[str],
-    ) -> dict[str, Tensor]:
+        needs: frozenset[Signal],
+    ) -> dict[Signal, Tensor]:
         """The signals, with those of draws put in."""
         drawn_R = torch.nonzero(id_T > self.end_id)[:, 0]
-        if "noise" in needs and not len(drawn_R):
+        if NOISE in needs and not len(drawn_R):
             raise UserError("this objective learns from draws, fresh noise on end points, and there are none here; "
                             "take the rollout 'renoised'")  # fmt: skip
         dims = self.shape.dims
@@ -247,12 +249,12 @@ class FlowPolicy(Policy):
         mixed_RP = (1.0 - share_R1) * end_RP + share_R1 * noise_RP
         velocity_RP = self.velocity_at(mixed_RP, place_R, condition_TC[drawn_R])
         error_R = ((velocity_RP - (end_RP - noise_RP)) ** 2).mean(-1)
-        signals["logp"] = signals["logp"].index_add(0, drawn_R, -error_R)
-        zero_T = signals["logp"].new_zeros(len(id_T))
-        if "noise" in needs:
-            signals["noise"] = zero_T.index_add(0, drawn_R, share_R1[:, 0])
-        if "velocity" in needs:
-            signals["velocity"] = zero_T[:, None].repeat(1, dims).index_add(0, drawn_R, velocity_RP)
+        signals[LOGP] = signals[LOGP].index_add(0, drawn_R, -error_R)
+        zero_T = signals[LOGP].new_zeros(len(id_T))
+        if NOISE in needs:
+            signals[NOISE] = zero_T.index_add(0, drawn_R, share_R1[:, 0])
+        if VELOCITY in needs:
+            signals[VELOCITY] = zero_T[:, None].repeat(1, dims).index_add(0, drawn_R, velocity_RP)
         return signals
 
     def velocity_at(self, point_RP: Tensor, place_R: Tensor, condition_RC: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from safetensors import SafetensorError
@@ -37,13 +37,21 @@ from posttrain.policies.lora import (
     save_adapter,
 )
 from posttrain.policies.tokenizer import Tokenizer
-from posttrain.types import DIVERGENCES, Segment, Task
+from posttrain.signals import ENTROPY, LOGIT, LOGP, SCORE, VALUE, Signal, roles_in
+from posttrain.types import Segment, Task
 
 Head = Literal["language", "value", "reward"]
 
 
 class LanguageModelPolicy(Policy):
     """A language model, or the critic or reward model that has a language model's body."""
+
+    GIVES: ClassVar[Mapping[str, frozenset[Signal]]] = {
+        "language": frozenset({LOGP, ENTROPY, LOGIT}),
+        "value": frozenset({VALUE, SCORE}),
+        "reward": frozenset({SCORE}),
+    }
+    compares: ClassVar[bool] = True
 
     lora: LoRA | None
     """The adapters that are trained, if adapters are."""
@@ -76,58 +84,76 @@ class LanguageModelPolicy(Policy):
         self,
         packed: Packed,
         positions_T: Tensor,
-        needs: frozenset[str] = frozenset(),
+        needs: frozenset[Signal] = frozenset(),
         *,
         temperature: float = 1.0,
         others: Mapping[str, Policy] | None = None,
-    ) -> Mapping[str, Tensor]:
+    ) -> Mapping[Signal, Tensor]:
         """Signals [T] of the tokens at `positions_T`; only a reward head can tell of the first of a sequence."""
-        given = {"language": {"logp", "entropy", "logit"}, "value": {"value", "score"}, "reward": {"score"}}[self.head]
-        compared = {role + end for role in others or {} for end in DIVERGENCES if self.head == "language"}
-        if not needs <= given | compared:
-            raise UserError(
-                f"the model in the role '{self.role}' has a {self.head} head: it gives {' and '.join(sorted(given))}, "
-                f"not {', '.join(sorted(needs - given - compared))}"
-            )
+        self.check_needs(needs, others or {})
         assert temperature > 0, "greedy choices have no log-probability"
-        if self.head == "reward" or "score" in needs:
-            assert self.value_head is not None, "reward models and critics have one"
-            read_T = positions_T if self.head == "reward" else self._last_states(packed, positions_T)
-            return {"score": _values(self.value_head, self.body.hidden(packed).index_select(0, read_T))}
-        before_TD = self.body.hidden(packed).index_select(0, packed.before(positions_T))
+        hidden_LD = self.body.hidden(packed)
         if self.value_head is not None:
-            return {"value": _values(self.value_head, before_TD)}
-        return token_signals(
-            self.body.logits,
-            before_TD,
-            packed.token_ids_L.index_select(0, positions_T),
-            vocabulary_size=self.body.vocabulary_size,
-            temperature=temperature,
-            needs=needs,
-            others=self._compared(packed, positions_T, needs & compared, others or {}),
-        )
+            return self._numbers(self.value_head, hidden_LD, packed, positions_T, needs)
+        before_T = packed.before(positions_T)
+        compared = {role: self._comparable(role, (others or {})[role]) for role in sorted(roles_in(needs))}
+        with torch.no_grad():
+            hidden = {role: other.body.hidden(packed).index_select(0, before_T) for role, other in compared.items()}
 
-    @torch.no_grad()
-    def _compared(
-        self, packed: Packed, positions_T: Tensor, asked: frozenset[str], others: Mapping[str, Policy]
-    ) -> tuple[Compared, ...]:
-        """What each of the other models says before its head. Raises `UserError` for one that has other tokens."""
-        found = []
-        for role, other in sorted(others.items()):
-            forward, reverse = (role + end if role + end in asked else "" for end in DIVERGENCES)
-            if not forward and not reverse:
-                continue
-            if not isinstance(other, LanguageModelPolicy) or other.head != "language":
-                raise UserError(f"the model in the role '{role}' gives no probabilities of text to be compared with")
-            sizes = [model.body.vocabulary_size for model in (self, other)]
-            if sizes[0] != sizes[1]:
-                raise UserError(
-                    f"a divergence over the whole vocabulary is between models with the same tokens; '{self.role}' has "
-                    f"{sizes[0]} and '{role}' {sizes[1]}"
-                )
-            hidden_TD = other.body.hidden(packed).index_select(0, packed.before(positions_T))
-            found.append(Compared(logits_of=other.body.logits, hidden_TD=hidden_TD, forward=forward, reverse=reverse))
-        return tuple(found)
+        def said(body: Body, hidden_TD: Tensor, needs: frozenset[Signal], *others: Compared) -> dict[Signal, Tensor]:
+            return token_signals(
+                body.logits,
+                hidden_TD,
+                packed.token_ids_L.index_select(0, positions_T),
+                vocabulary_size=body.vocabulary_size,
+                temperature=temperature,
+                needs=needs,
+                others=others,
+            )
+
+        divergences = {role: frozenset(s for s in needs if s.compares and s.of == role) for role in compared}
+        signals = said(
+            self.body,
+            hidden_LD.index_select(0, before_T),
+            needs,
+            *(
+                Compared(logits_of=compared[role].body.logits, hidden_TD=hidden[role], needs=asked)
+                for role, asked in divergences.items()
+                if asked
+            ),
+        )
+        for role, other in compared.items():
+            own = {s.itself: s for s in needs if s.of == role and not s.compares}
+            if own:
+                with torch.no_grad():
+                    found = said(other.body, hidden[role], frozenset(own))
+                signals |= {signal: found[itself] for itself, signal in own.items()}
+        return signals
+
+    def _numbers(
+        self, head: nn.Linear, hidden_LD: Tensor, packed: Packed, positions_T: Tensor, needs: frozenset[Signal]
+    ) -> dict[Signal, Tensor]:
+        """What a value head or a reward head says."""
+        if self.head == "reward":
+            return {SCORE: _values(head, hidden_LD.index_select(0, positions_T))}
+        signals = {}
+        if VALUE in needs or not needs:
+            signals[VALUE] = _values(head, hidden_LD.index_select(0, packed.before(positions_T)))
+        if SCORE in needs:
+            signals[SCORE] = _values(head, hidden_LD.index_select(0, self._last_states(packed, positions_T)))
+        return signals
+
+    def _comparable(self, role: str, other: Policy) -> "LanguageModelPolicy":
+        """Another model over the same tokens. Raises `UserError` for one that has others."""
+        if not isinstance(other, LanguageModelPolicy) or other.head != "language":
+            raise UserError(f"the model in the role '{role}' gives no probabilities of text to be compared with")
+        sizes = [model.body.vocabulary_size for model in (self, other)]
+        if sizes[0] != sizes[1]:
+            raise UserError(
+                f"a divergence over the whole vocabulary is between models with the same tokens; '{self.role}' has "
+                f"{sizes[0]} and '{role}' {sizes[1]}"
+            )
+        return other
 
     def _last_states(self, packed: Packed, positions_T: Tensor) -> Tensor:
         """[T] after which token a critic is asked how good the sequence up to each token is.

@@ -22,13 +22,14 @@ from numpy.typing import NDArray
 
 from posttrain.runs.files import put_in_place, sync
 from posttrain.runs.journal import plain
+from posttrain.signals import ADVANTAGE, ENTROPY, LOGP, OLD_VALUE
 from posttrain.types import FloatArray, Image, Score, Trajectory
 
 if TYPE_CHECKING:
     import duckdb
 
 SCHEMA_VERSION = 1
-SIGNALS = ("trained_logp", "entropy", "ratio", "advantage", "value")
+SIGNALS = (LOGP.column, ENTROPY.column, "ratio", ADVANTAGE.column, OLD_VALUE.column)
 """Token columns that every file has; others (``reference_logp``, ...) come after them in alphabetical order."""
 
 _SCORE = "STRUCT(value DOUBLE, status VARCHAR, answer VARCHAR, explanation VARCHAR)"

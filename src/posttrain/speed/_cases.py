@@ -11,10 +11,10 @@ from posttrain.engines import Sampling, wait_for
 from posttrain.policies import Policy
 from posttrain.recipe.changes import rl_of
 from posttrain.recipe.tree import Recipe
+from posttrain.signals import ADVANTAGE, BEHAVIOR_LOGP, OLD_LOGP, trained_in
 from posttrain.speed._limits import synchronize
 from posttrain.speed.sizes import Size
 from posttrain.speed.workloads import GROUP, Workload
-from posttrain.stages.needs import of_the_forward_pass
 from posttrain.types import Completion
 
 CACHES = 1 << 28
@@ -71,20 +71,19 @@ class LearningCase:
         self._examples = []
         for group, (prompt, lengths) in enumerate(zip(workload.prompts, workload.lengths, strict=True)):
             for n in lengths:
-                columns = {"behavior_logp": np.full(n, -5.5), "old_logp": np.full(n, -5.5)}
-                columns["advantage"] = np.full(n, rng.normal())
+                columns = {BEHAVIOR_LOGP: -5.5, OLD_LOGP: -5.5, ADVANTAGE: rng.normal()}
                 self._examples.append(
                     Example(
                         token_ids=np.concatenate([prompt, rng.integers(0, 256, n)]).astype(np.int64),
                         positions=np.arange(len(prompt), len(prompt) + n),
                         turn_T=np.zeros(n, np.int64),
                         group=group,
-                        columns={name: column.astype(np.float32) for name, column in columns.items()},
+                        columns={signal: np.full(n, value, np.float32) for signal, value in columns.items()},
                     )
                 )
         self.tokens = sum(len(example.token_ids) for example in self._examples)
         self._flops = size.learning_flops(workload.prompt_lengths, workload.lengths)
-        needs = of_the_forward_pass(stage.objective.needs)
+        needs = trained_in(stage.objective.needs)
         self._loss = Loss(per_token=stage.objective, reducer=stage.reducer, needs=needs)
         self._learner = Learner(policy, stage.learner, seed=0, num_steps=10_000)
 

@@ -9,6 +9,7 @@ from pydantic import PositiveFloat, PositiveInt
 
 from posttrain.components.reducers import Reducer
 from posttrain.errors import UserError
+from posttrain.signals import ADVANTAGE, Signal, columns_in, trained_in
 from posttrain.stages import Models, PreviewContext, StageContext
 from posttrain.stages.fit import Step, fit_role, steps_in
 from posttrain.stages.needs import with_columns
@@ -29,8 +30,8 @@ class PairTraining:
     role: str
     per_token: Callable[[Tokens], PerToken]
     reducer: Reducer
-    needs: frozenset[str]
-    """``score`` of the trained role's own forward pass; ``<role>_logp`` of other models."""
+    needs: frozenset[Signal]
+    """What the loss reads, of the trained role's own forward pass and of other models."""
     batch: PositiveInt
     """Pairs per step."""
     epochs: PositiveFloat
@@ -61,7 +62,7 @@ class PairTraining:
                 plain = [e for pair in chosen for e in pair_examples(models[self.role], *pair)]
                 return self.with_signals(plain, models)
 
-        loss = Loss(per_token=self.per_token, reducer=self.reducer, needs=self.needs & {"score"}, whole_groups=True)
+        loss = Loss(per_token=self.per_token, reducer=self.reducer, needs=trained_in(self.needs), whole_groups=True)
         steps = self.total_steps(context.tasks)
         return fit_role(
             context, models, role=self.role, learning=self.learning, loss=loss, steps=steps, examples=examples
@@ -69,7 +70,7 @@ class PairTraining:
 
     def with_signals(self, examples: "Sequence[Example]", models: Models) -> "list[Example]":
         """The examples with the log-probabilities that other models, or this one before the step, give their tokens."""
-        return with_columns(examples, self.needs - {"score"}, models, role=self.role, learning=self.learning)
+        return with_columns(examples, columns_in(self.needs), models, role=self.role, learning=self.learning)
 
     def preview(self, models: Models, context: PreviewContext) -> list[str]:
         """The size of the work and the first pair."""
@@ -110,6 +111,6 @@ def pair_examples(policy: "Policy", task: Task, preference: Preference, index: i
                 f"task {task.key}: the {'chosen' if advantage > 0 else 'rejected'} completion has no token that can be "
                 "learned; give the row a prompt, or leave it out"
             )
-        columns = {"advantage": np.full(trajectory.num_trained, advantage, np.float32)}
+        columns = {ADVANTAGE: np.full(trajectory.num_trained, advantage, np.float32)}
         examples.append(example_of(trajectory, columns, group=index))
     return examples

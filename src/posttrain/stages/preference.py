@@ -10,6 +10,7 @@ from posttrain.components.preferences import PreferenceLoss, compare
 from posttrain.components.reducers import Reducer
 from posttrain.components.selections import Selection
 from posttrain.components.tasks import Tasks
+from posttrain.signals import roles_in
 from posttrain.stages import Models, PreviewContext, Stage, StageContext
 from posttrain.stages.pairs import PairTraining
 from posttrain.training.settings import Learning
@@ -38,8 +39,8 @@ class PreferenceTraining(Stage):
     @property
     def roles(self) -> frozenset[str]:
         """The policy, the models that it is compared with, and those that pairs are chosen by."""
-        compared = {need.removesuffix("_logp") for need in self.loss.needs} - {"old"}
-        return frozenset({"policy"} | compared) | (self.selection.roles if self.selection else frozenset())
+        selecting = self.selection.roles if self.selection else frozenset()
+        return frozenset({"policy"}) | roles_in(self.loss.needs) | selecting
 
     def check(self, models: Models, tasks: Sequence[Task]) -> None:
         """Every pair must fit into the context of the policy."""

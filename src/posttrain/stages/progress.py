@@ -26,6 +26,7 @@ from posttrain.components.rewards import Reward, RewardContext
 from posttrain.components.rollouts import Rollout
 from posttrain.components.tasks import Tasks
 from posttrain.engines import wait_for
+from posttrain.signals import SCORE
 from posttrain.stages import Models, PreviewContext, Stage, StageContext
 from posttrain.stages.fit import Step, fit_role
 from posttrain.stages.order import shuffled
@@ -89,7 +90,7 @@ class ProgressTraining(Stage):
             stop_if_grading_fails(groups, self.max_grader_errors)
             return examples_of(set_aside_failed(groups)[0])
 
-        loss = Loss(per_token=total_error, reducer=self.reducer, needs=frozenset({"score"}))
+        loss = Loss(per_token=total_error, reducer=self.reducer, needs=frozenset({SCORE}))
         return fit_role(
             context, models, role=self.role, learning=self.learner, loss=loss, steps=self.steps, examples=examples
         )
@@ -107,9 +108,8 @@ class ProgressTraining(Stage):
 
 def total_error(tokens: Tokens) -> PerToken:
     """[T] for every turn the squared distance of its attempt's sum from the score, so that their mean is that."""
-    assert tokens.score_T is not None, "declared in needs, and given"
-    error_N = tokens.sequence_sum(tokens.score_T) - tokens.reward_N
-    metrics = {"contribution": tokens.score_T.detach(), "total_error": error_N.detach().abs()}
+    error_N = tokens.sequence_sum(tokens[SCORE]) - tokens.reward_N
+    metrics = {"contribution": tokens[SCORE].detach(), "total_error": error_N.detach().abs()}
     return PerToken(loss_T=(error_N**2)[tokens.sequence_T], metrics=metrics)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from posttrain.signals import BEHAVIOR_LOGP, ENTROPY, LOGP, OLD_LOGP, Signal
 from posttrain.types import Batch, FloatArray, Group, Trajectory
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class StepRecord:
         role: str,
         batch: Batch,
         index_G: Sequence[int],
-        columns: Sequence[Mapping[str, FloatArray]],
+        columns: Sequence[Mapping[Signal, FloatArray]],
         learned: "Learned",
     ) -> None:
         """Record what a role's learner saw; `index_G` numbers the groups. An attempt has one row, with what the first
@@ -69,26 +70,24 @@ class StepRecord:
         for trajectory, group, own, signals in zip(batch.trajectories, groups, columns, learned.signals, strict=True):
             if id(trajectory) in there:
                 continue
-            named = {name: values for name, values in own.items() if name not in ("behavior_logp", "old_logp")}
-            kept = {name: values for name, values in named.items() if values.ndim == 1}
-            logp = signals.get("logp")
-            if logp is not None and len(logp) == trajectory.num_trained:
-                kept["trained_logp"] = logp
+            named = {signal: values for signal, values in own.items() if signal not in (BEHAVIOR_LOGP, OLD_LOGP)}
+            kept = {signal.column: values for signal, values in named.items() if values.ndim == 1}
+            seen = {signal: values for signal, values in signals.items() if len(values) == trajectory.num_trained}
+            kept |= {signal.column: seen[signal] for signal in (LOGP, ENTROPY) if signal in seen}
+            if LOGP in seen:
                 with np.errstate(over="ignore"):
-                    kept["ratio"] = np.exp(logp - own["old_logp"])
-            if "entropy" in signals and len(signals["entropy"]) == trajectory.num_trained:
-                kept["entropy"] = signals["entropy"]
+                    kept["ratio"] = np.exp(seen[LOGP] - own[OLD_LOGP])
             self.rows.append(Row(trajectory=trajectory, group=index_G[group], columns=kept))
 
 
-def _sampler_gap(columns: Sequence[Mapping[str, FloatArray]], learned: "Learned") -> float | None:
+def _sampler_gap(columns: Sequence[Mapping[Signal, FloatArray]], learned: "Learned") -> float | None:
     """Mean distance in nats of the learner's log-probabilities from the sampler's, before the step's first update.
 
     Over the tokens that were sampled; None where there are none.
     """
     gaps = []
     for i in learned.untouched:
-        logp, sampled = learned.signals[i].get("logp"), columns[i].get("behavior_logp")
+        logp, sampled = learned.signals[i].get(LOGP), columns[i].get(BEHAVIOR_LOGP)
         if logp is not None and sampled is not None and len(logp) == len(sampled):
             gaps.append(np.abs(logp - sampled)[np.isfinite(sampled)])
     gap_T = np.concatenate([np.zeros(0), *gaps])

@@ -17,6 +17,7 @@ from posttrain.component import frozen
 from posttrain.components.preferences import pairs_in, spread
 from posttrain.components.reducers import Reducer
 from posttrain.components.tasks import Tasks
+from posttrain.signals import SCORE
 from posttrain.stages import Models, PreviewContext, Stage, StageContext
 from posttrain.stages.pairs import PairTraining
 from posttrain.training.settings import Learning
@@ -68,7 +69,7 @@ class RewardModelTraining(Stage):
             role=self.role,
             per_token=bradley_terry,
             reducer=self.reducer,
-            needs=frozenset({"score"}),
+            needs=frozenset({SCORE}),
             batch=self.batch,
             epochs=self.epochs,
             max_steps=self.max_steps,
@@ -80,9 +81,8 @@ def bradley_terry(tokens: Tokens) -> PerToken:
     """[T] for each token the loss of its pair, from the scores after the last tokens."""
     from torch.nn.functional import logsigmoid
 
-    assert tokens.score_T is not None, "declared in needs"
     pair_P2 = pairs_in(tokens)
-    score_P2 = tokens.last(tokens.score_T)[pair_P2]
+    score_P2 = tokens.last(tokens[SCORE])[pair_P2]
     margin_P = score_P2[:, 0] - score_P2[:, 1]
     seen = {
         "pair_accuracy": (margin_P > 0).to(margin_P.dtype),

@@ -15,10 +15,11 @@ from posttrain.components.penalties import Penalty
 from posttrain.components.reducers import Reducer
 from posttrain.components.tasks import Tasks
 from posttrain.errors import UserError
+from posttrain.signals import ADVANTAGE, OLD_VALUE, Signal, columns_in, roles_in, trained_in
 from posttrain.stages import Models, PreviewContext, Stage, StageContext
 from posttrain.stages.fit import Step, check_trained, fit_role, steps_in
 from posttrain.stages.loss import combine
-from posttrain.stages.needs import compared_roles, of_the_forward_pass, with_columns
+from posttrain.stages.needs import with_columns
 from posttrain.stages.order import shuffled
 from posttrain.training.settings import Learning
 from posttrain.types import Message, Segment, Task, Trajectory, Utterance
@@ -59,21 +60,19 @@ class SFT(Stage):
             if not penalty.acts_in_loss or penalty.start():
                 why = "acts in the reward" if not penalty.acts_in_loss else "is steered by rewarded attempts"
                 raise PydanticCustomError("regularizers", f"'{name}' {why}, and an sft stage has none; leave it out")
-        columns = self.needs - of_the_forward_pass(self.needs)
-        unknown = sorted(need for need in columns if not need.endswith(("_logp", "_velocity")))
-        if unknown:
-            raise PydanticCustomError("needs", f"an sft stage does not give the signal '{unknown[0]}'")
+        if OLD_VALUE in self.needs:
+            raise PydanticCustomError("needs", "an sft stage has no critic to give values")
         return self
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Signal]:
         """Signals that the objective and the regularizers read."""
         return self.objective.needs.union(*(penalty.needs for penalty in self.regularizers.values()))
 
     @property
     def roles(self) -> frozenset[str]:
         """The role that imitates, and those that it is compared with."""
-        return frozenset({self.role}) | compared_roles(self.needs)
+        return frozenset({self.role}) | roles_in(self.needs)
 
     def check(self, models: Models, tasks: Sequence[Task]) -> None:
         """Every demonstration must fit into the context of the model, which must be trained."""
@@ -88,23 +87,23 @@ class SFT(Stage):
         from posttrain.training.learner import Loss
 
         pairs = self.pairs(context.tasks)
-        own = of_the_forward_pass(self.needs)
+        own, columns = trained_in(self.needs), columns_in(self.needs)
 
         def examples(step: Step) -> "list[Example]":
             order = self.order(len(pairs), step.index, context.seed)
             step.record.metrics["epoch"] = (step.index + 1) * self.batch / len(pairs)
             key = context.seed, step.index
             chosen = [self.example(models[self.role], *pairs[i], *key, place) for place, i in enumerate(order)]
-            if not self.needs - own:
+            if not columns:
                 return chosen
             with context.phase("signals"):
-                return with_columns(chosen, self.needs - own, models, role=self.role, learning=self.learner)
+                return with_columns(chosen, columns, models, role=self.role, learning=self.learner)
 
         loss = Loss(
             per_token=combine(self.objective, self.regularizers, None),
             reducer=self.reducer,
             needs=own,
-            others={role: models[role] for role in compared_roles(own)},
+            others={role: models[role] for role in roles_in(own)},
         )
         steps = self.total_steps(context.tasks)
         return fit_role(
@@ -150,7 +149,7 @@ class SFT(Stage):
         from posttrain.training.packing import example_of
 
         trajectory = demonstration(policy, task, text, *key)
-        return example_of(trajectory, {"advantage": np.ones(trajectory.num_trained, np.float32)})
+        return example_of(trajectory, {ADVANTAGE: np.ones(trajectory.num_trained, np.float32)})
 
     def order(self, count: int, step: int, seed: int) -> list[int]:
         """Indices of a step's demonstrations: consecutive places in an endless row of seeded shuffles."""

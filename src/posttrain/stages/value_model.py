@@ -28,6 +28,7 @@ from posttrain.components.search import Found, Search
 from posttrain.components.tasks import Tasks
 from posttrain.engines import wait_for
 from posttrain.errors import UserError
+from posttrain.signals import SCORE, VALUE_TARGET
 from posttrain.stages import Models, PreviewContext, Stage, StageContext
 from posttrain.stages.fit import Step, fit_role
 from posttrain.stages.order import shuffled
@@ -107,7 +108,7 @@ class ValueModelTraining(Stage):
                     return examples_of(self._collect(models, context, step))
             return examples_of([rated[i] for i in shuffled(len(rated), self.batch, step.index, context.seed)])
 
-        loss = Loss(per_token=squared_error, reducer=self.reducer, needs=frozenset({"score"}))
+        loss = Loss(per_token=squared_error, reducer=self.reducer, needs=frozenset({SCORE}))
         return fit_role(
             context, models, role=self.role, learning=self.learner, loss=loss, steps=self.steps, examples=examples
         )
@@ -156,9 +157,9 @@ class ValueModelTraining(Stage):
 
 def squared_error(tokens: Tokens) -> PerToken:
     """[T] squared distance from the target, of the scores after the last tokens."""
-    assert tokens.score_T is not None and tokens.value_target_T is not None, "declared in needs, and given"
-    error_T = tokens.score_T - tokens.value_target_T
-    metrics = {"value": tokens.score_T, "value_target": tokens.value_target_T, "value_error": error_T.abs()}
+    assert tokens.value_target_T is not None, "every example has one"
+    error_T = tokens[SCORE] - tokens.value_target_T
+    metrics = {"value": tokens[SCORE], "value_target": tokens.value_target_T, "value_error": error_T.abs()}
     return PerToken(loss_T=error_T**2, metrics={name: x_T.detach() for name, x_T in metrics.items()})
 
 
@@ -177,7 +178,7 @@ def examples_of(rated: Sequence[Rating]) -> "list[Example]":
         Example(
             token_ids=ids,
             positions=np.array([len(ids) - 1], np.int64),
-            columns={"value_target": np.array([value], np.float32)},
+            columns={VALUE_TARGET: np.array([value], np.float32)},
             turn_T=np.zeros(1, np.int64),
             group=i,
             reward=value,

@@ -18,6 +18,7 @@ from torch import Tensor
 from posttrain.components.reducers import Reducer
 from posttrain.errors import AlarmStop
 from posttrain.policies import Policy
+from posttrain.signals import Signal
 from posttrain.training.masking import WeightMask
 from posttrain.training.masters import Masters
 from posttrain.training.packing import (
@@ -42,7 +43,8 @@ class Loss:
 
     per_token: Callable[[Tokens], PerToken]
     reducer: Reducer
-    needs: frozenset[str] = frozenset()
+    needs: frozenset[Signal] = frozenset()
+    """Those of the forward pass that trains."""
     others: Mapping[str, Policy] = field(default_factory=dict)
     """By role, the models that the needed divergences are from."""
     temperature: float = 1.0
@@ -77,7 +79,7 @@ class Learned:
 
     metrics: Mapping[str, float]
     """Means over all updates of the step."""
-    signals: Sequence[Mapping[str, FloatArray]]
+    signals: Sequence[Mapping[Signal, FloatArray]]
     """For each example, the [T] signals of the first pass, before the update that it was part of."""
     untouched: Sequence[int] = ()
     """Indices of the examples of the first update: their signals are those of the weights that the step began with."""
@@ -117,7 +119,7 @@ class Learner:
         indices = [i for i, e in enumerate(examples) if e.num_trained]
         units = units_of([examples[i].group for i in indices], whole_groups=loss.whole_groups)
         averages = _Averages()
-        seen: list[dict[str, FloatArray]] = [{} for _ in examples]
+        seen: list[dict[Signal, FloatArray]] = [{} for _ in examples]
         untouched: list[int] = []
         rng = np.random.Generator(np.random.Philox(key=[self.seed, self.updates]))
         for epoch in range(self.settings.epochs):
@@ -133,7 +135,7 @@ class Learner:
 
     def _update(
         self, examples: Sequence[Example], loss: Loss, progress: float, averages: _Averages
-    ) -> list[dict[str, FloatArray]]:
+    ) -> list[dict[Signal, FloatArray]]:
         """One optimizer step. Returns the signals of each example as they were before it."""
         total, signals = self.accumulate(examples, loss, progress, averages)
         if self.mask is not None:
@@ -167,14 +169,14 @@ class Learner:
 
     def accumulate(
         self, examples: Sequence[Example], loss: Loss, progress: float, averages: _Averages | None = None
-    ) -> tuple[float, list[dict[str, FloatArray]]]:
+    ) -> tuple[float, list[dict[Signal, FloatArray]]]:
         """Add the gradient of one optimizer step's loss to the ``grad`` of `parameters`.
 
         Returns the loss, and for each example its [T] signals.
         """
         averages = averages if averages is not None else _Averages()
         total = 0.0
-        seen: list[dict[str, FloatArray]] = [{} for _ in examples]
+        seen: list[dict[Signal, FloatArray]] = [{} for _ in examples]
         for part, batch in self._micro_batches(examples, loss):
             signals = self.policy.evaluate(
                 batch.packed, batch.positions_T, loss.needs, temperature=loss.temperature, others=loss.others
@@ -234,19 +236,19 @@ class Learner:
 def evaluate_examples(
     policy: Policy,
     examples: Sequence[Example],
-    needs: frozenset[str],
+    needs: frozenset[Signal],
     *,
     max_tokens: int,
     temperature: float = 1.0,
     others: Mapping[str, Policy] | None = None,
-) -> list[dict[str, FloatArray]]:
+) -> list[dict[Signal, FloatArray]]:
     """For each example, [T] arrays of the signals that a policy gives, without gradients.
 
     Serves a reference's log-probabilities, a critic's values, and the policy's own before an update: its divergences
     from the `others`, by role, among them.
     """
     device = next(policy.parameters()).device
-    results: list[dict[str, FloatArray]] = [{} for _ in examples]
+    results: list[dict[Signal, FloatArray]] = [{} for _ in examples]
     bare = [replace(e, columns={}) for e in examples]
     share = policy.shares_prompts
     for part in plan_micro_batches(bare, max_tokens, share=share):
@@ -258,10 +260,13 @@ def evaluate_examples(
 
 
 def _scatter(
-    signals: Mapping[str, Tensor], part: Sequence[int], examples: Sequence[Example], into: list[dict[str, FloatArray]]
+    signals: Mapping[Signal, Tensor],
+    part: Sequence[int],
+    examples: Sequence[Example],
+    into: list[dict[Signal, FloatArray]],
 ) -> None:
     """Give each example of a micro-batch its share of the flat signals."""
     ends = np.cumsum([examples[i].num_trained for i in part])[:-1]
-    for name, signal in signals.items():
-        for i, values in zip(part, np.split(signal.detach().float().cpu().numpy(), ends), strict=True):
-            into[i][name] = values
+    for signal, values_T in signals.items():
+        for i, values in zip(part, np.split(values_T.detach().float().cpu().numpy(), ends), strict=True):
+            into[i][signal] = values

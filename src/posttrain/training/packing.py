@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from posttrain.policies import Packed
+from posttrain.signals import ADVANTAGE, BEHAVIOR_LOGP, LOGP, OLD_LOGP, VALUE_TARGET, Signal
 from posttrain.types import FloatArray, IntArray, Tokens, Trajectory
 
 MIN_SHARED: Final = 8
@@ -24,8 +25,8 @@ class Example:
     """[L] every token."""
     positions: IntArray
     """[T] which of them are trained."""
-    columns: Mapping[str, FloatArray]
-    """``behavior_logp``, ``old_logp``, ``advantage``; where asked for, ``<role>_logp``, ``value``, ``value_target``."""
+    columns: Mapping[Signal, FloatArray]
+    """What is known before it is learned from: log-probabilities, credit, and signals that were asked for."""
     turn_T: IntArray
     vectors: FloatArray | None = None
     """[L, D] the vector of every token, where tokens have one (`Segment.vectors`)."""
@@ -44,7 +45,7 @@ class Example:
 
 def example_of(
     trajectory: Trajectory,
-    columns: Mapping[str, FloatArray],
+    columns: Mapping[Signal, FloatArray],
     *,
     group: int = 0,
     group_solved: float = 0.0,
@@ -63,7 +64,7 @@ def example_of(
     return Example(
         token_ids=trajectory.token_ids,
         positions=positions[kept],
-        columns={name: column[kept] for name, column in columns.items()},
+        columns={signal: column[kept] for signal, column in columns.items()},
         turn_T=turn_T[kept],
         vectors=trajectory.vectors,
         group=group,
@@ -80,7 +81,7 @@ class MicroBatch:
     packed: Packed
     positions_T: Tensor
     """int64 [T] indices into the packed tokens."""
-    columns: Mapping[str, Tensor]
+    columns: Mapping[Signal, Tensor]
     """[T] float32 each."""
     sequence_T: Tensor
     turn_T: Tensor
@@ -162,7 +163,7 @@ def pack(examples: Sequence[Example], weight_N: FloatArray, device: torch.device
     packed, moved_N = _packed(examples, device, share=share)
     trained = np.array([e.num_trained for e in examples], np.int64)
     sequence_T = np.repeat(np.arange(len(examples)), trained)
-    names = sorted(set().union(*(e.columns for e in examples)))
+    known = sorted(set[Signal]().union(*(e.columns for e in examples)))
 
     def tensor(array: object, dtype: torch.dtype) -> Tensor:
         return torch.as_tensor(np.asarray(array), dtype=dtype).to(device)
@@ -173,7 +174,7 @@ def pack(examples: Sequence[Example], weight_N: FloatArray, device: torch.device
     return MicroBatch(
         packed=packed,
         positions_T=joined([e.positions + by for e, by in zip(examples, moved_N, strict=True)], torch.int64),
-        columns={name: joined([e.columns[name] for e in examples], torch.float32) for name in names},
+        columns={signal: joined([e.columns[signal] for e in examples], torch.float32) for signal in known},
         sequence_T=tensor(sequence_T, torch.int64),
         turn_T=joined([e.turn_T for e in examples], torch.int64),
         group_N=tensor([e.group for e in examples], torch.int64),
@@ -228,29 +229,17 @@ def _vectors(pieces: Sequence[tuple[Example, slice]], device: torch.device) -> T
     return torch.as_tensor(np.concatenate(parts), dtype=torch.float32).to(device)
 
 
-def tokens_of(batch: MicroBatch, signals: Mapping[str, Tensor], progress: float) -> Tokens:
+def tokens_of(batch: MicroBatch, signals: Mapping[Signal, Tensor], progress: float) -> Tokens:
     """What objectives see: a micro-batch's columns joined with the signals of a forward pass."""
-    columns = batch.columns
+    known = {**batch.columns, **signals}
     empty = torch.full_like(batch.weight_T, float("nan"))
-    references = _by_role(columns, "_logp")
-    behavior, old = columns.get("behavior_logp", empty), columns.get("old_logp", empty)
     return Tokens(
-        logp_T=signals.get("logp", empty),
-        entropy_T=signals.get("entropy"),
-        logit_T=signals.get("logit"),
-        forward_kl_T=_by_role(signals, "_forward_kl"),
-        reverse_kl_T=_by_role(signals, "_reverse_kl"),
-        value_T=signals.get("value"),
-        score_T=signals.get("score"),
-        behavior_logp_T=behavior,
-        old_logp_T=old,
-        advantage_T=columns.get("advantage", torch.zeros_like(batch.weight_T)),
-        reference_logp_T={role: c for role, c in references.items() if role not in ("behavior", "old")},
-        noise_T=signals.get("noise"),
-        velocity_TD=signals.get("velocity"),
-        reference_velocity_TD=_by_role(columns, "_velocity"),
-        old_value_T=columns.get("value"),
-        value_target_T=columns.get("value_target"),
+        logp_T=known.pop(LOGP, empty),
+        behavior_logp_T=known.pop(BEHAVIOR_LOGP, empty),
+        old_logp_T=known.pop(OLD_LOGP, empty),
+        advantage_T=known.pop(ADVANTAGE, torch.zeros_like(batch.weight_T)),
+        value_target_T=known.pop(VALUE_TARGET, None),
+        signals=known,
         sequence_T=batch.sequence_T,
         turn_T=batch.turn_T,
         group_N=batch.group_N,
@@ -260,8 +249,3 @@ def tokens_of(batch: MicroBatch, signals: Mapping[str, Tensor], progress: float)
         group_solved_N=batch.group_solved_N,
         progress=progress,
     )
-
-
-def _by_role(signals: Mapping[str, Tensor], end: str) -> dict[str, Tensor]:
-    """The signals whose names are a role and this end."""
-    return {name.removesuffix(end): signal for name, signal in signals.items() if name.endswith(end)}

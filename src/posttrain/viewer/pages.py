@@ -108,11 +108,12 @@ def group(name: str, folder: Path, number: int, index: int, *, colour: str = "",
         with RunStore.open(folder, reading=True) as store:
             raise NotThere(f"step {number} of the run {name} has no group {index}; {_range(store.rollout_steps())}")
     with RunStore.open(folder, reading=True) as store:
-        threshold = correct_at(store.recipe_tree())
-        known = colourings(rows)
+        tree = store.recipe_tree()
+        threshold, roles = correct_at(tree), list(tree.get("models", {}))
+        known = colourings(rows, roles)
         chosen = next((c for c in known if c.name == colour), known[0] if known else None)
         texts = TokenTexts.find(folder)
-        tokens = marked(rows, texts, chosen, most=None if everything else MOST_TOKENS)
+        tokens = marked(rows, texts, chosen, roles=roles, most=None if everything else MOST_TOKENS)
         attempts = [
             {**_told(row, threshold), "segments": own["segments"], "left_out": own["left_out"], "length": own["length"]}
             for row, own in zip(rows, tokens, strict=True)

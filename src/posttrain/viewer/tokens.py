@@ -6,12 +6,13 @@ can be compared.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from posttrain.runs.readings import number
 from posttrain.runs.token_text import Piece, TokenTexts
+from posttrain.signals import logp_of
 
 Row = Mapping[str, Any]
 
@@ -38,25 +39,30 @@ KNOWN = (
     Colouring(name="gap", label="gap: learner minus sampler, log-probability", signed=True),
     Colouring(name="value", label="value", signed=True),
 )
-PLAIN = {"token_ids", "trained", "sampled_logp", "trained_logp", "entropy", "ratio", "advantage", "value", "vectors"}
 
 
-def colourings(rows: Sequence[Row]) -> list[Colouring]:
-    """Those for which something is known of these attempts; other models' log-probabilities come last."""
-    others = sorted({name for row in rows for name in row if name.endswith("_logp")} - PLAIN)
+def colourings(rows: Sequence[Row], roles: Iterable[str] = ()) -> list[Colouring]:
+    """Those for which something is known of these attempts; the log-probabilities of other `roles` come last."""
+    others = sorted(logp_of(role).column for role in roles)
     known = [*KNOWN, *(Colouring(name=name, label=name.replace("_", " "), full=4.0) for name in others)]
-    values = [_numbers(row) for row in rows]
+    values = [_numbers(row, others) for row in rows]
     return [c for c in known if any(v is not None for own in values for v in own.get(c.name, ()))]
 
 
 def marked(
-    rows: Sequence[Row], texts: TokenTexts | None, colouring: Colouring | None, *, most: int | None = MOST_TOKENS
+    rows: Sequence[Row],
+    texts: TokenTexts | None,
+    colouring: Colouring | None,
+    *,
+    roles: Iterable[str] = (),
+    most: int | None = MOST_TOKENS,
 ) -> list[dict[str, Any]]:
     """For each attempt its ``segments``, each with ``pieces`` of text, and how many tokens were ``left_out``.
 
     A piece has its ``text``, ``strength`` in [0, 1], whether it is ``below`` zero, and ``told``: its numbers.
     """
-    numbers = [_numbers(row) for row in rows]
+    others = sorted(logp_of(role).column for role in roles)
+    numbers = [_numbers(row, others) for row in rows]
     largest = 0.0
     if colouring is not None:
         largest = colouring.full or max(
@@ -116,7 +122,7 @@ def _piece(
     }
 
 
-def _numbers(row: Row) -> dict[str, list[float | None]]:
+def _numbers(row: Row, others: Sequence[str]) -> dict[str, list[float | None]]:
     """By name, a number or None for each token of an attempt."""
 
     def column(name: str) -> list[float | None] | None:
@@ -135,7 +141,7 @@ def _numbers(row: Row) -> dict[str, list[float | None]]:
         else None,
         "value": column("value"),
     }
-    found |= {name: column(name) for name in sorted(row) if name.endswith("_logp") and name not in PLAIN}
+    found |= {name: column(name) for name in others}
     return {name: values for name, values in found.items() if values is not None}
 
 

@@ -4,6 +4,7 @@ import pytest
 from posttrain.components.advantages.bounded import Bounded
 from posttrain.components.advantages.gae import GAE
 from posttrain.components.advantages.group_mean import GroupMean
+from posttrain.signals import OLD_VALUE
 from tests.builders import batch
 
 
@@ -16,8 +17,8 @@ def test_clamped_then_scaled() -> None:
 
 def test_it_needs_what_the_estimator_needs_and_keeps_its_targets() -> None:
     member = Bounded(of=GAE(whiten=False))
-    assert member.needs == {"value"}
-    given = batch([[1.0]], length=1, signals={"value": [[0.5]]})
+    assert member.needs == {OLD_VALUE}
+    given = batch([[1.0]], length=1, signals={OLD_VALUE: [[0.5]]})
     _, credit = member(member.start(), given)
     assert credit.value_targets[0].tolist() == [1.0]
     assert credit.advantages[0].tolist() == pytest.approx([0.1])

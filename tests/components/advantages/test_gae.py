@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from posttrain.components.advantages.gae import GAE
+from posttrain.signals import OLD_VALUE
 from posttrain.types import Batch, Credit, Group, Segment
 from tests.builders import batch
 
@@ -11,7 +12,7 @@ REWARDS, VALUES = [0.0, 0.0, 1.0], [0.5, 0.6, 0.7]
 
 
 def one(rewards: list[float] = REWARDS, values: list[float] = VALUES) -> Batch:
-    return batch([[1]], token_rewards=[rewards], signals={"value": [values]})
+    return batch([[1]], token_rewards=[rewards], signals={OLD_VALUE: [values]})
 
 
 def credit_of(advantage: GAE, given: Batch) -> Credit:
@@ -39,7 +40,7 @@ def test_a_perfect_critic_leaves_no_advantage() -> None:
 
 
 def test_whitening_is_over_the_batch_and_leaves_the_targets() -> None:
-    given = batch([[1, 0]], token_rewards=[[0, 1], [0, 0, 0]], signals={"value": [[0.2, 0.4], [0.1, 0.2, 0.3]]})
+    given = batch([[1, 0]], token_rewards=[[0, 1], [0, 0, 0]], signals={OLD_VALUE: [[0.2, 0.4], [0.1, 0.2, 0.3]]})
     plain, white = credit_of(GAE(whiten=False), given), credit_of(GAE(whiten=True), given)
     flat, raw = np.concatenate(white.advantages), np.concatenate(plain.advantages)
     assert flat == pytest.approx((raw - raw.mean()) / np.sqrt(raw.var(ddof=1) + 1e-8), abs=1e-5)

@@ -9,13 +9,14 @@ import pytest
 from posttrain.components.advantages.gae import GAE
 from posttrain.components.advantages.group_mean import GroupMean
 from posttrain.components.advantages.normalized import Normalized
+from posttrain.signals import OLD_VALUE
 from tests.builders import batch
 
 NORMALIZED = Normalized(advantage=GAE(whiten=False, lam=1.0))
 
 
 def with_values(given, level=0.0):  # type: ignore[no-untyped-def]
-    return replace(given, signals={"value": tuple(np.full_like(r, level) for r in given.token_rewards)})
+    return replace(given, signals={OLD_VALUE: tuple(np.full_like(r, level) for r in given.token_rewards)})
 
 
 def test_moments_hold_this_step_before_it_is_normalised() -> None:
@@ -47,6 +48,6 @@ def test_constant_and_single_scores_are_nothing() -> None:
 
 
 def test_targets_and_needs_are_those_of_what_is_inside() -> None:
-    assert NORMALIZED.needs == {"value"} and Normalized(advantage=GroupMean()).needs == frozenset()
+    assert NORMALIZED.needs == {OLD_VALUE} and Normalized(advantage=GroupMean()).needs == frozenset()
     _, credit = NORMALIZED(NORMALIZED.start(), with_values(batch([[1.0], [3.0]]), 0.5))
     assert credit.value_targets[1].tolist() == pytest.approx([0.5**0.5] * 2, abs=1e-6)

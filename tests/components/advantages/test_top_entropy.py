@@ -11,6 +11,7 @@ from posttrain.components.advantages.gae import GAE
 from posttrain.components.advantages.group_mean import GroupMean
 from posttrain.components.advantages.top_entropy import TopEntropy
 from posttrain.components.objectives.ppo_clip import PPOClip
+from posttrain.signals import OLD_ENTROPY, OLD_VALUE, Signal
 from posttrain.types import Batch, Credit
 from tests.builders import batch, gradients, random_batch, tokens
 
@@ -19,7 +20,7 @@ SURE, UNSURE = [0.1, 0.3, 0.2], [2.0, 1.5, 0.4, 0.9]
 
 
 def two(theirs: Sequence[Sequence[float]] = ()) -> Batch:
-    signals = {"old_entropy": [SURE, UNSURE]} | ({"reference_entropy": theirs} if theirs else {})
+    signals = {OLD_ENTROPY: [SURE, UNSURE]} | ({Signal("entropy", of="reference"): theirs} if theirs else {})
     return batch([[1, 0]], token_rewards=[[0, 0, 1.0], [0, 0, 0, 0.0]], signals=signals)
 
 
@@ -52,7 +53,7 @@ def test_of_each_sequence() -> None:
 
 
 def test_all_tokens_are_the_other_advantage() -> None:
-    given = random_batch(needs={"old_entropy"})
+    given = random_batch(needs={OLD_ENTROPY})
     _, plain = GroupMean()({}, given)
     for all_of_them, alone in zip(credit_of(given, GroupMean(), share=1.0).advantages, plain.advantages, strict=True):
         np.testing.assert_array_equal(all_of_them, alone)
@@ -65,7 +66,7 @@ def test_exactly_a_share_rounded_up(share: float, length: int, which: str) -> No
     entropy_T = np.random.default_rng(length).permutation(length)
     cuts = [length // 3, length // 2]
     entropies = [part.tolist() for part in np.split(entropy_T, cuts)]
-    given = batch([[1, 1], [0]], token_rewards=[[0.0] * len(e) for e in entropies], signals={"old_entropy": entropies})
+    given = batch([[1, 1], [0]], token_rewards=[[0.0] * len(e) for e in entropies], signals={OLD_ENTROPY: entropies})
     everybody = FixedBaseline(baseline=-1.0)
     credit = credit_of(given, everybody, share=share, which=which, mean="all")
     kept_T = np.concatenate(credit.advantages) != 0
@@ -78,7 +79,7 @@ def test_exactly_a_share_rounded_up(share: float, length: int, which: str) -> No
 
 
 def test_the_last_one_brings_its_equals() -> None:
-    given = batch([[1, 0]], signals={"old_entropy": [[3.0, 1.0], [1.0, 0.5]]})
+    given = batch([[1, 0]], signals={OLD_ENTROPY: [[3.0, 1.0], [1.0, 0.5]]})
     assert lists(credit_of(given, mean="all", share=0.5)) == [[0.5, 0.5], [-0.5, 0.0]]
     assert lists(credit_of(given, share=0.5)) == [pytest.approx([2 / 3, 2 / 3]), pytest.approx([-2 / 3, 0.0])]
     assert lists(credit_of(given, mean="all", share=0.5, which="lowest")) == [[0.0, 0.5], [-0.5, -0.5]]
@@ -105,7 +106,7 @@ def test_metrics() -> None:
 
 def test_what_it_needs_and_what_it_leaves_alone() -> None:
     member = TopEntropy(advantage=GAE(), beside="base")
-    assert member.needs == {"value", "old_entropy", "base_entropy"}
+    assert member.needs == {OLD_VALUE, OLD_ENTROPY, Signal("entropy", of="base")}
     given = random_batch(needs=member.needs)
     _, plain = GAE()(GAE().start(), given)
     _, credit = member(member.start(), given)
@@ -116,7 +117,7 @@ def test_what_it_needs_and_what_it_leaves_alone() -> None:
 
 
 def test_without_any_token() -> None:
-    given = batch([[1, 0]], token_rewards=[[], []], signals={"old_entropy": [[], []]})
+    given = batch([[1, 0]], token_rewards=[[], []], signals={OLD_ENTROPY: [[], []]})
     for scope in ("step", "sequence"):
         credit = credit_of(given, scope=scope)
         assert (lists(credit), credit.metrics) == ([[], []], {})

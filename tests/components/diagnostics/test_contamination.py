@@ -33,6 +33,7 @@ from posttrain.models import Model
 from posttrain.policies import Policy
 from posttrain.policies.folder import new_folder
 from posttrain.policies.loading import load_policy
+from posttrain.signals import ENTROPY, LOGP
 from posttrain.types import Message, Task
 from tests.builders import ScriptedSampler
 
@@ -109,9 +110,9 @@ def test_entropies_and_likelihoods_are_the_models_own(policy: Policy) -> None:
     from posttrain.policies import Packed
 
     ids = torch.as_tensor(written[0][0])
-    alone = policy.evaluate(Packed(token_ids_L=ids, starts=(0, 9)), torch.arange(4, 9), frozenset({"entropy"}))
-    assert every[0].tolist() == pytest.approx(alone["entropy"].tolist(), abs=1e-5)
-    assert token_logps(policy, written)[0].tolist() == pytest.approx(alone["logp"].tolist(), abs=1e-5)
+    alone = policy.evaluate(Packed(token_ids_L=ids, starts=(0, 9)), torch.arange(4, 9), frozenset({ENTROPY}))
+    assert every[0].tolist() == pytest.approx(alone[ENTROPY].tolist(), abs=1e-5)
+    assert token_logps(policy, written)[0].tolist() == pytest.approx(alone[LOGP].tolist(), abs=1e-5)
     few = top_entropies(policy, written, 5, renormalise=False)
     assert (few[0] < every[0]).all()
 

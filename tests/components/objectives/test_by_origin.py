@@ -7,6 +7,7 @@ from posttrain.components.objectives.by_origin import ByOrigin
 from posttrain.components.objectives.likelihood import Likelihood
 from posttrain.components.objectives.ppo_clip import PPOClip
 from posttrain.components.objectives.value_clip import ValueClip
+from posttrain.signals import OLD_VALUE, VALUE
 from posttrain.types import Tokens
 from tests.builders import gradients, numerical_gradient, random_tokens, tokens
 
@@ -69,6 +70,6 @@ def test_sequences_keep_their_place_and_lose_tokens() -> None:
 
 def test_needs_and_exceptions() -> None:
     mixed = ByOrigin(sampled=Likelihood(), demonstrated=ValueClip())
-    assert mixed.needs == {"value"}
+    assert mixed.needs == {VALUE, OLD_VALUE}
     assert mixed.exceptions == Likelihood().exceptions
     assert not mixed.whole_groups

@@ -13,6 +13,7 @@ from posttrain.components.objectives.copg import CoPG
 from posttrain.components.objectives.policy_gradient import PolicyGradient
 from posttrain.components.preferences import Pairs
 from posttrain.components.preferences.ipo import IPO
+from posttrain.signals import logp_of
 from posttrain.types import Tokens
 from tests.builders import gradients, numerical_gradient, random_tokens, tokens
 
@@ -63,7 +64,7 @@ def test_nobody_to_be_compared_with() -> None:
 
 def regularised_rloo(these: Tokens, beta: float) -> Tensor:
     """[N] reward minus beta times log-ratio, minus the mean of the same of the others of the group: by loops."""
-    gain = these.sequence_sum(these.logp_T - these.reference_logp_T["reference"]).tolist()
+    gain = these.sequence_sum(these.logp_T - these[logp_of("reference")]).tolist()
     reward = these.last(these.advantage_T).tolist()
     worth = [r - beta * d for r, d in zip(reward, gain, strict=True)]
     groups = these.group_N.tolist()
@@ -74,7 +75,7 @@ def regularised_rloo(these: Tokens, beta: float) -> Tensor:
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_the_gradient_is_that_of_rloo_with_regularised_rewards(size: int) -> None:
     """The mean over the pairs of k completions has 2 / k times the gradient of the sum over completions."""
-    these = random_tokens(1, lengths=(3, 1, 4, 2) * 3, needs=("reference_logp",), advantage_by="sequence")
+    these = random_tokens(1, lengths=(3, 1, 4, 2) * 3, needs=(logp_of("reference"),), advantage_by="sequence")
     these = replace(these, group_N=torch.arange(12) % (12 // size))
     first_N = these.length_N.cumsum(0) - these.length_N
     one_a_group_N = torch.arange(12) < 12 // size
@@ -84,7 +85,7 @@ def test_the_gradient_is_that_of_rloo_with_regularised_rewards(size: int) -> Non
 
 
 def test_finite_differences() -> None:
-    objective, these = CoPG(beta=0.3), random_tokens(3, needs=("reference_logp",))
+    objective, these = CoPG(beta=0.3), random_tokens(3, needs=(logp_of("reference"),))
     found = gradients(objective(these).loss_T.sum(), these)["logp_T"]
     numerical = numerical_gradient(lambda x_T: objective(replace(these, logp_T=x_T)).loss_T.sum(), these.logp_T)
     torch.testing.assert_close(found, numerical, atol=1e-7, rtol=1e-6)
@@ -95,14 +96,14 @@ def test_a_difference_of_one_half_is_ipo() -> None:
     pairs = Pairs(
         logp_P2=torch.tensor([[-3.0, -3.0]]),
         length_P2=torch.tensor([[2, 1]]),
-        reference_logp_P2={"reference": torch.tensor([[-4.0, -1.0]])},
+        reference_logp_P2={logp_of("reference"): torch.tensor([[-4.0, -1.0]])},
     )
     for beta in (0.1, 0.5):
         assert CoPG(beta=beta)(these).loss_T[0].item() == pytest.approx(beta / 2 * IPO(beta=beta)(pairs).loss_P.item())
 
 
 def test_the_reference_is_the_role_that_it_names() -> None:
-    assert CoPG(reference="teacher").needs == {"teacher_logp"}
+    assert CoPG(reference="teacher").needs == {logp_of("teacher")}
 
 
 REWARD_A = torch.tensor([2.5, 2.0, 1.0], dtype=torch.float64)

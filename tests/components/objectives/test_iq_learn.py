@@ -9,6 +9,7 @@ from torch import Tensor
 
 from posttrain.components.objectives.iq_learn import IQLearn
 from posttrain.components.objectives.likelihood import Likelihood
+from posttrain.signals import LOGIT
 from posttrain.types import Tokens
 from tests.builders import numerical_gradient, random_tokens, tokens
 
@@ -25,7 +26,7 @@ def tokens_of(logits_TV: Tensor, chosen: list[int], lengths: list[int]) -> Token
     return replace(
         tokens(rows),
         logp_T=logits_TV.log_softmax(1).gather(1, chosen_T1)[:, 0],
-        logit_T=logits_TV.gather(1, chosen_T1)[:, 0],
+        signals={LOGIT: logits_TV.gather(1, chosen_T1)[:, 0]},
     )
 
 
@@ -68,7 +69,7 @@ def test_finite_differences(gamma: float) -> None:
 
 
 def test_without_a_coefficient_it_is_the_likelihood() -> None:
-    these = random_tokens(needs={"logit"})
+    these = random_tokens(needs={LOGIT})
     assert torch.equal(IQLearn(coefficient=0.0)(these).loss_T, Likelihood()(these).loss_T)
 
 
@@ -98,5 +99,5 @@ def test_rewards_of_a_sequence_add_up_to_its_log_likelihood_and_its_first_value(
 
 
 def test_nothing_is_learned_from_nothing() -> None:
-    none = random_tokens(lengths=(2,), needs={"logit"}).only(torch.zeros(2, dtype=torch.bool))
+    none = random_tokens(lengths=(2,), needs={LOGIT}).only(torch.zeros(2, dtype=torch.bool))
     assert IQLearn()(none).loss_T.shape == (0,)

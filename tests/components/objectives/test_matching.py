@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from posttrain.components.objectives.matching import Matching
+from posttrain.signals import LOGP, NOISE
 from tests.builders import gradients, numerical_gradient, random_tokens, tokens
 from tests.flows import made_flow, packed, signals
 from tests.policies.test_flow import with_draw
@@ -41,10 +42,10 @@ def test_on_policy_it_is_advantage_weighted_flow_matching() -> None:
     policy = made_flow(steps=2, dtype="float64")
     these = [with_draw((2, 1), (0.5, -1), 1), with_draw((-1, 1), (1, 0), 0)]
     batch, advantage_T = packed(*these), torch.tensor([1.0, -0.5], dtype=torch.float64)
-    found = policy.evaluate(batch.packed, batch.positions_T, frozenset({"noise"}))
+    found = policy.evaluate(batch.packed, batch.positions_T, frozenset({NOISE}))
     given = tokens([[-1.0], [-1.0]], advantage=[[1.0], [-0.5]])
-    old_T = found["logp"].detach()
-    on_policy = replace(given, logp_T=found["logp"], old_logp_T=old_T, noise_T=found["noise"])
+    old_T = found[LOGP].detach()
+    on_policy = replace(given, logp_T=found[LOGP], old_logp_T=old_T, signals={NOISE: found[NOISE]})
     Matching(weighting="uniform")(on_policy).loss_T.sum().backward()
     own = {name: p.grad.clone() for name, p in policy.named_parameters() if p.grad is not None}
     policy.zero_grad()
@@ -75,7 +76,7 @@ def test_a_sample_has_one_ratio() -> None:
 @pytest.mark.parametrize("ratio", ["draw", "sample"])
 def test_finite_differences(weighting: str, ratio: str) -> None:
     objective = Matching(weighting=weighting, ratio=ratio)  # type: ignore[arg-type]
-    these = random_tokens(needs={"noise"})
+    these = random_tokens(needs={NOISE})
 
     def loss(logp_T: torch.Tensor) -> torch.Tensor:
         return objective(replace(these, logp_T=logp_T)).loss_T.sum()
@@ -86,7 +87,9 @@ def test_finite_differences(weighting: str, ratio: str) -> None:
 
 def test_metrics_are_the_errors() -> None:
     policy = made_flow(steps=2)
-    found = signals(policy, with_draw((2, 1), (0.5, -1), 1), needs=frozenset({"noise"}))
-    these = replace(tokens([[-1.0]]), logp_T=found["logp"], old_logp_T=found["logp"].detach(), noise_T=found["noise"])
+    found = signals(policy, with_draw((2, 1), (0.5, -1), 1), needs=frozenset({NOISE}))
+    these = replace(
+        tokens([[-1.0]]), logp_T=found[LOGP], old_logp_T=found[LOGP].detach(), signals={NOISE: found[NOISE]}
+    )
     metrics = Matching()(these).metrics
-    assert metrics["matching_error"].tolist() == (-found["logp"]).tolist() and metrics["ratio"].tolist() == [1.0]
+    assert metrics["matching_error"].tolist() == (-found[LOGP]).tolist() and metrics["ratio"].tolist() == [1.0]

@@ -7,6 +7,7 @@ import torch
 
 from posttrain.components.objectives.pairwise import Pairwise
 from posttrain.components.preferences.dpo import DPO
+from posttrain.signals import OLD_LOGP, logp_of
 from posttrain.types import Tokens
 from tests.builders import gradients, numerical_gradient, random_tokens, tokens
 
@@ -81,12 +82,12 @@ def test_the_reference_may_be_the_policy_as_the_step_began() -> None:
     these = tokens([[-1.0], [-2.0]], advantage=[[1.0], [-1.0]], old_logp=[[-4.0], [-3.0]], group_N=[0, 0])
     result = Pairwise(loss=DPO(beta=0.5, reference="old"))(these)
     assert result.metrics["pair_margin"].tolist() == pytest.approx([0.5 * ((-1 + 4) - (-2 + 3))])
-    assert Pairwise(loss=DPO(reference="old")).needs == {"old_logp"}
+    assert Pairwise(loss=DPO(reference="old")).needs == {OLD_LOGP}
 
 
 def test_gradient_by_finite_differences() -> None:
 
-    objective, these = Pairwise(loss=DPO()), random_tokens(3, needs=("reference_logp",), advantage_by="sequence")
+    objective, these = Pairwise(loss=DPO()), random_tokens(3, needs=(logp_of("reference"),), advantage_by="sequence")
 
     def total(logp_T: torch.Tensor) -> torch.Tensor:
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from posttrain.components.objectives.path_consistency import PathConsistency
+from posttrain.signals import OLD_VALUE, VALUE, logp_of
 from posttrain.types import Tokens
 from tests.builders import gradients, numerical_gradient, random_tokens, tokens
 
@@ -61,7 +62,7 @@ def test_no_gradient_goes_through_later_steps(states: str, slopes: list[float]) 
     these = two_responses()
     found = gradients(PathConsistency(beta=0.5, states=states)(these).loss_T.sum(), these)  # type: ignore[arg-type]
     assert found["logp_T"].tolist() == pytest.approx(slopes)
-    assert not found["value_T"].any()
+    assert not found[VALUE].any()
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,7 @@ def test_the_values_loss_by_hand(states: str, losses: list[float], slopes: list[
     result = PathConsistency(learns="value", beta=0.5, states=states)(these)  # type: ignore[arg-type]
     assert result.loss_T.tolist() == pytest.approx(losses)
     found = gradients(result.loss_T.sum(), these)
-    assert found["value_T"].tolist() == pytest.approx(slopes)
+    assert found[VALUE].tolist() == pytest.approx(slopes)
     assert not found["logp_T"].any(), "the policy is not differentiated"
 
 
@@ -94,9 +95,9 @@ def test_the_value_takes_the_policy_as_the_step_found_it() -> None:
 @pytest.mark.parametrize("states", STATES)
 def test_both_sides_miss_the_same(states: str) -> None:
     """With the advantage R - V the two losses are one number, to be differentiated in two ways."""
-    these = random_tokens(needs={"value", "reference_logp"})
-    assert these.value_T is not None and these.value_target_T is not None
-    value_T = these.value_T.detach()
+    these = random_tokens(needs={VALUE, logp_of("reference")})
+    assert these[VALUE] is not None and these.value_target_T is not None
+    value_T = these[VALUE].detach()
     these = replace(these, old_logp_T=these.logp_T.detach(), advantage_T=these.value_target_T - value_T)
     policy, value = (
         PathConsistency(learns=learns, states=states)(these).loss_T  # type: ignore[arg-type]
@@ -108,7 +109,7 @@ def test_both_sides_miss_the_same(states: str) -> None:
 @pytest.mark.parametrize("states", STATES)
 def test_a_mean_over_tokens_is_a_mean_over_states(states: str) -> None:
     """Sequence by sequence, with turns of their own."""
-    these = random_tokens(needs={"reference_logp"}, lengths=(5, 1, 4))
+    these = random_tokens(needs={logp_of("reference")}, lengths=(5, 1, 4))
     these = replace(these, turn_T=torch.tensor([0, 0, 1, 1, 1, 1, 0, 1, 2, 2]))
     result = PathConsistency(states=states)(these)  # type: ignore[arg-type]
     begins = {"token": [0, 1, 2, 3, 4, 5, 6, 7, 8, 9], "turn": [0, 2, 5, 6, 7, 8], "sequence": [0, 5, 6]}[states]
@@ -127,7 +128,7 @@ def test_no_reward_is_a_lesson_too() -> None:
         value=[[0.4, 0.4]],
         value_target=[[0.0, 0.0]],
     )
-    for learns, signal, slopes in (("policy", "logp_T", [0.45, 0.35]), ("value", "value_T", [0.9, 0.7])):
+    for learns, signal, slopes in (("policy", "logp_T", [0.45, 0.35]), ("value", VALUE, [0.9, 0.7])):
         loss_T = PathConsistency(learns=learns, beta=0.5)(these).loss_T  # type: ignore[arg-type]
         assert loss_T.tolist() == pytest.approx([0.45**2, 0.35**2])
         assert gradients(loss_T.sum(), these)[signal].tolist() == pytest.approx(slopes)
@@ -135,12 +136,12 @@ def test_no_reward_is_a_lesson_too() -> None:
 
 def test_finite_differences() -> None:
     """Of the loss with the later log-ratios written out as constants."""
-    these = random_tokens(needs={"reference_logp"}, lengths=(4, 2))
-    fixed_T = (these.logp_T - these.reference_logp_T["reference"]).detach()
+    these = random_tokens(needs={logp_of("reference")}, lengths=(4, 2))
+    fixed_T = (these.logp_T - these[logp_of("reference")]).detach()
     later_T = torch.stack([*(fixed_T[t + 1 : 4].sum() for t in range(4)), fixed_T[5], torch.zeros(()).double()])
 
     def loss(logp_T: Tensor) -> Tensor:
-        ratio_T = logp_T - these.reference_logp_T["reference"]
+        ratio_T = logp_T - these[logp_of("reference")]
         return ((0.3 * (ratio_T + later_T) - these.advantage_T) ** 2).sum()
 
     found = gradients(PathConsistency(beta=0.3)(these).loss_T.sum(), these)["logp_T"]
@@ -186,8 +187,7 @@ def leaves(logits_SC: Tensor, value_S: Tensor) -> Tokens:
         these,
         logp_T=logp_T,
         old_logp_T=logp_T.detach(),
-        value_T=value_T,
-        old_value_T=value_T.detach(),
+        signals={**these.signals, VALUE: value_T, OLD_VALUE: value_T.detach()},
         advantage_T=target_T - value_T.detach(),
     )
 

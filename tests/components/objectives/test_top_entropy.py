@@ -7,6 +7,7 @@ import torch
 from posttrain.components.objectives.likelihood import Likelihood
 from posttrain.components.objectives.policy_gradient import PolicyGradient
 from posttrain.components.objectives.top_entropy import TopEntropy
+from posttrain.signals import ENTROPY
 from posttrain.types import Tokens
 from tests.builders import gradients, numerical_gradient, random_tokens, tokens
 
@@ -41,14 +42,14 @@ def test_equal_entropies_keep_the_earlier_tokens() -> None:
 
 
 def test_sequences_without_tokens() -> None:
-    these = random_tokens(lengths=(4, 3, 2), needs={"entropy"})
+    these = random_tokens(lengths=(4, 3, 2), needs={ENTROPY})
     without_second = these.only(these.sequence_T != 1)
     result = TopEntropy(objective=Likelihood(), share=0.5)(without_second)
     assert (result.loss_T != 0).tolist().count(True) == 2 + 1
 
 
 def test_finite_differences() -> None:
-    these = random_tokens(needs={"entropy"})
+    these = random_tokens(needs={ENTROPY})
     member = TopEntropy(objective=PolicyGradient(), share=0.5)
 
     def loss(logp_T: torch.Tensor) -> torch.Tensor:
@@ -56,11 +57,11 @@ def test_finite_differences() -> None:
 
     found = gradients(loss(these.logp_T), these)
     torch.testing.assert_close(found["logp_T"], numerical_gradient(loss, these.logp_T), atol=1e-8, rtol=1e-6)
-    assert not found["entropy_T"].any(), "the entropy only chooses"
+    assert not found[ENTROPY].any(), "the entropy only chooses"
 
 
 def test_nothing_depends_on_what_else_is_in_the_batch() -> None:
-    these = random_tokens(lengths=(6, 9, 3), needs={"entropy"})
+    these = random_tokens(lengths=(6, 9, 3), needs={ENTROPY})
     member = TopEntropy(objective=Likelihood(), share=0.3)
     whole_T = member(these).loss_T
     for i in range(3):
@@ -70,7 +71,7 @@ def test_nothing_depends_on_what_else_is_in_the_batch() -> None:
 
 def test_needs_and_metrics() -> None:
     member = TopEntropy(objective=PolicyGradient())
-    assert member.needs == {"entropy"}
+    assert member.needs == {ENTROPY}
     assert "reinforce" in member.exceptions and not member.whole_groups
     these: Tokens = tokens([[-1.0, -1.0]], entropy=[[0.25, 2.0]])
     assert replace(member, share=0.5)(these).metrics["kept_entropy"].tolist() == [2.0]

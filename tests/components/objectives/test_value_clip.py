@@ -1,16 +1,15 @@
-from dataclasses import replace
-
 import pytest
 import torch
 
 from posttrain.components.objectives.value_clip import ValueClip
-from tests.builders import gradients, numerical_gradient, random_tokens, tokens
+from posttrain.signals import OLD_VALUE, VALUE
+from tests.builders import gradients, having, numerical_gradient, random_tokens, tokens
 
 
 def one_token(objective: ValueClip, value: float, old: float, target: float) -> tuple[float, float]:
     these = tokens([[-1.0]], value=[[value]], old_value=[[old]], value_target=[[target]])
     result = objective(these)
-    return result.loss_T.item(), gradients(result.loss_T.sum(), these)["value_T"].item()
+    return result.loss_T.item(), gradients(result.loss_T.sum(), these)[VALUE].item()
 
 
 @pytest.mark.parametrize(
@@ -38,12 +37,11 @@ def test_metric_is_the_share_of_stopped_tokens() -> None:
 
 @pytest.mark.parametrize("objective", [ValueClip(), ValueClip(clip=1.0), ValueClip(clip=None)])
 def test_finite_differences(objective: ValueClip) -> None:
-    these = random_tokens(needs={"value"}, lengths=(20, 30))
+    these = random_tokens(needs={VALUE, OLD_VALUE}, lengths=(20, 30))
 
     def loss(value_T: torch.Tensor) -> torch.Tensor:
-        return objective(replace(these, value_T=value_T)).loss_T.sum()
+        return objective(having(these, {VALUE: value_T})).loss_T.sum()
 
-    assert these.value_T is not None
-    found = gradients(loss(these.value_T), these)["value_T"]
-    torch.testing.assert_close(found, numerical_gradient(loss, these.value_T), atol=1e-7, rtol=1e-6)
+    found = gradients(loss(these[VALUE]), these)[VALUE]
+    torch.testing.assert_close(found, numerical_gradient(loss, these[VALUE]), atol=1e-7, rtol=1e-6)
     assert not gradients(objective(these).loss_T.sum(), these)["logp_T"].any()

@@ -6,13 +6,16 @@ import numpy as np
 import pytest
 
 from posttrain.components.penalties.adaptive_kl import AdaptiveKL
+from posttrain.signals import Signal, logp_of
 from posttrain.types import Batch
 from tests.builders import batch, trajectory
+
+DIVERGENCE = Signal("reverse_kl", of="reference", old=True)
 
 
 def diverged(*rows: list[float]) -> Batch:
     given = batch([[0.0] * len(rows)], token_rewards=[[0.0] * len(row) for row in rows])
-    return replace(given, signals={"reference_kl": tuple(np.asarray(row, np.float32) for row in rows)})
+    return replace(given, signals={DIVERGENCE: tuple(np.asarray(row, np.float32) for row in rows)})
 
 
 def test_the_weight_moves_with_the_error_and_the_number_of_attempts() -> None:
@@ -29,10 +32,10 @@ def test_the_weight_moves_with_the_error_and_the_number_of_attempts() -> None:
 
 def test_it_takes_the_exact_divergence_from_each_token() -> None:
     attempt = trajectory(logp=[-1.0, -2.0])
-    taken = AdaptiveKL(coefficient=0.5).in_reward(attempt, {"reference_kl": np.array([0.2, 1.0], np.float32)})
+    taken = AdaptiveKL(coefficient=0.5).in_reward(attempt, {DIVERGENCE: np.array([0.2, 1.0], np.float32)})
     assert taken.tolist() == pytest.approx([-0.1, -0.5])
     sampled = AdaptiveKL(coefficient=0.5, form="k1", role="teacher")
-    assert sampled.needs == {"teacher_logp"}
-    taken = sampled.in_reward(attempt, {"teacher_logp": np.array([-1.4, -1.0], np.float32)})
+    assert sampled.needs == {logp_of("teacher")}
+    taken = sampled.in_reward(attempt, {logp_of("teacher"): np.array([-1.4, -1.0], np.float32)})
     assert taken.tolist() == pytest.approx([-0.2, 0.5])
-    assert AdaptiveKL().needs == {"reference_kl"}
+    assert AdaptiveKL().needs == {DIVERGENCE}

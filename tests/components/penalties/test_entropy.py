@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from posttrain.components.penalties.entropy import Entropy
+from posttrain.signals import ENTROPY
 from tests.builders import gradients, tokens
 
 
@@ -10,11 +11,11 @@ def test_a_bonus_lowers_the_loss(coefficient: float) -> None:
     these = tokens([[-1.0, -2.0]], entropy=[[0.6, 2.0]])
     penalty = Entropy(coefficient=coefficient)
     term = penalty.in_loss(these)
-    assert penalty.needs == {"entropy"}
+    assert penalty.needs == {ENTROPY}
     assert term is not None
     assert term.loss_T.tolist() == pytest.approx([-0.6 * coefficient, -2.0 * coefficient])
     found = gradients(term.loss_T.sum(), these)
-    assert found["entropy_T"].tolist() == [-coefficient] * 2
+    assert found[ENTROPY].tolist() == [-coefficient] * 2
     assert not found["logp_T"].any()
 
 
@@ -31,7 +32,7 @@ def test_descent_flattens_a_distribution() -> None:
         these = tokens([[-1.0]], entropy=[[entropy().item()]])
         term = Entropy(coefficient=1.0).in_loss(these)
         assert term is not None
-        outer = gradients(term.loss_T.sum(), these)["entropy_T"]
+        outer = gradients(term.loss_T.sum(), these)[ENTROPY]
         with torch.no_grad():
             logits -= 0.5 * outer * slope
     assert entropy().item() > before + 0.1

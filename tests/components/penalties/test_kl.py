@@ -8,6 +8,7 @@ import torch
 from pydantic import ValidationError
 
 from posttrain.components.penalties.kl import KL
+from posttrain.signals import logp_of
 from posttrain.types import Tokens
 from tests.builders import gradients, numerical_gradient, random_tokens, tokens, trajectory
 
@@ -29,22 +30,22 @@ def test_worked_example(form: str, estimate: float, slope: float) -> None:
     assert gradients(term.loss_T.sum(), these)["logp_T"].item() == pytest.approx(0.1 * slope)
     attempt = trajectory(logp=[math.log(0.5)])
     change_T = KL(form=form, coefficient=0.1, where="reward").in_reward(
-        attempt, {"reference_logp": np.array([math.log(0.25)], np.float32)}
+        attempt, {logp_of("reference"): np.array([math.log(0.25)], np.float32)}
     )
     assert change_T is not None
     assert change_T.tolist() == pytest.approx([-0.1 * estimate], rel=1e-6)
 
 
 def test_acts_in_one_place_only() -> None:
-    these = random_tokens(needs={"reference_logp"})
-    signals = {"reference_logp": np.zeros(2, np.float32)}
+    these = random_tokens(needs={logp_of("reference")})
+    signals = {logp_of("reference"): np.zeros(2, np.float32)}
     assert KL(where="reward").in_loss(these) is None
     assert KL(where="loss").in_reward(trajectory(), signals) is None
 
 
 def test_any_role_can_be_the_reference() -> None:
     penalty = KL(role="teacher")
-    assert penalty.needs == {"teacher_logp"}
+    assert penalty.needs == {logp_of("teacher")}
     these = tokens([[-1.0]], reference_logp={"teacher": [[-1.0]], "reference": [[-9.0]]})
     term = penalty.in_loss(these)
     assert term is not None and term.loss_T.item() == 0.0
@@ -52,7 +53,7 @@ def test_any_role_can_be_the_reference() -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_finite_differences(form: str) -> None:
-    these = random_tokens(needs={"reference_logp"}, gap=1.0)
+    these = random_tokens(needs={logp_of("reference")}, gap=1.0)
 
     def loss(logp_T: torch.Tensor) -> torch.Tensor:
         term = KL(form=form).in_loss(replace(these, logp_T=logp_T))
@@ -98,7 +99,7 @@ def test_what_the_docstring_says_about_means_and_gradients() -> None:
 def test_k3_of_a_tiny_gap_is_not_rounding() -> None:
     these = tokens([[-1.0]], reference_logp={"reference": [[-1.0 - 1e-3]]}, dtype=torch.float32)
     term = KL(coefficient=1.0).in_loss(these)
-    gap = float(these.logp_T.detach() - these.reference_logp_T["reference"])
+    gap = float(these.logp_T.detach() - these[logp_of("reference")])
     assert term is not None
     assert term.loss_T.item() == pytest.approx(gap**2 / 2, rel=1e-3)
 

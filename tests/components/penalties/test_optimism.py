@@ -11,6 +11,7 @@ from posttrain.components.objectives.pairwise import Pairwise
 from posttrain.components.penalties.optimism import Optimism
 from posttrain.components.preferences.dpo import DPO
 from posttrain.components.reducers.sequences import Sequences
+from posttrain.signals import OLD_LOGP, logp_of
 from posttrain.stages.loss import combine
 from posttrain.types import Tokens
 from tests.builders import gradients, numerical_gradient, tokens
@@ -67,8 +68,8 @@ def test_the_reference_may_be_the_policy_as_the_step_began() -> None:
     these = tokens([[-1.0]], old_logp=[[-4.0]])
     term = Optimism(coefficient=2.0, role="old").in_loss(these)
     assert term is not None and term.loss_T.tolist() == [6.0]
-    assert Optimism(role="old").needs == {"old_logp"}
-    assert Optimism().needs == {"reference_logp"} and Optimism().whole_groups
+    assert Optimism(role="old").needs == {OLD_LOGP}
+    assert Optimism().needs == {logp_of("reference")} and Optimism().whole_groups
 
 
 def test_what_nobody_sampled_has_no_term() -> None:

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from posttrain.components.penalties.progress import Progress
+from posttrain.signals import Signal
 from posttrain.stages.rl.credit import batch_of
 from posttrain.types import Group, Segment, Trajectory
 from tests.builders import score, trajectory
 
-SAID = {"progress_score": np.array([9.0, 0.25, -0.5, 9.0, 9.0, 1.5], np.float32)}
+SAID = {Signal("score", of="progress"): np.array([9.0, 0.25, -0.5, 9.0, 9.0, 1.5], np.float32)}
 
 
 def played(info: Mapping[str, Any], *, lengths: tuple[int, ...] = (2, 1, 3), reward: float = 1.0) -> Trajectory:
@@ -60,11 +61,11 @@ def test_the_score_is_no_reward_any_more_and_turn_rewards_stay() -> None:
     one, none = played({"valid_turns": [True, False, True]}), played({"valid_turns": []}, lengths=(), reward=0.0)
     segments = tuple(replace(s, reward=-0.1) if s.trained and s.turn == 1 else s for s in one.segments)
     groups = [Group(trajectories=(replace(one, segments=segments), none))]
-    signals = {"progress_score": (SAID["progress_score"], np.zeros(0, np.float32))}
+    signals = {Signal("score", of="progress"): (SAID[Signal("score", of="progress")], np.zeros(0, np.float32))}
     batch = batch_of(groups, signals, {"progress": Progress()}, 0.0)
     assert batch.token_rewards[0].tolist() == pytest.approx([0, 0.75, -0.6, 0, 0, 2.0])
     assert batch.return_N.tolist() == pytest.approx([2.15, 0.0])
 
 
 def test_another_role() -> None:
-    assert Progress(role="judge").needs == {"judge_score"}
+    assert Progress(role="judge").needs == {Signal("score", of="judge")}

@@ -1,19 +1,15 @@
-from dataclasses import replace
-
 import pytest
 import torch
 
 from posttrain.components.penalties.velocity import Velocity
-from tests.builders import random_tokens, tokens
+from posttrain.signals import VELOCITY, Signal
+from tests.builders import having, random_tokens, tokens
 
 
 def test_by_hand() -> None:
     own = torch.tensor([[1.0, 2.0], [0.0, 0.0]], requires_grad=True)
-    these = replace(
-        tokens([[-1.0, -1.0]]),
-        velocity_TD=own,
-        reference_velocity_TD={"reference": torch.tensor([[0.0, 0.0], [0.0, 2.0]])},
-    )
+    reference = torch.tensor([[0.0, 0.0], [0.0, 2.0]])
+    these = having(tokens([[-1.0, -1.0]]), {VELOCITY: own, Signal("velocity", of="reference"): reference})
     term = Velocity(coefficient=0.1).in_loss(these)
     assert term is not None
     assert term.loss_T.tolist() == pytest.approx([0.25, 0.2])
@@ -24,5 +20,5 @@ def test_by_hand() -> None:
 
 def test_it_needs_both_velocities() -> None:
     member = Velocity(role="average")
-    assert member.needs == {"velocity", "average_velocity"}
+    assert member.needs == {VELOCITY, Signal("velocity", of="average")}
     assert member.in_loss(random_tokens(needs=member.needs)) is not None

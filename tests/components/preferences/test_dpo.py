@@ -7,6 +7,7 @@ from torch import Tensor
 
 from posttrain.components.preferences import Pairs
 from posttrain.components.preferences.dpo import DPO
+from posttrain.signals import OLD_LOGP, logp_of
 
 
 def pairs(logp: list[list[float]], reference: list[list[float]] | Tensor) -> Pairs:
@@ -14,7 +15,7 @@ def pairs(logp: list[list[float]], reference: list[list[float]] | Tensor) -> Pai
     return Pairs(
         logp_P2=logp_P2.requires_grad_(),
         length_P2=torch.ones_like(logp_P2, dtype=torch.int64),
-        reference_logp_P2={"reference": torch.as_tensor(reference, dtype=torch.float64)},
+        reference_logp_P2={logp_of("reference"): torch.as_tensor(reference, dtype=torch.float64)},
     )
 
 
@@ -79,8 +80,8 @@ def test_without_a_reference_every_completion_counts_as_equally_likely() -> None
 
 
 def test_the_reference_is_the_role_that_it_names() -> None:
-    assert DPO().needs == {"reference_logp"}
-    assert DPO(reference="old").needs == {"old_logp"}
+    assert DPO().needs == {logp_of("reference")}
+    assert DPO(reference="old").needs == {OLD_LOGP}
 
 
 @pytest.mark.parametrize("wrong", [{"beta": 0.0}, {"label_smoothing": 0.5}, {"label_smoothing": -0.1}])
@@ -103,7 +104,7 @@ def test_the_optimum_is_the_reference_tilted_by_the_reward() -> None:
         these = Pairs(
             logp_P2=logits_A.log_softmax(0)[pair_P2],
             length_P2=torch.ones_like(pair_P2),
-            reference_logp_P2={"reference": reference_A[pair_P2]},
+            reference_logp_P2={logp_of("reference"): reference_A[pair_P2]},
         )
         (weight_P * DPO(beta=beta)(these).loss_P).sum().backward()
         optimizer.step()

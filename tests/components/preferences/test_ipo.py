@@ -4,6 +4,7 @@ from torch import Tensor
 
 from posttrain.components.preferences import Pairs
 from posttrain.components.preferences.ipo import IPO
+from posttrain.signals import OLD_LOGP, logp_of
 
 
 def pairs(logp_P2: Tensor) -> Pairs:
@@ -12,7 +13,7 @@ def pairs(logp_P2: Tensor) -> Pairs:
     return Pairs(
         logp_P2=logp_P2,
         length_P2=torch.tensor([[2, 4], [1, 1]]),
-        reference_logp_P2={"reference": reference_P2},
+        reference_logp_P2={logp_of("reference"): reference_P2},
     )
 
 
@@ -47,4 +48,4 @@ def test_a_margin_beyond_the_aim_is_brought_back() -> None:
 
 
 def test_the_reference_is_the_role_that_it_names() -> None:
-    assert IPO(reference="old").needs == {"old_logp"}
+    assert IPO(reference="old").needs == {OLD_LOGP}

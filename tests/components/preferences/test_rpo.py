@@ -13,6 +13,7 @@ from posttrain.components.preferences.dpo import DPO
 from posttrain.components.preferences.ipo import IPO
 from posttrain.components.preferences.redi import REDI
 from posttrain.components.preferences.rpo import RPO
+from posttrain.signals import OLD_LOGP, logp_of
 from tests.builders import gradients, tokens
 
 FORMS = [("sum", True), ("sum", False), ("mean", True), ("mean", False)]
@@ -29,7 +30,7 @@ def pairs(logp_P2: Tensor | None = None) -> Pairs:
     return Pairs(
         logp_P2=logp_P2,
         length_P2=torch.tensor([[2, 4], [5, 1]]),
-        reference_logp_P2={"reference": torch.full_like(logp_P2, -4.0).detach()},
+        reference_logp_P2={logp_of("reference"): torch.full_like(logp_P2, -4.0).detach()},
     )
 
 
@@ -68,7 +69,7 @@ def test_it_composes_with_ipo() -> None:
     loss = RPO(loss=IPO(beta=0.25), eta=0.4)
     assert loss(pairs()).loss_P.tolist() == pytest.approx([0.0 + 0.1 * 3.0, 25.0 + 0.1 * 4.0])
     assert gradient(loss) == [pytest.approx([-0.1, 0.0]), pytest.approx([-10.0 - 0.1, 10.0])]
-    assert RPO(loss=IPO(reference="old")).needs == {"old_logp"}
+    assert RPO(loss=IPO(reference="old")).needs == {OLD_LOGP}
 
 
 @pytest.mark.parametrize("inner", [DPO(beta=0.3, label_smoothing=0.1), IPO(beta=0.3), DPO(reference=None)])
@@ -123,7 +124,7 @@ def learned(loss: PreferenceLoss, steps: int = 200) -> list[float]:
         these = Pairs(
             logp_P2=logp_A[pair_P2],
             length_P2=torch.ones_like(pair_P2),
-            reference_logp_P2={"reference": reference_A[pair_P2]},
+            reference_logp_P2={logp_of("reference"): reference_A[pair_P2]},
         )
         (slope_F,) = torch.autograd.grad(loss(these).loss_P.sum(), weights_F)
         weights_F = (weights_F - slope_F).detach().requires_grad_()

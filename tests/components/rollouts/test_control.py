@@ -9,6 +9,7 @@ from posttrain.datasets.reaching import STRIDE, TARGETS, Reaching, demonstrated
 from posttrain.engines import Sampling
 from posttrain.engines.native import Native
 from posttrain.errors import UserError
+from posttrain.signals import LOGP
 from posttrain.types import Group
 from tests.builders import ScriptedSampler, task
 from tests.flows import made_flow, signals
@@ -51,7 +52,7 @@ def test_the_learner_sees_the_same_density_in_a_whole_episode() -> None:
     sampler = Native().serve(policy, 0).bind("task")
     (group,) = asyncio.run(Control(n=1).collect(task(), {"policy": sampler}))
     (episode,) = group
-    np.testing.assert_allclose(signals(policy, episode)["logp"].detach(), episode.behavior_logp, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(signals(policy, episode)[LOGP].detach(), episode.behavior_logp, rtol=1e-5, atol=1e-5)
 
 
 def test_the_limit_cuts_an_episode() -> None:

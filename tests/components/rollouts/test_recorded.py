@@ -5,6 +5,7 @@ import pytest
 
 from posttrain.components.rollouts.recorded import Recorded
 from posttrain.errors import UserError
+from posttrain.signals import logp_of
 from posttrain.stages.rl.collect import unaided
 from posttrain.stages.rl.credit import batch_of
 from posttrain.stages.rl.metrics import recorded_metrics, rollout_metrics, signal_metrics
@@ -64,9 +65,9 @@ def test_they_do_not_count_in_the_divergence_of_the_policy() -> None:
     own = trajectory(2, logp=[-1.0, -1.0])
     groups = [judged(), Group(trajectories=(own,))]
     reference = tuple(np.full(t.num_trained, -1.5, np.float32) for g in groups for t in g)
-    found = signal_metrics(batch_of(groups, {"reference_logp": reference}, {}, 0.0))
+    found = signal_metrics(batch_of(groups, {logp_of("reference"): reference}, {}, 0.0))
     assert found["kl/reference"] == pytest.approx(np.expm1(-0.5) + 0.5)
-    alone = batch_of(groups[:1], {"reference_logp": reference[:2]}, {}, 0.0)
+    alone = batch_of(groups[:1], {logp_of("reference"): reference[:2]}, {}, 0.0)
     assert signal_metrics(alone) == {"kl/reference": 0.0}
 
 

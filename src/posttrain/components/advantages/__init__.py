@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from posttrain.component import Component
+from posttrain.signals import Signal
 from posttrain.types import Batch, Credit
 
 State = Mapping[str, Any]
@@ -17,10 +18,9 @@ class Advantage(Component):
     """Turns the token rewards of a batch into one advantage per trained token."""
 
     @property
-    def needs(self) -> frozenset[str]:
-        """Signals that must be in the batch: ``value`` (a critic's), ``<role>_logp`` or ``<role>_entropy``.
-
-        The role ``old`` is the policy before the updates of the step.
+    def needs(self) -> frozenset[Signal]:
+        """Signals that must be in the batch; all are columns: a critic's values, log-probabilities or entropies of the
+        model that learns as it was before the updates, or of another role's.
         """
         return frozenset()
 

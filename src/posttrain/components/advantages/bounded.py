@@ -8,6 +8,7 @@ from pydantic import PositiveFloat
 
 from posttrain.component import frozen
 from posttrain.components.advantages import Advantage, State
+from posttrain.signals import Signal
 from posttrain.types import Batch, Credit
 
 
@@ -23,7 +24,7 @@ class Bounded(Advantage):
     """What an advantage of that size becomes."""
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Signal]:
         """What the estimator needs."""
         return self.of.needs
 

@@ -19,6 +19,7 @@ from pydantic import Field
 from posttrain.component import frozen
 from posttrain.components.advantages import Advantage, State
 from posttrain.components.advantages.group_mean import GroupMean
+from posttrain.signals import Signal
 from posttrain.types import Batch, Credit
 
 
@@ -32,7 +33,7 @@ class ClassBalanced(Advantage):
     """Share of the old average that stays when a step is seen, in [0, 1); the first step is taken as it is."""
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Signal]:
         """Those of what is scaled."""
         return self.advantage.needs
 

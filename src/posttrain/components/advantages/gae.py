@@ -19,6 +19,7 @@ from pydantic import Field
 from posttrain.component import frozen
 from posttrain.components.advantages import Advantage, State
 from posttrain.components.advantages._arithmetic import Reals, whitened
+from posttrain.signals import OLD_VALUE, Signal
 from posttrain.types import Batch, Credit, FloatArray
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -28,7 +29,7 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 class GAE(Advantage):
     """Generalized advantage estimation from a critic's values."""
 
-    needs: ClassVar[frozenset[str]] = frozenset({"value"})
+    needs: ClassVar[frozenset[Signal]] = frozenset({OLD_VALUE})
 
     gamma: Share = 1.0
     """Discount per trained token, in [0, 1]; below 1, long completions are worth less."""
@@ -39,7 +40,7 @@ class GAE(Advantage):
 
     def __call__(self, state: State, batch: Batch) -> tuple[State, Credit]:
         """Estimate the advantage of every token, and what the critic should have said."""
-        values = [value_T.astype(np.float64) for value_T in batch.signals["value"]]
+        values = [value_T.astype(np.float64) for value_T in batch.signals[OLD_VALUE]]
         advantages = [self._estimate(r_T, v_T) for r_T, v_T in zip(batch.token_rewards, values, strict=True)]
         credit = Credit(
             advantages=whitened(advantages) if self.whiten else tuple(a_T.astype(np.float32) for a_T in advantages),

@@ -11,6 +11,7 @@ import numpy as np
 
 from posttrain.component import frozen
 from posttrain.components.advantages import Advantage, State
+from posttrain.signals import Signal
 from posttrain.types import Batch, Credit, value_of
 
 EPSILON = 2.0**-23
@@ -24,7 +25,7 @@ class Normalized(Advantage):
     """What gives credit."""
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Signal]:
         """Those of what gives credit."""
         return self.advantage.needs
 

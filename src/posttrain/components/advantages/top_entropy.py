@@ -21,6 +21,7 @@ from pydantic import Field
 
 from posttrain.component import frozen
 from posttrain.components.advantages import Advantage, State
+from posttrain.signals import OLD_ENTROPY, Signal
 from posttrain.types import Batch, Credit, FloatArray
 
 Kept = NDArray[np.bool_]
@@ -45,10 +46,10 @@ class TopEntropy(Advantage):
     """Role whose choice is compared with the policy's; None compares nothing."""
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Signal]:
         """What gives credit needs, the policy's entropies before the update, and those of the role beside it."""
-        needs = self.advantage.needs | {"old_entropy"}
-        return needs if self.beside is None else needs | {f"{self.beside}_entropy"}
+        needs = self.advantage.needs | {OLD_ENTROPY}
+        return needs if self.beside is None else needs | {Signal("entropy", of=self.beside)}
 
     def start(self) -> State:
         """That of what gives credit."""
@@ -57,20 +58,21 @@ class TopEntropy(Advantage):
     def __call__(self, state: State, batch: Batch) -> tuple[State, Credit]:
         """Give credit, and take it from all but the chosen tokens."""
         state, credit = self.advantage(state, batch)
-        kept = self._kept(batch, "old_entropy")
+        kept = self._kept(batch, OLD_ENTROPY)
         advantages, metrics = credit.advantages, dict(credit.metrics)
         if any(len(kept_T) for kept_T in kept):
-            kept_T, entropy_T = np.concatenate(kept), np.concatenate(batch.signals["old_entropy"])
+            kept_T, entropy_T = np.concatenate(kept), np.concatenate(batch.signals[OLD_ENTROPY])
             metrics["kept_entropy"] = float(entropy_T[kept_T].mean(dtype=np.float64))
             if not kept_T.all():
                 metrics["left_out_entropy"] = float(entropy_T[~kept_T].mean(dtype=np.float64))
             if self.beside is not None:
-                metrics["overlap"] = float(np.concatenate(self._kept(batch, f"{self.beside}_entropy"))[kept_T].mean())
+                beside = self._kept(batch, Signal("entropy", of=self.beside))
+                metrics["overlap"] = float(np.concatenate(beside)[kept_T].mean())
             factor = 1.0 / kept_T.mean() if self.mean == "kept" else 1.0
             advantages = tuple((a * factor * k).astype(np.float32) for a, k in zip(advantages, kept, strict=True))
         return state, Credit(advantages=advantages, value_targets=credit.value_targets, metrics=metrics)
 
-    def _kept(self, batch: Batch, signal: str) -> list[Kept]:
+    def _kept(self, batch: Batch, signal: Signal) -> list[Kept]:
         """For each trajectory, [T] whether a token is chosen."""
         entropies = batch.signals[signal]
         if self.scope == "sequence":

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from posttrain.policies import Packed, Policy
+from posttrain.signals import LOGP
 from posttrain.types import FloatArray, IntArray
 
 MAX_TOKENS = 8192
@@ -35,7 +36,7 @@ def top_entropies(policy: Policy, written: Sequence[Written], k: int, *, renorma
 
 def token_logps(policy: Policy, written: Sequence[Written]) -> list[FloatArray]:
     """For each text, [T] log-probabilities of its tokens."""
-    return _in_passes(policy, written, lambda packed, positions_T: policy.evaluate(packed, positions_T)["logp"])
+    return _in_passes(policy, written, lambda packed, positions_T: policy.evaluate(packed, positions_T)[LOGP])
 
 
 def top_entropy(logits_TV: Tensor, k: int, *, renormalise: bool) -> Tensor:

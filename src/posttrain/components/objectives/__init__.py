@@ -6,6 +6,7 @@ it in `exceptions`.
 """
 
 from posttrain.component import Component
+from posttrain.signals import Signal
 from posttrain.types import PerToken, Tokens
 
 
@@ -23,9 +24,9 @@ class Objective(Component):
         return False
 
     @property
-    def needs(self) -> frozenset[str]:
-        """Costly signals that `Tokens` must carry: ``entropy``, ``value``, ``<role>_logp``; ``old_logp`` where that of
-        the sampler will not do; ``logit``; and, differentiated, ``<role>_forward_kl`` and ``<role>_reverse_kl``.
+    def needs(self) -> frozenset[Signal]:
+        """Costly signals that `Tokens` must carry: those of the forward pass that trains, which are differentiated, and
+        columns, among them the old log-probabilities where those of the sampler will not do.
         """
         return frozenset()
 

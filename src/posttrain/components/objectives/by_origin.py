@@ -13,6 +13,7 @@ from pydantic import NonNegativeFloat
 from posttrain.component import frozen
 from posttrain.components.objectives import Objective
 from posttrain.components.objectives.likelihood import Likelihood
+from posttrain.signals import Signal
 from posttrain.types import PerToken, Tokens
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class ByOrigin(Objective):
     """Of the loss of demonstrations (1 in HPT, 0.3 for its smallest model)."""
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Signal]:
         """What either of them needs."""
         return self.sampled.needs | self.demonstrated.needs
 

@@ -29,6 +29,7 @@ from posttrain.component import frozen
 from posttrain.components.objectives import Objective
 from posttrain.components.objectives._pairs import difference, every_two
 from posttrain.components.preferences import spread
+from posttrain.signals import Signal, logp_of
 from posttrain.types import PerToken, Tokens
 
 
@@ -47,9 +48,9 @@ class CoPG(Objective):
     """The role to be compared with."""
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Signal]:
         """The reference's log-probabilities."""
-        return frozenset({f"{self.reference}_logp"})
+        return frozenset({logp_of(self.reference)})
 
     def __call__(self, tokens: Tokens) -> PerToken:
         """[T] the mean loss of the pairs in each token's group; metrics are of pairs: the margin of log-ratios, in the
@@ -57,7 +58,7 @@ class CoPG(Objective):
         """
         pair_P2 = every_two(tokens)
         gap_P = difference(tokens.last(tokens.advantage_T), pair_P2)
-        gain_N = tokens.sequence_sum(tokens.logp_T - tokens.reference_logp_T[self.reference])
+        gain_N = tokens.sequence_sum(tokens.logp_T - tokens[logp_of(self.reference)])
         margin_P = difference(gain_N, pair_P2)
         residual_P = gap_P - self.beta * margin_P
         differs_P = gap_P != 0

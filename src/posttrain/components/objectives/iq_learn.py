@@ -21,6 +21,7 @@ from pydantic import Field, NonNegativeFloat
 
 from posttrain.component import frozen
 from posttrain.components.objectives import Objective
+from posttrain.signals import LOGIT, Signal
 from posttrain.types import PerToken, Tokens
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 class IQLearn(Objective):
     """Minus log-probability, plus the squared reward that the logits imply."""
 
-    needs: ClassVar[frozenset[str]] = frozenset({"logit"})
+    needs: ClassVar[frozenset[Signal]] = frozenset({LOGIT})
     exceptions: ClassVar[frozenset[str]] = frozenset({"zero_advantage", "reinforce", "bandit"})
 
     coefficient: NonNegativeFloat = 0.1
@@ -43,19 +44,17 @@ class IQLearn(Objective):
     def __call__(self, tokens: Tokens) -> PerToken:
         """Loss of each trained token; metrics are the reward, its square, and the value of the state."""
         reward_T = self.reward(tokens)
-        assert tokens.logit_T is not None, "declared in needs"
         metrics = {
             "implied_reward": reward_T.detach(),
             "implied_reward/squared": reward_T.detach() ** 2,
-            "soft_value": (tokens.logit_T - tokens.logp_T).detach(),
+            "soft_value": (tokens[LOGIT] - tokens.logp_T).detach(),
         }
         return PerToken(loss_T=-tokens.logp_T + self.coefficient * reward_T**2, metrics=metrics)
 
     def reward(self, tokens: Tokens) -> "torch.Tensor":
         """[T] the reward r of each token, in nats; the sum over a sequence scores it."""
-        assert tokens.logit_T is not None, "declared in needs"
-        value_T = tokens.logit_T - tokens.logp_T
+        value_T = tokens[LOGIT] - tokens.logp_T
         goes_on_T = tokens.sequence_T[1:] == tokens.sequence_T[:-1]
         next_T = value_T.new_zeros(len(value_T))
         next_T[:-1] = value_T[1:] * goes_on_T
-        return tokens.logit_T - self.gamma * next_T
+        return tokens[LOGIT] - self.gamma * next_T

@@ -17,6 +17,7 @@ from pydantic import PositiveFloat
 
 from posttrain.component import frozen
 from posttrain.components.objectives import Objective
+from posttrain.signals import NOISE, Signal
 from posttrain.types import PerToken, Tokens
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ TINY, POWER = 1e-10, 0.25
 class Matching(Objective):
     """Clipped surrogate on the matching errors of draws."""
 
-    needs: ClassVar[frozenset[str]] = frozenset({"noise"})
+    needs: ClassVar[frozenset[Signal]] = frozenset({NOISE})
 
     weighting: Literal["uniform", "linear", "square", "huber", "ghuber"] = "ghuber"
     """What becomes of a matching error."""
@@ -47,8 +48,8 @@ class Matching(Objective):
 
     def __call__(self, tokens: Tokens) -> PerToken:
         """Loss of each draw; metrics are the matching error, the ratio and the share of draws that clipping stopped."""
-        assert tokens.noise_T is not None, "declared in needs"
-        gap_T = self.pseudo_logp(-tokens.logp_T, tokens.noise_T) - self.pseudo_logp(-tokens.old_logp_T, tokens.noise_T)
+        noise_T = tokens[NOISE]
+        gap_T = self.pseudo_logp(-tokens.logp_T, noise_T) - self.pseudo_logp(-tokens.old_logp_T, noise_T)
         if self.ratio == "sample":
             gap_T = tokens.sequence_mean(gap_T)[tokens.sequence_T]
         ratio_T = gap_T.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()

@@ -13,6 +13,7 @@ from typing import ClassVar, Literal
 from posttrain.component import frozen
 from posttrain.components.objectives import Objective
 from posttrain.components.preferences import PreferenceLoss, compare, extremes_in, pairs_in
+from posttrain.signals import Signal
 from posttrain.types import PerToken, Tokens
 
 
@@ -29,7 +30,7 @@ class Pairwise(Objective):
     """Which two of a group are compared: all that differ, or the best with the worst, the first one of equals."""
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Signal]:
         """Those of the preference loss."""
         return self.loss.needs
 

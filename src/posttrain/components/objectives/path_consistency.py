@@ -31,6 +31,7 @@ from pydantic import PositiveFloat
 
 from posttrain.component import frozen
 from posttrain.components.objectives import Objective
+from posttrain.signals import OLD_LOGP, VALUE, Signal, logp_of
 from posttrain.types import PerToken, Tokens
 
 if TYPE_CHECKING:
@@ -56,9 +57,9 @@ class PathConsistency(Objective):
         return frozenset({"zero_advantage", "reinforce"} | ({"bandit"} if self.learns == "value" else set()))
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Signal]:
         """The reference's log-probabilities; for the value also the policy's own, as the step found it."""
-        return frozenset({f"{self.role}_logp"} | ({"value", "old_logp"} if self.learns == "value" else set()))
+        return frozenset({logp_of(self.role)} | ({VALUE, OLD_LOGP} if self.learns == "value" else set()))
 
     def __call__(self, tokens: Tokens) -> PerToken:
         """Loss of each trained token, 0 where no state is; the metric is how much is missing, without its sign."""
@@ -71,13 +72,13 @@ class PathConsistency(Objective):
 
     def _of_value(self, tokens: Tokens) -> "torch.Tensor":
         """[T] V + beta S - R, where only V is differentiated."""
-        assert tokens.value_T is not None and tokens.value_target_T is not None, "a critic's batch has values"
-        ratio_T = tokens.old_logp_T - tokens.reference_logp_T[self.role]
-        return tokens.value_T + self.beta * _to_come(tokens, ratio_T) - tokens.value_target_T
+        assert tokens.value_target_T is not None, "a critic's batch has targets"
+        ratio_T = tokens.old_logp_T - tokens[logp_of(self.role)]
+        return tokens[VALUE] + self.beta * _to_come(tokens, ratio_T) - tokens.value_target_T
 
     def _of_policy(self, tokens: Tokens, begins_T: "torch.Tensor") -> "torch.Tensor":
         """[T] beta S - (R - V) at states, where only the log-ratios of the state's step are differentiated."""
-        ratio_T = tokens.logp_T - tokens.reference_logp_T[self.role]
+        ratio_T = tokens.logp_T - tokens[logp_of(self.role)]
         step_T = begins_T.long().cumsum(0) - 1
         own_T = ratio_T.new_zeros(len(ratio_T)).scatter_add(0, step_T, ratio_T)[step_T]
         later_T = _to_come(tokens, ratio_T) - own_T.detach()

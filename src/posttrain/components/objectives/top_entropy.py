@@ -15,6 +15,7 @@ from pydantic import Field
 
 from posttrain.component import frozen
 from posttrain.components.objectives import Objective
+from posttrain.signals import ENTROPY, Signal
 from posttrain.types import PerToken, Tokens
 
 if TYPE_CHECKING:
@@ -31,9 +32,9 @@ class TopEntropy(Objective):
     """Of each sequence's tokens, in [0, 1] (0.2 in both papers)."""
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Signal]:
         """The entropy, and what the objective needs."""
-        return self.objective.needs | {"entropy"}
+        return self.objective.needs | {ENTROPY}
 
     @property
     def whole_groups(self) -> bool:
@@ -49,14 +50,12 @@ class TopEntropy(Objective):
         """Loss of each trained token; the metric is the entropy of the kept ones."""
         result = self.objective(tokens)
         kept_T = self._kept(tokens)
-        assert tokens.entropy_T is not None, "declared in needs"
-        metrics = {**result.metrics, "kept_entropy": tokens.entropy_T.detach()[kept_T]}
+        metrics = {**result.metrics, "kept_entropy": tokens[ENTROPY].detach()[kept_T]}
         return PerToken(loss_T=result.loss_T * kept_T, metrics=metrics)
 
     def _kept(self, tokens: Tokens) -> "torch.Tensor":
         """[T] whether each token is among the most uncertain ones of its sequence."""
-        assert tokens.entropy_T is not None, "declared in needs"
-        by_entropy_T = tokens.entropy_T.detach().argsort(descending=True, stable=True)
+        by_entropy_T = tokens[ENTROPY].detach().argsort(descending=True, stable=True)
         order_T = by_entropy_T[tokens.sequence_T[by_entropy_T].argsort(stable=True)]
         # Rounded first: 5 * (1 - 0.8) is a little below 1 otherwise.
         count_N = tokens.length_N - (tokens.length_N * (1.0 - self.share)).double().round(decimals=6).floor().long()

@@ -12,6 +12,7 @@ from pydantic import PositiveFloat
 
 from posttrain.component import frozen
 from posttrain.components.objectives import Objective
+from posttrain.signals import OLD_VALUE, VALUE, Signal
 from posttrain.types import PerToken, Tokens
 
 
@@ -19,7 +20,7 @@ from posttrain.types import PerToken, Tokens
 class ValueClip(Objective):
     """Clipped squared error of a critic's values."""
 
-    needs: ClassVar[frozenset[str]] = frozenset({"value"})
+    needs: ClassVar[frozenset[Signal]] = frozenset({VALUE, OLD_VALUE})
     exceptions: ClassVar[frozenset[str]] = frozenset({"zero_advantage", "reinforce", "bandit"})
 
     clip: PositiveFloat | None = 0.2
@@ -29,8 +30,8 @@ class ValueClip(Objective):
 
     def __call__(self, tokens: Tokens) -> PerToken:
         """Loss of each trained token; the metric is the share of tokens that clipping stopped."""
-        value_T, old_value_T, target_T = tokens.value_T, tokens.old_value_T, tokens.value_target_T
-        assert value_T is not None and old_value_T is not None and target_T is not None, "a critic's batch has values"
+        value_T, old_value_T, target_T = tokens[VALUE], tokens[OLD_VALUE], tokens.value_target_T
+        assert target_T is not None, "a critic's batch has targets"
         free_T = 0.5 * (value_T - target_T) ** 2
         if self.clip is None:
             return PerToken(loss_T=free_T)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from posttrain.component import Component
+from posttrain.signals import Signal
 from posttrain.types import Batch, FloatArray, PerToken, Tokens, Trajectory
 
 State = Mapping[str, Any]
@@ -18,10 +19,9 @@ class Penalty(Component):
     """A term added to the objective's loss, taken from the reward, or both."""
 
     @property
-    def needs(self) -> frozenset[str]:
-        """Costly signals that it reads: ``entropy``, ``logit``, ``<role>_logp``; in the loss only ``<role>_forward_kl``
-        and ``<role>_reverse_kl``, which are differentiated, and in the reward only ``<role>_kl`` and
-        ``<role>_score``.
+    def needs(self) -> frozenset[Signal]:
+        """Costly signals that it reads: in the loss those of the forward pass that trains, and columns; in the reward
+        columns only.
         """
         return frozenset()
 
@@ -51,6 +51,6 @@ class Penalty(Component):
         """[T] term to add to each token's loss; None when it acts on the reward."""
         return None
 
-    def in_reward(self, trajectory: Trajectory, signals: Mapping[str, FloatArray]) -> FloatArray | None:
+    def in_reward(self, trajectory: Trajectory, signals: Mapping[Signal, FloatArray]) -> FloatArray | None:
         """[T] amount to add to each token's reward; None when it acts on the loss."""
         return None

@@ -16,6 +16,7 @@ from pydantic import NonNegativeFloat, PositiveFloat
 
 from posttrain.component import frozen
 from posttrain.components.penalties import Penalty, State
+from posttrain.signals import Signal, logp_of
 from posttrain.types import Batch, FloatArray, Trajectory
 
 MOST = 0.2
@@ -39,9 +40,13 @@ class AdaptiveKL(Penalty):
     """The model to stay close to."""
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Signal]:
         """The divergence, or the reference's log-probabilities."""
-        return frozenset({f"{self.role}_{'kl' if self.form == 'exact' else 'logp'}"})
+        return frozenset({self._read})
+
+    @property
+    def _read(self) -> Signal:
+        return Signal("reverse_kl", of=self.role, old=True) if self.form == "exact" else logp_of(self.role)
 
     def start(self) -> State:
         """The weight that training begins with."""
@@ -62,12 +67,12 @@ class AdaptiveKL(Penalty):
         error = float(np.clip(np.mean(each) / self.target - 1.0, -MOST, MOST))
         return {"coefficient": state["coefficient"] * (1.0 + error * len(each) / self.horizon)}
 
-    def in_reward(self, trajectory: Trajectory, signals: Mapping[str, FloatArray]) -> FloatArray:
+    def in_reward(self, trajectory: Trajectory, signals: Mapping[Signal, FloatArray]) -> FloatArray:
         """[T] minus weight times divergence; 0 for tokens that nobody sampled."""
         return np.asarray(-self.coefficient * self._divergence(trajectory, signals), np.float32)
 
-    def _divergence(self, trajectory: Trajectory, signals: Mapping[str, FloatArray]) -> FloatArray:
+    def _divergence(self, trajectory: Trajectory, signals: Mapping[Signal, FloatArray]) -> FloatArray:
         """[T] divergence at each token."""
-        [need] = self.needs
-        found_T = signals[need] if self.form == "exact" else trajectory.behavior_logp - signals[need]
+        read_T = signals[self._read]
+        found_T = read_T if self.form == "exact" else trajectory.behavior_logp - read_T
         return np.where(np.isnan(trajectory.behavior_logp), 0.0, found_T).astype(np.float32)

@@ -5,6 +5,7 @@ Source: Mnih et al. 2016, arXiv:1602.01783, section 4; equation 9 of PPO, arXiv:
 
 from posttrain.component import frozen
 from posttrain.components.penalties import Penalty
+from posttrain.signals import ENTROPY, Signal
 from posttrain.types import PerToken, Tokens
 
 
@@ -16,11 +17,10 @@ class Entropy(Penalty):
     """Weight in units of reward per nat (0.01 in both papers); a negative one sharpens the policy instead."""
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Signal]:
         """The exact entropy, over the whole vocabulary."""
-        return frozenset({"entropy"})
+        return frozenset({ENTROPY})
 
     def in_loss(self, tokens: Tokens) -> PerToken | None:
         """[T] minus coefficient times entropy."""
-        assert tokens.entropy_T is not None, "declared in needs"
-        return PerToken(loss_T=-self.coefficient * tokens.entropy_T)
+        return PerToken(loss_T=-self.coefficient * tokens[ENTROPY])

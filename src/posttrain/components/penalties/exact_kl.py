@@ -19,6 +19,7 @@ from pydantic import NonNegativeFloat
 
 from posttrain.component import frozen
 from posttrain.components.penalties import Penalty
+from posttrain.signals import Signal
 from posttrain.types import PerToken, Tokens
 
 
@@ -34,11 +35,15 @@ class ExactKL(Penalty):
     """The model to stay close to, which has the same vocabulary."""
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Signal]:
         """The divergence."""
-        return frozenset({f"{self.role}_{self.direction}_kl"})
+        return frozenset({self._divergence})
+
+    @property
+    def _divergence(self) -> Signal:
+        return Signal("forward_kl" if self.direction == "forward" else "reverse_kl", of=self.role)
 
     def in_loss(self, tokens: Tokens) -> PerToken:
         """[T] coefficient times the divergence; the metric is the bare divergence, in nats."""
-        kl_T = (tokens.forward_kl_T if self.direction == "forward" else tokens.reverse_kl_T)[self.role]
+        kl_T = tokens[self._divergence]
         return PerToken(loss_T=self.coefficient * kl_T, metrics={"nats": kl_T.detach()})

@@ -26,6 +26,7 @@ from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
 from posttrain.components.penalties import Penalty
+from posttrain.signals import Signal, logp_of
 from posttrain.types import FloatArray, PerToken, Tokens, Trajectory
 
 if TYPE_CHECKING:
@@ -73,9 +74,9 @@ class KL(Penalty):
         return self
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Signal]:
         """The reference's log-probabilities."""
-        return frozenset({f"{self.role}_logp"})
+        return frozenset({logp_of(self.role)})
 
     @property
     def acts_in_loss(self) -> bool:
@@ -90,7 +91,7 @@ class KL(Penalty):
             return None
         import torch
 
-        estimate_T = self._estimate(tokens.logp_T - tokens.reference_logp_T[self.role], torch.expm1)
+        estimate_T = self._estimate(tokens.logp_T - tokens[logp_of(self.role)], torch.expm1)
         coefficient = self._coefficient(tokens.progress)
         metrics = {"estimate": estimate_T.detach()}
         if self.final is not None:
@@ -102,11 +103,11 @@ class KL(Penalty):
             loss_T = loss_T * metrics["share"][tokens.sequence_T]
         return PerToken(loss_T=loss_T, metrics=metrics)
 
-    def in_reward(self, trajectory: Trajectory, signals: Mapping[str, FloatArray]) -> FloatArray | None:
+    def in_reward(self, trajectory: Trajectory, signals: Mapping[Signal, FloatArray]) -> FloatArray | None:
         """[T] minus coefficient times the estimate when the tokens were sampled; 0 for tokens that nobody sampled."""
         if self.where != "reward":
             return None
-        estimate_T = self._estimate(trajectory.behavior_logp - signals[f"{self.role}_logp"], np.expm1)
+        estimate_T = self._estimate(trajectory.behavior_logp - signals[logp_of(self.role)], np.expm1)
         estimate_T[np.isnan(trajectory.behavior_logp)] = 0.0
         return np.asarray(-self.coefficient * estimate_T, np.float32)
 

@@ -24,6 +24,7 @@ from typing import ClassVar
 
 from posttrain.component import frozen
 from posttrain.components.penalties import Penalty
+from posttrain.signals import Signal, logp_of
 from posttrain.types import PerToken, Tokens
 
 
@@ -39,15 +40,14 @@ class Optimism(Penalty):
     """The reference: a role, or ``old`` for the policy as the step began."""
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Signal]:
         """The reference's log-probabilities."""
-        return frozenset({f"{self.role}_logp"})
+        return frozenset({logp_of(self.role)})
 
     def in_loss(self, tokens: Tokens) -> PerToken | None:
         """[T] the term of each token's group; the metric is the log-ratio of each sampled response."""
-        other_T = tokens.old_logp_T if self.role == "old" else tokens.reference_logp_T[self.role]
         sampled_T = (~tokens.demonstrated_T).to(tokens.logp_T.dtype)
-        ratio_N = tokens.sequence_sum((tokens.logp_T - other_T) * sampled_T)
+        ratio_N = tokens.sequence_sum((tokens.logp_T - tokens[logp_of(self.role)]) * sampled_T)
         count_N = (tokens.sequence_sum(sampled_T) > 0).to(ratio_N.dtype)
         empty_G = ratio_N.new_zeros(int(tokens.group_N.max()) + 1)
         count_G = empty_G.index_add(0, tokens.group_N, count_N).clamp(min=1)

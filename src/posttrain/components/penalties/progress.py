@@ -23,6 +23,7 @@ from pydantic import NonNegativeFloat
 
 from posttrain.component import frozen
 from posttrain.components.penalties import Penalty
+from posttrain.signals import Signal
 from posttrain.types import FloatArray, Trajectory, value_of
 
 
@@ -40,13 +41,13 @@ class Progress(Penalty):
     """The model with a reward head that tells what a turn contributed."""
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Signal]:
         """What the model says after each token."""
-        return frozenset({f"{self.role}_score"})
+        return frozenset({Signal("score", of=self.role)})
 
-    def in_reward(self, trajectory: Trajectory, signals: Mapping[str, FloatArray]) -> FloatArray:
+    def in_reward(self, trajectory: Trajectory, signals: Mapping[Signal, FloatArray]) -> FloatArray:
         """[T] the turns' rewards at their last tokens, less the score at the last of all."""
-        said_T = signals[f"{self.role}_score"]
+        said_T = signals[Signal("score", of=self.role)]
         change_T = np.zeros(trajectory.num_trained, np.float64)
         ends = trajectory.turn_ends
         if not len(ends):

@@ -10,6 +10,7 @@ from pydantic import NonNegativeFloat
 
 from posttrain.component import frozen
 from posttrain.components.penalties import Penalty
+from posttrain.signals import VELOCITY, Signal
 from posttrain.types import PerToken, Tokens
 
 
@@ -23,12 +24,12 @@ class Velocity(Penalty):
     """The flow to stay close to."""
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Signal]:
         """Both velocities."""
-        return frozenset({"velocity", f"{self.role}_velocity"})
+        return frozenset({VELOCITY, Signal("velocity", of=self.role)})
 
     def in_loss(self, tokens: Tokens) -> PerToken | None:
         """[T] coefficient times the mean squared distance; the metric is the bare distance."""
-        assert tokens.velocity_TD is not None, "declared in needs"
-        distance_T = ((tokens.velocity_TD - tokens.reference_velocity_TD[self.role]) ** 2).mean(-1)
+        gap_TD = tokens[VELOCITY] - tokens[Signal("velocity", of=self.role)]
+        distance_T = (gap_TD**2).mean(-1)
         return PerToken(loss_T=self.coefficient * distance_T, metrics={"distance": distance_T.detach()})

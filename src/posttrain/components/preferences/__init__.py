@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from posttrain.component import Component
+from posttrain.signals import OLD_LOGP, Signal
 from posttrain.types import PerToken, Tokens
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ class Pairs:
     """Log-probability of each whole completion under the weights being trained: the sum over its trained tokens."""
     length_P2: "torch.Tensor"
     """Number of trained tokens."""
-    reference_logp_P2: "Mapping[str, torch.Tensor]" = field(default_factory=dict)
-    """The same sums under other models, by role; ``old`` is the policy itself as the step began."""
+    reference_logp_P2: "Mapping[Signal, torch.Tensor]" = field(default_factory=dict)
+    """The same sums under other models, and under the policy as the step began."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +47,8 @@ class PreferenceLoss(Component):
         return frozenset()
 
     @property
-    def needs(self) -> frozenset[str]:
-        """Log-probabilities that `Pairs` must carry, ``<role>_logp``."""
+    def needs(self) -> frozenset[Signal]:
+        """Log-probabilities of other models that `Pairs` must carry."""
         return frozenset()
 
     def __call__(self, pairs: Pairs) -> PerPair:
@@ -63,12 +64,12 @@ def compare(loss: PreferenceLoss, tokens: Tokens, pair_P2: "torch.Tensor | None"
     the group, so that a reducer that counts sequences alike takes the mean over groups of one size.
     """
     pair_P2 = pairs_in(tokens) if pair_P2 is None else pair_P2
-    others = {role: tokens.sequence_sum(logp_T)[pair_P2] for role, logp_T in tokens.reference_logp_T.items()}
+    read = {OLD_LOGP: tokens.old_logp_T, **{need: x_T for need, x_T in tokens.signals.items() if need.name == "logp"}}
     result = loss(
         Pairs(
             logp_P2=tokens.sequence_sum(tokens.logp_T)[pair_P2],
             length_P2=tokens.length_N[pair_P2],
-            reference_logp_P2={"old": tokens.sequence_sum(tokens.old_logp_T)[pair_P2], **others},
+            reference_logp_P2={signal: tokens.sequence_sum(logp_T)[pair_P2] for signal, logp_T in read.items()},
         )
     )
     return PerToken(loss_T=spread(result.loss_P, pair_P2, tokens), metrics=result.metrics)

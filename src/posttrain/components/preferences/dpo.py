@@ -17,6 +17,7 @@ from pydantic import Field, PositiveFloat
 
 from posttrain.component import frozen
 from posttrain.components.preferences import Pairs, PerPair, PreferenceLoss
+from posttrain.signals import Signal, logp_of
 
 Rate = Annotated[float, Field(ge=0.0, lt=0.5)]
 
@@ -34,9 +35,9 @@ class DPO(PreferenceLoss):
     as if every completion were equally likely."""
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Signal]:
         """The reference's log-probabilities."""
-        return frozenset() if self.reference is None else frozenset({f"{self.reference}_logp"})
+        return frozenset() if self.reference is None else frozenset({logp_of(self.reference)})
 
     def __call__(self, pairs: Pairs) -> PerPair:
         """Loss of each pair."""
@@ -44,7 +45,7 @@ class DPO(PreferenceLoss):
 
         gain_P2 = pairs.logp_P2
         if self.reference is not None:
-            gain_P2 = gain_P2 - pairs.reference_logp_P2[self.reference]
+            gain_P2 = gain_P2 - pairs.reference_logp_P2[logp_of(self.reference)]
         reward_P2 = self.beta * gain_P2
         margin_P = reward_P2[:, 0] - reward_P2[:, 1]
         loss_P = -logsigmoid(margin_P)

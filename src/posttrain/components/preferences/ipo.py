@@ -12,6 +12,7 @@ from pydantic import PositiveFloat
 
 from posttrain.component import frozen
 from posttrain.components.preferences import Pairs, PerPair, PreferenceLoss
+from posttrain.signals import Signal, logp_of
 
 
 @frozen
@@ -26,13 +27,13 @@ class IPO(PreferenceLoss):
     """The model to be compared with: a role, or ``old`` for the policy as the step began."""
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Signal]:
         """The reference's log-probabilities."""
-        return frozenset({f"{self.reference}_logp"})
+        return frozenset({logp_of(self.reference)})
 
     def __call__(self, pairs: Pairs) -> PerPair:
         """Loss of each pair."""
-        gain_P2 = pairs.logp_P2 - pairs.reference_logp_P2[self.reference]
+        gain_P2 = pairs.logp_P2 - pairs.reference_logp_P2[logp_of(self.reference)]
         if self.average:
             gain_P2 = gain_P2 / pairs.length_P2
         margin_P = gain_P2[:, 0] - gain_P2[:, 1]

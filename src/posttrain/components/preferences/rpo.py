@@ -26,6 +26,7 @@ from pydantic_core import PydanticCustomError
 from posttrain.component import frozen
 from posttrain.components.preferences import Pairs, PerPair, PreferenceLoss
 from posttrain.components.preferences.dpo import DPO
+from posttrain.signals import Signal
 
 
 @frozen
@@ -56,7 +57,7 @@ class RPO(PreferenceLoss):
         return self.loss.exceptions
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Signal]:
         """Those of the pair's loss."""
         return self.loss.needs
 

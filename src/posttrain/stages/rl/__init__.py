@@ -28,6 +28,7 @@ from posttrain.components.rollouts import Rollout
 from posttrain.components.selections import Selection
 from posttrain.components.tasks import Tasks
 from posttrain.engines import wait_for
+from posttrain.signals import Signal
 from posttrain.stages import Models, PreviewContext, Stage, StageContext
 from posttrain.stages.fit import Step, fit
 from posttrain.stages.prompts import check_prompts
@@ -101,7 +102,7 @@ class RL(Stage):
         return roles_of(self) | (self.selection.roles if self.selection else frozenset())
 
     @property
-    def needs(self) -> frozenset[str]:
+    def needs(self) -> frozenset[Signal]:
         """Signals to compute before credit is given, for one role or another."""
         return frozenset().union(*(needs_of(self, role) for role in {"policy", *self.by_role}))
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from posttrain.components.penalties import Penalty
+from posttrain.signals import ADVANTAGE, BEHAVIOR_LOGP, OLD_LOGP, VALUE_TARGET, Signal
 from posttrain.types import Batch, Credit, FloatArray, Group, Trajectory, value_of
 
 
@@ -28,7 +29,7 @@ def token_rewards(trajectory: Trajectory, penalties: Sequence[FloatArray]) -> Fl
 
 def batch_of(
     groups: Sequence[Group],
-    signals: Mapping[str, tuple[FloatArray, ...]],
+    signals: Mapping[Signal, tuple[FloatArray, ...]],
     penalties: Mapping[str, Penalty],
     progress: float,
 ) -> Batch:
@@ -36,21 +37,21 @@ def batch_of(
     trajectories = [t for group in groups for t in group]
     rewards = []
     for i, trajectory in enumerate(trajectories):
-        own = {name: values[i] for name, values in signals.items()}
+        own = {signal: values[i] for signal, values in signals.items()}
         taken = [penalty.in_reward(trajectory, own) for penalty in penalties.values()]
         rewards.append(token_rewards(trajectory, [t for t in taken if t is not None]))
     return Batch(groups=tuple(groups), signals=signals, token_rewards=tuple(rewards), progress=progress)
 
 
-def columns_of(batch: Batch, credit: Credit) -> list[dict[str, FloatArray]]:
+def columns_of(batch: Batch, credit: Credit) -> list[dict[Signal, FloatArray]]:
     """For each trajectory, the [T] columns that the learner and the record take."""
     columns = []
     for i, trajectory in enumerate(batch.trajectories):
-        own = {name: values[i] for name, values in batch.signals.items()}
-        own["behavior_logp"] = trajectory.behavior_logp
-        own.setdefault("old_logp", trajectory.behavior_logp)
-        own["advantage"] = credit.advantages[i]
+        own = {signal: values[i] for signal, values in batch.signals.items()}
+        own[BEHAVIOR_LOGP] = trajectory.behavior_logp
+        own.setdefault(OLD_LOGP, trajectory.behavior_logp)
+        own[ADVANTAGE] = credit.advantages[i]
         if credit.value_targets:
-            own["value_target"] = credit.value_targets[i]
+            own[VALUE_TARGET] = credit.value_targets[i]
         columns.append(own)
     return columns

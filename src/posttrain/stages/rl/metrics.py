@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from posttrain.signals import Signal
 from posttrain.stages.rl.collect import learned_by, unaided
 from posttrain.statistics.calibration import calibration
 from posttrain.types import GIVEN, Batch, FloatArray, Group, IntArray, Trajectory
@@ -124,14 +125,14 @@ def signal_metrics(batch: Batch) -> dict[str, float]:
     now = [s.actor not in GIVEN for t in batch.trajectories for s in t.segments if s.trained for _ in range(len(s))]
     sampled = np.concatenate([t.behavior_logp for t in batch.trajectories]).astype(np.float64)
     sampled[~np.array(now, bool)] = np.nan
-    for need, values in batch.signals.items():
-        if need.endswith("_kl"):
+    for signal, values in batch.signals.items():
+        if signal.name == "reverse_kl":
             exact = np.concatenate(values).astype(np.float64)
-            metrics[f"kl/{need.removesuffix('_kl')}"] = float(np.mean(exact)) if len(exact) else 0.0
-        elif need.endswith("_logp") and need != "old_logp":
+            metrics[f"kl/{signal.of}"] = float(np.mean(exact)) if len(exact) else 0.0
+        elif signal.name == "logp" and signal.of and Signal("reverse_kl", of=signal.of, old=True) not in batch.signals:
             gap = np.concatenate(values).astype(np.float64) - sampled
             gap = gap[np.isfinite(gap)]
-            metrics[f"kl/{need.removesuffix('_logp')}"] = float(np.mean(np.expm1(gap) - gap)) if len(gap) else 0.0
+            metrics[f"kl/{signal.of}"] = float(np.mean(np.expm1(gap) - gap)) if len(gap) else 0.0
     return metrics
 
 

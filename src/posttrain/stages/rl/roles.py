@@ -14,9 +14,9 @@ from posttrain.components.hooks import Hook, RoleState
 from posttrain.components.objectives import Objective
 from posttrain.components.penalties import Penalty
 from posttrain.errors import UserError
+from posttrain.signals import OLD_LOGP, OLD_VALUE, Signal, columns_in, roles_in
 from posttrain.stages import Models
 from posttrain.stages.fit import Step
-from posttrain.stages.needs import compared_roles, of_the_forward_pass
 from posttrain.stages.rl.collect import learned_by
 from posttrain.stages.rl.credit import batch_of
 from posttrain.stages.rl.metrics import signal_metrics
@@ -59,7 +59,7 @@ class RoleTraining:
     role: str
     advantage: Advantage
     penalties: Mapping[str, Penalty]
-    needs: frozenset[str]
+    needs: frozenset[Signal]
     """Signals that are computed before credit is given."""
     updates: Mapping[str, Update]
     """By role: its own, and its critic's."""
@@ -197,26 +197,26 @@ def learning_of(stage: "RL", role: str) -> RoleLearning:
     )
 
 
-def needs_of(stage: "RL", role: str) -> frozenset[str]:
+def needs_of(stage: "RL", role: str) -> frozenset[Signal]:
     """Signals to compute before a role's credit is given."""
-    wanted = declared(stage, role)
-    return wanted - (of_the_forward_pass(wanted) - {"value"})
+    return columns_in(declared(stage, role))
 
 
-def declared(stage: "RL", role: str) -> frozenset[str]:
+def declared(stage: "RL", role: str) -> frozenset[Signal]:
     """Signals that the parts by which a role learns say that they need, and those that the stage's settings do."""
     own = learning_of(stage, role)
     assert own.advantage is not None and own.objective is not None, "see learning_of"
     wanted = own.advantage.needs.union(own.objective.needs, *(p.needs for p in stage.penalties.values()))
-    wanted |= {"old_logp"} if stage.old_logp == "recomputed" else set()
+    wanted |= {OLD_LOGP} if stage.old_logp == "recomputed" else set()
+    wanted |= stage.correction.needs if stage.correction is not None else set()
     if own.critic is not None and stage.critic is not None:
-        wanted |= stage.critic.needs | {"value"}
+        wanted |= stage.critic.needs | {OLD_VALUE}
     return wanted
 
 
 def roles_of(stage: "RL") -> frozenset[str]:
     """Roles that a stage updates, compares with, samples from or judges by."""
-    compared = compared_roles(frozenset().union(*(declared(stage, role) for role in {"policy", *stage.by_role})))
+    compared = roles_in(frozenset().union(*(declared(stage, role) for role in {"policy", *stage.by_role})))
     critics = {own.critic for own in stage.by_role.values() if own.critic} | ({"critic"} if stage.critic else set())
     hooked = frozenset().union(*(hook.roles for hook in stage.hooks.values()))
     asked = stage.rollout.roles | stage.reward.roles

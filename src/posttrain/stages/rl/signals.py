@@ -1,62 +1,65 @@
 """Computes what credit needs to know of every trained token."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from posttrain.signals import OLD_LOGP, Signal
+from posttrain.stages.needs import told_by_models
 from posttrain.types import FloatArray, Group
 
 if TYPE_CHECKING:
     from posttrain.policies import Policy
 
 
-class _Bounds(TypedDict):
-    """What every forward pass over some examples is told."""
-
-    max_tokens: int
-    temperature: float
-
-
 def signals_for(
     groups: Sequence[Group],
-    needs: frozenset[str],
+    needs: frozenset[Signal],
     models: "Mapping[str, Policy]",
     max_tokens: int,
     temperature: float,
     *,
     role: str = "policy",
     critic: str = "critic",
-) -> dict[str, tuple[FloatArray, ...]]:
-    """Costly signals of every trained token, one forward pass a model: ``value`` from the critic, ``<other>_logp``,
-    ``<other>_entropy`` or ``<other>_velocity`` of another model, ``<other>_kl`` the exact divergence from it of the
-    model in the `role` that learns. The ``<other>`` model ``old`` is the one that learns, as it is now.
+) -> dict[Signal, tuple[FloatArray, ...]]:
+    """Costly signals of every trained token, from one forward pass a model, where `role` learns and `critic` gives its
+    values.
 
-    Where there are demonstrations to learn from, ``old_logp`` is among them: the sampler's, and for tokens that nobody
-    sampled the learner's. `max_tokens` bounds a pass; `temperature` is that of the distribution which the tokens were
-    drawn from.
+    Where there are demonstrations to learn from, old log-probabilities are among them: the sampler's, and for tokens
+    that nobody sampled the learner's. `max_tokens` bounds a pass; `temperature` is that of the distribution which the
+    tokens were drawn from.
     """
-    behavior = [trajectory.behavior_logp for group in groups for trajectory in group]
-    unsampled = [i for i, logp in enumerate(behavior) if np.isnan(logp).any() and "old_logp" not in needs]
+    trajectories = [trajectory for group in groups for trajectory in group]
+    sampled = [trajectory.behavior_logp for trajectory in trajectories]
+    unsampled = [i for i, logp in enumerate(sampled) if np.isnan(logp).any() and OLD_LOGP not in needs]
     if not needs and not unsampled:
         return {}
-    from posttrain.training.learner import evaluate_examples
     from posttrain.training.packing import example_of
 
-    examples = [example_of(trajectory, {}) for group in groups for trajectory in group]
-    signals: dict[str, tuple[FloatArray, ...]] = {}
-    bounds: _Bounds = {"max_tokens": max_tokens, "temperature": temperature}
-    for need in sorted(needs):
-        asked, _, name = (critic, "", "value") if need == "value" else need.rpartition("_")
-        others = {}
-        if name == "kl":
-            asked, name, others = "old", f"{asked}_reverse_kl", {asked: models[asked]}
-        policy = models[role if asked == "old" else asked]
-        results = evaluate_examples(policy, examples, frozenset({name}), others=others, **bounds)
-        signals[need] = tuple(result[name] for result in results)
+    examples = [example_of(trajectory, {}) for trajectory in trajectories]
+
+    def told(places: Sequence[int], asked: frozenset[Signal]) -> list[dict[Signal, FloatArray]]:
+        return told_by_models(
+            [examples[i] for i in places],
+            asked,
+            models,
+            role=role,
+            critic=critic,
+            max_tokens=lambda _: max_tokens,
+            temperature=temperature,
+        )
+
+    goes_over_all = any(need.asked(role, critic) == role for need in needs)
+    together = bool(unsampled) and goes_over_all
+    found = told(range(len(examples)), needs | {OLD_LOGP} if together else needs)
+    if unsampled and not together:
+        for i, own in zip(unsampled, told(unsampled, frozenset({OLD_LOGP})), strict=True):
+            found[i] |= own
+    signals = {need: tuple(own[need] for own in found) for need in sorted(needs, key=lambda need: need.column)}
     if unsampled:
-        results = evaluate_examples(models[role], [examples[i] for i in unsampled], frozenset({"logp"}), **bounds)
-        for i, result in zip(unsampled, results, strict=True):
-            behavior[i] = np.where(np.isnan(behavior[i]), result["logp"], behavior[i])
-        signals["old_logp"] = tuple(behavior)
+        signals[OLD_LOGP] = tuple(
+            np.where(np.isnan(logp_T), own.get(OLD_LOGP, logp_T), logp_T)
+            for logp_T, own in zip(sampled, found, strict=True)
+        )
     return signals

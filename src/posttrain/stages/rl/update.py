@@ -8,9 +8,9 @@ from posttrain.components.corrections import Correction
 from posttrain.components.objectives import Objective
 from posttrain.components.penalties import Penalty
 from posttrain.components.reducers import Reducer
+from posttrain.signals import roles_in, trained_in
 from posttrain.stages import Models
 from posttrain.stages.loss import combine
-from posttrain.stages.needs import compared_roles, of_the_forward_pass
 from posttrain.stages.record import StepRecord
 from posttrain.stages.rl.credit import columns_of
 from posttrain.training.settings import Learning
@@ -66,12 +66,12 @@ def learn(
     group_N: Sequence[int] = [int(g) for g in batch.group_N]
     for role, update in updates.items():
         added = penalties if update.penalized else {}
-        needs = of_the_forward_pass(update.objective.needs.union(*(penalty.needs for penalty in added.values())))
+        needs = trained_in(update.objective.needs.union(*(penalty.needs for penalty in added.values())))
         loss = Loss(
             per_token=combine(update.objective, added, update.correction),
             reducer=update.reducer,
             needs=needs,
-            others={other: models[other] for other in compared_roles(needs)},
+            others={other: models[other] for other in roles_in(needs)},
             temperature=update.temperature,
             whole_groups=update.objective.whole_groups or any(penalty.whole_groups for penalty in added.values()),
         )
