@@ -70,3 +70,14 @@ def test_the_command_as_it_is_given(capfd: pytest.CaptureFixture[str]) -> None:
     assert measured["accuracy"] == pytest.approx(after, abs=0.02)
     assert main(["sample", "runs/grpo-1", "Q: 7+5\\nA:", "--temperature", "0"]) == 0
     assert capfd.readouterr().out.strip()
+
+
+def test_special_tokens_in_rows_are_counted_and_taken_for_text(capfd: pytest.CaptureFixture[str]) -> None:
+    rows = [{"question": f"Q: {n}+{n}{'<|end|>' * (n % 2)}\nA:", "answer": str(2 * n)} for n in range(10)]
+    Path("mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    command = [*COMMAND, "prompts=2", "rollout.n=2", "evaluation.holdout=4", "threads=1", "--dry-run"]
+    assert main(command) == 0
+    said = "5 of 10 tasks hold <|end|> in their texts, each taken for "
+    assert f"{said}text, not a special token; data made with them on purpose says" in capfd.readouterr().out
+    assert main([*command, "tasks.special_tokens=allow"]) == 0
+    assert f"{said}a special token, as tasks.special_tokens=allow asks" in capfd.readouterr().out

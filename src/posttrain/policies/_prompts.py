@@ -37,7 +37,7 @@ def prompt_of(policy: Policy, task: Task) -> Segment:
         written = _with_patches(task.prompt, [len(patch) for patch in patches])
     except UserError as error:
         raise UserError(f"task {task.key}: {error}") from None
-    token_ids = tokenizer.encode_prompt(written)
+    token_ids = tokenizer.encode_prompt(written, allow=(IMAGE_TOKEN,))
     places = np.flatnonzero(token_ids == vision.token_id)
     if len(places) != sum(map(len, patches)):
         raise UserError(f"task {task.key}: its text holds {IMAGE_TOKEN}, which only images may put there; change it")

@@ -1,9 +1,15 @@
 """Text and chat messages to token ids and back, from the tokenizer files of an ordinary Hugging Face folder.
 
 Built on the ``tokenizers`` library and a sandboxed template engine; ``transformers`` is not needed.
+
+What stands in data, in messages and in what environments and tools say is text. Special tokens come from the chat
+template alone, so that a row with ``<|im_end|>`` in it can neither end a turn nor speak for another role. Data that was
+made with special tokens on purpose says so (``tasks.special_tokens: allow``, see `Tokenizer.allowing_special_tokens`).
 """
 
+import copy
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from functools import cached_property
@@ -61,6 +67,7 @@ class Tokenizer:
         self._backend = backend
         self._settings = settings
         self._where = where
+        self._specials_are_text = True
         self.pad_token_id = self._special_id("pad_token")
         end = self._special_id("eos_token")
         self.end_token_ids = frozenset(end_token_ids) | ({end} if end is not None else set())
@@ -112,17 +119,38 @@ class Tokenizer:
         """Whether chat messages can be given."""
         return bool(self._settings.get("chat_template"))
 
-    def encode(self, text: str) -> IntArray:
-        """Ids of a text as it stands, after the start token where the model has one; special tokens are recognised."""
-        return np.array([*self._start, *self._ids(text)], np.int64)
+    @cached_property
+    def special_tokens(self) -> Mapping[str, int]:
+        """The id of each special token by its text."""
+        added = self._backend.get_added_tokens_decoder()
+        return {token.content: number for number, token in added.items() if token.special}
 
-    def encode_chat(self, messages: Sequence[Message], add_generation_prompt: bool = True) -> IntArray:
-        """Ids of chat messages in the model's own template, by default up to where the assistant's reply begins."""
-        return np.array(self._ids(self.render_chat(messages, add_generation_prompt)), np.int64)
+    def allowing_special_tokens(self) -> "Tokenizer":
+        """The same tokenizer for data in which the texts of special tokens are meant as special tokens."""
+        other = copy.copy(self)
+        other._specials_are_text = False
+        return other
 
-    def encode_prompt(self, prompt: str | Sequence[Message]) -> IntArray:
+    def encode(self, text: str, *, allow: Iterable[str] = ()) -> IntArray:
+        """Ids of a text as it stands, after the start token where the model has one.
+
+        Special tokens in it are text, but those that are named in `allow`.
+        """
+        return np.array([*self._start, *self._text_ids(text, allow)], np.int64)
+
+    def encode_chat(
+        self, messages: Sequence[Message], add_generation_prompt: bool = True, *, allow: Iterable[str] = ()
+    ) -> IntArray:
+        """Ids of chat messages in the model's own template, by default up to where the assistant's reply begins.
+
+        Special tokens in the messages are text, but those that are named in `allow`.
+        """
+        masked, marks = self._masked(messages, allow)
+        return np.array(self._ids(self.render_chat(masked, add_generation_prompt), marks), np.int64)
+
+    def encode_prompt(self, prompt: str | Sequence[Message], *, allow: Iterable[str] = ()) -> IntArray:
         """Ids of a prompt: text as it stands, or chat messages by the template."""
-        return self.encode(prompt) if isinstance(prompt, str) else self.encode_chat(prompt)
+        return self.encode(prompt, allow=allow) if isinstance(prompt, str) else self.encode_chat(prompt, allow=allow)
 
     def encode_completion(self, prompt: str | Sequence[Message], text: str) -> IntArray:
         """Ids of a completion as the model should write it after `prompt`, up to and including its end token.
@@ -130,12 +158,13 @@ class Tokenizer:
         After messages it is what the chat template makes of an assistant's reply, where the template continues its own
         generation prompt; otherwise the text and the end token.
         """
-        written = text
+        ids = self._text_ids(text)
         if not isinstance(prompt, str):
-            asked = self.render_chat(prompt)
-            whole = self.render_chat([*prompt, Message(role="assistant", content=text)], add_generation_prompt=False)
-            written = whole[len(asked) :] if whole.startswith(asked) else text
-        ids = self._ids(written)
+            masked, marks = self._masked([*prompt, Message(role="assistant", content=text)])
+            asked = self.render_chat(masked[:-1])
+            whole = self.render_chat(masked, add_generation_prompt=False)
+            if whole.startswith(asked):
+                ids = self._ids(whole[len(asked) :], marks)
         ends = [place for place, token in enumerate(ids) if token in self.end_token_ids]
         if ends:
             return np.array(ids[: ends[0] + 1], np.int64)
@@ -145,25 +174,29 @@ class Tokenizer:
 
     def encode_open(self, text: str) -> IntArray:
         """Ids of a text that goes on from others: no start token before it, no end token after it."""
-        return np.array(self._ids(text), np.int64)
+        return np.array(self._text_ids(text), np.int64)
 
     def encode_reply(self, prompt: str | Sequence[Message], turn: IntArray, reply: Message) -> IntArray:
         """Ids of what somebody says after the model's turn, up to where its next turn begins.
 
         After a text it is the reply's text as it stands. After messages it is what the chat template puts between two
         turns of the assistant; the end of the first one is left out where the ids of the `turn` have it already.
+        Special tokens in the reply are always text: it comes from an environment or a tool, and is no row of data.
         """
         if isinstance(prompt, str):
-            return self.encode_open(reply["content"])
-        said = Message(role="assistant", content=_STAND_IN)
-        _, found, after = self.render_chat([*prompt, said, reply]).rpartition(_STAND_IN)
+            [said], marks = self._masked([reply], always=True)
+            return np.array(self._ids(said["content"], marks), np.int64)
+        turn_before = Message(role="assistant", content=_STAND_IN)
+        masked, marks = self._masked([*prompt, turn_before, reply], always=True)
+        _, found, after = self.render_chat(masked).rpartition(_STAND_IN)
         if not found:
             raise UserError(
                 f"the chat template of '{self._where}' leaves out what the assistant said before, so a conversation "
                 "cannot go on from what was sampled; write prompts as plain text"
             )
-        ids = self._ids(after)
-        closing = after.partition(reply["content"])[0] if reply["content"] else after
+        ids = self._ids(after, marks)
+        content = masked[-1]["content"]
+        closing = after.partition(content)[0] if content else after
         ended = len(turn) > 0 and int(turn[-1]) in self.end_token_ids
         if ended and self.end_token_ids.intersection(self._ids(closing)):
             ids = ids[next(place for place, token in enumerate(ids) if token in self.end_token_ids) + 1 :]
@@ -207,9 +240,57 @@ class Tokenizer:
         except TemplateError as error:
             raise UserError(f"the chat template of '{self._where}' is broken: {error}") from None
 
-    def _ids(self, text: str) -> list[int]:
-        ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
-        return ids
+    def _ids(self, text: str, marks: Mapping[str, str] | None = None) -> list[int]:
+        """Ids of a text whose special tokens are meant; `marks` stand for special tokens that are text."""
+        if not marks:
+            ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
+            return ids
+        parts = re.split(f"({'|'.join(map(re.escape, self._by_length))})", text)
+        found: list[int] = []
+        for place, part in enumerate(parts):
+            if place % 2:
+                found.append(self.special_tokens[part])
+            else:
+                for mark, special in marks.items():
+                    part = part.replace(mark, special)
+                found += self._plain.encode(part, add_special_tokens=False).ids
+        return found
+
+    def _text_ids(self, text: str, allow: Iterable[str] = ()) -> list[int]:
+        """Ids of a text from data."""
+        [masked], marks = self._masked([Message(role="", content=text)], allow)
+        return self._ids(masked["content"], marks)
+
+    def _masked(
+        self, messages: Sequence[Message], allow: Iterable[str] = (), *, always: bool = False
+    ) -> tuple[list[Message], Mapping[str, str]]:
+        """The messages with a mark for each special token in their texts, and what each mark stands for.
+
+        Nothing is marked in nearly all data, which is then encoded in one piece.
+        """
+        copies = [message.copy() for message in messages]
+        texts = [message["content"] for message in messages if isinstance(message["content"], str)]
+        specials = set(self._by_length) - set(allow) if self._specials_are_text or always else set()
+        inside = [special for special in self._by_length if special in specials and any(special in t for t in texts)]
+        free = (chr(code) for code in range(0xE000, 0xF8FF) if not any(chr(code) in text for text in texts))
+        marks = {next(free): special for special in inside}
+        for message in copies:
+            for mark, special in marks.items():
+                if isinstance(message["content"], str):
+                    message["content"] = message["content"].replace(special, mark)
+        return copies, marks
+
+    @cached_property
+    def _by_length(self) -> list[str]:
+        """Texts of the special tokens, the longest first, since one may begin another."""
+        return sorted((text for text in self.special_tokens if text), key=lambda text: (-len(text), text))
+
+    @cached_property
+    def _plain(self) -> Backend:
+        """The same tokenizer, to which special tokens are text."""
+        plain = Backend.from_str(self._backend.to_str())
+        plain.encode_special_tokens = True
+        return plain
 
     def _special(self, name: str) -> str | None:
         """Text of a special token by role."""

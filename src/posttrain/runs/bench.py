@@ -8,9 +8,10 @@ from posttrain.component import nearest
 from posttrain.engines import Sampler, Server, wait_for
 from posttrain.engines._random import key_of
 from posttrain.errors import UserError
+from posttrain.models import Model
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.changes import BASE, MODELS, REWARD_FILES, TASK_FILES, TASKS, digest_of_model
-from posttrain.runs.problems import Problems
+from posttrain.runs.problems import Problems, note_of_special_tokens
 from posttrain.stages import Models, Stage
 from posttrain.stages.prompts import check_prompts
 
@@ -35,8 +36,6 @@ class Bench:
 
     def first_models(self) -> "dict[str, Policy]":
         """The recipe's models as they begin; those that are copied or made wait for the stage that does it."""
-        from posttrain.policies.loading import load_policy
-
         here = {role: m for role, m in self.recipe.models.items() if not m.is_remote}
         later = {role for role, m in here.items() if m.source.startswith("role:") or m.source == "made"}
         plain = {role: m for role, m in here.items() if role not in later}
@@ -44,11 +43,21 @@ class Bench:
             raise UserError("models.policy.source is an endpoint, which gives no tokens to learn from; name a folder")
         if "policy" not in plain:
             raise UserError("the recipe has no model in the role 'policy'; name one with models.policy.source=FOLDER")
-        return {role: load_policy(role, model, {}, self.device) for role, model in plain.items()}
+        return {role: self.load(role, model, {}) for role, model in plain.items()}
+
+    def load(self, role: str, model: Model, models: Models) -> "Policy":
+        """The model of a role, which reads special tokens in data as the tasks say; `models` are there to be copied."""
+        from posttrain.policies.loading import load_policy
+
+        policy = load_policy(role, model, models, self.device)
+        if self.problems.allows_special_tokens and hasattr(policy, "tokenizer"):
+            policy.tokenizer = policy.tokenizer.allowing_special_tokens()
+        return policy
 
     def check(self, models: Models) -> None:
         """Raise `UserError` for anything that the run would stumble over later, before it is begun."""
         roles = self.recipe.models
+        self._note_special_tokens(models["policy"])
         check_prompts(models["policy"], self.problems.held_out, "the held-out tasks")
         if not any(model.trained for model in roles.values()):
             raise UserError("no model of this recipe is trained; set models.policy.trained=true")
@@ -74,6 +83,14 @@ class Bench:
             )
         for endpoint in self.endpoints.values():
             wait_for(endpoint.check())
+
+    def _note_special_tokens(self, policy: "Policy") -> None:
+        """Say how many tasks hold texts of the policy's special tokens, which are easily meant to mislead."""
+        problems = self.problems
+        if hasattr(policy, "tokenizer"):
+            tasks, special = [*problems.train, *problems.held_out], policy.tokenizer.special_tokens
+            note = note_of_special_tokens(tasks, special, problems.allows_special_tokens)
+            problems.notes += [note] if note else []
 
     def _check_roles(self, stage: Stage) -> None:
         """Raise `UserError` for a role that a stage needs and the recipe does not have."""
@@ -142,15 +159,13 @@ class Bench:
 
         A frozen copy is taken anew by every stage, unless it is in `keep`; a trained one is made once.
         """
-        from posttrain.policies.loading import load_policy
-
         self._check_roles(stage)
         made = dict(models)
         for role in sorted(stage.roles):
             model = self.recipe.models[role]
             kept = role in made and (model.trained or role in keep)
             if model.source.startswith("role:") and not kept:
-                made[role] = load_policy(role, model, made, self.device)
+                made[role] = self.load(role, model, made)
         alive = {id(policy) for policy in made.values()}
         self._servers = {key: server for key, server in self._servers.items() if key in alive}
         return made

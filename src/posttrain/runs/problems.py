@@ -1,6 +1,6 @@
 """Which tasks a run trains on and which it is judged on: the two never share a prompt."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 
 from posttrain.components.rewards import Reward
@@ -27,6 +27,8 @@ class Problems:
         """SHA-256 of all the tasks of each source, by its place in the recipe."""
         self.files: dict[str, str] = {}
         """SHA-256 of each file that they were read from, by path."""
+        self.allows_special_tokens = False
+        """Whether a source says that special tokens in its texts are meant as such."""
         settings = recipe.evaluation
         own = self._load(recipe.tasks, "tasks")
         if settings.tasks is not None:
@@ -105,6 +107,7 @@ class Problems:
         loaded = load(tasks)
         self.digests[place] = digest_of(loaded)
         self.files |= tasks.fingerprint
+        self.allows_special_tokens |= tasks.allows_special_tokens
         return loaded
 
 
@@ -114,3 +117,23 @@ def load(tasks: Tasks) -> Sequence[Task]:
     if not loaded:
         raise UserError(f"the tasks of kind '{tasks.kind}' are empty; a run needs at least two")
     return loaded
+
+
+def note_of_special_tokens(tasks: Sequence[Task], special: Collection[str], allowed: bool) -> str:
+    """How many tasks hold the text of a special token, and what it is taken for; empty where none does."""
+    found = [[token for token in special if token and any(token in text for text in _texts_of(task))] for task in tasks]
+    count = sum(map(bool, found))
+    if not count:
+        return ""
+    named = ", ".join(sorted(set().union(*found)))
+    taken = "a special token, as tasks.special_tokens=allow asks" if allowed else "text, not a special token"
+    other = "" if allowed else "; data made with them on purpose says tasks.special_tokens=allow"
+    return f"{count} of {len(tasks)} tasks hold {named} in their texts, each taken for {taken}{other}"
+
+
+def _texts_of(task: Task) -> list[str]:
+    """Every text of a task that a model is given or shown to imitate."""
+    asked = [task.prompt] if isinstance(task.prompt, str) else [message["content"] for message in task.prompt]
+    pairs = [text for pair in task.preferences for text in (pair.chosen, pair.rejected)]
+    said = [utterance.text for episode in task.episodes for utterance in episode]
+    return [*asked, *task.demonstrations, *pairs, *said, *(rated.completion for rated in task.rated)]

@@ -167,15 +167,13 @@ def _load(bench: Bench, checkpoint: Path, roles: Sequence[str]) -> "dict[str, Po
     """Every role's model: from the checkpoint where it is there, else from the recipe."""
     from safetensors.torch import load_file
 
-    from posttrain.policies.loading import load_policy
-
     models: dict[str, Policy] = {}
     for role in sorted(bench.recipe.models, key=lambda role: bench.recipe.models[role].source.startswith("role:")):
         model, folder = bench.recipe.models[role], checkpoint / "models" / role
         if role in roles and (_folder_is_exact(model) or model.source == "made"):
-            models[role] = load_policy(role, replace(model, source=str(folder), shape=None), models, bench.device)
+            models[role] = bench.load(role, replace(model, source=str(folder), shape=None), models)
         elif role in roles or not (model.is_remote or _is_later(model)):
-            models[role] = load_policy(role, model, models, bench.device)
+            models[role] = bench.load(role, model, models)
         if role in roles and not _folder_is_exact(model):
             _put_back(models[role], load_file(checkpoint / f"weights-{role}.safetensors"))
     return models

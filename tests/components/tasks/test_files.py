@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from posttrain.components.tasks import _sources
 from posttrain.components.tasks.files import Files
+from posttrain.datasets import sources
 from posttrain.errors import UserError
 from posttrain.types import Task
 from tests.components.tasks.written import delimited, jsonl, load, load_one, parquet
@@ -341,8 +341,8 @@ def test_settings_that_do_not_apply(tmp_path: Path) -> None:
 
 
 def test_a_value_that_cannot_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = _sources.Source(
-        name="n", form="f", rows=(_sources.as_row({"prompt": "a", "x": object()}, "n", "row", 1) for _ in "1")
+    rows = sources.Source(
+        name="n", form="f", rows=(sources.as_row({"prompt": "a", "x": object()}, "n", "row", 1) for _ in "1")
     )
     monkeypatch.setattr("posttrain.components.tasks.files.open_source", lambda *_: rows)
     assert "n row 1: column 'x' holds a value of type object, which cannot be read" in error("n")

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
+from typing import Literal
 
 from pydantic import Field, PositiveInt
 
@@ -44,6 +45,10 @@ class Files(Tasks):
     """Make each text prompt the one message of a user, for models with a chat template."""
     system: str | None = None
     """System message before it; needs `as_chat`."""
+    special_tokens: Literal["text", "allow"] = "text"
+    """What the texts of the model's special tokens mean in rows: ``text`` as any other, so that a row can neither end
+    a turn nor speak for another role; ``allow`` takes them as tokens, in all data of the run, for data made with them
+    on purpose. What environments and tools say is text in either case."""
 
     def load(self) -> Sequence[Task]:
         """Every row as a task, in the order of the file."""
@@ -62,6 +67,11 @@ class Files(Tasks):
             with path.open("rb") as file:
                 found[str(path)] = hashlib.file_digest(file, "sha256").hexdigest()
         return found
+
+    @property
+    def allows_special_tokens(self) -> bool:
+        """As its setting says."""
+        return self.special_tokens == "allow"
 
     @cached_property
     def _found(self) -> "_Found":
