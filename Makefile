@@ -9,7 +9,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 TESTS ?=
 PEERS ?=
 
-.PHONY: help quickstart test test-fast check format docs clean core dev bench-peers
+.PHONY: help quickstart test test-fast check format docs site clean core dev bench-peers
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,13 +28,16 @@ check: dev ## ruff, format and mypy --strict
 	@$(BIN)/python -m ruff format --check
 	@$(BIN)/python -m mypy --strict
 
-format: dev ## put the code in its standard form, and bring the tables of methods up to date
+format: dev ## put the code in its standard form
 	@$(BIN)/python -m ruff check --fix
 	@$(BIN)/python -m ruff format
-	@$(BIN)/python docs/methods.py
 
 docs: dev ## run the examples of README.md and docs/
 	@$(BIN)/python -m pytest tests/structure/test_docs.py -rs
+
+site: dev ## build the static site of the documentation in build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict -q
+	@echo "built build/site/index.html"
 
 bench-peers: dev .venv-peers/ready ## measure against other programs, in an environment of their own: PEERS='--sizes 25M'
 	@$(BIN)/python -m benchmarks.peers $(PEERS)

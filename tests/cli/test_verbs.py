@@ -36,6 +36,15 @@ def test_show_as_json_is_the_tree(capfd: pytest.CaptureFixture[str]) -> None:
     assert answer(capfd, "show", "grpo", "seed=3") == {**to_tree(grpo()), "seed": 3}
 
 
+def test_a_page_is_markdown_in_a_pipe_and_a_value_for_programs(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "dr-grpo", "--page"]) == 0
+    printed = capfd.readouterr().out
+    assert printed.startswith("# dr_grpo\n") and "~ advantage.scale  group -> none" in printed
+    assert answer(capfd, "show", "dr_grpo", "--page") == {"method": "dr_grpo", "page": printed}
+    assert main(["show", "dr_grpo", "seed=3", "--page"]) == 2
+    assert "leave out seed=3" in capfd.readouterr().err
+
+
 def test_diff_prints_a_line_a_difference_and_nothing_else(capfd: pytest.CaptureFixture[str]) -> None:
     Path("mine.yaml").write_text("base: grpo\nseed: 3\nmodels.reference.source: role:policy\nfilters: {}\n")
     assert main(["diff", "mine.yaml", "grpo"]) == 0
@@ -60,14 +69,32 @@ def test_diff_of_two_runs(capfd: pytest.CaptureFixture[str]) -> None:
 def test_list_is_a_table(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "objective"]) == 0
     header, *rows = capfd.readouterr().out.splitlines()
-    assert header.split() == ["name", "family", "rows", "source", "summary"]
+    assert header.split() == ["name", "family", "area", "rows", "source", "summary"]
     assert [row.split()[:2] for row in rows] == [[e.name, "objective"] for e in entries("objective")]
 
 
 def test_list_as_json(capfd: pytest.CaptureFixture[str]) -> None:
     found = answer(capfd, "list")
-    assert found == [{**asdict(entry), "rows": list(entry.rows)} for entry in entries()]
-    assert set(found[0]) == {"name", "family", "rows", "source", "summary"}
+    assert found == json.loads(json.dumps([asdict(entry) for entry in entries()]))
+    assert {"name", "family", "area", "rows", "source", "summary"} <= set(found[0])
+
+
+@pytest.mark.parametrize(
+    "asked, names",
+    [
+        (["recipe", "--area", "credit"], ["gigpo", "spa_rl"]),
+        (["--row", "267"], ["gigpo"]),
+        (["recipe", "--text", "2503.20783"], ["dr_grpo"]),
+        (["recipe", "--text", "gIGPO", "--area", "flow"], []),
+    ],
+)
+def test_list_is_filtered(asked: list[str], names: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert [entry["name"] for entry in answer(capfd, "list", *asked)] == names
+
+
+def test_an_area_that_is_not_there_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--area", "credits"]) == 2
+    assert "no area 'credits'; did you mean 'credit'?" in capfd.readouterr().err
 
 
 def test_doctor_reports_every_check_and_fails_if_one_fails(

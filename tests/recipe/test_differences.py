@@ -69,7 +69,14 @@ def test_the_order_of_stages_is_a_difference() -> None:
     stages = {"a": find_recipe("sft").stages["sft"], "b": grpo().stages["rl"]}
     one, other = replace(grpo(), stages=stages), replace(grpo(), stages=dict(reversed(stages.items())))
     assert differences(one, other) == [
-        Difference(path="stages", change="changed", before=["a", "b"], after=["b", "a"], text="[a, b] -> [b, a]")
+        Difference(
+            path="stages",
+            keys=("stages",),
+            change="changed",
+            before=["a", "b"],
+            after=["b", "a"],
+            text="[a, b] -> [b, a]",
+        )
     ]
 
 

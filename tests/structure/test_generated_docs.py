@@ -1,4 +1,4 @@
-"""What docs/ makes out of the code and of a run: the tables of methods are up to date, the picture shows the run."""
+"""What docs/ makes out of measurements and of a run: pages are up to date, the picture shows the run."""
 
 import importlib.util
 import json
@@ -10,7 +10,6 @@ from types import ModuleType
 
 import pytest
 
-from posttrain.recipe.catalogue import entries
 from tests.runs.made_runs import make_run
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -26,34 +25,7 @@ def script(name: str) -> ModuleType:
 
 
 sys.path.append(str(DOCS))  # where a script that is run finds the modules beside it
-methods, pictures, trust, performance = map(script, ("methods", "pictures", "trust", "performance"))
-
-
-@pytest.mark.slow
-def test_the_tables_of_methods_are_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
-    assert methods.main(["--check"]) == 0, capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_what_is_out_of_date_is_named_and_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    page = tmp_path / "methods.md"
-    for name, path in (("ROOT", tmp_path), ("METHODS", page)):
-        monkeypatch.setattr(methods, name, path)
-    assert methods.main(["--check"]) == 1
-    assert "methods.md is out of date" in capsys.readouterr().err and not page.exists()
-    assert methods.main([]) == 0
-    assert methods.main(["--check"]) == 0
-    assert methods.main(["--chek"]) == 2
-
-
-def test_every_method_is_there_as_a_difference_from_the_nearest_complete_recipe() -> None:
-    page = (DOCS / "methods.md").read_text()
-    assert "$ posttrain show grpo\n" in page
-    assert "$ posttrain diff dr_grpo grpo\n~ advantage.scale  group -> none\n" in page
-    for entry in entries():
-        assert f"/{entry.name}.py)" in page or f"/{entry.name}/__init__.py)" in page
+pictures, trust, performance = map(script, ("pictures", "trust", "performance"))
 
 
 def test_the_picture_is_the_run_as_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,9 @@ With FAMILY, only that one: recipe, objective, advantage, reward, tasks, ... Nam
 call them by.
 
     posttrain list recipe
-    posttrain list objective --json
+    posttrain list recipe --area credit
+    posttrain list --text "length" --json
+    posttrain list --row 267
 """
 
 from dataclasses import asdict
@@ -16,13 +18,16 @@ from posttrain.cli._output import print_json, print_table, verb
 
 @verb
 @click.argument("family", required=False)
-def command(family: str | None, as_json: bool) -> None:
+@click.option("--area", help="Only methods of this area: policy_gradient, credit, ...")
+@click.option("--text", help="Only what has this text in its name, source or summary, in capitals or not.")
+@click.option("--row", type=int, help="Only what covers this row of the catalogue of methods.")
+def command(family: str | None, area: str | None, text: str | None, row: int | None, as_json: bool) -> None:
     """Read docstrings, import nothing."""
-    from posttrain.recipe.catalogue import entries
+    from posttrain.recipe.catalogue import entries, select
 
-    found = entries(family)
+    found = select(entries(family), area=area, text=text, row=row)
     if as_json:
         print_json([asdict(entry) for entry in found])
         return
-    rows = [(e.name, e.family, " ".join(map(str, e.rows)), e.source, e.summary) for e in found]
-    print_table(("name", "family", "rows", "source", "summary"), rows)
+    rows = [(e.name, e.family, e.area, " ".join(map(str, e.rows)), e.source, e.summary) for e in found]
+    print_table(("name", "family", "area", "rows", "source", "summary"), rows)

@@ -12,7 +12,7 @@ A module says what it is in its docstring and in literal constants:
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,26 @@ def entries(family: str | None = None) -> list[Entry]:
 
         raise UserError(f"no family '{family}'; {nearest(family, known)}")
     return list(_members(name, known[name]))
+
+
+def select(found: Sequence[Entry], *, area: str | None, text: str | None, row: int | None) -> list[Entry]:
+    """The entries of an area, with a text in name, source or summary, and of a row; None takes all.
+
+    Raises `UserError` for an area that no method is in.
+    """
+    areas = {entry.area for entry in entries("recipe")}
+    if area is not None and area not in areas:
+        from posttrain.component import nearest
+
+        raise UserError(f"no area '{area}'; {nearest(area, areas)}")
+    wanted = (text or "").casefold()
+    return [
+        entry
+        for entry in found
+        if area in (None, entry.area)
+        and wanted in f"{entry.name} {entry.source} {entry.summary}".casefold()
+        and (row is None or row in entry.rows)
+    ]
 
 
 def _members(family: str, folder: Path) -> Iterator[Entry]:

@@ -24,6 +24,8 @@ class Difference:
 
     path: str
     """The shortest spelling that the command line takes for it in both."""
+    keys: Keys
+    """The path from the top of the tree."""
     change: Change
     before: Any
     """The value or subtree in the first recipe, None where it has none."""
@@ -40,11 +42,11 @@ def differences(a: Recipe, b: Recipe) -> list[Difference]:
     trees = to_tree(a), to_tree(b)
     found = []
     for keys, change, before, after in _compare((), {**trees[0], "name": ""}, {**trees[1], "name": ""}):
-        old = spell(before) if keys == ("stages",) or change == "added" else spell(_essence(_at(a, keys)))
-        new = spell(after) if keys == ("stages",) or change == "removed" else spell(_essence(_at(b, keys)))
+        old = spell(before) if keys == ("stages",) or change == "added" else spell(essence(value_at(a, keys)))
+        new = spell(after) if keys == ("stages",) or change == "removed" else spell(essence(value_at(b, keys)))
         text = {"changed": f"{old} -> {new}", "added": new, "removed": old}[change]
         path = _shortest(keys, trees)
-        found.append(Difference(path=path, change=change, before=before, after=after, text=text))
+        found.append(Difference(path=path, keys=keys, change=change, before=before, after=after, text=text))
     return found
 
 
@@ -90,7 +92,7 @@ def _compare_lists(keys: Keys, x: list[Any], y: list[Any]) -> Iterator[tuple[Key
                 yield (*keys, str(index)), "added", None, y[index]
 
 
-def _at(recipe: Recipe, keys: Keys) -> Any:
+def value_at(recipe: Recipe, keys: Keys) -> Any:
     """What a recipe holds at a path of its tree."""
     node: Any = recipe
     for key in keys:
@@ -101,22 +103,22 @@ def _at(recipe: Recipe, keys: Keys) -> Any:
     return node
 
 
-def _essence(value: Any) -> Any:
+def essence(value: Any) -> Any:
     """A value as plain data, without the settings that are at their defaults."""
     if isinstance(value, Mapping):
-        return {key: _essence(item) for key, item in value.items()}
+        return {key: essence(item) for key, item in value.items()}
     if isinstance(value, tuple | list | frozenset | set):
-        return [_essence(item) for item in value]
+        return [essence(item) for item in value]
     if not dataclasses.is_dataclass(value):
         return value
     settings: dict[str, Any] = {"kind": value.kind} if isinstance(value, Component) else {}
     for field in dataclasses.fields(value):
-        if getattr(value, field.name) != _default(field):
-            settings[field.name] = _essence(getattr(value, field.name))
+        if getattr(value, field.name) != default_of(field):
+            settings[field.name] = essence(getattr(value, field.name))
     return settings
 
 
-def _default(field: "dataclasses.Field[Any]") -> Any:
+def default_of(field: "dataclasses.Field[Any]") -> Any:
     """The value of a field that is not given; something that equals nothing for one that must be."""
     if isinstance(field.default, FieldInfo):
         return field.default.get_default(call_default_factory=True, validated_data={})

@@ -1,0 +1,106 @@
+"""What was measured of methods against one another, from the files that comparisons leave in a checkout.
+
+    docs/measured/experiments/NAME.json    what `posttrain compare` wrote, with title, rows, a sentence and the command;
+                                           or the table of a script in docs/experiments
+
+An installed package has no such folder, and its pages have no experiments.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from posttrain.recipe.catalogue import PACKAGE
+from posttrain.recipe.pages.markdown import table
+
+MEASURED: Final = PACKAGE.parents[1] / "docs" / "measured" / "experiments"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One comparison of recipes over seeds, or the table of a script."""
+
+    name: str
+    title: str
+    rows: tuple[int, ...]
+    """Rows of the catalogue of methods that it is about."""
+    said: str
+    command: str
+    measures: tuple[str, ...] = ()
+    contenders: tuple[Mapping[str, Any], ...] = ()
+    """Of each recipe its spread and difference by measure, the first recipe being the base; none for a script."""
+    columns: tuple[str, ...] = ()
+    table: tuple[Sequence[str], ...] = ()
+    """What a script found."""
+
+    @property
+    def has_curves(self) -> bool:
+        """Whether values of every step were kept, not only those of whole runs."""
+        return any("curves" in contender for contender in self.contenders)
+
+
+@cache
+def all_experiments(folder: Path = MEASURED) -> tuple[Experiment, ...]:
+    """Every experiment that was kept, in the order of their names; none where there is no such folder."""
+    return tuple(read(path) for path in sorted(folder.glob("*.json")))
+
+
+def read(path: Path) -> Experiment:
+    """One file of measurements."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    return Experiment(
+        name=path.stem,
+        title=found["title"],
+        rows=tuple(found["rows"]),
+        said=found.get("said", ""),
+        command=found["command"],
+        measures=tuple(found.get("measures", ())),
+        contenders=tuple(found.get("contenders", ())),
+        columns=tuple(found.get("columns", ())),
+        table=tuple(found.get("table", ())),
+    )
+
+
+def section(experiment: Experiment, *, level: int, pictures: str | None = None) -> Iterator[str]:
+    """Heading, sentence, picture, table and command of an experiment, as blocks of Markdown.
+
+    `pictures` is where its picture lies, from the page; without it there is none.
+    """
+    yield f"{'#' * level} {experiment.title}"
+    if experiment.said:
+        yield experiment.said
+    if experiment.contenders and pictures is not None:
+        what = "curves, mean of the seeds with 95 % interval" if experiment.has_curves else "seeds, mean, 95 % interval"
+        yield f"![{experiment.title}: {what}]({pictures}/{experiment.name}.svg)"
+    yield outcome(experiment)
+    yield f"```text\n{experiment.command}\n```"
+
+
+def outcome(experiment: Experiment) -> str:
+    """The table of an experiment: means with intervals, and the differences from the first row."""
+    if not experiment.contenders:
+        return table(experiment.columns, experiment.table)
+    measures = (*experiment.measures, "sampled_tokens")
+    rows = [
+        (f"`{row['contender']}`", len(row["seeds"]), *(spread(row[measure]) for measure in measures))
+        for row in experiment.contenders
+    ]
+    return table(("", "seeds", *experiment.measures, "sampled tokens"), rows)
+
+
+def spread(found: Mapping[str, Any] | None) -> str:
+    """A mean with its interval, and the difference from the first row; bold where its interval excludes zero."""
+    if found is None:
+        return ""
+    text = f"{found['mean']:.4g}"
+    if found["interval"]:
+        text += " [{:.4g}, {:.4g}]".format(*found["interval"])
+    other = found.get("difference")
+    if not other or not other["interval"]:
+        return text
+    low, high = other["interval"]
+    difference = f"{other['value']:+.3g} [{low:+.3g}, {high:+.3g}]"
+    return f"{text}; **{difference}**" if low > 0 or high < 0 else f"{text}; {difference}"

@@ -1,0 +1,237 @@
+"""The page of a method and the index of an area.
+
+A method's page has what it changes in its parent, the formulas of the components that it sets, where each number comes
+from, what it inherits although its paper says otherwise, where it departs from its paper, its experiments, and how to
+run it on one's own data.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from posttrain.component import nearest
+from posttrain.errors import UserError
+from posttrain.recipe.catalogue import Entry, recipe_modules
+from posttrain.recipe.differences import Difference, essence, spell, value_at
+from posttrain.recipe.overrides import override, resolve, to_tree
+from posttrain.recipe.pages.experiments import all_experiments, section
+from posttrain.recipe.pages.markdown import block, inline, paragraphs, section_of, source, table, without_section
+from posttrain.recipe.pages.parts import (
+    FORMULAS,
+    Part,
+    changes_of,
+    function_of,
+    known_families,
+    listed,
+    parts_of,
+    parts_of_root,
+)
+from posttrain.recipe.tree import Recipe
+
+SIGNS: Final = {"changed": "~", "added": "+", "removed": "-"}
+OWN_DATA: Final = ("tasks=mine.jsonl", "model=path/to/model", "reward=./mine.py:score")
+SHORT: Final = 72
+"""Characters of a value that a table shows; `posttrain show` has all of it."""
+
+
+def method_page(name: str, *, pictures: bool = False) -> str:
+    """The page of a method, with links to the pictures of its experiments if asked for.
+
+    Raises `UserError` for a name that is no method.
+    """
+    methods = {entry.name: entry for entry in listed("recipe")}
+    if name not in methods:
+        raise UserError(f"no method named '{name}', so it has no page; {nearest(name, methods)}")
+    entry = methods[name]
+    found, recipe = changes_of(entry)
+    parts = parts_of(found, recipe) if entry.parent else parts_of_root(recipe)
+    docstring = function_of(name).__globals__["__doc__"] or ""
+    sections = (
+        *_head(entry, docstring),
+        *_changes(entry, found, methods),
+        *_formulas(entry, parts, methods),
+        *_numbers(parts),
+        *_inherited(entry, recipe),
+        *_departures(entry, docstring, parts),
+        *_experiments(entry, docstring, pictures=pictures),
+        *_running(entry, recipe),
+    )
+    return "\n\n".join(sections) + "\n"
+
+
+def area_page(area: str) -> str:
+    """The index of the methods of an area."""
+    rows = [
+        (f"[`{e.name}`]({e.name}.md)", inline(e.summary), source(e.source)) for e in listed("recipe") if e.area == area
+    ]
+    return f"# {area.replace('_', ' ').capitalize()}\n\n{table(('Method', 'What it is', 'Paper'), rows)}\n"
+
+
+def _head(entry: Entry, docstring: str) -> Iterator[str]:
+    """Title, summary, facts, and what the docstring says of the paper."""
+    first, *rest = paragraphs(docstring)
+    yield f"# {entry.name}"
+    yield inline(" ".join(first.split()))
+    facts = [
+        ("Paper", source(entry.source)),
+        ("Area", f"[{entry.area}](README.md)"),
+        ("Default setting", f"[`{entry.setting}`](../../settings.md#{entry.setting})" if entry.setting else ""),
+        ("Rows", ", ".join(map(str, entry.rows))),
+        ("Code", f"`src/{recipe_modules()[entry.name].replace('.', '/')}.py`"),
+    ]
+    yield " · ".join(f"**{name}** {value}" for name, value in facts if value)
+    yield from (block(text) for text in rest if section_of(text) not in ("Differs", "Measured here"))
+
+
+def _changes(entry: Entry, found: Sequence[Difference], methods: dict[str, Entry]) -> Iterator[str]:
+    """The difference from the parent, as the command line spells it."""
+    yield "## What it changes"
+    if not entry.setting:
+        yield f"It is a whole recipe: `posttrain show {entry.name}`."
+        return
+    if not entry.parent:
+        yield f"It is a root: other methods are differences from it. Whole: `posttrain show {entry.name}`."
+        if not found:
+            return
+    base = _link(entry.parent, entry, methods) if entry.parent else "its setting"
+    if not found:
+        yield f"On its default setting it is the same as {base}."
+        return
+    yield f"In {base}, on the setting `{entry.setting}`:"
+    width = max(len(difference.path) for difference in found)
+    yield "\n".join(["```text", *(f"{SIGNS[d.change]} {d.path:<{width}}  {d.text}" for d in found), "```"])
+    if entry.changes:
+        changed = ", ".join(f"`{path}`" for path in entry.changes)
+        yield f"Everything else of a setting is kept. Of what belongs to a setting, the paper is about {changed}."
+
+
+def _formulas(entry: Entry, parts: Sequence[Part], methods: dict[str, Entry]) -> Iterator[str]:
+    """The docstrings of the components that decide what is computed, and a list of the others."""
+    yield "## Formula"
+    members = {(part.family, part.value.kind): part for part in parts if part.family}
+    shown = [part for (family, _), part in members.items() if family in FORMULAS]
+    if not shown and entry.parent:
+        yield f"Loss and advantage are those of {_link(entry.parent, entry, methods)}."
+    for part in shown:
+        yield f"### {part.family.replace('_', ' ').capitalize()}: {_member(part)}"
+        yield from (block(text) for text in paragraphs(part.docstring) if section_of(text) != "Differs")
+    others = [part for (family, _), part in members.items() if family not in FORMULAS]
+    if others:
+        yield "### Other components"
+        summaries = {(e.family, e.name): e.summary for part in others for e in listed(part.family)}
+        rows = [
+            (f"`{part.path}`", _member(part), inline(summaries.get((part.family, part.value.kind), "")))
+            for part in others
+        ]
+        yield table(("Path", "Component", "What it is"), rows)
+
+
+def _numbers(parts: Sequence[Part]) -> Iterator[str]:
+    """Every value that the method sets, with what its field says about it."""
+    rows = [
+        (f"`{path}`", f"`{_short(value)}`", inline(" ".join(said.split())))
+        for p in parts
+        for path, value, said in p.numbers()
+    ]
+    if rows:
+        yield "## Where the numbers come from"
+        yield "The fields of what it sets, defaults included."
+        yield table(("Setting", "Value", "Meaning, unit, source"), rows)
+
+
+def _inherited(entry: Entry, recipe: Recipe) -> Iterator[str]:
+    """Values that the paper has otherwise."""
+    if not entry.inherited:
+        return
+    yield f"## Inherited from `{entry.parent}`, otherwise in the paper"
+    tree = to_tree(recipe)
+    rows = []
+    for path, paper in entry.inherited.items():
+        try:
+            value = f"`{_short(spell(essence(value_at(recipe, tuple(resolve(tree, path))))))}`"
+        except (UserError, LookupError, AttributeError):  # a path that its default setting does not have
+            value = "not set"
+        rows.append((f"`{path}`", value, inline(paper)))
+    yield table(("Setting", "Here", "The paper"), rows)
+
+
+def _departures(entry: Entry, docstring: str, parts: Sequence[Part]) -> Iterator[str]:
+    """Where the method and its components depart from their papers."""
+    yield "## Where it departs from the paper"
+    own = [text for text in paragraphs(docstring) if section_of(text) == "Differs"]
+    yield from (block(without_section(text)) for text in own)
+    members = {part.family + part.value.kind: part for part in parts if part.family in FORMULAS}
+    told = False
+    for part in members.values():
+        for text in paragraphs(part.docstring):
+            if section_of(text) == "Differs":
+                told = True
+                yield f"{_member(part)}: {block(without_section(text))}"
+    if not own and not told:
+        yield f"Nothing is said of it in `{entry.name}`."
+
+
+def _experiments(entry: Entry, docstring: str, *, pictures: bool) -> Iterator[str]:
+    """What was measured here, in a sentence and in tables."""
+    measured = [text for text in paragraphs(docstring) if section_of(text) == "Measured here"]
+    own = [experiment for experiment in all_experiments() if set(experiment.rows) & set(entry.rows)]
+    if not measured and not own:
+        return
+    yield "## Experiment"
+    yield from (block(without_section(text)).replace(" (docs/experiments.md)", "") for text in measured)
+    for experiment in own:
+        yield from section(experiment, level=3, pictures="../../experiments/pictures" if pictures else None)
+
+
+def _running(entry: Entry, recipe: Recipe) -> Iterator[str]:
+    """Commands that run it, and that put it on one's own recipe."""
+    yield "## Run it"
+    lines = [f"posttrain run {entry.name}"]
+    if entry.parent:
+        lines.append(f"posttrain diff {entry.name} {entry.parent}")
+    yield "\n".join(["```text", *lines, "```"])
+    commands = [f"posttrain run {entry.name} {' '.join(own)}"] if (own := _own_data(recipe)) else []
+    if entry.setting:
+        commands += [
+            f"posttrain show {entry.setting} > mine.yaml    # put in your tasks, model, reward and sizes",
+            f"posttrain run {entry.name} setting=mine.yaml",
+        ]
+    if commands:
+        yield "On one's own data:"
+        yield "\n".join(["```text", *commands, "```"])
+
+
+def _own_data(recipe: Recipe) -> list[str]:
+    """Changes that put one's own data, model and reward into a recipe; none where it takes more than these."""
+    policy = recipe.models.get("policy")
+    if policy is None or policy.source == "new" or any(getattr(s, "tasks", None) for s in recipe.stages.values()):
+        return []
+    return [change for change in OWN_DATA if _applies(recipe, change)]
+
+
+def _applies(recipe: Recipe, change: str) -> bool:
+    """Whether a recipe has what a change changes."""
+    try:
+        override(recipe, [change])
+    except UserError:
+        return False
+    return True
+
+
+def _link(name: str, entry: Entry, methods: dict[str, Entry]) -> str:
+    """A link from a method's page to that of another."""
+    other = methods[name]
+    folder = "" if other.area == entry.area else f"../{other.area}/"
+    return f"[`{name}`]({folder}{name}.md)"
+
+
+def _member(part: Part) -> str:
+    """A link to a component in the page of its family."""
+    kind = part.value.kind
+    if "." in kind:
+        return f"`{kind}`"
+    return f"[`{kind}`](../../components/{known_families()[part.family].name}.md#{kind})"
+
+
+def _short(value: str) -> str:
+    """A value that fits into a table."""
+    return value if len(value) <= SHORT else f"{value[: SHORT - 4]} ..."
