@@ -260,10 +260,12 @@ def test_the_definition_of_attention_is_right_by_finite_differences_and_by_hand(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("heads", "key_heads", "width"), [(4, 2, 24), (1, 1, 6), (1, 1, 16), (3, 1, 80), (2, 2, 64)])
 def test_a_token_attends_the_same_to_the_bit_in_a_sequence_after_a_shared_one_and_after_a_cache(
-    dtype: torch.dtype,
+    heads: int, key_heads: int, width: int, dtype: torch.dtype
 ) -> None:
-    heads, key_heads, width, prompt, own = 4, 2, 24, 37, 21
+    """Heads alone and in pairs, widths of whole vectors, of a part of one and of both: each has its own loop."""
+    prompt, own = 37, 21
     query, key, value = (random(prompt + own, h, width, seed=h, dtype=dtype) for h in (heads, key_heads, key_heads))
     whole = kernels.packed_attention(query, key, value, kernels.PackedLayout.of((0, prompt + own), (-1,)))
     # The prompt once, and then twice what comes after it, with a sequence of others in between.

@@ -63,8 +63,8 @@ static inline void look(const float *q, int64_t width, const T *const *page, flo
         for (int p = 0; p < PAGES; p++) {
             lanes a = load_lanes(page[p] + j * PAGE), b = load_lanes(page[p] + (j + 1) * PAGE);
             for (int g = 0; g < HEADS; g++) {
-                even[p][g] += q[g * width + j] * a;
-                odd[p][g] += q[g * width + j + 1] * b;
+                even[p][g] = plus_product(even[p][g], q[g * width + j], a);
+                odd[p][g] = plus_product(odd[p][g], q[g * width + j + 1], b);
             }
         }
     }
@@ -118,7 +118,7 @@ static inline void weigh(const float *share, int64_t room, const Held<T> &held, 
             ahead.fetch();
             for (int c = 0; c < COUNT; c++) {
                 lanes value = load_lanes(v + i * held.stride + c * PAGE);
-                for (int g = 0; g < HEADS; g++) sum[g][c] += share[g * room + begin + i] * value;
+                for (int g = 0; g < HEADS; g++) sum[g][c] = plus_product(sum[g][c], share[g * room + begin + i], value);
             }
         }
     }
@@ -153,7 +153,7 @@ static inline void weigh_all(const float *share, int64_t room, const Held<T> &he
             float sum = 0;
             for (int64_t i = 0; i < held.tokens; i++) {
                 int64_t row = held.pages[i / PAGE] * PAGE + i % PAGE;
-                sum += share[g * room + i] * load(held.values[row * held.stride + done]);
+                sum = plus_product(sum, share[g * room + i], load(held.values[row * held.stride + done]));
             }
             store(out[g * width + done], sum);
         }

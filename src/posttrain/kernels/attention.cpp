@@ -106,8 +106,8 @@ static inline void dots(const float *x, const float *tile, int64_t wide, float *
         lanes a = load_lanes(tile + j * PAGE), b = load_lanes(tile + (j + 1) * PAGE);
 #pragma GCC unroll 8
         for (int r = 0; r < TILE; r++) {
-            even[r] += x[r * wide + j] * a;
-            odd[r] += x[r * wide + j + 1] * b;
+            even[r] = plus_product(even[r], x[r * wide + j], a);
+            odd[r] = plus_product(odd[r], x[r * wide + j + 1], b);
         }
     }
 #pragma GCC unroll 8
@@ -134,7 +134,7 @@ static inline void weighted(int64_t count, const float *weight, int64_t by_a, in
 #pragma GCC unroll 8
         for (int a = 0; a < 4; a++)
 #pragma GCC unroll 8
-            for (int c = 0; c < C; c++) sum[a][c] += weight[a * by_a + b * by_b] * given[c];
+            for (int c = 0; c < C; c++) sum[a][c] = plus_product(sum[a][c], weight[a * by_a + b * by_b], given[c]);
     }
 #pragma GCC unroll 8
     for (int a = 0; a < 4; a++)

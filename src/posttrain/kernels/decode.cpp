@@ -84,8 +84,8 @@ static inline void by_vectors(const float *x, int64_t stride, const float *panel
         lanes a = load_lanes(panel + i * PANEL), b = load_lanes(panel + i * PANEL + PAGE);
         for (int r = 0; r < 8; r++) {
             float given = x[r * stride + i];
-            low[r] += given * a;
-            high[r] += given * b;
+            low[r] = plus_product(low[r], given, a);
+            high[r] = plus_product(high[r], given, b);
         }
     }
     for (int r = 0; r < 8; r++) {

@@ -81,6 +81,24 @@ static inline void store_lanes(bfloat16 *to, lanes x) {
     std::memcpy(to, &bits, sizeof(bits));
 }
 
+// sum + a * b, rounded once where the processor can. This is not left to the compiler, which fuses a product with a sum or
+// not by the loop around them and by the processor that it tunes for: sums in different loops must agree to the bit.
+static inline float plus_product(float sum, float a, float b) {
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return __builtin_fmaf(a, b, sum);
+#else
+    return sum + a * b;
+#endif
+}
+
+static inline lanes plus_product(lanes sum, float a, lanes b) {
+#ifdef __AVX512F__
+    return (lanes)_mm512_fmadd_ps(_mm512_set1_ps(a), (__m512)b, (__m512)sum);
+#else // a vector is several registers, so that every loop has several sums: there compilers fuse
+    return sum + a * b;
+#endif
+}
+
 // A vector's numbers taken together by a function of two, halves with halves.
 template <typename Two> static inline float folded(lanes x, Two both) {
     typedef float eight __attribute__((vector_size(32)));

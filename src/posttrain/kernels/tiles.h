@@ -123,7 +123,7 @@ static inline void tile(int64_t steps, Given given, const float *panel, int64_t 
             for (int r = 0; r < R; r++) {
                 float x = given.at[r * given.by_row + i * given.by_step];
 #pragma GCC unroll 8
-                for (int v = 0; v < V; v++) sum[r][v] += x * of_panel[v];
+                for (int v = 0; v < V; v++) sum[r][v] = plus_product(sum[r][v], x, of_panel[v]);
             }
         }
     }
