@@ -14,7 +14,7 @@ from posttrain.engines._random import key_of
 from posttrain.engines.native import Native
 from posttrain.policies import Body, Packed, Policy
 from posttrain.signals import LOGP
-from posttrain.types import Completion
+from posttrain.types import Completion, Segment, Task
 
 END = 256
 SILENT = 257
@@ -88,6 +88,10 @@ class ScriptedPolicy(Policy):
         self.body = ScriptedBody(logits, vocabulary_size, context)
         self.tokenizer = ByteTokenizer()
         self.evaluations: list[tuple[int, float]] = []
+
+    def prompt(self, task: Task) -> Segment:
+        token_ids = self.tokenizer.encode_prompt(task.prompt)
+        return Segment(actor="prompt", token_ids=token_ids, text=str(task.prompt))
 
     def evaluate(
         self,
