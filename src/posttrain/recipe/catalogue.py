@@ -116,6 +116,15 @@ def _members(family: str, folder: Path) -> Iterator[Entry]:
         yield _read(path.stem, family, module)
 
 
+def find_entry(name: str) -> Entry | None:
+    """The entry of a method or a setting; None where there is none of that name."""
+    module = recipe_modules().get(name)
+    if module is None:
+        return None
+    path = PACKAGE.parent / Path(*module.split(".")).with_suffix(".py")
+    return _read(name, "setting" if path.parent == PACKAGE / "settings" else "recipe", path)
+
+
 def recipe_modules() -> dict[str, str]:
     """The module of every method and setting by its name."""
     files = [*(PACKAGE / "methods").rglob("[!_]*.py"), *(PACKAGE / "settings").glob("[!_]*.py")]

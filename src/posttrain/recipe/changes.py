@@ -1,10 +1,11 @@
-"""How a recipe changes another one: take a stage out by its type, put it back changed.
+"""How a method changes a recipe: take a stage out by its type, put it back changed; several methods on one recipe.
 
 stage = rl_of(recipe)
 return with_stage(recipe, replace(stage, objective=PPOClip(clip_high=0.28)))
 """
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
@@ -13,6 +14,7 @@ from posttrain.components.filters.zero_variance import ZeroVariance
 from posttrain.engines import Sampling
 from posttrain.errors import UserError
 from posttrain.models import Model
+from posttrain.recipe.differences import differences
 from posttrain.recipe.tree import Recipe
 from posttrain.stages import Stage
 from posttrain.stages.preference import PreferenceTraining
@@ -21,6 +23,36 @@ from posttrain.stages.sft import SFT
 from posttrain.training.settings import Learning
 
 S = TypeVar("S", bound=Stage)
+Method = Callable[[Recipe], Recipe]
+"""What changes a recipe, and keeps all that it is not about."""
+
+
+class Overlap(UserWarning):
+    """A method changed what another one had changed before it."""
+
+
+def compose(recipe: Recipe, *methods: Method) -> Recipe:
+    """The recipe with methods applied from left to right, named after all of them.
+
+    Warns with `Overlap` of every path that an earlier method had changed and a later one changes again.
+    """
+    changed_by: dict[tuple[str, ...], str] = {}
+    for method in methods:
+        before, recipe = recipe, method(recipe)
+        found = differences(before, recipe)
+        for difference in found:
+            earlier = {name for keys, name in changed_by.items() if _overlap(keys, difference.keys)}
+            if earlier:
+                said = f"{method.__name__} changes what {' and '.join(sorted(earlier))} had changed: "
+                warnings.warn(said + f"{difference.path}  {difference.text}", Overlap, stacklevel=2)
+        changed_by |= {difference.keys: method.__name__ for difference in found}
+    return replace(recipe, name="+".join(method.__name__ for method in methods) or recipe.name)
+
+
+def _overlap(a: tuple[str, ...], b: tuple[str, ...]) -> bool:
+    """Whether one of two paths is the other one or lies above it."""
+    shorter = min(len(a), len(b))
+    return a[:shorter] == b[:shorter]
 
 
 def rl_of(recipe: Recipe) -> RL:

@@ -1,28 +1,27 @@
 """Finding recipes: by name, in a Python file, in a YAML file, in the folder of a run.
 
-    grpo                      a recipe that ships with the package
+    gigpo                     a method that ships with the package, on its default setting
+    corridor                  a setting that ships with the package
     methods.py:my_grpo        a function of a Python file, or package.module:function
     mine.yaml                 a whole recipe as `posttrain show` prints it, or ``base: NAME`` and changes to it
     runs/grpo-3               what a run was made from
+    dr_grpo+gigpo             methods, applied from left to right
+
+With ``setting=NAME``, on the command line or in a YAML file beside ``base``, a method is put on another recipe than its
+default setting: any of the above.
 
 Paths of data and of reward functions inside a recipe stay as they are written: relative to the working directory of
-the command, wherever the YAML file lies. Only ``base`` is relative to the file that it is written in.
+the command, wherever the YAML file lies. Only ``base`` and ``setting`` are relative to the file they are written in.
 """
 
-import importlib
-import importlib.util
 import inspect
 import re
 import sys
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from pydantic import ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError
 from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
@@ -31,7 +30,9 @@ from ruamel.yaml.representer import SafeRepresenter
 
 from posttrain.component import nearest
 from posttrain.errors import UserError
-from posttrain.recipe.catalogue import Entry, entries, recipe_modules
+from posttrain.recipe.catalogue import Entry, entries, find_entry, recipe_modules
+from posttrain.recipe.changes import Method, compose
+from posttrain.recipe.functions import blamed, from_function, load_function, no_file
 from posttrain.recipe.overrides import assign, from_tree, override, resolve, to_tree
 from posttrain.recipe.plain_yaml import load_yaml
 from posttrain.recipe.tree import Recipe
@@ -39,13 +40,28 @@ from posttrain.recipe.tree import Recipe
 
 def find_recipe(text: str, changes: Sequence[str] = ()) -> Recipe:
     """The recipe that a command line names, with its ``path=value`` changes. Raises `UserError` if there is none."""
-    recipe = _find(text, Path(), ())
+    setting, changes = _setting_of(changes)
+    recipe = _find(text, Path(), ()) if setting is None else _put_on(text, setting, Path(), ())
     return override(recipe, changes) if changes else recipe
 
 
+def find_parent(text: str, changes: Sequence[str] = ()) -> tuple[str, Recipe]:
+    """The name of a method's parent, and the parent on the same setting, with the same changes.
+
+    Raises `UserError` for what is no method, or a method that has no parent.
+    """
+    entry = find_entry(text.replace("-", "_"))
+    if entry is None or entry.family != "recipe" or not entry.parent:
+        what = "is a root, a difference from nothing" if entry and entry.family == "recipe" else "is no shipped method"
+        raise UserError(f"'{text}' {what}, so it has no parent to be compared with; name a second recipe")
+    setting, changes = _setting_of(changes)
+    recipe = _put_on(entry.parent, setting or entry.setting, Path(), ())
+    return entry.parent, override(recipe, changes) if changes else recipe
+
+
 def list_recipes() -> list[Entry]:
-    """The recipes that ship with the package."""
-    return entries("recipe")
+    """The methods and settings that ship with the package."""
+    return [*entries("recipe"), *entries("setting")]
 
 
 def to_yaml(recipe: Recipe) -> str:
@@ -93,14 +109,16 @@ def _find(text: str, folder: Path, through: tuple[Path, ...]) -> Recipe:
     shipped = recipe_modules()
     if text.endswith((".yaml", ".yml")):
         return _from_yaml(path, through)
-    if ":" in text:
-        return _from_function(text, folder)
+    if ":" in text and "+" not in text.rpartition("/")[2]:
+        return from_function(text, folder)
     if (name := text.replace("-", "_")) in shipped:
-        return _from_function(f"{shipped[name]}:{name}", folder)
+        return from_function(f"{shipped[name]}:{name}", folder)
     if (path / "recipe.yaml").exists():
         return _from_yaml(path / "recipe.yaml", through)
     if path.is_dir():
         raise UserError(f"{path} is not the folder of a run: it has no recipe.yaml")
+    if "+" in text and "/" not in text:
+        return _put_on(text, _common_setting(text), folder, through)
     if text.endswith(".py"):
         raise UserError(f"which function of {text}? Write {text}:NAME")
     if "/" in text:
@@ -108,75 +126,53 @@ def _find(text: str, folder: Path, through: tuple[Path, ...]) -> Recipe:
     raise UserError(f"no recipe named '{text}'; {nearest(text, shipped)}")
 
 
-def _from_function(text: str, folder: Path) -> Recipe:
-    """The recipe that a function gives: ``path/file.py:function`` or ``package.module:function``."""
-    where, _, name = text.rpartition(":")
-    module = _load_file(folder / where) if where.endswith(".py") else _load_module(where)
-    function = getattr(module, name, None)
-    if not inspect.isfunction(function):
-        known = [
-            key for key, item in vars(module).items() if inspect.isfunction(item) and item.__module__ == module.__name__
-        ]
-        raise UserError(f"{where} has no function '{name}'; {nearest(name, known)}")
-    wanting = [p.name for p in inspect.signature(function).parameters.values() if p.default is p.empty]
-    if wanting:
-        raise UserError(
-            f"{text} has no default for '{wanting[0]}', so there is no recipe to begin with; "
-            f"write def {name}({wanting[0]}: Recipe = grpo()) -> Recipe, with the recipe that you start from"
-        )
-    with _blaming(Path(inspect.getfile(function))):
-        recipe = function()
-    if not isinstance(recipe, Recipe):
-        raise UserError(f"{text} returned {type(recipe).__name__}; a recipe function returns a Recipe")
-    return recipe
+def _setting_of(changes: Sequence[str]) -> tuple[str | None, list[str]]:
+    """What ``setting=`` among changes names, and the other changes."""
+    named = [change.partition("=")[2] for change in changes if change.startswith("setting=")]
+    if len(named) > 1:
+        raise UserError(f"there is one setting for a recipe, got {', '.join(named)}")
+    return next(iter(named), None), [change for change in changes if not change.startswith("setting=")]
 
 
-def _load_module(name: str) -> ModuleType:
-    """Import a module by its name."""
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise UserError(f"{name} needs the module '{error.name}', which is not installed") from error
-        raise UserError(f"no module '{name}' on the import path (working in {Path.cwd()})") from None
+def _put_on(text: str, setting: str, folder: Path, through: tuple[Path, ...]) -> Recipe:
+    """The method that `text` names, or several with a plus between them, on the recipe that `setting` names."""
+    methods = [_method(part, folder) for part in text.split("+")]
+    recipe = _find(setting, folder, through)
+    return methods[0](recipe) if len(methods) == 1 else compose(recipe, *methods)
 
 
-def _load_file(path: Path) -> ModuleType:
-    """Run a Python file as a module; the files beside it can be imported by it."""
-    if not path.is_file():
-        raise _no_file(path, "*.py")
-    name = f"recipe_file_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None, "a .py file has a loader"
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # pydantic looks annotations up there
-    if str(path.parent.resolve()) not in sys.path:
-        sys.path.append(str(path.parent.resolve()))
-    with _blaming(path):
-        spec.loader.exec_module(module)
-    return module
+def _common_setting(text: str) -> str:
+    """The default setting of several methods. Raises `UserError` where they have different ones."""
+    settings = {}
+    for part in text.split("+"):
+        entry = find_entry(part.replace("-", "_"))
+        settings[part] = entry.setting if entry else ""
+    if len(set(settings.values())) > 1 or "" in settings.values():
+        own = ", ".join(f"{part} {setting or 'none'}" for part, setting in settings.items())
+        raise UserError(f"which setting for {text}? Their own are: {own}. Write setting=NAME")
+    return next(iter(settings.values()))
 
 
-@contextmanager
-def _blaming(path: Path) -> Iterator[None]:
-    """Turn whatever a recipe's own code raises into a `UserError` with the line of the file where it happened."""
-    try:
-        yield
-    except Exception as error:
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path.absolute())]
-        line = error.lineno if isinstance(error, SyntaxError) else frames[-1].lineno if frames else None
-        match error:
-            case UserError():
-                what = str(error)
-            case ValidationError():
-                what = "; ".join(
-                    f"{'.'.join(map(str, e['loc']))}: {e['msg']}".removeprefix(": ") for e in error.errors()
-                )
-            case SyntaxError():
-                what = f"SyntaxError: {error.msg}"
-            case _:
-                what = f"{type(error).__name__}: {error}"
-        raise UserError(f"{path} line {line}: {what}") from error
+def _method(text: str, folder: Path) -> Method:
+    """The function of a method. Raises `UserError` for a setting, a file or a folder, which are whole recipes."""
+    entry = find_entry(name := text.replace("-", "_"))
+    if entry is not None and entry.family == "recipe":
+        return load_function(f"{recipe_modules()[name]}:{name}", folder)
+    if entry is None and ":" in text:
+        function = load_function(text, folder)
+        if inspect.signature(function).parameters:
+            return blamed(function, text)
+        what = "a function that takes no recipe"
+    elif entry is not None:
+        what = "a setting, a whole recipe by itself"
+    elif text.endswith((".yaml", ".yml")):
+        what = "a recipe file"
+    elif (folder / text).is_dir():
+        what = "a folder"
+    else:
+        known = [name for name, module in recipe_modules().items() if module.startswith("posttrain.methods.")]
+        raise UserError(f"no method named '{text}'; {nearest(text, known)}")
+    raise UserError(f"'{text}' is {what}; a method is what is put on a setting, or added to another method")
 
 
 def _from_yaml(path: Path, through: tuple[Path, ...]) -> Recipe:
@@ -185,8 +181,10 @@ def _from_yaml(path: Path, through: tuple[Path, ...]) -> Recipe:
         chain = " -> ".join(file.name for file in (*through, path))
         raise UserError(f"{path} is its own base: {chain}")
     content, lines = _read_yaml(path)
-    base = content.pop("base", None)
+    base, setting = content.pop("base", None), content.pop("setting", None)
     places = {keys: f"{path} line {line}" for keys, line in lines.items()}
+    if setting is not None and not isinstance(base, str):
+        raise UserError(f"{places['setting']}: a setting is for the method in base; this file has no base")
     if base is None:
         missing = [key for key in ("name", "models", "tasks", "stages") if key not in content]
         if missing:
@@ -197,7 +195,10 @@ def _from_yaml(path: Path, through: tuple[Path, ...]) -> Recipe:
         return from_tree(content, places=places)
     if not isinstance(base, str):
         raise UserError(f"{places['base']}: base is the name of a recipe or a path, got {base!r}")
-    tree = to_tree(_find(base, path.parent, (*through, path.resolve())))
+    if not isinstance(setting, str | None):
+        raise UserError(f"{places['setting']}: setting is the name of a recipe or a path, got {setting!r}")
+    through = (*through, path.resolve())
+    tree = to_tree(_put_on(base, setting, path.parent, through) if setting else _find(base, path.parent, through))
     targets: dict[str, str] = {}
     for written, value in sorted(_changes(tree, content, ""), key=_kinds_first):
         try:
@@ -244,7 +245,7 @@ def _kinds_first(change: tuple[str, Any]) -> tuple[bool, int]:
 def _read_yaml(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
     """What a YAML file holds, and the line of each of its dotted paths."""
     if not path.is_file():
-        raise _no_file(path, "*.y*ml")
+        raise no_file(path, "*.y*ml")
     try:
         text = path.read_text(encoding="utf-8")
         content, root = load_yaml(text, str(path))
@@ -273,11 +274,3 @@ def _lines(node: Node | None, above: str) -> Iterator[tuple[str, int]]:
     for name, start, value in children:
         yield f"{above}{name}", start.start_mark.line + 1
         yield from _lines(value, f"{above}{name}.")
-
-
-def _no_file(path: Path, pattern: str) -> UserError:
-    """The error for a file that is not there, with the nearest one that is."""
-    beside = [file.name for file in path.parent.glob(pattern)] if path.parent.is_dir() else []
-    return UserError(
-        f"no file {path} (working in {Path.cwd()})" + (f"; {nearest(path.name, beside)}" if beside else "")
-    )

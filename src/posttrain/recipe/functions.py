@@ -1,0 +1,113 @@
+"""Recipes and methods as functions of Python files and modules, and errors that name the line of them."""
+
+import functools
+import importlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+from pydantic import ValidationError
+
+from posttrain.component import nearest
+from posttrain.errors import UserError
+from posttrain.recipe.tree import Recipe
+
+
+def from_function(text: str, folder: Path) -> Recipe:
+    """The recipe that a function gives: ``path/file.py:function`` or ``package.module:function``."""
+    function = load_function(text, folder)
+    wanting = [p.name for p in inspect.signature(function).parameters.values() if p.default is p.empty]
+    if wanting:
+        raise UserError(
+            f"{text} has no default for '{wanting[0]}', so there is no recipe to begin with; name one with setting=, "
+            f"or write def {function.__name__}({wanting[0]}: Recipe | None = None) and begin with a setting"
+        )
+    return blamed(function, text)()
+
+
+def blamed(function: Callable[..., Recipe], text: str) -> Callable[..., Recipe]:
+    """The function, whose mistakes are a `UserError` that names it as `text` and has the line."""
+
+    @functools.wraps(function)
+    def call(*arguments: Recipe) -> Recipe:
+        with blaming(Path(inspect.getfile(function))):
+            recipe = function(*arguments)
+        if not isinstance(recipe, Recipe):
+            raise UserError(f"{text} returned {type(recipe).__name__}; a recipe function returns a Recipe")
+        return recipe
+
+    return call
+
+
+def load_function(text: str, folder: Path) -> Callable[..., Recipe]:
+    """The function that ``path/file.py:function`` or ``package.module:function`` names."""
+    where, _, name = text.rpartition(":")
+    module = _load_file(folder / where) if where.endswith(".py") else _load_module(where)
+    function = getattr(module, name, None)
+    if not inspect.isfunction(function):
+        known = [
+            key for key, item in vars(module).items() if inspect.isfunction(item) and item.__module__ == module.__name__
+        ]
+        raise UserError(f"{where} has no function '{name}'; {nearest(name, known)}")
+    return function
+
+
+def _load_module(name: str) -> ModuleType:
+    """Import a module by its name."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise UserError(f"{name} needs the module '{error.name}', which is not installed") from error
+        raise UserError(f"no module '{name}' on the import path (working in {Path.cwd()})") from None
+
+
+def _load_file(path: Path) -> ModuleType:
+    """Run a Python file as a module; the files beside it can be imported by it."""
+    if not path.is_file():
+        raise no_file(path, "*.py")
+    name = f"recipe_file_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None, "a .py file has a loader"
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # pydantic looks annotations up there
+    if str(path.parent.resolve()) not in sys.path:
+        sys.path.append(str(path.parent.resolve()))
+    with blaming(path):
+        spec.loader.exec_module(module)
+    return module
+
+
+@contextmanager
+def blaming(path: Path) -> Iterator[None]:
+    """Turn whatever a recipe's own code raises into a `UserError` with the line of the file where it happened."""
+    try:
+        yield
+    except Exception as error:
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path.absolute())]
+        line = error.lineno if isinstance(error, SyntaxError) else frames[-1].lineno if frames else None
+        match error:
+            case UserError():
+                what = str(error)
+            case ValidationError():
+                what = "; ".join(
+                    f"{'.'.join(map(str, e['loc']))}: {e['msg']}".removeprefix(": ") for e in error.errors()
+                )
+            case SyntaxError():
+                what = f"SyntaxError: {error.msg}"
+            case _:
+                what = f"{type(error).__name__}: {error}"
+        raise UserError(f"{path} line {line}: {what}") from error
+
+
+def no_file(path: Path, pattern: str) -> UserError:
+    """The error for a file that is not there, with the nearest one that is."""
+    beside = [file.name for file in path.parent.glob(pattern)] if path.parent.is_dir() else []
+    return UserError(
+        f"no file {path} (working in {Path.cwd()})" + (f"; {nearest(path.name, beside)}" if beside else "")
+    )
