@@ -1,4 +1,4 @@
-"""Failures that a user meets, each with the exit code that the command ends with."""
+"""Failures that a user meets, each with the exit code that the command ends with, and what is only told."""
 
 
 class PosttrainError(Exception):
@@ -33,3 +33,7 @@ class Interrupted(PosttrainError):
 
 class NoAnswer(PosttrainError):
     """An endpoint that is there could not answer one request; others may fare better."""
+
+
+class Overlap(UserWarning):
+    """A method changed what another one had changed before it; commands print it as a note."""

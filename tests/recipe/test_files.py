@@ -7,11 +7,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from posttrain.errors import UserError
+from posttrain.errors import Overlap, UserError
+from posttrain.methods.credit.gigpo import gigpo
+from posttrain.methods.policy_gradient.dr_grpo import dr_grpo
 from posttrain.methods.policy_gradient.grpo import grpo
-from posttrain.recipe.files import find_recipe, list_recipes, to_yaml, tree_to_yaml
+from posttrain.methods.policy_gradient.klear_reasoner import klear_reasoner
+from posttrain.recipe.files import find_parent, find_recipe, list_recipes, to_yaml, tree_to_yaml
 from posttrain.recipe.overrides import override, to_tree
 from posttrain.recipe.tree import Recipe
+from posttrain.settings.corridor import corridor
+from posttrain.settings.quickstart import quickstart
 
 
 @pytest.fixture(autouse=True)
@@ -113,6 +118,95 @@ def test_a_file_without_a_function_and_a_missing_file() -> None:
 
 def test_a_module_that_is_not_there() -> None:
     assert "no module 'nowhere.at_all' on the import path" in refusal("nowhere.at_all:f")
+
+
+# Methods on settings
+
+
+def test_a_method_is_put_on_another_setting() -> None:
+    mine = write("mine.yaml", "base: corridor\nseed: 7\nrl.steps: 500\n")
+    recipe = override(corridor(), ["seed=7", "rl.steps=500"])
+    assert find_recipe("gigpo", [f"setting={mine}", "threads=1"]) == override(gigpo(recipe), ["threads=1"])
+    assert find_recipe("gigpo") == gigpo(corridor())
+    write("runs/mine-1/recipe.yaml", to_yaml(recipe))
+    assert find_recipe("gigpo", ["setting=runs/mine-1"]) == gigpo(recipe)
+    assert find_recipe("gigpo", ["setting=quickstart"]).name == "gigpo"
+
+
+def test_a_setting_is_named_in_a_file_and_relative_to_it() -> None:
+    write("deep/own.yaml", "base: corridor\nseed: 7\n")
+    path = write("deep/mine.yaml", "base: gigpo\nsetting: own.yaml\nrl.steps: 3\n")
+    assert find_recipe(path) == override(gigpo(override(corridor(), ["seed=7"])), ["rl.steps=3"])
+
+
+def test_a_function_of_ones_own_is_a_method_or_a_setting() -> None:
+    path = write(
+        "own.py",
+        "from dataclasses import replace\n"
+        "from posttrain.settings.corridor import corridor\n"
+        "def world(): return replace(corridor(), seed=7)\n"
+        "def seeded(recipe): return replace(recipe, name='seeded', seed=recipe.seed + 1)\n"
+        "def wrong(recipe): return recipe.tasks\n",
+    )
+    assert find_recipe("gigpo", [f"setting={path}:world"]).seed == 7
+    assert find_recipe(f"{path}:seeded", ["setting=corridor"]) == replace(corridor(), name="seeded", seed=1)
+    both = find_recipe(f"gigpo+{path}:seeded", [f"setting={path}:world"])
+    assert (both.name, both.seed) == ("gigpo+seeded", 8)
+    with pytest.raises(UserError, match=r"own.py:wrong returned Corridor; a recipe function returns a Recipe"):
+        find_recipe(f"{path}:wrong", ["setting=corridor"])
+    with pytest.raises(UserError, match=r"'own.py:world' is a function that takes no recipe; a method is"):
+        find_recipe(f"{path}:world", ["setting=corridor"])
+
+
+def test_methods_are_put_on_one_another() -> None:
+    found = find_recipe("dr-grpo+klear_reasoner")
+    assert found == replace(klear_reasoner(dr_grpo()), name="dr_grpo+klear_reasoner")
+    run = write("runs/dr_grpo+gigpo-1/recipe.yaml", to_yaml(grpo()))
+    assert find_recipe(str(Path(run).parent)) == grpo()
+
+
+def test_a_later_method_says_what_it_changes_again() -> None:
+    with pytest.warns(
+        Overlap, match="^gigpo changes what lite_ppo had changed: advantage  {kind: group_mean, .*-> gigpo"
+    ):
+        find_recipe("lite_ppo+gigpo", ["setting=corridor"])
+
+
+@pytest.mark.parametrize(
+    ("text", "changes", "message"),
+    [
+        ("corridor", ["setting=grpo"], "'corridor' is a setting, a whole recipe by itself; a method is what is put on"),
+        ("gigpo+corridor", ["setting=grpo"], "'corridor' is a setting"),
+        ("mine.yaml", ["setting=grpo"], "'mine.yaml' is a recipe file; a method is"),
+        ("runs", ["setting=grpo"], "'runs' is a folder; a method is"),
+        ("gigppo", ["setting=grpo"], "no method named 'gigppo'; did you mean 'gigpo'?"),
+        ("gigpo", ["setting=coridor"], "no recipe named 'coridor'; did you mean 'corridor'?"),
+        ("gigpo", ["setting=grpo", "setting=ppo"], "there is one setting for a recipe, got grpo, ppo"),
+        ("gigpo+dr_grpo", [], "which setting for gigpo+dr_grpo? Their own are: gigpo corridor, dr_grpo arithmetic."),
+        ("lone.yaml", [], "lone.yaml line 1: a setting is for the method in base; this file has no base"),
+        ("list.yaml", [], "list.yaml line 2: setting is the name of a recipe or a path, got ['grpo']"),
+    ],
+)
+def test_what_is_no_method_is_refused(text: str, changes: list[str], message: str) -> None:
+    write("mine.yaml", "base: grpo\n")
+    write("lone.yaml", "setting: grpo\nname: x\n")
+    write("list.yaml", "base: gigpo\nsetting: [grpo]\n")
+    write("runs/x", "")
+    with pytest.raises(UserError) as caught:
+        find_recipe(text, changes)
+    assert message in str(caught.value)
+
+
+def test_the_parent_is_on_the_same_setting() -> None:
+    assert find_parent("gigpo") == ("grpo", grpo(corridor()))
+    assert find_parent("gigpo", ["setting=quickstart", "seed=3"]) == ("grpo", replace(grpo(quickstart()), seed=3))
+    for name, why in (
+        ("grpo", "is a root"),
+        ("corridor", "is no shipped method"),
+        ("mine.yaml", "is no shipped method"),
+    ):
+        with pytest.raises(UserError, match=f"'{name}' {why}"):
+            find_parent(name)
 
 
 # YAML

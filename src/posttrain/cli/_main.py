@@ -1,18 +1,21 @@
 """The program: finds the verb, runs it, and turns every way in which it can end into a message and a code."""
 
 import ast
+import contextlib
 import importlib
 import os
 import pkgutil
 import sys
 import traceback
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
 from posttrain.cli._output import only_answers_on_stdout, print_json
-from posttrain.errors import PosttrainError
+from posttrain.errors import Overlap, PosttrainError
 from posttrain.runs.garbage import rarely_looked_for
 from posttrain.runs.threads import wait_briefly
 
@@ -69,7 +72,8 @@ def group() -> None:
     \b
     posttrain run quickstart                         a tiny model learns, in a minute or two
     posttrain run grpo tasks=mine.jsonl steps=100    a published method on your own data
-    posttrain diff dr_grpo grpo                      what a method is
+    posttrain run gigpo setting=mine.yaml            a method on a recipe of your own
+    posttrain diff dr_grpo                           what a method is
     posttrain VERB --help                            every verb, with an example
     """  # noqa: D301
 
@@ -84,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wait_briefly()
     as_json = "--json" in arguments
     try:
-        with rarely_looked_for(), only_answers_on_stdout(as_json):
+        with rarely_looked_for(), only_answers_on_stdout(as_json), _warnings_as_notes():
             return _run(arguments, as_json)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python flushes when it ends
@@ -112,6 +116,23 @@ def _run(arguments: list[str], as_json: bool) -> int:
     if as_json:
         print_json({"error": message, "exit_code": code})
     return code
+
+
+@contextlib.contextmanager
+def _warnings_as_notes() -> Iterator[None]:
+    """Tell what is said about a recipe in a line on standard error, every time."""
+    shown = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
+        if issubclass(category, Overlap):
+            click.secho(f"note: {message}", fg="yellow", err=True)
+        else:
+            shown(message, category, *place)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", Overlap)
+        warnings.showwarning = show
+        yield
 
 
 def _explain(problem: BaseException) -> tuple[str, int]:

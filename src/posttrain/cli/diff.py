@@ -1,9 +1,13 @@
 """Print what is different between two recipes: what a method is.
 
 RECIPE and BASE are anything that `posttrain show` takes: names of recipes, FILE.py:FUNCTION, YAML files, folders of
-runs. Every line is a path as it is written on the command line, with what it holds in BASE and in RECIPE: what to
-change in BASE to get RECIPE. Names of recipes are not compared, and settings at their defaults are not printed.
+runs. Without BASE a method is compared with its parent, both on the method's default setting. CHANGES are path=value
+pairs for both, and setting=NAME puts both on another setting. Every line is a path as it is written on the command
+line, with what it holds in BASE and in RECIPE: what to change in BASE to get RECIPE. Names of recipes are not compared,
+and settings at their defaults are not printed.
 
+    posttrain diff dr_grpo
+    posttrain diff gigpo setting=mine.yaml
     posttrain diff dr_grpo grpo
     posttrain diff runs/grpo-2 runs/grpo-1
 """
@@ -17,16 +21,22 @@ SIGNS = {"changed": ("~", "yellow"), "added": ("+", "green"), "removed": ("-", "
 
 @verb
 @click.argument("recipe")
-@click.argument("base")
-def command(recipe: str, base: str, as_json: bool) -> None:
+@click.argument("others", nargs=-1, metavar="[BASE] [CHANGES]...")
+def command(recipe: str, others: tuple[str, ...], as_json: bool) -> None:
     """Compare and print."""
+    from posttrain.errors import UserError
     from posttrain.recipe.differences import differences
-    from posttrain.recipe.files import find_recipe
+    from posttrain.recipe.files import find_parent, find_recipe
 
-    found = differences(find_recipe(base), find_recipe(recipe))
+    changes = [text for text in others if "=" in text]
+    bases = [text for text in others if "=" not in text]
+    if len(bases) > 1:
+        raise UserError(f"two recipes are compared, got {', '.join((recipe, *bases))}")
+    base, other = (bases[0], find_recipe(bases[0], changes)) if bases else find_parent(recipe, changes)
+    found = differences(other, find_recipe(recipe, changes))
     if as_json:
-        changes = [{"path": d.path, "change": d.change, "from": d.before, "to": d.after} for d in found]
-        print_json({"recipe": recipe, "base": base, "changes": changes})
+        listed = [{"path": d.path, "change": d.change, "from": d.before, "to": d.after} for d in found]
+        print_json({"recipe": recipe, "base": base, "changes": listed})
         return
     if not found:
         click.echo(f"{recipe} and {base} are the same recipe")

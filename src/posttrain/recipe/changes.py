@@ -12,7 +12,7 @@ from typing import TypeVar
 from posttrain.components.filters import Filter
 from posttrain.components.filters.zero_variance import ZeroVariance
 from posttrain.engines import Sampling
-from posttrain.errors import UserError
+from posttrain.errors import Overlap, UserError
 from posttrain.models import Model
 from posttrain.recipe.differences import differences
 from posttrain.recipe.tree import Recipe
@@ -25,10 +25,6 @@ from posttrain.training.settings import Learning
 S = TypeVar("S", bound=Stage)
 Method = Callable[[Recipe], Recipe]
 """What changes a recipe, and keeps all that it is not about."""
-
-
-class Overlap(UserWarning):
-    """A method changed what another one had changed before it."""
 
 
 def compose(recipe: Recipe, *methods: Method) -> Recipe:
