@@ -18,7 +18,7 @@ quickstart: core ## install, and train the bundled model for a minute or two
 	@$(BIN)/posttrain run quickstart
 
 test: check .triton/ready ## install, check style and types, and run every test
-	@$(PYTEST) $(TESTS)
+	@$(PYTEST) --durations=50 --durations-min=1 $(TESTS)
 
 test-fast: dev ## run the tests that take no longer than a few seconds each
 	@$(PYTEST) -m 'not slow' $(TESTS)

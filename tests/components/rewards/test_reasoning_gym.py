@@ -85,6 +85,7 @@ def default_scored() -> str:
 
 @pytest.mark.parametrize("fields", [{}, {"dataset": "chain_sum"}, {"dataset": 3, "entry": ENTRY}])
 def test_a_task_of_another_kind_is_an_error(fields: dict[str, object]) -> None:
+    pytest.importorskip("reasoning_gym")
     score = judge(ReasoningGym(), "tac", Task(key="other", prompt="What?", fields=fields))
     assert score.status == "error" and isnan(score.value)
     assert "task 'other' is not from reasoning-gym" in score.explanation
