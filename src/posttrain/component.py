@@ -1,4 +1,4 @@
-"""The only clever file: a component is a frozen, validated dataclass that is its own behaviour.
+"""The component base: a frozen, validated dataclass that is configuration and behaviour in one.
 
 A *family* is a package whose ``__init__`` defines one contract, a direct subclass of `Component`. A *component* is a
 subclass of that contract in a module of the package; the module's name is the component's ``kind``. The directory is

@@ -1,4 +1,4 @@
-"""Failures that a user meets, each with the exit code that the command ends with, and what is only told."""
+"""Errors that users meet, each with its exit code, and warnings."""
 
 
 class PosttrainError(Exception):

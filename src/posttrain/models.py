@@ -1,4 +1,4 @@
-"""The model of a role: where it comes from, what of it is trained, and how one that is served elsewhere is asked."""
+"""The model of a role: source, adapter, head, and endpoint."""
 
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit

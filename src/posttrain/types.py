@@ -1,4 +1,4 @@
-"""The nouns. Shapes and units are said once, here.
+"""The data types of the package, with shapes and units.
 
 Array names end in the axes they have: T trained tokens, N sequences (trajectories), G groups, V vocabulary, D width,
 L all tokens of a packed batch (trained or not). There is no padding and no mask: ragged things are flat, with an

@@ -1,4 +1,4 @@
-"""Tries a reward before anything is trained with it: what should be paid, what should not, and what should not run.
+"""Audits a reward before training: does it score right answers high, wrong ones low, and survive hostile ones?
 
 A *probe* is a completion with what a sound reward makes of it. Each module of `posttrain.audit.probes` holds one kind;
 adding a file adds a kind, and its `ABOUT`, where it has one, says whether it is for rewards that judge answers or for

@@ -1,4 +1,4 @@
-"""Judges probes by a reward and tells what is not sound."""
+"""Scores probes with a reward and reports findings."""
 
 import json
 import tempfile

@@ -1,4 +1,4 @@
-"""Tasks to audit with where none are given."""
+"""Default tasks for audits."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""A component from the command line: its kind, and path=value settings as recipes are changed by."""
+"""A component from the command line: its kind and its ``path=value`` settings."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What verbs that answer requests share: a socket, its address, and ending on a signal."""
+"""Sockets, addresses and shutdown of the verbs that serve requests."""
 
 import asyncio
 import contextlib

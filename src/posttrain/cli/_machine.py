@@ -1,4 +1,4 @@
-"""The checks of `posttrain doctor`: each looks at one thing and says what it found, and what to do about it."""
+"""The checks of `posttrain doctor`."""
 
 import importlib.metadata
 import os

@@ -1,4 +1,4 @@
-"""The program: finds the verb, runs it, and turns every way in which it can end into a message and a code."""
+"""The entry point: dispatches to a verb, and maps every failure to a message and an exit code."""
 
 import ast
 import contextlib

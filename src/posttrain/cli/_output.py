@@ -1,4 +1,4 @@
-"""What the verbs share: how a verb is declared, and how it answers people and programs."""
+"""How verbs are declared, and how they print for people and for programs."""
 
 import contextlib
 import inspect

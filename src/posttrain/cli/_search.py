@@ -1,4 +1,4 @@
-"""What the verbs that search share: reading a search, and finding the model that gives it values."""
+"""Options that the searching verbs share."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

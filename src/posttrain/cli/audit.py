@@ -1,4 +1,4 @@
-"""Try a reward before training with it: does it pay what it should, and nothing else?
+"""Audit a reward before training with it: does it score what it should, and nothing else?
 
 REWARD is written as in a recipe: a kind of `posttrain list reward`, file.py:name, or {kind: ..., settings}. Then come
 tasks=... and the reward's settings as name=value. Without tasks a few of our own are used.

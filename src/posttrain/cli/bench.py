@@ -1,4 +1,4 @@
-"""Measure how fast this machine samples, learns and trains, beside what it could do at most.
+"""Measure how fast this machine samples and trains, as a share of its limits.
 
 Models are made on the spot, with random weights: 0.2M, 3.2M and 25M parameters, or with --device cuda the shapes of
 Qwen2.5-0.5B and 1.5B. Everything takes turns, A B A B, and the median of the rounds counts. Each figure stands beside

@@ -1,4 +1,4 @@
-"""Compare methods over several seeds: run each, pair the seeds, say how sure the difference is.
+"""Compare methods over several seeds, with paired intervals.
 
 RECIPES are two or more, each a recipe, or one with changes of its own in quotes; the first is what the others are
 compared with. CHANGES are path=value pairs for all of them. Runs that are there already are not repeated, so a

@@ -1,4 +1,4 @@
-"""Look at models without training them: what an update changed, what a model was trained on.
+"""Diagnose models without training: what an update changed, what a model was trained on.
 
 KIND is one of `posttrain list diagnostic`. Then come the models that it looks at (bundled names, Hugging Face folders,
 folders of runs), and its settings as name=value.

@@ -1,4 +1,4 @@
-"""Print what is different between two recipes: what a method is.
+"""Print the difference between two recipes: what a method is.
 
 RECIPE and BASE are anything that `posttrain show` takes: names of recipes, FILE.py:FUNCTION, YAML files, folders of
 runs. Without BASE a method is compared with its parent, both on the method's default setting. CHANGES are path=value

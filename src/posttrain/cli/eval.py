@@ -1,4 +1,4 @@
-"""Measure a model on tasks: greedy accuracy with its interval, and pass@k of sampled answers.
+"""Evaluate a model on tasks: greedy accuracy with its interval, and pass@k.
 
 MODEL is a bundled name, a Hugging Face folder, or the folder of a run; for a run its own held-out tasks, verifier and
 limits are taken. CHANGES are path=value pairs of the recipe that says the rest (grpo, or the run's own): tasks=...,

@@ -1,4 +1,4 @@
-"""Make data with a model: search at tasks, judge, and write what was found to a file that tasks=FILE reads back.
+"""Generate training data with a model by search, into a file that tasks=FILE reads back.
 
 MODEL and CHANGES are as for eval. The tasks are the recipe's training tasks, never its held-out ones; the reward is its
 verifier. Without --search, 8 independent attempts are made at each task. A generation that was killed goes on when the

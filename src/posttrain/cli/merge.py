@@ -1,4 +1,4 @@
-"""Make one model of several of the same shape, tensor by tensor, and write it as a Hugging Face folder.
+"""Merge models of the same shape into one Hugging Face folder.
 
 MODELS are bundled names, Hugging Face folders or folders of runs; after them come settings of the method as name=value.
 Sums are in float64; the new model is stored in the type of the first one. Config, tokenizer and chat template are the

@@ -1,4 +1,4 @@
-"""Go on with a run that was interrupted or killed, bit for bit.
+"""Resume a run that was interrupted or killed, bit for bit.
 
 RUN is its folder. It continues from the newest good checkpoint, or from the beginning where there is none.
 

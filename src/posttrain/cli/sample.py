@@ -1,4 +1,4 @@
-r"""Write completions of a prompt with a model.
+r"""Sample completions of a prompt.
 
 MODEL is a bundled name, a Hugging Face folder, or the folder of a run. PROMPT is continued as it stands; with --chat it
 is a user's message in the model's own template. The same seed gives the same completions.

@@ -1,4 +1,4 @@
-"""What holds programs that models write: the sandbox of this machine, attacked and timed.
+"""Attack and time the sandbox for model-written programs on this machine.
 
 Without an ACTION: which tier this machine has, what it does not hold, and why no stronger one is to be had. ``attack``
 tries every hostile program of ours against it (exit code 1 if one is not contained), as a started job and, where

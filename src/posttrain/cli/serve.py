@@ -1,4 +1,4 @@
-"""Offer a model over the OpenAI protocol.
+"""Serve a model over the OpenAI protocol.
 
 MODEL is a bundled name, a Hugging Face folder, or the folder of a run. What is asked at the same time is decoded
 together. Ctrl-C finishes what was begun; a second one does not wait.

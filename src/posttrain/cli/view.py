@@ -1,4 +1,4 @@
-"""Look at runs in a browser: every attempt, token by token, and what became of every task.
+"""View runs in a browser: every rollout token by token, and the history of every task.
 
 PLACES are runs, or folders that hold runs; ``runs`` unless given. The pages are read from the files of the runs when
 they are asked for, so a run in progress can be watched. Nothing is written, and nothing leaves this machine. Ctrl-C

@@ -1,4 +1,4 @@
-"""What samples: token ids in, token ids out, and log-probabilities of both.
+"""Inference engines: token ids in, completions and log-probabilities out.
 
 Contract of every engine: a completion depends on the weights, the prompt, the sampling settings and its seed, never on
 what else is in the batch; the log-probability of a sampled token is that of the untruncated distribution at the

@@ -1,4 +1,4 @@
-"""The server of flows: all chains that are waited for go through their steps together.
+"""The server of flow policies: pending chains are denoised together, step by step.
 
 Every number that is drawn is a function of the chain's key and the place of the number in the chain. Weights meet
 points in blocks of one size, so that a chain is the same to the bit whatever else is sampled with it.

@@ -1,4 +1,4 @@
-"""The server of the native engine: checks what is asked, gives every completion its key, and keeps a pump going."""
+"""The server of the native engine: validates requests, keys their draws, and keeps the scheduler running."""
 
 import asyncio
 from collections.abc import Sequence

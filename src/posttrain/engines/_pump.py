@@ -1,4 +1,4 @@
-"""Continuous batching: requests wait in line, the pump decodes, and a finished sequence leaves its slot to the next.
+"""Continuous batching: a queue of requests, one decoding loop, and slots that are refilled as sequences finish.
 
     complete(...)  -->  waiting  -->  slots (a few tokens each) -->  completions --> the caller goes on
     score(...)     -->  scoring  -->  one pass of the learner's own forward      --> the caller goes on

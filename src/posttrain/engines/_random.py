@@ -1,4 +1,4 @@
-"""Counter-based random numbers: a draw is a function of a key and a counter, and of nothing that was drawn before.
+"""Counter-based random numbers: a draw depends on its key and counter only.
 
 Philox4x32-10: Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3", section 4.3.
 """

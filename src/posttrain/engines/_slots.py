@@ -1,4 +1,4 @@
-"""The batch that is being decoded: one slot a sequence, all of them advanced by one token, or a few, in a step.
+"""The decoding batch: one slot a sequence, all advanced together.
 
 Nothing here waits or knows of requests; `posttrain.engines._pump` decides which sequence gets which slot. What
 a step needs of each sequence lies in arrays over the slots, so that a step costs the same few operations however many

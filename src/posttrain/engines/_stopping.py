@@ -1,4 +1,4 @@
-"""Finds stop strings in the text of a completion while it is written, in constant time a token.
+"""Incremental search for stop strings, in constant time a token.
 
 Law: a completion stops at the first token after which its decoded text holds a stop string, and its text is cut where
 the earliest match begins. A match may span tokens, and a character may span tokens (its bytes), so that text is taken

@@ -1,4 +1,4 @@
-"""From logits to a chosen token: temperature, then top-k, then top-p, then min-p, then one uniform draw.
+"""Sampling from logits: temperature, top-k, top-p, min-p, then one uniform draw.
 
 Tokens are ranked by probability, likeliest first, and by id where probabilities tie.
 

@@ -1,4 +1,4 @@
-"""Samples in this process with the very weights that are being trained: no second copy, no transfer, no mismatch.
+"""The native engine: samples in this process with the weights that are being trained.
 
 Sequences are decoded together, one token a step, with their keys and values cached; a finished one leaves its slot to
 the next in line (continuous batching, Yu et al. 2022, Orca, OSDI '22, section 4.1).

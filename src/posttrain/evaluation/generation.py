@@ -1,4 +1,4 @@
-"""Data made by a search: a file of tasks with what was found at them, which can be read back as ``tasks=FILE``.
+"""Data generation by search: writes a file that can be read back as ``tasks=FILE``.
 
     rated            a row for each state that was expanded, and for each whole attempt, with its value
     demonstrations   a row for each task that was solved, with its best attempts, to be imitated or begun from

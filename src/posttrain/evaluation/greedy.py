@@ -1,4 +1,4 @@
-"""How good is a model on tasks that it never trains on: one greedy answer per task, and sampled ones for pass@k.
+"""Held-out evaluation: one greedy answer per task, and samples for pass@k.
 
 The draws are a function of (seed, task key) alone, so that two models, or one model at two times, answer the same
 tasks under the same luck: comparisons are paired.

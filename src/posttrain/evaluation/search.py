@@ -1,4 +1,4 @@
-"""How good is a model that answers by search: one answer a task, chosen by value, judged afterwards.
+"""Held-out evaluation of answers by search: one answer a task, selected by value, then scored.
 
 The draws are a function of (seed, task key), as in `posttrain.evaluation.greedy`, and the verifier sees nothing but
 answers.

@@ -1,4 +1,4 @@
-"""Where the sequences of a packed batch lie."""
+"""The layout of a packed batch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Keeps memory that tensors have given back, where the C library would return it to the system.
+"""Keeps freed memory for reuse, where the C library would return it to the system.
 
 Every page that comes back from the system is zeroed and mapped anew: a third of a CPU's learning step, since a forward
 pass frees and takes the same megabytes again and again.

@@ -1,4 +1,4 @@
-"""What is trained.
+"""Policies: the models that are trained and sampled.
 
 A `Policy` is a model in a role: weights, tokenizer, and the one forward pass that sampling and learning share. The
 bodies that it can have (`Body`) are the native decoder and any causal model of ``transformers``; both work on packed

@@ -1,4 +1,4 @@
-"""Makes the body that a model folder asks for: the native decoder where it fits, else ``transformers``."""
+"""Chooses the body for a model folder: the native decoder where it fits, else ``transformers``."""
 
 import torch
 from torch import Tensor

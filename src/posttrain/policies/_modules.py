@@ -1,4 +1,4 @@
-"""What the native decoder is made of: its layers, and all of their parameters.
+"""The layers and parameters of the native decoder.
 
 RMSNorm, rotary positions (with the scaling that the config names), grouped-query attention, query and key norms
 (Qwen3), biases (Qwen2), SwiGLU. Parameters have the names of Hugging Face checkpoints.

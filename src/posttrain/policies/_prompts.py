@@ -1,4 +1,4 @@
-"""A task's prompt as a model takes it: the text's token ids, and for each image a token a patch, with its pixels.
+"""Encodes the prompt of a task: token ids of its text, and patches of its images.
 
 The vector of a patch holds red, green and blue of its pixels from -1 to 1, row by row, then its row and its column in
 the image, one-hot. A picture whose sides are no multiple of the patch is filled up with black at the right and below.

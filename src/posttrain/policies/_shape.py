@@ -1,4 +1,4 @@
-"""The shape of a Llama-, Qwen2- or Qwen3-like decoder, as a Hugging Face ``config.json`` gives it."""
+"""The architecture of a Llama-, Qwen2- or Qwen3-like decoder, as its ``config.json`` gives it."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What a language head says of tokens from hidden states, without ever holding all their logits.
+"""Log-probabilities, entropies and divergences from hidden states, without holding all logits.
 
 T tokens, V vocabulary, D width.
 """

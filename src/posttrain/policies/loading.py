@@ -1,4 +1,4 @@
-"""From a recipe's `Model` to a policy: made new, read from a folder, or copied from another role."""
+"""Loads the policy of a role: new weights, a folder, or a copy of another role."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Merging: one model made of several of the same shape, tensor by tensor.
+"""Merges several models of the same shape, tensor by tensor.
 
 Adapters are merged into the weights first, since the average of two products is not the product of two averages. Tied
 weights are one tensor, and merged once. Sums are in float64 and are rounded to the new model's type at the end. Buffers

@@ -1,4 +1,4 @@
-"""What there is: methods, settings and the members of every family, read without importing any of them.
+"""The catalogue of methods, settings and components, read from source without importing any of them.
 
 A module says what it is in its docstring and in literal constants:
 

@@ -1,4 +1,4 @@
-"""How a method changes a recipe: take a stage out by its type, put it back changed; several methods on one recipe.
+"""How methods change recipes: replace a stage, add a role, compose several methods.
 
 stage = rl_of(recipe)
 return with_stage(recipe, replace(stage, objective=PPOClip(clip_high=0.28)))

@@ -1,4 +1,4 @@
-"""What is different between two recipes, path by path."""
+"""The differences between two recipes, path by path."""
 
 import dataclasses
 import difflib

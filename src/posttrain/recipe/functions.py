@@ -1,4 +1,4 @@
-"""Recipes and methods as functions of Python files and modules, and errors that name the line of them."""
+"""Recipes from functions in Python files and modules, with errors that name file and line."""
 
 import functools
 import importlib

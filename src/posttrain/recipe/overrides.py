@@ -1,4 +1,4 @@
-"""A recipe as plain data, and changes of it by dotted paths.
+"""Recipes as plain data, and overrides by dotted paths.
 
     posttrain run grpo rollout.n=16 objective.clip_high=0.28 tasks=mine.jsonl
 

@@ -1,4 +1,4 @@
-"""YAML that is data and nothing else: no objects, no tags that make them, no values that hold themselves."""
+"""YAML restricted to plain data: no objects, no custom tags, no recursion."""
 
 from typing import Any
 

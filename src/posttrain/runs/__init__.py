@@ -1,1 +1,1 @@
-"""What a run leaves behind, and the views of it."""
+"""Runs: launching, recording, resuming, reporting."""

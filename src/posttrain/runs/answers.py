@@ -1,4 +1,4 @@
-"""What endpoints answered in a run, kept so that a resumed run hears the same again.
+"""A cache of endpoint replies, so that a resumed run gets the same ones.
 
 A step that is done again after a crash asks the same questions. An endpoint may answer another way, or be another
 model by then; the answers of before are therefore read from ``answers.jsonl`` of the run. The file is evidence as well:

@@ -1,4 +1,4 @@
-"""What a recipe works with before anything is trained or recorded: device, tasks, models, samplers."""
+"""A recipe made ready on this machine: device, tasks, models, samplers."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""What is no longer as it was when a run began: its tasks, which stop it, and what it can go on with, which is said.
+"""What changed between the start of a run and its resumption: changed tasks stop it, other changes are logged.
 
 A resumed run is the run that was left alone only where it finds what that one found. `environment.json` holds digests
 of it from the start.

@@ -1,4 +1,4 @@
-"""Curves as inline SVG, without a library: small, sharp on any screen, and coloured by the page's style sheet."""
+"""Line charts as inline SVG, coloured by the page's style sheet."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Methods against each other: the same seeds for each, every run in a process of its own, and what the numbers say.
+"""Comparisons of recipes: the same seeds for each, one process a run, paired statistics.
 
     OUT/0-grpo/seed_3/grpo-1/       a run like any other
     OUT/comparison.json             what came of it

@@ -1,4 +1,4 @@
-"""The curves of a run, from its metrics and evaluations: what a report and the viewer show."""
+"""The curves of a run for the report and the viewer."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where a run happens: everything about machine and software that a number in it may depend on."""
+"""The environment of a run: versions, hardware, git, command line."""
 
 import os
 import platform

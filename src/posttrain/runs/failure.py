@@ -1,4 +1,4 @@
-"""Why a run could not write, as one sentence that says what is safe and how to go on."""
+"""Errors of storage in one sentence: what failed, what is safe, how to continue."""
 
 import errno
 import os

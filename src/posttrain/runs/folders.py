@@ -1,4 +1,4 @@
-"""Folders of runs: the next one that is free, which ones there are near a name that is none, and what one lost."""
+"""Run folders: the next free name, the nearest name, and missing files."""
 
 import difflib
 import re

@@ -1,4 +1,4 @@
-"""When Python looks for garbage: objects that only refer to one another.
+"""Runs Python's garbage collector rarely during a run.
 
 It looks through the newest objects after every 700, and now and then through all there are. Importing torch and the
 like makes hundreds of thousands that stay: a twentieth of the time to the first token went into looking at them, and a

@@ -1,4 +1,4 @@
-"""A file of JSON lines that is only ever appended to, and survives a kill at any moment.
+"""An append-only file of JSON lines that survives a kill at any moment.
 
 A line goes to the system in one write, so a killed process leaves at most its last line unfinished. What is unfinished
 is not a line: readers pass over it and the next writer cuts it off.

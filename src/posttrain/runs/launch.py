@@ -1,4 +1,4 @@
-"""From a recipe to a finished run: the one way in, for the commands and for Python."""
+"""Starts and resumes runs, for the commands and for Python."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Watching a run: a table that stays in place on a terminal, plain lines everywhere else.
+"""Live progress: a table on a terminal, plain lines elsewhere.
 
 Lines are printed where there is no terminal, under ``CI`` and ``NO_COLOR``, and when standard output belongs to
 ``--json``; then they go to standard error. They thin out as a run goes on, so that a log of days stays readable.

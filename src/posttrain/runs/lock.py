@@ -1,4 +1,4 @@
-"""One process at a time may write to a run."""
+"""A lock that lets one process at a time write to a run."""
 
 import fcntl
 import os

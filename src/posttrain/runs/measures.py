@@ -1,4 +1,4 @@
-"""A number of a finished run, asked for by name.
+"""Looks up a number of a finished run by name.
 
     accuracy_after            a number of summary.json
     evaluation.calibration.brier  of the last evaluation of the held-out tasks

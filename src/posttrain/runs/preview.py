@@ -1,4 +1,4 @@
-"""What a run would do, without doing it: resolve, check data and model, draw one batch of the first stage."""
+"""The dry run: resolve, check data and model, draw one batch of the first stage."""
 
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.bench import Bench, StageBench

@@ -1,4 +1,4 @@
-"""Which tasks a run trains on and which it is judged on: the two never share a prompt."""
+"""Splits the tasks of a recipe into training and held-out tasks, which never share a prompt."""
 
 from collections.abc import Collection, Sequence
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""What to say of a step: the numbers that it measured, each with its name and unit, and how long there is to go."""
+"""The numbers of a step with names, units and time left, for people."""
 
 import statistics
 from collections import deque

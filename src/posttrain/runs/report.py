@@ -1,4 +1,4 @@
-"""``report.html``: a run on one page that needs nothing else, neither network nor this package.
+"""``report.html``: a self-contained page about a run.
 
 The page is made from the record alone, so it can be made again at any time, also of a run in progress.
 """

@@ -1,4 +1,4 @@
-"""A run in progress: what stages ask of the world around them, and the order in which things are made safe.
+"""A run in progress: the order in which steps are recorded, evaluated and checkpointed.
 
 At the end of every step numbers and rollouts are appended, the held-out tasks are answered if it is time, then a
 checkpoint is written if one is due. A checkpoint holds the sizes of the files appended so far; a resumed run cuts

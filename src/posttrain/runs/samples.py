@@ -1,4 +1,4 @@
-"""What a run wrote, picked out for a reader: the same held-out tasks before and after, and the last step's attempts."""
+"""Example completions for the report: held-out answers before and after, and the last step's rollouts."""
 
 import json
 import math

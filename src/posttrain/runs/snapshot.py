@@ -1,4 +1,4 @@
-"""What a checkpoint holds, and how a run comes back from it exactly.
+"""The content of a checkpoint, and how a run is restored from it exactly.
 
     checkpoints/step_000050/
         state.json                   step, stage, memory of every part, learner counters, sizes of the record's files

@@ -1,4 +1,4 @@
-"""Stopping when asked: Ctrl-C and SIGTERM end the run after the step in progress, a second Ctrl-C at once."""
+"""Graceful stops: Ctrl-C and SIGTERM end the run after the current step, a second Ctrl-C at once."""
 
 import signal
 import sys

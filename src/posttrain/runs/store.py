@@ -1,4 +1,4 @@
-"""The folder of a run: everything that it did, in files that any program can read.
+"""The record of a run: a folder of files that any program can read.
 
     recipe.yaml         the resolved recipe
     environment.json    versions, machine, code, command line

@@ -1,4 +1,4 @@
-"""What a run came to, in numbers: `summary.json`, and one paragraph for the terminal.
+"""The summary of a run: ``summary.json`` and one paragraph for the terminal.
 
 Everything is derived from the record, so that it can be derived again. Accuracies are of the greedy answers to the
 held-out tasks; a gain is judged on the tasks that were judged both before and after, in pairs.

@@ -1,4 +1,4 @@
-"""Trajectories as Parquet: a row each, with lists for what is known of every token.
+"""Trajectories as Parquet: one row each, with list columns for tokens.
 
 The files are read by anything that reads Parquet; in DuckDB, for example::
 

@@ -1,4 +1,4 @@
-"""How long the threads of a product wait for one another. Must be said before torch is imported.
+"""Limits how long threads of a matrix product spin for one another; must run before torch is imported.
 
 Threads that share a matrix product spin until the last one is done, by default for some fifteen milliseconds. Where
 other processes want the cores too, the last one is often not running at all, and the time that it needs goes by in

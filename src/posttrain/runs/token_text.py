@@ -1,4 +1,4 @@
-"""The text that each token id stands for, from a saved ``tokenizer.json``, without a model."""
+"""The text of each token id, from a saved ``tokenizer.json``."""
 
 import codecs
 import json

@@ -1,4 +1,4 @@
-"""Whoever watches a stage while it runs: the recipe's alarms, and what they have raised.
+"""Watches a stage with the alarms of its recipe.
 
 An alarm is told when it is raised, and not again before it was well in between. So a run that was stopped by one and is
 resumed all the same goes on.

@@ -1,4 +1,4 @@
-"""Runs programs that nobody trusts: with limits, without network, secrets or sight of the machine, leaving nothing.
+"""Runs untrusted programs with limits, without network, secrets or access to the machine.
 
     pool = sandbox.open_pool()
     result = pool.run(Job(command=("lua5.4", "main.lua"), files={"main.lua": code}, stdin=b"1 2"), Limits(cpu_s=2))

@@ -1,4 +1,4 @@
-"""Hostile programs of our own, and whether a sandbox contained each: what the tables in docs/trust.md are made from.
+"""Hostile programs, and whether the sandbox contained each; docs/trust.md is made from the results.
 
 Each is a Python script that prints ``ESCAPED`` where it got what it was after. What a script cannot know, `run` looks
 at from outside: whether a victim still lives, a file was changed, a process stayed behind, the program was stopped for

@@ -1,4 +1,4 @@
-"""How fast the sandbox is, beside a plain subprocess, in turns: on a busy machine only the ratios mean something."""
+"""Times the sandbox beside a plain subprocess, in turns."""
 
 import os
 import statistics

@@ -1,4 +1,4 @@
-"""Control groups, version 1 and 2: what bounds memory and processes of a whole job, and counts its processor time.
+"""Control groups, versions 1 and 2: limits and accounting of memory, processes and CPU time.
 
 Version 2 by itself is not enough: on machines in hybrid mode the controllers belong to version 1, and a limit that is
 written to the other tree does nothing. So each controller is used from the tree that has it, below the group that this

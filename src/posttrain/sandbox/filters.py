@@ -1,4 +1,4 @@
-"""The system calls that a program in the sandbox may make, as a seccomp filter in the kernel's own byte code.
+"""The seccomp filter: the system calls that a sandboxed program may make.
 
 Written out here, so that no library is needed: sixteen kinds of instruction, of which four are used. Calls that hand a
 program power over other processes, the kernel or the network are refused with EPERM; ``clone3``, whose flags a filter

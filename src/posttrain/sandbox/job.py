@@ -1,4 +1,4 @@
-"""The nouns of the sandbox: what is run, within which limits, and how it ended."""
+"""Jobs, limits and results of the sandbox."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""How a job is started in each tier: the command line that builds the walls around it.
+"""The command line that starts a job in each tier.
 
 Every way ends in the same small shell line (`CONFINED`), which sets the limits of a single process, says by one byte
 on standard error that everything before it went well, and becomes the program.

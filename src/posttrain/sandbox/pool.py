@@ -1,4 +1,4 @@
-"""Runs jobs, several at a time, each in a sandbox of its own.
+"""A pool of sandboxes that runs several jobs at a time.
 
 A slot is a thread that lives as long as the pool: what it starts dies with it, however it ends. A slot has two lanes,
 for the job that runs and for one that is started in advance (`Job.warm`): an interpreter that is up already and waits

@@ -1,4 +1,4 @@
-"""What the processes of a job use, read from /proc: where no control group counts for us, this has to do.
+"""Resource use of a job's processes, read from /proc where no control group counts it.
 
 It is a look every few milliseconds, so a burst between two looks is not seen, and the time of a process that its
 parent never waited for is lost when it ends. The tiers that rest on this say so.

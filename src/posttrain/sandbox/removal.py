@@ -1,4 +1,4 @@
-"""Removes a folder that a hostile program filled: however deep, with whatever rights, and never through a link.
+"""Removes a folder that a hostile program filled, at any depth, and never through a link.
 
 `shutil.rmtree` recurses (it dies of a thousand nested folders) and takes paths (the kernel refuses those over 4096
 bytes). Here every folder is entered by descriptor, and what lies deep is moved up first, so that depth stays two.

@@ -1,4 +1,4 @@
-"""Starts one job, feeds it, reads it, stops it at its limits, and says how it ended.
+"""Supervises one job: start, input, output, limits, outcome.
 
 Nothing that the program does decides how long this takes: reading stops at the limit, waiting at the deadline, and
 after the kill nobody waits for the pipes longer than `DRAIN_S`, since a process that outlived its parent could hold

@@ -1,4 +1,4 @@
-"""What this machine can hold: finds the strongest tier, by attacking it.
+"""Finds the strongest isolation tier of this machine, by attacking it.
 
     cgroup       bubblewrap, seccomp and control groups; as root, a user of its own for every job
     namespaces   the same without control groups, by user namespaces

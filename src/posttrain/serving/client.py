@@ -1,4 +1,4 @@
-"""Asks a model behind an OpenAI-compatible address, patiently.
+"""A client for OpenAI-compatible endpoints, with retries.
 
     ask --> answered before? --> a place among `concurrency` --> POST --> answer
                                         ^                          |

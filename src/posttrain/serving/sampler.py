@@ -1,4 +1,4 @@
-"""An endpoint as the sampler of a role: it writes text, and says of everything else why it cannot be had."""
+"""The sampler of a role that an endpoint plays: it can write text, and nothing else."""
 
 import asyncio
 from collections.abc import Sequence

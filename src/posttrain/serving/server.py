@@ -1,4 +1,4 @@
-"""Offers a model of ours over the OpenAI protocol: everything that is asked at the same time is decoded together.
+"""Serves a model over the OpenAI protocol; concurrent requests are decoded in one batch.
 
 Log-probabilities are those of the engine: of the token that was sampled, at the sampling temperature, before top-k,
 top-p and min-p cut the distribution. A request with a seed has the same answer every time. A stream sends each

@@ -1,4 +1,4 @@
-"""The OpenAI protocol: what a request may ask of us, and how answers and errors are written.
+"""The OpenAI protocol on the wire: requests, responses and errors.
 
 What is not supported is refused with the field's name, never passed over. Fields that ask for nothing (a label, or the
 value by which a feature is off) are accepted, since clients send them.

@@ -1,4 +1,4 @@
-"""The engine and the learner, driven directly: no loop, no rewards, no record around them."""
+"""Benchmarks of the engine and the learner alone."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""What the machine can do at most: matrix products at the shapes that a model has, and copying memory."""
+"""The limits of the machine: matrix products at the shapes of a model, and memory bandwidth."""
 
 import time
 from collections.abc import Callable

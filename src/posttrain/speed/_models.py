@@ -1,4 +1,4 @@
-"""Model folders with random weights that end with a given probability, wherever they stand.
+"""Random models whose completions end with a given probability, for benchmarks.
 
 Random models of the usual kind give every token about the same probability. Here one entry of the hidden state is the
 same at every place, and the end token's embedding has its own value there: so its logit is moved by a constant, in an

@@ -1,4 +1,4 @@
-"""The measurement: which children there are, in which order they take turns, and what comes of it."""
+"""Runs the benchmark: which processes, in which order, and what results."""
 
 import os
 import statistics

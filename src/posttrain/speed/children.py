@@ -1,4 +1,4 @@
-"""Children that take turns: one JSON line asks, one JSON line answers. Standard library only, so that peers can use it.
+"""Benchmark processes that take turns over JSON lines. Standard library only, so that peers can use it.
 
     {"do": "start", ...}  ->  {"ready": true, ...}      once
     {"do": "turn", ...}   ->  {"seconds": 1.5, ...}     as often as is wanted

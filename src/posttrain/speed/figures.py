@@ -1,4 +1,4 @@
-"""From the results of turns to figures: medians, each as a share of what the machine could do at most.
+"""From raw measurements to medians and shares of the machine's limits.
 
 The arithmetic limit is the time that the workload's operations take at the best rate of a matrix product, of those at
 the shapes used, measured in the same turns in the same number type. The memory limit of decoding is the time to read

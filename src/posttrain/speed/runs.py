@@ -1,4 +1,4 @@
-"""GRPO from end to end, through the recipe machinery: sampling, rewards, learning, record, all of it."""
+"""End-to-end GRPO for the benchmark: sampling, rewards, learning and recording."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""Models that are measured, and the arithmetic that they cannot do without. Standard library only."""
+"""Sizes of benchmarked models, and the arithmetic that they need. Standard library only."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

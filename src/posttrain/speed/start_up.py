@@ -1,4 +1,4 @@
-"""How long it takes from nothing to the first sampled token of the bundled model, in fresh processes.
+"""Time from nothing to the first sampled token of the bundled model, in fresh processes.
 
 ``warm``: the files are in memory, from a start before. ``cold``: this environment's files are put out of the system's
 cache first, as after a restart of the machine. What other programs hold open stays there, so the share of pages that

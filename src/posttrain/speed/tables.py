@@ -1,4 +1,4 @@
-"""Figures as rows: for the terminal, and for docs/performance.md."""
+"""Benchmark figures as rows, for the terminal and docs/performance.md."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""A child of ours: ``python -m posttrain.speed.worker``, told what to measure by its first question.
+"""A benchmark process of this package: ``python -m posttrain.speed.worker``.
 
 {"do": "start", "cases": {"NAME": {"measure": "sampling", ...}, ...}}    several cases, a turn names one
 {"do": "start", "grpo": {...}}                                           a whole run, a turn is a step

@@ -1,4 +1,4 @@
-"""What is asked of a model: prompts, and how long the answers are. Drawn anew from the seed, the same for everybody.
+"""Benchmark workloads: prompts and completion lengths, drawn from a seed.
 
     fixed    prompts of 32 tokens, 64 new tokens each
     ragged   prompts of 16 to 128 tokens, lengths geometric with mean 48, cut at 256

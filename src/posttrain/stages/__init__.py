@@ -1,4 +1,4 @@
-"""What a recipe is made of. A stage starts from the models that the one before it left.
+"""Stages: the phases of a recipe. Each starts from the models that the one before it left.
 
 Contract: a stage continues from `steps_done`, `memory` and `restore` of its context, bit for bit as if it had never
 stopped; everything that it draws is a function of (seed, step); it ends every step with `finish_step`. A stage that

@@ -1,4 +1,4 @@
-"""The loss of a token: an objective with its correction and penalties."""
+"""The per-token loss: an objective with its correction and penalties."""
 
 from collections.abc import Callable, Mapping
 

@@ -1,4 +1,4 @@
-"""Asks the models of a stage for what its parts need to know: each model once, whatever it is asked for."""
+"""Computes the signals that a stage's components need: one forward pass a model."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Training on pairs of completions that the data brings: what the stages on preferences share."""
+"""Training on the preference pairs of a data set, shared by the stages that do it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Preference: make the better completion of each pair in the data likelier beside the worse one."""
+"""Preference optimisation: raise the likelihood of the chosen completion relative to the rejected one."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""Progress: learn what each turn contributed, from nothing but what whole attempts were worth.
+"""Progress: learn the contribution of each turn from the scores of whole trajectories.
 
 Source: the progress estimator of SPA-RL, Wang et al. 2025, arXiv:2505.20732, and its released code
 (github.com/WangHanLinHenry/SPA-RL-Agent). With c_t the number that the model gives after the last token of turn t, and

@@ -1,4 +1,4 @@
-"""Whether prompts can be answered at all: told before a run begins, not in the middle of it."""
+"""Checks before a run that every prompt can be answered."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""What one step has to tell: numbers, and every trajectory with what was known of its tokens."""
+"""The record of one step: metrics, and every trajectory with its per-token columns."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Reward model: learn from the preferences of the tasks how good a completion is, as one number.
+"""Reward model: learn a scalar score of completions from preference pairs.
 
 Source: Bradley and Terry 1952, doi:10.2307/2334029; for language models Ouyang et al. 2022, arXiv:2203.02155,
 equation 1, and Dong et al. 2024, arXiv:2405.07863, section 2.1. With r the number that the model gives after the last

@@ -1,4 +1,4 @@
-"""Imitation: raise the likelihood of demonstrations, token by token."""
+"""Supervised fine-tuning: raise the likelihood of demonstrations, token by token."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace

@@ -1,4 +1,4 @@
-"""Value model: learn how good a state is, as one number, by regression.
+"""Value model: regress the value of states.
 
 Source: the value model of ReST-RL, arXiv:2508.19576, and its released code (github.com/THUDM/ReST-RL, rms): a scalar
 head on the last token, mean squared error, with the value of every expanded state and the reward of every whole

@@ -1,1 +1,1 @@
-"""Intervals and tests for what a run measured."""
+"""Confidence intervals and tests."""

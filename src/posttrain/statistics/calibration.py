@@ -1,4 +1,4 @@
-"""Calibration: whether what is said to be right with probability q is right that often.
+"""Calibration: how well stated probabilities match how often answers are right.
 
 Brier score: Brier 1950, doi:10.1175/1520-0493(1950)078<0001:VOFEIT>2.0.CO;2. Calibration error: Naeini et al. 2015,
 doi:10.1609/aaai.v29i1.9602, over ten equal bins.

@@ -1,4 +1,4 @@
-"""Confidence intervals: of a share, of a mean, of a mean over clusters, and of a paired difference by bootstrap.
+"""Confidence intervals: of a proportion, of a mean, of a mean over clusters, and of a paired difference by bootstrap.
 
 Sources: Wilson 1927, *Probable inference* (the score interval of a proportion); Student's t for means; the sandwich
 standard error for clustered data as in Miller 2024, arXiv:2411.00640, section 2.2; Efron's percentile bootstrap.

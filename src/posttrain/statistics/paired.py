@@ -1,4 +1,4 @@
-"""Two models on the same tasks: is one better, by how much, and how small a difference could be seen at all.
+"""Paired comparison of two models on the same tasks: difference, interval, detectable effect.
 
 Sources: McNemar 1947 (exact binomial form); Newcombe 1998, *Improved confidence intervals for the difference between
 binomial proportions based on paired data*, Statistics in Medicine 17:2635-2650, method 10.

@@ -1,4 +1,4 @@
-"""pass@k: the chance that at least one of k samples is right, without bias from having drawn n >= k of them.
+"""pass@k: the unbiased estimate from n >= k samples.
 
 Source: Chen et al. 2021, arXiv:2107.03374, equation 1: ``1 - C(n - c, k) / C(n, k)``.
 """

@@ -1,4 +1,4 @@
-"""How well a score tells two kinds apart: area under the ROC curve with its interval, and thresholds on the curve.
+"""Ranking quality of a score: area under the ROC curve with its interval, and thresholds.
 
 Sources: Hanley and McNeil 1982, doi:10.1148/radiology.143.1.7063747 (variance of the area); Newcombe 2006,
 doi:10.1002/sim.2324, method 5 (its interval: the areas whose own standard error, with both sample sizes in the formula

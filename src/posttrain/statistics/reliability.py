@@ -1,4 +1,4 @@
-"""How well a reward tells the true score of what is kept of a group: R^2 of a straight line, for rules of keeping.
+"""Reliability of a reward after selection within groups: R^2 against the true score.
 
 Source: Shen and Zhang 2024, arXiv:2409.06957, section 4: attempts of a group, ranked by reward, are kept with chances
 that depend on the rank alone; the score is fitted by a line in the reward over what is kept, and R^2 = 1 - SSE / SST.

@@ -1,4 +1,4 @@
-"""Two methods, each run with the same seeds: is one better, by how much, and what could have been seen at all.
+"""Paired comparison of two methods over the same seeds: difference, interval, detectable effect.
 
 The unit is the seed, since all that happens within a run shares its luck. Both methods of a seed begin from the same
 draws, so differences are taken within seeds (Student's paired t). A sign-flip test says how often the same numbers

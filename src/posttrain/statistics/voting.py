@@ -1,4 +1,4 @@
-"""Votes among several answers to one question.
+"""Majority votes among several answers to one question.
 
 Source: self-consistency, Wang et al. 2022, arXiv:2203.11171; weighed by stated confidence, Damani et al. 2025,
 arXiv:2507.16806.

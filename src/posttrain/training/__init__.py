@@ -1,1 +1,1 @@
-"""Turning credit into new weights."""
+"""Optimisation: from credit to new weights."""

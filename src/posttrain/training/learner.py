@@ -1,4 +1,4 @@
-"""The learner: examples with credit in, new weights out. It knows nothing of methods.
+"""The learner: packs examples, computes the loss, updates the weights. It knows nothing of methods.
 
     examples --deal--> minibatches --pack--> micro-batches --forward--> Tokens --objective--> loss, backward
                         (an optimizer step each)                                (weights from the reducer)

@@ -1,4 +1,4 @@
-"""Training of chosen weights only: the others keep every bit that they had.
+"""Trains a subset of the weights; the others keep every bit.
 
 The gradient of a masked-out weight is 0 before the norm is taken, so that clipping looks at what is updated. An
 optimizer may move a weight without gradient all the same (weight decay, Muon's orthogonal update, momentum), so after

@@ -1,4 +1,4 @@
-"""From trajectories with credit to micro-batches: sequences laid end to end, and flat arrays over trained tokens."""
+"""Packs trajectories into micro-batches: sequences end to end, and flat arrays over trained tokens."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

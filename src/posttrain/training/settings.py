@@ -1,4 +1,4 @@
-"""How credit becomes updates: the learner's settings, without the machinery (which needs torch)."""
+"""Settings of the learner, without torch."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Answers a browser: addresses, the key, and what may be asked.
+"""The viewer's web application: routes, the key, and allowed hosts.
 
 Pages are only read, never changed, and only their own style and script may run in them: what a model wrote is shown as
 text. Only requests for the address that the viewer was opened at are answered, so that no other site can make a browser

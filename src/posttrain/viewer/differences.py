@@ -1,4 +1,4 @@
-"""What is different between two texts, word by word."""
+"""Word-level differences between two texts."""
 
 import re
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Finds runs in the folders that the viewer was given, anew whenever it is asked."""
+"""Finds runs in the viewer's folders."""
 
 import os
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What each page says: plain values, which a template makes into HTML and ``?as=json`` into JSON."""
+"""The data of each page, rendered as HTML by a template or as JSON with ``?as=json``."""
 
 from collections.abc import Mapping
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""What a page wants to know of a run's tables, as SQL over their Parquet files.
+"""SQL queries over the Parquet tables of a run.
 
 A question opens a database of its own, so that requests may ask at the same time. Columns are read one by one: a
 search through texts does not touch the tokens.

@@ -1,4 +1,4 @@
-"""Tokens with what is known of them, ready to be coloured.
+"""Tokens with their signals, prepared for colouring.
 
 A colouring shows one number of every token. What has a sign (advantage, a difference of log-probabilities) is shown on
 both sides of zero, the strongest of the page at full strength; what has none has a fixed full strength, so that pages

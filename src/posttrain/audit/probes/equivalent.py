@@ -1,4 +1,4 @@
-"""The reference answer, written in another way: whoever is not paid for it learns to write, not to solve."""
+"""The reference answer in equivalent notations, which must score as high."""
 
 import re
 from collections.abc import Iterator

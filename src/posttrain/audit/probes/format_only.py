@@ -1,4 +1,4 @@
-"""Form without content."""
+"""The required format without an answer."""
 
 from collections.abc import Iterator
 

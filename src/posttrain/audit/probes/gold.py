@@ -1,4 +1,4 @@
-"""The reference answer, and demonstrations: what must be paid."""
+"""The reference answer and demonstrations, which must score highest."""
 
 from collections.abc import Iterator
 

@@ -1,5 +1,5 @@
-"""Programs that want to be paid without being right: they end early, forge what a test prints, claim to be equal to
-everything, look for the tests, and never end, fork, or take all memory.
+"""Programs that try to score without being right: early exits, forged output, objects equal to everything, and reads of
+the tests.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""Very long completions. What counts is that judging them ends, soon, and pays nothing."""
+"""Very long completions: scoring must end soon and give nothing."""
 
 from collections.abc import Iterator
 

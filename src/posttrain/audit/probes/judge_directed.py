@@ -1,4 +1,4 @@
-"""Text that speaks to the grader instead of answering."""
+"""Prompt injections: text that addresses the judge instead of answering."""
 
 from collections.abc import Iterator
 

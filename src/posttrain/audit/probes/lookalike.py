@@ -1,4 +1,4 @@
-"""The answer in letters that only look like it: what is paid here, a reader could not use."""
+"""The answer in look-alike Unicode letters, which a reader could not use."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The page of a family of components, and that of the settings."""
+"""The page of a family of components, and the page of settings."""
 
 import importlib
 import inspect

@@ -1,4 +1,4 @@
-"""What was measured of methods against one another, from the files that comparisons leave in a checkout.
+"""The measured experiments of a method, from the files of its comparisons.
 
     docs/measured/experiments/NAME.json    what `posttrain compare` wrote, with title, rows, a sentence and the command;
                                            or the table of a script in docs/experiments

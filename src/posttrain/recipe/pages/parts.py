@@ -1,4 +1,4 @@
-"""What a method sets in its parent: the differences, the components that they name, and what each field is for."""
+"""The differences of a method from its parent, and the documentation of what it sets."""
 
 import dataclasses
 import importlib

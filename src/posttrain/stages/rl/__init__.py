@@ -1,4 +1,4 @@
-"""Reinforcement: the loop.
+"""Reinforcement learning: the loop.
 
     tasks -> curriculum -> rollout -> reward -> filter -> advantage -> pack -> learner
                  ^                                                               |

@@ -1,4 +1,4 @@
-"""Samples and judges attempts, and chooses those to learn from."""
+"""Samples and scores rollouts, and filters groups."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""From judged attempts and their signals to a batch with a reward for each token."""
+"""Token rewards of scored rollouts, as the batch that an advantage sees."""
 
 from collections.abc import Mapping, Sequence
 

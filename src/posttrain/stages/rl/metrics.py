@@ -1,4 +1,4 @@
-"""What the attempts of a step were like, as numbers and as lines."""
+"""Metrics of a step's rollouts."""
 
 from collections import Counter
 from collections.abc import Sequence

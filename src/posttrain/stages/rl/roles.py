@@ -1,4 +1,4 @@
-"""How each role that writes learns: what the stage says, and what it says differently for some."""
+"""How each trained role learns: the stage's defaults, and what differs by role."""
 
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet

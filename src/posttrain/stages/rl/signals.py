@@ -1,4 +1,4 @@
-"""Computes what credit needs to know of every trained token."""
+"""Computes the signals that credit assignment needs."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""From a batch with credit to new weights, role by role."""
+"""Updates each role from its batch with credit."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
