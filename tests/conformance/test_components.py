@@ -32,6 +32,7 @@ from posttrain.components.rollouts import Rollout
 from posttrain.components.search import Search
 from posttrain.components.selections import Selection
 from tests.conformance._members import contracts, example, kinds, variants
+from tests.structure.package import budgets
 
 METHODS = (
     Advantage,
@@ -52,6 +53,7 @@ METHODS = (
 """Families whose members come from the literature."""
 SOURCE = Path(posttrain.__file__).parent
 TESTS = Path(__file__).parent.parent
+LIMITS = budgets(TESTS.parent / "AGENTS.md")
 CITATION = re.compile(r"arXiv:\d{4}\.\d{4,5}|doi:10\.|\b[a-z0-9-]+\.(com|io|net|org|site)/\S+")
 
 every_kind = pytest.mark.parametrize(("contract", "kind"), kinds(*contracts()))
@@ -111,7 +113,7 @@ def test_module_and_fields_are_documented(cls: type[Any]) -> None:
 
 @every_kind
 def test_has_few_fields(cls: type[Any]) -> None:
-    limit = 8 if issubclass(cls, METHODS) else 24
+    limit = LIMITS["fields" if issubclass(cls, METHODS) else "other_fields"]
     assert len(fields(cls)) <= limit, "a component with this many knobs is several components"
 
 

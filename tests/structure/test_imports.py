@@ -1,35 +1,54 @@
-"""The shape of the house: imports point one way, the core is light, files and functions stay small.
+"""The structure of the package: no import circles, layers that import downwards, few top-level entries, a light core,
+and short files and functions.
 
-types, component, errors  <-  contracts of the families  <-  members  <-  recipes  <-  cli
+The table of layers is in `tests.structure.layers`, the limits of sizes in ``AGENTS.md``. Each law is shown to fail on a
+small package that breaks it.
 """
 
-import ast
 import importlib
 import importlib.util
 import pkgutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import posttrain
-from tests.conformance._members import contracts
+from tests.structure.layers import table
+from tests.structure.package import (
+    Package,
+    budgets,
+    circles,
+    crowded,
+    forbidden,
+    foreign_members,
+    inside,
+    oversized,
+    upwards,
+)
 
 SOURCE = Path(posttrain.__file__).parent
-FOUNDATION = {"posttrain.signals", "posttrain.types", "posttrain.component", "posttrain.errors"}
-FAMILIES = tuple(contract.__module__ for contract in contracts())
+ROOT = Path(__file__).parents[2]
+OURS = Package(SOURCE)
+LIMITS = budgets(ROOT / "AGENTS.md")
+LAYERS = table(
+    sorted(
+        {
+            module.split(".")[2]
+            for module in OURS.files
+            if inside(module, "posttrain.components") and module.count(".") > 1
+        }
+    )
+)
+CIRCLES = {
+    # The stage is the package's `__init__`, since a kind is a module; its roles name its type.
+    ("posttrain.stages.rl", "posttrain.stages.rl.roles"),
+}
+"""Circles that are allowed, inside one package, each with its reason."""
 HEAVY = ("torch", "transformers", "datasets", "peft", "reasoning_gym")
 """Not to be imported by reading a recipe."""
-HOMES = {
-    "posttrain.components.optimizers": ("posttrain.training",),
-    "posttrain.components.schedules": ("posttrain.training",),
-}
-"""Packages that have members of a family as their defaults."""
-MAX_FILE, MAX_FUNCTION, MAX_NESTING = 500, 80, 4
-
 NEEDS = {"posttrain.kernels._triton": "triton"}
 """Modules that are only for where something is installed that nothing else asks for."""
 MODULES = tuple(sorted(m.name for m in pkgutil.walk_packages(posttrain.__path__, "posttrain.")))
@@ -51,49 +70,158 @@ def every_module(check: Callable[[str], None]) -> Callable[[], None]:
     return test
 
 
-def file_of(module: str) -> Path:
-    path = SOURCE.parent.joinpath(*module.split("."))
-    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-
-
-@cache
-def tree_of(module: str) -> ast.Module:
-    return ast.parse(file_of(module).read_text())
-
-
-@cache
-def imports_of(module: str) -> frozenset[str]:
-    """Modules of the package that a module imports: at its top, in functions, and for type checking alike."""
-    found = set()
-    for node in ast.walk(tree_of(module)):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{module} line {node.lineno}: relative import"
-            found |= {str(node.module)}
-            found |= {f"{node.module}.{a.name}" for a in node.names if f"{node.module}.{a.name}" in MODULES}
-    return frozenset(name for name in found if name.startswith("posttrain"))
-
-
-def family_of(module: str) -> str | None:
-    """The family that a module is a member or helper of; None for contracts and everything else."""
-    return next((family for family in FAMILIES if module.startswith(f"{family}.")), None)
-
-
-def shared(module: str, family: str) -> bool:
-    """Whether a module in a family's folder is no member, but something that members share."""
-    name = module.removeprefix(f"{family}.").partition(".")[0]
-    return name.startswith("_") or name in getattr(importlib.import_module(family), "SHARED", ())
-
-
-def inside(module: str, *packages: str) -> bool:
-    return any(module == package or module.startswith(f"{package}.") for package in packages)
-
-
 def run_python(code: str) -> None:
     """Run code in an interpreter of its own; what it exits with is why it failed."""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr.strip()
+
+
+def test_no_modules_import_one_another_in_a_circle() -> None:
+    """At the top, in functions, for type checking and by name alike."""
+    assert {tuple(circle) for circle in circles(OURS.imports)} == CIRCLES
+
+
+def test_every_import_is_in_the_table_of_layers() -> None:
+    assert forbidden(OURS, LAYERS) == []
+
+
+def test_the_table_of_layers_points_downwards() -> None:
+    assert upwards(LAYERS) == []
+
+
+def test_families_import_no_members_of_other_families() -> None:
+    assert foreign_members(OURS) == []
+
+
+def test_methods_import_settings_and_never_the_other_way() -> None:
+    assert "settings" in LAYERS["methods"] and "methods" not in LAYERS["settings"]
+
+
+def test_the_top_level_is_small_and_named() -> None:
+    assert crowded(OURS, LAYERS, LIMITS["entries"]) == []
+
+
+def test_files_and_functions_are_short_and_flat() -> None:
+    assert oversized(OURS, LIMITS["file_lines"], LIMITS["function_lines"], LIMITS["nesting"]) == []
+
+
+# Each law fails where it is broken
+
+
+@pytest.fixture
+def planted(tmp_path: Path) -> Callable[..., Package]:
+    """A package of the given files, by path."""
+
+    def plant(files: dict[str, str]) -> Package:
+        for path, text in {"__init__.py": "", **files}.items():
+            file = tmp_path / "posttrain" / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        return Package(tmp_path / "posttrain")
+
+    return plant
+
+
+TYPED = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from posttrain.runs import Run\n"
+
+
+@pytest.mark.parametrize(
+    ("stages", "runs", "around"),
+    [
+        ("from posttrain.runs import Run\n", "import posttrain.stages\n", ["stages", "runs"]),
+        (TYPED, "from posttrain import stages\n", ["stages", "runs"]),
+        ("def f():\n    from posttrain.runs import Run\n", "from posttrain.stages import Stage\n", ["stages", "runs"]),
+        ("WORKER = 'posttrain.runs.worker:work'\n", "import posttrain.stages\n", ["stages", "runs"]),
+        ("from posttrain.runs.worker import work\n", "import posttrain.stages\n", ["stages", "runs"]),
+        ("import posttrain.runs.worker\n", "from posttrain.runs.worker import work\n", []),
+    ],
+    ids=["top", "typed", "lazy", "by name", "package around a submodule", "own package is no circle"],
+)
+def test_a_circle_is_found(planted: Callable[..., Package], stages: str, runs: str, around: list[str]) -> None:
+    files = {"stages/__init__.py": stages, "runs/__init__.py": runs, "runs/worker.py": ""}
+    found = circles(planted(files).imports)
+    assert found == ([sorted(f"posttrain.{name}" for name in around)] if around else [])
+
+
+def test_circles_are_told_apart() -> None:
+    imports = {"a": "b", "b": "c", "c": "a", "d": "ae", "e": "d", "f": "f"}
+    assert circles(imports) == [["a", "b", "c"], ["d", "e"]]
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "named"),
+    [
+        ("stages/rl.py", "from posttrain.recipe import Recipe\n", "posttrain.stages.rl imports posttrain.recipe"),
+        ("policies/flow.py", "import posttrain.recipe.tree\n", "posttrain.policies.flow imports posttrain.recipe.tree"),
+        (
+            "stages/sft.py",
+            "from posttrain.components.rewards.match import Match\n",
+            "posttrain.components.rewards.match",
+        ),
+        ("components/rewards/regex.py", "import posttrain.recipe\n", "posttrain.components.rewards.regex imports"),
+        ("components/filters/__init__.py", "import posttrain.runs\n", "posttrain.components.filters imports"),
+        ("settings/mine.py", "from posttrain.methods import grpo\n", "posttrain.settings.mine imports"),
+        ("recipe/front.py", "from posttrain import run\n", "posttrain.recipe.front imports posttrain"),
+        ("attic/old.py", "", "the table of layers has no row 'attic'"),
+    ],
+)
+def test_what_the_table_does_not_allow_is_found(
+    planted: Callable[..., Package], path: str, code: str, named: str
+) -> None:
+    others = (
+        "recipe/__init__.py",
+        "recipe/tree.py",
+        "runs/__init__.py",
+        "methods/__init__.py",
+        "components/__init__.py",
+    )
+    files = {
+        **dict.fromkeys((*others, "components/rewards/__init__.py", "components/rewards/match.py"), ""),
+        path: code,
+    }
+    assert any(named in found for found in forbidden(planted(files), LAYERS))
+
+
+def test_a_table_that_points_upwards_is_found() -> None:
+    assert upwards(table((), {"errors": "", "stages": "errors runs", "runs": "stages"})) == ["stages may import runs"]
+
+
+def test_a_member_of_another_family_is_found(planted: Callable[..., Package]) -> None:
+    families = ("components/__init__.py", "components/rewards/__init__.py", "components/rewards/match.py")
+    member = "import posttrain.components.rewards\nfrom posttrain.components.rewards.match import Match\n"
+    files = {**dict.fromkeys(families, ""), "components/filters/__init__.py": "", "components/filters/best.py": member}
+    assert foreign_members(planted(files)) == [
+        "posttrain.components.filters.best imports posttrain.components.rewards.match"
+    ]
+
+
+def test_a_crowded_top_level_is_found(planted: Callable[..., Package]) -> None:
+    package = planted({"errors.py": "", "runs/__init__.py": "", "py.typed": "", "attic/__init__.py": ""})
+    assert crowded(package, LAYERS, 3) == ["'attic' is not in the table"]
+    assert crowded(package, {**LAYERS, "attic": frozenset()}, 2) == ["3 entries at the top level; at most 2"]
+
+
+def test_what_is_too_long_or_too_deep_is_found(planted: Callable[..., Package]) -> None:
+    code = "def f():\n if a:\n  pass\n elif b:\n  for x in y:\n   with z:\n    pass\n"
+    package = planted({"errors.py": code})
+    assert oversized(package, 7, 7, 3) == []
+    found = " ".join(oversized(package, 6, 6, 2))
+    assert "errors.py has 7 lines; at most 6" in found
+    assert "errors.py:1 f has 7 lines; at most 6" in found
+    assert "f is nested 3 deep; at most 2" in found
+
+
+def test_limits_are_those_that_the_guide_states(tmp_path: Path) -> None:
+    guide = (ROOT / "AGENTS.md").read_text()
+    other = tmp_path / "AGENTS.md"
+    other.write_text(guide.replace(f"at most {LIMITS['file_lines']} lines", "at most 7 lines"))
+    assert budgets(other) == {**LIMITS, "file_lines": 7}
+    other.write_text(guide.replace("Files have at most", "Files are short, with"))
+    with pytest.raises(AssertionError, match="must state each limit once"):
+        budgets(other)
+
+
+# What can be imported
 
 
 @every_module
@@ -112,47 +240,6 @@ def test_every_module_imports_first() -> None:
         "        del sys.modules[loaded]\n"
         "    importlib.import_module(module)\n"
     )
-
-
-@pytest.mark.parametrize("module", sorted(FOUNDATION))
-def test_the_foundation_stands_on_nothing(module: str) -> None:
-    assert imports_of(module) <= FOUNDATION
-
-
-@every_module
-def test_families_know_contracts_of_other_families_only(module: str) -> None:
-    own = family_of(module) or module
-    if own in FAMILIES:
-        others = {name for name in imports_of(module) if family_of(name) not in (None, own)}
-        assert not others, f"{module} imports {others}"
-
-
-@every_module
-def test_members_are_known_to_recipes_and_commands_only(module: str) -> None:
-    """A method is one file and no branch elsewhere. A package may have its own families' members as defaults."""
-    if inside(module, "posttrain.recipe", "posttrain.methods", "posttrain.settings", "posttrain.cli"):
-        return
-    for name in imports_of(module):
-        family = family_of(name)
-        if family is not None and not shared(name, family):
-            assert inside(module, family, *HOMES.get(family, ())), f"{module} imports {name}, a member of {family}"
-
-
-@every_module
-def test_nothing_below_knows_recipes_or_the_command_line(module: str) -> None:
-    if family_of(module) or module in FAMILIES or module in FOUNDATION:
-        above = {
-            name
-            for name in imports_of(module)
-            if inside(name, "posttrain.methods", "posttrain.settings", "posttrain.cli")
-        }
-        assert not above, f"{module} imports {above}"
-
-
-@every_module
-def test_nothing_but_the_command_line_knows_the_command_line(module: str) -> None:
-    if not inside(module, "posttrain.cli", "posttrain.__main__"):
-        assert not any(inside(name, "posttrain.cli") for name in imports_of(module))
 
 
 def may_be_heavy(module: str) -> bool:
@@ -176,36 +263,3 @@ def test_the_core_imports_without_torch() -> None:
         f"    heavy = [name for name in {HEAVY!r} if name in sys.modules]\n"
         "    if heavy: sys.exit(f'importing {module} imports {heavy}')\n"
     )
-
-
-def test_files_are_short() -> None:
-    sizes = {str(file.relative_to(SOURCE)): len(file.read_text().splitlines()) for file in SOURCE.rglob("*.py")}
-    assert not {file: size for file, size in sizes.items() if size > MAX_FILE}
-
-
-@every_module
-def test_functions_are_short_and_flat(module: str) -> None:
-    for node in ast.walk(tree_of(module)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            assert node.end_lineno is not None
-            where = f"{file_of(module).relative_to(SOURCE.parent)}:{node.lineno} {node.name}"
-            assert node.end_lineno - node.lineno < MAX_FUNCTION, f"{where} is too long"
-            assert max(depths(node)) <= MAX_NESTING, f"{where} is nested too deeply"
-
-
-CONTROL = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match)
-DEFINITION = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-
-
-def depths(node: ast.AST, depth: int = 0) -> Iterator[int]:
-    """Depth of control flow at every node below; an ``elif`` is as deep as its ``if``, a definition is judged alone."""
-    yield depth
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, DEFINITION):
-            is_elif = isinstance(node, ast.If) and isinstance(child, ast.If) and node.orelse == [child]
-            yield from depths(child, depth + (isinstance(child, CONTROL) and not is_elif))
-
-
-def test_depth_is_counted_as_a_reader_counts_it() -> None:
-    code = "def f():\n if a:\n  pass\n elif b:\n  for x in y:\n   with z:\n    pass\n"
-    assert max(depths(ast.parse(code).body[0])) == 3
