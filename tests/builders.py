@@ -6,8 +6,10 @@ random_batch(seed), random_tokens(seed)        ragged, several groups, every sig
 """
 
 import hashlib
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -430,3 +432,8 @@ class ScriptedFlow(ScriptedSampler):
             )
             self.completions.append(made[-1])
         return made
+
+
+def info_of(trajectory: Trajectory) -> dict[str, Any]:
+    """The facts of a trajectory as the record has them."""
+    return json.loads(json.dumps({name: v for fact in trajectory.facts for name, v in fact.record().items()}))

@@ -9,9 +9,9 @@ and `PerToken` hold torch tensors and are made by policies and objectives only.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -176,6 +176,22 @@ class Score:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Fact:
+    """What a rollout knows of a trajectory beyond its tokens: how an episode went, where a tree branched, ...
+
+    A subclass is a frozen dataclass of JSON values. One that other components read is declared by the contract of a
+    family, one that is only recorded by the rollout that makes it; your own rollouts declare their own.
+    """
+
+    def record(self) -> dict[str, Any]:
+        """Entries of the column ``info`` in the record: the fields that are not None."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+F = TypeVar("F", bound=Fact)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Trajectory:
     """One attempt at a task, from the prompt to its end."""
 
@@ -187,8 +203,8 @@ class Trajectory:
     score: Score | None = None
     parent: int | None = None
     """Sample number of the attempt that this one branched off, for trees."""
-    info: Mapping[str, Any] = field(default_factory=dict)
-    """What a rollout wants to tell an advantage or a report; values must be JSON."""
+    facts: tuple[Fact, ...] = ()
+    """What the rollout knows of it beyond its tokens, for rewards, advantages and the record."""
     failure: str = ""
     """Why the attempt broke off through no fault of its writer, in a world that raised an error for example; empty
     where it did not. Such an attempt is judged an ``error``, whatever it holds."""
@@ -267,6 +283,10 @@ class Trajectory:
     def solved(self) -> bool:
         """Whether it was judged right."""
         return self.score is not None and self.score.status == "ok"
+
+    def fact(self, kind: type[F]) -> F | None:
+        """The fact of a type; None where the rollout does not give one."""
+        return next((fact for fact in self.facts if isinstance(fact, kind)), None)
 
     def scored(self, score: Score) -> "Trajectory":
         """The same attempt with a judgement."""

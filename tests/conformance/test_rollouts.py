@@ -10,7 +10,7 @@ import pytest
 
 from posttrain.components.rollouts import Rollout
 from posttrain.types import Completion, Group, Rated, Score, Segment, Task
-from tests.builders import ScriptedFlow, ScriptedSampler, score
+from tests.builders import ScriptedFlow, ScriptedSampler, info_of, score
 from tests.conformance._members import members
 
 every_member = pytest.mark.parametrize("rollout", members(Rollout))
@@ -110,7 +110,7 @@ def test_trajectories_are_well_formed(rollout: Rollout, of: Task) -> None:
             assert attempt.trained_positions[0] > 0, "the first token has nothing before it to learn from"
             assert len(attempt.behavior_logp) == attempt.num_trained
             assert [s.turn for s in attempt.segments] == sorted(s.turn for s in attempt.segments)
-            assert json.loads(json.dumps(attempt.info)) == attempt.info
+            assert info_of(attempt) == json.loads(json.dumps(info_of(attempt)))
         samples = [attempt.sample for attempt in group]
         assert len(set(samples)) == len(samples)
 

@@ -9,7 +9,7 @@ import pytest
 
 from posttrain.components.search import Found, Search, place_of_best
 from posttrain.types import Group, Task
-from tests.builders import ScriptedSampler, score
+from tests.builders import ScriptedSampler, info_of, score
 from tests.conformance._members import members
 from tests.conformance.test_rollouts import Grader, holds
 
@@ -30,7 +30,7 @@ def test_attempts_are_well_formed(search: Search) -> None:
     assert [t.sample for t in found.attempts] == list(range(len(found.attempts)))
     for attempt in found.attempts:
         assert attempt.task == TASK and attempt.segments[0].actor == "prompt"
-        assert json.loads(json.dumps(attempt.info)) == attempt.info
+        assert info_of(attempt) == json.loads(json.dumps(info_of(attempt)))
         for segment in attempt.segments[1:]:
             assert segment.trained and any(holds(c, segment) for c in models[segment.actor].completions)
     assert found.best is found.attempts[place_of_best(found.values)]

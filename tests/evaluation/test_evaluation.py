@@ -22,6 +22,7 @@ from posttrain.policies.folder import new_folder
 from posttrain.policies.loading import load_policy
 from posttrain.statistics.intervals import wilson
 from posttrain.types import Completion, FloatArray, Group, IntArray, Message, Score, Segment, Task, Trajectory
+from tests.builders import info_of
 
 Answers = Mapping[str, tuple[str, Sequence[str]]]
 """By prompt: the greedy answer, and the sampled ones."""
@@ -156,7 +157,7 @@ def test_held_out_tasks_are_attempted_in_the_world_of_the_rollout() -> None:
     assert (summary["accuracy"], summary["mean_turns"], summary["mean_tokens"]) == (1.0, 4.0, 4.0)
     assert summary["pass_at_k"] == {"1": 0.5, "2": 1.0}
     assert [t.sample for t in evaluated.trajectories] == [0, 1, 2]
-    assert [t.info["turns"] for t in evaluated.trajectories] == [4, 6, 4]
+    assert [info_of(t)["turns"] for t in evaluated.trajectories] == [4, 6, 4]
     greedy = [a for a in book.asked if "greedy" in a[0]]
     assert {a[3] for a in greedy} == {Sampling(max_tokens=9, temperature=0.0)}
     assert {a[0] for a in book.asked} == {

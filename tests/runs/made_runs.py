@@ -2,7 +2,8 @@
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from posttrain.runs.store import RunStore
 from posttrain.runs.tables import rollout_rows
 from posttrain.statistics.intervals import wilson
-from posttrain.types import Score, Segment, Task, Trajectory
+from posttrain.types import Fact, Score, Segment, Task, Trajectory
 
 RECIPE: dict[str, Any] = {
     "name": "quickstart",
@@ -21,6 +22,16 @@ RECIPE: dict[str, Any] = {
     "evaluation": {"holdout": 200, "verifier": None, "correct_at": 1.0},
     "seed": 0,
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Note(Fact):
+    """Whatever a rollout of somebody's own has to say."""
+
+    entries: Mapping[str, Any]
+
+    def record(self) -> dict[str, Any]:
+        return dict(self.entries)
 
 
 def trajectory(

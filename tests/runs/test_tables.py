@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from posttrain.runs.tables import clean_text, new_connection, read_table, rollout_rows, write_table
 from posttrain.types import Score, Segment, Task, Trajectory
-from tests.runs.made_runs import right, trajectory, wrong
+from tests.runs.made_runs import Note, right, trajectory, wrong
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def written(connection, path: Path, table, **options: Any) -> list[dict[str, Any
 
 
 def test_a_row_holds_everything_known(connection, tmp_path: Path) -> None:
-    one = trajectory("2+3=", "5!", sample=1, score=right("5"), info={"depth": np.int64(2)}, parent=0)
+    one = trajectory("2+3=", "5!", sample=1, score=right("5"), facts=(Note(entries={"depth": np.int64(2)}),), parent=0)
     table = rollout_rows(
         [one], stage="rl", groups=[4], dropped=["too long"], columns=[{"advantage": np.array([0.5, -0.25], np.float32)}]
     )
@@ -104,7 +104,10 @@ def test_turns_keep_what_was_seen_and_what_it_earned(connection, tmp_path: Path)
         Segment(actor="policy", token_ids=ids, trained=True, turn=1, state_key="", text="c"),
     )
     attempt = Trajectory(
-        task=Task(key="k", prompt="p"), segments=segments, stop_reason="environment", info={"turns": 2}
+        task=Task(key="k", prompt="p"),
+        segments=segments,
+        stop_reason="environment",
+        facts=(Note(entries={"turns": 2}),),
     )
     (row,) = written(connection, tmp_path / "t.parquet", rollout_rows([attempt]))
     told = [(s["actor"], s["turn"], s["state_key"], s["reward"]) for s in row["segments"]]
@@ -184,7 +187,7 @@ AWKWARD = [
 @pytest.mark.parametrize("text", AWKWARD)
 def test_awkward_text_survives(connection, tmp_path: Path, text: str) -> None:
     score = Score(value=0.0, status="wrong", answer=text, explanation=text, parts={f"part{text}": right(text)})
-    one = trajectory(text, text, answer=text, key=text, score=score, info={"note": text})
+    one = trajectory(text, text, answer=text, key=text, score=score, facts=(Note(entries={"note": text}),))
     [row] = written(
         connection, tmp_path / "a.parquet", rollout_rows([one], stage=text, dropped=[text]), evaluation=text or "e"
     )

@@ -13,7 +13,7 @@ from posttrain.datasets.images import write_png
 from posttrain.runs.store import RunStore, rollout_rows
 from posttrain.types import Image, Score, Segment
 from posttrain.viewer.app import link
-from tests.runs.made_runs import RECIPE, evaluate, make_run, right, trajectory, wrong
+from tests.runs.made_runs import RECIPE, Note, evaluate, make_run, right, trajectory, wrong
 from tests.viewer.looking import HERE, Page, browser
 
 STEP = "/runs/quickstart-1/steps/20"
@@ -213,7 +213,9 @@ def test_what_models_wrote_is_text(tmp_path: Path) -> None:
     score = Score(
         value=0.0, status="wrong", answer=evil, explanation=evil, parts={evil: Score(value=0.0, status="wrong")}
     )
-    made = trajectory(prompt=evil, completion=evil, answer=evil, key=f"../{evil}", score=score, info={evil: evil})
+    made = trajectory(
+        prompt=evil, completion=evil, answer=evil, key=f"../{evil}", score=score, facts=(Note(entries={evil: evil}),)
+    )
     with RunStore.create(tmp_path, "evil", {**RECIPE, "name": evil}) as store:
         store.log_metrics(1, "rl", 1, {"reward": 0.0})
         store.log_event(1, evil, evil)

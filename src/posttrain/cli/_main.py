@@ -123,11 +123,11 @@ def _warnings_as_notes() -> Iterator[None]:
     """Tell what is said about a recipe in a line on standard error, every time."""
     shown = warnings.showwarning
 
-    def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         if issubclass(category, Overlap):
             click.secho(f"note: {message}", fg="yellow", err=True)
         else:
-            shown(message, category, *place)
+            shown(message, category, *place, **more)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", Overlap)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from posttrain.components.environments import Episode
 from posttrain.components.rewards import Reward, RewardContext, judged
 from posttrain.components.rollouts import Rollout
 from posttrain.engines import Sampler, Sampling, Server, wait_for
@@ -117,7 +118,7 @@ def summarize(answered: Sequence[Sequence[Trajectory]], correct_at: float) -> di
         "mean_tokens": sum(t.num_trained for t in greedy) / max(len(greedy), 1),
         "truncated": sum(t.stop_reason == "length" for t in greedy) / max(len(greedy), 1),
     }
-    if turns := [t.info["turns"] for t in greedy if "turns" in t.info]:
+    if turns := [episode.turns for t in greedy if (episode := t.fact(Episode)) is not None]:
         summary["mean_turns"] = sum(turns) / len(turns)
     stated = [(s.confidence, s.value >= correct_at) for s in judged if s.confidence is not None]
     if stated:

@@ -6,10 +6,11 @@ judged as if nothing had happened.
 """
 
 import asyncio
+import importlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
-from functools import cache
+from dataclasses import asdict, fields, replace
+from functools import cache, reduce
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,12 @@ from pydantic import TypeAdapter
 from posttrain.components.rewards import Reward, RewardContext, failure
 from posttrain.errors import UserError
 from posttrain.grading.workers import Limits, Outcome, Runner
-from posttrain.types import Group, Message, Preference, Rated, Score, Segment, Task, Trajectory
+from posttrain.types import Fact, Group, Message, Preference, Rated, Score, Segment, Task, Trajectory
 
 PRELOAD = ("posttrain.grading.isolated",)
 WIDE = 32
 """Workers for graders that mostly wait, as asynchronous functions do."""
+_NUMBERS = ("stop_reason", "sample", "parent")
 LOADING = 600.0
 """Seconds for what is asked of a reward that has just been loaded."""
 
@@ -132,8 +134,9 @@ def pack_trajectory(trajectory: Trajectory, *, ids: bool = True) -> dict[str, An
     segments = [{name: getattr(segment, name) for name in _names(Segment)} for segment in trajectory.segments]
     if not ids:
         segments = [{**s, "token_ids": None, "logp": None, "vectors": None} for s in segments]
-    packed = {name: getattr(trajectory, name) for name in ("stop_reason", "sample", "parent", "info")}
-    return {**packed, "task": task, "segments": segments}
+    packed = {name: getattr(trajectory, name) for name in _NUMBERS}
+    facts = [[f"{type(fact).__module__}:{type(fact).__qualname__}", asdict(fact)] for fact in trajectory.facts]
+    return {**packed, "facts": facts, "task": task, "segments": segments}
 
 
 def unpack_trajectory(packed: Mapping[str, Any]) -> Trajectory:
@@ -151,8 +154,16 @@ def unpack_trajectory(packed: Mapping[str, Any]) -> Trajectory:
         )
         for segment in packed["segments"]
     ]
-    others = {name: packed[name] for name in ("stop_reason", "sample", "parent", "info")}
-    return Trajectory(task=Task(**task), segments=tuple(segments), **others)
+    others = {name: packed[name] for name in _NUMBERS}
+    facts = tuple(_unpack_fact(name, values) for name, values in packed["facts"])
+    return Trajectory(task=Task(**task), segments=tuple(segments), facts=facts, **others)
+
+
+def _unpack_fact(name: str, values: Mapping[str, Any]) -> Fact:
+    """A fact again, of the class that its name says."""
+    module, _, qualname = name.partition(":")
+    kind: type[Fact] = reduce(getattr, qualname.split("."), importlib.import_module(module))  # type: ignore[assignment]
+    return TypeAdapter(kind).validate_python(values)
 
 
 def pack_score(score: Score) -> dict[str, Any]:

@@ -241,7 +241,7 @@ def _task_columns(trajectories: Sequence[Trajectory], stage: str, dropped: Seque
         "answer": _texts([t.task.answer for t in trajectories]),
         "stop_reason": _texts([t.stop_reason for t in trajectories]),
         "dropped_reason": _texts(dropped),
-        "info": _texts([json.dumps(plain(t.info)) if t.info else None for t in trajectories]),
+        "info": _texts([_info(t) for t in trajectories]),
         "images": _texts([_images(t) for t in trajectories]),
         "sample": np.array([t.sample for t in trajectories], np.int32),
         "parent": np.ma.masked_array(
@@ -249,6 +249,14 @@ def _task_columns(trajectories: Sequence[Trajectory], stage: str, dropped: Seque
         ),
         "version": np.array([_version(t) for t in trajectories], np.int32),
     }
+
+
+def _info(trajectory: Trajectory) -> str | None:
+    """All facts of a trajectory as one JSON object."""
+    entries: dict[str, Any] = {}
+    for fact in trajectory.facts:
+        entries |= fact.record()
+    return json.dumps(plain(entries)) if entries else None
 
 
 def _images(trajectory: Trajectory) -> str | None:

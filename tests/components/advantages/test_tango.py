@@ -3,28 +3,29 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from math import exp, sqrt
-from typing import Any
 
 import numpy as np
 import pytest
 
 from posttrain.components.advantages.group_mean import GroupMean
 from posttrain.components.advantages.tango import Tango
+from posttrain.components.rollouts import Verification
 from posttrain.types import Batch
 from tests.builders import batch
 
 
-def verified(given: Batch, infos: Sequence[dict[str, Any]], progress: float = 0.0) -> Batch:
+def verified(given: Batch, facts: Sequence[Verification | None], progress: float = 0.0) -> Batch:
     """The batch with what a rollout says of each trajectory."""
-    said = iter(infos)
+    said = iter(facts)
     groups = tuple(
-        replace(group, trajectories=tuple(replace(t, info=next(said)) for t in group)) for group in given.groups
+        replace(group, trajectories=tuple(replace(t, facts=tuple(filter(None, [next(said)]))) for t in group))
+        for group in given.groups
     )
     return replace(given, groups=groups, progress=progress)
 
 
-def said(*verdicts: float, ends: Sequence[int]) -> dict[str, Any]:
-    return {"verdicts": list(verdicts), "step_ends": list(ends)}
+def said(*verdicts: float, ends: Sequence[int]) -> Verification:
+    return Verification(verdicts=verdicts, step_ends=tuple(ends))
 
 
 def credit(tango: Tango, given: Batch) -> list[list[float]]:
@@ -52,12 +53,14 @@ def test_both_parts_are_normalised_by_themselves_and_mixed() -> None:
 
 def test_groups_do_not_mix() -> None:
     alone = verified(batch([[1, 0]]), [said(1, -1, ends=[1, 2]), said(-1, -1, ends=[1, 2])])
-    both = verified(batch([[1, 0], [0, 0]]), [*(t.info for t in alone.trajectories), said(1, ends=[2]), {}])
+    both = verified(
+        batch([[1, 0], [0, 0]]), [*(t.fact(Verification) for t in alone.trajectories), said(1, ends=[2]), None]
+    )
     assert credit(Tango(), both)[:2] == credit(Tango(), alone)
 
 
 def test_without_verdicts_there_is_no_second_part() -> None:
-    given = verified(batch([[1, 0, 0]]), [said(1, ends=[2]), {}, said(ends=[2])])
+    given = verified(batch([[1, 0, 0]]), [said(1, ends=[2]), None, said(ends=[2])])
     bare = GroupMean()({}, given)[1].advantages
     half = credit(Tango(alpha=0.5), given)
     for own, plain in zip(half[1:], bare[1:], strict=True):

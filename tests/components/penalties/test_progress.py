@@ -1,12 +1,11 @@
 """Rewards of turns by hand: where they land, what was carried out, and what becomes of the score."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
+from posttrain.components.environments import Episode
 from posttrain.components.penalties.progress import Progress
 from posttrain.signals import Signal
 from posttrain.stages.rl.credit import batch_of
@@ -16,21 +15,22 @@ from tests.builders import score, trajectory
 SAID = {Signal("score", of="progress"): np.array([9.0, 0.25, -0.5, 9.0, 9.0, 1.5], np.float32)}
 
 
-def played(info: Mapping[str, Any], *, lengths: tuple[int, ...] = (2, 1, 3), reward: float = 1.0) -> Trajectory:
-    """Turns of these lengths with an observation before all but the first."""
+def played(*valid: bool, known: bool = True, lengths: tuple[int, ...] = (2, 1, 3), reward: float = 1.0) -> Trajectory:
+    """Turns of these lengths, an observation before all but the first; whether each was valid, if that is `known`."""
+    facts = (Episode(valid_turns=valid),) if known else ()
     segments = [Segment(actor="prompt", token_ids=np.arange(3))]
     for turn, length in enumerate(lengths):
         seen = [Segment(actor="environment", token_ids=np.arange(2), turn=turn)] if turn else []
         said = np.full(length, -1.0, np.float32)
         own = Segment(actor="policy", token_ids=np.arange(length) + 9, trained=True, logp=said, turn=turn)
         segments += [*seen, own]
-    return replace(trajectory(), segments=tuple(segments), score=score(reward), info=info)
+    return replace(trajectory(), segments=tuple(segments), score=score(reward), facts=facts)
 
 
 def test_ends_of_turns() -> None:
-    assert played({}).turn_ends.tolist() == [1, 2, 5]
-    assert played({}, lengths=(4,)).turn_ends.tolist() == [3]
-    assert played({}, lengths=()).turn_ends.tolist() == []
+    assert played(known=False).turn_ends.tolist() == [1, 2, 5]
+    assert played(known=False, lengths=(4,)).turn_ends.tolist() == [3]
+    assert played(known=False, lengths=()).turn_ends.tolist() == []
     one = trajectory(2)
     parts = replace(one, segments=(*one.segments, replace(one.segments[1], token_ids=np.arange(1), logp=np.zeros(1))))
     assert parts.turn_ends.tolist() == [2], "two segments of one turn"
@@ -49,16 +49,16 @@ def test_ends_of_turns() -> None:
     ],
 )
 def test_rewards_of_turns_by_hand(progress: Progress, valid: list[bool], expected: list[float]) -> None:
-    assert progress.in_reward(played({"valid_turns": valid}), SAID).tolist() == pytest.approx(expected)
+    assert progress.in_reward(played(*valid), SAID).tolist() == pytest.approx(expected)
 
 
 def test_without_a_world_every_turn_was_carried_out() -> None:
-    assert Progress(alpha=0.0).in_reward(played({}), SAID).tolist() == pytest.approx([0, 0.5, 0.5, 0, 0, -0.5])
+    assert Progress(alpha=0.0).in_reward(played(known=False), SAID).tolist() == pytest.approx([0, 0.5, 0.5, 0, 0, -0.5])
 
 
 def test_the_score_is_no_reward_any_more_and_turn_rewards_stay() -> None:
     """Together with what the world gave for the second turn; an attempt without turns gets nothing."""
-    one, none = played({"valid_turns": [True, False, True]}), played({"valid_turns": []}, lengths=(), reward=0.0)
+    one, none = played(True, False, True), played(lengths=(), reward=0.0)
     segments = tuple(replace(s, reward=-0.1) if s.trained and s.turn == 1 else s for s in one.segments)
     groups = [Group(trajectories=(replace(one, segments=segments), none))]
     signals = {Signal("score", of="progress"): (SAID[Signal("score", of="progress")], np.zeros(0, np.float32))}

@@ -12,7 +12,7 @@ from posttrain.datasets.templates import Critiques
 from posttrain.engines import Sampling
 from posttrain.errors import AlarmStop, NoAnswer, UserError
 from posttrain.types import Group, Message, Score, Task
-from tests.builders import ScriptedSampler, score, task
+from tests.builders import ScriptedSampler, info_of, score, task
 
 SHORT = Critiques(
     right="ok",
@@ -74,8 +74,8 @@ def test_each_attempt_is_refined_after_question_attempt_and_critique() -> None:
     assert sizes == [3, 3] and [t.sample for t in group] == [0, 1, 2, 3, 4, 5]
     texts = [t.completion for t in own]
     assert policy.prompts == ["2+2=", *(f"2+2=<{texts[i]}>[{c}]" for i, c in enumerate(("no 4", "ok 4", "no 4")))]
-    assert [t.info["refines"] for t in refined] == [0, 1, 2]
-    assert (refined[0].info["critique_kind"], refined[0].info["critique"]) == ("simple_gt", "no 4")
+    assert [info_of(t)["refines"] for t in refined] == [0, 1, 2]
+    assert (info_of(refined[0])["critique_kind"], info_of(refined[0])["critique"]) == ("simple_gt", "no 4")
     assert [t.solved for t in refined] == [True, False, True]
 
 
@@ -95,14 +95,14 @@ def test_a_refinement_is_learned_under_the_bare_prompt_as_tokens_that_nobody_sam
 @pytest.mark.parametrize(("kind", "words"), [("simple", ["no", "ok"]), ("simple_gt", ["no 4", "ok 4"])])
 def test_critiques_without_a_critic(kind: Any, words: list[str]) -> None:
     group, _, _ = collected(Critiqued(n=2, critique=kind, texts=SHORT), [0, 1, 0, 0])
-    assert [t.info["critique"] for t in group.trajectories[2:]] == words
+    assert [info_of(t)["critique"] for t in group.trajectories[2:]] == words
 
 
 def test_a_critic_writes_about_wrong_attempts_and_what_it_cannot_is_said() -> None:
     critic = Critic("carry the one", NoAnswer("it is up, but has no answer"), "  ")
     rollout = Critiqued(n=4, critique="text", texts=SHORT)
     group, _, _ = collected(rollout, [0, 1, 0, 0, 0, 0, 0, 0], judge=critic)
-    infos = [t.info for t in group.trajectories[4:]]
+    infos = [info_of(t) for t in group.trajectories[4:]]
     assert [i["critique"] for i in infos] == ["carry the one", "ok 4", "no 4", "no 4"]
     assert [i["critique_kind"] for i in infos] == [
         "text",
@@ -141,7 +141,7 @@ def test_messages_keep_their_form() -> None:
 
 def test_an_attempt_that_was_not_judged_is_not_refined() -> None:
     group, _, sizes = collected(Critiqued(n=3, texts=SHORT), [None, 0, None, 1])
-    assert sizes == [3, 1] and group.trajectories[3].info["refines"] == 1
+    assert sizes == [3, 1] and info_of(group.trajectories[3])["refines"] == 1
     group, _, sizes = collected(Critiqued(n=2, texts=SHORT), [None, None])
     assert sizes == [2] and len(group) == 2
 

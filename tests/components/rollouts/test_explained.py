@@ -13,7 +13,7 @@ from posttrain.components.rollouts.explained import Explained
 from posttrain.engines import Sampling
 from posttrain.errors import UserError
 from posttrain.types import Completion, Group, Score, Task
-from tests.builders import ScriptedSampler, score, task
+from tests.builders import ScriptedSampler, info_of, score, task
 
 SUM = task("sum", prompt="2+2=", answer="4")
 SHORT = Explained(n=3, request="[{answer}] {question}")
@@ -65,7 +65,7 @@ def test_the_answer_is_shown_to_who_explains_and_not_to_who_learns() -> None:
     assert bytes(second.token_ids.tolist()) == b" two and two #### 4\0", "the answer, and the end token"
     assert second.text == " two and two #### 4"
     assert (explanation.sample, explanation.stop_reason) == (3, "stop")
-    assert explanation.info == {"explained": "[4] 2+2="}
+    assert info_of(explanation) == {"explained": "[4] 2+2="}
 
 
 def test_it_is_a_demonstration_in_a_group_of_its_own() -> None:

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from posttrain.components.rollouts.independent import Independent
 from posttrain.components.rollouts.prefixed import Prefixed
 from posttrain.types import Group, Task
-from tests.builders import ScriptedSampler
+from tests.builders import ScriptedSampler, info_of
 
 SHOWN = "a demonstration of forty letters, or so."
 TASK = Task(key="t", prompt="2+2=", answer="4", demonstrations=(SHOWN,))
@@ -37,7 +37,7 @@ def test_a_hybrid_begins_with_the_demonstration_and_the_policy_goes_on() -> None
     assert np.isnan(hybrid.behavior_logp[:20]).all() and np.isfinite(hybrid.behavior_logp[20:]).all()
     assert hybrid.num_trained == 20 + len(rest)
     assert hybrid.completion == given.text + rest.text
-    assert hybrid.info == {"prefix_tokens": 20, "prefix_share": 0.5}
+    assert info_of(hybrid) == {"prefix_tokens": 20, "prefix_share": 0.5}
     assert [t.sample for t in (*ordinary, hybrid)] == [0, 1, 2, 3]
 
 
@@ -53,7 +53,7 @@ def test_the_given_part_may_be_a_mere_hint() -> None:
 
 
 def test_shares_are_drawn_all_over_the_window() -> None:
-    shares = [collect(Prefixed(n=1, low=0.2, high=0.6), key=str(i)).trajectories[0].info["prefix_share"]
+    shares = [info_of(collect(Prefixed(n=1, low=0.2, high=0.6), key=str(i)).trajectories[0])["prefix_share"]
               for i in range(300)]  # fmt: skip
     assert 0.2 <= min(shares) < 0.22 and 0.58 < max(shares) <= 0.6
     assert np.mean(shares) == pytest.approx(0.4, abs=0.02)
@@ -61,7 +61,7 @@ def test_shares_are_drawn_all_over_the_window() -> None:
 
 def test_two_hybrids_are_drawn_apart() -> None:
     *_, first, second = collect(Prefixed(n=4, hybrids=2, low=0.05))
-    assert first.info["prefix_share"] != second.info["prefix_share"]
+    assert info_of(first)["prefix_share"] != info_of(second)["prefix_share"]
 
 
 @pytest.mark.parametrize(("share", "given"), [(0.0, 1), (0.01, 1), (1.0, 40), (0.95, 38)])

@@ -10,7 +10,7 @@ from posttrain.stages.rl.collect import unaided
 from posttrain.stages.rl.credit import batch_of
 from posttrain.stages.rl.metrics import recorded_metrics, rollout_metrics, signal_metrics
 from posttrain.types import Group, Rated, Task
-from tests.builders import ScriptedSampler, score, trajectory
+from tests.builders import ScriptedSampler, info_of, score, trajectory
 
 RATED = Task(key="t", prompt="2+2=", rated=(Rated(completion="4", rating=1.0), Rated(completion="five", rating=-0.5)))
 BARE = Task(key="bare", prompt="2+2=", demonstrations=("4",))
@@ -23,14 +23,14 @@ def collect(sampler: ScriptedSampler) -> Group:
 
 def judged() -> Group:
     group = collect(ScriptedSampler("behavior"))
-    return Group(key="t", trajectories=tuple(t.scored(score(t.info["rating"])) for t in group))
+    return Group(key="t", trajectories=tuple(t.scored(score(info_of(t)["rating"])) for t in group))
 
 
 def test_completions_are_taken_as_they_are_and_nothing_is_sampled() -> None:
     sampler = ScriptedSampler("behavior")
     group = collect(sampler)
     assert [t.completion for t in group] == ["4", "five"]
-    assert [t.info["rating"] for t in group] == [1.0, -0.5]
+    assert [info_of(t)["rating"] for t in group] == [1.0, -0.5]
     assert [t.sample for t in group] == [0, 1]
     assert not sampler.completions
     for t in group:

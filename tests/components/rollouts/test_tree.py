@@ -12,7 +12,7 @@ from posttrain.components.rollouts.independent import Independent
 from posttrain.components.rollouts.tree import Tree
 from posttrain.engines import Sampler, Sampling
 from posttrain.types import Completion, Group, Task
-from tests.builders import ScriptedSampler, task
+from tests.builders import ScriptedSampler, info_of, task
 from tests.engines.scripted import END, ScriptedPolicy, bigrams, serve, writes
 
 
@@ -51,7 +51,7 @@ class Logged(ScriptedSampler):
 
 
 def nodes(group: Group) -> list[str]:
-    return [attempt.info["node"] for attempt in group]
+    return [info_of(attempt)["node"] for attempt in group]
 
 
 # What every tree is like
@@ -77,8 +77,8 @@ def test_leaves_are_what_was_asked_for(n: int, segment: int, depth: int, width: 
         written = attempt.segments[1:]
         assert len(written) <= depth and attempt.num_trained <= limit
         assert all(len(s) == segment for s in written[:-1])
-        assert attempt.stop_reason == ("stop" if attempt.info["ended"] == "stop" else "length")
-        if attempt.info["ended"] == "length":
+        assert attempt.stop_reason == ("stop" if info_of(attempt)["ended"] == "stop" else "length")
+        if info_of(attempt)["ended"] == "length":
             assert len(written) == depth or attempt.num_trained == limit
         assert attempt.completion == policy.decode(attempt.completion_ids)
 
@@ -172,7 +172,7 @@ def test_without_an_answer_it_begins_at_the_prompt() -> None:
     group = grow(Tree(n=5, segment=2, depth=1), policy)
     assert policy.widths == [2, 2, 1]
     assert nodes(group) == ["/0", "/1", "/2", "/3", "/4"]
-    assert {attempt.info["ended"] for attempt in group} == {"length"}
+    assert {info_of(attempt)["ended"] for attempt in group} == {"length"}
 
 
 # The end of a path
@@ -183,11 +183,11 @@ def test_repetition_ends_a_path(text: str, ended: str) -> None:
     # "abab" returns at 0, 2, 4, 6 and 8
     policy = Logged(dict.fromkeys(range(9), (text, False)))
     group = grow(Tree(n=1, segment=12, depth=2, repeat_length=4, repeat_count=5), policy)
-    assert group.trajectories[0].info["ended"] == ended
+    assert info_of(group.trajectories[0])["ended"] == ended
     assert group.trajectories[0].stop_reason == "length"
     policy = Logged(dict.fromkeys(range(9), (text, False)))
     group = grow(Tree(n=1, segment=12, depth=2, repeat_length=4, repeat_count=6), policy)
-    assert group.trajectories[0].info["ended"] == "length"
+    assert info_of(group.trajectories[0])["ended"] == "length"
 
 
 @pytest.mark.parametrize("context", [19, 20, 21])
@@ -232,6 +232,6 @@ def test_the_tree_does_not_depend_on_what_is_sampled_first() -> None:
     for slots in (1, 3, 64):
         server = serve(ScriptedPolicy(ending), slots=slots)
         group = grow(tree, server.bind("step", 7), Task(key="t", prompt="abc"))
-        shown.append([(a.info, a.parent, a.token_ids.tolist(), a.behavior_logp.tolist()) for a in group])
+        shown.append([(info_of(a), a.parent, a.token_ids.tolist(), a.behavior_logp.tolist()) for a in group])
     assert shown[0] == shown[1] == shown[2]
     assert len({len(a) for _, _, a, _ in shown[0]}) > 1

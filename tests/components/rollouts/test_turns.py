@@ -23,6 +23,7 @@ from posttrain.policies.loading import load_policy
 from posttrain.stages.rl.credit import token_rewards
 from posttrain.stages.rl.metrics import turn_metrics
 from posttrain.types import Completion, Message, Task, Trajectory
+from tests.builders import info_of
 
 FIVE = Task(key="five", prompt="Five.\n", fields={"cells": 5})
 CHAT = Task(key="chat", prompt=({"role": "user", "content": "Walk."},), fields={"cells": 5})
@@ -110,7 +111,7 @@ def test_model_and_world_take_turns() -> None:
     assert {s.version for s in said} == {7}
     assert attempt.stop_reason == "environment"
     assert attempt.completion == "fAt 2.jumpAt 2.fAt 3.fAt 4.f"
-    assert attempt.info == {
+    assert info_of(attempt) == {
         "turns": 5,
         "invalid_turns": 1,
         "valid_turns": [True, False, True, True, True],
@@ -156,7 +157,7 @@ def test_turns_run_out() -> None:
     (attempt,) = attempts(Turns(environment=Corridor(), n=1, max_turns=3), Scripted([["s"] * 3]))
     assert attempt.stop_reason == "length"
     assert [s.actor for s in attempt.segments] == ["prompt", "policy", *["environment", "policy"] * 2]
-    assert attempt.info["verdict"]["solved"] is False
+    assert info_of(attempt)["verdict"]["solved"] is False
 
 
 def test_a_full_context_ends_the_attempt() -> None:
@@ -164,10 +165,10 @@ def test_a_full_context_ends_the_attempt() -> None:
     model = Scripted([["s"] * 9])
     model.context = 26
     (attempt,) = attempts(Turns(environment=Corridor(), n=1), model)
-    assert (len(attempt.token_ids), attempt.info["turns"], attempt.stop_reason) == (21, 2, "length")
+    assert (len(attempt.token_ids), info_of(attempt)["turns"], attempt.stop_reason) == (21, 2, "length")
     model.context = 27
     (attempt,) = attempts(Turns(environment=Corridor(), n=1), model)
-    assert attempt.info["turns"] == 3
+    assert info_of(attempt)["turns"] == 3
 
 
 def test_a_turn_that_was_cut_goes_to_the_world_as_it_is() -> None:
@@ -188,7 +189,7 @@ def test_attempts_are_their_own_however_fast_the_others_are() -> None:
     scripts = [["f"] * 4, ["b"] * 9, ["f", "s"] * 4 + ["f"]]
     together = attempts(Turns(environment=Corridor(), n=3, max_turns=9), Scripted(scripts))
     assert [t.sample for t in together] == [0, 1, 2]
-    assert [t.info["turns"] for t in together] == [4, 9, 7]
+    assert [info_of(t)["turns"] for t in together] == [4, 9, 7]
     alone = attempts(Turns(environment=Corridor(), n=1, max_turns=9), Scripted(scripts))
     assert alone[0].token_ids.tolist() == together[0].token_ids.tolist()
 

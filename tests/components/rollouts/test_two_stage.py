@@ -12,7 +12,7 @@ from posttrain.components.rollouts.two_stage import TwoStage
 from posttrain.engines import Sampling
 from posttrain.errors import UserError
 from posttrain.types import Group, Score
-from tests.builders import ScriptedSampler, batch, score, task
+from tests.builders import ScriptedSampler, batch, info_of, score, task
 
 EQUAL = TwoStage()
 HARD = TwoStage(schedule="hard", n_max=64)
@@ -111,7 +111,7 @@ def test_all_attempts_are_one_group_judged_stage_by_stage() -> None:
     assert sizes == [8, 11]
     assert group.rewards.tolist() == values
     assert [t.sample for t in group] == list(range(19))
-    assert all(t.info == {"first_stage": 0.125, "more_attempts": 11} for t in group)
+    assert all(info_of(t) == {"first_stage": 0.125, "more_attempts": 11} for t in group)
     prompt = group.trajectories[0].segments[0]
     for attempt, completion in zip(group, policy.completions, strict=True):
         assert attempt.segments[0] is prompt and attempt.segments[1].token_ids is completion.token_ids
@@ -121,7 +121,7 @@ def test_all_attempts_are_one_group_judged_stage_by_stage() -> None:
 def test_an_easy_task_is_sampled_once() -> None:
     group, policy, sizes = attempted(EQUAL, [1, 0, 1, 0, 1, 0, 1, 0])
     assert sizes == [8] and len(policy.completions) == 8
-    assert {t.info["more_attempts"] for t in group} == {0}
+    assert {info_of(t)["more_attempts"] for t in group} == {0}
 
 
 def test_parts_of_a_point_count_as_they_are() -> None:

@@ -12,7 +12,7 @@ from posttrain.components.rewards import failure
 from posttrain.components.rollouts.verified import Verified
 from posttrain.engines import Sampling
 from posttrain.types import Completion, Group, Score, Task
-from tests.builders import ScriptedSampler, score
+from tests.builders import ScriptedSampler, info_of, score
 
 TASK = Task(key="t", prompt="Q: 1+2+4\nA:", answer="SECRET")
 SOLUTIONS = (" 1+2=3; 3+4=7\n#### 7", " 1+2=4; 4+4=8\n#### 8", " #### 7")
@@ -69,22 +69,22 @@ def test_the_verifier_reads_the_solution_and_not_the_answer() -> None:
 
 def test_verdicts_go_with_the_solutions_and_malformed_ones_do_not() -> None:
     (solutions, _), _ = collect(Verified(n=3), {})
-    assert [t.info["verdicts"] for t in solutions] == [[1.0, 1.0], [-1.0, 1.0], []]
+    assert [info_of(t)["verdicts"] for t in solutions] == [[1.0, 1.0], [-1.0, 1.0], []]
     # " 1+2=3;" are 7 characters; the end token belongs to the last step
-    assert [t.info["step_ends"] for t in solutions] == [[7, 21], [7, 21], [8]]
+    assert [info_of(t)["step_ends"] for t in solutions] == [[7, 21], [7, 21], [8]]
 
 
 def test_several_verifications_are_averaged() -> None:
     checks = [" +; +\n#### +", " -; +\n#### +", "?", "?", " +\n#### -", " -\n#### -"]
     (solutions, verifications), _ = collect(Verified(n=3, checks=2), {}, checks)
-    assert [t.info["verdicts"] for t in solutions] == [[0.0, 1.0], [], [0.0]]
+    assert [info_of(t)["verdicts"] for t in solutions] == [[0.0, 1.0], [], [0.0]]
     assert [t.sample for t in verifications] == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_solution_that_could_not_be_judged_is_not_verified() -> None:
     (solutions, checks), verifier = collect(Verified(n=3), {SOLUTIONS[1]: failure("no grader")}, CHECKS[::2])
     assert len(checks) == len(verifier.read) == 2
-    assert [t.info["verdicts"] for t in solutions][1] == []
+    assert [info_of(t)["verdicts"] for t in solutions][1] == []
 
 
 def test_a_prompt_must_show_both() -> None:

@@ -16,7 +16,7 @@ from posttrain.components.search.tree import Node, Tree
 from posttrain.engines import Sampling
 from posttrain.errors import UserError
 from posttrain.types import Task
-from tests.builders import ScriptedSampler
+from tests.builders import ScriptedSampler, info_of
 from tests.components.search.lines import TASK, Judge, Lines, never
 from tests.engines.scripted import END, ScriptedPolicy, bigrams, serve
 
@@ -135,7 +135,7 @@ def test_ends_and_lines_of_the_same_text_are_two_children() -> None:
     lines = Lines({"P:": ["a", "a\nb", "a\n"], "P:a\n": ["b"]}, values)
     found = grow(Tree(iterations=1, samples=3), lines)
     # an end that closes its line is an end of its own: three children, of which two are ends
-    assert [t.info["node"] for t in found.attempts] == ["/0", "/1", "/2"]
+    assert [info_of(t)["node"] for t in found.attempts] == ["/0", "/1", "/2"]
     assert found.states[0].value == pytest.approx((0.1 + 0.4 + 0.4) / 3)
 
 
@@ -229,7 +229,7 @@ def test_the_tree_does_not_depend_on_what_is_sampled_first() -> None:
         sampler = serve(ScriptedPolicy(ending), slots=slots).bind("step", 7)
         values = ScriptedSampler("value")
         found = asyncio.run(tree.search(Task(key="t", prompt="abc"), {"policy": sampler, "value": values}))
-        shown.append([(t.info, t.token_ids.tolist(), t.behavior_logp.tolist()) for t in found.attempts])
+        shown.append([(info_of(t), t.token_ids.tolist(), t.behavior_logp.tolist()) for t in found.attempts])
     assert shown[0] == shown[1] == shown[2]
     assert max(len(node["node"]) for node, _, _ in shown[0]) > 2
 

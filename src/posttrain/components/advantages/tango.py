@@ -5,7 +5,7 @@ verdicts on all steps of all its solutions among themselves; a token of step k g
 on step k and all later ones, as in process supervision (Shao et al. 2024, arXiv:2402.03300, section 4.1.3). Then
 A = (1 - alpha) A_outcome + alpha A_steps, where alpha decays exponentially.
 
-The verdicts come from the rollout (`info` of a trajectory: ``verdicts`` and ``step_ends``). A solution without verdicts
+The verdicts come from the rollout, as the `Verification` of a trajectory. A solution without verdicts
 gets none of the second part; all verdicts equal give 0; all outcomes equal leave the second part as it is.
 
 Differs: alpha's start and rate are not in what could be read of the paper, nor which standard deviation is meant; here
@@ -21,6 +21,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat
 from posttrain.component import frozen
 from posttrain.components.advantages import Advantage, State
 from posttrain.components.advantages._arithmetic import Reals, centered, group_std
+from posttrain.components.rollouts import Verification
 from posttrain.types import Batch, Credit, IntArray
 
 
@@ -44,7 +45,7 @@ class Tango(Advantage):
             ((1.0 - alpha) * outcome + alpha * step_T).astype(np.float32)
             for outcome, step_T in zip(outcome_N, steps, strict=True)
         )
-        told = float(np.mean([bool(t.info.get("verdicts")) for t in batch.trajectories]))
+        told = float(np.mean([bool(len(v_K)) for v_K in _verdicts(batch)]))
         return state, Credit(advantages=advantages, metrics={"alpha": alpha, "verified": told})
 
     def _normalized(self, x_N: Reals, group_N: IntArray) -> Reals:
@@ -52,15 +53,22 @@ class Tango(Advantage):
 
     def _steps(self, batch: Batch) -> list[Reals]:
         """For each trajectory, [T] sums of the normalised verdicts on a token's own step and those after it."""
-        verdicts = [np.asarray(t.info.get("verdicts", ()), np.float64) for t in batch.trajectories]
+        verdicts = _verdicts(batch)
         counts = [len(v_K) for v_K in verdicts]
         normalized = self._normalized(np.concatenate([np.zeros(0), *verdicts]), np.repeat(batch.group_N, counts))
         found = []
         for trajectory, v_K in zip(batch.trajectories, np.split(normalized, np.cumsum(counts)[:-1]), strict=True):
             step_T = np.zeros(trajectory.num_trained)
-            if len(v_K):
-                ends_K = np.asarray(trajectory.info["step_ends"], np.int64)
+            said = trajectory.fact(Verification)
+            if said is not None and len(v_K):
+                ends_K = np.asarray(said.step_ends, np.int64)
                 tail_K = v_K[::-1].cumsum()[::-1]
                 step_T = tail_K[np.searchsorted(ends_K, np.arange(len(step_T)), side="right").clip(max=len(v_K) - 1)]
             found.append(step_T)
         return found
+
+
+def _verdicts(batch: Batch) -> list[Reals]:
+    """For each trajectory, [K] verdicts on its steps; none where it was not verified."""
+    facts = [trajectory.fact(Verification) for trajectory in batch.trajectories]
+    return [np.asarray(fact.verdicts if fact is not None else (), np.float64) for fact in facts]

@@ -15,10 +15,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from posttrain.component import Component
-from posttrain.types import Message, Task
+from posttrain.types import Fact, Message, Task
 
 T = TypeVar("T")
 Draw = Callable[[], float]
@@ -55,6 +55,34 @@ class Verdict:
     value: float
     solved: bool
     explanation: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Episode(Fact):
+    """How a rollout in an environment went; rollouts of several turns give it."""
+
+    valid_turns: tuple[bool, ...] = ()
+    """[turns] whether each action was one that the environment knows."""
+    turn_rewards: tuple[float, ...] = ()
+    """[turns] reward of each turn."""
+    measures: Mapping[str, float] | None = None
+    """What the environment measured; None where it failed before."""
+    verdict: Verdict | None = None
+    """The environment's verdict on the whole rollout, if it gives one."""
+
+    @property
+    def turns(self) -> int:
+        """Number of turns."""
+        return len(self.valid_turns)
+
+    @property
+    def invalid_turns(self) -> int:
+        """Number of actions that the environment does not know."""
+        return self.valid_turns.count(False)
+
+    def record(self) -> dict[str, Any]:
+        """Numbers of turns, then the fields."""
+        return {"turns": self.turns, "invalid_turns": self.invalid_turns, **super().record()}
 
 
 class World:

@@ -13,7 +13,7 @@ counts as carried out. c_t may be negative, and their sum is the score only as f
 last turn gets nothing then.
 
 Differs: alpha and beta of the paper are not known. Rewards that the world gave to single turns stay what they are.
-Where a rollout says nothing of its actions (no `Trajectory.info` ``valid_turns``), all were carried out.
+Where a rollout says nothing of its actions (no `Episode`), all were carried out.
 """
 
 from collections.abc import Mapping
@@ -22,6 +22,7 @@ import numpy as np
 from pydantic import NonNegativeFloat
 
 from posttrain.component import frozen
+from posttrain.components.environments import Episode
 from posttrain.components.penalties import Penalty
 from posttrain.signals import Signal
 from posttrain.types import FloatArray, Trajectory, value_of
@@ -52,7 +53,8 @@ class Progress(Penalty):
         ends = trajectory.turn_ends
         if not len(ends):
             return change_T.astype(np.float32)
-        valid = np.array(trajectory.info.get("valid_turns", [True] * len(ends)), np.float64)
+        episode = trajectory.fact(Episode)
+        valid = np.array([True] * len(ends) if episode is None else episode.valid_turns, np.float64)
         assert len(valid) == len(ends), "every turn of a world is an action"
         valid[-1] = 1.0
         change_T[ends] = self.alpha * said_T[ends].astype(np.float64) + self.beta * valid

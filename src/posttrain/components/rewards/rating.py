@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
+from posttrain.components.rollouts import DataRating
 from posttrain.types import Group, Score, Trajectory
 
 
@@ -22,14 +23,14 @@ class Rating(Reward):
         return [self._score(trajectory) for trajectory in group]
 
     def _score(self, trajectory: Trajectory) -> Score:
-        rating = trajectory.info.get("rating")
-        if rating is None:
+        rated = trajectory.fact(DataRating)
+        if rated is None:
             return failure(
                 "this completion came without a rating: the rating reward is for the rollout 'recorded'; to judge what "
                 "the policy writes, name another reward (for held-out answers evaluation.verifier)"
             )
         return Score(
-            value=float(rating),
-            status="ok" if rating >= self.correct_at else "wrong",
-            explanation=f"rated {rating:g} in the data",
+            value=float(rated.rating),
+            status="ok" if rated.rating >= self.correct_at else "wrong",
+            explanation=f"rated {rated.rating:g} in the data",
         )

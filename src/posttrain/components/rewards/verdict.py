@@ -3,10 +3,11 @@
 The rewards of single turns are credited to those turns, whatever judges the whole; a verdict comes on top of them.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 from posttrain.component import frozen
+from posttrain.components.environments import Episode
 from posttrain.components.rewards import Reward, RewardContext, failure
 from posttrain.types import Group, Score, Trajectory
 
@@ -23,13 +24,14 @@ class Verdict(Reward):
         return [self._read(trajectory) for trajectory in group]
 
     def _read(self, trajectory: Trajectory) -> Score:
-        verdict: Mapping[str, Any] | None = trajectory.info.get("verdict")
-        if verdict is None:
+        episode = trajectory.fact(Episode)
+        if episode is None or episode.verdict is None:
             return failure(
                 f"no world has judged the attempt at task '{trajectory.task.key}'; take a rollout with an environment "
                 "that gives verdicts, or another reward"
             )
-        solved = bool(verdict["solved"])
-        value = float(verdict["value"]) if self.pay == "value" else float(solved)
+        verdict = episode.verdict
+        solved = bool(verdict.solved)
+        value = float(verdict.value) if self.pay == "value" else float(solved)
         status: Literal["ok", "wrong"] = "ok" if solved else "wrong"
-        return Score(value=value, status=status, explanation=str(verdict["explanation"]))
+        return Score(value=value, status=status, explanation=verdict.explanation)

@@ -1,17 +1,45 @@
 """How to sample.
 
 Contract: every sampled token keeps its log-probability and the version of the weights that wrote it; token ids are
-never made from text again once sampled; with the same samplers the same trajectories come back.
+never made from text again once sampled; with the same samplers the same trajectories come back. What other components
+should know of a trajectory beyond its tokens is a `Fact` that this contract, or that of the environments, declares.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from posttrain.component import Component
 from posttrain.engines import Sampler, Sampling
-from posttrain.types import Group, Task
+from posttrain.types import Fact, Group, Task
 
 Judge = Callable[[Group], Awaitable[Group]]
 """Gives the group back with a score on every trajectory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prefix(Fact):
+    """How much of a rollout was given as a prefix."""
+
+    prefix_tokens: int
+    prefix_share: float | None = None
+    """Share of the demonstration that was asked for, in [0, 1]."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataRating(Fact):
+    """The rating that a recorded completion came with."""
+
+    rating: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verification(Fact):
+    """What a verifier said of the steps of a solution."""
+
+    verdicts: tuple[float, ...]
+    """[K] mean verdict on each step, in [-1, 1]; empty without a well-formed verification."""
+    step_ends: tuple[int, ...]
+    """[K] number of trained tokens up to the end of each step."""
 
 
 class Rollout(Component):

@@ -3,7 +3,7 @@
 Source: Critique-GRPO, Zhang et al. 2025, arXiv:2506.03106, and its released code: n attempts, each criticised and
 refined once. Critiques are ``simple`` (right or wrong), ``simple_gt`` (that, and the answer; the default script) or
 ``text``, which a critic writes who sees a right solution. A right attempt, and one about which the critic gives no
-answer, get ``simple_gt`` in place of ``text``; `Trajectory.info` says which one each refinement had, and what it said.
+answer, get ``simple_gt`` in place of ``text``; the `Refinement` of a trajectory holds it.
 
 A refinement is learned under the bare prompt, never after the critique. There nobody sampled its tokens, so it is a
 demonstration: without log-probabilities, and no attempt of the policy's own. Every refinement comes back; keeping one
@@ -15,8 +15,8 @@ refinement that does not fit behind the bare prompt is cut.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from pydantic import PositiveInt
 
@@ -26,7 +26,18 @@ from posttrain.components.rollouts._segments import answers, prompt_segment, sam
 from posttrain.datasets.templates import Critiques
 from posttrain.engines import Sampler, Sampling
 from posttrain.errors import NoAnswer, UserError
-from posttrain.types import Group, Message, Segment, Task, Trajectory
+from posttrain.types import Fact, Group, Message, Segment, Task, Trajectory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refinement(Fact):
+    """What a refinement was made from."""
+
+    refines: int
+    """Sample number of the attempt that was criticised."""
+    critique_kind: str
+    """What kind of critique it was, and why where another kind was asked for."""
+    critique: str
 
 
 @frozen
@@ -104,7 +115,6 @@ class Critiqued(Rollout):
             return None
         (completion,) = await sampler.sample(asked, 1, self.sampling)
         token_ids = completion.token_ids[: sampler.context - len(prompt)]
-        info: dict[str, Any] = {"refines": attempt.sample, "critique_kind": kind, "critique": critique}
         segment = Segment(
             actor="demonstration",
             token_ids=token_ids,
@@ -118,5 +128,5 @@ class Critiqued(Rollout):
             segments=(prompt, segment),
             stop_reason="length" if cut else completion.stop_reason,
             sample=self.n + attempt.sample,
-            info=info,
+            facts=(Refinement(refines=attempt.sample, critique_kind=kind, critique=critique),),
         )

@@ -14,7 +14,7 @@ marker is sound is not looked at, as in the paper.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 import numpy as np
@@ -26,7 +26,15 @@ from posttrain.components.rollouts._segments import answers, prompt_segment, sam
 from posttrain.datasets.templates import EXPLAIN, asked, check_revealing
 from posttrain.engines import Sampler, Sampling
 from posttrain.errors import UserError
-from posttrain.types import Group, Segment, Task, Trajectory
+from posttrain.types import Fact, Group, Segment, Task, Trajectory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation(Fact):
+    """What an explanation was written after."""
+
+    explained: str
+    """The prompt with the answer in it."""
 
 
 @frozen
@@ -94,5 +102,9 @@ class Explained(Rollout):
             text=completion.text + self.marker + end,
         )
         return Trajectory(
-            task=task, segments=(prompt, segment), stop_reason="stop", sample=self.n, info={"explained": shown.text}
+            task=task,
+            segments=(prompt, segment),
+            stop_reason="stop",
+            sample=self.n,
+            facts=(Explanation(explained=shown.text),),
         )

@@ -19,7 +19,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
-from posttrain.components.rollouts import Rollout
+from posttrain.components.rollouts import Prefix, Rollout
 from posttrain.components.rollouts._segments import (
     answers,
     check_demonstrations,
@@ -104,5 +104,6 @@ class Prefixed(Rollout):
         before = np.concatenate([prompt.token_ids, given])
         [completion] = await sampler.sample(before, 1, self.sampling, prompt.vectors)
         segments = (prompt, prefix, sampled_segment(completion, self.role))
-        info = {"prefix_tokens": len(given), "prefix_share": share}
-        return (Trajectory(task=task, segments=segments, stop_reason=completion.stop_reason, sample=sample, info=info),)
+        facts = (Prefix(prefix_tokens=len(given), prefix_share=share),)
+        stop = completion.stop_reason
+        return (Trajectory(task=task, segments=segments, stop_reason=stop, sample=sample, facts=facts),)

@@ -22,7 +22,7 @@ from typing import Annotated
 from pydantic import Field, PositiveInt
 
 from posttrain.component import frozen
-from posttrain.components.rollouts import Rollout
+from posttrain.components.rollouts import DataRating, Rollout
 from posttrain.components.rollouts._segments import check_length, prompt_segment, sampler_of
 from posttrain.components.rollouts.restarted import line_ends
 from posttrain.engines import Sampler
@@ -73,7 +73,7 @@ class Recorded(Rollout):
                 segments=(prompt, *self._lines(segment, sampler)),
                 stop_reason="stop",
                 sample=i,
-                info={"rating": rated.rating},
+                facts=(DataRating(rating=rated.rating),),
             )
             for i, (segment, rated) in enumerate(zip(segments, task.rated, strict=True))
         )

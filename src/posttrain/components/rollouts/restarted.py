@@ -25,7 +25,7 @@ import numpy as np
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from posttrain.component import frozen
-from posttrain.components.rollouts import Judge, Rollout
+from posttrain.components.rollouts import Judge, Prefix, Rollout
 from posttrain.components.rollouts._segments import answers, prompt_segment, sampled_segment, sampler_of
 from posttrain.engines import Sampler, Sampling
 from posttrain.types import Group, Segment, Task, Trajectory
@@ -96,7 +96,7 @@ class Restarted(Rollout):
                 segments=(prompt, given, sampled_segment(c, self.role)),
                 stop_reason=c.stop_reason,
                 sample=i,
-                info={"prefix_tokens": len(given)},
+                facts=(Prefix(prefix_tokens=len(given)),),
             )
             for i, c in enumerate(await sampler.sample(before, self.n, sampling))
         ]

@@ -33,7 +33,7 @@ from posttrain.component import frozen
 from posttrain.components.rollouts import Rollout
 from posttrain.components.rollouts._segments import prompt_segment, sampled_segment, sampler_of
 from posttrain.engines import Sampler, Sampling
-from posttrain.types import Completion, Group, IntArray, Segment, Task, Trajectory
+from posttrain.types import Completion, Fact, Group, IntArray, Segment, Task, Trajectory
 
 REPLACEMENT = "\ufffd"
 """What a character is shown as while some of its bytes are missing."""
@@ -66,6 +66,16 @@ class Path:
     def cut(self, depth: int) -> "Path":
         """Its first `depth` segments, open again."""
         return Path(way=self.way[:depth], segments=self.segments[: depth + 1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leaf(Fact):
+    """Where in the tree a rollout ends."""
+
+    node: str
+    """Names of the branches from the root."""
+    ended: str | None
+    """Why the path ended."""
 
 
 @frozen
@@ -196,5 +206,5 @@ def _attempt(task: Task, leaves: Sequence[Path], sample: int) -> Trajectory:
         stop_reason="stop" if leaf.ended == "stop" else "length",
         sample=sample,
         parent=common.index(most) if most > 1 else None,
-        info={"node": leaf.node, "ended": leaf.ended},
+        facts=(Leaf(node=leaf.node, ended=leaf.ended),),
     )

@@ -9,8 +9,7 @@ does not depend on how far the others are. An attempt ends when the world says s
 context has no room for the next turn; the last two have stop reason ``length``. An attempt whose world failed ends with
 a `Trajectory.failure`, and is judged an error.
 
-`Trajectory.info` says how it went: ``turns``, ``invalid_turns``, ``valid_turns`` (for each whether the world knew the
-action), ``turn_rewards``, the world's ``measures``, and its ``verdict`` if it has one.
+Each trajectory has an `Episode` that says how it went.
 
 Source: the interaction loop of ReAct, Yao et al. 2022, arXiv:2210.03629; groups of episodes from one initial state as
 in GiGPO, Feng et al. 2025, arXiv:2505.10978, section 4.1.
@@ -18,14 +17,21 @@ in GiGPO, Feng et al. 2025, arXiv:2505.10978, section 4.1.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from pydantic import PositiveInt
 
 from posttrain.component import frozen
-from posttrain.components.environments import Contained, Environment, Observation, Outcome, WorldFailed, with_opening
+from posttrain.components.environments import (
+    Contained,
+    Environment,
+    Episode,
+    Observation,
+    Outcome,
+    WorldFailed,
+    with_opening,
+)
 from posttrain.components.rollouts import Rollout
 from posttrain.components.rollouts._segments import sampled_segment, sampler_of
 from posttrain.engines import Sampler, Sampling
@@ -84,7 +90,7 @@ class Turns(Rollout):
             segments=tuple(story.segments),
             stop_reason=story.stop_reason,
             sample=sample,
-            info=story.info,
+            facts=(story.episode,),
             failure=failure,
         )
 
@@ -124,10 +130,6 @@ class Turns(Rollout):
         return Segment(actor="environment", token_ids=token_ids, turn=turn, text=seen.text)
 
 
-def _nothing_yet() -> dict[str, Any]:
-    return {"turns": 0, "invalid_turns": 0, "valid_turns": [], "turn_rewards": []}
-
-
 @dataclass(kw_only=True)
 class _Story:
     """An attempt as far as it has come."""
@@ -135,7 +137,7 @@ class _Story:
     prompt: str | tuple[Message, ...]
     segments: list[Segment] = field(default_factory=list)
     stop_reason: StopReason = "length"
-    info: dict[str, Any] = field(default_factory=_nothing_yet)
+    episode: Episode = field(default_factory=Episode)
 
     @property
     def token_ids(self) -> IntArray:
@@ -145,17 +147,16 @@ class _Story:
     def take(self, segment: Segment, outcome: Outcome) -> None:
         """Note a turn."""
         self.segments.append(segment)
-        self.info["turns"] += 1
-        self.info["invalid_turns"] += not outcome.valid
-        self.info["valid_turns"].append(bool(outcome.valid))
-        self.info["turn_rewards"].append(segment.reward)
+        self.episode = replace(
+            self.episode,
+            valid_turns=(*self.episode.valid_turns, bool(outcome.valid)),
+            turn_rewards=(*self.episode.turn_rewards, segment.reward),
+        )
 
     def judge(self, world: Contained) -> None:
         """Note what the world says of it all."""
-        self.info["measures"] = world.measures()
-        verdict = world.verdict()
-        if verdict is not None:
-            self.info["verdict"] = asdict(verdict)
+        self.episode = replace(self.episode, measures=world.measures())
+        self.episode = replace(self.episode, verdict=world.verdict())
 
 
 def _prompt(prompt: str | tuple[Message, ...], sampler: Sampler) -> Segment:

@@ -16,7 +16,7 @@ Differs: an attempt whose judgement failed has no part in u; where all failed, n
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal, Self
 
 from pydantic import PositiveInt, model_validator
@@ -27,12 +27,22 @@ from posttrain.components.rollouts import Judge, Rollout
 from posttrain.components.rollouts._segments import answers, prompt_segment, sampler_of
 from posttrain.engines import Sampler, Sampling
 from posttrain.errors import UserError
-from posttrain.types import Group, Task, value_of
+from posttrain.types import Fact, Group, Task, value_of
 
 NONE_RIGHT = 1e-6
 """A mean score up to this is that of a task that nobody solved."""
 ROUNDING = 1e-9
 """What a number of attempts may be above a whole one through rounding alone."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stages(Fact):
+    """What the first stage found, and what the second one did."""
+
+    first_stage: float
+    """Mean reward of the first stage."""
+    more_attempts: int
+    """Rollouts of the second stage."""
 
 
 @frozen
@@ -67,7 +77,7 @@ class TwoStage(Rollout):
         return self.sampling.temperature or 1.0
 
     async def collect_judged(self, task: Task, samplers: Mapping[str, Sampler], judge: Judge) -> list[Group]:
-        """One group: the attempts of both stages, judged. What the first stage found is in their `info`."""
+        """One group: the attempts of both stages, judged. What the first stage found is among their facts."""
         sampler = sampler_of(self.role, samplers)
         prompt = prompt_segment(task, sampler)
         completions = await sampler.sample(prompt.token_ids, self.n, self.sampling, prompt.vectors)
@@ -87,8 +97,8 @@ class TwoStage(Rollout):
             completions = await sampler.sample(prompt.token_ids, more, self.sampling, prompt.vectors)
             fresh = answers(task, prompt, completions, self.role, first=self.n)
             attempts += (await judge(Group(key=task.key, trajectories=fresh))).trajectories
-        info = {"first_stage": share, "more_attempts": more}
-        return [replace(first, trajectories=tuple(replace(t, info={**t.info, **info}) for t in attempts))]
+        stages = Stages(first_stage=share, more_attempts=more)
+        return [replace(first, trajectories=tuple(replace(t, facts=(*t.facts, stages)) for t in attempts))]
 
     def more(self, share: float) -> int:
         """Attempts of the second stage, for a mean score in the first one."""

@@ -2,7 +2,7 @@
 
 Source: Zha et al. 2025 (RL Tango), arXiv:2505.15034. Solutions are judged first; the verification of one is a task of
 its own, whose answer is what the rule said of the solution, and the verdicts on the steps go with the solution to the
-generator's advantage (`info`: ``verdicts``, 1 or -1 for each step, and ``step_ends``, how many tokens each ends after).
+generator's advantage (`Verification`: 1 or -1 for each step, and how many tokens each ends after).
 
 A verification with another number of marks than there are steps, or of another form, gives no verdicts on the steps.
 With several verifications of a solution, those that are well-formed are averaged. A solution that could not be judged
@@ -22,7 +22,7 @@ from pydantic import PositiveInt, field_validator
 from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
-from posttrain.components.rollouts import Judge, Rollout
+from posttrain.components.rollouts import Judge, Rollout, Verification
 from posttrain.components.rollouts._segments import answers, prompt_segment, sampler_of
 from posttrain.engines import Sampler, Sampling
 from posttrain.grading.verdicts import MARKS, read_verdicts, steps_of
@@ -71,7 +71,10 @@ class Verified(Rollout):
         checked = await asyncio.gather(*(self._verify(question, verifier) for question in asked))
         said = [_mean_verdicts(checks) for checks in checked]
         solutions = tuple(
-            replace(solution, info={"verdicts": verdicts, "step_ends": self._step_ends(solution, sampler)})
+            replace(
+                solution,
+                facts=(Verification(verdicts=tuple(verdicts), step_ends=tuple(self._step_ends(solution, sampler))),),
+            )
             for solution, verdicts in zip(solved, said, strict=True)
         )
         numbered = [replace(check, sample=i) for i, check in enumerate(c for checks in checked for c in checks)]

@@ -38,7 +38,7 @@ from posttrain.components.rollouts import Judge
 from posttrain.components.search import Found, Search, State
 from posttrain.components.search._attempts import Values, found, judged, sampler_of
 from posttrain.engines import Sampler, Sampling
-from posttrain.types import Completion, IntArray, Segment, Task, Trajectory
+from posttrain.types import Completion, Fact, IntArray, Segment, Task, Trajectory
 
 EPSILON = 0.1
 REPLACEMENT = "\ufffd"
@@ -101,6 +101,14 @@ class Node:
         self.selectable = False
         if self.parent is not None and not any(child.selectable for child in self.parent.children):
             self.parent.close()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leaf(Fact):
+    """Which child of the tree a rollout went through."""
+
+    node: str
+    """Names of the branches from the root."""
 
 
 @frozen
@@ -311,5 +319,5 @@ def _attempt(
         segments=(*child.segments[:-1], line, *more),
         stop_reason=completion.stop_reason,
         sample=sample,
-        info={"node": child.name},
+        facts=(Leaf(node=child.name),),
     )

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from posttrain.components.environments import Episode
 from posttrain.signals import Signal
 from posttrain.stages.rl.collect import learned_by, unaided
 from posttrain.statistics.calibration import calibration
@@ -81,17 +82,17 @@ def duplicated(group: Group) -> list[float]:
 
 def turn_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     """How attempts in a world went, where there are any that did not break off."""
-    played = [t for t in trajectories if "turns" in t.info and not t.failure]
-    if not played:
+    episodes = [episode for t in trajectories if (episode := t.fact(Episode)) is not None and not t.failure]
+    if not episodes:
         return {}
     metrics = {
-        "turns": float(np.mean([t.info["turns"] for t in played])),
-        "turns/invalid": sum(t.info["invalid_turns"] for t in played) / max(1, sum(t.info["turns"] for t in played)),
-        "turns/reward": float(np.mean([sum(t.info["turn_rewards"]) for t in played])),
+        "turns": float(np.mean([e.turns for e in episodes])),
+        "turns/invalid": sum(e.invalid_turns for e in episodes) / max(1, sum(e.turns for e in episodes)),
+        "turns/reward": float(np.mean([sum(e.turn_rewards) for e in episodes])),
     }
-    for name in sorted({name for t in played for name in t.info["measures"]}):
-        values = [t.info["measures"][name] for t in played if name in t.info["measures"]]
-        metrics[f"world/{name}"] = float(np.mean(values))
+    measured = [e.measures or {} for e in episodes]
+    for name in sorted({name for measures in measured for name in measures}):
+        metrics[f"world/{name}"] = float(np.mean([measures[name] for measures in measured if name in measures]))
     return metrics
 
 
