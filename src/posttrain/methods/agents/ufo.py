@@ -4,7 +4,8 @@ Source: Liu et al. 2025, arXiv:2507.14295, with the settings of the released cod
 whose rewards differ most are kept, GAE with gamma 1 and lambda 1, clip 0.2 and 0.28, entropy 0.001, KL 0.001, reward
 1/2 per wrong try, repetition penalty 1/2.
 
-    posttrain run ufo tasks=mine.jsonl setting=mine.yaml    # columns: prompt, answer (compared without case and space)
+    posttrain run ufo setting=arithmetic tasks=mine.jsonl model=FOLDER rollout.environment.tag=answer
+    # columns: prompt, answer (what stands in <answer> is compared with it, without case and space)
 
 A world of several turns that the setting has is kept, with its words; where it has none, the model answers the task's
 prompt, and is told "Incorrect. Please think again.".

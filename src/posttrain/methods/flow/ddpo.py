@@ -27,6 +27,7 @@ SETTING: Final = "two_modes"
 PAPER: Final = "arXiv:2305.13301"
 ROWS: Final = ()
 CHANGES: Final = ("models.policy.shape.noise",)
+INHERITED: Final = {"penalties": "none; Flow-GRPO has a KL to the first model"}
 
 
 def ddpo(recipe: Recipe | None = None) -> Recipe:

@@ -34,6 +34,7 @@ PARENT: Final = "ppo"
 SETTING: Final = "arithmetic"
 PAPER: Final = "arXiv:2410.06101"
 ROWS: Final = (68,)
+INHERITED: Final = {"learner.epochs": "2; the released run makes 4 passes over a batch"}
 
 
 def cory(recipe: Recipe | None = None) -> Recipe:

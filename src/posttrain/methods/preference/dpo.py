@@ -2,7 +2,7 @@
 
 Source: Rafailov et al. 2023, arXiv:2305.18290, equation 7 and section 5; beta 0.1 and the warm-up as in its appendix B.
 
-    posttrain run dpo tasks=mine.jsonl model=FOLDER    # columns: prompt, chosen, rejected
+    posttrain run dpo tasks=mine.jsonl model=FOLDER    # columns: prompt, chosen, rejected, answer (to evaluate)
 
 Differs: AdamW in place of RMSprop. The paper first imitates the preferred
 completions where the model has not been trained on such data; here that is an sft stage of one's own before this one.

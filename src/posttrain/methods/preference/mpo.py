@@ -8,7 +8,7 @@ To swap the two sets: `dpo.selection.keep=hard rl.selection.keep=easy`. To split
 `dpo.selection={kind: by_margin, reward: reward_model, quantile: null, margin: 1}`, and the same with ``keep: hard`` for
 `rl.selection`. Without the split: `dpo.selection=null rl.selection=null`.
 
-    posttrain run mpo tasks=mine.jsonl model=FOLDER    # columns: prompt, chosen, rejected; answer to evaluate
+    posttrain run mpo tasks=mine.jsonl model=FOLDER    # columns: prompt, chosen, rejected, answer (to evaluate)
 
 Differs: the paper's bound, coefficients and sizes were not to be had; the bound is the median of the margins, and
 everything else is that of DPO and PPO here. The reward model of the default setting learns from the same preferences.

@@ -4,7 +4,8 @@ Source: Dong et al. 2024, arXiv:2405.07863: the Bradley-Terry model of section 2
 with the defaults of its released code (8 attempts, the best and the worst, beta 0.1, label smoothing 0.1, two passes,
 three rounds, the reference is the policy as the round began).
 
-    posttrain run rlhf_workflow tasks=mine.jsonl model=FOLDER    # columns: prompt, chosen, rejected; answer to evaluate
+    posttrain run rlhf_workflow tasks=mine.jsonl model=FOLDER
+    # columns: prompt, chosen, rejected, answer (to evaluate)
 
 To compare with the first policy: `objective.loss.reference=reference models.reference.source=role:policy`.
 

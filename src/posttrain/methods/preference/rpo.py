@@ -5,7 +5,7 @@ tokens of a completion, is the form of its main results (beta 0.01 or 0.05). The
 advise for reasoning, is `loss.length=mean loss.times_beta=false loss.eta=0.2 loss.loss.beta=0.5`. Any loss on pairs may
 stand in the place of DPO: `loss.loss.kind=ipo`.
 
-    posttrain run rpo tasks=mine.jsonl model=FOLDER    # columns: prompt, chosen, rejected
+    posttrain run rpo tasks=mine.jsonl model=FOLDER    # columns: prompt, chosen, rejected, answer (to evaluate)
 
 Differs: beta stays that of the DPO that it changes (0.1), which makes the imitation as strong as in the paper's runs
 times two to ten.

@@ -6,7 +6,7 @@ completions of the data's pair; the best is preferred to the worst (beta 0.01, o
 alpha beta [log pi(answer) - log pi_old(answer)], also where the answer is the best or the middle one, alpha 1e-3.
 `penalties.optimism.coefficient` is alpha beta, and with 0 this is DPO in rounds.
 
-    posttrain run selm tasks=mine.jsonl model=FOLDER    # columns: prompt, chosen, rejected; answer to evaluate
+    posttrain run selm tasks=mine.jsonl model=FOLDER    # columns: prompt, chosen, rejected, answer (to evaluate)
 
 `CHANGES`: a response is learned from once, since the loss pushes it down without bound.
 

@@ -5,7 +5,9 @@ its steps, with a share of the latter that decays; the verifier is rewarded for 
 balanced between right and wrong solutions; three updates of the generator for one of the verifier, after some of the
 verifier alone (40).
 
-    posttrain run tango tasks=mine.jsonl model=FOLDER models.verifier.source=FOLDER    # columns: prompt, answer
+    posttrain run tango tasks=mine.jsonl model=FOLDER    # columns: prompt, answer
+
+Where the setting has no verifier among its models, the verifier begins as a copy of the policy.
 
 Differs: no code was released, and start and rate of the decay, the moving average and the weight of the form are
 choices made here. In the default setting the verifier has learned the form by imitation, and 5 steps alone do. The
@@ -38,6 +40,7 @@ PARENT: Final = "grpo"
 SETTING: Final = "checked_sums"
 PAPER: Final = "arXiv:2505.15034"
 ROWS: Final = (108,)
+INHERITED: Final = {"penalties": "none; the paper has a KL term for the generator"}
 
 
 def tango(recipe: Recipe | None = None) -> Recipe:

@@ -23,6 +23,10 @@ PARENT: Final = "grpo"
 SETTING: Final = "programs"
 PAPER: Final = "arXiv:2508.04865"
 ROWS: Final = (116,)
+INHERITED: Final = {
+    "reducer": "all tokens of a step alike; the release takes the mean within a completion first",
+    "objective": "clip 0.2; the release has 0.1, which is never reached, with one update a batch",
+}
 
 
 def agnostics(recipe: Recipe | None = None) -> Recipe:

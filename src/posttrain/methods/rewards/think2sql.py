@@ -33,6 +33,7 @@ PARENT: Final = "grpo"
 SETTING: Final = "sql"
 PAPER: Final = "arXiv:2504.15077"
 ROWS: Final = (246,)
+INHERITED: Final = {"objective": "a ratio a token; the release has one ratio a completion"}
 
 
 def think2sql(recipe: Recipe | None = None) -> Recipe:

@@ -31,6 +31,7 @@ PARENT: Final = "grpo"
 SETTING: Final = "verilog"
 PAPER: Final = "arXiv:2505.11849"
 ROWS: Final = (83,)
+INHERITED: Final = {"rollout": "no penalty for repetition while sampling; the release has one of 1.3"}
 
 FORM: Final = r"(?s)<think>.*</think>.*<answer>.*```(verilog|v)\n.*```.*</answer>"
 

@@ -8,7 +8,7 @@ Its ablations: `regularizers.anchor.coefficient=0` is DFT, which still measures 
 `objective=likelihood` is SFT with the anchor; both together are SFT. `regularizers.anchor.direction=reverse` is the
 anchor that does not work in the paper.
 
-    posttrain run asft tasks=mine.jsonl model=FOLDER    # columns: prompt, completion
+    posttrain run asft tasks=mine.jsonl model=FOLDER    # columns: prompt, completion, answer (to evaluate)
 
 Differs: the release takes each term's mean over a micro-batch, so that the result depends on how a step is cut; here
 every token of a step weighs the same. The base is a copy also where adapters are trained.

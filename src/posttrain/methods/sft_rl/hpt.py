@@ -35,6 +35,7 @@ PARENT: Final = "grpo"
 SETTING: Final = "arithmetic"
 PAPER: Final = "arXiv:2509.04419"
 ROWS: Final = (138,)
+INHERITED: Final = {"reducer": "all tokens of a step alike; the release divides by the longest completion allowed"}
 
 
 def hpt(recipe: Recipe | None = None) -> Recipe:

@@ -4,7 +4,7 @@ Source: Wulfmeier et al. 2024, arXiv:2409.01369 (inverse soft Q-learning for lan
 demonstrations, and c (Q(s_t, a_t) - gamma V(s_t+1))^2 with the logits for Q and their log-sum-exp for V. gamma is 1 as
 in a public re-implementation; the paper's own settings were not found. `objective.coefficient=0` is SFT.
 
-    posttrain run iq_learn tasks=mine.jsonl model=FOLDER    # columns: prompt, completion
+    posttrain run iq_learn tasks=mine.jsonl model=FOLDER    # columns: prompt, completion, answer (to evaluate)
 
 Differs: offline only, and neither prompts nor padding count. c is 0.01, a tenth of the re-implementation's: logits of a
 model that was trained by likelihood have an arbitrary offset (the bundled one's log-sum-exp is about 17), and with that

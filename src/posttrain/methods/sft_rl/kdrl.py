@@ -4,11 +4,10 @@ Source: Xu et al. 2025, arXiv:2506.02208: the objective of GRPO less beta KL(pol
 a k2 term of the loss, whose mean gradient is that of the reverse KL; beta falls in a straight line from 5e-3 to 1e-3
 and stays there (80 of 280 steps). Distilling failures only is ``penalties.kl.attempts=wrong`` (or ``unsolved``).
 
-    posttrain run kdrl tasks=mine.jsonl model=FOLDER "models.teacher={source: FOLDER}" stages.teacher=null
-    # columns: prompt, answer; without a teacher, completion too, which one is made of
+    posttrain run kdrl tasks=mine.jsonl model=FOLDER    # columns: prompt, answer, completion (the teacher imitates it)
 
-A teacher that the setting has is kept, and must have the policy's tokenizer. Where it has none, one is made first: a
-copy of the policy that imitates the demonstrations.
+Where the setting has no teacher among its models, one is made first: a copy of the policy that imitates the
+demonstrations. A teacher that is there is kept, and must have the policy's tokenizer; then there need be no completion.
 
 Differs: all tokens of a step are averaged together, those of attempts that are left out of the distillation too; the
 paper averages within the group, and its rule for what is left out was not seen.
@@ -32,6 +31,7 @@ PARENT: Final = "grpo"
 SETTING: Final = "arithmetic"
 PAPER: Final = "arXiv:2506.02208"
 ROWS: Final = (132,)
+INHERITED: Final = {"reducer": "all tokens of a step alike; the paper takes the mean within the group first"}
 
 
 def kdrl(recipe: Recipe | None = None) -> Recipe:

@@ -5,7 +5,8 @@ right and a wrong trace with alpha 0.8, at a fiftieth of the learning rate, with
 is no reference model. `loss.alpha=0` goes on imitating; at `loss.alpha=1` look at ``chosen_mean_logp``, which falls
 where training collapses.
 
-    posttrain run redi tasks=mine.jsonl model=FOLDER    # columns: prompt, completion (right), chosen, rejected
+    posttrain run redi tasks=mine.jsonl model=FOLDER
+    # columns: prompt, completion (right), chosen, rejected, answer (to evaluate)
 
 A setting's own stage on pairs keeps its sizes and learning rate; where it has none, one is added with those of the
 paper, but for the rate.

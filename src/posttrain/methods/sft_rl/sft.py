@@ -2,6 +2,8 @@
 
 Source: Ouyang et al. 2022, arXiv:2203.02155, section 3.5 (step 1).
 
+    posttrain run sft tasks=mine.jsonl model=FOLDER    # columns: prompt, completion, answer (to evaluate)
+
 Differs: nothing known.
 """
 
