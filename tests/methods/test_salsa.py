@@ -9,7 +9,7 @@ from posttrain.components.penalties.kl import KL
 from posttrain.methods.policy_gradient.ppo import ppo
 from posttrain.methods.preference.salsa import ROWS, salsa
 from posttrain.models import Model
-from posttrain.recipe.changes import rl_of, sft_of, with_models
+from posttrain.recipe.changes import rl_of, sft_of
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.settings.quickstart import quickstart
@@ -30,7 +30,7 @@ def test_with_all_weight_on_the_policy_it_is_ppo_to_the_last_bit(small: Small, t
     """The reference is then the model that reinforcement begins with, as PPO takes it."""
     recipe = small(salsa(), *SHORT, "soup.method.weights=[1, 0]")
     without = {name: stage for name, stage in recipe.stages.items() if name != "soup"}
-    plain = with_models(replace(recipe, stages=without), {"reference": Model(source="role:policy")})
+    plain = replace(recipe, stages=without, models={**recipe.models, "reference": Model(source="role:policy")})
     ours, theirs = rl_steps(train(recipe)[1]), rl_steps(train(plain)[1])
     assert len(ours) == 3 and ours == theirs
     assert ours[0]["kl/reference"] == pytest.approx(0.0, abs=1e-6)

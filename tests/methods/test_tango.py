@@ -8,7 +8,6 @@ from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.reward_models.tango import ROWS, tango
 from posttrain.recipe.changes import rl_of
 from posttrain.recipe.differences import differences
-from posttrain.recipe.overrides import override
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
@@ -45,7 +44,7 @@ def test_the_verifier_is_taught_the_form_in_which_it_is_asked() -> None:
 def test_turns_rewards_and_record(small: Small, train: Train) -> None:
     changes = ["rl.steps=6", "verifier.max_steps=2", "verifier.tasks.size=40", "by_role.verifier.warmup_steps=1"]
     changes += ["rollout.sampling.max_tokens=24", "model=pebble", "by_role.verifier.every=2"]
-    recipe = override(tango(small(None, "rollout.n=4")), changes)
+    recipe = small(tango(), "rollout.n=4", *changes)
     _, store = train(recipe)
     steps = [entry for entry in store.metrics() if entry["stage"] == "rl"]
     assert ["loss" in entry for entry in steps] == [False, True, True, True, True, True]
