@@ -411,11 +411,12 @@ def test_judgements_that_fail_now_and_then_are_recorded_and_not_learned_from(
         ("models.policy.trained=false", "no model of this recipe is trained; set models.policy.trained=true"),
         ("models.policy.context=65", "models.policy: context is 65 tokens, but the model is made for 64"),
         ("models.reference.source=role:polcy", "models.reference.source: there is no role 'polcy' to copy; did you"),
-        ("penalties.kl.kind=kl", "the rl stage needs a model in the role 'reference'; write models.reference.source="),
+        ("penalties.kl.kind=kl", "stages.rl.penalties.kl needs a model in the role 'reference' (logp of 'reference')"),
     ],
 )
 def test_models_that_cannot_be_had(refused: Refused, change: str, message: str) -> None:
     assert message in refused("run", "grpo", *SMALL, change)
+    assert not Path("runs").exists(), "a run that cannot be leaves no folder behind"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")

@@ -85,6 +85,16 @@ def test_the_ratio_is_to_the_first_policy_however_late(offline: Callable[..., Re
             assert visit == pytest.approx(first, abs=1e-4)
 
 
+def test_a_divergence_from_the_writer_of_the_data(offline: Callable[..., Recipe], train: Train) -> None:
+    """The role 'behavior' is a model like any other, whatever else is called so."""
+    _, store = train(offline("penalties.kl={kind: kl, role: behavior}"))
+    first, last = store.metrics()[0], store.metrics()[-1]
+    assert first["kl/estimate"] == pytest.approx(0.0, abs=1e-6)
+    assert last["kl/estimate"] > 1e-6
+    said = [x for x in store.rollouts(1)[0]["behavior_logp"] if x is not None]
+    assert said == pytest.approx([x for x in store.rollouts(1)[0]["sampled_logp"] if x is not None], abs=1e-5)
+
+
 def test_offline_it_resumes_bit_for_bit(offline: Callable[..., Recipe], train: Train, tmp_path: Path) -> None:
     recipe = offline("checkpoints.every_steps=1")
     whole, first = train(recipe)

@@ -13,6 +13,7 @@ from posttrain.recipe.tree import Recipe
 from posttrain.runs.changes import BASE, MODELS, REWARD_FILES, TASK_FILES, TASKS, digest_of_model
 from posttrain.runs.problems import Problems, note_of_special_tokens
 from posttrain.stages import Models, Stage
+from posttrain.stages.needs import check_needs, needs_of
 from posttrain.stages.prompts import check_prompts
 
 if TYPE_CHECKING:
@@ -65,6 +66,10 @@ class Bench:
             name = model.source.removeprefix("role:")
             if name != model.source and name not in roles:
                 raise UserError(f"models.{role}.source: there is no role '{name}' to copy; {nearest(name, roles)}")
+        for name, stage in self.recipe.stages.items():
+            check_needs(f"stages.{name}", stage.needed(roles), roles, models)
+        if self.recipe.evaluation.search is not None:
+            check_needs("evaluation", needs_of("search", self.recipe.evaluation.search, role="policy"), roles, models)
         self._check_made()
         for name, stage in self.recipe.stages.items():
             tasks = self.problems.of(stage)

@@ -5,18 +5,20 @@ stopped; everything that it draws is a function of (seed, step); it ends every s
 trains gets all of this from `posttrain.stages.fit`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from posttrain.component import Component
 from posttrain.components.selections import Selection
 from posttrain.components.tasks import Tasks
+from posttrain.models import Model
 from posttrain.stages.context import Models, PreviewContext, StageContext
+from posttrain.stages.needs import Need
 from posttrain.types import Task
 
 __all__ = ["Models", "PreviewContext", "Stage", "StageContext"]
 
-SHARED: Final = ("context", "fit", "loss", "needs", "order", "pairs", "prompts", "record")
+SHARED: Final = ("columns", "context", "fit", "loss", "needs", "order", "pairs", "prompts", "record")
 """Modules of this folder that are no stages: what several of them use."""
 
 
@@ -32,6 +34,13 @@ class Stage(Component):
     def roles(self) -> frozenset[str]:
         """Roles that the stage needs as copies of others (``role:NAME``) when it begins."""
         return frozenset()
+
+    def needed(self, models: Mapping[str, Model]) -> Sequence[Need]:
+        """The signals that its parts need and the roles that are asked for them, with these models by role.
+
+        Checked before anything is sampled.
+        """
+        return ()
 
     @property
     def makes(self) -> frozenset[str]:

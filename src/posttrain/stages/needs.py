@@ -1,66 +1,165 @@
-"""Computes the signals that a stage's components need: one forward pass a model."""
+"""Which model is asked for which signal by which part of a stage, checked before anything is sampled."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 
-from posttrain.signals import Signal, roles_in
-from posttrain.stages import Models
-from posttrain.training.settings import Learning
-from posttrain.types import FloatArray
-
-if TYPE_CHECKING:
-    from posttrain.policies import Policy
-    from posttrain.training.packing import Example
+from posttrain.component import Component, nearest
+from posttrain.errors import UserError
+from posttrain.models import Model
+from posttrain.signals import BEHAVIOR_LOGP, LOGP, OLD, Signal
+from posttrain.stages.context import Models
 
 
-def told_by_models(
-    examples: "Sequence[Example]",
-    needs: frozenset[Signal],
-    models: Models,
-    *,
-    role: str,
-    critic: str = "critic",
-    max_tokens: "Callable[[Policy], int]",
-    temperature: float = 1.0,
-) -> list[dict[Signal, FloatArray]]:
-    """For each example, [T] columns: what the models say of its trained tokens before they are learned from.
+@dataclass(frozen=True, kw_only=True)
+class Need:
+    """A signal that a part of a stage reads, and the role whose model is asked for it."""
 
-    Every model passes over the examples once. One that the learning model is compared with does so beside it, and says
-    there what else is asked of it. `role` is what learns, `critic` gives its values, and `max_tokens` bounds a pass of
-    a model; `temperature` is that of the distribution which the tokens were drawn from.
+    signal: Signal
+    asked: str
+    path: str
+    """Where the part stands in the stage: ``penalties.kl``."""
+    setting: str = ""
+    """The setting of the part that names the role, where one does: ``penalties.kl.role``."""
+
+    def within(self, place: str) -> "Need":
+        """The same with its paths from the top of the recipe."""
+        setting = self.setting and f"{place}.{self.setting}"
+        return replace(self, path=f"{place}.{self.path}", setting=setting)
+
+
+def needs_of(path: str, part: Component | None, *, role: str, critic: str = "critic", trained: str = "") -> list[Need]:
+    """What a part needs, each signal where the innermost part that declares it stands.
+
+    `role` learns and `critic` gives its values; `trained` is the role in whose forward pass the part takes part, where
+    that is another one. Raises `UserError` for a need that is no signal.
     """
-    from posttrain.training.learner import evaluate_examples
+    if part is None:
+        return []
+    inner = [
+        need
+        for name, other in parts_of(part)
+        for need in needs_of(f"{path}.{name}", other, role=role, critic=critic, trained=trained)
+    ]
+    own: frozenset[Signal] = getattr(part, "needs", frozenset())
+    for signal in own:
+        if not isinstance(signal, Signal):
+            raise UserError(
+                f"{path}: the needs of '{part.kind}' hold {signal!r}, and a need is a Signal: write "
+                "Signal('logp', of='reference'), for example, with posttrain.signals.Signal"
+            )
+    asked = {s: (trained or role) if s.trained else s.asked(role, critic) for s in own if not s.given}
+    mine = [
+        Need(signal=signal, asked=other, path=path, setting=_setting(path, part, signal.of or other))
+        for signal, other in sorted(asked.items())
+        if signal not in {need.signal for need in inner}
+    ]
+    return [*inner, *mine]
 
-    asked: dict[str, set[Signal]] = {}
+
+def parts_of(part: object) -> Iterator[tuple[str, Component]]:
+    """The components that a component's settings hold, by the dotted path of each."""
+    for field in fields(part) if is_dataclass(part) else ():
+        value = getattr(part, field.name)
+        if isinstance(value, Component):
+            yield field.name, value
+        elif isinstance(value, Mapping):
+            yield from ((f"{field.name}.{name}", one) for name, one in value.items() if isinstance(one, Component))
+        elif isinstance(value, Sequence) and not isinstance(value, str):
+            yield from ((f"{field.name}.{i}", one) for i, one in enumerate(value) if isinstance(one, Component))
+
+
+def _setting(path: str, part: object, role: str) -> str:
+    """The setting of a part that names a role."""
+    named = [field.name for field in fields(part) if getattr(part, field.name) == role] if is_dataclass(part) else []
+    return f"{path}.{named[0]}" if named else ""
+
+
+def check_needs(place: str, needs: Sequence[Need], recipe_models: Mapping[str, Model], models: Models) -> None:
+    """Raise `UserError` for a signal that no model gives.
+
+    `place` is where the parts stand in the recipe. `models` are those that are loaded when a run begins; of one that is
+    copied or made later, its kind is known.
+    """
+    if OLD in recipe_models:
+        raise UserError(f"models.{OLD}: '{OLD}' stands for the model that learns as it was before; take another name")
+    needs = [need.within(place) for need in needs]
     for need in needs:
-        asked.setdefault(need.asked(role, critic), set()).add(need)
-    beside = roles_in(need for need in needs if need.compares)
-    found: list[dict[Signal, FloatArray]] = [{} for _ in examples]
-    for name in sorted(asked.keys() - (beside - {role})):
-        others = {other: models[other] for other in beside} if name == role else {}
-        called = {need: need.itself for need in asked[name]}
-        called |= {need: need for other in others if other != name for need in asked.get(other, ())}
-        results = evaluate_examples(
-            models[name],
-            examples,
-            frozenset(called.values()),
-            others=others,
-            max_tokens=max_tokens(models[name]),
-            temperature=temperature,
+        for role in sorted({need.asked, need.signal.of} - {""}):
+            if role not in recipe_models:
+                raise UserError(_missing(need, role, recipe_models))
+            _check_gives(need, role, recipe_models, models)
+        if need.signal.compares:
+            _check_vocabularies(need, recipe_models, models)
+    _check_columns(needs)
+
+
+def _missing(need: Need, role: str, known: Mapping[str, Model]) -> str:
+    """What to say of a role that no model plays."""
+    critic = need.signal.name == "value" and not need.signal.of
+    how = (
+        f"models.{role}={{source: 'role:policy', head: value, trained: true}} and critic=value_clip for a critic"
+        if critic
+        else f"models.{role}.source=role:policy for a copy of the policy as the stage finds it"
+    )
+    near = nearest(role, known)
+    write = [f"{need.setting}=ROLE"] * bool(need.setting) + [how]
+    return (
+        f"{need.path} needs a model in the role '{role}' ({need.signal}), and there is none; "
+        f"{near}{'' if near.endswith('?') else '.'} Write {', or '.join(write)}, or name a model"
+    )
+
+
+def _check_gives(need: Need, role: str, recipe_models: Mapping[str, Model], models: Models) -> None:
+    """Raise `UserError` for a model of a kind that does not give what it is asked for."""
+    model, signal = recipe_models[role], need.signal
+    place = f"; or write {need.setting}=ROLE for another role" if need.setting else ""
+    if model.is_remote:
+        raise UserError(
+            f"{need.path} needs {signal}, and the model in the role '{role}' is an endpoint, which writes text and "
+            f"gives nothing else; name a model that is loaded here as models.{role}.source{place}"
         )
-        for own, result in zip(found, results, strict=True):
-            own.update((need, result[itself]) for need, itself in called.items())
-    return found
+    policy = models[_root(role, recipe_models, models)]
+    given = type(policy).GIVES.get(model.head, frozenset())
+    if (LOGP in given and policy.compares) if signal.compares else (signal.itself in given):
+        return
+    heads = [head for head, signals in type(policy).GIVES.items() if signal.itself in signals]
+    wanted = f"; models.{role}.head={heads[0]} gives it" if heads and role != "policy" else ""
+    raise UserError(
+        f"{need.path} needs {signal}, and the {policy.called} in the role '{role}' has a {model.head} head, which "
+        f"gives {', '.join(sorted(map(str, given))) or 'nothing'}{wanted}{place}"
+    )
 
 
-def with_columns(
-    examples: "Sequence[Example]", needs: frozenset[Signal], models: Models, *, role: str, learning: Learning
-) -> "list[Example]":
-    """The examples with what other models, or the one in the `role` before the step, say of their tokens."""
+def _check_vocabularies(need: Need, recipe_models: Mapping[str, Model], models: Models) -> None:
+    """Raise `UserError` for two models with different tokens, of which there is no divergence."""
+    first, second = (models[_root(role, recipe_models, models)] for role in (need.asked, need.signal.of))
+    sizes = first.body.vocabulary_size, second.body.vocabulary_size
+    if sizes[0] != sizes[1]:
+        raise UserError(
+            f"{need.path} needs {need.signal}, over the whole vocabulary, between models with the same tokens; "
+            f"'{need.asked}' has {sizes[0]} and '{need.signal.of}' {sizes[1]}"
+        )
 
-    def max_tokens(policy: "Policy") -> int:
-        return learning.tokens_at_a_time(next(policy.parameters()).device.type, policy.kept_bytes)
 
-    found = told_by_models(examples, needs, models, role=role, max_tokens=max_tokens)
-    return [replace(example, columns={**example.columns, **own}) for example, own in zip(examples, found, strict=True)]
+def _root(role: str, recipe_models: Mapping[str, Model], models: Models) -> str:
+    """The role whose loaded model is of the kind that a copied or made one will be."""
+    seen: set[str] = set()
+    while role not in models and role in recipe_models and role not in seen:
+        seen.add(role)
+        role = recipe_models[role].source.removeprefix("role:")
+    return role if role in models else "policy"
+
+
+def _check_columns(needs: Sequence[Need]) -> None:
+    """Raise `UserError` for roles whose names would put two signals into one column of the record."""
+    own = {LOGP.column, BEHAVIOR_LOGP.column}
+    taken: dict[str, Need] = {}
+    for need in needs:
+        if need.signal.trained:
+            continue
+        other = taken.setdefault(need.signal.column, need)
+        if other.signal != need.signal or (need.signal.of and need.signal.column in own):
+            raise UserError(
+                f"{need.path} needs {need.signal}, whose column in the record, {need.signal.column}, is that of "
+                f"another signal; give the role '{need.signal.of}' another name"
+            )

@@ -11,8 +11,8 @@ from posttrain.components.reducers import Reducer
 from posttrain.errors import UserError
 from posttrain.signals import ADVANTAGE, Signal, columns_in, trained_in
 from posttrain.stages import Models, PreviewContext, StageContext
+from posttrain.stages.columns import with_columns
 from posttrain.stages.fit import Step, fit_role, steps_in
-from posttrain.stages.needs import with_columns
 from posttrain.stages.order import shuffled
 from posttrain.stages.sft import demonstration
 from posttrain.training.settings import Learning

@@ -1,6 +1,6 @@
 """Preference optimisation: raise the likelihood of the chosen completion relative to the rejected one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from pydantic import PositiveFloat, PositiveInt
@@ -10,8 +10,10 @@ from posttrain.components.preferences import PreferenceLoss, compare
 from posttrain.components.reducers import Reducer
 from posttrain.components.selections import Selection
 from posttrain.components.tasks import Tasks
+from posttrain.models import Model
 from posttrain.signals import roles_in
 from posttrain.stages import Models, PreviewContext, Stage, StageContext
+from posttrain.stages.needs import Need, needs_of
 from posttrain.stages.pairs import PairTraining
 from posttrain.training.settings import Learning
 from posttrain.types import Task
@@ -41,6 +43,11 @@ class PreferenceTraining(Stage):
         """The policy, the models that it is compared with, and those that pairs are chosen by."""
         selecting = self.selection.roles if self.selection else frozenset()
         return frozenset({"policy"}) | roles_in(self.loss.needs) | selecting
+
+    def needed(self, models: Mapping[str, Model]) -> Sequence[Need]:
+        """What the loss and the selection need."""
+        parts = (("loss", self.loss), ("selection", self.selection))
+        return [need for path, part in parts for need in needs_of(path, part, role="policy")]
 
     def check(self, models: Models, tasks: Sequence[Task]) -> None:
         """Every pair must fit into the context of the policy."""

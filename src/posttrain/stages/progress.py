@@ -14,7 +14,7 @@ Differs: fresh attempts in every step, where the authors collect once. The numbe
 hidden state, theirs of the logits, which are linear in it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,9 +26,11 @@ from posttrain.components.rewards import Reward, RewardContext
 from posttrain.components.rollouts import Rollout
 from posttrain.components.tasks import Tasks
 from posttrain.engines import wait_for
+from posttrain.models import Model
 from posttrain.signals import SCORE
 from posttrain.stages import Models, PreviewContext, Stage, StageContext
 from posttrain.stages.fit import Step, fit_role
+from posttrain.stages.needs import Need, needs_of
 from posttrain.stages.order import shuffled
 from posttrain.stages.prompts import check_prompts
 from posttrain.stages.rl.collect import collect_groups, set_aside_failed, stop_if_grading_fails
@@ -66,6 +68,12 @@ class ProgressTraining(Stage):
     def roles(self) -> frozenset[str]:
         """The model that learns, and whoever writes and judges."""
         return frozenset({"policy", self.role}) | self.rollout.roles | self.reward.roles
+
+    def needed(self, models: Mapping[str, Model]) -> Sequence[Need]:
+        """The scores of the role that learns, and what the rollout and the reward need."""
+        own = Need(signal=SCORE, asked=self.role, path="role", setting="role")
+        parts = (("rollout", self.rollout), ("reward", self.reward))
+        return [own, *(need for path, part in parts for need in needs_of(path, part, role="policy"))]
 
     def check(self, models: Models, tasks: Sequence[Task]) -> None:
         """Prompts must leave room for an answer."""

@@ -9,7 +9,7 @@ token of a completion:
 Only differences are learned: the numbers have no zero of their own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pydantic import PositiveFloat, PositiveInt
 
@@ -17,8 +17,10 @@ from posttrain.component import frozen
 from posttrain.components.preferences import pairs_in, spread
 from posttrain.components.reducers import Reducer
 from posttrain.components.tasks import Tasks
+from posttrain.models import Model
 from posttrain.signals import SCORE
 from posttrain.stages import Models, PreviewContext, Stage, StageContext
+from posttrain.stages.needs import Need
 from posttrain.stages.pairs import PairTraining
 from posttrain.training.settings import Learning
 from posttrain.types import PerToken, Task, Tokens
@@ -46,6 +48,10 @@ class RewardModelTraining(Stage):
     def roles(self) -> frozenset[str]:
         """The reward model."""
         return frozenset({self.role})
+
+    def needed(self, models: Mapping[str, Model]) -> Sequence[Need]:
+        """The scores of the role that learns."""
+        return [Need(signal=SCORE, asked=self.role, path="role", setting="role")]
 
     def check(self, models: Models, tasks: Sequence[Task]) -> None:
         """Every pair must fit into the context of the model."""

@@ -15,11 +15,13 @@ from posttrain.components.penalties import Penalty
 from posttrain.components.reducers import Reducer
 from posttrain.components.tasks import Tasks
 from posttrain.errors import UserError
+from posttrain.models import Model
 from posttrain.signals import ADVANTAGE, OLD_VALUE, Signal, columns_in, roles_in, trained_in
 from posttrain.stages import Models, PreviewContext, Stage, StageContext
+from posttrain.stages.columns import with_columns
 from posttrain.stages.fit import Step, check_trained, fit_role, steps_in
 from posttrain.stages.loss import combine
-from posttrain.stages.needs import with_columns
+from posttrain.stages.needs import Need, needs_of, parts_of
 from posttrain.stages.order import shuffled
 from posttrain.training.settings import Learning
 from posttrain.types import Message, Segment, Task, Trajectory, Utterance
@@ -73,6 +75,10 @@ class SFT(Stage):
     def roles(self) -> frozenset[str]:
         """The role that imitates, and those that it is compared with."""
         return frozenset({self.role}) | roles_in(self.needs)
+
+    def needed(self, models: Mapping[str, Model]) -> Sequence[Need]:
+        """What the objective and the regularizers need."""
+        return [need for path, part in parts_of(self) for need in needs_of(path, part, role=self.role)]
 
     def check(self, models: Models, tasks: Sequence[Task]) -> None:
         """Every demonstration must fit into the context of the model, which must be trained."""

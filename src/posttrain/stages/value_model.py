@@ -14,7 +14,7 @@ and pass over the data twice (`learner.epochs` passes over the data of each step
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -28,9 +28,11 @@ from posttrain.components.search import Found, Search
 from posttrain.components.tasks import Tasks
 from posttrain.engines import wait_for
 from posttrain.errors import UserError
+from posttrain.models import Model
 from posttrain.signals import SCORE, VALUE_TARGET
 from posttrain.stages import Models, PreviewContext, Stage, StageContext
 from posttrain.stages.fit import Step, fit_role
+from posttrain.stages.needs import Need, needs_of
 from posttrain.stages.order import shuffled
 from posttrain.stages.prompts import check_prompts
 from posttrain.stages.rl.collect import stop_if_grading_fails
@@ -84,6 +86,12 @@ class ValueModelTraining(Stage):
         """The value model, and whoever writes and judges."""
         asked = self.search.roles if self.search is not None else frozenset()
         return frozenset({self.role}) | asked | (self.reward.roles if self.reward is not None else frozenset())
+
+    def needed(self, models: Mapping[str, Model]) -> Sequence[Need]:
+        """The scores of the role that learns, and what the search and the reward need."""
+        own = Need(signal=SCORE, asked=self.role, path="role", setting="role")
+        parts = (("search", self.search), ("reward", self.reward))
+        return [own, *(need for path, part in parts for need in needs_of(path, part, role="policy"))]
 
     def check(self, models: Models, tasks: Sequence[Task]) -> None:
         """Prompts must leave room for an answer; rated completions must be there and fit."""

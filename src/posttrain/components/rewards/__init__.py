@@ -11,6 +11,7 @@ from typing import Any
 
 from posttrain.component import Component
 from posttrain.engines import Sampler, sampler_of
+from posttrain.signals import Signal
 from posttrain.types import Group, Score
 
 
@@ -37,6 +38,11 @@ class Reward(Component):
     @property
     def roles(self) -> frozenset[str]:
         """Roles whose models it asks; the recipe must have them."""
+        return frozenset()
+
+    @property
+    def needs(self) -> frozenset[Signal]:
+        """Signals that it asks samplers for: log-probabilities or scores of the models in other roles."""
         return frozenset()
 
     @property

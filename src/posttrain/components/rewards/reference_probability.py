@@ -29,6 +29,7 @@ from posttrain.components.rewards import Reward, RewardContext, failure
 from posttrain.engines import Sampler
 from posttrain.grading.extraction import gold_answer
 from posttrain.grading.tags import TagName, find_marks, marks_of, opened_by_prompt
+from posttrain.signals import Signal, logp_of
 from posttrain.types import FloatArray, Group, IntArray, Score, Segment, Task, Trajectory
 
 
@@ -53,6 +54,11 @@ class ReferenceProbability(Reward):
     def roles(self) -> frozenset[str]:
         """The models that are asked."""
         return frozenset({self.role} if self.baseline is None else {self.role, self.baseline})
+
+    @property
+    def needs(self) -> frozenset[Signal]:
+        """Log-probabilities of the reference answer."""
+        return frozenset(logp_of(role) for role in self.roles)
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Judge every trajectory; attempts at one task share the number that they are compared with."""

@@ -13,6 +13,7 @@ from pydantic import NonNegativeFloat
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
+from posttrain.signals import Signal
 from posttrain.types import Group, Score, Trajectory
 
 
@@ -31,6 +32,11 @@ class RewardModel(Reward):
     def roles(self) -> frozenset[str]:
         """The model that judges."""
         return frozenset({self.role})
+
+    @property
+    def needs(self) -> frozenset[Signal]:
+        """The model's scores."""
+        return frozenset({Signal("score", of=self.role)})
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Judge every trajectory by its own tokens."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from posttrain.component import Component
 from posttrain.engines import Sampler, Sampling
+from posttrain.signals import Signal
 from posttrain.types import Fact, Group, Task
 
 Judge = Callable[[Group], Awaitable[Group]]
@@ -53,6 +54,11 @@ class Rollout(Component):
     @property
     def roles(self) -> frozenset[str]:
         """Roles beside the policy whose models it asks; the recipe must have them."""
+        return frozenset()
+
+    @property
+    def needs(self) -> frozenset[Signal]:
+        """Signals that it asks samplers for: log-probabilities or scores of the models in other roles."""
         return frozenset()
 
     def check(self, tasks: Sequence[Task]) -> None:

@@ -27,6 +27,7 @@ from posttrain.components.rollouts._segments import check_length, prompt_segment
 from posttrain.components.rollouts.restarted import line_ends
 from posttrain.engines import Sampler
 from posttrain.errors import UserError
+from posttrain.signals import Signal, logp_of
 from posttrain.types import Group, Rated, Segment, Task, Trajectory
 
 
@@ -45,6 +46,11 @@ class Recorded(Rollout):
     def roles(self) -> frozenset[str]:
         """The model that is taken to have written them."""
         return frozenset({self.role})
+
+    @property
+    def needs(self) -> frozenset[Signal]:
+        """Log-probabilities of what was recorded."""
+        return frozenset({logp_of(self.role)})
 
     def check(self, tasks: Sequence[Task]) -> None:
         """Every task must have a rated completion."""

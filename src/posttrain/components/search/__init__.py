@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from posttrain.component import Component
 from posttrain.components.rollouts import Judge
 from posttrain.engines import Sampler
+from posttrain.signals import Signal
 from posttrain.types import IntArray, Task, Trajectory
 
 
@@ -55,6 +56,11 @@ class Search(Component):
     def roles(self) -> frozenset[str]:
         """Roles whose models it asks."""
         raise NotImplementedError
+
+    @property
+    def needs(self) -> frozenset[Signal]:
+        """Signals that it asks samplers for: log-probabilities or scores of the models in other roles."""
+        return frozenset()
 
     @property
     def judges(self) -> bool:

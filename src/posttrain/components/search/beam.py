@@ -28,6 +28,7 @@ from posttrain.components.rollouts import Judge
 from posttrain.components.search import Found, Search
 from posttrain.components.search._attempts import Values, found, sampler_of
 from posttrain.engines import Sampler, Sampling
+from posttrain.signals import Signal
 from posttrain.types import Completion, IntArray, Segment, StopReason, Task, Trajectory
 
 
@@ -83,6 +84,11 @@ class Beam(Search):
     def roles(self) -> frozenset[str]:
         """Writer and value model."""
         return frozenset((self.role, self.value_role))
+
+    @property
+    def needs(self) -> frozenset[Signal]:
+        """What the value model says of states."""
+        return frozenset({Signal("score", of=self.value_role)})
 
     @property
     def judges(self) -> bool:

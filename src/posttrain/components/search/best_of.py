@@ -14,6 +14,7 @@ from posttrain.components.rollouts import Judge
 from posttrain.components.search import Found, Search
 from posttrain.components.search._attempts import Values, found, judged, sampler_of
 from posttrain.engines import Sampler, Sampling
+from posttrain.signals import Signal
 from posttrain.types import Segment, Task, Trajectory
 
 
@@ -34,6 +35,11 @@ class BestOf(Search):
     def roles(self) -> frozenset[str]:
         """Writer and value model."""
         return frozenset(filter(None, (self.role, self.value_role)))
+
+    @property
+    def needs(self) -> frozenset[Signal]:
+        """What the value model says of whole attempts."""
+        return frozenset() if self.value_role is None else frozenset({Signal("score", of=self.value_role)})
 
     @property
     def judges(self) -> bool:

@@ -28,17 +28,20 @@ from posttrain.components.rollouts import Rollout
 from posttrain.components.selections import Selection
 from posttrain.components.tasks import Tasks
 from posttrain.engines import wait_for
+from posttrain.models import Model
 from posttrain.signals import Signal
 from posttrain.stages import Models, PreviewContext, Stage, StageContext
 from posttrain.stages.fit import Step, fit
+from posttrain.stages.needs import Need
 from posttrain.stages.prompts import check_prompts
 from posttrain.stages.rl.collect import collect_groups, filter_groups, learned_by, stop_if_grading_fails, unaided
 from posttrain.stages.rl.metrics import describe, metrics_by_role
 from posttrain.stages.rl.roles import (
     RoleLearning,
     check_hooks,
+    columns_for,
     initial_memory,
-    needs_of,
+    needed_by,
     role_states,
     roles_of,
     steps_of,
@@ -104,7 +107,11 @@ class RL(Stage):
     @property
     def needs(self) -> frozenset[Signal]:
         """Signals to compute before credit is given, for one role or another."""
-        return frozenset().union(*(needs_of(self, role) for role in {"policy", *self.by_role}))
+        return frozenset().union(*(columns_for(self, role) for role in {"policy", *self.by_role}))
+
+    def needed(self, models: Mapping[str, Model]) -> Sequence[Need]:
+        """What every part needs, for each role that learns."""
+        return needed_by(self, models)
 
     def check(self, models: Models, tasks: Sequence[Task]) -> None:
         """Every prompt must be there and leave room for an answer."""

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import NonNegativeInt, PositiveInt
 
-from posttrain.component import frozen, nearest
+from posttrain.component import Component, frozen, nearest
 from posttrain.components.advantages import Advantage
 from posttrain.components.hooks import Hook, RoleState
 from posttrain.components.objectives import Objective
 from posttrain.components.penalties import Penalty
 from posttrain.errors import UserError
+from posttrain.models import Model
 from posttrain.signals import OLD_LOGP, OLD_VALUE, Signal, columns_in, roles_in
 from posttrain.stages import Models
 from posttrain.stages.fit import Step
+from posttrain.stages.needs import Need, needs_of
 from posttrain.stages.rl.collect import learned_by
 from posttrain.stages.rl.credit import batch_of
 from posttrain.stages.rl.metrics import signal_metrics
@@ -26,7 +28,6 @@ from posttrain.training.settings import Learning
 from posttrain.types import Group
 
 if TYPE_CHECKING:
-    from posttrain.models import Model
     from posttrain.stages.rl import RL
     from posttrain.training.learner import Learner
 
@@ -197,7 +198,29 @@ def learning_of(stage: "RL", role: str) -> RoleLearning:
     )
 
 
-def needs_of(stage: "RL", role: str) -> frozenset[Signal]:
+def needed_by(stage: "RL", models: Mapping[str, Model]) -> list[Need]:
+    """What the parts of the stage need, for each role that learns with these models."""
+    sampling = [("rollout", stage.rollout), ("reward", stage.reward), ("selection", stage.selection)]
+    found = [need for path, part in sampling for need in needs_of(path, part, role="policy")]
+    for role in writers_in(stage, models):
+        own, learning, mine = stage.by_role.get(role, RoleLearning()), learning_of(stage, role), f"by_role.{role}."
+        critic = learning.critic or "critic"
+        parts: list[tuple[str, Component | None]] = [
+            (f"{mine if own.advantage else ''}advantage", learning.advantage),
+            (f"{mine if own.objective else ''}objective", learning.objective),
+            *((f"penalties.{name}", penalty) for name, penalty in stage.penalties.items()),
+            ("correction", stage.correction),
+        ]
+        found += [need for path, part in parts for need in needs_of(path, part, role=role, critic=critic)]
+        if stage.old_logp == "recomputed":
+            found.append(Need(signal=OLD_LOGP, asked=role, path="old_logp"))
+        if learning.critic is not None and stage.critic is not None:
+            found.append(Need(signal=OLD_VALUE, asked=critic, path="critic"))
+            found += needs_of("critic", stage.critic, role=role, critic=critic, trained=critic)
+    return found
+
+
+def columns_for(stage: "RL", role: str) -> frozenset[Signal]:
     """Signals to compute before a role's credit is given."""
     return columns_in(declared(stage, role))
 
@@ -223,11 +246,16 @@ def roles_of(stage: "RL") -> frozenset[str]:
     return frozenset({"policy"} | compared | critics | stage.by_role.keys() | hooked | asked)
 
 
-def trainings_of(stage: "RL", models: "Mapping[str, Model]") -> dict[str, RoleTraining]:
+def trainings_of(stage: "RL", models: Mapping[str, Model]) -> dict[str, RoleTraining]:
     """How each trained role that writes is trained, the policy first; critics are trained on what their roles wrote."""
+    return {role: _training_of(stage, role) for role in writers_in(stage, models)}
+
+
+def writers_in(stage: "RL", models: Mapping[str, Model]) -> list[str]:
+    """The trained roles that write, the policy first. Raises `UserError` for settings of roles that do not."""
     writers = {name for name, model in models.items() if model.trained and model.head == "language"}
     check_roles(stage.by_role, writers, stage.critic)
-    return {role: _training_of(stage, role) for role in sorted(writers, key=lambda role: (role != "policy", role))}
+    return sorted(writers, key=lambda role: (role != "policy", role))
 
 
 def initial_memory(stage: "RL", trainings: Mapping[str, RoleTraining]) -> dict[str, Any]:
@@ -261,7 +289,7 @@ def _training_of(stage: "RL", role: str) -> RoleTraining:
         role=role,
         advantage=own.advantage,
         penalties=stage.penalties,
-        needs=needs_of(stage, role),
+        needs=columns_for(stage, role),
         updates=updates,
         critic=own.critic,
         temperature=stage.rollout.temperature,

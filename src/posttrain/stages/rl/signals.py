@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from posttrain.signals import OLD_LOGP, Signal
-from posttrain.stages.needs import told_by_models
+from posttrain.stages.columns import told_by_models
 from posttrain.types import FloatArray, Group
 
 if TYPE_CHECKING:
