@@ -17,7 +17,6 @@ from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from tests.components.tasks.written import jsonl
 from tests.stages.conftest import with_reward
-from tests.stages.resuming import cut_off_and_resumed
 
 Train = Callable[[Recipe], tuple[Models, RunStore]]
 Make = Callable[..., Recipe]
@@ -95,15 +94,6 @@ def test_it_learns_from_fresh_samples_too(small: Make, train: Train, tmp_path: P
     assert models["policy"].version == 3
     assert all(entry["loss"] > 0 for entry in store.metrics())
     assert all("recorded/reward" not in entry and "reward" in entry for entry in store.metrics())
-
-
-def test_a_run_that_was_cut_off_goes_on_bit_for_bit(offline: Make, train: Train, tmp_path: Path) -> None:
-    recipe = offline("checkpoints.every_steps=1")
-    models, store = train(recipe)
-    resumed, again = cut_off_and_resumed(recipe, tmp_path / "cut", at=2)
-    assert again.metrics() == store.metrics()
-    for name, parameter in models["policy"].named_parameters():
-        assert torch.equal(resumed["policy"].get_parameter(name), parameter), name
 
 
 def test_its_parts() -> None:

@@ -2,11 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from posttrain.methods.flow.awm import ROWS as AWM_ROWS
 from posttrain.methods.flow.awm import awm
@@ -21,7 +19,6 @@ from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.settings.two_modes import two_modes
 from posttrain.stages import Models
-from tests.stages.resuming import cut_off_and_resumed
 
 Train = Callable[[Recipe], tuple[Models, RunStore]]
 
@@ -79,18 +76,6 @@ def test_it_runs_and_is_recorded(recipe: Callable[[], Recipe], train: Train) -> 
     assert all(len(v) == max(flow.condition, flow.dims * (points if recipe is reinflow else 1)) for v in written)
     ratios = [r for row in store.rollouts(4) for r in row["ratio"] or () if r is not None]
     assert ratios and np.allclose(ratios, 1.0, atol=1e-4), "the learner starts where the sampler was"
-
-
-@every_recipe
-@pytest.mark.slow
-def test_a_run_goes_on_bit_for_bit(recipe: Callable[[], Recipe], train: Train, tmp_path: Path) -> None:
-    member = small(recipe())
-    models, store = train(member)
-    resumed, again = cut_off_and_resumed(member, tmp_path / "cut", at=5)
-    for role, model in models.items():
-        for name, tensor in model.state_dict().items():
-            assert torch.equal(tensor, resumed[role].state_dict()[name]), (role, name)
-    assert store.metrics() == again.metrics() and store.evaluations() == again.evaluations()
 
 
 def test_samples_of_awm_are_made_without_noise_in_the_steps(train: Train) -> None:

@@ -11,7 +11,6 @@ from posttrain.recipe.overrides import override
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
-from tests.stages.resuming import cut_off_and_resumed
 
 Train = Callable[[Recipe], tuple[Models, RunStore]]
 
@@ -62,15 +61,6 @@ def test_turns_are_trained_and_recorded(tiny: Recipe, train: Train) -> None:
             assert {s["actor"] for s in row["segments"]} <= {"prompt", "policy", "environment"}
     (_, _, last) = store.evaluations()
     assert last["mean_turns"] > 0
-
-
-@pytest.mark.slow
-def test_a_resumed_run_is_the_undisturbed_one(tiny: Recipe, train: Train, tmp_path: Path) -> None:
-    recipe = override(tiny, ["checkpoints.every_steps=1"])
-    _, whole = train(recipe)
-    _, resumed = cut_off_and_resumed(recipe, tmp_path / "cut", at=6)
-    assert resumed.metrics() == whole.metrics()
-    assert resumed.rollouts(7) == whole.rollouts(7)
 
 
 def test_a_world_that_fails_stops_the_run_with_the_reason(

@@ -2,11 +2,9 @@
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from posttrain.components.objectives.pairwise import Pairwise
 from posttrain.components.preferences.dpo import DPO
@@ -19,7 +17,6 @@ from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.stages import Models
-from tests.stages.resuming import cut_off_and_resumed
 
 Small = Callable[..., Recipe]
 Train = Callable[[Recipe], tuple[Models, RunStore]]
@@ -74,18 +71,6 @@ def test_or_it_is_the_first_policy(small: Small, train: Train) -> None:
     assert first == pytest.approx(AT_THE_REFERENCE, abs=1e-5)
     assert all(abs(loss - AT_THE_REFERENCE) > 1e-3 for loss in later)
     assert models["reference"].version == 0
-
-
-@pytest.mark.slow
-def test_a_run_that_was_cut_off_goes_on_bit_for_bit(small: Small, train: Train, tmp_path: Path) -> None:
-    """In the second round: the reward model, which no longer learns, must come back as it was, too."""
-    recipe = small(rlhf_workflow(), *SHORT, "checkpoints.every_steps=1")
-    models, store = train(recipe)
-    resumed, again = cut_off_and_resumed(recipe, tmp_path / "cut", at=4)
-    assert again.metrics() == store.metrics()
-    for role in ("policy", "reward"):
-        for name, parameter in models[role].named_parameters():
-            assert torch.equal(resumed[role].get_parameter(name), parameter), (role, name)
 
 
 def test_the_reward_rises(small: Small, train: Train) -> None:

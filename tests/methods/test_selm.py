@@ -18,7 +18,6 @@ from posttrain.recipe.overrides import override
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
-from tests.stages.resuming import cut_off_and_resumed
 
 Small = Callable[..., Recipe]
 Train = Callable[[Recipe], tuple[Models, RunStore]]
@@ -97,18 +96,6 @@ def test_optimism_lowers_what_is_written(tiny: Callable[..., Recipe], train: Tra
         )
     ]
     assert moved[1] < moved[0] - 0.1
-
-
-@pytest.mark.slow
-def test_a_run_that_was_cut_off_goes_on_bit_for_bit(tiny: Callable[..., Recipe], train: Train, tmp_path: Path) -> None:
-    recipe = tiny("checkpoints.every_steps=1")
-    models, store = train(recipe)
-    resumed, again = cut_off_and_resumed(recipe, tmp_path / "cut", at=4)
-    assert again.metrics() == store.metrics()
-    for (name, a), b in zip(
-        models["policy"].state_dict().items(), resumed["policy"].state_dict().values(), strict=True
-    ):
-        assert a.equal(b), name
 
 
 def test_it_is_listed_with_its_row() -> None:

@@ -1,7 +1,6 @@
 """SPA-RL as a whole, tiny: imitation, an estimator that learns alone, and PPO whose rewards are those of turns."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from tests.methods.test_gigpo import SMALL
-from tests.stages.resuming import cut_off_and_resumed
 
 Train = Callable[[Recipe], tuple[Models, RunStore]]
 TINY = (
@@ -69,11 +67,3 @@ def test_rewards_of_turns_take_the_place_of_the_score(tiny: Recipe, train: Train
 def test_the_estimator_must_be_trained(tiny: Recipe, train: Train) -> None:
     with pytest.raises(UserError, match=r"trains the role 'progress', but models.progress.trained is false"):
         train(override(tiny, ["models.progress.trained=false"]))
-
-
-@pytest.mark.slow
-def test_a_resumed_run_is_the_undisturbed_one(tiny: Recipe, train: Train, tmp_path: Path) -> None:
-    recipe = override(tiny, ["checkpoints.every_steps=1"])
-    _, whole = train(recipe)
-    _, resumed = cut_off_and_resumed(recipe, tmp_path / "cut", at=5)
-    assert resumed.metrics() == whole.metrics()

@@ -16,7 +16,6 @@ from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from tests.components.tasks.written import jsonl
 from tests.stages.conftest import with_reward
-from tests.stages.resuming import cut_off_and_resumed
 
 Small = Callable[..., Recipe]
 Train = Callable[[Recipe], tuple[Models, RunStore]]
@@ -93,15 +92,6 @@ def test_a_divergence_from_the_writer_of_the_data(offline: Callable[..., Recipe]
     assert last["kl/estimate"] > 1e-6
     said = [x for x in store.rollouts(1)[0]["behavior_logp"] if x is not None]
     assert said == pytest.approx([x for x in store.rollouts(1)[0]["sampled_logp"] if x is not None], abs=1e-5)
-
-
-def test_offline_it_resumes_bit_for_bit(offline: Callable[..., Recipe], train: Train, tmp_path: Path) -> None:
-    recipe = offline("checkpoints.every_steps=1")
-    whole, first = train(recipe)
-    again, second = cut_off_and_resumed(recipe, tmp_path / "again", at=2)
-    assert first.metrics() == second.metrics()
-    for (name, a), b in zip(whole["policy"].state_dict().items(), again["policy"].state_dict().values(), strict=True):
-        assert a.equal(b), name
 
 
 def test_data_of_ones_own(offline: Callable[..., Recipe], train: Train, tmp_path: Path) -> None:

@@ -49,10 +49,12 @@ class Bench:
     def load(self, role: str, model: Model, models: Models) -> "Policy":
         """The model of a role, which reads special tokens in data as the tasks say; `models` are there to be copied."""
         from posttrain.policies.loading import load_policy
+        from posttrain.policies.tokenizer import Tokenizer
 
         policy = load_policy(role, model, models, self.device)
-        if self.problems.allows_special_tokens and hasattr(policy, "tokenizer"):
-            policy.tokenizer = policy.tokenizer.allowing_special_tokens()
+        tokenizer = getattr(policy, "tokenizer", None)
+        if self.problems.allows_special_tokens and isinstance(tokenizer, Tokenizer):
+            policy.tokenizer = tokenizer.allowing_special_tokens()
         return policy
 
     def check(self, models: Models) -> None:
@@ -91,9 +93,11 @@ class Bench:
 
     def _note_special_tokens(self, policy: "Policy") -> None:
         """Say how many tasks hold texts of the policy's special tokens, which are easily meant to mislead."""
-        problems = self.problems
-        if hasattr(policy, "tokenizer"):
-            tasks, special = [*problems.train, *problems.held_out], policy.tokenizer.special_tokens
+        from posttrain.policies.tokenizer import Tokenizer
+
+        problems, tokenizer = self.problems, getattr(policy, "tokenizer", None)
+        if isinstance(tokenizer, Tokenizer):
+            tasks, special = [*problems.train, *problems.held_out], tokenizer.special_tokens
             note = note_of_special_tokens(tasks, special, problems.allows_special_tokens)
             problems.notes += [note] if note else []
 

@@ -35,7 +35,8 @@ PARENT: Final = "ddpo"
 SETTING: Final = "two_modes"
 PAPER: Final = "arXiv:2509.25050"
 ROWS: Final = (109,)
-CHANGES: Final = ("models.policy.shape.noise",)
+# Samples are drawn without noise, since draws of fresh noise are learned from.
+CHANGES: Final = ("models.policy.shape.noise", "rollout.sampling.temperature")
 
 
 def awm(recipe: Recipe | None = None) -> Recipe:

@@ -37,6 +37,7 @@ PARENT: Final = "ppo"
 SETTING: Final = "judged_sums"
 PAPER: Final = "arXiv:2403.19443"
 ROWS: Final = (235,)
+CHANGES: Final = ("reward",)  # a reward model that is trained first
 
 
 def mpo(recipe: Recipe | None = None) -> Recipe:

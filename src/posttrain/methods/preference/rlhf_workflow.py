@@ -33,6 +33,7 @@ PARENT: Final = "grpo"
 SETTING: Final = "judged_rounds"
 PAPER: Final = "arXiv:2405.07863"
 ROWS: Final = (250,)
+CHANGES: Final = ("reward",)  # a reward model that is trained first
 
 
 def rlhf_workflow(recipe: Recipe | None = None) -> Recipe:

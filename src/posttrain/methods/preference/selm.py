@@ -37,7 +37,8 @@ PARENT: Final = "rlhf_workflow"
 SETTING: Final = "judged_rounds"
 PAPER: Final = "arXiv:2405.19332"
 ROWS: Final = (203,)
-CHANGES: Final = ("learner.epochs",)
+# Each prompt gets one greedy answer, which a reward model ranks among the given pair; one pass over each batch.
+CHANGES: Final = ("learner.epochs", "reward", "rollout.n", "rollout.sampling.temperature")
 
 
 def selm(recipe: Recipe | None = None) -> Recipe:

@@ -30,6 +30,7 @@ PARENT: Final = "ppo"
 SETTING: Final = "arithmetic"
 PAPER: Final = "arXiv:2409.06957"
 ROWS: Final = (240,)
+CHANGES: Final = ("rollout.n",)  # five answers a prompt, of which two are learned from
 
 
 def pf_ppo(recipe: Recipe | None = None) -> Recipe:
