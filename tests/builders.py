@@ -324,9 +324,13 @@ class ScriptedSampler:
         self.completions: list[Completion] = [] if log is None else log
         """What it and those that are bound to it have written."""
         self.asked = self.drawn = 0
+        self.signals: set[str] = set()
+        """Names of the signals that it was asked for; shared with those that are bound to it."""
 
     def bind(self, *key: int | str) -> "ScriptedSampler":
-        return ScriptedSampler(*self.key, *key, version=self.version, log=self.completions)
+        bound = ScriptedSampler(*self.key, *key, version=self.version, log=self.completions)
+        bound.signals = self.signals
+        return bound
 
     def prompt(self, task: Task) -> Segment:
         ids = self.encode(task.prompt)
@@ -383,11 +387,13 @@ class ScriptedSampler:
     async def logp(
         self, token_ids: np.ndarray, *, temperature: float = 1.0, vectors: np.ndarray | None = None
     ) -> np.ndarray:
+        self.signals.add("logp")
         return (
             -self._rng("logp", token_ids.tolist(), temperature).exponential(size=len(token_ids) - 1).astype(np.float32)
         )
 
     async def score(self, token_ids: np.ndarray, *, vectors: np.ndarray | None = None) -> float:
+        self.signals.add("score")
         return float(self._rng("score", token_ids.tolist()).normal())
 
 
@@ -408,7 +414,7 @@ class ScriptedFlow(ScriptedSampler):
 
     def bind(self, *key: int | str) -> "ScriptedFlow":
         bound = ScriptedFlow(*self.key, *key, version=self.version, whole=self.whole)
-        bound.completions = self.completions
+        bound.completions, bound.signals = self.completions, self.signals
         return bound
 
     async def sample(

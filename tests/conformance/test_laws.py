@@ -174,10 +174,18 @@ class Undetached(Correction):
         return (tokens.old_logp_T - tokens.behavior_logp_T).exp()
 
 
+class Blind(Correction):
+    """Does not read what every correction says that it needs."""
+
+    def __call__(self, tokens: Any) -> torch.Tensor:
+        return torch.ones_like(tokens.logp_T)
+
+
 def test_wrong_corrections_are_caught() -> None:
     assert caught(test_corrections.test_one_factor_a_token_not_differentiated, Undetached())
     assert caught(test_corrections.test_finite_at_extreme_gaps, Undetached(), 200.0)
     assert caught(test_corrections.test_tokens_that_nobody_sampled_are_left_alone, Undetached())
+    assert caught(test_corrections.test_needs_are_exact, Blind())
 
 
 class Dice(Curriculum):
@@ -267,3 +275,17 @@ def test_ids_made_from_text_again_are_caught() -> None:
     law = test_rollouts.test_every_sampled_token_is_accounted_for
     assert caught(law, Rewriting(), test_rollouts.TASKS[0])
     assert not caught(law, Independent(n=2), test_rollouts.TASKS[0])
+
+
+class Curious(Rollout):
+    """Asks a model for log-probabilities without saying so."""
+
+    async def collect(self, task: Any, samplers: Any) -> Any:
+        await samplers["reference"].logp(np.arange(4))
+        return await Independent(n=2).collect(task, samplers)
+
+
+def test_signals_that_samplers_are_asked_for_in_secret_are_caught() -> None:
+    law = test_rollouts.test_needs_are_exact
+    assert caught(law, Curious())
+    assert not caught(law, Independent(n=2))

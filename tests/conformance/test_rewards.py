@@ -15,8 +15,13 @@ from pydantic import TypeAdapter
 
 from posttrain.components.rewards import Reward, RewardContext
 from posttrain.sandbox import missing_programs
+from posttrain.signals import Signal, roles_in
+from posttrain.stages.needs import parts_of
 from posttrain.types import Score, Task
+from tests.builders import ScriptedSampler
 from tests.components.rewards.judging import attempt, judge, score_all
+from tests.conformance._members import members
+from tests.conformance.test_rollouts import told
 
 QUESTION = "What is 6 times 7, do you think?"
 TASK = Task(key="task", prompt=QUESTION, answer="42")
@@ -221,6 +226,19 @@ def test_json_round_trip(make: Callable[[], Reward], kind: str) -> None:
     assert json.loads(text)["kind"] == kind
     assert adapter.validate_json(text) == reward
     assert adapter.dump_json(adapter.validate_json(text)) == text
+
+
+@pytest.mark.parametrize("reward", members(Reward))
+def test_needs_are_exact(reward: Reward) -> None:
+    """What models are asked for, beside text, is declared, and what is declared is asked for."""
+    samplers = {role: ScriptedSampler(role) for role in reward.roles}
+    parts = [reward, *(part for _, part in parts_of(reward))]
+    declared: set[Signal] = {need for part in parts for need in getattr(part, "needs", ())}
+    assert roles_in(declared) <= reward.roles
+    if reward.roles:
+        texts = ("4", "<think>two and two</think> <answer>4</answer>", "<think>no</think> <answer>5</answer>")
+        score_all(reward, *(attempt(text, TASK) for text in texts), context=RewardContext(samplers=samplers))
+    assert told(samplers) == declared
 
 
 @every_kind

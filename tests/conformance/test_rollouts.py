@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from posttrain.components.rollouts import Rollout
+from posttrain.signals import Signal
+from posttrain.stages.needs import parts_of
 from posttrain.types import Completion, Group, Rated, Score, Segment, Task
 from tests.builders import ScriptedFlow, ScriptedSampler, info_of, score
 from tests.conformance._members import members
@@ -126,3 +128,17 @@ def test_same_samplers_same_trajectories(rollout: Rollout) -> None:
 @every_member
 def test_temperature_can_divide(rollout: Rollout) -> None:
     assert rollout.temperature > 0
+
+
+@every_member
+def test_needs_are_exact(rollout: Rollout) -> None:
+    """What samplers are asked for, beside writing, is declared, and what is declared is asked for."""
+    samplers = models(rollout, "key")
+    collect(rollout, TASKS[0], samplers)
+    declared = {need for _, part in [("", rollout), *parts_of(rollout)] for need in getattr(part, "needs", ())}
+    assert told(samplers) == declared
+
+
+def told(samplers: Mapping[str, ScriptedSampler]) -> set[Signal]:
+    """The signals that models were asked for."""
+    return {Signal(name, of=role) for role, sampler in samplers.items() for name in sampler.signals}  # type: ignore[arg-type]

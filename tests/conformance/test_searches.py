@@ -11,7 +11,7 @@ from posttrain.components.search import Found, Search, place_of_best
 from posttrain.types import Group, Task
 from tests.builders import ScriptedSampler, info_of, score
 from tests.conformance._members import members
-from tests.conformance.test_rollouts import Grader, holds
+from tests.conformance.test_rollouts import Grader, holds, told
 
 every_member = pytest.mark.parametrize("search", members(Search))
 
@@ -85,3 +85,9 @@ def test_a_grader_that_fails_is_no_zero() -> None:
             models = {role: ScriptedSampler(role) for role in search.roles}
             found = asyncio.run(search.search(TASK, models, failing))
             assert np.isnan(found.values).all() and not found.states
+
+
+@every_member
+def test_needs_are_exact(search: Search) -> None:
+    _, models = look(search)
+    assert told(models) == search.needs

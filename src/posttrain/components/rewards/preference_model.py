@@ -19,6 +19,7 @@ from pydantic import PositiveFloat
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext
 from posttrain.engines import Sampler
+from posttrain.signals import Signal, logp_of
 from posttrain.types import Group, Message, Score, Task, Trajectory
 
 QUESTION = "[CONTEXT] {context} [RESPONSE A] {first} [RESPONSE B] {second}\n"
@@ -37,6 +38,11 @@ class PreferenceModel(Reward):
     def roles(self) -> frozenset[str]:
         """The model that compares."""
         return frozenset({self.role})
+
+    @property
+    def needs(self) -> frozenset[Signal]:
+        """Log-probabilities of the letters."""
+        return frozenset({logp_of(self.role)})
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Compare every two attempts, in both orders."""
