@@ -26,6 +26,7 @@ from posttrain.runs.store import RunStore
 from posttrain.signals import OLD_ENTROPY, OLD_LOGP, OLD_VALUE, Signal, logp_of
 from posttrain.stages import Models
 from posttrain.stages.needs import check_needs, needs_of
+from posttrain.stages.rl import RL
 from posttrain.stages.rl.signals import signals_for
 from posttrain.types import Group, Segment, Trajectory
 from tests.builders import task
@@ -164,6 +165,16 @@ def test_the_needs_of_ppo() -> None:
         ("value", "critic", "critic"),
         ("value before the updates", "critic", "critic"),
     }
+
+
+def test_a_correction_has_the_learners_log_probabilities_computed(small: Small, train: Train) -> None:
+    """Beside those of the sampler alone it would be one everywhere, whatever is said about `old_logp`."""
+    recipe = small(None, "steps=1", "filters={}", "correction=truncated")
+    stage = recipe.stages["rl"]
+    assert [(n.signal, n.path) for n in stage.needed(recipe.models)] == [(OLD_LOGP, "correction")]
+    assert isinstance(stage, RL) and stage.needs == {OLD_LOGP}
+    _, store = train(recipe)
+    assert store.metrics()[0]["correction"] == pytest.approx(1.0, abs=1e-4)
 
 
 class Counted:

@@ -11,7 +11,7 @@ from posttrain.components.penalties.kl import KL
 from posttrain.errors import AlarmStop
 from posttrain.models import Model
 from posttrain.policies.loading import load_policy
-from posttrain.signals import BEHAVIOR_LOGP, OLD_LOGP, logp_of
+from posttrain.signals import BEHAVIOR_LOGP, OLD_LOGP, Signal, logp_of
 from posttrain.stages.loss import combine
 from posttrain.stages.rl.collect import set_aside_failed, stop_if_grading_fails, unaided
 from posttrain.stages.rl.credit import batch_of, token_rewards
@@ -77,6 +77,15 @@ def test_a_kl_in_the_reward_lowers_the_return_by_the_sampled_divergence() -> Non
     # k3 of gaps -0.5, 0, -2: exp(gap) - 1 - gap
     by_hand = np.mean([np.exp(-0.5) - 0.5, 0.0, np.exp(-2.0) + 1.0])
     assert signal_metrics(batch)["kl/reference"] == pytest.approx(by_hand, abs=1e-6)
+
+
+def test_an_exact_divergence_is_told_in_place_of_an_estimate() -> None:
+    group = Group(trajectories=(attempt(1.0),))
+    exact = Signal("reverse_kl", of="reference", old=True)
+    numbers = {logp_of("reference"): [-2.0] * 3, exact: [0.1, 0.2, 0.3], logp_of("teacher"): [-1.0] * 3}
+    signals = {signal: (np.array(row, np.float32),) for signal, row in numbers.items()}
+    found = signal_metrics(batch_of([group], signals, {}, 0.5))
+    assert found == {"kl/reference": pytest.approx(0.2), "kl/teacher": 0.0}
 
 
 def test_segments_that_attempts_share_were_sampled_once() -> None:
