@@ -1,4 +1,4 @@
-"""Programs: the bundled model writes small programs, and is paid for those that print what is expected.
+"""Programs: the bundled model writes small programs, and is rewarded for those that print what is expected.
 
 It has never seen a program, so that it first imitates a few. Programs are in bash, which starts fastest;
 ``tasks.languages=[bash,lua,perl,python]`` asks for more languages.

@@ -1,4 +1,4 @@
-"""Running sums: a new model writes C programs that sum a line up to n, and is paid for those that pass their tests.
+"""Running sums: a new model writes C programs that sum a line up to n, and is rewarded for those that pass their tests.
 
 It first imitates generated programs, half of them adding term by term and half in closed form, which does a fraction of
 the work. Held-out programs are judged by how many instructions they take.

@@ -1,8 +1,8 @@
 """Shapes: a new model that sees finds coloured shapes in small pictures, and answers with boxes and confidences.
 
 The model is a decoder whose input embeddings of image tokens are linear in the pixels of a patch. It first imitates
-imperfect demonstrations, whose mistakes are random confidences and superfluous boxes. Answers are paid by the overlap
-of their boxes with the right ones. All pictures are of one shape: of two shapes the model cannot tell the one that is
+imperfect demonstrations, whose mistakes are random confidences and superfluous boxes. The reward is the overlap of the
+stated boxes with the right ones. All pictures are of one shape: of two shapes the model cannot tell the one that is
 asked for, and where a sampled box seldom fits, there is little but confidences to learn from the reward.
 """
 

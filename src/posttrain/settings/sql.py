@@ -1,4 +1,4 @@
-"""SQL: a new model answers questions about small tables by queries, and is paid for the rows that they give.
+"""SQL: a new model answers questions about small tables by queries, and is rewarded for the rows that they give.
 
 Questions and tables are generated. The model first imitates a plan as reasoning and the query after it;
 ``tasks.reasoned=false`` leaves the reasoning out.

@@ -1,4 +1,4 @@
-"""Verilog: a new model writes small hardware modules, and is paid for those that pass their test benches.
+"""Verilog: a new model writes small hardware modules, and is rewarded for those that pass their test benches.
 
 Formulas and test benches are generated. The model first imitates a plan as reasoning and the module after it.
 """

@@ -1,4 +1,4 @@
-"""CORY: two copies of a model learn together, one answering after the other, paid as a team, and change places.
+"""CORY: two copies of a model learn together, one answering after the other, with one reward, and change places.
 
 Source: Ma et al. 2024, arXiv:2410.06101, and its released IMDB run: the reward of both is the sum of the two scores,
 normalised by running moments; exact KL to the one frozen first model in the reward, with an adaptive weight (start 0.4,

@@ -9,11 +9,11 @@ the batch, clip 0.2 and 0.28, no KL.
     # columns: question, schema (a script that makes the database), answer (the reference query) or rows,
     #          completion (an answer to imitate: <reasoning>...</reasoning><answer>...</answer>)
 
-The grid of the paper: ``tasks.reasoned=false`` imitates queries without traces, ``reward.parts.rows.partial=0`` pays
-for execution accuracy alone, and ``sft.max_steps`` and ``rl.steps`` are how much of either.
+The grid of the paper: ``tasks.reasoned=false`` imitates queries without traces, ``reward.parts.rows.partial=0``
+rewards execution accuracy alone, and ``sft.max_steps`` and ``rl.steps`` are how much of either.
 
-Differs: the half that nearly right queries are paid is ours; ratios are of tokens, where the release has one a
-sequence.
+Differs: that a nearly right query is worth up to half of a right one is ours; ratios are of tokens, where the release
+has one a sequence.
 """
 
 from dataclasses import replace
