@@ -13,15 +13,12 @@ from posttrain.components.tasks.refinements import Refinements
 from posttrain.datasets.templates import Critiques
 from posttrain.engines import Sampling
 from posttrain.engines._continuous import ContinuousServer
-from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.sft_rl.critique_grpo import ROWS, critique_grpo
 from posttrain.recipe.changes import rl_of
-from posttrain.recipe.differences import differences
 from posttrain.recipe.overrides import override
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.settings.arithmetic import arithmetic
-from posttrain.settings.refined_sums import refined_sums
 from posttrain.stages import Models
 from posttrain.types import Completion
 from tests.builders import numerical_gradient, tokens
@@ -33,19 +30,8 @@ Train = Callable[[Recipe], tuple[Models, RunStore]]
 NAN = math.nan
 
 
-def test_it_is_grpo_with_refinements() -> None:
-    assert ROWS == (200,)
-    assert {d.path for d in differences(grpo(refined_sums()), critique_grpo())} == {
-        "rollout",
-        "rl.objective",
-        "rl.reducer",
-        "filters.zero_variance",
-        "filters.refinement",
-        "penalties.entropy",
-    }
-
-
 def test_without_a_lesson_it_speaks_english_and_its_constant_is_the_longest_answer() -> None:
+    assert ROWS == (200,)
     stage = rl_of(critique_grpo(override(arithmetic(), ["rollout.sampling.max_tokens=300", "rollout.n=5"])))
     assert stage.rollout == Critiqued(n=5, texts=Critiques(), sampling=Sampling(max_tokens=300))
     assert stage.reducer == Constant(length=300.0)

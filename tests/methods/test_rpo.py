@@ -11,7 +11,6 @@ from posttrain.methods.preference.dpo import dpo
 from posttrain.methods.preference.rpo import rpo
 from posttrain.recipe.catalogue import entries
 from posttrain.recipe.changes import preference_of
-from posttrain.recipe.differences import differences
 from posttrain.recipe.overrides import override
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.store import RunStore
@@ -47,7 +46,6 @@ def test_it_changes_whatever_loss_there_is() -> None:
     assert preference_of(rpo()).loss == RPO(loss=DPO())
     assert preference_of(rpo(override(dpo(), ["loss.kind=ipo"]))).loss == RPO(loss=IPO())
     assert preference_of(override(rpo(), ["loss.loss.kind=ipo", "loss.eta=0.1"])).loss == RPO(loss=IPO(), eta=0.1)
-    assert [d.path for d in differences(dpo(), rpo())] == ["loss"]
 
 
 def test_it_is_listed_with_its_row() -> None:

@@ -35,6 +35,7 @@ PARENT: Final = "ppo"
 SETTING: Final = "single_sums"
 PAPER: Final = "arXiv:2401.08967"
 ROWS: Final = (102,)
+CHANGES: Final = ("learner.minibatches", "critic_learner.minibatches")
 
 
 def reft(recipe: Recipe | None = None) -> Recipe:
