@@ -57,7 +57,8 @@ def curves(experiment: Experiment) -> str:
     lines = [row["curves"][name] for row in rows if name in row["curves"]]
     height = 260
     x_axis = Axis([step for line in lines for step in line["steps"]])
-    y_axis = Axis([edge for line in lines for pair in line["interval"] for edge in pair], TOP + height, TOP)
+    edges = [edge for line in lines for pair in line["interval"] for edge in pair or ()]
+    y_axis = Axis([*edges, *(value for line in lines for value in line["mean"])], TOP + height, TOP)
     bottom = TOP + height
     parts = [f'<text class="name" x="{LEFT}" y="18">{escape(name)}, by step</text>']
     parts += [*x_axis.grid(bottom), *y_axis.levels()]
@@ -74,10 +75,11 @@ def curves(experiment: Experiment) -> str:
 def drawn(line: Mapping[str, Any], x_axis: "Axis", y_axis: "Axis", colour: str) -> Iterator[str]:
     """The band and the mean of one curve."""
     xs = [x_axis.at(step) for step in line["steps"]]
-    low, high = ([y_axis.at(edge) for edge in edges] for edges in zip(*line["interval"], strict=True))
-    there = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(xs, high, strict=True))
-    back = " ".join(f"{x:.1f},{y:.1f}" for x, y in reversed(list(zip(xs, low, strict=True))))
-    yield f'<polygon class="band" fill="{colour}" points="{there} {back}"/>'
+    if all(line["interval"]):
+        low, high = ([y_axis.at(edge) for edge in edges] for edges in zip(*line["interval"], strict=True))
+        there = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(xs, high, strict=True))
+        back = " ".join(f"{x:.1f},{y:.1f}" for x, y in reversed(list(zip(xs, low, strict=True))))
+        yield f'<polygon class="band" fill="{colour}" points="{there} {back}"/>'
     mean = " ".join(f"{x:.1f},{y_axis.at(y):.1f}" for x, y in zip(xs, line["mean"], strict=True))
     yield f'<polyline class="mean" stroke="{colour}" points="{mean}"/>'
 

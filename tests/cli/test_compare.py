@@ -56,6 +56,10 @@ def test_a_comparison_runs_what_is_missing_and_says_how_sure_it_is(capfd: pytest
     low, high = second["contenders"][1]["completion_tokens:last"]["difference"]["interval"]
     assert low <= second["contenders"][1]["completion_tokens:last"]["difference"]["value"] <= high
     assert json.loads(Path("c/comparison.json").read_text()) == second
+    drawn = second["contenders"][0]["curves"]
+    assert list(drawn) == ["reward", "completion_tokens"] and drawn["reward"]["steps"] == [1, 2]
+    assert sum(drawn["reward"]["mean"]) / 2 == pytest.approx(second["contenders"][0]["reward:mean"]["mean"], abs=1e-5)
+    assert first["contenders"][0]["curves"]["reward"]["interval"] == [None, None]  # one seed
 
     # Another recipe under the same name is refused rather than mixed in.
     assert main(["compare", *specs, "seed=3", "--seeds", "1", "--out", "c"]) == 2

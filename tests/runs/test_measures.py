@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from posttrain.errors import UserError
-from posttrain.runs.measures import measure, reduce
+from posttrain.runs.measures import by_step, measure, reduce
 from posttrain.runs.store import RunStore
 from posttrain.runs.summary import write_summary
 from tests.runs.made_runs import make_run
@@ -34,6 +34,13 @@ def test_metrics_over_the_steps_that_have_them(run: RunStore) -> None:
 def test_the_first_of_several_names_that_the_run_has(run: RunStore) -> None:
     assert measure(run, "reward/pioneer|reward:last2") == measure(run, "reward:last2")
     assert measure(run, "rl/reward|loss") == measure(run, "rl/reward")
+
+
+def test_a_metric_by_step(run: RunStore) -> None:
+    rewards = {e["step"]: e["reward"] for e in run.metrics() if e["stage"] == "rl"}
+    assert by_step(run, "reward:last5") == by_step(run, "rl/reward") == by_step(run, "none|reward") == rewards
+    assert list(rewards) == list(range(6, 14)), "steps of the whole run"
+    assert by_step(run, "accuracy_after") == {}
 
 
 def test_numbers_of_evaluations_leave_out_the_one_before_training(run: RunStore) -> None:

@@ -31,7 +31,7 @@ from posttrain.recipe.overrides import to_tree
 from posttrain.recipe.tree import Recipe
 from posttrain.runs.files import write_file
 from posttrain.runs.journal import plain
-from posttrain.runs.measures import measure
+from posttrain.runs.measures import by_step, measure
 from posttrain.runs.store import RunStore
 from posttrain.statistics.intervals import mean
 from posttrain.statistics.repeated import repeated_difference
@@ -39,6 +39,8 @@ from posttrain.statistics.repeated import repeated_difference
 Tell = Callable[[str], None]
 COST = ("sampled_tokens", "trained_tokens", "seconds")
 """Measured beside what was asked for: a gain that costs twice as much is another matter."""
+PROGRESS = ("reward", "loss")
+"""Metrics whose values of every step are kept, the first of them that the runs have, with those that are measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,8 +213,38 @@ def compare(
                 row[name]["difference"] = _difference(
                     [measured[base][s][name] for s in shared], [own[s][name] for s in shared]
                 )
+        row["curves"] = curves([folder for folder in runs[contender.label].values() if folder is not None], measures)
         rows.append(row)
     return {"base": base, "measures": list(measures), "contenders": rows, "failures": dict(failures)}
+
+
+def curves(folders: Sequence[Path], measures: Sequence[str]) -> dict[str, Any]:
+    """By metric: the mean over runs and its interval (None for one run) at every step that all of them have."""
+    stores = [RunStore.open(folder, reading=True) for folder in folders]
+    found = {name: [by_step(store, name) for store in stores] for name in (*PROGRESS, *measures)}
+    for store in stores:
+        store.close()
+    there = {name: runs for name, runs in found.items() if runs and all(runs)}
+    progress = next((name for name in PROGRESS if name in there), None)
+    drawn: dict[str, Any] = {}
+    for name, runs in there.items():
+        path = name.partition(":")[0]
+        if (name in PROGRESS and name != progress) or path in drawn:
+            continue
+        steps = sorted(set.intersection(*map(set, runs)))
+        means = [mean([run[step] for run in runs]) for step in steps]
+        drawn[path] = {
+            "steps": steps,
+            "mean": [round(m.value, 6) for m in means],
+            "interval": [_rounded(m.interval) for m in means],
+        }
+    return drawn
+
+
+def _rounded(interval: Sequence[float]) -> list[float] | None:
+    """An interval as it is kept."""
+    found = _finite(interval)
+    return [round(edge, 6) for edge in found] if found else None
 
 
 def write(comparison: Mapping[str, Any], out: Path) -> Path:

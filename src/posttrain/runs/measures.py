@@ -43,6 +43,20 @@ def measure(store: RunStore, name: str) -> float:
     return reduce(values, how or "mean")
 
 
+def by_step(store: RunStore, name: str) -> dict[int, float]:
+    """A measure's metric at each step of the run that has it, by the step; empty for what is no metric of steps."""
+    matched = _SPELLING.fullmatch(name)
+    for path in matched["path"].split("|") if matched else ():
+        stage, _, rest = path.partition("/")
+        found = {e["step"]: e[path] for e in store.metrics() if e.get(path) is not None}
+        found = found or {
+            e["step"]: e[rest] for e in store.metrics() if e["stage"] == stage and e.get(rest) is not None
+        }
+        if found:
+            return {step: float(value) for step, value in found.items()}
+    return {}
+
+
 def reduce(values: Sequence[float], how: str) -> float:
     """One number of many, in order."""
     if how == "mean":

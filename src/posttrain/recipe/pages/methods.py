@@ -187,7 +187,7 @@ def _running(entry: Entry, recipe: Recipe) -> Iterator[str]:
     yield "## Run it"
     lines = [f"posttrain run {entry.name}"]
     if entry.parent:
-        lines.append(f"posttrain diff {entry.name} {entry.parent}")
+        lines.append(f"posttrain diff {entry.name}")
     yield "\n".join(["```text", *lines, "```"])
     commands = [f"posttrain run {entry.name} {' '.join(own)}"] if (own := _own_data(recipe)) else []
     if entry.setting:
