@@ -136,6 +136,20 @@ def test_the_first_pages_are_short() -> None:
         assert len((ROOT / page).read_text().splitlines()) <= most, page
 
 
+def test_the_map_is_true() -> None:
+    page, package = (ROOT / "docs" / "architecture.md").read_text(), ROOT / "src" / "posttrain"
+    files = re.findall(r"`((?:[\w]+/)+(?:\w+\.py)?)(?:: ([\w.]+))?`", page)
+    assert len(files) > 10
+    for path, name in files:
+        found = [folder / path for folder in (package, package / "components", ROOT) if (folder / path).exists()]
+        assert found, f"docs/architecture.md names {path}"
+        for part in name.split(".") if name else ():
+            assert re.search(rf"\b(class|def) {part}\b", found[0].read_text()), f"{path} has no {part}"
+    rooms = {path.stem for path in package.iterdir() if not path.name.startswith(("_", "py.typed"))}
+    map_of_rooms = page[page.index("src/posttrain/\n") : page.index("tests/  ")]
+    assert not (missing := {room for room in rooms if not re.search(rf"\b{room}\b", map_of_rooms)}), missing
+
+
 def test_decisions_are_complete_and_listed() -> None:
     folder = ROOT / "docs" / "decisions"
     index = (folder / "README.md").read_text()
