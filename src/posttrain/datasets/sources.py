@@ -73,7 +73,7 @@ def _folder(path: Path, name: str, split: str | None) -> Source:
     """A folder written by `datasets`, or one with files of its own, whose names may tell the split."""
     if (path / "dataset_dict.json").is_file() or (path / "state.json").is_file():
         datasets = extra("datasets", "datasets")
-        return _dataset(_attempt(name, datasets.load_from_disk, str(path)), name, split)
+        return of_dataset(_attempt(name, datasets.load_from_disk, str(path)), name, split)
     found = sorted(
         file
         for file in (*path.glob("*"), *path.glob("*/*"))
@@ -93,7 +93,7 @@ def _folder(path: Path, name: str, split: str | None) -> Source:
 
 def _hub(name: str, subset: str | None, split: str | None) -> Source:
     datasets = extra("datasets", "datasets")
-    return _dataset(_attempt(name, datasets.load_dataset, name, subset), name, split)
+    return of_dataset(_attempt(name, datasets.load_dataset, name, subset), name, split)
 
 
 def _attempt(name: str, load: Any, *arguments: Any) -> Any:
@@ -108,7 +108,7 @@ def _attempt(name: str, load: Any, *arguments: Any) -> Any:
         ) from error
 
 
-def _dataset(loaded: Any, name: str, split: str | None) -> Source:
+def of_dataset(loaded: Any, name: str, split: str | None) -> Source:
     """The rows of a loaded data set, or of one split of a dictionary of them."""
     if not hasattr(loaded, "keys"):
         if split is not None:
