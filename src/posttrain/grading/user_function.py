@@ -3,11 +3,15 @@
 A file is run as it is on disk at that moment (never from a stale ``.pyc``), and the SHA-256 of exactly those bytes is
 kept. Its folder, and for modules the working directory, join the end of the import path, so that it can import what
 lies beside it and shadows nothing.
+
+A function that neither a file nor its source can give again, as a closure over a model, is held by the process that it
+was given in: ``__session__:name_1f2e3d``.
 """
 
 import hashlib
 import importlib
 import inspect
+import secrets
 import sys
 import traceback
 from collections.abc import Callable
@@ -18,6 +22,10 @@ from typing import Any
 
 from posttrain.component import nearest
 from posttrain.errors import UserError
+
+SESSION = "__session__"
+"""Stands for the module of a function that only this process has."""
+_held: dict[str, Callable[..., Any]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +41,26 @@ class UserFunction:
     """Of a file that was given by its path: what was run."""
 
 
+def hold(function: Callable[..., Any]) -> str:
+    """The spelling by which this process, and no other, finds a function again."""
+    own = next((name for name, held in _held.items() if held is function), None)
+    if own is None:
+        plain = getattr(function, "__name__", type(function).__name__)
+        own = f"{plain if plain.isidentifier() else 'function'}_{secrets.token_hex(3)}"
+        _held[own] = function
+    return f"{SESSION}:{own}"
+
+
+def is_held(spelling: str) -> bool:
+    """Whether a spelling is of a function that one process held, this one or another."""
+    return spelling.startswith(f"{SESSION}:")
+
+
+def held_name(spelling: str) -> str:
+    """The name that a held function had."""
+    return spelling.rpartition(":")[2].rpartition("_")[0]
+
+
 def is_path(spelling: str) -> bool:
     """Whether the part before the colon is a file rather than a module."""
     return spelling.endswith(".py") or "/" in spelling or "\\" in spelling
@@ -44,6 +72,8 @@ def load_function(spelling: str, content: bytes | None = None) -> UserFunction:
     `content` is what to run in place of what the file has by now.
     """
     source, _, name = spelling.rpartition(":")
+    if source == SESSION:
+        return UserFunction(_taken(name, spelling), None, "")
     if is_path(source):
         file = (Path.cwd() / Path(source).expanduser()).resolve()
         content = _read(file, spelling) if content is None else content
@@ -74,6 +104,18 @@ def explain(error: BaseException, file: str | None) -> str:
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     where = f" ({Path(frames[-1].filename).name} line {frames[-1].lineno}: {frames[-1].line})" if frames else ""
     return f"{message[:500]}{where}"
+
+
+def _taken(name: str, spelling: str) -> Callable[..., Any]:
+    """A function that this process holds. Raises `UserError` in any other process."""
+    if name not in _held:
+        plain = held_name(spelling)
+        raise UserError(
+            f"the reward function '{plain}' was given to posttrain in Python and belongs to the process that it was "
+            "given in: no file has it, and its source alone does not give it again. Pass it again in Python: "
+            f"posttrain.resume(RUN, reward={plain}) to go on with a run, posttrain.run(RUN, reward={plain}) for a new one"
+        )
+    return _held[name]
 
 
 def _read(file: Path, spelling: str) -> bytes:
@@ -123,7 +165,7 @@ def _import(name: str, spelling: str) -> ModuleType:
 def _attribute(module: ModuleType, name: str, spelling: str) -> Callable[..., Any]:
     own = [key for key, value in vars(module).items() if inspect.isfunction(value) and not key.startswith("_")]
     if not hasattr(module, name):
-        where = module.__file__ or module.__name__
+        where = getattr(module, "__file__", None) or module.__name__
         raise UserError(f"reward function '{spelling}': no function '{name}' in {where}; {nearest(name, own)}")
     function = getattr(module, name)
     if not callable(function):

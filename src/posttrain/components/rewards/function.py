@@ -66,6 +66,13 @@ class Function(Reward):
         source, _, name = path.rpartition(":")
         if not source or not name.isidentifier():
             raise PydanticCustomError("path", "a function is written file.py:name or package.module:name")
+        if source == "__main__":
+            raise PydanticCustomError(
+                "path",
+                "__main__ is another module in the processes that judge; give the function itself, as in "
+                "posttrain.run(..., reward={name}), or write file.py:{name}",
+                {"name": name},
+            )
         return path
 
     def prepare(self) -> None:
