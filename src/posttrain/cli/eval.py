@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 
 from posttrain.cli._output import print_json, verb
-from posttrain.cli._search import SEARCH_HELP, VALUE_HELP
+from posttrain.runs.measuring import SEARCH_HELP, VALUE_HELP
 
 
 @verb
@@ -32,28 +32,16 @@ def command(
     model: str, changes: tuple[str, ...], save: Path | None, search: str | None, value: str | None, as_json: bool
 ) -> None:
     """Answer, judge, print."""
-    from posttrain.cli._search import bench_for
     from posttrain.errors import UserError
-    from posttrain.evaluation.greedy import evaluate
-    from posttrain.evaluation.search import evaluate_search
     from posttrain.runs.live import describe_evaluation
+    from posttrain.runs.measuring import answers_of, bench_for
     from posttrain.runs.tables import new_connection, rollout_rows, write_table
-    from posttrain.stages.prompts import check_prompts
 
     if save is not None and not save.absolute().parent.is_dir():
         raise UserError(f"no folder {save.parent} to write {save.name} into (working in {Path.cwd()}); make it first")
     bench = bench_for(model, (*changes, f"evaluation.search={search}") if search else changes, None, value)
-    models, problems, settings = bench.first_models(), bench.problems, bench.recipe.evaluation
-    check_prompts(models["policy"], problems.held_out, "the held-out tasks")
-    servers = {role: bench.server(policy) for role, policy in models.items()}
-    result = evaluate(
-        servers["policy"], problems.held_out, problems.verifier, settings, problems.sampling, problems.rollout
-    )
-    summary, answers = {"model": model, **result.summary}, result.trajectories
-    if settings.search is not None:
-        guided = evaluate_search(servers, problems.held_out, problems.verifier, settings.search, settings.correct_at)
-        summary["searched"], answers = guided.summary, (*answers, *guided.trajectories)
-    summary["verifier"] = problems.verifier.kind
+    found, answers = answers_of(bench)
+    summary, problems = {"model": model, **found}, bench.problems
     if save is not None:
         write_table(new_connection(), rollout_rows(answers), save, step=0)
     if as_json:

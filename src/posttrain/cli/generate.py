@@ -16,7 +16,7 @@ from typing import Any, Literal
 import click
 
 from posttrain.cli._output import print_json, verb
-from posttrain.cli._search import SEARCH_HELP, VALUE_HELP
+from posttrain.runs.measuring import SEARCH_HELP, VALUE_HELP
 
 DEFAULT_SEARCH = "{kind: best_of, n: 8, value_role: null}"
 
@@ -51,13 +51,13 @@ def command(
     as_json: bool,
 ) -> None:
     """Search, judge, write."""
-    from posttrain.cli._search import bench_for, read_search
     from posttrain.components.rewards import RewardContext, judged
     from posttrain.components.search import Found
     from posttrain.engines import Sampler
     from posttrain.errors import UserError
     from posttrain.evaluation.generation import Rows, generate
     from posttrain.recipe.overrides import to_tree
+    from posttrain.runs.measuring import bench_for, read_search
     from posttrain.stages.prompts import check_prompts
     from posttrain.types import Group, Task, Trajectory
 

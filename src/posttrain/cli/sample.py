@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import click
 
 from posttrain.cli._output import print_json, verb
-from posttrain.cli._search import SEARCH_HELP, VALUE_HELP
+from posttrain.runs.measuring import SEARCH_HELP, VALUE_HELP
 
 if TYPE_CHECKING:
     from posttrain.types import Completion, Task
@@ -61,13 +61,13 @@ def command(
     as_json: bool,
 ) -> None:
     """Load, write, print."""
-    from posttrain.cli._search import best_completions, read_search, search_models, with_sampling
     from posttrain.engines import Sampling
     from posttrain.engines.native import Native
     from posttrain.errors import UserError
     from posttrain.models import Model
     from posttrain.policies.loading import load_policy
     from posttrain.runs.launch import find_device, model_source
+    from posttrain.runs.measuring import best_completions, read_search, search_models, with_sampling
 
     sampling = Sampling(temperature=temperature, top_p=top_p, top_k=top_k, max_tokens=max_tokens, stop=stop)
     policy = load_policy("policy", Model(source=model_source(model)), {}, find_device("auto"))

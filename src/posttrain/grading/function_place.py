@@ -63,7 +63,7 @@ def _tree(file: str, names: dict[str, Any] | None, *, refresh: bool = False) -> 
 def first_line(node: ast.AST) -> int:
     """The line that Python counts a definition from: that of its first decorator."""
     decorators = getattr(node, "decorator_list", [])
-    line: int = (decorators[0] if decorators else node).lineno
+    line: int = (decorators[0] if decorators else node).lineno  # type: ignore[attr-defined,union-attr,unused-ignore]
     return line
 
 

@@ -14,7 +14,7 @@ import inspect
 import secrets
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -113,7 +113,8 @@ def _taken(name: str, spelling: str) -> Callable[..., Any]:
         raise UserError(
             f"the reward function '{plain}' was given to posttrain in Python and belongs to the process that it was "
             "given in: no file has it, and its source alone does not give it again. Pass it again in Python: "
-            f"posttrain.resume(RUN, reward={plain}) to go on with a run, posttrain.run(RUN, reward={plain}) for a new one"
+            f"posttrain.resume(RUN, reward={plain}) to go on with a run, posttrain.run(RUN, reward={plain}) for a new"
+            " one"
         )
     return _held[name]
 
@@ -177,3 +178,24 @@ def _attribute(module: ModuleType, name: str, spelling: str) -> Callable[..., An
 def _join_import_path(folder: Path) -> None:
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
+
+
+def hold_again(function: Callable[..., Any], tree: Any) -> None:
+    """Hold a function under the name by which the recipe of a run, as a tree, knows the one that was held.
+
+    Raises `UserError` where the recipe holds none.
+    """
+    names = {value for value in _texts(tree) if is_held(value)}
+    if len(names) != 1:
+        raise UserError(
+            f"the run's recipe has {len(names)} functions that were held by another process; reward= is for exactly one"
+        )
+    _held[names.pop().rpartition(":")[2]] = function
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in a tree."""
+    if isinstance(value, str):
+        yield value
+    for item in value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ():
+        yield from _texts(item)

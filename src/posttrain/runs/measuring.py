@@ -1,4 +1,4 @@
-"""Options that the searching verbs share."""
+"""Models that are measured or searched with, outside a run: for the verbs of the command line and for Python."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posttrain.errors import UserError
-from posttrain.types import Completion
+from posttrain.types import Completion, Trajectory
 
 if TYPE_CHECKING:
     from posttrain.components.search import Found, Search
@@ -97,6 +97,25 @@ def bench_for(model: str, changes: Sequence[str], search: "Search | None", value
     others = {} if search is None else search_models(search, recipe.models, run=run, value=value)
     recipe = replace(recipe, models={"policy": policy, **others})
     return Bench(recipe, prepare_machine(recipe))
+
+
+def answers_of(bench: "Bench") -> "tuple[dict[str, Any], list[Trajectory]]":
+    """The held-out tasks answered and scored: the numbers, and every answer."""
+    from posttrain.evaluation.greedy import evaluate
+    from posttrain.evaluation.search import evaluate_search
+    from posttrain.stages.prompts import check_prompts
+
+    models, problems, settings = bench.first_models(), bench.problems, bench.recipe.evaluation
+    check_prompts(models["policy"], problems.held_out, "the held-out tasks")
+    servers = {role: bench.server(policy) for role, policy in models.items()}
+    result = evaluate(
+        servers["policy"], problems.held_out, problems.verifier, settings, problems.sampling, problems.rollout
+    )
+    summary, answers = dict(result.summary), list(result.trajectories)
+    if settings.search is not None:
+        guided = evaluate_search(servers, problems.held_out, problems.verifier, settings.search, settings.correct_at)
+        summary["searched"], answers = guided.summary, [*answers, *guided.trajectories]
+    return {**summary, "verifier": problems.verifier.kind}, answers
 
 
 def with_sampling(search: "Search", sampling: "Sampling") -> "Search":
