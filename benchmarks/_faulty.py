@@ -17,7 +17,7 @@ from tests.runs.processes import contents
 
 RECIPE = """
 from dataclasses import replace
-from posttrain.recipe.changes import rl_of, sft_of
+from posttrain.recipes.changes import rl_of, sft_of
 from posttrain.methods.policy_gradient.ppo import ppo
 from posttrain.methods.sft_rl.sft import sft
 

@@ -27,8 +27,8 @@ from pathlib import Path
 from benchmarks._mutations import ODD_VALUES, mutate_bytes, mutate_json, mutate_safetensors, mutate_tree
 from posttrain.cli import main as posttrain
 from posttrain.policies.folder import new_folder
-from posttrain.recipe.files import find_recipe, tree_to_yaml
-from posttrain.recipe.overrides import to_tree
+from posttrain.recipes.files import find_recipe, tree_to_yaml
+from posttrain.recipes.overrides import to_tree
 
 OUTPUT = Path(__file__).resolve().parents[1] / "docs" / "measured" / "trust" / "fuzz.json"
 MEMORY = 6 * 2**30

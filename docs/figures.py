@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
-from posttrain.recipe.pages.experiments import Experiment
+from posttrain.recipes.pages.experiments import Experiment
 from posttrain.runs.charts import ticks
 
 WIDTH: Final = 720

@@ -1,7 +1,7 @@
 """What MkDocs builds beside the pages in docs/: those that are made from code and measurements. A hook of mkdocs.yml.
 
     index.md, CONTRIBUTING.md, AGENTS.md    the files of the same names (README.md) at the top of the repository
-    methods/<area>/README.md, <name>.md     `posttrain.recipe.pages`
+    methods/<area>/README.md, <name>.md     `posttrain.recipes.pages`
     components/<family>.md, settings.md     likewise
     experiments/<area>.md, pictures/        docs/measured/experiments
 
@@ -23,10 +23,10 @@ sys.path.append(str(Path(__file__).parent))  # MkDocs does not run hooks where t
 
 from figures import picture
 
-from posttrain.recipe.pages import area_page, family_page, method_page, settings_page
-from posttrain.recipe.pages.experiments import Experiment, all_experiments, section
-from posttrain.recipe.pages.markdown import inline, source, table
-from posttrain.recipe.pages.parts import known_families, listed
+from posttrain.recipes.pages import area_page, family_page, method_page, settings_page
+from posttrain.recipes.pages.experiments import Experiment, all_experiments, section
+from posttrain.recipes.pages.markdown import inline, source, table
+from posttrain.recipes.pages.parts import known_families, listed
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 AT_THE_TOP: Final = {"index.md": "README.md", "CONTRIBUTING.md": "CONTRIBUTING.md", "AGENTS.md": "AGENTS.md"}

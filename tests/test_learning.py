@@ -10,8 +10,8 @@ import torch
 
 from posttrain.evaluation.greedy import evaluate
 from posttrain.policies.loading import load_policy
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.launch import start
 from posttrain.runs.live import LiveView
 from posttrain.runs.problems import Problems

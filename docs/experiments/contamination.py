@@ -28,8 +28,8 @@ from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.sft_rl.sft import sft
 from posttrain.models import Model
 from posttrain.policies.loading import load_policy
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.launch import start
 from posttrain.runs.live import LiveView
 from posttrain.statistics.intervals import mean

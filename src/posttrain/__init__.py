@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from posttrain.recipe.tree import Recipe
+    from posttrain.recipes.tree import Recipe
     from posttrain.runs.python import compare, evaluate, recipe, resume, run, sample
     from posttrain.runs.results import Result
 
@@ -25,7 +25,7 @@ __version__ = "0.1.0"
 __all__ = ["Recipe", "Result", "compare", "evaluate", "recipe", "resume", "run", "sample"]
 
 _PLACES = {
-    "Recipe": "posttrain.recipe.tree",
+    "Recipe": "posttrain.recipes.tree",
     "Result": "posttrain.runs.results",
     **dict.fromkeys(("compare", "evaluate", "recipe", "resume", "run", "sample"), "posttrain.runs.python"),
 }

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from posttrain.cli import main
-from posttrain.recipe.differences import differences
+from posttrain.recipes.differences import differences
 from posttrain.runs.comparison import contenders_of
 
 SMALL = [

@@ -194,7 +194,7 @@ def test_a_mistake_in_a_yaml_file_has_its_line(refused: Refused, text: str, mess
 def test_a_mistake_in_a_python_recipe_has_its_line(refused: Refused, body: str, message: str) -> None:
     Path("recipe.py").write_text(
         "from dataclasses import replace\n"
-        "from posttrain.recipe.changes import rl_of, with_stage\n"
+        "from posttrain.recipes.changes import rl_of, with_stage\n"
         "from posttrain.methods.policy_gradient.grpo import grpo\n"
         "\n"
         "def mine():\n"

@@ -11,9 +11,9 @@ from posttrain.cli import _machine, main
 from posttrain.cli._machine import Check
 from posttrain.errors import UserError
 from posttrain.methods.policy_gradient.grpo import grpo
-from posttrain.recipe.catalogue import entries
-from posttrain.recipe.files import find_recipe
-from posttrain.recipe.overrides import override, to_tree
+from posttrain.recipes.catalogue import entries
+from posttrain.recipes.files import find_recipe
+from posttrain.recipes.overrides import override, to_tree
 
 
 @pytest.fixture(autouse=True)

@@ -26,11 +26,11 @@ from posttrain.evaluation.settings import Evaluation
 from posttrain.methods.credit.gigpo import gigpo
 from posttrain.models import Model
 from posttrain.policies.folder import new_folder
-from posttrain.recipe.catalogue import Entry, entries, recipe_modules
-from posttrain.recipe.changes import Method, with_stage
-from posttrain.recipe.differences import differences
-from posttrain.recipe.overrides import from_tree, to_tree
-from posttrain.recipe.tree import Checkpoints, Recipe
+from posttrain.recipes.catalogue import Entry, entries, recipe_modules
+from posttrain.recipes.changes import Method, with_stage
+from posttrain.recipes.differences import differences
+from posttrain.recipes.overrides import from_tree, to_tree
+from posttrain.recipes.tree import Checkpoints, Recipe
 from posttrain.runs.bench import Bench
 from posttrain.runs.live import LiveView
 from posttrain.runs.run import Run

@@ -18,7 +18,7 @@ from posttrain.policies._graphs import captured_decoding_of, decode_with, no_cap
 from posttrain.policies.folder import new_folder
 from posttrain.policies.language_model import LanguageModelPolicy
 from posttrain.policies.loading import load_policy
-from posttrain.recipe.files import find_recipe
+from posttrain.recipes.files import find_recipe
 from posttrain.runs.launch import start
 from posttrain.runs.live import LiveView
 from tests.kernels.paged_cases import LENGTHS as PAGED_LENGTHS

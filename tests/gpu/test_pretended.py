@@ -25,7 +25,7 @@ from posttrain.policies import _cache, _signals
 from posttrain.policies._graphs import decode_with, no_capture
 from posttrain.policies.folder import new_folder
 from posttrain.policies.language_model import LanguageModelPolicy
-from posttrain.recipe.files import find_recipe
+from posttrain.recipes.files import find_recipe
 from posttrain.runs import launch
 from posttrain.runs.live import LiveView
 from posttrain.signals import ADVANTAGE, BEHAVIOR_LOGP, ENTROPY, LOGIT, LOGP, OLD_LOGP, Signal

@@ -9,8 +9,8 @@ import pytest
 from posttrain.components.rewards.io_tests import IOTests
 from posttrain.components.tasks.programs import Programs
 from posttrain.methods.rewards.agnostics import agnostics
-from posttrain.recipe.changes import rl_of, sft_of
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, sft_of
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.launch import start
 from posttrain.runs.live import LiveView
 from tests.components.rewards.programs import tier_for

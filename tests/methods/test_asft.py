@@ -15,9 +15,9 @@ from posttrain.components.objectives.unified import DFT
 from posttrain.components.penalties.exact_kl import ExactKL
 from posttrain.methods.sft_rl.asft import ROWS, asft
 from posttrain.policies.folder import new_folder
-from posttrain.recipe.changes import sft_of
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import sft_of
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.signals import Signal
 from posttrain.stages import Models

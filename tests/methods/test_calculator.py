@@ -2,8 +2,8 @@ from collections.abc import Callable
 
 import pytest
 
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.settings.calculator import calculator
 from posttrain.stages import Models

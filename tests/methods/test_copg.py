@@ -9,9 +9,9 @@ import torch
 from posttrain.components.objectives.copg import CoPG
 from posttrain.errors import UserError
 from posttrain.methods.policy_gradient.copg import ROWS, copg
-from posttrain.recipe.changes import rl_of
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.bench import Bench
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models

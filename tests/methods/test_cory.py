@@ -7,9 +7,9 @@ import pytest
 
 from posttrain.errors import UserError
 from posttrain.methods.multi_agent.cory import ROWS, cory
-from posttrain.recipe.changes import rl_of
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.settings.corridor import corridor
 from posttrain.signals import OLD_VALUE, Signal

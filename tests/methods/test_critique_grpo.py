@@ -14,9 +14,9 @@ from posttrain.datasets.templates import Critiques
 from posttrain.engines import Sampling
 from posttrain.engines._continuous import ContinuousServer
 from posttrain.methods.sft_rl.critique_grpo import ROWS, critique_grpo
-from posttrain.recipe.changes import rl_of
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.stages import Models

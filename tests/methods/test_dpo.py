@@ -14,8 +14,8 @@ from posttrain.methods.preference.dpo import dpo
 from posttrain.methods.preference.rpo import rpo
 from posttrain.policies import Policy
 from posttrain.policies.loading import load_policy
-from posttrain.recipe.catalogue import entries
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.catalogue import entries
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.settings.demonstrations import demonstrations
 from posttrain.settings.quickstart import quickstart

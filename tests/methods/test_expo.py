@@ -12,9 +12,9 @@ from posttrain.components.rollouts.explained import Explained
 from posttrain.components.tasks.refinements import Refinements
 from posttrain.datasets.templates import asked
 from posttrain.methods.sampling.expo import expo
-from posttrain.recipe.changes import rl_of
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from tests.builders import tokens

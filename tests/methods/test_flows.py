@@ -13,8 +13,8 @@ from posttrain.methods.flow.reinflow import ROWS, reinflow
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.policy_gradient.ppo import ppo
 from posttrain.models import Model
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.settings.two_modes import two_modes
 from posttrain.stages import Models

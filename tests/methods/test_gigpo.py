@@ -6,9 +6,9 @@ import pytest
 from posttrain.errors import AlarmStop
 from posttrain.methods.credit.gigpo import ROWS, gigpo
 from posttrain.methods.policy_gradient.grpo import grpo
-from posttrain.recipe.differences import differences
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.differences import differences
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from posttrain.methods.policy_gradient.grpo_d import grpo_d
-from posttrain.recipe.changes import rl_of
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from tests.components.rewards.judging import judge

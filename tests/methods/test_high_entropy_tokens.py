@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from posttrain.methods.policy_gradient.high_entropy_tokens import ROWS, high_entropy_tokens
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from tests.stages.conftest import with_reward

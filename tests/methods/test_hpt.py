@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from posttrain.methods.sft_rl.hpt import ROWS, hpt
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from tests.stages.conftest import with_reward

@@ -10,8 +10,8 @@ from posttrain.components.objectives.iq_learn import IQLearn
 from posttrain.components.tasks.arithmetic import Arithmetic
 from posttrain.methods.sft_rl.iq_learn import ROWS, iq_learn
 from posttrain.policies import Policy
-from posttrain.recipe.changes import sft_of
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import sft_of
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from posttrain.stages.sft import demonstration

@@ -10,9 +10,9 @@ import torch
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.sft_rl.kdrl import ROWS, kdrl
 from posttrain.models import Model
-from posttrain.recipe.changes import rl_of, with_models
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, with_models
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.stages import Models

@@ -10,10 +10,10 @@ from posttrain.components.rewards.match import Match
 from posttrain.methods.policy_gradient.dr_grpo import dr_grpo
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.policy_gradient.kimi_k1_5 import ROWS, kimi_k1_5
-from posttrain.recipe.changes import rl_of
-from posttrain.recipe.differences import differences
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of
+from posttrain.recipes.differences import differences
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from posttrain.training.learner import Learner

@@ -8,9 +8,9 @@ import pytest
 
 from posttrain.components.rewards.python_tests import PythonTests
 from posttrain.methods.policy_gradient.klear_reasoner import ROWS, klear_reasoner
-from posttrain.recipe.changes import rl_of
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from tests.stages.conftest import with_reward

@@ -10,9 +10,9 @@ import pytest
 from posttrain.components.advantages.group_mean import GroupMean
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.policy_gradient.lite_ppo import ROWS, lite_ppo
-from posttrain.recipe.changes import rl_of
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from tests.builders import batch

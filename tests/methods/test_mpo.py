@@ -10,10 +10,10 @@ import pytest
 from posttrain.methods.policy_gradient.ppo import ppo
 from posttrain.methods.preference.mpo import mpo
 from posttrain.policies import Policy
-from posttrain.recipe.catalogue import entries
-from posttrain.recipe.changes import rl_of
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.catalogue import entries
+from posttrain.recipes.changes import rl_of
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.preview import preview
 from posttrain.runs.problems import Problems
 from posttrain.runs.store import RunStore

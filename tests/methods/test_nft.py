@@ -10,9 +10,9 @@ import torch
 from posttrain.methods.policy_gradient.dr_grpo import dr_grpo
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.policy_gradient.nft import ROWS, nft
-from posttrain.recipe.differences import differences
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.differences import differences
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from tests.stages.conftest import with_reward

@@ -9,9 +9,9 @@ import pytest
 from posttrain.components.objectives.path_consistency import PathConsistency
 from posttrain.components.search.beam import Beam
 from posttrain.methods.policy_gradient.oreo import ROWS, oreo
-from posttrain.recipe.changes import rl_of
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.signals import OLD_LOGP, OLD_VALUE, logp_of
 from posttrain.stages import Models

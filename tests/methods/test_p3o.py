@@ -8,8 +8,8 @@ import torch
 
 from posttrain.components.objectives.p3o import P3O
 from posttrain.methods.policy_gradient.p3o import ROWS, p3o
-from posttrain.recipe.changes import rl_of
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from tests.stages.conftest import with_reward

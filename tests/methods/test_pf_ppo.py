@@ -10,10 +10,10 @@ from posttrain.components.filters.best_and_worst import BestAndWorst
 from posttrain.components.filters.ranked import Ranked
 from posttrain.methods.policy_gradient.ppo import ppo
 from posttrain.methods.sampling.pf_ppo import ROWS, pf_ppo
-from posttrain.recipe.changes import rl_of
-from posttrain.recipe.differences import differences
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of
+from posttrain.recipes.differences import differences
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from posttrain.statistics.reliability import Rule, chances

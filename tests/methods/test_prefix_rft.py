@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from posttrain.methods.sft_rl.prefix_rft import ROWS, prefix_rft
-from posttrain.recipe.changes import rl_of
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from posttrain.training.learner import Learner

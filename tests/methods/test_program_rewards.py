@@ -21,9 +21,9 @@ from posttrain.methods.rewards.think2sql import think2sql
 from posttrain.methods.rewards.veriprefer import ROWS as PREFER_ROWS
 from posttrain.methods.rewards.veriprefer import veriprefer
 from posttrain.methods.rewards.verireason import FORM, verireason
-from posttrain.recipe.changes import rl_of
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.launch import start
 from posttrain.runs.live import LiveView
 from posttrain.settings.arithmetic import arithmetic

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from posttrain.methods.sampling.raft import raft
-from posttrain.recipe.catalogue import entries
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.catalogue import entries
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from tests.stages.conftest import with_reward

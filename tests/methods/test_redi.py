@@ -8,9 +8,9 @@ import pytest
 
 from posttrain.components.preferences.redi import REDI
 from posttrain.methods.sft_rl.redi import ROWS, redi
-from posttrain.recipe.changes import preference_of
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import preference_of
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.settings.sum_pairs import sum_pairs
 from posttrain.stages import Models

@@ -13,9 +13,9 @@ from posttrain.components.penalties.kl import KL
 from posttrain.components.rewards.format import Format
 from posttrain.methods.policy_gradient.ppo import ppo
 from posttrain.methods.sft_rl.reft import ROWS, reft
-from posttrain.recipe.changes import rl_of, sft_of
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, sft_of
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.bench import Bench
 from posttrain.runs.store import RunStore
 from posttrain.settings.arithmetic import arithmetic

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from posttrain.methods.search.rest_grpo import ROWS, rest_grpo
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from tests.stages.conftest import with_reward

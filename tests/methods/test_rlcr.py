@@ -10,9 +10,9 @@ from posttrain.components.rewards import Reward
 from posttrain.components.rewards.calibrated import Calibrated
 from posttrain.components.rewards.match import Match
 from posttrain.methods.rewards.rlcr import ROWS, rlcr
-from posttrain.recipe.changes import rl_of
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.stages import Models

@@ -7,9 +7,9 @@ import pytest
 
 from posttrain.components.rewards.format import Format
 from posttrain.methods.rewards.rlpr import ROWS, rlpr
-from posttrain.recipe.changes import rl_of
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.stages import Models

@@ -9,10 +9,10 @@ from posttrain.components.preferences.ipo import IPO
 from posttrain.components.preferences.rpo import RPO
 from posttrain.methods.preference.dpo import dpo
 from posttrain.methods.preference.rpo import rpo
-from posttrain.recipe.catalogue import entries
-from posttrain.recipe.changes import preference_of
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.catalogue import entries
+from posttrain.recipes.changes import preference_of
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 

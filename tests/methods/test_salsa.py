@@ -9,8 +9,8 @@ from posttrain.components.penalties.kl import KL
 from posttrain.methods.policy_gradient.ppo import ppo
 from posttrain.methods.preference.salsa import ROWS, salsa
 from posttrain.models import Model
-from posttrain.recipe.changes import rl_of, sft_of
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, sft_of
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.settings.quickstart import quickstart
 from posttrain.stages import Models

@@ -3,8 +3,8 @@ from pathlib import Path
 
 from posttrain.methods.curriculum.sec import ROWS, sec
 from posttrain.methods.policy_gradient.grpo import grpo
-from posttrain.recipe.differences import differences
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.differences import differences
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.settings.quickstart import quickstart
 from posttrain.stages import Models

@@ -12,10 +12,10 @@ from posttrain.components.objectives.pairwise import Pairwise
 from posttrain.components.penalties.optimism import Optimism
 from posttrain.components.preferences.dpo import DPO
 from posttrain.methods.preference.selm import selm
-from posttrain.recipe.catalogue import entries
-from posttrain.recipe.changes import rl_of
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.catalogue import entries
+from posttrain.recipes.changes import rl_of
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 

@@ -7,8 +7,8 @@ import pytest
 
 from posttrain.errors import UserError
 from posttrain.methods.credit.spa_rl import ROWS, spa_rl
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from tests.methods.test_gigpo import SMALL

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from posttrain.methods.reward_models.tango import ROWS, tango
-from posttrain.recipe.changes import rl_of
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from posttrain.types import Task

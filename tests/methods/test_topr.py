@@ -9,8 +9,8 @@ import pytest
 from posttrain.errors import UserError
 from posttrain.methods.policy_gradient.topr import ROWS, topr
 from posttrain.methods.policy_gradient.topr_offline import topr_offline
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.bench import Bench
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models

@@ -8,9 +8,9 @@ from posttrain.components.rollouts.turns import Turns
 from posttrain.engines import Sampling
 from posttrain.methods.agents.ufo import ROWS, ufo
 from posttrain.methods.policy_gradient.ppo import ppo
-from posttrain.recipe.changes import rl_of
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.settings.guessing import guessing

@@ -15,8 +15,8 @@ from posttrain.datasets.images import encoded, pixels_of
 from posttrain.evaluation.greedy import evaluate
 from posttrain.methods.multimodal.visual_rft import ROWS, visual_rft
 from posttrain.policies.language_model import LanguageModelPolicy
-from posttrain.recipe.overrides import override, to_tree
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.overrides import override, to_tree
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.bench import Bench
 from posttrain.runs.live import LiveView
 from posttrain.runs.report import write_report

@@ -9,10 +9,10 @@ import pytest
 from posttrain.components.filters import Filter
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.policy_gradient.w_reinforce import ROWS, w_reinforce
-from posttrain.recipe.changes import rl_of
-from posttrain.recipe.differences import differences
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of
+from posttrain.recipes.differences import differences
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from posttrain.types import Batch, Group

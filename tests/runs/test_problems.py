@@ -17,8 +17,8 @@ from posttrain.errors import UserError
 from posttrain.evaluation.settings import Evaluation
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.sft_rl.sft import sft
-from posttrain.recipe.changes import rl_of, sft_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, sft_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.problems import Problems
 from posttrain.types import Task
 

@@ -13,7 +13,7 @@ from tests.runs.processes import command, contents, finish, opened, steps_done
 STEPS = 36
 RECIPE = """
 from dataclasses import replace
-from posttrain.recipe.changes import rl_of, sft_of
+from posttrain.recipes.changes import rl_of, sft_of
 from posttrain.methods.policy_gradient.ppo import ppo
 from posttrain.methods.sft_rl.sft import sft
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from posttrain.policies.folder import new_folder
-from posttrain.recipe.files import find_recipe
+from posttrain.recipes.files import find_recipe
 from posttrain.runs.launch import start
 from posttrain.runs.live import LiveView
 

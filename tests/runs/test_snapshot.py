@@ -13,8 +13,8 @@ from posttrain.errors import UserError
 from posttrain.methods.policy_gradient.ppo import ppo
 from posttrain.policies import Policy
 from posttrain.policies.folder import new_folder
-from posttrain.recipe.overrides import override, to_tree
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.overrides import override, to_tree
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.bench import Bench
 from posttrain.runs.snapshot import Snapshot, newest_snapshot, save_snapshot
 from posttrain.runs.store import RunStore

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 RECIPE = """
 from dataclasses import replace
 from pathlib import Path
-from posttrain.recipe.changes import rl_of, sft_of
+from posttrain.recipes.changes import rl_of, sft_of
 from posttrain.methods.policy_gradient.ppo import ppo
 from posttrain.methods.sft_rl.sft import sft
 

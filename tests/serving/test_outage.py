@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from posttrain.errors import AlarmStop, UserError
-from posttrain.recipe.overrides import override, to_tree
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.overrides import override, to_tree
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.answers import FILE
 from posttrain.runs.bench import Bench
 from posttrain.runs.live import LiveView

@@ -10,8 +10,8 @@ import torch
 
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.policies.folder import new_folder
-from posttrain.recipe.overrides import override, to_tree
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.overrides import override, to_tree
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.bench import Bench
 from posttrain.runs.live import LiveView
 from posttrain.runs.run import Run

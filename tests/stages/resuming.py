@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from posttrain.recipe.overrides import to_tree
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.overrides import to_tree
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.bench import Bench
 from posttrain.runs.live import LiveView
 from posttrain.runs.run import Run

@@ -10,8 +10,8 @@ from posttrain.components.merges.soup import Soup
 from posttrain.errors import UserError
 from posttrain.methods.preference.salsa import salsa
 from posttrain.policies import Policy
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.bench import Bench
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models

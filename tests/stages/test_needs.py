@@ -19,8 +19,8 @@ from posttrain.models import Model
 from posttrain.policies import Packed, Policy
 from posttrain.policies.folder import new_folder
 from posttrain.policies.loading import load_policy
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.bench import Bench
 from posttrain.runs.store import RunStore
 from posttrain.signals import OLD_ENTROPY, OLD_LOGP, OLD_VALUE, Signal, logp_of

@@ -18,8 +18,8 @@ from posttrain.methods.preference.rlhf_workflow import rlhf_workflow
 from posttrain.models import Model
 from posttrain.policies import Policy
 from posttrain.policies.loading import load_policy
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.signals import SCORE
 from posttrain.stages import Models

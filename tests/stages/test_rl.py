@@ -12,8 +12,8 @@ from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.policy_gradient.ppo import ppo
 from posttrain.methods.policy_gradient.reinforce_plus_plus import reinforce_plus_plus
 from posttrain.methods.policy_gradient.rloo import rloo
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.signals import OLD_VALUE, logp_of
 from posttrain.stages import Models

@@ -13,9 +13,9 @@ from posttrain.components.objectives.ppo_clip import PPOClip
 from posttrain.errors import UserError
 from posttrain.methods.multi_agent.cory import cory
 from posttrain.models import Model
-from posttrain.recipe.changes import rl_of, with_models
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, with_models
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.bench import Bench
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models

@@ -15,8 +15,8 @@ from posttrain.errors import UserError
 from posttrain.methods.sft_rl.sft import sft
 from posttrain.models import Model
 from posttrain.policies.loading import load_policy
-from posttrain.recipe.changes import sft_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import sft_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from posttrain.stages.sft import SFT, demonstration

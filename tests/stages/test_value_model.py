@@ -20,8 +20,8 @@ from posttrain.errors import UserError
 from posttrain.methods.search.rest_rl import rest_rl
 from posttrain.models import Model
 from posttrain.policies.loading import load_policy
-from posttrain.recipe.overrides import override
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.overrides import override
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.signals import SCORE
 from posttrain.stages import Models

@@ -40,18 +40,18 @@ ROWS: dict[str, str] = {
     # What brings components together knows contracts only; recipes, settings and methods name members.
     "evaluation": "base contracts datasets engines statistics",
     "stages": "base contracts datasets engines models policies statistics training",
-    "recipe": "base contracts members engines evaluation models stages training",
-    "settings": "base contracts members datasets engines evaluation models recipe stages training",
-    "methods": "base contracts members datasets engines evaluation models recipe settings stages training",
+    "recipes": "base contracts members engines evaluation models stages training",
+    "settings": "base contracts members datasets engines evaluation models recipes stages training",
+    "methods": "base contracts members datasets engines evaluation models recipes settings stages training",
     # What runs recipes.
     "audit": "base components.rewards components.tasks engines grading",
-    "runs": "base contracts datasets engines evaluation kernels models policies recipe sandbox serving stages "
+    "runs": "base contracts datasets engines evaluation grading kernels models policies recipes sandbox serving stages "
     "statistics training",
     "viewer": "errors runs signals statistics",
-    "speed": "base engines kernels models policies recipe runs stages training",
-    "cli": "base contracts audit engines evaluation kernels models policies recipe runs sandbox serving speed stages "
+    "speed": "base engines kernels models policies recipes runs stages training",
+    "cli": "base contracts audit engines evaluation kernels models policies recipes runs sandbox serving speed stages "
     "viewer",
-    "posttrain": "base evaluation recipe runs",
+    "posttrain": "base evaluation recipes runs",
     "__main__": "cli",
 }
 

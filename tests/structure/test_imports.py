@@ -151,17 +151,21 @@ def test_circles_are_told_apart() -> None:
 @pytest.mark.parametrize(
     ("path", "code", "named"),
     [
-        ("stages/rl.py", "from posttrain.recipe import Recipe\n", "posttrain.stages.rl imports posttrain.recipe"),
-        ("policies/flow.py", "import posttrain.recipe.tree\n", "posttrain.policies.flow imports posttrain.recipe.tree"),
+        ("stages/rl.py", "from posttrain.recipes import Recipe\n", "posttrain.stages.rl imports posttrain.recipes"),
+        (
+            "policies/flow.py",
+            "import posttrain.recipes.tree\n",
+            "posttrain.policies.flow imports posttrain.recipes.tree",
+        ),
         (
             "stages/sft.py",
             "from posttrain.components.rewards.match import Match\n",
             "posttrain.components.rewards.match",
         ),
-        ("components/rewards/regex.py", "import posttrain.recipe\n", "posttrain.components.rewards.regex imports"),
+        ("components/rewards/regex.py", "import posttrain.recipes\n", "posttrain.components.rewards.regex imports"),
         ("components/filters/__init__.py", "import posttrain.runs\n", "posttrain.components.filters imports"),
         ("settings/mine.py", "from posttrain.methods import grpo\n", "posttrain.settings.mine imports"),
-        ("recipe/front.py", "from posttrain import run\n", "posttrain.recipe.front imports posttrain"),
+        ("recipes/front.py", "from posttrain import run\n", "posttrain.recipes.front imports posttrain"),
         ("attic/old.py", "", "the table of layers has no row 'attic'"),
     ],
 )
@@ -169,8 +173,8 @@ def test_what_the_table_does_not_allow_is_found(
     planted: Callable[..., Package], path: str, code: str, named: str
 ) -> None:
     others = (
-        "recipe/__init__.py",
-        "recipe/tree.py",
+        "recipes/__init__.py",
+        "recipes/tree.py",
         "runs/__init__.py",
         "methods/__init__.py",
         "components/__init__.py",

@@ -12,8 +12,8 @@ from urllib.parse import unquote
 
 import pytest
 
-from posttrain.recipe.catalogue import entries, families
-from posttrain.recipe.pages.experiments import Experiment
+from posttrain.recipes.catalogue import entries, families
+from posttrain.recipes.pages.experiments import Experiment
 from tests.structure.test_generated_docs import script
 
 ROOT = Path(__file__).resolve().parents[2]

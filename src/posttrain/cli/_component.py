@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from posttrain.component import Component
 from posttrain.errors import UserError
-from posttrain.recipe.overrides import parse_value
+from posttrain.recipes.overrides import parse_value
 
 C = TypeVar("C", bound=Component)
 

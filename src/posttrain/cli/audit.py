@@ -36,7 +36,7 @@ def command(
     """Make the reward, judge the probes, tell."""
     from posttrain.audit.auditing import Settings, audit
     from posttrain.audit.samples import sample_tasks
-    from posttrain.recipe.overrides import parse_value
+    from posttrain.recipes.overrides import parse_value
 
     given = [setting.removeprefix("tasks=") for setting in settings if setting.startswith("tasks=")]
     made = _made(reward, [setting for setting in settings if not setting.startswith("tasks=")])
@@ -55,7 +55,7 @@ def _made(text: str, settings: list[str]) -> "Reward":
     """The reward. Raises `UserError`."""
     from posttrain.cli._component import component
     from posttrain.components.rewards import Reward
-    from posttrain.recipe.overrides import parse_value
+    from posttrain.recipes.overrides import parse_value
 
     value: Any = parse_value(text)
     if isinstance(value, str):

@@ -25,8 +25,8 @@ SIGNS = {"changed": ("~", "yellow"), "added": ("+", "green"), "removed": ("-", "
 def command(recipe: str, others: tuple[str, ...], as_json: bool) -> None:
     """Compare and print."""
     from posttrain.errors import UserError
-    from posttrain.recipe.differences import differences
-    from posttrain.recipe.files import find_parent, find_recipe
+    from posttrain.recipes.differences import differences
+    from posttrain.recipes.files import find_parent, find_recipe
 
     changes = [text for text in others if "=" in text]
     bases = [text for text in others if "=" not in text]

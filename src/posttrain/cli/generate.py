@@ -56,7 +56,7 @@ def command(
     from posttrain.engines import Sampler
     from posttrain.errors import UserError
     from posttrain.evaluation.generation import Rows, generate
-    from posttrain.recipe.overrides import to_tree
+    from posttrain.recipes.overrides import to_tree
     from posttrain.runs.measuring import bench_for, read_search
     from posttrain.stages.prompts import check_prompts
     from posttrain.types import Group, Task, Trajectory

@@ -21,7 +21,7 @@ import click
 from posttrain.cli._output import print_json, print_table, verb
 
 if TYPE_CHECKING:
-    from posttrain.recipe.catalogue import Entry
+    from posttrain.recipes.catalogue import Entry
 
 COLUMNS: dict[str, "Callable[[Entry], str]"] = {
     "name": lambda entry: entry.name,
@@ -45,7 +45,7 @@ WIDE = 140
 @click.option("--text", help="What has this text in its name, source or summary.")
 def command(family: str | None, area: str | None, row: int | None, text: str | None, as_json: bool) -> None:
     """Read docstrings, import nothing."""
-    from posttrain.recipe.catalogue import entries, select
+    from posttrain.recipes.catalogue import entries, select
 
     found = select(entries(family), area=area, text=text, row=row)
     if as_json:

@@ -18,7 +18,7 @@ import click
 from posttrain.cli._output import print_json, verb
 
 if TYPE_CHECKING:
-    from posttrain.recipe.tree import Recipe
+    from posttrain.recipes.tree import Recipe
 
 
 @verb
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Check data and model, draw one batch, say what would happen.")
 def command(recipe: str, changes: tuple[str, ...], root: Path, dry_run: bool, as_json: bool) -> None:
     """Resolve, then train or preview."""
-    from posttrain.recipe.files import find_recipe
+    from posttrain.recipes.files import find_recipe
 
     resolved = find_recipe(recipe, changes)
     if dry_run:

@@ -28,8 +28,8 @@ def command(recipe: str, changes: tuple[str, ...], page: bool, as_json: bool) ->
     if page:
         _print_page(recipe, changes, as_json=as_json)
         return
-    from posttrain.recipe.files import find_recipe, to_yaml
-    from posttrain.recipe.overrides import to_tree
+    from posttrain.recipes.files import find_recipe, to_yaml
+    from posttrain.recipes.overrides import to_tree
 
     resolved = find_recipe(recipe, changes)
     if as_json:
@@ -41,7 +41,7 @@ def command(recipe: str, changes: tuple[str, ...], page: bool, as_json: bool) ->
 def _print_page(method: str, changes: tuple[str, ...], *, as_json: bool) -> None:
     """Print a method's page: laid out for a terminal, as Markdown into a file or a pipe."""
     from posttrain.errors import UserError
-    from posttrain.recipe.pages import method_page
+    from posttrain.recipes.pages import method_page
 
     if changes:
         raise UserError(f"a page is about a method on its default setting; leave out {' '.join(changes)}")
@@ -53,7 +53,7 @@ def _print_page(method: str, changes: tuple[str, ...], *, as_json: bool) -> None
         from rich.console import Console
         from rich.markdown import Markdown
 
-        from posttrain.recipe.pages.markdown import without_local_links
+        from posttrain.recipes.pages.markdown import without_local_links
 
         Console().print(Markdown(without_local_links(text), code_theme="ansi_dark"))
     else:

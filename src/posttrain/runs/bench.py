@@ -9,7 +9,7 @@ from posttrain.engines import Sampler, Server, wait_for
 from posttrain.engines._random import key_of
 from posttrain.errors import UserError
 from posttrain.models import Model
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.changes import BASE, MODELS, REWARD_FILES, TASK_FILES, TASKS, digest_of_model
 from posttrain.runs.problems import Problems, note_of_special_tokens
 from posttrain.stages import Models, Stage

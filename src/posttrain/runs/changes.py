@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from posttrain.errors import UserError
-from posttrain.recipe.differences import differences
-from posttrain.recipe.overrides import from_tree, to_tree
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.differences import differences
+from posttrain.recipes.overrides import from_tree, to_tree
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.environment import RECIPE
 from posttrain.types import Task
 

@@ -26,9 +26,9 @@ from typing import Any
 
 from posttrain.component import nearest
 from posttrain.errors import Interrupted, RunFailed, UserError
-from posttrain.recipe.files import find_recipe
-from posttrain.recipe.overrides import to_tree
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.files import find_recipe
+from posttrain.recipes.overrides import to_tree
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.files import write_file
 from posttrain.runs.journal import plain
 from posttrain.runs.measures import by_step, measure

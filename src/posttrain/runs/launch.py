@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from posttrain.errors import UserError
-from posttrain.recipe.files import find_recipe
-from posttrain.recipe.overrides import to_tree
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.files import find_recipe
+from posttrain.recipes.overrides import to_tree
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.bench import Bench
 from posttrain.runs.changes import check_models, check_recipe, check_tasks, note_changes
 from posttrain.runs.environment import describe_environment

@@ -23,7 +23,7 @@ def read_search(text: str) -> "Search":
     from pydantic import TypeAdapter, ValidationError
 
     from posttrain.components.search import Search
-    from posttrain.recipe.overrides import parse_value
+    from posttrain.recipes.overrides import parse_value
 
     try:
         search: Search = TypeAdapter(Search).validate_python(parse_value(text))
@@ -80,7 +80,7 @@ def bench_for(model: str, changes: Sequence[str], search: "Search | None", value
     `model` is a name, a folder, or a run's folder, whose recipe says the rest then. Without a search the one of the
     recipe's evaluation counts.
     """
-    from posttrain.recipe.files import find_recipe
+    from posttrain.recipes.files import find_recipe
     from posttrain.runs.bench import Bench
     from posttrain.runs.launch import model_source, prepare_machine
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from posttrain.errors import PosttrainError
-from posttrain.recipe.overrides import from_tree
+from posttrain.recipes.overrides import from_tree
 from posttrain.runs.garbage import rarely_looked_for
 from posttrain.runs.launch import resume, start
 from posttrain.runs.live import LiveView

@@ -1,6 +1,6 @@
 """The dry run: resolve, check data and model, draw one batch of the first stage."""
 
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.bench import Bench, StageBench
 from posttrain.runs.launch import prepare_machine
 

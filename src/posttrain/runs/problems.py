@@ -9,7 +9,7 @@ from posttrain.components.tasks import Tasks
 from posttrain.datasets.holdout import exclude, holdout
 from posttrain.engines import Sampling
 from posttrain.errors import UserError
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.changes import digest_of
 from posttrain.stages import Stage
 from posttrain.types import Task

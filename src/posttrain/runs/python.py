@@ -21,10 +21,10 @@ from posttrain.errors import UserError
 from posttrain.grading.function_place import NotWritable
 from posttrain.grading.function_source import spelling_of, written
 from posttrain.grading.user_function import hold
-from posttrain.recipe.differences import essence
-from posttrain.recipe.files import find_recipe
-from posttrain.recipe.overrides import assign, from_tree, override, resolve, to_tree
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.differences import essence
+from posttrain.recipes.files import find_recipe
+from posttrain.recipes.overrides import assign, from_tree, override, resolve, to_tree
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.files import write_file
 from posttrain.runs.live import LiveView
 from posttrain.runs.results import Result, Table
@@ -137,7 +137,10 @@ def evaluate(model: str | Path, tasks: Any = None, verifier: Any = None, *, chan
 
     asked = [f"{path}={value}" for path, value in changes.items()] if isinstance(changes, Mapping) else list(changes)
     if tasks is not None:
-        asked.append(f"evaluation.tasks={_spelled(_tasks(tasks, Path('runs')))}")
+        given = _tasks(tasks, Path("runs"))
+        asked.append(f"evaluation.tasks={_spelled(given)}")
+        if is_data(tasks):  # all of them: who gives a list means the whole list
+            asked.append(f"evaluation.holdout={len(Path(given).read_bytes().splitlines())}")
     if verifier is not None:
         asked.append(f"evaluation.verifier={_spelled(_reward(verifier, Path('runs')))}")
     summary, _ = answers_of(bench_for(str(model), asked, None, None))
@@ -274,7 +277,7 @@ def _plain(value: Any) -> Any:
 
 def _spelled(value: Any) -> str:
     """A value as the command line takes it."""
-    from posttrain.recipe.differences import spell
+    from posttrain.recipes.differences import spell
 
     return spell(_plain(value))
 

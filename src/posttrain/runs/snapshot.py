@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from posttrain.errors import UserError
 from posttrain.models import Model
-from posttrain.recipe.overrides import to_tree
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.overrides import to_tree
+from posttrain.recipes.tree import Recipe
 from posttrain.runs import checkpoints
 from posttrain.runs.bench import Bench
 from posttrain.runs.changes import recipe_changes

@@ -14,7 +14,7 @@ from posttrain.components.rollouts.independent import Independent
 from posttrain.components.tasks.arithmetic import Arithmetic
 from posttrain.engines import Sampling
 from posttrain.models import Model
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.tree import Recipe
 from posttrain.stages.rl import RL
 from posttrain.training.settings import Learning
 

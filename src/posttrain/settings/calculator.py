@@ -14,8 +14,8 @@ from posttrain.components.rollouts.turns import Turns
 from posttrain.components.tasks.arithmetic import Arithmetic
 from posttrain.components.tasks.played import Played
 from posttrain.engines import Sampling
-from posttrain.recipe.changes import rl_of, sft_of
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, sft_of
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.quickstart import quickstart
 
 

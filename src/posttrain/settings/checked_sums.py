@@ -8,8 +8,8 @@ from dataclasses import replace
 from posttrain.components.optimizers.adamw import AdamW
 from posttrain.components.tasks.checked_workings import CheckedWorkings
 from posttrain.models import Model
-from posttrain.recipe.changes import rl_of, sft_of, with_models
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, sft_of, with_models
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.settings.demonstrations import demonstrations
 

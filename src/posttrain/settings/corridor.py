@@ -15,8 +15,8 @@ from posttrain.components.tasks.played import Played
 from posttrain.engines import Sampling
 from posttrain.evaluation.settings import Evaluation
 from posttrain.models import Model
-from posttrain.recipe.changes import rl_of, sft_of
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, sft_of
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.settings.demonstrations import demonstrations
 from posttrain.training.settings import Learning

@@ -8,7 +8,7 @@ from posttrain.components.schedules.cosine import Cosine
 from posttrain.components.tasks.arithmetic import Arithmetic
 from posttrain.evaluation.settings import Evaluation
 from posttrain.models import Model
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.tree import Recipe
 from posttrain.stages.sft import SFT
 from posttrain.training.settings import Learning
 

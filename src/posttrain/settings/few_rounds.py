@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from posttrain.components.rollouts.independent import Independent
-from posttrain.recipe.changes import rl_of, sampling_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, sampling_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 
 

@@ -11,8 +11,8 @@ from posttrain.components.rewards.sum import Sum
 from posttrain.components.rollouts.independent import Independent
 from posttrain.components.tasks.tagged import Tagged
 from posttrain.engines import Sampling
-from posttrain.recipe.changes import rl_of, sft_of
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, sft_of
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.settings.demonstrations import demonstrations
 

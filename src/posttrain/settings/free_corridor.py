@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from posttrain.components.environments.corridor import Corridor
 from posttrain.components.rollouts.turns import Turns
-from posttrain.recipe.changes import rl_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.corridor import corridor
 
 

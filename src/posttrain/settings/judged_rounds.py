@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from posttrain.components.optimizers.adamw import AdamW
 from posttrain.components.schedules.cosine import Cosine
-from posttrain.recipe.changes import rl_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.judged_sums import judged_sums
 from posttrain.training.settings import Learning
 

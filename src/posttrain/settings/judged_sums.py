@@ -12,8 +12,8 @@ from posttrain.components.rewards.reward_model import RewardModel
 from posttrain.components.tasks.workings import Workings
 from posttrain.evaluation.settings import Evaluation
 from posttrain.models import Model
-from posttrain.recipe.changes import rl_of, with_models
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, with_models
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.stages.reward_model import RewardModelTraining
 from posttrain.training.settings import Learning

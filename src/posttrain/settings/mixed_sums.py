@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from posttrain.components.tasks.arithmetic import Arithmetic
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 
 

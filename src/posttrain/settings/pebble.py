@@ -15,8 +15,8 @@ from posttrain.components.shapes.decoder import Decoder
 from posttrain.components.tasks.primer import Primer
 from posttrain.evaluation.settings import Evaluation
 from posttrain.models import Model
-from posttrain.recipe.changes import sft_of, with_stage
-from posttrain.recipe.tree import Checkpoints, Recipe
+from posttrain.recipes.changes import sft_of, with_stage
+from posttrain.recipes.tree import Checkpoints, Recipe
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.settings.demonstrations import demonstrations
 from posttrain.training.settings import Learning

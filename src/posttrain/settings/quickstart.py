@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from posttrain.components.rewards.match import Match
 from posttrain.evaluation.settings import Evaluation
-from posttrain.recipe.changes import rl_of, sft_of
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, sft_of
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.settings.demonstrations import demonstrations
 

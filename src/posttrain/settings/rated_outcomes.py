@@ -5,8 +5,8 @@ from dataclasses import replace
 from posttrain.components.rollouts.recorded import Recorded
 from posttrain.components.tasks.unpaired import Unpaired
 from posttrain.components.tasks.workings import Workings
-from posttrain.recipe.changes import rl_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.rated_workings import rated_workings
 
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 from posttrain.components.optimizers.adamw import AdamW
 from posttrain.components.rollouts.recorded import Recorded
 from posttrain.models import Model
-from posttrain.recipe.changes import rl_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.rated_workings import rated_workings
 
 

@@ -12,8 +12,8 @@ from posttrain.components.rollouts.recorded import Recorded
 from posttrain.components.tasks.unpaired import Unpaired
 from posttrain.components.tasks.workings import Workings
 from posttrain.models import Model
-from posttrain.recipe.changes import rl_of, sampling_of, with_models, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, sampling_of, with_models, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 
 

@@ -12,8 +12,8 @@ from posttrain.components.optimizers.adamw import AdamW
 from posttrain.components.tasks.arithmetic import Arithmetic
 from posttrain.components.tasks.refinements import Refinements
 from posttrain.datasets.templates import Critiques
-from posttrain.recipe.changes import rl_of, sft_of
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, sft_of
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.settings.demonstrations import demonstrations
 

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from posttrain.components.schedules.constant import Constant
-from posttrain.recipe.changes import rl_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 
 

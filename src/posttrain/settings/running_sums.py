@@ -16,8 +16,8 @@ from posttrain.components.tasks.running_sums import RunningSums
 from posttrain.engines import Sampling
 from posttrain.evaluation.settings import Evaluation
 from posttrain.models import Model
-from posttrain.recipe.changes import rl_of, sft_of
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, sft_of
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.settings.demonstrations import demonstrations
 

@@ -6,8 +6,8 @@ from posttrain.components.rewards.match import Match
 from posttrain.components.rollouts.independent import Independent
 from posttrain.engines import Sampling
 from posttrain.evaluation.settings import Evaluation
-from posttrain.recipe.changes import rl_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 
 

@@ -8,7 +8,7 @@ from posttrain.components.schedules.constant import Constant
 from posttrain.components.tasks.workings import Workings
 from posttrain.evaluation.settings import Evaluation
 from posttrain.models import Model
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.tree import Recipe
 from posttrain.stages.preference import PreferenceTraining
 from posttrain.training.settings import Learning
 

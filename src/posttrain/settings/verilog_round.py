@@ -5,8 +5,8 @@ from dataclasses import replace
 from posttrain.components.optimizers.adamw import AdamW
 from posttrain.components.rollouts.independent import Independent
 from posttrain.engines import Sampling
-from posttrain.recipe.changes import rl_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.verilog import verilog
 
 

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from posttrain.recipe.changes import sft_of
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import sft_of
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.demonstrations import demonstrations
 from posttrain.settings.sum_pairs import sum_pairs
 

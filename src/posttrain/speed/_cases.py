@@ -9,8 +9,8 @@ import torch
 
 from posttrain.engines import Sampling, wait_for
 from posttrain.policies import Policy
-from posttrain.recipe.changes import rl_of
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of
+from posttrain.recipes.tree import Recipe
 from posttrain.signals import ADVANTAGE, BEHAVIOR_LOGP, OLD_LOGP, trained_in
 from posttrain.speed._limits import synchronize
 from posttrain.speed.sizes import Size

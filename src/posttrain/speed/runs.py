@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from posttrain.recipe.files import find_recipe
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.files import find_recipe
+from posttrain.recipes.tree import Recipe
 from posttrain.runs.launch import start
 from posttrain.runs.live import LiveView
 from posttrain.speed.children import Enough, Steps

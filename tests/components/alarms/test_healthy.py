@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from posttrain.recipe.files import find_recipe
-from posttrain.recipe.tree import ALARMS
+from posttrain.recipes.files import find_recipe
+from posttrain.recipes.tree import ALARMS
 from posttrain.runs.store import RunStore
 
 STEPS = 300

@@ -22,7 +22,7 @@ from posttrain.components.alarms.reward_collapse import RewardCollapse
 from posttrain.components.alarms.sampler_gap import SamplerGap
 from posttrain.components.alarms.truncation import Truncation
 from posttrain.components.alarms.zero_variance import ZeroVariance
-from posttrain.recipe.tree import ALARMS
+from posttrain.recipes.tree import ALARMS
 from posttrain.statistics.intervals import wilson
 
 Steps = Iterable[Mapping[str, float]]

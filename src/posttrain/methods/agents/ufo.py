@@ -29,8 +29,8 @@ from posttrain.components.penalties.kl import KL
 from posttrain.components.rewards.verdict import Verdict
 from posttrain.components.rollouts.turns import Turns
 from posttrain.methods.policy_gradient.ppo import as_ppo
-from posttrain.recipe.changes import attempts_of, every_group, rl_of, sampling_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import attempts_of, every_group, rl_of, sampling_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.guessing import guessing
 from posttrain.stages.rl import RL
 

@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Final
 
 from posttrain.components.advantages.gigpo import GiGPO
-from posttrain.recipe.changes import every_group, rl_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import every_group, rl_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.corridor import corridor
 
 PARENT: Final = "grpo"

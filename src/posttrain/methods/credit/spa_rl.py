@@ -25,8 +25,8 @@ from posttrain.components.penalties.progress import Progress
 from posttrain.components.reducers.sequences import Sequences
 from posttrain.methods.policy_gradient.ppo import ppo
 from posttrain.models import Model
-from posttrain.recipe.changes import rl_of, with_models, with_stage, with_stages_before
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, with_models, with_stage, with_stages_before
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.free_corridor import free_corridor
 from posttrain.stages.progress import ProgressTraining
 from posttrain.training.settings import Learning

@@ -17,8 +17,8 @@ from dataclasses import replace
 from typing import Final
 
 from posttrain.components.curricula.bandit import Bandit
-from posttrain.recipe.changes import rl_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.mixed_sums import mixed_sums
 
 PARENT: Final = "grpo"

@@ -27,8 +27,8 @@ from posttrain.components.penalties.velocity import Velocity
 from posttrain.components.rollouts.renoised import Renoised
 from posttrain.methods.flow.ddpo import ddpo
 from posttrain.models import Model
-from posttrain.recipe.changes import attempts_of, every_group, sampled_of, sampling_of, with_models, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import attempts_of, every_group, sampled_of, sampling_of, with_models, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.two_modes import two_modes
 
 PARENT: Final = "ddpo"

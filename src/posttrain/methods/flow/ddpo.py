@@ -19,7 +19,7 @@ from typing import Final
 from posttrain.components.noises.sde import SDE
 from posttrain.components.shapes.flow import Flow
 from posttrain.methods.policy_gradient.grpo import with_rl
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.two_modes import two_modes
 
 PARENT: Final = "grpo"

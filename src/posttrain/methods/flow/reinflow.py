@@ -33,8 +33,8 @@ from posttrain.components.penalties.kl import KL
 from posttrain.components.shapes.flow import Flow
 from posttrain.methods.policy_gradient.grpo import with_rl
 from posttrain.methods.policy_gradient.ppo import with_critic
-from posttrain.recipe.changes import every_group, rl_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import every_group, rl_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.reaching import reaching
 
 PARENT: Final = "ppo"

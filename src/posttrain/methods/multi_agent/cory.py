@@ -25,8 +25,8 @@ from posttrain.components.penalties.adaptive_kl import AdaptiveKL
 from posttrain.components.rollouts.pioneer_observer import PioneerObserver
 from posttrain.methods.policy_gradient.ppo import as_ppo
 from posttrain.models import Model
-from posttrain.recipe.changes import attempts_of, sampled_of, sampling_of, with_models, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import attempts_of, sampled_of, sampling_of, with_models, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.stages.rl.roles import RoleLearning
 

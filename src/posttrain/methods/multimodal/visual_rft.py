@@ -27,8 +27,8 @@ from posttrain.components.rewards.format import Format
 from posttrain.components.rewards.sum import Sum
 from posttrain.methods.policy_gradient.grpo import with_rl
 from posttrain.models import Model
-from posttrain.recipe.changes import every_group, rl_of, with_models, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import every_group, rl_of, with_models, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.shapes import shapes
 
 PARENT: Final = "grpo"

@@ -21,8 +21,8 @@ from posttrain.components.advantages.group_mean import GroupMean
 from posttrain.components.objectives.copg import CoPG
 from posttrain.components.reducers.sequences import Sequences
 from posttrain.methods.policy_gradient.rloo import rloo
-from posttrain.recipe.changes import rl_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.rated_pairs import rated_pairs
 
 PARENT: Final = "rloo"

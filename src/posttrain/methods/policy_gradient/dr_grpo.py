@@ -10,8 +10,8 @@ from typing import Final
 
 from posttrain.components.advantages.group_mean import GroupMean
 from posttrain.components.reducers.constant import Constant
-from posttrain.recipe.changes import rl_of, sampling_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, sampling_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 
 PARENT: Final = "grpo"

@@ -14,8 +14,8 @@ from posttrain.components.advantages.group_mean import GroupMean
 from posttrain.components.filters.zero_variance import ZeroVariance
 from posttrain.components.objectives.ppo_clip import PPOClip
 from posttrain.components.reducers.tokens import Tokens
-from posttrain.recipe.changes import rl_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.stages.rl import RL
 

@@ -23,8 +23,8 @@ from typing import Final
 from posttrain.components.penalties.kl import KL
 from posttrain.components.reducers.sequences import Sequences
 from posttrain.models import Model
-from posttrain.recipe.changes import every_group, rl_of, with_models, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import every_group, rl_of, with_models, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.formatted_sums import formatted_sums
 
 PARENT: Final = "grpo"

@@ -20,8 +20,8 @@ from typing import Final
 
 from posttrain.components.advantages.top_entropy import TopEntropy
 from posttrain.components.objectives.ppo_clip import PPOClip
-from posttrain.recipe.changes import rl_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 
 PARENT: Final = "grpo"

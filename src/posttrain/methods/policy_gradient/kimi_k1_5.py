@@ -31,8 +31,8 @@ from posttrain.components.hooks.reset_optimizer import ResetOptimizer
 from posttrain.components.objectives.mirror_descent import MirrorDescent
 from posttrain.components.reducers.constant import Constant
 from posttrain.components.rewards.brevity import Brevity
-from posttrain.recipe.changes import every_group, rl_of, sampling_of, several_updates, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import every_group, rl_of, sampling_of, several_updates, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 
 PARENT: Final = "grpo"

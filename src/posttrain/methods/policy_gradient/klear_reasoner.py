@@ -24,8 +24,8 @@ from typing import Final
 from posttrain.components.objectives.gppo import GPPO
 from posttrain.components.penalties.likelihood import Likelihood
 from posttrain.methods.policy_gradient.topr import signed
-from posttrain.recipe.changes import rl_of, several_updates, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, several_updates, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 
 PARENT: Final = "grpo"

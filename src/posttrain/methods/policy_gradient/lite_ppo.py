@@ -20,8 +20,8 @@ from dataclasses import replace
 from typing import Final
 
 from posttrain.components.advantages.group_mean import GroupMean
-from posttrain.recipe.changes import every_group, rl_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import every_group, rl_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 
 PARENT: Final = "grpo"

@@ -21,8 +21,8 @@ from typing import Final
 
 from posttrain.components.objectives.nft import NFT
 from posttrain.components.reducers.constant import Constant
-from posttrain.recipe.changes import rl_of, several_updates, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, several_updates, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.rounds import rounds
 
 PARENT: Final = "grpo"

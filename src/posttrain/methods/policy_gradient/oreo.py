@@ -28,8 +28,8 @@ from posttrain.components.penalties.exact_kl import ExactKL
 from posttrain.components.reducers.sequences import Sequences
 from posttrain.components.search.beam import Beam
 from posttrain.models import Model
-from posttrain.recipe.changes import every_group, rl_of, with_models, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import every_group, rl_of, with_models, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.rated_outcomes import rated_outcomes
 
 PARENT: Final = "topr_offline"

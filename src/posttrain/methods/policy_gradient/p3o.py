@@ -23,8 +23,8 @@ from posttrain.components.advantages.group_mean import GroupMean
 from posttrain.components.objectives.p3o import P3O
 from posttrain.components.reducers.sequences import Sequences
 from posttrain.methods.policy_gradient.rloo import rloo
-from posttrain.recipe.changes import rl_of, several_updates, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, several_updates, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 
 PARENT: Final = "rloo"

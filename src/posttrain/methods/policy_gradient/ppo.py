@@ -17,8 +17,8 @@ from posttrain.components.optimizers.adamw import AdamW
 from posttrain.components.penalties.kl import KL
 from posttrain.methods.policy_gradient.grpo import with_rl
 from posttrain.models import Model
-from posttrain.recipe.changes import every_group, rl_of, several_updates, with_models, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import every_group, rl_of, several_updates, with_models, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.training.settings import Learning
 

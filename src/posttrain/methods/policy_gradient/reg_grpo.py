@@ -21,8 +21,8 @@ from posttrain.components.objectives.reg_grpo import RegGRPO
 from posttrain.components.penalties.kl import KL
 from posttrain.components.reducers.sequences import Sequences
 from posttrain.models import Model
-from posttrain.recipe.changes import rl_of, several_updates, with_models, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, several_updates, with_models, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 
 PARENT: Final = "grpo"

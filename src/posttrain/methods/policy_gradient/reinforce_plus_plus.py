@@ -11,8 +11,8 @@ from typing import Final
 from posttrain.components.advantages.reinforce_plus_plus import ReinforcePlusPlus
 from posttrain.components.penalties.kl import KL
 from posttrain.models import Model
-from posttrain.recipe.changes import every_group, rl_of, with_models, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import every_group, rl_of, with_models, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 
 PARENT: Final = "grpo"

@@ -12,8 +12,8 @@ from posttrain.components.advantages.rloo import RLOO
 from posttrain.components.objectives.policy_gradient import PolicyGradient
 from posttrain.components.penalties.kl import KL
 from posttrain.models import Model
-from posttrain.recipe.changes import every_group, rl_of, with_models, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import every_group, rl_of, with_models, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 
 PARENT: Final = "grpo"

@@ -24,8 +24,8 @@ from posttrain.components.reducers.constant import Constant
 from posttrain.components.rewards import Reward
 from posttrain.components.rewards.match import Match
 from posttrain.components.rewards.signed import Signed
-from posttrain.recipe.changes import every_group, rl_of, several_updates, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import every_group, rl_of, several_updates, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.few_rounds import few_rounds
 from posttrain.stages.rl import RL
 

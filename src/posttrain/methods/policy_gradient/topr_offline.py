@@ -15,8 +15,8 @@ from dataclasses import replace
 from typing import Final
 
 from posttrain.methods.policy_gradient.topr import tapered
-from posttrain.recipe.changes import rl_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.rated_workings import rated_workings
 
 PARENT: Final = "topr"

@@ -27,8 +27,8 @@ from typing import Final
 from posttrain.components.advantages.fixed_baseline import FixedBaseline
 from posttrain.components.penalties.entropy import Entropy
 from posttrain.methods.policy_gradient.topr import signed
-from posttrain.recipe.changes import every_group, rl_of, several_updates, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import every_group, rl_of, several_updates, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 
 PARENT: Final = "grpo"

@@ -17,8 +17,8 @@ from typing import Final
 from posttrain.components.preferences.dpo import DPO
 from posttrain.components.reducers.sequences import Sequences
 from posttrain.models import Model
-from posttrain.recipe.changes import preference_of, with_models, with_stage, with_stages_before
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import preference_of, with_models, with_stage, with_stages_before
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.sum_pairs import sum_pairs
 from posttrain.stages.preference import PreferenceTraining
 from posttrain.stages.rl import RL

@@ -29,8 +29,8 @@ from posttrain.components.selections.by_margin import ByMargin
 from posttrain.methods.policy_gradient.ppo import as_ppo
 from posttrain.methods.preference.dpo import with_pairs
 from posttrain.methods.preference.rlhf_workflow import with_reward_model
-from posttrain.recipe.changes import preference_of, rl_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import preference_of, rl_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.judged_sums import judged_sums
 
 PARENT: Final = "ppo"

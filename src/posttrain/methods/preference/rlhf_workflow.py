@@ -24,8 +24,8 @@ from posttrain.components.preferences.dpo import DPO
 from posttrain.components.reducers.sequences import Sequences
 from posttrain.components.rewards.reward_model import RewardModel
 from posttrain.methods.policy_gradient.grpo import with_rl
-from posttrain.recipe.changes import every_group, judged_as_before, rl_of, with_models, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import every_group, judged_as_before, rl_of, with_models, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.judged_rounds import judged_rounds
 from posttrain.settings.judged_sums import judged_sums
 

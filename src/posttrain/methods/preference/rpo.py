@@ -21,8 +21,8 @@ from typing import Final
 
 from posttrain.components.preferences.rpo import RPO
 from posttrain.methods.preference.dpo import dpo
-from posttrain.recipe.changes import preference_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import preference_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.sum_pairs import sum_pairs
 from posttrain.stages.preference import PreferenceTraining
 

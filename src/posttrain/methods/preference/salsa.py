@@ -24,8 +24,8 @@ from posttrain.components.merges.soup import Soup
 from posttrain.methods.policy_gradient.ppo import as_ppo
 from posttrain.methods.sft_rl.sft import with_imitation
 from posttrain.models import Model
-from posttrain.recipe.changes import rl_of, sft_of, with_stages_before
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, sft_of, with_stages_before
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.stages.merge import Merging
 

@@ -29,8 +29,8 @@ from posttrain.components.penalties.optimism import Optimism
 from posttrain.components.preferences.dpo import DPO
 from posttrain.components.rollouts.demonstrated import Demonstrated
 from posttrain.methods.preference.rlhf_workflow import rlhf_workflow
-from posttrain.recipe.changes import sampled_of, sampling_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import sampled_of, sampling_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.judged_rounds import judged_rounds
 
 PARENT: Final = "rlhf_workflow"

@@ -31,8 +31,8 @@ from posttrain.components.rewards.verification import Verification
 from posttrain.components.rollouts.verified import Verified
 from posttrain.methods.policy_gradient.grpo import with_rl
 from posttrain.models import Model
-from posttrain.recipe.changes import attempts_of, every_group, sampled_of, sampling_of, with_models, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import attempts_of, every_group, sampled_of, sampling_of, with_models, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.checked_sums import checked_sums
 from posttrain.stages.rl.roles import RoleLearning
 

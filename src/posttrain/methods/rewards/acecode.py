@@ -20,8 +20,8 @@ from posttrain.components.rewards import Reward
 from posttrain.components.rewards.counted_work import CountedWork
 from posttrain.components.rewards.io_tests import IOTests
 from posttrain.methods.policy_gradient.ppo import as_ppo
-from posttrain.recipe.changes import judged_as_before, rl_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import judged_as_before, rl_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.running_sums import running_sums
 
 PARENT: Final = "ppo"

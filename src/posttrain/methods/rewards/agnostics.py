@@ -15,8 +15,8 @@ from typing import Final
 
 from posttrain.components.rewards.io_tests import IOTests
 from posttrain.methods.policy_gradient.grpo import with_rl
-from posttrain.recipe.changes import rl_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.programs import programs
 
 PARENT: Final = "grpo"

@@ -24,8 +24,8 @@ from typing import Final
 from posttrain.components.advantages.group_mean import GroupMean
 from posttrain.components.rewards.calibrated import Calibrated
 from posttrain.methods.policy_gradient.grpo import with_rl
-from posttrain.recipe.changes import rl_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.stated_confidence import stated_confidence
 
 PARENT: Final = "grpo"

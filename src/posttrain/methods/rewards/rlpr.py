@@ -31,8 +31,8 @@ from posttrain.components.rewards.repetition import Repetition
 from posttrain.components.rewards.sum import Sum
 from posttrain.methods.policy_gradient.grpo import with_rl
 from posttrain.models import Model
-from posttrain.recipe.changes import every_group, judged_as_before, rl_of, with_models, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import every_group, judged_as_before, rl_of, with_models, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.tagged_sums import tagged_sums
 
 PARENT: Final = "grpo"

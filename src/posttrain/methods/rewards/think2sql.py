@@ -25,8 +25,8 @@ from posttrain.components.rewards.format import Format
 from posttrain.components.rewards.sql import SQL
 from posttrain.components.rewards.sum import Sum
 from posttrain.methods.policy_gradient.grpo import with_rl
-from posttrain.recipe.changes import judged_as_before, rl_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import judged_as_before, rl_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.sql import sql
 
 PARENT: Final = "grpo"

@@ -22,8 +22,8 @@ from posttrain.components.reducers.sequences import Sequences
 from posttrain.components.rewards.verilog import Verilog
 from posttrain.methods.policy_gradient.grpo import with_rl
 from posttrain.models import Model
-from posttrain.recipe.changes import every_group, judged_as_before, rl_of, with_models, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import every_group, judged_as_before, rl_of, with_models, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.verilog_round import verilog_round
 
 PARENT: Final = "grpo"

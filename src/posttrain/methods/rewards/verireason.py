@@ -23,8 +23,8 @@ from posttrain.components.rewards.sum import Sum
 from posttrain.components.rewards.verilog import Verilog
 from posttrain.methods.policy_gradient.grpo import with_rl
 from posttrain.models import Model
-from posttrain.recipe.changes import judged_as_before, rl_of, with_models, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import judged_as_before, rl_of, with_models, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.verilog import verilog
 
 PARENT: Final = "grpo"

@@ -22,8 +22,8 @@ from typing import Final
 from posttrain.components.penalties.entropy import Entropy
 from posttrain.components.rollouts.two_stage import TwoStage
 from posttrain.methods.policy_gradient.dr_grpo import dr_grpo
-from posttrain.recipe.changes import sampled_of, sampling_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import sampled_of, sampling_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 
 PARENT: Final = "dr_grpo"

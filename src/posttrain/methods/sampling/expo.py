@@ -22,8 +22,8 @@ from typing import Final
 from posttrain.components.objectives.by_origin import ByOrigin
 from posttrain.components.reducers.groups import Groups
 from posttrain.components.rollouts.explained import Explained
-from posttrain.recipe.changes import attempts_of, every_group, sampled_of, sampling_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import attempts_of, every_group, sampled_of, sampling_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.explained_sums import explained_sums
 
 PARENT: Final = "grpo"

@@ -22,8 +22,8 @@ from typing import Final
 from posttrain.components.filters.best_and_worst import BestAndWorst
 from posttrain.components.rollouts.independent import Independent
 from posttrain.methods.policy_gradient.ppo import ppo
-from posttrain.recipe.changes import sampled_of, sampling_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import sampled_of, sampling_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 
 PARENT: Final = "ppo"

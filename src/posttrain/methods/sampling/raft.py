@@ -18,8 +18,8 @@ from typing import Final
 
 from posttrain.components.filters.ranked import Ranked
 from posttrain.components.objectives.likelihood import Likelihood
-from posttrain.recipe.changes import every_group, rl_of, several_updates, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import every_group, rl_of, several_updates, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.rounds import rounds
 
 PARENT: Final = "grpo"

@@ -19,8 +19,8 @@ from posttrain.components.advantages.pool_mean import PoolMean
 from posttrain.components.filters.balanced import Balanced
 from posttrain.components.objectives.ppo_clip import PPOClip
 from posttrain.components.rollouts.adaptive import Adaptive
-from posttrain.recipe.changes import every_group, sampled_of, sampling_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import every_group, sampled_of, sampling_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 
 PARENT: Final = "grpo"

@@ -18,8 +18,8 @@ from typing import Final
 from posttrain.components.advantages.tree_mean import TreeMean
 from posttrain.components.objectives.ppo_clip import PPOClip
 from posttrain.components.rollouts.tree import Tree
-from posttrain.recipe.changes import attempts_of, sampled_of, sampling_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import attempts_of, sampled_of, sampling_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 
 PARENT: Final = "grpo"

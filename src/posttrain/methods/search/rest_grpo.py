@@ -17,8 +17,8 @@ from typing import Final
 
 from posttrain.components.filters.deviation import Deviation
 from posttrain.components.rollouts.restarted import Restarted
-from posttrain.recipe.changes import attempts_of, every_group, sampled_of, sampling_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import attempts_of, every_group, sampled_of, sampling_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 
 PARENT: Final = "grpo"

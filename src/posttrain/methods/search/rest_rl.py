@@ -17,8 +17,8 @@ from posttrain.components.reducers.sequences import Sequences
 from posttrain.components.search.tree import Tree
 from posttrain.methods.search.rest_grpo import rest_grpo
 from posttrain.models import Model
-from posttrain.recipe.changes import rl_of, sampling_of, with_models
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import rl_of, sampling_of, with_models
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.stages.value_model import ValueModelTraining
 from posttrain.training.settings import Learning

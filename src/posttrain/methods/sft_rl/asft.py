@@ -26,8 +26,8 @@ from posttrain.components.objectives.unified import DFT
 from posttrain.components.penalties.exact_kl import ExactKL
 from posttrain.methods.sft_rl.sft import with_imitation
 from posttrain.models import Model
-from posttrain.recipe.changes import sft_of, with_models, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import sft_of, with_models, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.demonstrations import demonstrations
 
 PARENT: Final = "sft"

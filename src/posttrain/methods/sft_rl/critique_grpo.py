@@ -33,8 +33,8 @@ from posttrain.components.rollouts.critiqued import Critiqued
 from posttrain.components.tasks.refinements import Refinements
 from posttrain.datasets.templates import Critiques
 from posttrain.methods.policy_gradient.grpo import with_rl
-from posttrain.recipe.changes import attempts_of, every_group, sampled_of, sampling_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import attempts_of, every_group, sampled_of, sampling_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.refined_sums import refined_sums
 
 PARENT: Final = "grpo"

@@ -27,8 +27,8 @@ from posttrain.components.objectives.unified import Unified
 from posttrain.components.penalties.entropy import Entropy
 from posttrain.components.rollouts.demonstrated import Demonstrated
 from posttrain.methods.policy_gradient.grpo import with_rl
-from posttrain.recipe.changes import attempts_of, every_group, sampled_of, sampling_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import attempts_of, every_group, sampled_of, sampling_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 
 PARENT: Final = "grpo"

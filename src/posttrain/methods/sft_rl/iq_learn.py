@@ -22,8 +22,8 @@ from typing import Final
 
 from posttrain.components.objectives.iq_learn import IQLearn
 from posttrain.methods.sft_rl.sft import with_imitation
-from posttrain.recipe.changes import sft_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import sft_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.demonstrations import demonstrations
 
 PARENT: Final = "sft"

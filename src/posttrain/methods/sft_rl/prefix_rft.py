@@ -26,8 +26,8 @@ from posttrain.components.penalties.entropy import Entropy
 from posttrain.components.rollouts.prefixed import Prefixed
 from posttrain.methods.policy_gradient.dr_grpo import dr_grpo
 from posttrain.methods.policy_gradient.grpo import with_rl
-from posttrain.recipe.changes import attempts_of, sampled_of, sampling_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import attempts_of, sampled_of, sampling_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 
 PARENT: Final = "dr_grpo"

@@ -31,8 +31,8 @@ from posttrain.components.reducers.sequences import Sequences
 from posttrain.components.schedules.linear import Linear
 from posttrain.methods.preference.dpo import with_pairs
 from posttrain.methods.sft_rl.sft import with_imitation
-from posttrain.recipe.changes import preference_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import preference_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.worked_pairs import worked_pairs
 from posttrain.training.settings import Learning
 

@@ -27,8 +27,8 @@ from posttrain.components.reducers.sequences import Sequences
 from posttrain.components.rewards.match import Match
 from posttrain.methods.policy_gradient.ppo import as_ppo
 from posttrain.methods.sft_rl.sft import with_imitation
-from posttrain.recipe.changes import judged_as_before, rl_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import judged_as_before, rl_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.single_sums import single_sums
 
 PARENT: Final = "ppo"

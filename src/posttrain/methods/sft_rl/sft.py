@@ -12,8 +12,8 @@ from typing import Final
 
 from posttrain.components.objectives.likelihood import Likelihood
 from posttrain.components.reducers.tokens import Tokens
-from posttrain.recipe.changes import sft_of, with_stage
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.changes import sft_of, with_stage
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.demonstrations import demonstrations
 from posttrain.stages.sft import SFT
 

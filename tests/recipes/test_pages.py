@@ -8,9 +8,9 @@ import pytest
 from posttrain.components.advantages.gigpo import GiGPO
 from posttrain.components.penalties.kl import KL
 from posttrain.errors import UserError
-from posttrain.recipe.differences import differences
-from posttrain.recipe.pages import experiments, family_page, method_page, settings_page
-from posttrain.recipe.pages.markdown import (
+from posttrain.recipes.differences import differences
+from posttrain.recipes.pages import experiments, family_page, method_page, settings_page
+from posttrain.recipes.pages.markdown import (
     inline,
     markdown,
     paragraphs,
@@ -20,8 +20,8 @@ from posttrain.recipe.pages.markdown import (
     without_local_links,
     without_section,
 )
-from posttrain.recipe.pages.parts import changes_of, listed, parts_of
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.pages.parts import changes_of, listed, parts_of
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 
 DOCSTRING = """Sums: of a * b and <image>, with ``x_1``.

@@ -12,9 +12,9 @@ from posttrain.methods.credit.gigpo import gigpo
 from posttrain.methods.policy_gradient.dr_grpo import dr_grpo
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.policy_gradient.klear_reasoner import klear_reasoner
-from posttrain.recipe.files import find_parent, find_recipe, list_recipes, to_yaml, tree_to_yaml
-from posttrain.recipe.overrides import override, to_tree
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.files import find_parent, find_recipe, list_recipes, to_yaml, tree_to_yaml
+from posttrain.recipes.overrides import override, to_tree
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.corridor import corridor
 from posttrain.settings.quickstart import quickstart
 
@@ -101,7 +101,7 @@ def test_a_function_of_a_module() -> None:
             "methods.py line 3: PPOClip has no field 'clip_lo'; did you mean 'clip_low'?",
         ),
         (
-            "def f():\n    from posttrain.recipe.files import find_recipe\n    return find_recipe('grpo', ['sed=3'])",
+            "def f():\n    from posttrain.recipes.files import find_recipe\n    return find_recipe('grpo', ['sed=3'])",
             "methods.py line 3: no field 'sed' in this recipe",
         ),
     ],

@@ -14,8 +14,8 @@ from posttrain.components.filters.zero_variance import ZeroVariance
 from posttrain.engines import Sampling
 from posttrain.errors import Overlap, UserError
 from posttrain.models import Model
-from posttrain.recipe.differences import differences
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.differences import differences
+from posttrain.recipes.tree import Recipe
 from posttrain.stages import Stage
 from posttrain.stages.preference import PreferenceTraining
 from posttrain.stages.rl import RL

@@ -8,8 +8,8 @@ import pytest
 from posttrain.errors import UserError
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.models import Model
-from posttrain.recipe.overrides import from_tree, override, parse_value, resolve, to_tree
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.overrides import from_tree, override, parse_value, resolve, to_tree
+from posttrain.recipes.tree import Recipe
 from posttrain.settings.quickstart import quickstart
 from posttrain.stages.rl import RL
 

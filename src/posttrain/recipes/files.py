@@ -30,12 +30,12 @@ from ruamel.yaml.representer import SafeRepresenter
 
 from posttrain.component import nearest
 from posttrain.errors import UserError
-from posttrain.recipe.catalogue import Entry, entries, find_entry, recipe_modules
-from posttrain.recipe.changes import Method, compose
-from posttrain.recipe.functions import blamed, from_function, load_function, no_file
-from posttrain.recipe.overrides import assign, from_tree, override, resolve, to_tree
-from posttrain.recipe.plain_yaml import load_yaml
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.catalogue import Entry, entries, find_entry, recipe_modules
+from posttrain.recipes.changes import Method, compose
+from posttrain.recipes.functions import blamed, from_function, load_function, no_file
+from posttrain.recipes.overrides import assign, from_tree, override, resolve, to_tree
+from posttrain.recipes.plain_yaml import load_yaml
+from posttrain.recipes.tree import Recipe
 
 
 def find_recipe(text: str, changes: Sequence[str] = ()) -> Recipe:

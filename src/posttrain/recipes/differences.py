@@ -11,8 +11,8 @@ from pydantic.fields import FieldInfo
 
 from posttrain.component import Component
 from posttrain.errors import UserError
-from posttrain.recipe.overrides import parse_value, resolve, to_tree
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.overrides import parse_value, resolve, to_tree
+from posttrain.recipes.tree import Recipe
 
 Change = Literal["changed", "added", "removed"]
 Keys = tuple[str, ...]

@@ -1,5 +1,5 @@
 """A recipe: one frozen tree that says all of a run. Recipes are changed only with `dataclasses.replace`, which
-validates again; `posttrain.recipe.overrides` spells the same tree with dotted paths.
+validates again; `posttrain.recipes.overrides` spells the same tree with dotted paths.
 """
 
 from collections.abc import Mapping

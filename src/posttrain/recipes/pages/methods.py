@@ -10,12 +10,12 @@ from typing import Final
 
 from posttrain.component import nearest
 from posttrain.errors import UserError
-from posttrain.recipe.catalogue import Entry, recipe_modules
-from posttrain.recipe.differences import Difference, essence, spell, value_at
-from posttrain.recipe.overrides import override, resolve, to_tree
-from posttrain.recipe.pages.experiments import all_experiments, section
-from posttrain.recipe.pages.markdown import block, inline, paragraphs, section_of, source, table, without_section
-from posttrain.recipe.pages.parts import (
+from posttrain.recipes.catalogue import Entry, recipe_modules
+from posttrain.recipes.differences import Difference, essence, spell, value_at
+from posttrain.recipes.overrides import override, resolve, to_tree
+from posttrain.recipes.pages.experiments import all_experiments, section
+from posttrain.recipes.pages.markdown import block, inline, paragraphs, section_of, source, table, without_section
+from posttrain.recipes.pages.parts import (
     FORMULAS,
     Part,
     changes_of,
@@ -25,7 +25,7 @@ from posttrain.recipe.pages.parts import (
     parts_of,
     parts_of_root,
 )
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.tree import Recipe
 
 SIGNS: Final = {"changed": "~", "added": "+", "removed": "-"}
 OWN_DATA: Final = ("tasks=mine.jsonl", "model=path/to/model", "reward=./mine.py:score")

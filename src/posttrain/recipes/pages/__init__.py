@@ -5,7 +5,7 @@ as the site has them: ``methods/<area>/<name>.md``, ``methods/<area>/README.md``
 ``settings.md``.
 """
 
-from posttrain.recipe.pages.components import family_page, settings_page
-from posttrain.recipe.pages.methods import area_page, method_page
+from posttrain.recipes.pages.components import family_page, settings_page
+from posttrain.recipes.pages.methods import area_page, method_page
 
 __all__ = ["area_page", "family_page", "method_page", "settings_page"]

@@ -9,9 +9,9 @@ from functools import cache
 from typing import Any, Final
 
 from posttrain.component import Component
-from posttrain.recipe.catalogue import Entry, entries, families, recipe_modules
-from posttrain.recipe.differences import Difference, differences, essence, spell, value_at
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.catalogue import Entry, entries, families, recipe_modules
+from posttrain.recipes.differences import Difference, differences, essence, spell, value_at
+from posttrain.recipes.tree import Recipe
 
 FORMULAS: Final = ("objective", "advantage", "preference_loss", "penalty", "reducer", "correction")
 """Families whose docstrings hold what a method computes."""

@@ -6,10 +6,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from posttrain.methods.policy_gradient.grpo import grpo
-from posttrain.recipe.differences import Difference, differences, spell
-from posttrain.recipe.files import find_recipe
-from posttrain.recipe.overrides import override, parse_value
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.differences import Difference, differences, spell
+from posttrain.recipes.files import find_recipe
+from posttrain.recipes.overrides import override, parse_value
+from posttrain.recipes.tree import Recipe
 
 
 def lines(*changes: str, base: Recipe | None = None) -> list[tuple[str, str, str]]:

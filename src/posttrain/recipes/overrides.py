@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from posttrain.component import nearest, renamed
 from posttrain.errors import UserError
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.tree import Recipe
 from posttrain.stages import Stage
 
 SHORTHANDS = {"model": "models.policy.source", "lr": "learner.optimizer.lr"}
@@ -99,7 +99,7 @@ def parse_value(text: str) -> Any:
     """Read a value as YAML 1.2: numbers, booleans, lists and mappings, else the text itself."""
     from ruamel.yaml.error import YAMLError
 
-    from posttrain.recipe.plain_yaml import load_yaml
+    from posttrain.recipes.plain_yaml import load_yaml
 
     try:
         value, _ = load_yaml(text, f"the value {text[:60]!r}")

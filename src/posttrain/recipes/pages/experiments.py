@@ -13,8 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from posttrain.recipe.catalogue import PACKAGE
-from posttrain.recipe.pages.markdown import table
+from posttrain.recipes.catalogue import PACKAGE
+from posttrain.recipes.pages.markdown import table
 
 MEASURED: Final = PACKAGE.parents[1] / "docs" / "measured" / "experiments"
 

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from posttrain.component import nearest
 from posttrain.errors import UserError
-from posttrain.recipe.tree import Recipe
+from posttrain.recipes.tree import Recipe
 
 
 def from_function(text: str, folder: Path) -> Recipe:

@@ -9,10 +9,10 @@ from typing import Any
 from pydantic_core import PydanticUndefined
 
 from posttrain.component import Component
-from posttrain.recipe.catalogue import Entry, recipe_modules
-from posttrain.recipe.differences import default_of, essence, spell
-from posttrain.recipe.pages.markdown import block, inline, markdown, paragraphs, source, table
-from posttrain.recipe.pages.parts import known_families, listed
+from posttrain.recipes.catalogue import Entry, recipe_modules
+from posttrain.recipes.differences import default_of, essence, spell
+from posttrain.recipes.pages.markdown import block, inline, markdown, paragraphs, source, table
+from posttrain.recipes.pages.parts import known_families, listed
 
 
 def family_page(family: str) -> str:

@@ -7,8 +7,8 @@ from posttrain.component import Component
 from posttrain.components.objectives import Objective
 from posttrain.components.optimizers import Optimizer
 from posttrain.errors import UserError
-from posttrain.recipe import catalogue
-from posttrain.recipe.catalogue import Entry, entries, families
+from posttrain.recipes import catalogue
+from posttrain.recipes.catalogue import Entry, entries, families
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from posttrain.methods.policy_gradient.lite_ppo import lite_ppo
 from posttrain.methods.policy_gradient.ppo import ppo
 from posttrain.methods.sampling.dars import dars
 from posttrain.models import Model
-from posttrain.recipe.changes import (
+from posttrain.recipes.changes import (
     compose,
     every_group,
     rl_of,
