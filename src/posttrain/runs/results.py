@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from posttrain.runs.curves import curves
+from posttrain.runs.files import write_file
 from posttrain.runs.store import RunStore
 from posttrain.runs.summary import summarize
 
@@ -90,7 +91,7 @@ class Curves:
     def save(self, path: str | Path) -> Path:
         """Write a self-contained HTML page with the curves; its path."""
         target = Path(path)
-        target.write_text(f"<!doctype html><meta charset='utf-8'>{self._repr_html_()}", encoding="utf-8")
+        write_file(target, f"<!doctype html><meta charset='utf-8'>{self._repr_html_()}")
         return target
 
     def __repr__(self) -> str:
