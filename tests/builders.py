@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from posttrain.engines import Sampling
+from posttrain.grading.isolated import pack_trajectory, unpack_trajectory
 from posttrain.signals import (
     ENTROPY,
     LOGIT,
@@ -443,3 +444,12 @@ class ScriptedFlow(ScriptedSampler):
 def info_of(trajectory: Trajectory) -> dict[str, Any]:
     """The facts of a trajectory as the record has them."""
     return json.loads(json.dumps({name: v for fact in trajectory.facts for name, v in fact.record().items()}))
+
+
+def assert_facts_are_plain(trajectory: Trajectory) -> None:
+    """Facts share no name in the record, and come back the same from the process of a grader."""
+    names = [name for fact in trajectory.facts for name in fact.record()]
+    assert len(names) == len(set(names))
+    packed = pack_trajectory(trajectory, ids=False)
+    sent = {**packed, "facts": json.loads(json.dumps(packed["facts"]))}
+    assert unpack_trajectory(sent).facts == trajectory.facts

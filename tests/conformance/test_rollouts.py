@@ -1,7 +1,6 @@
 """Laws of the rollouts, for every member on arrival, with scripted models in every role."""
 
 import asyncio
-import json
 from collections.abc import Mapping
 from dataclasses import fields, replace
 
@@ -12,7 +11,7 @@ from posttrain.components.rollouts import Rollout
 from posttrain.signals import Signal
 from posttrain.stages.needs import parts_of
 from posttrain.types import Completion, Group, Rated, Score, Segment, Task
-from tests.builders import ScriptedFlow, ScriptedSampler, info_of, score
+from tests.builders import ScriptedFlow, ScriptedSampler, assert_facts_are_plain, score
 from tests.conformance._members import members
 
 every_member = pytest.mark.parametrize("rollout", members(Rollout))
@@ -112,7 +111,7 @@ def test_trajectories_are_well_formed(rollout: Rollout, of: Task) -> None:
             assert attempt.trained_positions[0] > 0, "the first token has nothing before it to learn from"
             assert len(attempt.behavior_logp) == attempt.num_trained
             assert [s.turn for s in attempt.segments] == sorted(s.turn for s in attempt.segments)
-            assert info_of(attempt) == json.loads(json.dumps(info_of(attempt)))
+            assert_facts_are_plain(attempt)
         samples = [attempt.sample for attempt in group]
         assert len(set(samples)) == len(samples)
 

@@ -1,7 +1,6 @@
 """Laws of the searches, for every member on arrival, with scripted models in every role."""
 
 import asyncio
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 
 from posttrain.components.search import Found, Search, place_of_best
 from posttrain.types import Group, Task
-from tests.builders import ScriptedSampler, info_of, score
+from tests.builders import ScriptedSampler, assert_facts_are_plain, score
 from tests.conformance._members import members
 from tests.conformance.test_rollouts import Grader, holds, told
 
@@ -30,7 +29,7 @@ def test_attempts_are_well_formed(search: Search) -> None:
     assert [t.sample for t in found.attempts] == list(range(len(found.attempts)))
     for attempt in found.attempts:
         assert attempt.task == TASK and attempt.segments[0].actor == "prompt"
-        assert info_of(attempt) == json.loads(json.dumps(info_of(attempt)))
+        assert_facts_are_plain(attempt)
         for segment in attempt.segments[1:]:
             assert segment.trained and any(holds(c, segment) for c in models[segment.actor].completions)
     assert found.best is found.attempts[place_of_best(found.values)]

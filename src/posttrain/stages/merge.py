@@ -14,7 +14,7 @@ from posttrain.component import frozen
 from posttrain.components.merges import Merge
 from posttrain.errors import UserError
 from posttrain.stages import Models, PreviewContext, Stage, StageContext
-from posttrain.stages.record import StepRecord
+from posttrain.stages.fit import fit
 from posttrain.types import Task
 
 
@@ -60,9 +60,9 @@ class Merging(Stage):
         merged = merge(
             self.role, context.model_settings[self.role], {role: models[role] for role in self.of}, self.method
         )
-        record = StepRecord(metrics={f"distance/{role}": far for role, far in merged.distances.items()})
         made = {**models, self.role: merged.policy}
-        context.finish_step(1, record, {}, {}, made)
+        for step in fit(context, made, {}, steps=1):
+            step.record.metrics |= {f"distance/{role}": far for role, far in merged.distances.items()}
         return made
 
     def preview(self, models: Models, context: PreviewContext) -> list[str]:

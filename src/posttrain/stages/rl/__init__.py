@@ -9,12 +9,12 @@ contracts only. A method is a choice of what stands in the fields below, never a
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PositiveInt
 
-from posttrain.component import frozen
+from posttrain.component import Component, frozen
 from posttrain.components.advantages import Advantage
 from posttrain.components.corrections import Correction
 from posttrain.components.curricula import Curriculum
@@ -29,27 +29,24 @@ from posttrain.components.selections import Selection
 from posttrain.components.tasks import Tasks
 from posttrain.engines import wait_for
 from posttrain.models import Model
-from posttrain.signals import Signal
+from posttrain.signals import OLD_LOGP, OLD_VALUE, Signal, columns_in, roles_in
 from posttrain.stages import Models, PreviewContext, Stage, StageContext
 from posttrain.stages.fit import Step, fit
-from posttrain.stages.needs import Need
+from posttrain.stages.needs import Need, needs_of
 from posttrain.stages.prompts import check_prompts
 from posttrain.stages.rl.collect import collect_groups, filter_groups, learned_by, stop_if_grading_fails, unaided
 from posttrain.stages.rl.metrics import describe, metrics_by_role
 from posttrain.stages.rl.roles import (
     RoleLearning,
+    RoleTraining,
     check_hooks,
-    columns_for,
-    initial_memory,
-    needed_by,
+    check_roles,
     role_states,
-    roles_of,
     steps_of,
-    trainings_of,
     updates_of,
     warmup_of,
 )
-from posttrain.stages.rl.update import make_learners
+from posttrain.stages.rl.update import Update, make_learners
 from posttrain.training.settings import Learning
 from posttrain.types import Group, Task
 
@@ -102,16 +99,25 @@ class RL(Stage):
     @property
     def roles(self) -> frozenset[str]:
         """Roles that this stage updates, compares with, samples from or judges by."""
-        return roles_of(self) | (self.selection.roles if self.selection else frozenset())
+        learned = {"policy", *self.by_role}
+        compared = roles_in(frozenset().union(*(self._declared(role) for role in learned)))
+        critics = {own.critic for own in self.by_role.values() if own.critic} | ({"critic"} if self.critic else set())
+        hooked = frozenset().union(*(hook.roles for hook in self.hooks.values()))
+        asked = self.rollout.roles | self.reward.roles | (self.selection.roles if self.selection else frozenset())
+        return frozenset(learned | compared | critics | hooked | asked)
 
     @property
     def needs(self) -> frozenset[Signal]:
         """Signals to compute before credit is given, for one role or another."""
-        return frozenset().union(*(columns_for(self, role) for role in {"policy", *self.by_role}))
+        return columns_in(frozenset().union(*(self._declared(role) for role in {"policy", *self.by_role})))
 
     def needed(self, models: Mapping[str, Model]) -> Sequence[Need]:
         """What every part needs, for each role that learns."""
-        return needed_by(self, models)
+        sampling = [("rollout", self.rollout), ("reward", self.reward), ("selection", self.selection)]
+        found = [need for path, part in sampling for need in needs_of(path, part, role="policy")]
+        for role in self._writers(models):
+            found += self._needed_by(role)
+        return found
 
     def check(self, models: Models, tasks: Sequence[Task]) -> None:
         """Every prompt must be there and leave room for an answer."""
@@ -125,9 +131,9 @@ class RL(Stage):
 
     def run(self, models: Models, context: StageContext) -> Models:
         """Train for the rounds that are left, and return the models with their new weights."""
-        trainings = trainings_of(self, context.model_settings)
+        trainings = {role: self._training(role) for role in self._writers(context.model_settings)}
         learners = make_learners(updates_of(trainings), models, steps_of(trainings, self.steps), seed=context.seed)
-        memory = context.memory or initial_memory(self, trainings)
+        memory = context.memory or self._initial_memory(trainings)
         states = role_states(models, learners, memory["roles"], trainings)
         warmup = warmup_of(trainings)
         for step in fit(context, models, learners, steps=self.steps, memory=memory):
@@ -164,3 +170,90 @@ class RL(Stage):
         )
         samplers = [context.samplers(models, 0, place) for place in range(len(tasks))]
         return describe(wait_for(collect_groups(tasks, self.rollout, self.reward, samplers, RewardContext())))
+
+    def _initial_memory(self, trainings: Mapping[str, RoleTraining]) -> dict[str, Any]:
+        """The state of every part that has one, before the first step."""
+        return {
+            "curriculum": self.curriculum.start(),
+            "filters": {name: member.start() for name, member in self.filters.items()},
+            "reward": {},
+            "roles": {role: training.start() for role, training in trainings.items()},
+        }
+
+    def _writers(self, models: Mapping[str, Model]) -> list[str]:
+        """The trained roles that write, the policy first. Raises `UserError` for settings of roles that do not."""
+        writers = {name for name, model in models.items() if model.trained and model.head == "language"}
+        check_roles(self.by_role, writers, self.critic)
+        return sorted(writers, key=lambda role: (role != "policy", role))
+
+    def _learning(self, role: str) -> RoleLearning:
+        """How a role learns: its own settings, then those of the stage."""
+        own = self.by_role.get(role, RoleLearning())
+        critic = "critic" if role == "policy" and self.critic is not None else None
+        return replace(
+            own,
+            advantage=own.advantage or self.advantage,
+            objective=own.objective or self.objective,
+            learner=own.learner or self.learner,
+            critic=own.critic or critic,
+        )
+
+    def _declared(self, role: str) -> frozenset[Signal]:
+        """Signals that a role's components declare, and those that the settings of the stage need."""
+        own = self._learning(role)
+        assert own.advantage is not None and own.objective is not None, "see _learning"
+        wanted = own.advantage.needs.union(own.objective.needs, *(p.needs for p in self.penalties.values()))
+        wanted |= {OLD_LOGP} if self.old_logp == "recomputed" else set()
+        wanted |= self.correction.needs if self.correction is not None else set()
+        if own.critic is not None and self.critic is not None:
+            wanted |= self.critic.needs | {OLD_VALUE}
+        return wanted
+
+    def _needed_by(self, role: str) -> list[Need]:
+        """What the components by which a role learns need, each with its path."""
+        own, learning, mine = self.by_role.get(role, RoleLearning()), self._learning(role), f"by_role.{role}."
+        critic = learning.critic or "critic"
+        parts: list[tuple[str, Component | None]] = [
+            (f"{mine if own.advantage else ''}advantage", learning.advantage),
+            (f"{mine if own.objective else ''}objective", learning.objective),
+            *((f"penalties.{name}", penalty) for name, penalty in self.penalties.items()),
+            ("correction", self.correction),
+        ]
+        found = [need for path, part in parts for need in needs_of(path, part, role=role, critic=critic)]
+        if self.old_logp == "recomputed":
+            found.append(Need(signal=OLD_LOGP, asked=role, path="old_logp"))
+        if learning.critic is not None and self.critic is not None:
+            found.append(Need(signal=OLD_VALUE, asked=critic, path="critic"))
+            found += needs_of("critic", self.critic, role=role, critic=critic, trained=critic)
+        return found
+
+    def _training(self, role: str) -> RoleTraining:
+        """How a role is trained; a critic is trained on what its role wrote."""
+        own = self._learning(role)
+        assert own.advantage is not None and own.objective is not None and own.learner is not None, "see _learning"
+        temperature = self.rollout.temperature
+        updates = {
+            role: Update(
+                learning=own.learner,
+                objective=own.objective,
+                reducer=self.reducer,
+                correction=self.correction,
+                role=role,
+                temperature=temperature,
+            )
+        }
+        if own.critic is not None and self.critic is not None:
+            updates[own.critic] = Update(
+                learning=self.critic_learner, objective=self.critic, reducer=self.reducer, penalized=False
+            )
+        return RoleTraining(
+            role=role,
+            advantage=own.advantage,
+            penalties=self.penalties,
+            needs=columns_in(self._declared(role)),
+            updates=updates,
+            critic=own.critic,
+            temperature=temperature,
+            every=own.every,
+            warmup_steps=own.warmup_steps,
+        )

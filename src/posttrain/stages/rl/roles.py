@@ -3,22 +3,20 @@
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import NonNegativeInt, PositiveInt
 
-from posttrain.component import Component, frozen, nearest
+from posttrain.component import frozen, nearest
 from posttrain.components.advantages import Advantage
 from posttrain.components.hooks import Hook, RoleState
 from posttrain.components.objectives import Objective
 from posttrain.components.penalties import Penalty
 from posttrain.errors import UserError
-from posttrain.models import Model
-from posttrain.signals import OLD_LOGP, OLD_VALUE, Signal, columns_in, roles_in
+from posttrain.signals import Signal
 from posttrain.stages import Models
 from posttrain.stages.fit import Step
-from posttrain.stages.needs import Need, needs_of
 from posttrain.stages.rl.collect import learned_by
 from posttrain.stages.rl.credit import batch_of
 from posttrain.stages.rl.metrics import signal_metrics
@@ -28,7 +26,6 @@ from posttrain.training.settings import Learning
 from posttrain.types import Group
 
 if TYPE_CHECKING:
-    from posttrain.stages.rl import RL
     from posttrain.training.learner import Learner
 
 Phase = Callable[[str], AbstractContextManager[None]]
@@ -183,116 +180,3 @@ def check_hooks(hooks: Mapping[str, Hook], models: Models) -> None:
                     f"hooks.{name} changes the role '{role}', whose model is neither trained nor a copy; "
                     f"write models.{role}.source=role:policy"
                 )
-
-
-def learning_of(stage: "RL", role: str) -> RoleLearning:
-    """How a role learns, with what it does not say itself."""
-    own = stage.by_role.get(role, RoleLearning())
-    critic = "critic" if role == "policy" and stage.critic is not None else None
-    return replace(
-        own,
-        advantage=own.advantage or stage.advantage,
-        objective=own.objective or stage.objective,
-        learner=own.learner or stage.learner,
-        critic=own.critic or critic,
-    )
-
-
-def needed_by(stage: "RL", models: Mapping[str, Model]) -> list[Need]:
-    """What the parts of the stage need, for each role that learns with these models."""
-    sampling = [("rollout", stage.rollout), ("reward", stage.reward), ("selection", stage.selection)]
-    found = [need for path, part in sampling for need in needs_of(path, part, role="policy")]
-    for role in writers_in(stage, models):
-        own, learning, mine = stage.by_role.get(role, RoleLearning()), learning_of(stage, role), f"by_role.{role}."
-        critic = learning.critic or "critic"
-        parts: list[tuple[str, Component | None]] = [
-            (f"{mine if own.advantage else ''}advantage", learning.advantage),
-            (f"{mine if own.objective else ''}objective", learning.objective),
-            *((f"penalties.{name}", penalty) for name, penalty in stage.penalties.items()),
-            ("correction", stage.correction),
-        ]
-        found += [need for path, part in parts for need in needs_of(path, part, role=role, critic=critic)]
-        if stage.old_logp == "recomputed":
-            found.append(Need(signal=OLD_LOGP, asked=role, path="old_logp"))
-        if learning.critic is not None and stage.critic is not None:
-            found.append(Need(signal=OLD_VALUE, asked=critic, path="critic"))
-            found += needs_of("critic", stage.critic, role=role, critic=critic, trained=critic)
-    return found
-
-
-def columns_for(stage: "RL", role: str) -> frozenset[Signal]:
-    """Signals to compute before a role's credit is given."""
-    return columns_in(declared(stage, role))
-
-
-def declared(stage: "RL", role: str) -> frozenset[Signal]:
-    """Signals that the parts by which a role learns say that they need, and those that the stage's settings do."""
-    own = learning_of(stage, role)
-    assert own.advantage is not None and own.objective is not None, "see learning_of"
-    wanted = own.advantage.needs.union(own.objective.needs, *(p.needs for p in stage.penalties.values()))
-    wanted |= {OLD_LOGP} if stage.old_logp == "recomputed" else set()
-    wanted |= stage.correction.needs if stage.correction is not None else set()
-    if own.critic is not None and stage.critic is not None:
-        wanted |= stage.critic.needs | {OLD_VALUE}
-    return wanted
-
-
-def roles_of(stage: "RL") -> frozenset[str]:
-    """Roles that a stage updates, compares with, samples from or judges by."""
-    compared = roles_in(frozenset().union(*(declared(stage, role) for role in {"policy", *stage.by_role})))
-    critics = {own.critic for own in stage.by_role.values() if own.critic} | ({"critic"} if stage.critic else set())
-    hooked = frozenset().union(*(hook.roles for hook in stage.hooks.values()))
-    asked = stage.rollout.roles | stage.reward.roles
-    return frozenset({"policy"} | compared | critics | stage.by_role.keys() | hooked | asked)
-
-
-def trainings_of(stage: "RL", models: Mapping[str, Model]) -> dict[str, RoleTraining]:
-    """How each trained role that writes is trained, the policy first; critics are trained on what their roles wrote."""
-    return {role: _training_of(stage, role) for role in writers_in(stage, models)}
-
-
-def writers_in(stage: "RL", models: Mapping[str, Model]) -> list[str]:
-    """The trained roles that write, the policy first. Raises `UserError` for settings of roles that do not."""
-    writers = {name for name, model in models.items() if model.trained and model.head == "language"}
-    check_roles(stage.by_role, writers, stage.critic)
-    return sorted(writers, key=lambda role: (role != "policy", role))
-
-
-def initial_memory(stage: "RL", trainings: Mapping[str, RoleTraining]) -> dict[str, Any]:
-    """The state of every part with memory before the first step."""
-    return {
-        "curriculum": stage.curriculum.start(),
-        "filters": {name: member.start() for name, member in stage.filters.items()},
-        "reward": {},
-        "roles": {role: training.start() for role, training in trainings.items()},
-    }
-
-
-def _training_of(stage: "RL", role: str) -> RoleTraining:
-    own = learning_of(stage, role)
-    assert own.advantage is not None and own.objective is not None and own.learner is not None, "see learning_of"
-    updates = {
-        role: Update(
-            learning=own.learner,
-            objective=own.objective,
-            reducer=stage.reducer,
-            correction=stage.correction,
-            role=role,
-            temperature=stage.rollout.temperature,
-        )
-    }
-    if own.critic is not None and stage.critic is not None:
-        updates[own.critic] = Update(
-            learning=stage.critic_learner, objective=stage.critic, reducer=stage.reducer, penalized=False
-        )
-    return RoleTraining(
-        role=role,
-        advantage=own.advantage,
-        penalties=stage.penalties,
-        needs=columns_for(stage, role),
-        updates=updates,
-        critic=own.critic,
-        temperature=stage.rollout.temperature,
-        every=own.every,
-        warmup_steps=own.warmup_steps,
-    )
