@@ -53,7 +53,7 @@ def outcomes(experiment: Experiment) -> str:
 def curves(experiment: Experiment) -> str:
     """Mean over the seeds at every step, with its interval, of each contender."""
     rows = [contender for contender in experiment.contenders if contender.get("curves")]
-    name = next(iter(rows[0]["curves"]))
+    name = shown(experiment, list(rows[0]["curves"]))
     lines = [row["curves"][name] for row in rows if name in row["curves"]]
     height = 260
     x_axis = Axis([step for line in lines for step in line["steps"]])
@@ -70,6 +70,12 @@ def curves(experiment: Experiment) -> str:
         parts.append(f'<text x="{LEFT + 20}" y="{y}">{escape(short(row["contender"]))}</text>')
     said = f"{experiment.title}: {name} by step, mean of the seeds and 95 % interval"
     return svg(parts, bottom + BOTTOM + 18 * len(rows) + 8, said)
+
+
+def shown(experiment: Experiment, names: Sequence[str]) -> str:
+    """The metric whose curves are drawn: one that was measured, the reward before others, before any that was not."""
+    measured = [name for measure in experiment.measures if (name := measure.partition(":")[0]) in names]
+    return "reward" if "reward" in measured else next(iter([*measured, *names]))
 
 
 def drawn(line: Mapping[str, Any], x_axis: "Axis", y_axis: "Axis", colour: str) -> Iterator[str]:

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import shlex
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -10,6 +11,8 @@ from types import ModuleType
 
 import pytest
 
+from posttrain.recipes.pages.experiments import all_experiments
+from posttrain.runs.comparison import contenders_of
 from tests.runs.made_runs import make_run
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -112,3 +115,16 @@ def test_speed_becomes_goals_and_tables(
     ):
         assert line in lines
     assert performance.main(["--chek"]) == 2
+
+
+def test_commands_of_experiments_can_still_be_given(tmp_path: Path) -> None:
+    for experiment in all_experiments():
+        words = iter(shlex.split(experiment.command))
+        if not experiment.contenders:
+            assert (DOCS.parent / list(words)[1]).is_file(), experiment.command
+            continue
+        assert [next(words), next(words)] == ["posttrain", "compare"]
+        given = [word for word in words if not (word.startswith("--") and next(words))]
+        changes = [word for word in given if "=" in word.partition(" ")[0]]
+        found = contenders_of([word for word in given if word not in changes], changes, tmp_path, threads=1)
+        assert [contender.label for contender in found] == [row["contender"] for row in experiment.contenders]

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
@@ -119,6 +120,13 @@ def test_a_picture_has_a_dot_for_each_seed_at_its_place() -> None:
     assert title.text == "A < B: acc of each seed, mean and 95 % interval"
     middle = (figures.LEFT + figures.WIDTH - figures.RIGHT) / 2
     assert [path.attrib["d"].startswith(f"M{middle:.1f},") for path in svg.iter(f"{space}path")][-1]
+
+
+def test_curves_are_those_of_what_was_measured() -> None:
+    shown, found = script("figures").shown, experiment()
+    assert shown(found, ["loss", "acc"]) == "acc", "losses of two objectives cannot be compared"
+    assert shown(replace(found, measures=("acc:last5", "reward:mean")), ["loss", "acc", "reward"]) == "reward"
+    assert shown(found, ["reward", "entropy"]) == "reward"
 
 
 def test_a_picture_has_curves_where_steps_were_kept() -> None:
