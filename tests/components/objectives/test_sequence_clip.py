@@ -23,10 +23,9 @@ def test_equation_7_by_hand() -> None:
 
 
 def test_the_gradient_of_a_sequence_is_shared_by_its_tokens() -> None:
-    """Equation 10: s A / |y| for each token's log-probability, here of two tokens and then of none, which is clipped."""
-    these = tokens(
-        [[math.log(1.21), 0.0], [math.log(4.0)]], old_logp=[[0.0, 0.0], [0.0]], advantage=[[1.0, 1.0], [1.0]]
-    )
+    """Equation 10: s A / |y| for each token's log-probability; nothing where the sequence is clipped."""
+    logp = [[math.log(1.21), 0.0], [math.log(4.0)]]
+    these = tokens(logp, old_logp=[[0.0, 0.0], [0.0]], advantage=[[1.0, 1.0], [1.0]])
     loss_T = SequenceClip(clip_low=0.5, clip_high=0.5)(these).loss_T
     weight_T = torch.tensor([0.5, 0.5, 1.0], dtype=loss_T.dtype)  # each sequence once
     assert gradients((loss_T * weight_T).sum(), these)["logp_T"].tolist() == pytest.approx([-0.55, -0.55, 0.0])
