@@ -61,6 +61,7 @@ SHIPPED = {
     ),
     "sql": Shipped({"limits": QUICK}, programs=()),
     "verilog": Shipped({"limits": QUICK}, programs=("iverilog", "vvp")),
+    "signed": Shipped({"of": "match"}),
     "sum": Shipped({"parts": {"right": "match", "short": {"kind": "format", "tags": []}}, "weights": {"short": 0.1}}),
 }
 """By kind; a new member needs an entry here or in `NOT`."""
