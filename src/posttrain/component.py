@@ -64,7 +64,9 @@ def renamed(owner: type) -> Mapping[str, str]:
 def nearest(name: str, names: Iterable[str]) -> str:
     """A clause that ends an error about an unknown name: the nearest known name, or all of them."""
     known = sorted(map(str, names))
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(name, known, n=5, cutoff=0.5)
+    swapped = [other for other in close if sorted(other) == sorted(name)]  # letters in another order
+    close = swapped or close
     return f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known) or 'none'}"
 
 
