@@ -3,10 +3,12 @@
 import dataclasses
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, get_args
 
 import pytest
+from annotated_types import Le, Lt
 from pydantic import TypeAdapter, ValidationError
 
 from posttrain.component import Component, frozen, nearest
@@ -14,6 +16,9 @@ from posttrain.components.objectives import Objective
 from posttrain.components.objectives.ppo_clip import PPOClip
 from posttrain.components.rewards import Reward
 from posttrain.components.tasks import Tasks
+from posttrain.errors import UserError
+from posttrain.recipes.overrides import override
+from posttrain.settings.quickstart import quickstart
 
 OBJECTIVE: TypeAdapter[Objective] = TypeAdapter(Objective)
 
@@ -109,7 +114,7 @@ def test_a_dotted_kind_is_anybodys_module(tmp_path: Path, monkeypatch: pytest.Mo
     loaded = OBJECTIVE.validate_python({"kind": "their_package.negative", "scale": 2.0})
     assert loaded.kind == "their_package.negative"
     assert OBJECTIVE.validate_python(OBJECTIVE.dump_python(loaded, mode="json")) == loaded
-    with pytest.raises(ValidationError, match="defines 0 subclasses of Objective; one is needed"):
+    with pytest.raises(ValidationError, match="has no class in it that subclasses Objective"):
         OBJECTIVE.validate_python("their_package.empty")
     sys.modules.pop("their_package", None)
 
@@ -126,3 +131,43 @@ def test_nearest_lists_what_is_known_when_nothing_is_near() -> None:
     assert nearest("zzzz", ["b", "a"]) == "known: a, b"
     assert nearest("x", []) == "known: none"
     assert nearest("x", [None, "b"]) == "known: None, b", "names that users gave may be anything"  # type: ignore[list-item]
+
+
+def _integer_fields(owner: type) -> Iterator[tuple[str, Any]]:
+    for name, field in vars(owner)["__pydantic_fields__"].items():
+        if name != "seed" and {int} & {field.annotation, *get_args(field.annotation)}:
+            yield f"{owner.__name__}.{name}", field
+
+
+def test_every_count_has_a_bound() -> None:
+    """Beyond it a run would take all memory or threads before it could say so."""
+    from posttrain.engines import Engine
+    from posttrain.evaluation.settings import Evaluation
+    from posttrain.models import Model
+    from posttrain.recipes.tree import Checkpoints, Recipe
+    from posttrain.stages import Stage
+    from tests.conformance._members import contracts
+
+    owners: list[type] = [Recipe, Checkpoints, Evaluation, Model]
+    for contract in (Engine, Stage, *contracts()):
+        owners += [contract.find(kind) for kind in contract.kinds()]
+    found = [pair for owner in owners for pair in _integer_fields(owner)]
+    assert len(found) > 100
+    for name, field in found:
+        assert any(isinstance(limit, Le | Lt) for limit in field.metadata), f"{name} has no largest value"
+
+
+@pytest.mark.parametrize(
+    ("change", "bound"),
+    [
+        ("rollout.n=1000000000", "10000"),
+        ("tasks.size=1000000000000000000", "1000000"),
+        ("threads=1000000", "1024"),
+        ("evaluation.samples=1000000000", "10000"),
+        ("models.policy.lora={rank: 1000000000}", "65536"),
+        ("steps=1000000000000000000", "1000000000000"),
+    ],
+)
+def test_absurd_counts_are_refused_with_their_bound(change: str, bound: str) -> None:
+    with pytest.raises(UserError, match=f"less than or equal to {bound}, got"):
+        override(quickstart(), [change])
