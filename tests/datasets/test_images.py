@@ -47,7 +47,7 @@ def test_what_is_no_picture_is_said(data: bytes) -> None:
 
 
 def test_a_file_that_is_not_there_is_said() -> None:
-    with pytest.raises(UserError, match=r"no-such-file.png cannot be read: No such file"):
+    with pytest.raises(UserError, match=r"no-such-file.png' cannot be read: No such file"):
         pixels_of(Image(path="no-such-file.png"))
 
 

@@ -1,1 +1,1 @@
-"""What tasks share: reading rows of data, drawing tasks, pictures and templates."""
+"""Helpers of tasks: reading rows of data, generating tasks, images and templates."""

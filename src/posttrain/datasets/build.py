@@ -1,8 +1,9 @@
-"""From a row to a task, once the role of each column is known."""
+"""Builds a task from a row, given the role of each column."""
 
 from collections.abc import Sequence
 from typing import Any
 
+from posttrain.datasets.choices import read_choices
 from posttrain.datasets.image_files import read_images, with_places
 from posttrain.datasets.layout import Layout, lookup, quoted, rating_of
 from posttrain.datasets.messages import images_in, looks_like_messages, read_messages, to_chat
@@ -14,18 +15,20 @@ from posttrain.types import Image, Message, Preference, Rated, Task
 Prompt = str | tuple[Message, ...]
 
 _TURN = "\n\nAssistant:"
-"""Opens a turn in texts like those of the helpful-and-harmless data sets."""
+"""Start of a turn in texts of the form of the helpful-and-harmless data sets."""
 
 
 def build(row: Row, layout: Layout) -> Task:
-    """The task of a row, its key still empty. Raises `UserError` with the row's place where it does not fit."""
+    """The task of a row, with an empty key. Raises `UserError` with the row's place for an invalid row."""
     for column in layout.required:
         if lookup(row.values, column) is None:
             here = quoted(name for name, value in row.values.items() if value is not None)
             raise UserError(f"{row.place}: no '{column}', which other rows have; this row has {here}")
-    prompt, demonstrations, preferences = _asked(row, layout)
+    prompt, demonstrations, preferences = _prompted(row, layout)
     images = _images(row, layout)
     answer = _value(row, layout.answer)
+    if layout.choices is not None:
+        prompt, answer = _with_choices(row, layout, prompt, answer)
     domain = _value(row, layout.domain)
     return Task(
         key="",
@@ -36,12 +39,12 @@ def build(row: Row, layout: Layout) -> Task:
         preferences=preferences,
         rated=_rated(row, layout),
         images=images,
-        fields={column: value for column, value in row.values.items() if column not in layout.asked},
+        fields={column: value for column, value in row.values.items() if column not in layout.of_prompt},
     )
 
 
 def own_key(row: Row, column: str) -> str | None:
-    """The name that a row gives itself: text or a whole number."""
+    """The row's own identifier: text or a whole number."""
     value = lookup(row.values, column)
     return str(value) if isinstance(value, str | int) and not isinstance(value, bool) and value != "" else None
 
@@ -50,8 +53,8 @@ def _value(row: Row, column: str | None) -> Any:
     return None if column is None else lookup(row.values, column)
 
 
-def _asked(row: Row, layout: Layout) -> tuple[Prompt, tuple[str, ...], tuple[Preference, ...]]:
-    """The prompt, and the demonstration or the preference that the same columns hold."""
+def _prompted(row: Row, layout: Layout) -> tuple[Prompt, tuple[str, ...], tuple[Preference, ...]]:
+    """The prompt, and the demonstration or the preference in the same columns."""
     if layout.chosen is not None and layout.rejected is not None:
         prompt, preference = _preference(row, layout, layout.chosen, layout.rejected)
         return prompt, (), (preference,)
@@ -61,6 +64,7 @@ def _asked(row: Row, layout: Layout) -> tuple[Prompt, tuple[str, ...], tuple[Pre
             return messages, (), ()
         if len(messages) == 1:
             raise UserError(f"{row.place}: '{layout.messages}' holds an answer only; what it answers is missing")
+        _refuse_call(messages[-1], f"{row.place}: the last message of '{layout.messages}'")
         return messages[:-1], (messages[-1]["content"],), ()
     if layout.text is not None:
         return "", (_text(row, layout.text),), ()
@@ -68,8 +72,25 @@ def _asked(row: Row, layout: Layout) -> tuple[Prompt, tuple[str, ...], tuple[Pre
     return _prompt(row, layout.prompt, layout.context), (), ()
 
 
+def _with_choices(row: Row, layout: Layout, prompt: Prompt, answer: Any) -> tuple[Prompt, Any]:
+    """The prompt with the row's choices below it, and the label of the answer; unchanged for a row without choices."""
+    value = _value(row, layout.choices)
+    if value is None:
+        return prompt, answer
+    choices = read_choices(value)
+    if choices is None:
+        raise UserError(
+            f"{row.place}: '{layout.choices}' is {shorten(as_text(value), 60)}; choices are a list of at least two "
+            "texts, or lists 'text' and 'label' of equal length"
+        )
+    try:
+        return choices.below(prompt), None if answer is None else choices.label_of(answer)
+    except ValueError as error:
+        raise UserError(f"{row.place}: '{layout.answer}' {error}") from None
+
+
 def _images(row: Row, layout: Layout) -> tuple[Image, ...]:
-    """The pictures of a row: those inside its messages in order, and the column's where a part holds none."""
+    """The images of a row: those inside its messages in order, and the column's for parts without one."""
     column = layout.messages or layout.prompt
     value = None if column is None else lookup(row.values, column)
     inside = images_in(value) if looks_like_messages(value) else []
@@ -106,7 +127,7 @@ def _messages(row: Row, column: str) -> tuple[Message, ...]:
 
 
 def _demonstrations(row: Row, column: str | None) -> tuple[str, ...]:
-    """One demonstration, or a list of them; an empty one is none."""
+    """One demonstration, or a list of them; empty ones are dropped."""
     value = _value(row, column)
     if value in (None, "") or column is None:
         return ()
@@ -116,14 +137,25 @@ def _demonstrations(row: Row, column: str | None) -> tuple[str, ...]:
 
 
 def _completion(row: Row, column: str) -> str:
-    """The text of a completion, which may be given as the one message of an assistant."""
+    """The text of a completion, given as text or as a single message of the assistant."""
     value = lookup(row.values, column)
     if not looks_like_messages(value):
         return as_text(value)
     messages = _messages(row, column)
     if len(messages) != 1 or messages[0]["role"] != "assistant":
         raise UserError(f"{row.place}: '{column}' holds {len(messages)} messages; one by the assistant is needed")
+    _refuse_call(messages[0], f"{row.place}: '{column}'")
     return messages[0]["content"]
+
+
+def _refuse_call(message: Message, what: str) -> None:
+    """Raise `UserError` for a demonstration that calls a tool, whose text would be trained on without the call."""
+    if message.get("tool_calls") or message.get("function_call"):
+        raise UserError(
+            f"{what} calls a tool, and a demonstration is the text of a message: the call would be lost. Write the "
+            "call into 'content' as the model's chat template writes it, or end the conversation before it, which "
+            "makes the rest a prompt. Calls and results before the last message can stay as they are"
+        )
 
 
 def _rated(row: Row, layout: Layout) -> tuple[Rated, ...]:
@@ -138,7 +170,7 @@ def _rated(row: Row, layout: Layout) -> tuple[Rated, ...]:
 
 
 def _preference(row: Row, layout: Layout, chosen: str, rejected: str) -> tuple[Prompt, Preference]:
-    """The prompt is the column for it, then what both conversations begin with."""
+    """The prompt is its column, followed by the common start of both conversations."""
     column = layout.prompt or layout.messages
     prompt = None if column is None else _prompt(row, column)
     if not looks_like_messages(lookup(row.values, chosen)):
@@ -164,13 +196,13 @@ def _preference(row: Row, layout: Layout, chosen: str, rejected: str) -> tuple[P
 
 
 def _shared_length(left: Sequence[Any], right: Sequence[Any]) -> int:
-    """Number of items that two sequences begin with alike."""
+    """Length of the common prefix of two sequences."""
     pairs = enumerate(zip(left, right, strict=False))
     return next((index for index, (a, b) in pairs if a != b), min(len(left), len(right)))
 
 
 def _shared_text(row: Row, chosen: str, rejected: str) -> tuple[str, str, str]:
-    """Cut two texts where the last turn or, without turns, the last whole word that they share ends."""
+    """Split two texts after their last common turn or, without turns, after their last common whole word."""
     shared = chosen[: _shared_length(chosen, rejected)]
     turn = shared.rfind(_TURN)
     cut = turn + len(_TURN) if turn >= 0 else _whole_words(shared)

@@ -1,12 +1,12 @@
-"""Chains as tokens: which id stands for what, where a flow (`posttrain.policies.flow`) writes points and not text.
+"""Chains as tokens: the meaning of each id where a flow (`posttrain.policies.flow`) samples points instead of text.
 
-With K steps from noise to the end point, a token's id says what its vector is:
+With K steps from noise to the end point, a token's id determines the meaning of its vector:
 
-    0                    the condition: an observation, what is asked for
+    0                    the condition, such as an observation
     1 + k                the point after k steps, 0 <= k <= K; a chain that is one token has the id of its end, 1 + K
     K + 2 + k            a draw: noise that an end point is mixed with, at the share 1 - k/K, 0 <= k < K
 
-A condition stands before everything that depends on it, an end point before its draws.
+A condition precedes all tokens that depend on it, and an end point its draws.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ def steps_of(end_id: int) -> int:
 
 
 def draws(end_id: int, places: Sequence[int], width: int, rng: np.random.Generator) -> Segment:
-    """Draws of fresh noise at some of the K places, for the policy to tell from the end point before them."""
+    """Draws of fresh noise at some of the K steps, for flow matching with the end point before them."""
     return Segment(
         actor="draw",
         token_ids=np.array([end_id + 1 + k for k in places], np.int64),
@@ -35,14 +35,14 @@ def draws(end_id: int, places: Sequence[int], width: int, rng: np.random.Generat
 
 
 def stratified(places: Sequence[int], count: int, rng: np.random.Generator) -> list[int]:
-    """One place from each of `count` equal stretches of `places`, which may be fewer."""
+    """One place from each of `count` equal strata of `places`, which may be fewer."""
     edges = np.linspace(0.0, len(places), count + 1)
     drawn = edges[:-1] + rng.random(count) * np.diff(edges)
     return [places[min(int(at), len(places) - 1)] for at in drawn]
 
 
 def read_point(text: str, numbers: int, what: str) -> FloatArray:
-    """The numbers of a point that is written as text. Raises `UserError` for anything else."""
+    """Parse the numbers of a point. Raises `UserError` for other text."""
     parts = text.replace(",", " ").split()
     try:
         point = np.array([float(part) for part in parts], np.float32)
@@ -54,7 +54,7 @@ def read_point(text: str, numbers: int, what: str) -> FloatArray:
 
 
 def write_point(point: FloatArray) -> str:
-    """A point as text, exactly."""
+    """A point as text, without rounding."""
     return " ".join(str(np.float32(number)) for number in point)
 
 
@@ -66,7 +66,7 @@ def padded(rows: FloatArray, width: int) -> FloatArray:
 def condition_segment(
     numbers: FloatArray, width: int, *, actor: str = "prompt", turn: int = 0, text: str = ""
 ) -> Segment:
-    """What a chain is conditioned on, as a token."""
+    """The condition of a chain, as a token."""
     ids: IntArray = np.array([CONDITION], np.int64)
     vectors = padded(np.asarray(numbers, np.float32)[None], width)
     return Segment(actor=actor, token_ids=ids, turn=turn, text=text, vectors=vectors)

@@ -1,8 +1,8 @@
-"""Draws entries of reasoning-gym in a process of its own, so that they are the same ones every time.
+"""Generates entries of reasoning-gym in a separate process, so that they are reproducible.
 
-Some of the library's data sets follow the order of a set of texts, which changes from process to process with Python's
-hash seed; some draw from the global generators. Here the hash seed is fixed and the generators are seeded anew for
-each entry. `draw` starts ``python -m posttrain.datasets.draw_entries``, which reads a request and writes a pickle.
+Some of the library's data sets depend on the order of a set of texts, which changes with Python's hash seed; some use
+the global random generators. Here the hash seed is fixed and the generators are seeded for each entry. `draw` starts
+``python -m posttrain.datasets.draw_entries``, which reads a request and writes a pickle.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ Wanted = tuple[str, int, Mapping[str, Any]]
 
 
 def draw(wanted: Sequence[Wanted], seed: int) -> list[list[dict[str, Any]]]:
-    """The entries of each data set. Raises `UserError` where the library does not accept the settings."""
+    """The entries of each data set. Raises `UserError` if the library does not accept the settings."""
     command = [sys.executable, "-P", "-m", __name__]
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     request = json.dumps([wanted, seed]).encode()
@@ -40,7 +40,7 @@ def draw(wanted: Sequence[Wanted], seed: int) -> list[list[dict[str, Any]]]:
 
 
 def _entries(name: str, size: int, settings: Mapping[str, Any], seed: int) -> list[dict[str, Any]] | str:
-    """Entries 0 to size - 1; a text that says what is wrong where the library fails, in whatever way it does."""
+    """Entries 0 to size - 1, or the text of an error if the library fails."""
     factory = extra("reasoning_gym", "reasoning-gym").factory
     try:
         _seed_global_generators(seed, -1)
@@ -63,7 +63,7 @@ def _seed_global_generators(seed: int, index: int) -> None:
 
 
 def main() -> None:
-    """Answer one request."""
+    """Serve one request."""
     wanted, seed = json.load(sys.stdin)
     with contextlib.redirect_stdout(sys.stderr):  # the library may print
         drawn = [_entries(name, size, settings, seed) for name, size, settings in wanted]

@@ -1,4 +1,4 @@
-"""What generated tasks share: ranges of difficulty, and drawing things that differ from one another."""
+"""Helpers of generated tasks: ranges of difficulty, and sampling of distinct items."""
 
 from collections.abc import Callable, Hashable, Iterable
 from random import Random
@@ -8,8 +8,8 @@ from pydantic import AfterValidator
 
 T = TypeVar("T", bound=Hashable)
 
-ATTEMPTS = 100
-"""Draws for one place in a set before all that can be drawn is taken to be in it."""
+DRAWS = 100
+"""Draws for one item of a set before all possible items are assumed to be in it."""
 
 
 def _in_order(bounds: tuple[int, int]) -> tuple[int, int]:
@@ -23,11 +23,11 @@ Ordered = AfterValidator(_in_order)
 
 
 def distinct(draw: Callable[[Random], T], size: int, seed: str, rest: Iterable[T] = ()) -> list[T]:
-    """Draw `size` things that differ, as long as there are any more that do.
+    """Draw `size` distinct items, as long as there are more of them.
 
-    Thing i is decided by (seed, i), and by those before it where it would repeat one of them; so a larger set begins
-    with the same things. When drawing again no longer helps, `rest` is asked, which lists all there is; after that,
-    things repeat.
+    Item i is a function of (seed, i), and of the items before it if it would repeat one of them, so that a larger set
+    starts with the same items. When drawing finds no new item, items of `rest`, a list of all, are taken; after that,
+    items repeat.
     """
     rest = iter(rest)
     things: list[T] = []
@@ -35,7 +35,7 @@ def distinct(draw: Callable[[Random], T], size: int, seed: str, rest: Iterable[T
     for index in range(size):
         rng = Random(f"{seed}:{index}")
         first = draw(rng)
-        more = (draw(rng) for _ in range(ATTEMPTS - 1)) if first in seen else ()
+        more = (draw(rng) for _ in range(DRAWS - 1)) if first in seen else ()
         thing = next((t for draws in ((first,), more, rest) for t in draws if t not in seen), first)
         seen.add(thing)
         things.append(thing)

@@ -1,7 +1,8 @@
-"""Held-out tasks: which problems judge a run and are never trained on."""
+"""Held-out tasks: the problems that evaluate a run and are never trained on."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from posttrain.datasets.keys import problem
 from posttrain.types import Task
@@ -10,21 +11,43 @@ from posttrain.types import Task
 def holdout(tasks: Sequence[Task], count: int, seed: int) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
     """Split into (train, held out), both in the order given.
 
-    The `count` problems whose hash of (seed, problem) is smallest are held out, at most half of the distinct ones.
-    The order of the tasks does not matter, and adding or removing other tasks moves a problem across only when it is
-    at the very edge. All tasks that ask the same problem go to the same side, so there may be more held-out tasks
-    than `count`.
+    The `count` problems whose hash of (seed, problem) is smallest are held out, at most half of the distinct ones. The
+    order of the tasks does not matter, and adding or removing other tasks moves only problems at the boundary. All
+    tasks of the same problem go to the same side, so there may be more held-out tasks than `count`.
     """
-    asked = [problem(task) for task in tasks]
-    ranked = sorted(set(asked), key=lambda text: (_rank(seed, text), text))
+    problems = [problem(task) for task in tasks]
+    ranked = sorted(set(problems), key=lambda text: (_rank(seed, text), text))
     chosen = set(ranked[: min(count, len(ranked) // 2)])
-    train = tuple(task for task, text in zip(tasks, asked, strict=True) if text not in chosen)
-    held_out = tuple(task for task, text in zip(tasks, asked, strict=True) if text in chosen)
+    train = tuple(task for task, text in zip(tasks, problems, strict=True) if text not in chosen)
+    held_out = tuple(task for task, text in zip(tasks, problems, strict=True) if text in chosen)
     return train, held_out
 
 
+def distinct(tasks: Iterable[Task]) -> tuple[tuple[Task, ...], int, int]:
+    """One task per problem, in order; the number of merged tasks, and of those with another answer than the first's.
+
+    A problem keeps the key, answer and fields of its first task, and has the demonstrations, preferences and rated
+    completions of all.
+    """
+    first: dict[str, Task] = {}
+    merged = conflicts = 0
+    for task in tasks:
+        kept = first.setdefault(problem(task), task)
+        if kept is task:
+            continue
+        merged += 1
+        conflicts += kept.answer != task.answer
+        first[problem(task)] = replace(
+            kept,
+            demonstrations=tuple(dict.fromkeys((*kept.demonstrations, *task.demonstrations))),
+            preferences=tuple(dict.fromkeys((*kept.preferences, *task.preferences))),
+            rated=tuple(dict.fromkeys((*kept.rated, *task.rated))),
+        )
+    return tuple(first.values()), merged, conflicts
+
+
 def exclude(train: Iterable[Task], held_out: Iterable[Task]) -> tuple[tuple[Task, ...], int]:
-    """The training tasks that ask nothing that a separate test set asks, and how many were removed."""
+    """The training tasks without the problems of a separate test set, and the number of removed ones."""
     train = tuple(train)
     tested = {problem(task) for task in held_out}
     kept = tuple(task for task in train if problem(task) not in tested)

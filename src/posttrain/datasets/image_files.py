@@ -1,4 +1,4 @@
-"""The pictures of a row: paths, base64, links that hold them, and the ``{bytes, path}`` of Hugging Face data sets."""
+"""The images of a row: paths, base64, data URIs, and the ``{bytes, path}`` of Hugging Face data sets."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,10 +13,10 @@ Prompt = str | tuple[Message, ...]
 
 
 def read_images(inside: Sequence[Any], column: Any, row: Row) -> tuple[Image, ...]:
-    """The pictures in the order in which the prompt shows them.
+    """The images in the order of the prompt.
 
-    `inside` are those that the messages hold, None where one only says that there is an image; `column` is the value of
-    the column for images, which fills those up. Raises `UserError` with the row's place.
+    `inside` are the images in the messages, None for a placeholder; `column` is the value of the column for images,
+    which fills the placeholders. Raises `UserError` with the row's place.
     """
     beside = [] if column is None else column if isinstance(column, list) else [column]
     missing = sum(held is None for held in inside)
@@ -34,7 +34,7 @@ def read_images(inside: Sequence[Any], column: Any, row: Row) -> tuple[Image, ..
 
 
 def with_places(prompt: Prompt, images: int, place: str) -> Prompt:
-    """The prompt with a place for each image: as it stands, or with all before the text where it has none."""
+    """The prompt with a place for each image: as is, or with all before the text if it has none."""
     texts = [prompt] if isinstance(prompt, str) else [message["content"] for message in prompt]
     found = sum(text.count(IMAGE) for text in texts)
     if found == images:
@@ -50,7 +50,7 @@ def with_places(prompt: Prompt, images: int, place: str) -> Prompt:
 
 
 def _image(value: Any, row: Row) -> Image:
-    """One picture. Raises `ValueError` for what is none."""
+    """One image. Raises `ValueError` for an invalid one."""
     if isinstance(value, Mapping):
         if value.get("bytes"):
             return Image(data=from_base64(str(value["bytes"])))

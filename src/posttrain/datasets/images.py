@@ -1,7 +1,7 @@
-"""Pictures: from files and bytes to pixels, and from pixels to PNG.
+"""Images: from files and bytes to pixels, and from pixels to PNG.
 
-The plainest PNG (8 bits each of red, green and blue, nothing filtered or interlaced), which is what is written here, is
-read without any library; everything else is read by Pillow (extra ``vision``).
+The simplest PNG (8 bits each of red, green and blue, not filtered or interlaced), which is the one written here, is
+read without any library; all others are read by Pillow (extra ``vision``).
 """
 
 import base64
@@ -9,6 +9,7 @@ import binascii
 import hashlib
 import io
 import struct
+import warnings
 import zlib
 from pathlib import Path
 from typing import Any
@@ -17,30 +18,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posttrain.errors import UserError
+from posttrain.errors.foreign import guard, read_bytes, shown
 from posttrain.types import Image
 
 Pixels = NDArray[np.uint8]
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_MOST_PIXELS = 100_000_000
-"""A file that claims more is refused before anything is unpacked."""
+_MOST_PIXELS = 80_000_000
+"""Larger images are refused before they are decompressed."""
+_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
+"""What Pillow reads here."""
 
 
 def pixels_of(image: Image) -> Pixels:
-    """[height, width, 3] red, green and blue. Raises `UserError` for what is no picture."""
+    """[height, width, 3] red, green and blue. Raises `UserError` for an invalid image."""
     data = encoded(image)
     plain = _read_plain_png(data)
     return _read_with_pillow(data, _name(image)) if plain is None else plain
 
 
 def encoded(image: Image) -> bytes:
-    """What the picture's file holds. Raises `UserError` for a file that is not there."""
+    """The bytes of the image's file. Raises `UserError` for a missing file."""
     if not image.path:
         return image.data
     try:
-        return Path(image.path).read_bytes()
-    except OSError as error:
-        raise UserError(f"the image {image.path} cannot be read: {error.strerror or error}") from None
+        return read_bytes(Path(image.path))
+    except UserError as error:
+        raise UserError(f"the image {shown(_name(image))}: {error}") from None
 
 
 def write_png(pixels: Pixels) -> bytes:
@@ -54,14 +58,14 @@ def write_png(pixels: Pixels) -> bytes:
 
 
 def data_uri(data: bytes) -> str | None:
-    """The picture as a link that holds it, for a page; None for a form that browsers may not show."""
+    """The image as a data URI, for a page; None for a format that browsers may not show."""
     forms = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif", b"RIFF": "webp"}
     form = next((name for start, name in forms.items() if data.startswith(start)), None)
     return None if form is None else f"data:image/{form};base64,{base64.b64encode(data).decode('ascii')}"
 
 
 def from_base64(text: str) -> bytes:
-    """Bytes from base64, or from a link that holds them. Raises `ValueError` for what is neither."""
+    """Bytes from base64 or a data URI. Raises `ValueError` for other text."""
     content = text.partition(",")[2] if text.startswith("data:") else text
     try:
         return base64.b64decode(content, validate=True)
@@ -70,7 +74,7 @@ def from_base64(text: str) -> bytes:
 
 
 def identity(image: Image) -> str:
-    """What stands for a picture in the key of its task: the path as the data has it, or a hash of its bytes."""
+    """The part of a task's key for an image: the path as in the data, or a hash of its bytes."""
     return image.name or image.path or hashlib.blake2b(image.data, digest_size=16).hexdigest()
 
 
@@ -83,7 +87,7 @@ def _chunk(kind: bytes, content: bytes) -> bytes:
 
 
 def _read_plain_png(data: bytes) -> Pixels | None:
-    """The pixels of a PNG as `write_png` writes it; None for any other file."""
+    """The pixels of a PNG of `write_png`; None for any other file."""
     if not data.startswith(_SIGNATURE) or data[24:29] != b"\x08\x02\x00\x00\x00" or len(data) < 45:
         return None
     width, height = struct.unpack(">II", data[16:24])
@@ -110,10 +114,10 @@ def _read_with_pillow(data: bytes, name: str) -> Pixels:
         raise UserError(
             "reading images needs the package 'pillow', which is not installed: pip install 'posttrain[vision]'"
         ) from None
-    try:
-        opened: Any = pillow.open(io.BytesIO(data))
+    with warnings.catch_warnings(), guard(f"the image {shown(name)} cannot be read"):
+        warnings.simplefilter("error", pillow.DecompressionBombWarning)
+        # Of a fixed list: one of the others starts a program, and some are whole languages.
+        opened: Any = pillow.open(io.BytesIO(data), formats=_FORMATS)
         if opened.width * opened.height > _MOST_PIXELS:
             raise UserError(f"the image {name} is {opened.width} x {opened.height} pixels, which is too large")
         return np.asarray(opened.convert("RGB"), np.uint8)
-    except (OSError, SyntaxError, ValueError, EOFError, pillow.DecompressionBombError) as error:
-        raise UserError(f"the image {name} cannot be read: {error}") from None

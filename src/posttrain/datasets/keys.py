@@ -1,6 +1,6 @@
-"""Names of tasks, and what makes two of them the same problem.
+"""Keys of tasks, and the identity of their problems.
 
-Both are made of content only, so that neither the order of rows nor other rows can change them.
+Both depend on content only, not on the order of rows or on other rows.
 """
 
 import hashlib
@@ -15,15 +15,15 @@ from posttrain.types import Task
 
 
 def digest(*parts: Any) -> str:
-    """16 hexadecimal digits that stand for JSON values (BLAKE2b of their canonical JSON)."""
+    """Hash of JSON values: 16 hexadecimal digits (BLAKE2b of their canonical JSON)."""
     canonical = json.dumps(parts, sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(canonical.encode("ascii"), digest_size=8).hexdigest()
 
 
 def keyed(tasks: Iterable[Task], ids: Sequence[str | None] = ()) -> tuple[Task, ...]:
-    """The tasks with their keys: the given ids where all are there and differ, else a hash of prompt and answer.
+    """The tasks with keys: the given ids if there is one per task and they differ, else a hash of prompt and answer.
 
-    Tasks that hash alike are numbered in order: ``1f0c...``, ``1f0c...-2``, ``1f0c...-3``.
+    Tasks of equal hashes are numbered in order: ``1f0c...``, ``1f0c...-2``, ``1f0c...-3``.
     """
     tasks = tuple(tasks)
     if len(ids) == len(tasks) and all(ids) and len(set(ids)) == len(ids):
@@ -39,21 +39,20 @@ def keyed(tasks: Iterable[Task], ids: Sequence[str | None] = ()) -> tuple[Task, 
 
 
 def problem(task: Task) -> str:
-    """What the task asks, in a form that does not depend on how it is wrapped.
+    """The problem of a task, in a form that does not depend on its wrapping.
 
-    Space around the text does not count, nor does a system message, nor whether a text is given as it is or as the
-    only message of a chat. Plain text without a prompt is known by itself. The same question about another image is
-    another problem.
+    Surrounding space is ignored, and so are a system message and the difference between a text and a chat with a single
+    message. Plain text without a prompt is its own problem. The same question about another image is another problem.
     """
-    asked = _asked(task)
-    return json.dumps([asked, *map(identity, task.images)]) if task.images else asked
+    question = _question(task)
+    return json.dumps([question, *map(identity, task.images)]) if task.images else question
 
 
-def _asked(task: Task) -> str:
-    """The text of what the task asks."""
+def _question(task: Task) -> str:
+    """The text of the task's question."""
     if isinstance(task.prompt, str):
         return task.prompt.strip() or json.dumps(task.demonstrations)
-    said = [message for message in task.prompt if message["role"] != "system"] or list(task.prompt)
-    if len(said) == 1:
-        return said[0]["content"].strip()
-    return json.dumps([[message["role"], message["content"].strip()] for message in said])
+    messages = [message for message in task.prompt if message["role"] != "system"] or list(task.prompt)
+    if len(messages) == 1:
+        return messages[0]["content"].strip()
+    return json.dumps([[message["role"], message["content"].strip()] for message in messages])

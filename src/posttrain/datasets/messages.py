@@ -1,9 +1,9 @@
-"""Chat messages as data sets write them: lists, JSON text of lists, parts of content, and the ShareGPT spelling."""
+"""Chat messages in the formats of data sets: lists, JSON text of lists, parts of content, and ShareGPT's keys."""
 
-import json
 from collections.abc import Mapping
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
+from posttrain.errors.foreign import parse_json
 from posttrain.types import IMAGE, Message
 
 _SHAREGPT_ROLES = {"human": "user", "gpt": "assistant"}
@@ -17,14 +17,14 @@ def looks_like_messages(value: Any) -> bool:
 
 
 def read_messages(value: Any) -> tuple[Message, ...]:
-    """The messages of a value that looks like them. Raises `ValueError` that says what is wrong with which one."""
+    """The messages of a value that looks like them. Raises `ValueError` with the number of the invalid one."""
     if isinstance(value, str):
         value = _from_json(value)
     return tuple(_message(item, number) for number, item in enumerate(value, 1))
 
 
 def images_in(value: Any) -> list[Any]:
-    """What the parts of images in messages hold, in order; None for a part that only says where an image is."""
+    """The images in the parts of messages, in order; None for a placeholder."""
     if isinstance(value, str):
         value = _from_json(value)
     contents = [item.get("content", item.get("value")) for item in value]
@@ -33,7 +33,7 @@ def images_in(value: Any) -> list[Any]:
 
 
 def to_chat(prompt: str | tuple[Message, ...], system: str | None) -> tuple[Message, ...]:
-    """A text as the only message of a user, after an optional system message; messages stay as they are."""
+    """A text as the only message of a user, after an optional system message; messages are returned unchanged."""
     if not isinstance(prompt, str):
         return prompt
     opening = () if system is None else (Message(role="system", content=system),)
@@ -44,27 +44,31 @@ def _from_json(text: str) -> Any:
     if not text.lstrip().startswith("["):
         return None
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return parse_json(text)
     except (ValueError, RecursionError):
         return None
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
 def _is_message(item: Any) -> bool:
-    return isinstance(item, Mapping) and ({"role", "content"} <= item.keys() or {"from", "value"} <= item.keys())
+    if not isinstance(item, Mapping):
+        return False
+    spoken = "role" in item and ("content" in item or _calls(item))
+    return spoken or {"from", "value"} <= item.keys()
+
+
+def _calls(item: Mapping[str, Any]) -> bool:
+    """Whether a message calls a tool; such a message needs no content."""
+    return bool(item.get("tool_calls") or item.get("function_call"))
 
 
 def _message(item: Mapping[str, Any], number: int) -> Message:
-    """One message; whatever it holds beside role and content (tool calls, a name) is kept for the chat template."""
-    role, content = (item["role"], item["content"]) if "role" in item else (item["from"], item["value"])
+    """One message; further entries (tool calls, a name) are kept for the chat template."""
+    role, content = (item["role"], item.get("content")) if "role" in item else (item["from"], item["value"])
     if not isinstance(role, str) or not role:
         raise ValueError(f"message {number} has the role {role!r}, which is not text")
     if isinstance(content, list):
         content = _join_parts(content, number)
-    if content is None and item.get("tool_calls"):
+    if content is None and _calls(item):
         content = ""
     if not isinstance(content, str):
         raise ValueError(f"message {number} ({role}) has content that is not text: {str(content)[:60]}")
@@ -90,6 +94,6 @@ def _is_image(part: Any) -> bool:
 
 
 def _held(part: Mapping[str, Any]) -> Any:
-    """The picture that a part holds, under any of the names that are in use."""
+    """The image of a part, under any of the names in use."""
     held = next((part[key] for key in ("image", "image_url", "url", "path", "base64") if part.get(key)), None)
     return held.get("url") if isinstance(held, Mapping) and "url" in held else held

@@ -1,7 +1,7 @@
-"""Rows that a Python program holds: lists, data sets, data frames, generators. A run reads them from a file.
+"""Rows from Python objects: lists, data sets, data frames, generators. A run reads them from a file.
 
-What is written is what the same rows would be in a file of JSON lines: dates become text, NaN becomes null, arrays
-become lists, as `posttrain.datasets.values.plain` says. What JSON has no value for is refused with its row and column.
+They are written as JSON lines: dates become text, NaN becomes null, arrays become lists, as in
+`posttrain.datasets.values.plain`. A value that JSON cannot represent is refused with its row and column.
 """
 
 import json
@@ -13,19 +13,19 @@ from posttrain.datasets.sources import of_dataset
 from posttrain.errors import UserError
 
 _LIBRARIES = ("datasets", "pandas", "polars", "pyarrow")
-"""Packages whose data sets and frames are read; none of them is imported for it."""
+"""Packages whose data sets and frames are supported, without importing them."""
 
 
 def is_data(value: Any) -> bool:
-    """Whether a value holds rows: anything that can be gone through, but for text and mappings."""
+    """Whether a value has rows: any iterable except text and mappings."""
     plain = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
     return plain or _library(value) in _LIBRARIES
 
 
 def to_json_lines(data: Any, name: str = "tasks") -> bytes:
-    """The rows as JSON lines; a generator is read once, to its end. `name` is what messages call the data.
+    """The rows as JSON lines; a generator is read once, to its end. `name` is the name of the data in messages.
 
-    Raises `UserError` for what is no row, for a value that JSON does not have, and where there is no row at all.
+    Raises `UserError` for an invalid row, for a value that JSON cannot represent, and if there are no rows.
     """
     lines = [_line(row) for row in rows_of(data, name)]
     if not lines:
@@ -50,7 +50,7 @@ def _library(value: Any) -> str:
 
 
 def _items(data: Any) -> Iterable[Any]:
-    """A data frame's rows as mappings; anything else as it is."""
+    """A data frame's rows as mappings; other data unchanged."""
     match _library(data), type(data).__name__:
         case "pandas", "DataFrame":
             records: Iterable[Any] = data.to_dict("records")
@@ -66,7 +66,7 @@ def _items(data: Any) -> Iterable[Any]:
 
 
 def _line(row: Row) -> bytes:
-    """A row as a line of JSON. Raises `UserError` for keys that are no text, and for half a character."""
+    """A row as a line of JSON. Raises `UserError` for keys that are not text, and for half a character."""
     for column, value in row.values.items():
         if key := _odd_key(value):
             raise UserError(
@@ -80,7 +80,7 @@ def _line(row: Row) -> bytes:
 
 
 def _odd_key(value: Any) -> list[Any]:
-    """A key inside a value that is no text, in a list; an empty list where there is none."""
+    """The first nested key that is not text, in a list; an empty list if there is none."""
     if isinstance(value, Mapping):
         own = [key for key in value if not isinstance(key, str)]
         return own[:1] or next((found for item in value.values() if (found := _odd_key(item))), [])

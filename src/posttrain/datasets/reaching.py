@@ -1,6 +1,6 @@
-"""A tiny world for flows that act: a point in the plane, two targets, and pay for being near one of them.
+"""A small environment for flow policies: a point in the plane, two targets, and a reward for being near one of them.
 
-It has Gymnasium's interface, so that it goes where any environment of Gymnasium goes; its id is ``reaching``.
+It has Gymnasium's interface and can be used like any environment of Gymnasium; its id is ``reaching``.
 """
 
 from typing import Any
@@ -10,14 +10,14 @@ import numpy as np
 from posttrain.types import FloatArray
 
 TARGETS = ((1.0, 0.0), (-1.0, 0.0))
-"""The first is paid for; demonstrations go to both."""
+"""Only the first is rewarded; demonstrations go to both."""
 TURNS = 4
 STRIDE = 0.5
-"""How far the largest action moves, in each direction."""
+"""Distance of the largest action, in each direction."""
 
 
 class Box:
-    """Bounds of observations or actions, as Gymnasium's spaces have them."""
+    """Bounds of observations or actions, as in Gymnasium's spaces."""
 
     def __init__(self, size: int, bound: float) -> None:
         self.shape = (size,)
@@ -25,7 +25,7 @@ class Box:
 
 
 class Reaching:
-    """An observation is the place and the share of time that is left; an action is a move."""
+    """An observation is the position and the share of remaining time; an action is a move."""
 
     observation_space = Box(3, 4.0)
     action_space = Box(2, 1.0)
@@ -33,20 +33,20 @@ class Reaching:
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[FloatArray, dict[str, Any]]:
-        """Begin near the middle."""
+        """Start near the middle."""
         self._place = np.random.default_rng(seed).normal(scale=0.1, size=2)
         self._left = TURNS
         return self._seen(), {}
 
     def step(self, action: FloatArray) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
-        """Move; each turn pays exp(-2 distance^2) for the first target, over the number of turns."""
+        """Move; the reward of a turn is exp(-2 distance^2) for the first target, over the number of turns."""
         self._place = self._place + STRIDE * np.clip(np.asarray(action, np.float64), -1.0, 1.0)
         self._left -= 1
         distance = float(((self._place - np.array(TARGETS[0])) ** 2).sum())
         return self._seen(), float(np.exp(-2.0 * distance)) / TURNS, self._left == 0, False, {}
 
     def close(self) -> None:
-        """Nothing is held."""
+        """No resources to free."""
 
     def _seen(self) -> FloatArray:
         return np.array([*self._place, self._left / TURNS], np.float32)

@@ -1,43 +1,51 @@
-"""Rows of data as they lie in files: JSON lines, JSON, CSV, TSV, Parquet. Each row knows its place, for messages."""
+"""Rows of data files: JSON lines, JSON, CSV, TSV, Parquet. Each row has its place, for messages."""
 
 import csv
 import json
-import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice, takewhile
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
+from posttrain.datasets.parquet import count_rows, read_values
 from posttrain.datasets.values import plain
 from posttrain.errors import UserError
+from posttrain.errors.foreign import check_file, guard, parse_json, shown
 
-LONGEST_CELL = 2**31 - 1
+LONGEST_ROW = 16 << 20
+"""Bytes of one row: of its line, or of its texts."""
+LARGEST_JSON = 256 << 20
+"""Bytes of one JSON document, which is read at once; JSON lines are read a line at a time."""
+MOST_BLANK = 1_000_000
+"""Blank lines of a file."""
 
 
 class Row(NamedTuple):
-    """One row and where it was found."""
+    """One row and its place."""
 
     values: Mapping[str, Any]
     file: str
     unit: str
-    """What `number` counts, from 1: ``line`` where a row is a line, else ``row``."""
+    """Unit of `number`, from 1: ``line`` if a row is a line, else ``row``."""
     number: int
 
     @property
     def place(self) -> str:
-        """File and line, as messages show it."""
+        """File and line, for messages."""
         return f"{self.file} {self.unit} {self.number}"
 
 
 def read_file(path: Path) -> Iterator[Row]:
-    """The rows of one file, read as its ending says. Raises `UserError` with the line of whatever is wrong."""
-    try:
+    """The rows of one file, read by its extension. Raises `UserError` with the line of an error."""
+    check_file(path)
+    with guard(f"{path} cannot be read"):
         yield from READERS[path.suffix.lower()](path)
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
 def as_row(values: Any, file: str, unit: str, number: int) -> Row:
-    """A row whose values JSON can hold; `UserError` for what is no row or holds something else."""
+    """A row of JSON values. Raises `UserError` for an invalid row or value."""
     if not isinstance(values, Mapping):
         got = type(values).__name__
         raise UserError(f"{file} {unit} {number}: a row is an object with named values, but this is {_article(got)}")
@@ -59,9 +67,11 @@ def _article(type_name: str) -> str:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Number and text of each line, its end included; a byte order mark is dropped."""
+    """Number and text of each line, including its end; a byte order mark is dropped."""
     with path.open("rb") as file:
-        for number, raw in enumerate(file, 1):
+        for number, raw in enumerate(iter(lambda: file.readline(LONGEST_ROW + 1), b""), 1):
+            if len(raw) > LONGEST_ROW:
+                raise UserError(f"{path} line {number}: the line has more than {LONGEST_ROW:,} bytes, which no row has")
             try:
                 yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
@@ -70,23 +80,33 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _json_lines(path: Path) -> Iterator[Row]:
+    blank = 0
     for number, text in _lines(path):
-        if text.strip():
+        if not text.strip():
+            blank += 1
+            _check_blank(path, blank)
+        else:
             try:
-                values = json.loads(text.rstrip(), parse_constant=_refuse_constant)
+                values = parse_json(text.rstrip())
             except (ValueError, RecursionError) as error:
                 hint = "; each line holds one JSON object" if number == 1 else ""
                 raise _not_json(error, path, number, hint) from None
             yield _whole_characters(as_row(values, str(path), "line", number), "\\u" in text)
 
 
+def _check_blank(path: Path, count: int) -> None:
+    if count > MOST_BLANK:
+        raise UserError(f"{path} has more than {MOST_BLANK:,} blank lines; remove them")
+
+
 def _json(path: Path) -> Iterator[Row]:
-    """An array of objects, an object with the array under ``data``, or JSON lines under the name of JSON."""
+    """An array of objects, an object with the array under ``data``, or JSON lines with the extension of JSON."""
+    check_file(path, LARGEST_JSON)
     text = "".join(line for _, line in _lines(path))
     if not text.strip():
         return
     try:
-        document = json.loads(text, parse_constant=_refuse_constant)
+        document = parse_json(text)
     except (ValueError, RecursionError) as error:
         if isinstance(error, json.JSONDecodeError) and error.msg == "Extra data" and text.lstrip().startswith("{"):
             yield from _json_lines(path)
@@ -104,15 +124,11 @@ def _json(path: Path) -> Iterator[Row]:
 
 
 def _names(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"'{name}'" for name in list(values)[:10]) or "nothing"
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON value; write null or a text")
+    return ", ".join(f"'{shown(name, 60)}'" for name in list(values)[:10]) or "nothing"
 
 
 def _whole_characters(row: Row, escaped: bool) -> Row:
-    r"""Refuse half of a character, which JSON can spell (``\ud800``) but no tokenizer and no file can hold."""
+    r"""Refuse half of a character, which JSON can spell (``\ud800``) but no tokenizer or file can represent."""
     if escaped:
         try:
             json.dumps(row.values, ensure_ascii=False).encode()
@@ -131,7 +147,13 @@ def _not_json(error: Exception, path: Path, first_line: int, hint: str = "") -> 
 
 
 def _csv(path: Path) -> Iterator[Row]:
-    return _separated(path, ",")
+    return _separated(path, separator_of(path))
+
+
+def separator_of(path: Path) -> str:
+    """What separates the cells of a CSV file: a comma, unless the first line has none and a semicolon or tab."""
+    _, header = next(_lines(path), (1, ""))
+    return next((mark for mark in ",;\t" if mark in header), ",")
 
 
 def _tsv(path: Path) -> Iterator[Row]:
@@ -139,20 +161,24 @@ def _tsv(path: Path) -> Iterator[Row]:
 
 
 def _separated(path: Path, delimiter: str) -> Iterator[Row]:
-    """The first line names the columns. An empty cell is no value; all others are text."""
-    csv.field_size_limit(LONGEST_CELL)
+    """The first line has the column names. An empty cell has no value; all others are text."""
+    csv.field_size_limit(LONGEST_ROW)
     reader = csv.reader((text for _, text in _lines(path)), delimiter=delimiter, strict=True)
     header = _next_cells(reader, path) or []
     if len(set(header)) < len(header):
-        twice = next(name for name in header if header.count(name) > 1)
-        raise UserError(f"{path} line 1: two columns are named '{twice}'")
+        twice = Counter(header).most_common(1)[0][0]
+        raise UserError(f"{path} line 1: two columns are named '{shown(twice)}'")
+    blank = 0
     while (number := reader.line_num + 1) and (cells := _next_cells(reader, path)) is not None:
         if cells and len(cells) != len(header):
             raise UserError(
                 f"{path} line {number}: {len(cells)} cells, but the first line names {len(header)} columns; "
                 'put a cell that holds the separator or a line break in "quotes"'
             )
-        if cells:
+        if not cells:
+            blank += 1
+            _check_blank(path, blank)
+        else:
             yield Row({name: cell or None for name, cell in zip(header, cells, strict=True)}, str(path), "line", number)
 
 
@@ -160,25 +186,41 @@ def _next_cells(reader: Any, path: Path) -> list[str] | None:
     try:
         cells: list[str] | None = next(reader, None)
     except csv.Error as error:
-        raise UserError(f"{path} line {reader.line_num}: the cells cannot be told apart: {error}") from None
+        raise UserError(f"{path} line {reader.line_num}: the line cannot be split into cells: {error}") from None
     return cells
 
 
 def _parquet(path: Path) -> Iterator[Row]:
+    with _parquet_errors(path):
+        for number, values in enumerate(read_values(path, LONGEST_ROW), 1):
+            yield as_row(values, str(path), "row", number)
+
+
+@contextmanager
+def _parquet_errors(path: Path) -> Iterator[None]:
     import duckdb
 
-    not_a_pattern = re.sub(r"([\[*?])", r"[\1]", str(path.absolute()))
-    with duckdb.connect() as connection:
-        try:
-            found = connection.execute("SELECT * FROM read_parquet(?, hive_partitioning = false)", [not_a_pattern])
-            columns = [column[0] for column in found.description or ()]
-            number = 0
-            while rows := found.fetchmany(1000):
-                for values in rows:
-                    number += 1
-                    yield as_row(dict(zip(columns, values, strict=True)), str(path), "row", number)
-        except duckdb.Error as error:
-            raise UserError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
+    try:
+        yield
+    except duckdb.Error as error:
+        raise UserError(f"{path} cannot be read as Parquet: {shown(str(error).splitlines()[0])}") from None
+
+
+def known_count(path: Path, enough: int) -> int:
+    """Rows of a file as far as they can be counted without reading them; lines are counted to one more than `enough`.
+
+    0 where the rows must be read for it. Blank lines are counted.
+    """
+    ending = path.suffix.lower()
+    if ending == ".parquet":
+        with guard(f"{path} cannot be read"), _parquet_errors(path):
+            return count_rows(path)
+    if ending not in (".jsonl", ".ndjson"):
+        return 0
+    check_file(path)
+    with guard(f"{path} cannot be read"), path.open("rb") as file:
+        lines = takewhile(lambda line: 0 < len(line) <= LONGEST_ROW, iter(lambda: file.readline(LONGEST_ROW + 1), b""))
+        return sum(1 for _ in islice(lines, enough + 1))
 
 
 READERS: Mapping[str, Callable[[Path], Iterator[Row]]] = {
@@ -189,4 +231,4 @@ READERS: Mapping[str, Callable[[Path], Iterator[Row]]] = {
     ".tsv": _tsv,
     ".parquet": _parquet,
 }
-"""What reads a file, by its ending."""
+"""Reader of a file, by extension."""

@@ -1,7 +1,7 @@
-"""Where rows come from: one file, a folder of files, a saved Hugging Face data set, or one of the hub by name."""
+"""Sources of rows: one file, a folder of files, a saved Hugging Face data set, or one of the hub by name."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -10,39 +10,61 @@ from typing import Any
 from posttrain.component import nearest
 from posttrain.components.tasks import Tasks
 from posttrain.datasets.extras import extra
-from posttrain.datasets.rows import READERS, Row, as_row, read_file
+from posttrain.datasets.rows import READERS, Row, as_row, known_count, read_file, separator_of
 from posttrain.errors import UserError
+from posttrain.errors.foreign import file_in
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _SPLITS = {"training": "train", "valid": "validation", "val": "validation", "dev": "validation"}
 _SPLIT_IN_NAME = re.compile(r"(?:^|[-_.])(train|training|test|validation|valid|val|dev)(?=$|[-_.\d])")
+_SEPARATORS = {";": "semicolons", "\t": "tabs"}
 _NOT_ROWS = {"dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Rows that can be read once, and what they are, in words."""
+    """Rows that can be read once, and a description of them."""
 
     name: str
     """As the user wrote it."""
     form: str
     """``JSONL``, ``2 files, split train of test, train``, ..."""
     rows: Iterator[Row]
+    count: Callable[[int], int] = lambda enough: 0
+    """Rows that are known to be there without reading them, where there are more than so many; 0 if unknown."""
 
 
 def open_source(name: str, subset: str | None, split: str | None) -> Source:
-    """Find what a name means. Raises `UserError` with the nearest names where it means nothing."""
+    """Find the source of a name. Raises `UserError` with the nearest names if there is none."""
     try:
         return _find(Path(name).expanduser(), name, subset, split)
-    except (OSError, RuntimeError) as error:  # no permission, a name too long, a home that is not there
+    except (OSError, RuntimeError) as error:  # no permission, a name too long, a missing home folder
         raise UserError(f"{name} cannot be opened: {error}") from None
 
 
 def files_of(name: str) -> list[Path]:
-    """The files of this machine that a source is read from; none for a data set of the hub."""
+    """The local files of a source; none for a data set of the hub."""
     path = Path(name).expanduser()
-    inside = (p for p in path.rglob("*") if p.is_file()) if path.is_dir() else ()
-    return [path] if path.is_file() else sorted(inside)
+    if not path.is_dir():
+        return [path] if path.is_file() else []
+    if _is_saved(path):
+        return sorted(p for p in path.rglob("*") if p.suffix in (".arrow", ".json") and p.is_file())
+    return _data_files(path)
+
+
+def _is_saved(path: Path) -> bool:
+    """Whether a folder was written by `datasets`."""
+    return (path / "dataset_dict.json").is_file() or (path / "state.json").is_file()
+
+
+def _data_files(path: Path) -> list[Path]:
+    """The files of a folder that hold rows. Raises `UserError` for one that leads out of it or is no regular file."""
+    found = sorted(
+        file
+        for file in (*path.glob("*"), *path.glob("*/*"))
+        if file.suffix.lower() in READERS and not file.is_dir() and file.name not in _NOT_ROWS and file.name[0] != "."
+    )
+    return [file_in(path, str(file.relative_to(path))) for file in found]
 
 
 def _find(path: Path, name: str, subset: str | None, split: str | None) -> Source:
@@ -66,19 +88,17 @@ def _file(path: Path, name: str, split: str | None) -> Source:
         raise UserError(f"{name} ends in '{ending}', which is not read; allowed: {', '.join(READERS)}")
     if split is not None:
         raise UserError(f"{name} is one file, which has no splits; leave 'split' out (got '{split}')")
-    return Source(name=name, form=ending[1:].upper(), rows=read_file(path))
+    separator = separator_of(path) if ending == ".csv" else ","
+    form = ending[1:].upper() + ("" if separator == "," else f", separated by {_SEPARATORS[separator]}")
+    return Source(name=name, form=form, rows=read_file(path), count=lambda enough: known_count(path, enough))
 
 
 def _folder(path: Path, name: str, split: str | None) -> Source:
-    """A folder written by `datasets`, or one with files of its own, whose names may tell the split."""
-    if (path / "dataset_dict.json").is_file() or (path / "state.json").is_file():
+    """A folder written by `datasets`, or one of data files, whose names may contain the split."""
+    if _is_saved(path):
         datasets = extra("datasets", "datasets")
-        return of_dataset(_attempt(name, datasets.load_from_disk, str(path)), name, split)
-    found = sorted(
-        file
-        for file in (*path.glob("*"), *path.glob("*/*"))
-        if file.suffix.lower() in READERS and file.is_file() and file.name not in _NOT_ROWS and file.name[0] != "."
-    )
+        return of_dataset(_call(name, datasets.load_from_disk, str(path)), name, split)
+    found = _data_files(path)
     if not found:
         raise UserError(f"the folder {name} holds no file that can be read; allowed: {', '.join(READERS)}")
     splits = sorted({_split_of(file) for file in found})
@@ -88,16 +108,17 @@ def _folder(path: Path, name: str, split: str | None) -> Source:
         form = f"{_count(found, 'file')}, {_of(wanted, splits)}"
     else:
         form = _count(found, "file")
-    return Source(name=name, form=form, rows=(row for file in found for row in read_file(file)))
+    rows = (row for file in found for row in read_file(file))
+    return Source(name=name, form=form, rows=rows, count=lambda enough: max(known_count(f, enough) for f in found))
 
 
 def _hub(name: str, subset: str | None, split: str | None) -> Source:
     datasets = extra("datasets", "datasets")
-    return of_dataset(_attempt(name, datasets.load_dataset, name, subset), name, split)
+    return of_dataset(_call(name, datasets.load_dataset, name, subset), name, split)
 
 
-def _attempt(name: str, load: Any, *arguments: Any) -> Any:
-    """Call the library, whose failures have no common type, and tell them as one."""
+def _call(name: str, load: Any, *arguments: Any) -> Any:
+    """Call the library, and convert its failures, which have no common type, to a `UserError`."""
     try:
         return load(*arguments)
     except Exception as error:
@@ -130,7 +151,7 @@ def _dataset_rows(rows: Any, name: str) -> Iterator[Row]:
 
 
 def _encoded(feature: Any) -> Any:
-    """The type of a column of images, or of lists of them, that gives what their files hold; None for other columns."""
+    """The type of a column of images, or of lists of them, that returns the encoded files; None for other columns."""
     if type(feature).__name__ == "Image":
         return type(feature)(decode=False)
     inner = getattr(feature, "feature", None)
@@ -144,7 +165,7 @@ def _split_of(file: Path) -> str:
 
 
 def _choose(splits: Sequence[str], split: str | None, name: str) -> str:
-    """The split that is asked for, or the only one, or the one to train on."""
+    """The requested split, or the only one, or the one to train on."""
     if split is not None:
         usual = _SPLITS.get(split, split)
         if split not in splits and usual not in splits:
@@ -164,7 +185,7 @@ def _count(things: Sequence[Any], noun: str) -> str:
 
 
 def _nothing_there(path: Path, name: str) -> str:
-    """Say where was looked, and what of nearly that name is there."""
+    """The message for a missing source: where it was searched, and the nearest names."""
     folder = path.parent
     if not folder.is_dir():
         return f"no file '{name}': there is no folder {folder.absolute()}"

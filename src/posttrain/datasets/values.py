@@ -1,4 +1,4 @@
-"""Values of rows: what JSON can hold, and the text of an answer."""
+"""Values of rows: as JSON, and as the text of an answer."""
 
 import base64
 import json
@@ -6,15 +6,16 @@ import math
 from collections.abc import Mapping
 from datetime import date, time, timedelta
 from decimal import Decimal
+from sys import getsizeof
 from typing import Any
 from uuid import UUID
 
 
 def plain(value: Any) -> Any:
-    """A value that JSON can write: dates, decimals, bytes, numpy values and the like become text, numbers and lists.
+    """A value as JSON: dates, decimals, bytes and numpy values become text, numbers and lists.
 
-    Tuples and integer keys stay, since JSON writes them and some graders compare them. NaN, which is how data frames
-    spell a missing value, becomes None. Raises `TypeError` for anything else.
+    Tuples and integer keys are kept, since JSON can write them and some graders compare them. NaN, which marks a
+    missing value in data frames, becomes None. Raises `TypeError` for other values.
     """
     if value is None or type(value) in (str, int, bool):
         return value
@@ -29,6 +30,14 @@ def plain(value: Any) -> Any:
     return _scalar(value)
 
 
+def memory(value: Any) -> int:
+    """Bytes that a plain value takes in memory."""
+    size = getsizeof(value)
+    if isinstance(value, Mapping):
+        return size + sum(getsizeof(key) + memory(item) for key, item in value.items())
+    return size + sum(map(memory, value)) if isinstance(value, list | tuple) else size
+
+
 def _finite(value: float) -> float | str | None:
     if math.isnan(value):
         return None
@@ -36,7 +45,7 @@ def _finite(value: float) -> float | str | None:
 
 
 def _scalar(value: Any) -> Any:
-    """One of the types that data frames and databases add to those of JSON."""
+    """A scalar of data frames or databases that JSON lacks."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, date | time):
@@ -55,7 +64,7 @@ def _scalar(value: Any) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """Text of an answer: text as it is, numbers as Python writes them (without a trailing .0), the rest as JSON."""
+    """Text of an answer: text as is, numbers as Python writes them (without a trailing .0), the rest as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
