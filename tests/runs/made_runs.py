@@ -26,7 +26,7 @@ RECIPE: dict[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Note(Fact):
-    """Whatever a rollout of somebody's own has to say."""
+    """A fact of a user's own rollout."""
 
     entries: Mapping[str, Any]
 
@@ -45,7 +45,7 @@ def trajectory(
     stop_reason: Any = "stop",
     **changes: Any,
 ) -> Trajectory:
-    """One attempt whose tokens are the bytes of its texts."""
+    """One rollout whose tokens are the bytes of its texts."""
     asked, written = (
         np.frombuffer(text.encode("utf-8", "replace"), np.uint8).astype(np.int64) for text in (prompt, completion)
     )
@@ -87,7 +87,7 @@ def write_byte_tokenizer(folder: Path) -> None:
 
 
 def attempt(problem: int, skill: float, draw: random.Random, sample: int = 0) -> Trajectory:
-    """An attempt at the sum with this number, right with a probability."""
+    """A rollout of the sum with this number, correct with a probability."""
     a, b = 17 * problem % 90 + 10, 29 * problem % 90 + 10
     expected = str(a + b)
     good = draw.random() < skill
@@ -146,7 +146,8 @@ def step_numbers(stage: str, share: float, draw: random.Random) -> dict[str, flo
         "truncated": 0.08 * (1 - share),
         "zero_variance": 0.1 + 0.5 * share + 0.1 * draw.random(),
         "grader_errors": 0.0,
-        "entropy": 0.9 * math.exp(-1.5 * share) + 0.03 * draw.random(),
+        "entropy": (entropy := 0.9 * math.exp(-1.5 * share) + 0.03 * draw.random()),
+        "sampled_nll": entropy + 0.02,
         "kl/reference": 0.02 * share + 0.002 * draw.random(),
         "clip_fraction": 0.02,
         "ratio_max": 1.4,

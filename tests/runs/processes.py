@@ -7,11 +7,33 @@ import subprocess
 import sys
 from pathlib import Path
 
+GO = "go"
+"""The file that a held process waits for."""
+_HELD = """
+import time
+from pathlib import Path
+from posttrain.runs.store import RunStore
 
-def command(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    """The posttrain command in a process of its own."""
+log_metrics = RunStore.log_metrics
+
+def log_and_wait(store, step, *arguments):
+    log_metrics(store, step, *arguments)
+    while step == {step} and not Path("{go}").exists():
+        time.sleep(0.01)
+
+RunStore.log_metrics = log_and_wait
+"""
+
+
+def command(folder: Path, *arguments: str, held_at: int | None = None) -> subprocess.Popen[str]:
+    """The posttrain command in a process of its own.
+
+    With `held_at` it waits at the end of that step, its metrics written, until the file `GO` is in `folder`; so what is
+    done to it there does not come too late, however slow the machine.
+    """
+    hold = "" if held_at is None else _HELD.format(step=held_at, go=GO)
     return subprocess.Popen(
-        [sys.executable, "-c", "import sys; from posttrain.cli import main; sys.exit(main())", *arguments],
+        [sys.executable, "-c", f"{hold}\nimport sys; from posttrain.cli import main; sys.exit(main())", *arguments],
         cwd=folder,
         env={**os.environ, "OMP_NUM_THREADS": "1", "CI": "true"},
         stdout=subprocess.PIPE,
@@ -22,9 +44,18 @@ def command(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 def finish(process: subprocess.Popen[str]) -> str:
     """Wait until a process has ended well; what it printed."""
-    output, _ = process.communicate(timeout=240)
+    output = wait(process)
     assert process.returncode == 0, output
     return output
+
+
+def wait(process: subprocess.Popen[str]) -> str:
+    """Wait until a process has ended; what it printed. How long that may take is the limit of the test."""
+    try:
+        return process.communicate()[0]
+    except BaseException:
+        process.kill()
+        raise
 
 
 def steps_done(run: Path) -> int:

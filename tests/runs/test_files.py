@@ -8,24 +8,29 @@ import pytest
 
 import posttrain.runs
 from posttrain.errors import UserError
-from posttrain.runs import files
+from posttrain.runs import checkpoints, files
 from posttrain.runs.files import check_own_files, make_folder, replace_folder, restore_folders, write_file
 from posttrain.runs.journal import Journal
 from posttrain.runs.store import RunStore
 from tests.runs.made_runs import RECIPE
 
 RUNS = Path(posttrain.runs.__file__).parent
-WRITES = {"write_text", "write_bytes", "rename", "replace", "mkdir", "makedirs", "symlink_to", "touch", "copy", "move"}
+WRITES = {
+    *("write_text", "write_bytes", "rename", "replace", "mkdir", "makedirs", "touch", "move", "truncate", "ftruncate"),
+    *("copy", "copy2", "copyfile", "copytree", "link", "symlink", "symlink_to", "hardlink_to", "save_file"),
+}
 """Names of calls that write a file or change a name."""
+FLAGS = {"O_WRONLY", "O_RDWR", "O_CREAT", "O_APPEND", "O_TRUNC"}
+"""Flags of `os.open` with which a file can be written."""
 MAY_WRITE = {"files.py", "journal.py", "lock.py"}
 """The modules that open files for writing themselves."""
 
 
 @pytest.fixture
 def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is asked of the system, in order: syncs of files and folders, and renames."""
+    """The calls to the system, in order: syncs of files and folders, and renames."""
     asked: list[str] = []
-    fsync, replace = os.fsync, os.replace
+    fsync, replace, rename = os.fsync, os.replace, os.rename
 
     def synced(descriptor: int) -> None:
         asked.append(f"sync {Path(os.readlink(f'/proc/self/fd/{descriptor}')).name}")
@@ -35,8 +40,13 @@ def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         asked.append(f"rename {Path(source).name} {Path(target).name}")
         replace(source, target)
 
+    def renamed(source: Path, target: Path) -> None:
+        asked.append(f"rename {Path(source).name} {Path(target).name}")
+        rename(source, target)
+
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "replace", replaced)
+    monkeypatch.setattr(os, "rename", renamed)
     return asked
 
 
@@ -93,6 +103,28 @@ def test_a_folder_is_replaced_so_that_one_of_them_is_always_there(tmp_path: Path
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
 
 
+def test_the_final_model_is_on_the_disk_before_it_has_its_name(tmp_path: Path, order: list[str]) -> None:
+    temporary = tmp_path / ".model-writing"
+    (temporary / "tokens").mkdir(parents=True)
+    for name in ("config.json", "tokenizer.json", "tokens/more"):
+        (temporary / name).write_text("new")
+    replace_folder(temporary, tmp_path / "model")
+    renamed = order.index("rename .model-writing model")
+    files = ["sync more", "sync config.json", "sync tokenizer.json", "sync tokens"]
+    assert sorted(order[:renamed]) == sorted([*files, "sync .model-writing"]) and order[renamed - 1] != "sync tokens"
+    assert order[renamed + 1 :] == [f"sync {tmp_path.name}"]
+
+
+def test_the_folder_of_runs_and_what_begins_a_run_are_on_the_disk(tmp_path: Path, order: list[str]) -> None:
+    RunStore.create(tmp_path / "all" / "runs", "x", RECIPE).close()
+    named = [asked for asked in order if asked.startswith("sync") and not asked.endswith(".tmp")]
+    assert named[:2] == [f"sync {tmp_path.name}", "sync all"]  # where the names of `all` and `runs` are
+    assert named[2] == "sync runs"  # where the name of the run is
+    for name in ("environment.json", "recipe.yaml"):
+        first = order.index(f"sync .{name}.tmp")
+        assert order[first : first + 3] == [f"sync .{name}.tmp", f"rename .{name}.tmp {name}", "sync x-1"]
+
+
 LINKED = (
     *(".lock", "events.jsonl", "metrics.jsonl", "history.jsonl", "timing.jsonl", ".summary.json.tmp"),
     *(".report.html.tmp", "rollouts", "evals", "checkpoints", "checkpoints/step_000001_0"),
@@ -137,10 +169,56 @@ def test_a_torn_history_does_not_stop_its_own_repair(tmp_path: Path) -> None:
     assert kinds.count("repaired") == 2 and len(store.metrics()) == 1
 
 
+def test_what_a_power_cut_damaged_after_the_checkpoint_is_forgotten_and_nothing_before(tmp_path: Path) -> None:
+    with RunStore.create(tmp_path, "x", RECIPE) as store:
+        store.log_metrics(1, "rl", 1, {"reward": 0.5})
+        position, run = store.position(), store.folder
+        for step in (2, 3):
+            store.log_metrics(step, "rl", step, {"reward": 0.5})
+    for name in ("metrics.jsonl", "timing.jsonl", "events.jsonl", "evals.jsonl"):
+        with (run / name).open("ab") as file:  # a sector in the middle was not written, and one after it was
+            file.write(bytes(512) + b'0.5}\n{"step": 4, "kind": "note"}\n')
+    with RunStore.open(run) as store:
+        store.rewind(position)
+        assert [entry["step"] for entry in store.metrics()] == [1] and not store.events()
+        [rewound] = [entry for entry in store.history() if entry["kind"] == "rewound"]
+    assert rewound["steps_undone"] == 3
+    (run / "metrics.jsonl").write_bytes(b"\0" * (position["metrics.jsonl"] - 1) + b"\n" + b'{"step": 2}\n')
+    with RunStore.open(run) as store, pytest.raises(UserError, match="is not an entry of a run"):
+        store.rewind(position)
+        store.metrics()
+
+
+def test_a_power_cut_damages_one_line_of_the_history_at_most(tmp_path: Path, order: list[str]) -> None:
+    with RunStore.create(tmp_path, "x", RECIPE) as store:
+        run = store.folder
+        assert order[-2:] == [f"sync {run.name}", "sync history.jsonl"]  # its name, and what is in it
+        store.log_history("opened", "again")
+        assert order[-1] == "sync history.jsonl"
+    whole = (run / "history.jsonl").read_bytes()
+    (run / "history.jsonl").write_bytes(whole + bytes(300) + b'"}\n')  # the next line, half of it zeros
+    for name in (".report.html.tmp", "rollouts/.step_000001.parquet.tmp"):
+        (run / name).write_bytes(b"half")
+    with RunStore.open(run) as store:
+        assert [entry["kind"] for entry in store.history()] == ["started", "opened", "repaired", "opened"]
+    assert not list(run.rglob("*.tmp"))
+
+
+def test_a_deleted_checkpoint_has_lost_its_name_before_it_loses_its_files(tmp_path: Path, order: list[str]) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    for name in ("a", "b"):
+        checkpoints.save(tmp_path / "checkpoints", name, lambda folder: None, keep=1)
+    new, old = ["rename .tmp-b b", "sync checkpoints"], ["rename a .tmp-a", "sync checkpoints"]
+    assert order[-4:] == [*new, *old]
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["b"]
+
+
 def calls(source: str) -> set[str]:
-    """Calls in a module that write or rename: by the names of `WRITES`, and ``open`` with a mode that writes."""
+    """Calls in a module that write or rename: by the names of `WRITES`, and ``open`` with a mode or flag to write."""
     found = set()
     for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute) and node.attr in FLAGS:
+            found.add(node.attr)
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             modes = [a.value for a in [*node.args, *(k.value for k in node.keywords)] if isinstance(a, ast.Constant)]
@@ -162,12 +240,14 @@ def test_nothing_else_in_runs_writes_files() -> None:
     allowed = {
         # Folders that `replace_folder` puts in place later, a checkpoint that goes, folders of comparisons and data.
         "checkpoints.py": {"mkdir", "rename"},
+        "snapshot.py": {"save_file"},
         "launch.py": {"mkdir"},
         "comparison.py": {"mkdir"},
         "python.py": {"mkdir"},
     }
     wrong = {name: more for name, what in found.items() if (more := what - allowed.get(name, set()))}
     assert not wrong
+    assert calls("os.open(a, os.O_WRONLY | os.O_CREAT)\nshutil.copyfile(a, b)") == {"O_WRONLY", "O_CREAT", "copyfile"}
     assert calls("os.replace(a, b)\npath.write_text('x')\nopen('a', 'w')\nt.replace('a', 'b')\nreplace(x, y=1)") == {
         "replace", "write_text", "open ['a', 'w']",
     }  # fmt: skip

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from posttrain.runs.garbage import USUAL, WHILE_STARTING, as_usual, rarely_looked_for
+from posttrain.runs.garbage import USUAL, WHILE_STARTING, as_usual, rarely_collected
 
 
 @pytest.fixture(autouse=True)
@@ -17,7 +17,7 @@ def nothing_set_aside() -> Iterator[None]:
 
 
 def test_rarely_until_the_work_begins() -> None:
-    with rarely_looked_for():
+    with rarely_collected():
         assert gc.get_threshold() == WHILE_STARTING
         as_usual()
         assert gc.get_threshold() == USUAL
@@ -25,14 +25,14 @@ def test_rarely_until_the_work_begins() -> None:
 
 
 def test_or_until_a_command_ends_also_with_an_error() -> None:
-    with pytest.raises(RuntimeError), rarely_looked_for():
+    with pytest.raises(RuntimeError), rarely_collected():
         raise RuntimeError
     assert gc.get_threshold() == USUAL
 
 
 @pytest.mark.slow
 def test_what_is_there_is_set_aside_once_and_what_comes_is_still_found() -> None:
-    with rarely_looked_for():
+    with rarely_collected():
         as_usual()
         aside = gc.get_freeze_count()
         assert aside > 10_000

@@ -70,7 +70,7 @@ def test_a_file_gets_one_line_a_step_without_colours() -> None:
     view.close()
     lines = text(console).splitlines()
     assert lines[0] == "quickstart: 3 steps (sft 1, rl 2)"
-    assert lines[1] == "held-out (before): 41.5 % [34.9, 48.4] of 200 tasks, pass@8 60.0 %, 1 not judged"
+    assert lines[1] == "held-out (before): 41.5 % [34.9, 48.4] of 200 tasks, pass@8 60.0 %, 1 not scored"
     assert lines[2].startswith("sft 1/1  loss ") and lines[2].endswith("memory 512 MiB  0:04 left")
     assert lines[3] == "alarm: " + ("a [bold]long[/] message " * 9)
     assert lines[4].startswith("rl 1/2  reward ") and "(exact " in lines[4]
@@ -163,7 +163,7 @@ def test_nothing_has_happened_yet() -> None:
 
 def test_evaluations_in_words() -> None:
     assert describe_evaluation({"accuracy": None, "accuracy_interval": None, "tasks": 3, "errors": 3}) == (
-        "not one answer could be judged of 3 tasks, 3 not judged"
+        "no answer could be scored of 3 tasks, 3 not scored"
     )
 
 

@@ -70,5 +70,17 @@ def test_an_unknown_name_is_answered_with_what_is_near(run: RunStore, name: str,
 
 
 def test_a_mean_of_no_step_is_refused() -> None:
-    with pytest.raises(UserError, match="no step at all"):
+    with pytest.raises(UserError, match="mean over no step"):
         reduce([1.0], "last0")
+
+
+def test_what_older_runs_called_entropy_has_another_name(tmp_path: Path) -> None:
+    """They recorded minus the log-probability of what was drawn; for each role that samples."""
+    with RunStore.create(tmp_path, "old", {}) as store:
+        store.log_metrics(1, "rl", 1, {"entropy": 0.5, "solver/entropy": 0.25})
+        assert measure(store, "sampled_nll") == 0.5 and measure(store, "solver/sampled_nll") == 0.25
+        with pytest.raises(UserError, match="what older runs called 'entropy' is 'sampled_nll'"):
+            measure(store, "entropy")
+    with RunStore.create(tmp_path, "new", {}) as store:
+        store.log_metrics(1, "rl", 1, {"entropy": 0.5, "sampled_nll": 0.75})
+        assert (measure(store, "entropy"), measure(store, "sampled_nll")) == (0.5, 0.75)

@@ -1,4 +1,4 @@
-"""Which tasks train and which judge: never the same, whatever the recipe says; who judges, and within which limits."""
+"""The split into training and held-out tasks, the verifier of held-out answers, and their limits."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -12,6 +12,7 @@ from posttrain.components.rewards.match import Match
 from posttrain.components.tasks import Tasks
 from posttrain.components.tasks.arithmetic import Arithmetic
 from posttrain.components.tasks.files import Files
+from posttrain.datasets.holdout import distinct
 from posttrain.engines import Sampling
 from posttrain.errors import UserError
 from posttrain.evaluation.settings import Evaluation
@@ -78,11 +79,32 @@ def test_the_seed_chooses_and_the_same_seed_chooses_alike(rows: Rows) -> None:
     assert chosen[0] == chosen[1] != chosen[2]
 
 
-def test_too_few_tasks_are_halved_and_it_is_said(rows: Rows) -> None:
+def test_too_few_tasks_are_halved(rows: Rows) -> None:
     problems = Problems(recipe_of(rows(range(7))))
     assert len(problems.held_out) == 3
     assert len(problems.train) == 4
-    assert problems.notes == ["only 3 tasks could be held out, not 5"]
+    assert problems.notes == []
+
+
+def test_one_prompt_is_one_held_out_task(rows: Rows) -> None:
+    problems = Problems(recipe_of(rows([*range(20), *range(20), *range(20)])))
+    assert len(problems.held_out) == len(set(numbers(problems.held_out))) == 5
+    assert len(problems.train) == 45
+    assert problems.notes == ["merged 10 of 15 held-out rows whose prompt is another row's"]
+
+
+def test_merged_tasks_keep_what_all_rows_hold() -> None:
+    rows = [
+        Task(key=str(i), prompt="Why?", answer=a, demonstrations=(d,)) for i, (a, d) in enumerate(["xa", "xb", "yb"])
+    ]
+    kept, merged, conflicts = distinct([*rows, Task(key="other", prompt="How?")])
+    assert [task.key for task in kept] == ["0", "other"]
+    assert (kept[0].answer, kept[0].demonstrations, merged, conflicts) == ("x", ("a", "b"), 2, 1)
+
+
+def test_a_test_set_is_merged_before_it_is_cut(rows: Rows) -> None:
+    problems = Problems(recipe_of(rows(range(8)), Evaluation(tasks=rows([3, 3, 3, 1, 2]), holdout=2)))
+    assert numbers(problems.held_out) == [3, 1]
 
 
 def test_a_stages_own_tasks_lose_what_is_held_out(rows: Rows) -> None:
@@ -108,13 +130,15 @@ def test_a_test_set_of_its_own_is_taken_whole_and_left_out_of_training(rows: Row
     ]
 
 
-def test_a_large_test_set_is_cut_to_the_number_asked_for(rows: Rows) -> None:
+def test_a_large_test_set_is_cut_to_the_number_in_the_recipe(rows: Rows) -> None:
     problems = Problems(recipe_of(rows(range(8)), Evaluation(tasks=rows(range(50, 90)), holdout=3)))
     assert numbers(problems.held_out) == [50, 51, 52]
 
 
 def test_tasks_that_all_ask_the_same_cannot_be_split(rows: Rows) -> None:
-    with pytest.raises(UserError, match=r"the 4 tasks of kind 'files' all ask the same, so none can be held out"):
+    with pytest.raises(
+        UserError, match=r"the 4 tasks of kind 'files' all have the same prompt, so none can be held out"
+    ):
         Problems(recipe_of(rows([1, 1, 1, 1])))
 
 
@@ -129,13 +153,13 @@ def test_a_source_without_tasks_is_refused(rows: Rows, monkeypatch: pytest.Monke
 # Who judges
 
 
-def test_the_evaluations_own_verifier_judges(rows: Rows) -> None:
+def test_the_evaluations_own_verifier_scores(rows: Rows) -> None:
     problems = Problems(recipe_of(rows(range(9)), Evaluation(holdout=2, verifier=Match(tolerance=0.5))))
     assert problems.verifier == Match(tolerance=0.5)
     assert problems.rewards == [rl_of(grpo()).reward, Match(tolerance=0.5)]
 
 
-def test_without_one_the_last_training_reward_judges(rows: Rows) -> None:
+def test_without_one_the_last_training_reward_scores(rows: Rows) -> None:
     recipe = recipe_of(rows(range(9)))
     rl = rl_of(recipe)
     two = replace(recipe, stages={"first": replace(rl, reward=Format()), "second": rl})
@@ -148,8 +172,8 @@ def test_imitation_alone_needs_a_verifier(rows: Rows) -> None:
     recipe = replace(sft(), tasks=rows(range(9)), evaluation=Evaluation(holdout=2))
     with pytest.raises(UserError, match=r"evaluation\.verifier is needed: no stage of this recipe has a reward"):
         Problems(recipe).verifier  # noqa: B018
-    judged = Problems(replace(recipe, evaluation=Evaluation(holdout=2, verifier=Match())))
-    assert judged.rewards == [Match()]
+    scored = Problems(replace(recipe, evaluation=Evaluation(holdout=2, verifier=Match())))
+    assert scored.rewards == [Match()]
 
 
 # Within which limits

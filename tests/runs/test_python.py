@@ -52,7 +52,7 @@ def test_importing_it_loads_nothing() -> None:
     code = (
         "import posttrain, sys; print(sorted({m.split('.')[0] for m in sys.modules} & {'torch', 'pydantic', 'numpy'}))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr
     assert {"run", "resume", "evaluate", "sample", "compare", "recipe", "Recipe"} <= set(dir(posttrain))
     with pytest.raises(AttributeError, match="no attribute 'rum'"):
@@ -122,7 +122,8 @@ def test_a_function_of_a_file_is_found_by_its_name() -> None:
     assert path.endswith(":score") and not Path("runs").exists()
 
 
-def test_what_cannot_be_written_down_runs_here_and_is_asked_for_again(
+@pytest.mark.slow
+def test_a_function_that_cannot_be_written_runs_here_and_is_required_again(
     finished: posttrain.Result, tmp_path: Path
 ) -> None:
     calls: list[str] = []
@@ -138,7 +139,7 @@ def test_what_cannot_be_written_down_runs_here_and_is_asked_for_again(
         result = posttrain.run("grpo", tasks=ROWS, reward=counted, steps=1, changes=SMALL, out=tmp_path, quiet=True)
     assert calls
     code = f"import posttrain; posttrain.resume({str(result.folder)!r}, quiet=True)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "Pass it again in Python: posttrain.resume(RUN, reward=counted)" in done.stderr
     again = posttrain.resume(result.folder, reward=counted, quiet=True)
     assert again.metrics.rows == result.metrics.rows
@@ -170,15 +171,36 @@ result = posttrain.run("grpo", tasks=rows, reward=score, steps=2, changes=small)
 """
 
 
+START = """
+from pathlib import Path
+from posttrain.recipes.files import find_recipe
+from posttrain.runs.launch import start
+from posttrain.runs.live import LiveView
+Path("mine.py").write_text("def score(completion, task):\\n    return float(task.answer in completion)\\n")
+words = [f"{path}={value}" for path, value in small.items()]
+recipe = find_recipe("grpo", [*words, "steps=2", "tasks.size=60", "reward=mine.py:score"])
+folder, summary = start(recipe, Path("runs"), LiveView())
+summary["steps"], find_recipe(str(folder)).stages["rl"].reward.path
+"""
+
+
 @pytest.mark.slow
 def test_a_notebook_runs_and_shows_progress_and_curves(tmp_path: Path) -> None:
     """An event loop runs there already, and what a cell defines is in no file."""
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
-    cells = [NOTEBOOK, "result.curves", "result.metrics", "import asyncio; asyncio.get_running_loop().is_running()"]
+    cells = [
+        NOTEBOOK,
+        START,
+        "result.curves",
+        "result.metrics",
+        "import asyncio; asyncio.get_running_loop().is_running()",
+    ]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     done = nbclient.NotebookClient(
         notebook, timeout=200, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
     ).execute()
+    assert done.cells[1].outputs[-1].data["text/plain"] == "(2, 'mine.py:score')"
+    del done.cells[1]
     outputs = done.cells[0].outputs
     shown = "".join(o.get("text", "") + o.get("data", {}).get("text/plain", "") for o in outputs)
     assert "grpo: 2 steps" in shown and "held-out (rl)" in shown

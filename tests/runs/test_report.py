@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from posttrain.runs.report import shortened, visible, write_report
+from posttrain.runs.samples import compared_answers
 from posttrain.runs.store import RunStore, rollout_rows
 from posttrain.types import Score
 from tests.runs.made_runs import RECIPE, make_run, right, trajectory, wrong
@@ -68,7 +69,7 @@ def test_it_says_how_good_the_model_was_and_is(whole: Path) -> None:
     assert "14.0 %→87.5 % Accuracy on 200 held-out tasks, before and after. Better by +73.5 points" in text
     assert ("span", {"class": "is better"}) in page(whole).elements
     assert "155 tasks were learned and 8 lost" in text
-    assert "Judged by numeric, the training reward." in text
+    assert "Scored by numeric, the training reward." in text
     for title in (
         "Stages",
         "Curves",
@@ -163,7 +164,7 @@ def test_a_run_in_progress_can_be_looked_at(tmp_path: Path) -> None:
     assert "Wrong 1" in text and "Right 1" in text and "Loss" in text
 
 
-def test_without_a_tokenizer_or_judgement_rollouts_are_plain(tmp_path: Path) -> None:
+def test_without_a_tokenizer_or_score_rollouts_are_plain(tmp_path: Path) -> None:
     with RunStore.create(tmp_path, "run", RECIPE) as run:
         run.log_metrics(1, "sft", 1, {"loss": 1.0})
         run.write_rollouts(1, rollout_rows([trajectory(completion="a demonstration")]))
@@ -173,7 +174,21 @@ def test_without_a_tokenizer_or_judgement_rollouts_are_plain(tmp_path: Path) -> 
     assert not [a for _, a in found.elements if (a.get("class") or "").startswith("badge")]
 
 
-def test_what_happened_to_the_process_is_told(tmp_path: Path) -> None:
+def test_answers_that_were_not_scored_are_not_wrong(tmp_path: Path) -> None:
+    """Two of three: one whose grader failed at last, one that nothing scored."""
+    failed = Score(value=0.0, status="error", explanation="the grader failed")
+    with RunStore.create(tmp_path, "run", RECIPE) as store:
+        for step, scores in enumerate(([right("5"), right("5"), None], [right("5"), failed, None])):
+            rows = [trajectory(key=str(i), score=score) for i, score in enumerate(scores)]
+            summary = {"accuracy": 1.0, "accuracy_interval": [0.2, 1.0], "tasks": 3, "errors": 2, "verifier": "match"}
+            store.write_evaluation(step, f"e{step}", rollout_rows(rows), summary)
+        found = compared_answers(store)
+    assert [(group["title"], group["count"]) for group in found["groups"]] == [("Still right", 1), ("Not scored", 2)]
+    page = write_report(store.folder).read_text(encoding="utf-8")
+    assert "Still wrong" not in page and page.count("not scored</span>") == 1 and "score 0" not in page
+
+
+def test_events_of_the_process_are_shown(tmp_path: Path) -> None:
     with RunStore.create(tmp_path, "run", RECIPE) as run:
         run.log_metrics(1, "sft", 1, {"loss": 1.0})
         run.rewind({})

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from posttrain.policies.folder import new_folder
-from tests.runs.processes import command, contents, finish, opened, steps_done
+from tests.runs.processes import GO, command, contents, finish, opened, steps_done, wait
 
 STEPS = 36
 RECIPE = """
@@ -62,8 +62,9 @@ def test_ten_kills_change_nothing(place: Path, undisturbed: Path) -> None:
     rng = random.Random(7)
     run = place / "killed" / "ppo-1"
     kills = 0
-    process = command(place, "run", "mine.py:everything", *SETTINGS, "--runs", "killed")
+    process = command(place, "run", "mine.py:everything", *SETTINGS, "--runs", "killed", held_at=STEPS)
     # A kill comes somewhere in the steps after each of these; checkpoints every third step let the run get on.
+    # It waits at the end of its last step, so that it is not over before the last kill.
     for target in sorted(rng.sample(range(STEPS - 2), 10)):
         while steps_done(run) < target or opened(run) == kills:
             assert process.poll() is None, process.communicate()[0]
@@ -73,8 +74,10 @@ def test_ten_kills_change_nothing(place: Path, undisturbed: Path) -> None:
         assert process.wait() == -signal.SIGKILL
         process.communicate()
         kills += 1
-        process = command(place, "resume", str(run))
+        process = command(place, "resume", str(run), held_at=STEPS)
+    (place / GO).touch()
     finish(process)
+    (place / GO).unlink()
     assert kills == 10
     assert contents(run) == contents(undisturbed)
     assert opened(run) == 11
@@ -82,17 +85,19 @@ def test_ten_kills_change_nothing(place: Path, undisturbed: Path) -> None:
 
 @pytest.mark.slow
 def test_sigterm_saves_and_says_how_to_go_on(place: Path, undisturbed: Path) -> None:
-    process = command(place, "run", "mine.py:everything", *SETTINGS, "checkpoints.every_steps=0", "--runs", "asked")
+    settings = [setting.replace("every_steps=3", "every_steps=0") for setting in SETTINGS]
+    process = command(place, "run", "mine.py:everything", *settings, "--runs", "asked", held_at=15)
     run = place / "asked" / "ppo-1"
     while steps_done(run) < 15:
         assert process.poll() is None, process.communicate()[0]
         time.sleep(0.005)
     process.terminate()
-    output, _ = process.communicate(timeout=60)
-    assert process.returncode == 130
+    (place / GO).touch()
+    output = wait(process)
+    (place / GO).unlink()
+    assert process.returncode == 130, output
     assert "everything is saved. Go on with: posttrain resume" in output
-    stopped_at = steps_done(run)
-    assert 15 <= stopped_at < STEPS
+    assert steps_done(run) == 15
     finish(command(place, "resume", str(run)))
     # Only the setting that was changed for this test may differ.
     ours, theirs = contents(run), contents(undisturbed)

@@ -15,7 +15,7 @@ from posttrain.policies import Policy
 from posttrain.policies.folder import new_folder
 from posttrain.recipes.overrides import override, to_tree
 from posttrain.recipes.tree import Recipe
-from posttrain.runs.bench import Bench
+from posttrain.runs.context import RunContext
 from posttrain.runs.snapshot import Snapshot, newest_snapshot, save_snapshot
 from posttrain.runs.store import RunStore
 from posttrain.training.learner import Learner
@@ -35,12 +35,12 @@ def recipe_of(tiny: Path, *changes: str) -> Recipe:
     return override(ppo(), [f"model={tiny}", "tasks.size=10", "evaluation.holdout=2", *changes])
 
 
-def bench_of(recipe: Recipe) -> Bench:
-    return Bench(recipe, torch.device("cpu"))
+def context_of(recipe: Recipe) -> RunContext:
+    return RunContext(recipe, torch.device("cpu"))
 
 
-def models_of(bench: Bench) -> dict[str, Policy]:
-    return bench.with_copies(bench.recipe.stages["rl"], bench.first_models())
+def models_of(context: RunContext) -> dict[str, Policy]:
+    return context.with_copies(context.recipe.stages["rl"], context.first_models())
 
 
 def train(policy: Policy, updates: int, seed: int) -> Learner:
@@ -72,7 +72,7 @@ def go_round(
     """Save everything, and read it back as another process would: with nothing but the recipe."""
     state = {role: learner.state() for role, learner in learners.items()}
     save_snapshot(store, recipe, models, step=9, stage=0, steps_done=9, memory=MEMORY, learners=state)
-    found = newest_snapshot(store, bench_of(recipe))
+    found = newest_snapshot(store, context_of(recipe))
     assert found is not None
     return found
 
@@ -91,10 +91,10 @@ def go_round(
 )
 def test_everything_comes_back_bit_for_bit(tiny: Path, tmp_path: Path, changes: tuple[str, ...]) -> None:
     recipe = recipe_of(tiny, *changes)
-    bench = bench_of(recipe)
-    models = bench.first_models()
+    context = context_of(recipe)
+    models = context.first_models()
     train(models["policy"], 3, seed=1)  # so that copies differ from what the recipe's model begins with
-    models = bench.with_copies(recipe.stages["rl"], models)
+    models = context.with_copies(recipe.stages["rl"], models)
     trained = sorted(role for role, model in recipe.models.items() if model.trained)
     learners = {role: train(models[role], 2 + place, seed=2 + place) for place, role in enumerate(trained)}
     with RunStore.create(tmp_path, "run", to_tree(recipe)) as store:
@@ -124,8 +124,8 @@ def test_everything_comes_back_bit_for_bit(tiny: Path, tmp_path: Path, changes: 
 
 def test_a_frozen_model_from_a_folder_is_not_saved_again(tiny: Path, tmp_path: Path) -> None:
     recipe = recipe_of(tiny, f"models.reference.source={tiny}")
-    bench = bench_of(recipe)
-    models = models_of(bench)
+    context = context_of(recipe)
+    models = models_of(context)
     with RunStore.create(tmp_path, "run", to_tree(recipe)) as store:
         found = go_round(store, recipe, models, {})
         [checkpoint] = store.checkpoints.iterdir()
@@ -133,29 +133,30 @@ def test_a_frozen_model_from_a_folder_is_not_saved_again(tiny: Path, tmp_path: P
     assert weights(found.models["reference"]) == weights(models["reference"])
 
 
-def test_a_checkpoint_holds_an_ordinary_model_folder_of_the_merged_weights(tiny: Path, tmp_path: Path) -> None:
+def test_the_adapters_of_a_checkpoint_on_their_base_are_the_merged_weights(tiny: Path, tmp_path: Path) -> None:
     from posttrain.models import Model
     from posttrain.policies.loading import load_policy
     from posttrain.policies.lora import merge_adapters
 
     recipe = recipe_of(tiny, "models.policy.lora.rank=2")
-    bench = bench_of(recipe)
-    models = models_of(bench)
+    context = context_of(recipe)
+    models = models_of(context)
     train(models["policy"], 2, seed=1)
     with RunStore.create(tmp_path, "run", to_tree(recipe)) as store:
         go_round(store, recipe, models, {})
         [checkpoint] = store.checkpoints.iterdir()
-    merged = load_policy("policy", Model(source=str(checkpoint / "models" / "policy")), {}, torch.device("cpu"))
+    kept = Model(source=str(checkpoint / "models" / "policy"), base=str(tiny))
+    merged = load_policy("policy", kept, {}, torch.device("cpu"))
     merge_adapters(models["policy"].body)
     assert weights(merged) == weights(models["policy"])
 
 
 def test_between_stages_there_is_no_optimizer_and_no_memory(tiny: Path, tmp_path: Path) -> None:
     recipe = recipe_of(tiny)
-    bench = bench_of(recipe)
+    context = context_of(recipe)
     with RunStore.create(tmp_path, "run", to_tree(recipe)) as store:
-        save_snapshot(store, recipe, bench.first_models(), step=4, stage=1)
-        found = newest_snapshot(store, bench)
+        save_snapshot(store, recipe, context.first_models(), step=4, stage=1)
+        found = newest_snapshot(store, context)
     assert found is not None
     assert (found.step, found.stage, found.steps_done) == (4, 1, 0)
     assert (found.memory, found.learners, set(found.models)) == ({}, {}, {"policy"})
@@ -164,12 +165,12 @@ def test_between_stages_there_is_no_optimizer_and_no_memory(tiny: Path, tmp_path
 def test_without_a_checkpoint_there_is_nothing(tiny: Path, tmp_path: Path) -> None:
     recipe = recipe_of(tiny)
     with RunStore.create(tmp_path, "run", to_tree(recipe)) as store:
-        assert newest_snapshot(store, bench_of(recipe)) is None
+        assert newest_snapshot(store, context_of(recipe)) is None
 
 
 def test_only_the_newest_are_kept(tiny: Path, tmp_path: Path) -> None:
     recipe = recipe_of(tiny, "checkpoints.keep=2")
-    models = bench_of(recipe).first_models()
+    models = context_of(recipe).first_models()
     with RunStore.create(tmp_path, "run", to_tree(recipe)) as store:
         for step in (1, 2, 10):
             save_snapshot(store, recipe, models, step=step, stage=0, steps_done=step)
@@ -189,14 +190,14 @@ def test_a_resumed_run_uses_as_many_threads_as_before(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = recipe_of(tiny)
-    bench = bench_of(recipe)
+    context = context_of(recipe)
     with RunStore.create(tmp_path, "run", to_tree(recipe)) as store:
-        checkpoint = save_snapshot(store, recipe, bench.first_models(), step=1, stage=0)
+        checkpoint = save_snapshot(store, recipe, context.first_models(), step=1, stage=0)
         assert json.loads((checkpoint / "state.json").read_text())["threads"] == 4
         torch.set_num_threads(1)
-        newest_snapshot(store, bench)
+        newest_snapshot(store, context)
         assert torch.get_num_threads() == 4
         torch.set_num_threads(1)
         monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
         with pytest.raises(UserError, match=r"the run used 4 CPU threads and this process has 1; .*OMP_NUM_THREADS"):
-            newest_snapshot(store, bench)
+            newest_snapshot(store, context)

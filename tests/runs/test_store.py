@@ -175,7 +175,7 @@ def test_one_process_writes_and_others_may_read(run: RunStore) -> None:
         assert len(opened.metrics()) == 2
 
 
-def test_a_line_torn_by_a_kill_is_passed_over_then_cut_off_and_told(run: RunStore) -> None:
+def test_a_line_torn_by_a_kill_is_skipped_then_truncated_and_reported(run: RunStore) -> None:
     run.log_metrics(1, "rl", 1, {"reward": 1.0})
     run.close()
     with (run.folder / "metrics.jsonl").open("ab") as file:
@@ -193,7 +193,7 @@ def test_a_line_torn_by_a_kill_is_passed_over_then_cut_off_and_told(run: RunStor
 
 def test_a_line_that_is_not_json_is_named(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n[2]\n')
-    with pytest.raises(UserError, match=r"metrics.jsonl line 2 is not a JSON object"):
+    with pytest.raises(UserError, match=r"metrics.jsonl line 2 is not an entry of a run"):
         read_lines(tmp_path / "metrics.jsonl")
 
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from posttrain.runs.amounts import duration, percent
 from posttrain.runs.store import RunStore, rollout_rows
-from posttrain.runs.summary import describe_gain, duration, percent, seconds_by_phase, summarize, write_summary
+from posttrain.runs.summary import describe_gain, seconds_by_phase, summarize, write_summary
 from posttrain.statistics.paired import paired_difference
 from posttrain.types import Score
 from tests.runs.made_runs import RECIPE, make_run, right, trajectory, wrong
@@ -23,10 +24,10 @@ def judge(run: RunStore, step: int, name: str, outcomes: str, **changes: Any) ->
     scores = {"r": right("5"), "w": wrong("4", "5"), "e": failed}
     answers = [trajectory(key=f"task-{i}", score=scores[o]) for i, o in enumerate(outcomes)]
     sampled = [trajectory(key=f"task-{i}", sample=1, score=right("5")) for i in range(len(outcomes))]
-    judged = len(outcomes) - outcomes.count("e")
+    scored = len(outcomes) - outcomes.count("e")
     summary = {
-        "accuracy": outcomes.count("r") / judged if judged else None,
-        "accuracy_interval": [0.0, 1.0] if judged else None,
+        "accuracy": outcomes.count("r") / scored if scored else None,
+        "accuracy_interval": [0.0, 1.0] if scored else None,
         "tasks": len(outcomes),
         "correct": outcomes.count("r"),
         "errors": outcomes.count("e"),
@@ -59,7 +60,7 @@ def test_a_whole_run(tmp_path: Path) -> None:
     assert [s["sampled_tokens"] for s in summary["stages"]] == [0, 8 * 2048]
 
 
-def test_the_gain_is_paired_and_of_the_tasks_judged_both_times(run: RunStore) -> None:
+def test_the_gain_is_paired_over_tasks_scored_both_times(run: RunStore) -> None:
     judge(run, 0, "before", "wwwwrre")
     run.log_metrics(1, "rl", 1, {"reward": 1.0})
     judge(run, 1, "rl", "rrwerwr")
@@ -89,7 +90,7 @@ def test_a_run_that_has_only_begun(run: RunStore) -> None:
     summary = summarize(run)
     assert summary["accuracy_before"] is summary["accuracy_after"] is summary["gain"] is None
     assert (summary["steps"], summary["seconds"], summary["peak_memory_bytes"]) == (0, 0, None)
-    assert summary["warnings"] == ["no held-out accuracy was measured: nothing says whether the model got better"]
+    assert summary["warnings"] == ["no held-out accuracy was measured: it is unknown whether the model got better"]
     judge(run, 0, "before", "rw")
     summary = summarize(run)
     assert (summary["accuracy_before"], summary["accuracy_after"], summary["gain"]) == (0.5, None, None)
@@ -104,17 +105,17 @@ def test_what_a_reader_must_know_is_in_the_warnings_and_the_line(run: RunStore) 
     summary = summarize(run)
     text = " ".join(summary["warnings"])
     for expected in (
-        "judged by the training reward itself",
-        "2 of 4 held-out answers could not be judged",
+        "scored by the training reward itself",
+        "2 of 4 held-out answers could not be scored",
         "25.0 % of the held-out answers were cut",
-        "only 4 tasks of the 200 asked for",
+        "only 4 tasks of the 200 requested",
         "1 alarm, the last at step 1: entropy fell to nothing",
     ):
         assert expected in text
         assert expected in summary["summary_line"]
 
 
-def test_evaluations_inside_a_stage_and_a_stage_that_was_not_judged(run: RunStore) -> None:
+def test_evaluations_inside_a_stage_and_a_stage_that_was_not_evaluated(run: RunStore) -> None:
     judge(run, 0, "before", "wwww")
     for step in range(1, 5):
         run.log_metrics(step, "sft" if step <= 2 else "rl", step, {})
@@ -136,14 +137,26 @@ def test_an_accuracy_that_could_not_be_had(run: RunStore) -> None:
 
 def test_gains_in_words_claim_no_more_than_is_known() -> None:
     gain = {"value": 0.1, "interval": [0.02, 0.18], "tasks": 200, "gained": 30, "lost": 10, "detectable": 0.12}
+    gain["p_value"] = 0.0022
     still = {**gain, "value": 0.0, "interval": [-0.02, 0.02], "gained": 0, "lost": 0}
     assert describe_gain(still) == "Not one of 200 tasks changed: +0.0 points [-2.0, +2.0]."
-    assert describe_gain(gain) == "Better by +10.0 points [+2.0, +18.0]."
-    assert describe_gain({**gain, "interval": [-0.2, -0.1], "value": -0.15}) == "Worse: -15.0 points [-20.0, -10.0]."
-    assert describe_gain({**gain, "interval": [-0.02, 0.1]}).startswith(
-        "No difference that 200 tasks can show: +10.0 points"
+    assert describe_gain(gain) == "Better by +10.0 points [+2.0, +18.0] (McNemar's exact p = 0.0022)."
+    worse = {**gain, "interval": [-0.2, -0.1], "value": -0.15}
+    assert describe_gain(worse) == "Worse: -15.0 points [-20.0, -10.0] (McNemar's exact p = 0.0022)."
+    assert describe_gain({**gain, "interval": [-0.02, 0.1], "p_value": 0.2}).startswith(
+        "No difference that 200 tasks can show: +10.0 points [-2.0, +10.0] (McNemar's exact p = 0.2)"
     )
     assert "12.0 points would have been found 4 times in 5" in describe_gain({**gain, "interval": [0.0, 0.1]})
+
+
+def test_a_gain_is_claimed_where_the_exact_test_rejects_and_nowhere_else(run: RunStore) -> None:
+    # 9 of 50 tasks gained and 2 lost: Newcombe's interval alone excludes 0, McNemar's exact test has p = 0.065.
+    judge(run, 0, "before", "w" * 9 + "r" * 2 + "r" * 20 + "w" * 19)
+    run.log_metrics(1, "rl", 1, {})
+    judge(run, 1, "rl", "r" * 9 + "w" * 2 + "r" * 20 + "w" * 19)
+    summary = summarize(run)
+    assert summary["gain"]["p_value"] == pytest.approx(0.0654, abs=1e-4)
+    assert "No difference that 50 tasks can show: +14.0 points [-" in summary["summary_line"]
 
 
 def test_seconds_by_phase_add_up_to_the_total() -> None:

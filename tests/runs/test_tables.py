@@ -110,8 +110,8 @@ def test_turns_keep_what_was_seen_and_what_it_earned(connection, tmp_path: Path)
         facts=(Note(entries={"turns": 2}),),
     )
     (row,) = written(connection, tmp_path / "t.parquet", rollout_rows([attempt]))
-    told = [(s["actor"], s["turn"], s["state_key"], s["reward"]) for s in row["segments"]]
-    assert told == [
+    segments = [(s["actor"], s["turn"], s["state_key"], s["reward"]) for s in row["segments"]]
+    assert segments == [
         ("prompt", 0, None, 0.0),
         ("policy", 0, "start", -0.1),
         ("environment", 1, None, 0.0),
@@ -131,7 +131,7 @@ def test_what_was_not_computed_for_one_trajectory_is_null_for_that_one(connectio
     assert [row["ratio"] for row in rows] == [None, [None, None, None, None, math.inf]]
 
 
-def test_a_failed_judgement_and_none_at_all(connection, tmp_path: Path) -> None:
+def test_a_failed_score_and_none_at_all(connection, tmp_path: Path) -> None:
     failed = Score(value=math.nan, status="error", explanation="timed out")
     rows = written(
         connection, tmp_path / "a.parquet", rollout_rows([trajectory(score=failed), trajectory(answer=None)])

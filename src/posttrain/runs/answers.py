@@ -1,15 +1,15 @@
 """A cache of endpoint replies, so that a resumed run gets the same ones.
 
-A step that is done again after a crash asks the same questions. An endpoint may answer another way, or be another
-model by then; the answers of before are therefore read from ``answers.jsonl`` of the run. The file is evidence as well:
-it holds every request and every answer. It is not cut back to a checkpoint, and its order is that of the answers.
+A step that is repeated after a crash sends the same requests. The endpoint's answers may differ by then, or its model;
+therefore the earlier answers are read from ``answers.jsonl`` of the run. The file also documents every request and
+every answer. It is not truncated to a checkpoint, and its order is that of the answers.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from posttrain.runs.journal import Journal, read_lines
+from posttrain.runs.journal import Journal, sound_lines
 from posttrain.serving.wire import name_of
 
 FILE = "answers.jsonl"
@@ -19,20 +19,20 @@ class AnswerBook:
     """Answers by request; see `posttrain.serving.client.Answers`."""
 
     def __init__(self, folder: Path) -> None:
-        """Reads what a run in `folder` has."""
+        """Reads the answers of the run in `folder`."""
         self._path = folder / FILE
         self._known: dict[str, str] = {}
         self._journal: Journal | None = None
         if self._path.is_file():
             self._open().drop_unfinished()
-            self._known = {entry["key"]: entry["answer"] for entry in read_lines(self._path)}
+            self._known = {entry["key"]: entry["answer"] for entry in sound_lines(self._path)}
 
     def find(self, role: str, request: Mapping[str, Any]) -> str | None:
         """The answer to a request that was answered before this process began."""
         return self._known.get(name_of(role, request))
 
     def add(self, role: str, request: Mapping[str, Any], answer: str) -> None:
-        """Keep an answer. Raises `RunFailed` where the file cannot be written."""
+        """Record an answer. Raises `RunFailed` if the file cannot be written."""
         self._open().append({"key": name_of(role, request), "role": role, "request": request, "answer": answer})
 
     def _open(self) -> Journal:

@@ -1,7 +1,7 @@
-"""What changed between the start of a run and its resumption: changed tasks stop it, other changes are logged.
+"""Changes between the start of a run and its resumption: changed tasks stop it, other changes are logged.
 
-A resumed run is the run that was left alone only where it finds what that one found. `environment.json` holds digests
-of it from the start.
+A resumed run equals an uninterrupted one only if tasks, models, code and machine are the same. `environment.json` holds
+their digests from the start.
 """
 
 import hashlib
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from posttrain.component.user_code import unread
 from posttrain.errors import UserError
 from posttrain.recipes.differences import differences
 from posttrain.recipes.overrides import from_tree, to_tree
@@ -24,19 +25,19 @@ TASKS, TASK_FILES, REWARD_FILES = "tasks_sha256", "task_files_sha256", "reward_f
 MODELS: Final = "models_sha256"
 """Names of the digests in the environment of a run."""
 BASE: Final = "'s base"
-"""What follows a role in the name of the model that its adapter is made for."""
+"""Suffix of a role: the base model of its adapter."""
 ROUNDING: Final = {
     **{name: name for name in ("device", "cpu", "kernels")},
     "instructions": "processor's instruction set",
     "gpu_kernels": "way of decoding on a GPU",
 }
-"""What numbers are rounded by, as it is called in the environment of a run and in a note."""
+"""What affects rounding: its name in the environment of a run, and in a note."""
 GONE: Final = "gone"
-"""What stands for the digest of a model whose folder is not there."""
+"""Digest of a model whose folder is missing."""
 READ_WHOLE: Final = 64 << 20
-"""Bytes; of larger files of a model, so much is read: nobody waits for a hash of a hundred gigabytes."""
+"""Bytes of a model's file that are read; a larger one is sampled, since hashing 100 GB takes minutes."""
 BLOCKS: Final = 1024
-MODEL_FILES: Final = frozenset({".safetensors", ".json", ".jinja", ".txt", ".model"})
+MODEL_FILES: Final = frozenset({".safetensors", ".gguf", ".json", ".jinja", ".txt", ".model"})
 
 
 def digest_of(tasks: Iterable[Task]) -> str:
@@ -53,40 +54,47 @@ def digest_of(tasks: Iterable[Task]) -> str:
             [repr(rated) for rated in task.rated],
             dict(task.fields),
         )
-        # What JSON does not know can have an address in its text, which is another in every process.
+        # The text of other objects can contain an address, which differs between processes.
         total.update(json.dumps(content, default=lambda value: type(value).__name__).encode() + b"\n")
     return total.hexdigest()
 
 
-def check_recipe(store: "RunStore", recipe: Recipe, *, accept: bool) -> list[str]:
-    """Compare ``recipe.yaml`` with the recipe that the run began with, or that was accepted since.
-
-    With `accept` another one is taken: the history says what changed, and that is returned in words. Otherwise another
-    one raises `UserError`: it was edited, or a power cut tore it where the run is older than its files' being synced.
-    """
+def began_with(store: "RunStore") -> Mapping[str, Any] | None:
+    """The tree of the recipe that the run began with, or that was accepted since; None where it was not stored."""
     accepted = [entry[RECIPE] for entry in store.history() if RECIPE in entry]
-    began = accepted[-1] if accepted else store.environment().get(RECIPE)
-    changed = recipe_changes(began, recipe)
-    if not changed:
-        return []
-    if not accept:
+    found: Mapping[str, Any] | None = accepted[-1] if accepted else store.environment().get(RECIPE)
+    return found
+
+
+def check_recipe(store: "RunStore", recipe: Recipe) -> None:
+    """Raise `UserError` where ``recipe.yaml`` is not `began_with`: it was edited, or damaged by a power cut."""
+    changed = recipe_changes(began_with(store), recipe)
+    if changed:
         raise UserError(
             f"{store.folder}/recipe.yaml is not the recipe that the run began with: {'; '.join(changed)}. Put back "
             "what was there and resume; or take the new one from here on with posttrain resume --accept-changes, which "
-            f"the history will say; or start a new run: posttrain run {store.folder}/recipe.yaml"
+            f"the history records; or start a new run: posttrain run {store.folder}/recipe.yaml"
         )
-    store.log_history("changed", f"the recipe was changed and accepted: {'; '.join(changed)}", recipe=to_tree(recipe))
-    return changed
+
+
+def accept_recipe(store: "RunStore", recipe: Recipe, changed: Iterable[str], notes: Iterable[str]) -> None:
+    """Make a changed recipe that of the run from here on: in ``recipe.yaml`` and in the history."""
+    tree = to_tree(recipe)
+    store.write_recipe(tree)
+    message = f"the recipe was changed and accepted: {'; '.join(changed)}"
+    store.log_history("changed", ". ".join([message, *notes]), recipe=tree)
 
 
 def recipe_changes(began: Mapping[str, Any] | None, recipe: Recipe) -> list[str]:
-    """Each path that is not as it was, with both values; none for a run that did not keep its recipe.
+    """The paths that differ, with both values; none for a run that did not store its recipe.
 
-    Both are compared with the settings filled in that this version adds.
+    Settings that this version adds have their defaults in both.
     """
     if began is None:
         return []
-    found = [f"{item.path} was {item.text}" for item in differences(from_tree(began), recipe)]
+    with unread():  # neither runs code of the user's
+        before, now = from_tree(began), from_tree(to_tree(recipe))
+    found = [f"{item.path} was {item.text}" for item in differences(before, now)]
     return [text.replace(" -> ", " and is ") for text in found]
 
 
@@ -100,20 +108,21 @@ def check_tasks(store: "RunStore", now: Mapping[str, Any]) -> None:
     what = f"{', '.join(files)} changed" if files else "what the tasks are made from changed"
     raise UserError(
         f"{what} since the run {store.folder} began, so {' and '.join(changed)} no longer gives the tasks that it "
-        "learns from and is judged by. Going on would make a run that is neither the old nor a new one, so nothing was "
-        f"done. Put back what was there and resume, or start a new run: posttrain run {store.folder}/recipe.yaml"
+        "learns from and is evaluated on. Going on would make a run that is neither the old nor a new one, so nothing "
+        f"was done. Put back what was there and resume, or start a new run: posttrain run {store.folder}/recipe.yaml"
     )
 
 
 def digest_of_model(folder: Path) -> str:
-    """SHA-256 of the files that a model is read from; `GONE` where there is no such folder.
+    """SHA-256 of the files that a model is read from; `GONE` where there is no such folder or GGUF file.
 
     Of a large file it takes the size and blocks from all over it: other weights differ everywhere.
     """
-    if not folder.is_dir():
+    if not folder.exists():
         return GONE
+    files = [folder] if folder.is_file() else folder.iterdir()
     total = hashlib.sha256()
-    for path in sorted(path for path in folder.iterdir() if path.suffix in MODEL_FILES and path.is_file()):
+    for path in sorted(path for path in files if path.suffix.lower() in MODEL_FILES and path.is_file()):
         size = path.stat().st_size
         total.update(f"{path.name} {size}\n".encode())
         with path.open("rb") as file:
@@ -129,8 +138,8 @@ def digest_of_model(folder: Path) -> str:
 def check_models(store: "RunStore", now: Mapping[str, Any], folders: Mapping[str, Path]) -> None:
     """Raise `UserError` that names the folder when a model is not the one that the run began with.
 
-    `folders` are those of `Bench.model_folders`. Of a trained model the checkpoint holds the weights, but not how it is
-    read.
+    `folders` are those of `RunContext.model_folders`. The checkpoint holds a trained model's weights, but not how it
+    is read.
     """
     changed = list(_changed(store.environment().get(MODELS, {}), now[MODELS]))
     if not changed:
@@ -146,10 +155,10 @@ def check_models(store: "RunStore", now: Mapping[str, Any], folders: Mapping[str
 
 
 def note_changes(store: "RunStore", now: Mapping[str, Any]) -> list[str]:
-    """What the run can go on with, but with other numbers than if it had been left alone; put into its history."""
+    """Log changes that do not stop a run but may change its numbers; returns the notes."""
     began = store.environment()
     notes = [
-        f"the reward in {file} is not the one that the run began with; steps from here on are judged by the new one"
+        f"the reward in {file} is not the one that the run began with; steps from here on are scored by the new one"
         for file in _changed(began.get(REWARD_FILES, {}), now[REWARD_FILES])
     ]
     for name, what in ROUNDING.items():
@@ -158,12 +167,12 @@ def note_changes(store: "RunStore", now: Mapping[str, Any]) -> list[str]:
     packages = now.get("packages", {})
     for name in _changed(began.get("packages", {}), packages):
         was, is_now = began["packages"][name], packages.get(name, "not there")
-        notes.append(f"{name} was {was} and is {is_now}; numbers may differ from those of a run left alone")
+        notes.append(f"{name} was {was} and is {is_now}; numbers may differ from those of an uninterrupted run")
     for note in notes:
         store.log_history("changed", note)
     return notes
 
 
 def _changed(began: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """Names whose value is another one, or gone."""
+    """Names whose value differs or is missing."""
     yield from (name for name, value in began.items() if now.get(name) != value)

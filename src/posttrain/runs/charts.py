@@ -25,20 +25,22 @@ class Series:
     """(step, value), by step."""
     intervals: Sequence[tuple[float, float]] = ()
     """For each point, both ends of its confidence interval."""
+    band: bool = False
+    """Intervals are drawn as one band, not as a line per point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """What is drawn, and what it says."""
+    """A chart: its lines, title and caption."""
 
     title: str
     caption: str
-    """What the quantity tells, in a sentence."""
+    """The meaning of the quantity, in a sentence."""
     series: Sequence[Series]
     percent: bool = False
     """Values are shares, and shown in percent."""
     floor: float | None = None
-    """The value axis begins here rather than below the least value."""
+    """The value axis begins here or at the least value, whichever is lower."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +86,7 @@ def draw(chart: Chart, spans: Sequence[Span]) -> Markup:
 
 
 def draw_intervals(rows: Sequence[tuple[str, float, Sequence[float]]]) -> Markup:
-    """Shares with their intervals on one scale from 0 to 100 %, a row each: (name, share, [low, high])."""
+    """Shares with their intervals on one scale from 0 to 100 %, one row per share: (name, share, [low, high])."""
     axis = _Axis(0.0, 1.0, 64, WIDTH - 22)
     height = 26 * len(rows) + 22
     parts = [
@@ -116,6 +118,66 @@ def draw_intervals(rows: Sequence[tuple[str, float, Sequence[float]]]) -> Markup
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A difference between two methods over seeds."""
+
+    name: str
+    text: str
+    """The difference and its interval in words."""
+    value: float
+    interval: Sequence[float] | None
+    seeds: Sequence[float]
+    """The difference of each seed."""
+
+
+def draw_differences(rows: Sequence[Difference], *, percent: bool) -> Markup:
+    """Differences on one scale that holds 0: a dot per seed, the mean, and its interval."""
+    values = [0.0, *(v for row in rows for v in (row.value, *row.seeds, *(row.interval or ())))]
+    marks = ticks(min(values), max(values))
+    axis = _Axis(marks[0], marks[-1], 24, WIDTH - 24)
+    height = 48 * len(rows) + 24
+    parts = [
+        Markup(
+            '<line class="{c}" x1="{x}" x2="{x}" y1="4" y2="{y}"/><text class="tick" x="{x}" y="{t}">{n}</text>'
+        ).format(
+            c="grid" if abs(mark) > 1e-12 else "zero",
+            x=round(axis.at(mark), 1),
+            y=height - 18,
+            t=height - 4,
+            n=f"{100 * mark:+.3g}" if percent else f"{mark:+.3g}",
+        )
+        for mark in marks
+    ]
+    for number, row in enumerate(rows):
+        y = 48 * number + 34
+        low, high = (axis.at(end) for end in row.interval or (row.value, row.value))
+        dots = Markup("").join(
+            Markup('<circle class="seed" cx="{x}" cy="{y}" r="3"/>').format(x=round(axis.at(value), 1), y=y)
+            for value in row.seeds
+        )
+        parts.append(
+            Markup(
+                '<g class="series s{n}"><text x="0" y="{t}">{name}: {text}</text>'
+                '<rect x="{x}" y="{top}" width="{w}" height="8" rx="4"/>{dots}<circle cx="{c}" cy="{y}" r="5.5"/></g>'
+            ).format(
+                n=(number + 1) % 5,
+                t=y - 14,
+                name=row.name,
+                text=row.text,
+                x=round(low, 1),
+                w=round(max(high - low, 1.0), 1),
+                top=y - 4,
+                dots=dots,
+                c=round(axis.at(row.value), 1),
+                y=y,
+            )
+        )
+    svg = Markup('<svg class="ranges differences" viewBox="0 0 {w} {h}" role="img" aria-label="{label}">{parts}</svg>')
+    label = "; ".join(f"{row.name}: {row.text}" for row in rows)
+    return svg.format(w=WIDTH, h=height, parts=Markup("").join(parts), label=label)
+
+
 @dataclass(frozen=True, slots=True)
 class _Axis:
     """A linear map from values to pixels."""
@@ -131,9 +193,9 @@ class _Axis:
 
 
 def ticks(low: float, high: float, count: int = 4) -> list[float]:
-    """Round numbers, about `count` of them, that hold an interval between the first and the last."""
+    """About `count` round numbers, of which the first and the last enclose an interval."""
     largest = max(abs(low), abs(high))
-    if high - low <= max(1e-12 * largest, 1e-300):  # one value, as far as numbers can tell
+    if high - low <= max(1e-12 * largest, 1e-300):  # one value, up to rounding
         room = largest / 2 if largest > 1e-300 else 0.5
         low, high = low - room, high + room
     rough = (high - low) / count
@@ -209,14 +271,19 @@ def _line(number: int, series: Series, spans: Sequence[Span], x_axis: _Axis, y_a
     """A series: intervals and dots when there are few values, a line, and a smoothed one over many noisy values."""
     at = {x: (round(x_axis.at(x), 1), round(y_axis.at(y), 1)) for x, y in series.points}
     parts = []
-    for (x, _), (low, high) in zip(at.values(), series.intervals, strict=False):
+    if series.band and series.intervals:
+        ends = zip(at.values(), series.intervals, strict=True)
+        pixels = [(x, round(y_axis.at(low), 1), round(y_axis.at(high), 1)) for (x, _), (low, high) in ends]
+        edge = [(x, top) for x, _, top in pixels] + [(x, bottom) for x, bottom, _ in reversed(pixels)]
+        parts.append(Markup('<path class="ribbon" d="{d}Z"/>').format(d=_path(edge)))
+    for (x, _), (low, high) in zip(at.values(), () if series.band else series.intervals, strict=False):
         parts.append(
             Markup('<line class="whisker" x1="{x}" x2="{x}" y1="{a}" y2="{b}"/>').format(
                 x=x, a=round(y_axis.at(low), 1), b=round(y_axis.at(high), 1)
             )
         )
-    # What a stage measures has nothing to do with what the one before it did; accuracy is of the same tasks throughout.
-    stretches = [list(at.values())] if series.intervals else _by_stage(at, spans)
+    # Metrics of different stages are not comparable; accuracy is on the same tasks throughout.
+    stretches = [list(at.values())] if series.intervals and at else _by_stage(at, spans)
     noisy = len(at) >= 40
     for stretch in stretches:
         parts.append(Markup('<path class="{c}" d="{d}"/>').format(c="raw" if noisy else "line", d=_path(stretch)))
@@ -228,7 +295,9 @@ def _line(number: int, series: Series, spans: Sequence[Span], x_axis: _Axis, y_a
 
 
 def _by_stage(at: Mapping[float, Point], spans: Sequence[Span]) -> list[list[Point]]:
-    """Pixels by step, split where a stage ends."""
+    """Pixels by step, split where a stage ends; whole where no stages are given."""
+    if not spans:
+        return [list(at.values())] if at else []
     split = [[pixel for x, pixel in at.items() if span.first <= x <= span.last] for span in spans]
     return [stretch for stretch in split if stretch]
 

@@ -1,8 +1,8 @@
 """Checkpoint folders that survive a kill or a power cut at any moment.
 
 A checkpoint is written into a temporary folder beside the others, listed with sizes and SHA-256 sums in
-``manifest.json``, forced to the disk, and only then given its name; the parent folder is forced to the disk last.
-So a folder with a name is whole, unless the disk itself spoils it, which the sums show.
+``manifest.json``, forced to the disk, and only then renamed to its name; the parent folder is forced to the disk last.
+So a named folder is complete, unless the disk itself damages it, which the sums show.
 """
 
 import hashlib
@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from posttrain.errors.foreign import parse_json
 from posttrain.runs.failure import cannot_write, is_about_storage
-from posttrain.runs.files import make_folder, replace_folder, restore_folders, write_file
+from posttrain.runs.files import make_folder, replace_folder, restore_folders, sync, write_file
 
 MANIFEST = "manifest.json"
 _TEMPORARY = ".tmp-"
@@ -57,8 +58,8 @@ def save(
 def newest(
     folder: Path, on_bad: Callable[[Path, str], None], wanted: Callable[[Path], bool] | None = None
 ) -> Path | None:
-    """The newest whole checkpoint that is wanted, or None; `on_bad` hears of each damaged one on the way, and what is
-    wrong.
+    """The newest undamaged checkpoint that satisfies `wanted`, or None; calls `on_bad` with each damaged one that was
+    passed over, and its damage.
     """
     numbered = _numbered(folder)
     known = {path for _, path in numbered}
@@ -75,7 +76,7 @@ def newest(
 
 
 def find_damage(checkpoint: Path) -> str | None:
-    """What is wrong with a checkpoint, by the sizes and sums in its manifest; None when it is whole."""
+    """The damage of a checkpoint, by the sizes and sums in its manifest; None if it is complete."""
     manifest = _manifest(checkpoint)
     if manifest is None:
         return f"its {MANIFEST} is missing or cannot be read"
@@ -93,7 +94,7 @@ def find_damage(checkpoint: Path) -> str | None:
 
 
 def sweep(folder: Path) -> list[Path]:
-    """Remove what killed processes left half-done; return what was removed. Call it while nobody else saves there."""
+    """Remove unfinished folders of killed processes; returns them. No other process may save there meanwhile."""
     replaced = restore_folders(folder)
     unfinished = sorted(folder.glob(f"{_TEMPORARY}*"))
     for path in unfinished:
@@ -113,14 +114,15 @@ def _seal(temporary: Path, number: int) -> None:
 
 
 def _discard(checkpoint: Path) -> None:
-    """Delete a checkpoint; a kill in the middle leaves no half of one under its name."""
+    """Delete a checkpoint; a kill or a power cut in the middle leaves no incomplete one under its name."""
     doomed = checkpoint.with_name(_TEMPORARY + checkpoint.name)
     checkpoint.rename(doomed)
+    sync(checkpoint.parent)  # before its files go: else a power cut could keep their deletion alone
     shutil.rmtree(doomed)
 
 
 def _folders(folder: Path) -> Iterator[Path]:
-    """Named folders in a checkpoints folder, damaged ones too."""
+    """Named folders in a checkpoints folder, damaged ones included."""
     if folder.is_dir():
         yield from sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
 
@@ -134,7 +136,7 @@ def _numbered(folder: Path) -> list[tuple[int, Path]]:
 def _manifest(checkpoint: Path) -> dict[str, Any] | None:
     """The manifest of a checkpoint; None when it is missing or not one."""
     try:
-        manifest = json.loads((checkpoint / MANIFEST).read_bytes())
+        manifest = parse_json((checkpoint / MANIFEST).read_text(encoding="utf-8"))
         sound = isinstance(manifest["number"], int) and all(
             isinstance(f["bytes"], int) and isinstance(f["sha256"], str) for f in manifest["files"].values()
         )

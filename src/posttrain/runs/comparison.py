@@ -1,16 +1,16 @@
-"""Comparisons of recipes: the same seeds for each, one process a run, paired statistics.
+"""Comparisons of recipes: the same seeds for each, one process per run, paired statistics.
 
     OUT/0-grpo/seed_3/grpo-1/       a run like any other
-    OUT/comparison.json             what came of it
+    OUT/comparison.json             the result
+    OUT/comparison.html             the same as a picture
 
-The runs of a seed follow one another (A, B, A, B, ...), so that whatever changes on the machine in an hour falls on
-both. What is there already is not run again: a comparison that was stopped goes on where it was, and one that is
-asked for with more seeds adds to what it has.
+The runs of a seed follow one another (A, B, A, B, ...), so that changes of the machine over time affect both. Finished
+runs are not repeated: a comparison that was stopped continues where it was, and one with more seeds runs only the new
+ones.
 """
 
 import hashlib
 import json
-import math
 import os
 import re
 import shlex
@@ -24,23 +24,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from posttrain.component import nearest
-from posttrain.errors import Interrupted, RunFailed, UserError
+from posttrain.errors import Interrupted, UserError
 from posttrain.recipes.files import find_recipe
 from posttrain.recipes.overrides import to_tree
 from posttrain.recipes.tree import Recipe
+from posttrain.runs.compared import criterion, result_of
+from posttrain.runs.comparison_page import page
 from posttrain.runs.files import write_file
+from posttrain.runs.fitting import fit_to_models
 from posttrain.runs.journal import plain
-from posttrain.runs.measures import by_step, measure
-from posttrain.runs.store import RunStore
-from posttrain.statistics.intervals import mean
-from posttrain.statistics.repeated import repeated_difference
+from posttrain.runs.measures import check_name, in_every_summary
+from posttrain.runs.pilot import announce, deviations
+from posttrain.runs.rehearsal import check_measures
 
-Tell = Callable[[str], None]
-COST = ("sampled_tokens", "trained_tokens", "seconds")
-"""Measured beside what was asked for: a gain that costs twice as much is another matter."""
-PROGRESS = ("reward", "loss")
-"""Metrics whose values of every step are kept, the first of them that the runs have, with those that are measured."""
+Report = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +48,7 @@ class Contender:
     """As the user wrote it."""
     recipe: Recipe
     folder: Path
-    """Where its runs go."""
+    """Folder of its runs."""
 
     def seeded(self, seed: int) -> Recipe:
         """The recipe of its run with a seed."""
@@ -60,7 +57,7 @@ class Contender:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A run that is wanted."""
+    """A run of the comparison: a contender and a seed."""
 
     contender: Contender
     seed: int
@@ -75,7 +72,8 @@ class Job:
         begun = sorted(path.parent for path in self.root.glob("*/recipe.yaml"))
         if not begun:
             return None
-        if to_tree(find_recipe(str(begun[-1]))) != to_tree(self.contender.seeded(self.seed)):
+        planned = fit_to_models(self.contender.seeded(self.seed)).recipe  # a run keeps numbers in place of auto
+        if to_tree(find_recipe(str(begun[-1]))) != to_tree(planned):
             raise UserError(
                 f"{begun[-1]} is a run of another recipe than '{self.contender.label}' is now; compare into another "
                 "folder with --out, or remove that one"
@@ -84,15 +82,66 @@ class Job:
 
     @property
     def done(self) -> Path | None:
-        """The finished run, if it is finished."""
+        """The run's folder, if the run is finished."""
         found = self.find()
         return found if found is not None and (found / "summary.json").is_file() else None
 
 
-def contenders_of(specs: Sequence[str], changes: Sequence[str], out: Path, threads: int) -> list[Contender]:
-    """Resolve ``recipe path=value ...`` of each, with the changes that are common to all.
+def compare(
+    specs: Sequence[str],
+    changes: Sequence[str],
+    *,
+    seeds: int,
+    measures: Sequence[str],
+    out: Path | None,
+    jobs: int,
+    budget: int | None,
+    report: Report,
+) -> dict[str, Any]:
+    """Run what is missing, and compare. Writes ``comparison.json`` and returns what is in it, and the folder.
 
-    Recipes that do not say how many threads they take get `threads`, since that decides the last bits of a result.
+    Names of measures are checked before any run. With a `budget`, every run ends with the step that reaches so many
+    sampled tokens.
+    """
+    for name in measures:
+        check_name(name)
+    changes = [*changes, *([f"budget={budget}"] if budget else [])]
+    folder = out or default_folder(specs, changes)
+    contenders = contenders_of(specs, changes, folder, max(1, (os.cpu_count() or 1) // jobs))
+    wanted = range(seeds)
+    begun = {c.label: [path for seed in wanted if (path := Job(contender=c, seed=seed).done)] for c in contenders}
+    unknown = [name for name in measures if not in_every_summary(name)]
+    check_measures({c.label: (c.recipe, begun[c.label]) for c in contenders}, unknown, report)
+    if seeds > 1:
+        report(criterion(seeds))
+    announce(deviations(folder), measures, seeds, len(specs) - 1, report)
+    failures = run_all(contenders, wanted, jobs, report)
+    runs = {c.label: {seed: path for seed in wanted if (path := Job(contender=c, seed=seed).done)} for c in contenders}
+    result = result_of(runs, measures, failures)
+    result["notes"] += _short_of(budget, result) if budget else []
+    folder.mkdir(parents=True, exist_ok=True)
+    result["folder"] = str(folder)
+    write(result, folder)
+    return result
+
+
+def _short_of(budget: int, result: Mapping[str, Any]) -> list[str]:
+    """A note for each contender with runs that ended before they had sampled the budget."""
+    notes = []
+    for row in result["contenders"]:
+        spent = row["sampled_tokens"]["values"] if row["sampled_tokens"] else []
+        if short := [tokens for tokens in spent if tokens < budget]:
+            notes.append(
+                f"{row['contender']}: {len(short)} of {len(spent)} runs ended after {min(short):,.0f} of {budget:,} "
+                "sampled tokens, as their steps were over; more steps=... give all runs the same budget"
+            )
+    return notes
+
+
+def contenders_of(specs: Sequence[str], changes: Sequence[str], out: Path, threads: int) -> list[Contender]:
+    """Resolve ``recipe path=value ...`` of each contender, with the common changes.
+
+    Recipes without a number of threads get `threads`, since the number decides the last bits of a result.
     """
     found = []
     for place, spec in enumerate(specs):
@@ -109,21 +158,21 @@ def contenders_of(specs: Sequence[str], changes: Sequence[str], out: Path, threa
 
 
 def default_folder(specs: Sequence[str], changes: Sequence[str]) -> Path:
-    """A folder that the same comparison finds again, and another one does not."""
-    said = "-vs-".join(spec.split()[0].rpartition("/")[2] for spec in specs)
+    """The folder of a comparison, by its recipes and changes."""
+    names = "-vs-".join(spec.split()[0].rpartition("/")[2] for spec in specs)
     digest = hashlib.sha256(json.dumps([*specs, "", *changes]).encode()).hexdigest()[:8]
-    return Path("comparisons") / f"{re.sub(r'[^A-Za-z0-9_.+-]+', '-', said)}-{digest}"
+    return Path("comparisons") / f"{re.sub(r'[^A-Za-z0-9_.+-]+', '-', names)}-{digest}"
 
 
-def run_all(contenders: Sequence[Contender], seeds: Sequence[int], jobs: int, tell: Tell) -> dict[str, str]:
-    """Run what is not there yet, `jobs` processes at a time. Returns why runs failed, by folder.
+def run_all(contenders: Sequence[Contender], seeds: Sequence[int], jobs: int, report: Report) -> dict[str, str]:
+    """Run what is not finished yet, `jobs` processes at a time. Returns the errors of failed runs, by folder.
 
     Raises `Interrupted` on Ctrl-C, after the runs in progress have saved.
     """
     wanted = [Job(contender=c, seed=seed) for seed in seeds for c in contenders]
     left = [job for job in wanted if job.done is None]
     if len(left) < len(wanted):
-        tell(f"{len(wanted) - len(left)} of {len(wanted)} runs are there already")
+        report(f"{len(wanted) - len(left)} of {len(wanted)} runs are there already")
     failures: dict[str, str] = {}
     began, finished = time.monotonic(), 0
     with _processes(jobs) as (pool, running):
@@ -135,7 +184,7 @@ def run_all(contenders: Sequence[Contender], seeds: Sequence[int], jobs: int, te
                 failures[str(job.root)] = problem
             each = (time.monotonic() - began) / finished
             state = f"failed: {problem.splitlines()[0]}" if problem else "done"
-            tell(
+            report(
                 f"{job.contender.label}, seed {job.seed}: {state} ({finished} of {len(left)} runs, "
                 f"about {each * (len(left) - finished) / 60:.0f} min left)"
             )
@@ -144,7 +193,7 @@ def run_all(contenders: Sequence[Contender], seeds: Sequence[int], jobs: int, te
 
 @contextmanager
 def _processes(jobs: int) -> Iterator[tuple[ThreadPoolExecutor, set["subprocess.Popen[str]"]]]:
-    """Threads that wait for runs; on Ctrl-C no new run is begun and those in progress are asked to save and stop."""
+    """Threads that wait for runs. On Ctrl-C no new run is begun, and those in progress save and stop."""
     running: set[subprocess.Popen[str]] = set()
     pool = ThreadPoolExecutor(max_workers=jobs)
     try:
@@ -161,148 +210,36 @@ def _processes(jobs: int) -> Iterator[tuple[ThreadPoolExecutor, set["subprocess.
 
 
 def _execute(job: Job, running: set["subprocess.Popen[str]"]) -> str:
-    """Start or continue one run in a process of its own; returns why it failed, or nothing."""
+    """Start or continue one run in a separate process; returns the error if it failed, else an empty text."""
     begun = job.find()
     job.root.mkdir(parents=True, exist_ok=True)
     plan = job.root / "recipe.json"
     write_file(plan, json.dumps(to_tree(job.contender.seeded(job.seed))))
-    asked = [str(begun)] if begun else [str(plan), str(job.root)]
+    arguments = [str(begun)] if begun else [str(plan), str(job.root)]
     threads = str(job.contender.recipe.threads)
     process = subprocess.Popen(
-        [sys.executable, "-m", "posttrain.runs.one_run", *asked],
+        [sys.executable, "-P", "-m", "posttrain.runs.one_run", *arguments],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": threads, "CI": "true"},
-        start_new_session=True,  # Ctrl-C comes to the comparison, which then asks the runs to save
+        start_new_session=True,  # Ctrl-C stops the comparison, which then signals the runs to save
     )
     running.add(process)
     try:
-        _, said = process.communicate()
+        _, output = process.communicate()
     finally:
         running.discard(process)
     if process.returncode == 0:
         return ""
-    lines = [line for line in said.splitlines() if line.strip()]
-    return f"exit code {process.returncode}: {lines[-1] if lines else 'nothing was said'}"
-
-
-def compare(
-    contenders: Sequence[Contender], seeds: Sequence[int], measures: Sequence[str], failures: Mapping[str, str]
-) -> dict[str, Any]:
-    """The measures of every finished run, and the difference of each contender from the first.
-
-    A seed counts in a difference where both runs are finished; what is missing is listed under ``failures``.
-    """
-    runs = {c.label: {seed: Job(contender=c, seed=seed).done for seed in seeds} for c in contenders}
-    measured = {
-        label: {seed: _measured(folder, measures) for seed, folder in found.items() if folder is not None}
-        for label, found in runs.items()
-    }
-    base = contenders[0].label
-    rows = []
-    for contender in contenders:
-        own = measured[contender.label]
-        row: dict[str, Any] = {"contender": contender.label, "seeds": sorted(own)}
-        for name in (*measures, *COST):
-            values = [own[seed][name] for seed in sorted(own)]
-            row[name] = _spread(values) if values else None
-            shared = sorted(own.keys() & measured[base].keys())
-            if contender.label != base and name in measures and shared:
-                row[name]["difference"] = _difference(
-                    [measured[base][s][name] for s in shared], [own[s][name] for s in shared]
-                )
-        row["curves"] = curves([folder for folder in runs[contender.label].values() if folder is not None], measures)
-        rows.append(row)
-    return {"base": base, "measures": list(measures), "contenders": rows, "failures": dict(failures)}
-
-
-def curves(folders: Sequence[Path], measures: Sequence[str]) -> dict[str, Any]:
-    """By metric: the mean over runs and its interval (None for one run) at every step that all of them have."""
-    stores = [RunStore.open(folder, reading=True) for folder in folders]
-    found = {name: [by_step(store, name) for store in stores] for name in (*PROGRESS, *measures)}
-    for store in stores:
-        store.close()
-    there = {name: runs for name, runs in found.items() if runs and all(runs)}
-    progress = next((name for name in PROGRESS if name in there), None)
-    drawn: dict[str, Any] = {}
-    for name, runs in there.items():
-        path = name.partition(":")[0]
-        if (name in PROGRESS and name != progress) or path in drawn:
-            continue
-        steps = sorted(set.intersection(*map(set, runs)))
-        means = [mean([run[step] for run in runs]) for step in steps]
-        drawn[path] = {
-            "steps": steps,
-            "mean": [round(m.value, 6) for m in means],
-            "interval": [_rounded(m.interval) for m in means],
-        }
-    return drawn
-
-
-def _rounded(interval: Sequence[float]) -> list[float] | None:
-    """An interval as it is kept."""
-    found = _finite(interval)
-    return [round(edge, 6) for edge in found] if found else None
+    lines = [line for line in output.splitlines() if line.strip()]
+    return f"exit code {process.returncode}: {lines[-1] if lines else 'without a message'}"
 
 
 def write(comparison: Mapping[str, Any], out: Path) -> Path:
-    """Keep what came of it."""
+    """Write ``comparison.html`` and ``comparison.json``; returns the path of the latter."""
+    write_file(out / "comparison.html", page(comparison))
     path = out / "comparison.json"
     write_file(path, json.dumps(plain(comparison), indent=1) + "\n")
     return path
-
-
-def sentence(row: Mapping[str, Any], name: str, base: str) -> str:
-    """What a difference says, claiming no more than its interval allows."""
-    found = row[name].get("difference") if row[name] else None
-    if found is None:
-        return f"{row['contender']} has no seed in common with {base}."
-    low, high = found["interval"] or (-math.inf, math.inf)
-    said = f"{found['value']:+.4g}" + (f" [{low:+.4g}, {high:+.4g}]" if found["interval"] else "")
-    seeds = f"{found['seeds']} seed{'s' if found['seeds'] > 1 else ''}"
-    counts = f"higher in {found['higher']} of {seeds}, sign-flip p = {found['p_value']:.2g}"
-    if low > 0 or high < 0:
-        return f"{row['contender']}: {name} is {'higher' if low > 0 else 'lower'} than {base}'s by {said} ({counts})."
-    if found["detectable"] is None:
-        return f"{row['contender']}: {name} differs by {said} from {base}'s; one seed cannot say how sure that is."
-    return (
-        f"{row['contender']}: no difference in {name} from {base} that {seeds} can show: {said} ({counts}); one of "
-        f"{found['detectable']:.2g} would have been found 4 times in 5."
-    )
-
-
-def _measured(folder: Path, measures: Sequence[str]) -> dict[str, float]:
-    """Every measure of one run."""
-    store = RunStore.open(folder, reading=True)
-    found = {name: measure(store, name) for name in measures}
-    summary = store.summary()
-    store.close()
-    wrong = [name for name, value in found.items() if not math.isfinite(value)]
-    if wrong:
-        raise RunFailed(f"{folder}: {wrong[0]} is not a finite number; {nearest(wrong[0], summary)}")
-    return found | {name: float(summary[name]) for name in COST}
-
-
-def _spread(values: Sequence[float]) -> dict[str, Any]:
-    """Mean over seeds with its interval, and every value."""
-    found = mean(values)
-    return {"mean": found.value, "interval": _finite(found.interval), "values": list(values)}
-
-
-def _difference(base: Sequence[float], other: Sequence[float]) -> dict[str, Any]:
-    found = repeated_difference(base, other)
-    return {
-        "value": found.value,
-        "interval": _finite(found.interval),
-        "seeds": found.seeds,
-        "higher": found.higher,
-        "lower": found.lower,
-        "p_value": found.p_value,
-        "detectable": found.detectable if math.isfinite(found.detectable) else None,
-    }
-
-
-def _finite(interval: Sequence[float]) -> list[float] | None:
-    return list(interval) if all(map(math.isfinite, interval)) else None

@@ -1,6 +1,7 @@
 """The curves of a run for the report and the viewer."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from posttrain.runs.charts import Chart, Series, Span, draw
@@ -9,39 +10,35 @@ Entry = Mapping[str, Any]
 
 
 def curves(metrics: Sequence[Entry], evaluations: Sequence[Entry]) -> list[dict[str, Any]]:
-    """Every curve for which there are numbers: ``title``, ``caption``, ``names`` of its lines, and ``svg``."""
+    """All curves that have values: ``title``, ``caption``, ``names`` of the lines, and ``svg``."""
     spans = [
         Span(name=name, first=min(steps), last=max(steps))
         for name in dict.fromkeys(entry["stage"] for entry in metrics)
         if (steps := [entry["step"] for entry in metrics if entry["stage"] == name])
     ]
     charts = [
-        Chart(
-            title="Held-out accuracy",
-            caption="Right greedy answers to tasks that were never trained on, with 95 % intervals.",
-            series=[_accuracy(evaluations)],
-            percent=True,
-            floor=0.0,
-        ),
+        *_held_out_charts(evaluations),
         _chart(metrics, "Reward", "Mean score of the sampled answers, and of its parts.", "reward", "reward/"),
         _chart(
             metrics,
             "Loss",
-            "In imitation, surprise at what is taught, in nats per token; in reinforcement, no measure of progress.",
+            "In supervised stages, surprise at the demonstrations in nats per token; in rl, no measure of progress.",
             "loss",
         ),
         _chart(metrics, "Length", "Mean tokens of an answer.", "completion_tokens"),
         _chart(
             metrics,
             "Entropy",
-            "How undecided the policy is, in nats per token; at zero it explores no more.",
+            "Of the policy, in nats per token; at zero it no longer explores. The sampled NLL is minus the mean "
+            "log-probability of what was drawn.",
             "entropy",
+            "sampled_nll",
         ),
-        _chart(metrics, "Divergence", "How far the policy has moved from a reference (KL, nats per token).", "kl/"),
+        _chart(metrics, "Divergence", "KL of the policy from a reference, in nats per token.", "kl/"),
         _chart(
             metrics,
             "Shares",
-            "Groups whose rewards are all equal teach nothing; truncated answers were cut at the token limit.",
+            "Groups with equal rewards have no gradient; truncated answers were cut at the token limit.",
             "zero_variance",
             "truncated",
             "grader_errors",
@@ -57,13 +54,42 @@ def curves(metrics: Sequence[Entry], evaluations: Sequence[Entry]) -> list[dict[
             "names": [s.name for s in chart.series],
             "svg": draw(chart, spans),
         }
-        for chart in charts
-        if any(series.points for series in chart.series)
+        for chart in (replace(c, series=[s for s in c.series if s.points]) for c in charts)
+        if chart.series
+    ]
+
+
+def _held_out_charts(evaluations: Sequence[Entry]) -> list[Chart]:
+    """What was measured on the held-out tasks."""
+    return [
+        Chart(
+            title="Held-out accuracy",
+            caption="Correct greedy answers to tasks that were never trained on, with 95 % intervals.",
+            series=[_held_out(evaluations, "accuracy", "accuracy")],
+            percent=True,
+            floor=0.0,
+        ),
+        Chart(
+            title="Held-out loss",
+            caption="Nats a token of demonstrations that were never trained on, with 95 % intervals.",
+            series=[_held_out(evaluations, "held_out_loss", "loss")],
+        ),
+        Chart(
+            title="Held-out pairs",
+            caption="Shares of pairs that were never trained on: the chosen completion is likelier than the rejected "
+            "one, and it has become likelier in comparison since the start.",
+            series=[
+                _held_out(evaluations, "pair_accuracy", "chosen likelier"),
+                _held_out(evaluations, "implicit_accuracy", "chosen gained more"),
+            ],
+            percent=True,
+            floor=0.0,
+        ),
     ]
 
 
 def _chart(metrics: Sequence[Entry], title: str, caption: str, *names: str, **options: Any) -> Chart:
-    """A chart of some metrics; a name that ends in a slash stands for all that begin so."""
+    """A chart of some metrics; a name that ends with a slash is a prefix."""
     known = list(dict.fromkeys(key for entry in metrics for key in entry))
     chosen = [key for name in names for key in known if key == name or (name.endswith("/") and key.startswith(name))]
     series = [
@@ -76,11 +102,12 @@ def _chart(metrics: Sequence[Entry], title: str, caption: str, *names: str, **op
     return Chart(title=title, caption=caption, series=[s for s in series if s.points], **options)
 
 
-def _accuracy(evaluations: Sequence[Entry]) -> Series:
-    """Held-out accuracy by step; a later evaluation after the same step takes the place of an earlier one."""
-    judged = {e["step"]: e for e in evaluations if e["accuracy"] is not None}
+def _held_out(evaluations: Sequence[Entry], number: str, name: str) -> Series:
+    """A number of the evaluations by step; a later evaluation after the same step replaces an earlier one."""
+    measured = {e["step"]: e for e in evaluations if e.get(number) is not None}
+    intervals = [e[f"{number}_interval"] for e in measured.values()]
     return Series(
-        name="accuracy",
-        points=[(step, e["accuracy"]) for step, e in judged.items()],
-        intervals=[tuple(e["accuracy_interval"]) for e in judged.values()],
+        name=name,
+        points=[(step, e[number]) for step, e in measured.items()],
+        intervals=[tuple(interval) for interval in intervals] if all(intervals) else [],
     )

@@ -27,11 +27,11 @@ RECIPE: Final = "recipe"
 """Name of the resolved recipe in the environment of a run, in checkpoints, and in entries of the history that accept
 another one."""
 INSTRUCTIONS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "sve", "bf16", "i8mm")
-"""What products are made with, in the names of Linux: how fast they are, and how they round."""
+"""Instructions that decide the speed and the rounding of products, by their names in Linux."""
 
 
 def describe_environment(more: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Versions, machine, code and command line as JSON; `more` is what only the caller knows (threads, device)."""
+    """Versions, machine, code and command line as JSON; `more` are entries of the caller (threads, device)."""
     return {
         "command": sys.argv,
         "folder": os.getcwd(),
@@ -80,18 +80,18 @@ def _version(package: str) -> str | None:
 
 
 def _cpu() -> str:
-    """Model of the processor, as the system calls it."""
-    return _told("model name") or platform.processor() or platform.machine()
+    """Model name of the processor."""
+    return _cpuinfo("model name") or platform.processor() or platform.machine()
 
 
 def _instructions() -> str:
     """Those of `INSTRUCTIONS` that the processor has: machines of one model may be given different ones."""
-    has = (_told("flags") or _told("Features")).split()
+    has = (_cpuinfo("flags") or _cpuinfo("Features")).split()
     return " ".join(name for name in INSTRUCTIONS if name in has)
 
 
-def _told(name: str) -> str:
-    """What the system tells of its first processor; empty where it does not."""
+def _cpuinfo(name: str) -> str:
+    """A field of the first processor in ``/proc/cpuinfo``; empty if there is none."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -20,7 +20,7 @@ _REPLACED = ".old-"
 
 
 def write_file(path: Path, content: str | bytes) -> None:
-    """Replace a file at once and for good: nobody reads half of it, and a power cut leaves the old one or the new one.
+    """Replace a file atomically and durably: a power cut leaves the old one or the new one.
 
     A link in its place is replaced, not followed. Raises `OSError` and leaves no part of the new file.
     """

@@ -45,11 +45,11 @@ def why_no_run(folder: Path) -> str:
 
 
 def name_missing(evals: Sequence[int], without: Sequence[int], rollouts: int) -> str:
-    """What to say of lost tables: `evals` of these steps, `rollouts` of those `without`. Empty when none is lost."""
+    """The message about lost tables: `evals` of these steps, `rollouts` of those `without`. Empty if none is lost."""
     gone = [f"evals/step_{step:06d}.parquet" for step in evals]
     if rollouts > 0 and rollouts == len(without):
         gone += [f"rollouts/step_{step:06d}.parquet" for step in without]
-    elif rollouts > 0:  # some steps never had any, so which are lost cannot be told
+    elif rollouts > 0:  # some steps never had any, so which are lost is unknown
         gone.append(f"{rollouts} files of rollouts/")
     if not gone:
         return ""

@@ -1,8 +1,8 @@
 """Runs Python's garbage collector rarely during a run.
 
-It looks through the newest objects after every 700, and now and then through all there are. Importing torch and the
-like makes hundreds of thousands that stay: a twentieth of the time to the first token went into looking at them, and a
-tenth of a second of every few steps of a run.
+It traverses the newest objects after every 700, and sometimes all objects. Importing torch makes hundreds of thousands
+of permanent ones. Traversing them took a twentieth of the time to the first token, and a tenth of a second every few
+steps of a run.
 """
 
 import gc
@@ -16,8 +16,8 @@ USUAL: Final = gc.get_threshold()
 
 
 @contextmanager
-def rarely_looked_for() -> Iterator[None]:
-    """Until the work begins (`as_usual`), or this ends; then nothing is set aside any more."""
+def rarely_collected() -> Iterator[None]:
+    """Collect rarely until the work begins (`as_usual`) or the context ends, which unfreezes all objects."""
     own = gc.get_freeze_count() == 0
     gc.set_threshold(*WHILE_STARTING)
     try:
@@ -29,8 +29,10 @@ def rarely_looked_for() -> Iterator[None]:
 
 
 def as_usual() -> None:
-    """What is there now, imported and loaded, is not looked at again; what comes is, as ever. Only the first time
-    within `rarely_looked_for`: what a later call or one in somebody's own program set aside could become garbage.
+    """Freeze all current objects, and collect new ones at the usual rate.
+
+    Only the first time within `rarely_collected`: objects frozen by a later call, or in a user's program, could become
+    garbage.
     """
     if gc.get_threshold() != WHILE_STARTING:
         return

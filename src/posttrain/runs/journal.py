@@ -1,7 +1,8 @@
-"""An append-only file of JSON lines that survives a kill at any moment.
+"""An append-only file of JSON lines that survives a kill or a power cut at any moment.
 
 A line goes to the system in one write, so a killed process leaves at most its last line unfinished. What is unfinished
-is not a line: readers pass over it and the next writer cuts it off.
+is not a line: readers skip it and the next writer truncates it. A power cut can damage everything appended since the
+last `Journal.sync`, also in the middle (`sound_lines`); a checkpoint keeps the synced size, to truncate to.
 """
 
 import json
@@ -13,13 +14,15 @@ from typing import Any
 
 from posttrain.errors import RunFailed, UserError
 from posttrain.runs.failure import cannot_write
+from posttrain.runs.files import sync_descriptor
+from posttrain.runs.reading import JOURNAL, read_own
 
 
 class Journal:
-    """One such file of a run, open for appending."""
+    """A journal of a run, open for appending."""
 
     def __init__(self, path: Path) -> None:
-        """Opens the file, or makes it; raises `RunFailed` when neither can be done."""
+        """Opens the file, or creates it; raises `RunFailed` if neither is possible."""
         self.path = path
         try:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
@@ -32,12 +35,12 @@ class Journal:
         return os.fstat(self._descriptor).st_size
 
     def append(self, entry: Mapping[str, Any]) -> None:
-        """Add one line. Raises `RunFailed` when it cannot be written, and leaves no part of it."""
+        """Append one line. Raises `RunFailed` if it cannot be written, without leaving a part of it."""
         line = (json.dumps(plain(entry), allow_nan=False) + "\n").encode("ascii")
         size = self.size
         try:
             written = os.write(self._descriptor, line)
-            while written < len(line):  # a disk that is just full takes a part; asking again gives the reason
+            while written < len(line):  # a full disk may take a part; writing again gives the reason
                 written += os.write(self._descriptor, line[written:])
         except OSError as error:
             os.ftruncate(self._descriptor, size)
@@ -46,15 +49,18 @@ class Journal:
             raise cannot_write(FileNotFoundError("it has been deleted"), self.path, self.path.parent)
 
     def drop_unfinished(self) -> int:
-        """Cut off a line without an end; return its bytes."""
+        """Truncate a last line that is unfinished, or that a power cut damaged; returns its number of bytes."""
         size = self.size
-        content = self.path.read_bytes()
+        content = read_own(self.path, JOURNAL)
         whole = content.rfind(b"\n") + 1
+        last = content.rfind(b"\n", 0, max(0, whole - 1)) + 1
+        if whole and _object(content[last:whole], self.path) is None:
+            whole = last
         os.ftruncate(self._descriptor, whole)
         return size - whole
 
     def cut(self, size: int) -> None:
-        """Forget everything after the first `size` bytes."""
+        """Truncate the file to its first `size` bytes."""
         if size > self.size:
             raise RunFailed(
                 f"{self.path} has {self.size} bytes, but {size} were safe when the checkpoint was written: the file "
@@ -64,35 +70,61 @@ class Journal:
 
     def sync(self) -> None:
         """Force what was appended to the disk."""
-        os.fsync(self._descriptor)
+        sync_descriptor(self._descriptor)
 
     def close(self) -> None:
-        """No more will be appended."""
+        """Close the file."""
         os.close(self._descriptor)
+
+
+REQUIRED: dict[str, tuple[str, type]] = {
+    **dict.fromkeys(("metrics.jsonl", "timing.jsonl", "events.jsonl", "evals.jsonl"), ("step", int)),
+    "history.jsonl": ("kind", str),
+}
+"""By journal of a run: what every entry has, and its type."""
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """Every finished line; none when the file is not there. Raises `UserError` for one that is not a JSON object."""
     try:
-        lines = path.read_bytes().split(b"\n")[:-1]
+        lines = read_own(path, JOURNAL).split(b"\n")[:-1]
     except FileNotFoundError:
         return []
     entries: list[dict[str, Any]] = []
     for number, line in enumerate(lines, start=1):
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            entry = None
-        if not isinstance(entry, dict):
+        entry = _object(line, path)
+        if entry is None:
             raise UserError(
-                f"{path} line {number} is not a JSON object: the file has been edited, or the disk damaged it"
+                f"{path} line {number} is not an entry of a run: the file has been edited, or the disk damaged it. "
+                "After a power cut, posttrain resume puts it right"
             )
         entries.append(entry)
     return entries
 
 
+def sound_lines(path: Path) -> list[dict[str, Any]]:
+    """Every finished line that is a JSON object; damaged ones are passed over."""
+    try:
+        lines = read_own(path, JOURNAL).split(b"\n")[:-1]
+    except FileNotFoundError:
+        return []
+    return [entry for line in lines if (entry := _object(line, path)) is not None]
+
+
+def _object(line: bytes, path: Path) -> dict[str, Any] | None:
+    """The entry in a line; None where there is none: no JSON object, or one that lacks what each entry has."""
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    key, kind = REQUIRED.get(path.name, ("", object))
+    if not isinstance(entry, dict) or (key and type(entry.get(key)) is not kind):
+        return None
+    return entry
+
+
 def plain(value: Any) -> Any:
-    """The value as JSON has it: numpy numbers become numbers, and what is not finite becomes null."""
+    """The value as JSON: numpy numbers become numbers, and numbers that are not finite become null."""
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

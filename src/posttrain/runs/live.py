@@ -1,7 +1,7 @@
 """Live progress: a table on a terminal, plain lines elsewhere.
 
 Lines are printed where there is no terminal, under ``CI`` and ``NO_COLOR``, and when standard output belongs to
-``--json``; then they go to standard error. They thin out as a run goes on, so that a log of days stays readable.
+``--json``; then they go to standard error. They become rarer as a run goes on, so that logs of days stay readable.
 """
 
 import os
@@ -18,6 +18,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from posttrain.errors.foreign import printable
+from posttrain.runs.loss_text import describe_losses
 from posttrain.runs.readings import TimeLeft, clock, readings, sparkline
 
 _CURVE = 24
@@ -26,14 +28,14 @@ _STYLES = {"alarm": "bold red", "warning": "yellow", "discard": "yellow"}
 
 
 class LiveView:
-    """Shows a run while it goes on. Every method may be called from the thread that trains."""
+    """Shows a run in progress. Every method may be called from the thread that trains."""
 
     def __init__(self, *, json: bool = False, lines: bool | None = None, console: Console | None = None) -> None:
         """Choose where and how to show.
 
         Args:
-            json: Standard output is taken by JSON: write lines to standard error.
-            lines: Plain lines or the table; None finds out which suits.
+            json: Standard output is for JSON, so lines go to standard error.
+            lines: Plain lines or the table; None decides by the terminal.
             console: Where to write; None takes standard output, or standard error with `json`.
         """
         self._console = console or Console(stderr=json, highlight=False)
@@ -48,18 +50,18 @@ class LiveView:
         self._metrics: Mapping[str, Any] = {}
         self._timing: Mapping[str, Any] = {}
         self._left: float | None = None
-        self._courses: dict[str, list[float]] = {}
+        self._history: dict[str, list[float]] = {}
         self._evaluations: list[tuple[str, Mapping[str, Any]]] = []
         self._events: deque[tuple[str, str]] = deque(maxlen=_EVENTS)
 
     def start(self, recipe_name: str, total_steps: int, stages: Mapping[str, int]) -> None:
-        """Begin: the recipe, the number of steps in all, and of each stage by name in order."""
+        """Begin with the recipe's name, the total number of steps, and the steps of each stage, in order."""
         self._recipe, self._total, self._stages = recipe_name, total_steps, dict(stages)
         self._time_left = TimeLeft(stages)
         self._began = self._stepped = time.monotonic()
         if self._lines:
             plan = ", ".join(f"{name} {steps}" for name, steps in stages.items())
-            self._say(f"{recipe_name}: {total_steps} steps ({plan})")
+            self._print_line(f"{recipe_name}: {total_steps} steps ({plan})")
         else:
             self._live = Live(
                 get_renderable=self.render, console=self._console, refresh_per_second=2, vertical_overflow="visible"
@@ -67,52 +69,52 @@ class LiveView:
             self._live.start()
 
     def plan(self, stage: str, steps: int) -> None:
-        """A stage that has begun takes another number of steps than was said at the start."""
+        """Change the number of steps of a stage that has begun."""
         with self._lock:
             self._total += steps - self._stages.get(stage, steps)
             self._stages[stage] = steps
             self._time_left = TimeLeft(self._stages)
 
     def step(self, metrics: Mapping[str, Any], timing: Mapping[str, Any]) -> None:
-        """Show a step that has ended: its metrics with ``step``, ``stage`` and ``stage_step``, and its timing."""
+        """Show a finished step: its metrics with ``step``, ``stage`` and ``stage_step``, and its timing."""
         stage, stage_step = metrics["stage"], metrics["stage_step"]
         now = time.monotonic()
         with self._lock:
             if stage != self._metrics.get("stage"):
-                self._courses = {}
+                self._history = {}
             self._left = self._time_left.after(stage, stage_step, timing.get("seconds_total") or now - self._stepped)
             self._metrics, self._timing, self._stepped = metrics, timing, now
             for name, value in metrics.items():
                 if isinstance(value, float | int):
-                    self._courses.setdefault(name, []).append(float(value))
-        # A line every two seconds at first, then whenever the run has become 2 % older; always at a stage's ends.
+                    self._history.setdefault(name, []).append(float(value))
+        # A line every two seconds at first, then whenever the run has become 2 % longer; always at a stage's ends.
         due = now - self._printed >= max(2.0, 0.02 * (now - self._began))
         if self._lines and (due or stage_step in (1, self._stages.get(stage))):
             self._printed = now
-            self._say(self._step_line())
+            self._print_line(self._step_line())
 
     def evaluation(self, name: str, summary: Mapping[str, Any]) -> None:
-        """Show how the held-out tasks were answered."""
+        """Show the summary of a held-out evaluation."""
         with self._lock:
             self._evaluations.append((name, summary))
         if self._lines:
-            self._say(f"held-out ({name}): {describe_evaluation(summary)}")
+            self._print_line(f"held-out ({name}): {describe_evaluation(summary)}")
 
     def event(self, kind: str, message: str) -> None:
-        """Show something to be told."""
+        """Show a note, an alarm or another event."""
         with self._lock:
             self._events.append((kind, message))
         if self._lines:
-            self._say(f"{kind}: {message}")
+            self._print_line(f"{kind}: {message}")
 
     def close(self) -> None:
-        """The run has ended, or has failed: leave the last state on the screen."""
+        """Stop the display, leaving the last state on the screen."""
         if self._live is not None:
             self._live.stop()
             self._live = None
 
     def render(self) -> RenderableType:
-        """The table as it stands."""
+        """The table with the current values."""
         with self._lock:
             body: list[RenderableType] = [self._head(), Text(), self._table()]
             body += [
@@ -128,7 +130,7 @@ class LiveView:
         return min(self._console.width, 100)
 
     def _head(self) -> RenderableType:
-        """Stage, step, and how far along the whole run is."""
+        """Stage, step, and progress of the run."""
         done = int(self._metrics.get("step", 0))
         now = time.monotonic()
         where = Text("getting ready" if not done else "", style="dim")
@@ -151,7 +153,7 @@ class LiveView:
         return grid
 
     def _table(self) -> RenderableType:
-        """A row a quantity: name, value, its course, and what belongs to it."""
+        """One row per quantity: name, value, curve, and related values."""
         width = max(0, min(_CURVE, self._width() - 70))  # the numbers come before the curves on a narrow terminal
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="dim", no_wrap=True, min_width=8)
@@ -159,20 +161,22 @@ class LiveView:
         grid.add_column(style="cyan", no_wrap=True)
         grid.add_column(style="dim", overflow="fold")
         for reading in readings(self._metrics, self._timing):
-            curve = sparkline(self._courses.get(reading.metric, []), width)
+            curve = sparkline(self._history.get(reading.metric, []), width)
             grid.add_row(reading.name, Text(reading.value, "bold"), curve, Text(" · ".join(reading.more)))
         if self._evaluations:
             name, summary = self._evaluations[-1]
             accuracies = [s["accuracy"] for _, s in self._evaluations if s.get("accuracy") is not None]
-            told = [f"after {name}" if name != "before" else name]
-            if len(self._evaluations) > 1 and accuracies:
-                told.append(f"began at {100 * accuracies[0]:.1f} %")
+            losses = [s["held_out_loss"] for _, s in self._evaluations if s.get("held_out_loss") is not None]
+            details = [f"after {name}" if name != "before" else name]
+            if len(self._evaluations) > 1 and (accuracies or losses):
+                began = f"{100 * accuracies[0]:.1f} %" if accuracies else f"{losses[0]:.3f} nats"
+                details.append(f"began at {began}")
             value = Text(describe_evaluation(summary, short=True), "bold green")
-            grid.add_row("held-out", value, sparkline(accuracies, width), Text(" · ".join(told)))
+            grid.add_row("held-out", value, sparkline(accuracies or losses, width), Text(" · ".join(details)))
         return grid
 
     def _step_line(self) -> str:
-        """A step in a line of text."""
+        """A step as one line of text."""
         stage = self._metrics["stage"]
         parts = [f"{stage} {self._metrics['stage_step']}/{self._stages.get(stage, '?')}"]
         for reading in readings(self._metrics, self._timing):
@@ -187,18 +191,21 @@ class LiveView:
         return "  ".join(parts)
 
     def announce(self, text: str) -> None:
-        """Print what should be known before the first step: what the data was taken for, for example."""
+        """Print a note before the first step, such as how the data was read."""
         if text:
-            self._say(text)
+            self._print_line(text)
 
-    def _say(self, line: str) -> None:
-        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+    def _print_line(self, line: str) -> None:
+        self._console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
 
 
 def describe_evaluation(summary: Mapping[str, Any], *, short: bool = False) -> str:
-    """``41.5 % [34.9, 48.4] of 200 tasks, pass@8 60.0 %, 1 not judged``; only the first two parts when short."""
+    """``41.5 % [34.9, 48.4] of 200 tasks, pass@8 60.0 %, 1 not scored``, and losses; only the first part when short."""
     accuracy, interval = summary.get("accuracy"), summary.get("accuracy_interval")
-    text = "not one answer could be judged" if accuracy is None else f"{100 * accuracy:.1f} %"
+    losses = describe_losses(summary)
+    if losses and not summary.get("tasks"):
+        return losses[0] if short else "; ".join(losses)
+    text = "no answer could be scored" if accuracy is None else f"{100 * accuracy:.1f} %"
     if interval:
         text += f" [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]"
     if short:
@@ -212,5 +219,5 @@ def describe_evaluation(summary: Mapping[str, Any], *, short: bool = False) -> s
     if searched.get("accuracy") is not None:
         parts.append(f"{100 * searched['accuracy']:.1f} % by search")
     if summary.get("errors"):
-        parts.append(f"{summary['errors']} not judged")
-    return ", ".join(parts)
+        parts.append(f"{summary['errors']} not scored")
+    return "; ".join([", ".join(parts), *losses])

@@ -18,20 +18,45 @@ from typing import Any
 
 from posttrain.component import nearest
 from posttrain.errors import UserError
-from posttrain.runs.store import RunStore
+from posttrain.runs.store import SAMPLED_NLL, RunStore
 
 _SPELLING = re.compile(r"(?P<path>[^:]+)(?::(?P<how>mean|max|min|first\d*|last\d*|reached-?[\d.]+))?")
 
+IN_SUMMARY = (
+    "accuracy_before",
+    "accuracy_after",
+    "tasks_evaluated",
+    "steps",
+    "sampled_tokens",
+    "trained_tokens",
+    "seconds",
+    "peak_memory_bytes",
+)
+"""Numbers of the summary of every finished run."""
 
-def measure(store: RunStore, name: str) -> float:
-    """The number. Raises `UserError` for a name that the run knows nothing of, with those that it does know."""
+
+def check_name(name: str) -> tuple[str, str | None]:
+    """The path of a measure, and how its values are reduced. Raises `UserError` for a text that is not a measure."""
     matched = _SPELLING.fullmatch(name)
     if not matched:
         raise UserError(
             f"'{name}' is not a measure; write a number of the summary (accuracy_after), a metric (reward:last10, "
             "rl/reward:mean, reward:reached0.8) or a number of the evaluation (evaluation.mean_score)"
         )
-    path, how = matched["path"], matched["how"]
+    how = matched["how"]
+    if how in ("first0", "last0"):
+        reduce([0.0], how)
+    return matched["path"], how
+
+
+def in_every_summary(name: str) -> bool:
+    """Whether every finished run has this measure, whatever its recipe."""
+    return check_name(name) in {(path, None) for path in IN_SUMMARY}
+
+
+def measure(store: RunStore, name: str) -> float:
+    """The value of a measure. Raises `UserError` with the known names for a name that the run lacks."""
+    path, how = check_name(name)
     if path.startswith("evaluation."):
         return reduce(_evaluated(store, path.removeprefix("evaluation.")), how or "last")
     summary = store.summary()
@@ -44,7 +69,7 @@ def measure(store: RunStore, name: str) -> float:
 
 
 def by_step(store: RunStore, name: str) -> dict[int, float]:
-    """A measure's metric at each step of the run that has it, by the step; empty for what is no metric of steps."""
+    """A measure's metric at each step of the run that has it, by step; empty if it is no metric of steps."""
     matched = _SPELLING.fullmatch(name)
     for path in matched["path"].split("|") if matched else ():
         stage, _, rest = path.partition("/")
@@ -58,7 +83,7 @@ def by_step(store: RunStore, name: str) -> dict[int, float]:
 
 
 def reduce(values: Sequence[float], how: str) -> float:
-    """One number of many, in order."""
+    """One number from a series, in order."""
     if how == "mean":
         return sum(values) / len(values)
     if how in ("max", "min"):
@@ -69,13 +94,13 @@ def reduce(values: Sequence[float], how: str) -> float:
     kind = "first" if how.startswith("first") else "last"
     count = int(how.removeprefix(kind) or 1)
     if count < 1:
-        raise UserError(f"'{how}' takes the mean of no step at all; write {kind}1 or more")
+        raise UserError(f"'{how}' takes the mean over no step; write {kind}1 or more")
     part = values[:count] if kind == "first" else values[-count:]
     return sum(part) / len(part)
 
 
 def _metric(store: RunStore, path: str) -> list[float]:
-    """A metric over the steps that have it; before a slash may stand the name of a stage."""
+    """Values of a metric at the steps that have it; the name of a stage and a slash may precede it."""
     metrics = store.metrics()
     found = [e[path] for e in metrics if e.get(path) is not None]
     stage, _, rest = path.partition("/")
@@ -85,7 +110,7 @@ def _metric(store: RunStore, path: str) -> list[float]:
 
 
 def _evaluated(store: RunStore, path: str) -> list[float]:
-    """A number of every evaluation after the first step."""
+    """Values of a number in the evaluations after the first step."""
     after = [e for e in store.evaluations() if e["step"] > 0]
     found = [value for e in after if isinstance(value := _at(e, path), int | float)]
     if not found:
@@ -112,9 +137,14 @@ def _numbers(tree: Mapping[str, Any], above: str = "") -> list[str]:
 
 
 def _unknown(store: RunStore, summary: Mapping[str, Any], path: str) -> str:
-    """Why a name means nothing in this run, and what is near it."""
+    """Why a name is unknown in this run, and the nearest names."""
     if path in summary:
         return f"{store.folder}: '{path}' was not measured in this run"
     known = {key for entry in store.metrics() for key, value in entry.items() if isinstance(value, int | float)}
     known |= {key for key, value in summary.items() if isinstance(value, int | float)}
+    if path.rpartition("/")[2] == "entropy" and SAMPLED_NLL in known:
+        return (
+            f"{store.folder}: this run recorded no entropy; what older runs called 'entropy' is '{SAMPLED_NLL}', "
+            "minus the mean log-probability of what was drawn"
+        )
     return f"{store.folder}: no number '{path}' in its summary or metrics; {nearest(path, sorted(known))}"

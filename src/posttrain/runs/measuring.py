@@ -1,4 +1,4 @@
-"""Models that are measured or searched with, outside a run: for the verbs of the command line and for Python."""
+"""Evaluation of models and search with them outside a run, for the command line and for Python."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -6,20 +6,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posttrain.errors import UserError
+from posttrain.models.sources import model_of_run
+from posttrain.recipes.differences import spell
 from posttrain.types import Completion, Trajectory
 
 if TYPE_CHECKING:
     from posttrain.components.search import Found, Search
     from posttrain.engines import Sampling
     from posttrain.models import Model
-    from posttrain.runs.bench import Bench
+    from posttrain.runs.context import RunContext
 
 SEARCH_HELP = "Search, as kind or YAML: '{kind: tree, iterations: 30}', best_of, ..."
 VALUE_HELP = "Value model: a folder of one with a reward head, or a run that trained one."
 
 
 def read_search(text: str) -> "Search":
-    """The search that a text means. Raises `UserError` for one that is none."""
+    """The search that a text specifies. Raises `UserError` if it specifies none."""
     from pydantic import TypeAdapter, ValidationError
 
     from posttrain.components.search import Search
@@ -38,76 +40,93 @@ def read_search(text: str) -> "Search":
 def search_models(
     search: "Search", models: "Mapping[str, Model]", *, run: Path | None, value: str | None
 ) -> "dict[str, Model]":
-    """The models beside the policy that a search asks, frozen. Raises `UserError` for one that there is not.
+    """The models that a search uses besides the policy, frozen. Raises `UserError` for a missing one.
 
-    `value` is what the user said; `models` are the recipe's, of which those of a `run` are in its newest checkpoint.
+    `value` is the user's option; `models` are the recipe's, of which those of a `run` are in its newest checkpoint.
     """
     from posttrain.models import Model
 
     others = sorted(search.roles - {"policy"})
     if value is not None and len(others) != 1:
-        raise UserError(f"--value names the value model, but this search asks {', '.join(others) or 'no other model'}")
+        raise UserError(f"--value names the value model, but this search uses {', '.join(others) or 'no other model'}")
     found = {}
     for role in others:
         model = models.get(role)
         if value is not None:
             model = Model(source=trained_role(value, role), head="reward")
         elif run is not None and model is not None:
-            model = replace(model, source=trained_role(str(run), role))
+            source = trained_role(str(run), role)
+            model = replace(model, source=source, base=base_in_run(model, source))
         if model is None or model.source.startswith("role:"):
             raise UserError(
-                f"the search asks the role '{role}', which no model plays here; name one with --value FOLDER, the "
+                f"the search needs a model in the role '{role}', and there is none; name one with --value FOLDER, the "
                 "folder of a model with a reward head or of a run that trained one"
             )
         found[role] = replace(model, shape=None, lora=None, trained=False)
     return found
 
 
+def base_in_run(model: "Model", source: str) -> str | None:
+    """The base of a model of a run: its recipe's, where its checkpoint holds adapters alone; else None."""
+    from posttrain.policies.lora import is_adapter
+
+    return (model.base or model.source) if is_adapter(Path(source)) else None
+
+
 def trained_role(name: str, role: str) -> str:
-    """What to load for a role: a run's folder stands for its newest checkpoint's model in that role."""
-    folder = Path(name)
-    if not (folder / "recipe.yaml").is_file():
-        return name
-    saved = sorted((folder / "checkpoints").glob(f"step_*/models/{role}"))
-    if not saved:
-        raise UserError(f"{folder} has no model in the role '{role}' in any checkpoint")
-    return str(saved[-1])
+    """The source to load for a role; for a run's folder the model of that role in its newest checkpoint."""
+    is_run = (Path(name) / "recipe.yaml").is_file()
+    return str(model_of_run(Path(name), role)) if is_run else name
 
 
-def bench_for(model: str, changes: Sequence[str], search: "Search | None", value: str | None) -> "Bench":
-    """A model made ready to be measured, or to make data: the policy, and what a search asks, all frozen.
+def context_for(model: str, changes: Sequence[str], search: "Search | None", value: str | None) -> "RunContext":
+    """The context of a model for evaluation or data generation: the policy and the models of a search, all frozen.
 
-    `model` is a name, a folder, or a run's folder, whose recipe says the rest then. Without a search the one of the
-    recipe's evaluation counts.
+    `model` is a name, a folder, or a run's folder, whose recipe is then used for the rest. Without a search, that of
+    the recipe's evaluation is used.
     """
+    from posttrain.policies.lora import is_adapter
     from posttrain.recipes.files import find_recipe
-    from posttrain.runs.bench import Bench
+    from posttrain.runs.context import RunContext
     from posttrain.runs.launch import model_source, prepare_machine
 
     for change in changes:
         if change.partition("=")[0] in ("model", "models.policy.source"):
             raise UserError(f"the model to measure is '{model}', so '{change}' would do nothing; leave one of them out")
     is_run = (Path(model) / "recipe.yaml").is_file()
-    recipe = find_recipe(model if is_run else "grpo", changes)
+    recipe = find_recipe(model, changes) if is_run else find_recipe("grpo", [*_following(model), *changes])
     search = search or recipe.evaluation.search
     if search is None and value is not None:
         raise UserError("--value gives a search its values, but there is no search; add --search tree")
-    policy = replace(recipe.models["policy"], source=model_source(model), shape=None, lora=None, trained=False)
+    source, policy = model_source(model), recipe.models["policy"]
+    base = base_in_run(policy, source) if is_run else policy.base if is_adapter(Path(source).expanduser()) else None
+    policy = replace(policy, source=source, base=base, shape=None, lora=None, trained=False)
     run = Path(model) if is_run else None
     others = {} if search is None else search_models(search, recipe.models, run=run, value=value)
     recipe = replace(recipe, models={"policy": policy, **others})
-    return Bench(recipe, prepare_machine(recipe))
+    return RunContext(recipe, prepare_machine(recipe))
 
 
-def answers_of(bench: "Bench") -> "tuple[dict[str, Any], list[Trajectory]]":
-    """The held-out tasks answered and scored: the numbers, and every answer."""
+def _following(model: str) -> list[str]:
+    """Changes by which a recipe takes a model, so that lengths and chat template follow it; nothing is learned."""
+    return [f"model={spell(model)}", "lr=1e-6", "learner.schedule.warmup=0", "evaluation.early=0"]
+
+
+def answers_of(context: "RunContext") -> "tuple[dict[str, Any], list[Trajectory]]":
+    """The summary and all answers of an evaluation on the held-out tasks."""
     from posttrain.evaluation.greedy import evaluate
     from posttrain.evaluation.search import evaluate_search
+    from posttrain.runs.losses import held_out_losses
     from posttrain.stages.prompts import check_prompts
 
-    models, problems, settings = bench.first_models(), bench.problems, bench.recipe.evaluation
+    models, problems, settings = context.first_models(), context.problems, context.recipe.evaluation
+    if not problems.held_out:
+        raise UserError("evaluation.by is none, so nothing is held out; name a test set: evaluation.tasks=FILE")
+    losses = held_out_losses(models["policy"], problems.losses, problems.held_out, {})
+    if not problems.answered:
+        return dict(losses.summary), list(losses.trajectories)
     check_prompts(models["policy"], problems.held_out, "the held-out tasks")
-    servers = {role: bench.server(policy) for role, policy in models.items()}
+    servers = {role: context.server(policy) for role, policy in models.items()}
     result = evaluate(
         servers["policy"], problems.held_out, problems.verifier, settings, problems.sampling, problems.rollout
     )
@@ -115,21 +134,21 @@ def answers_of(bench: "Bench") -> "tuple[dict[str, Any], list[Trajectory]]":
     if settings.search is not None:
         guided = evaluate_search(servers, problems.held_out, problems.verifier, settings.search, settings.correct_at)
         summary["searched"], answers = guided.summary, [*answers, *guided.trajectories]
-    return {**summary, "verifier": problems.verifier.kind}, answers
+    return {**summary, "verifier": problems.verifier.kind, **losses.summary}, answers
 
 
 def with_sampling(search: "Search", sampling: "Sampling") -> "Search":
-    """The search, drawing as the options say. Raises `UserError` for a search that must not answer."""
-    if search.judges:
-        raise UserError("a search that looks at rewards cannot answer a prompt; leave value_role out, and give --value")
+    """The search with the sampling of the options. Raises `UserError` for a search that uses rewards."""
+    if search.uses_rewards:
+        raise UserError("a search that uses rewards cannot answer a prompt; leave value_role out, and give --value")
     changed: Any = search
     return replace(changed, sampling=sampling) if hasattr(search, "sampling") else search
 
 
 def best_completions(found: "Found", count: int) -> "tuple[list[Completion], list[float | None]]":
-    """The best of what a search found, all different, as completions of its prompt, with their values."""
-    ranked = sorted(range(len(found.attempts)), key=lambda i: -found.values[i])
-    order = list({found.attempts[i].completion: i for i in reversed(ranked)}.values())[::-1][:count]
+    """The best different results of a search as completions of its prompt, with their values."""
+    ranked = sorted(range(len(found.trajectories)), key=lambda i: -found.values[i])
+    order = list({found.trajectories[i].completion: i for i in reversed(ranked)}.values())[::-1][:count]
     completions = [
         Completion(
             token_ids=t.completion_ids,
@@ -138,6 +157,6 @@ def best_completions(found: "Found", count: int) -> "tuple[list[Completion], lis
             version=0,
             text=t.completion,
         )
-        for t in (found.attempts[i] for i in order)
+        for t in (found.trajectories[i] for i in order)
     ]
     return completions, [found.values[i] for i in order]

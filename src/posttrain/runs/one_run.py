@@ -1,4 +1,7 @@
-"""One run of a comparison, in a process of its own: ``python -m posttrain.runs.one_run PLAN.json ROOT``, or ``RUN``."""
+"""One run of a comparison, in a separate process: ``python -m posttrain.runs.one_run PLAN.json ROOT``, or ``RUN``.
+
+``--rehearse PLAN.json ROOT`` does one step of each stage.
+"""
 
 import json
 import sys
@@ -6,7 +9,7 @@ from pathlib import Path
 
 from posttrain.errors import PosttrainError
 from posttrain.recipes.overrides import from_tree
-from posttrain.runs.garbage import rarely_looked_for
+from posttrain.runs.garbage import rarely_collected
 from posttrain.runs.launch import resume, start
 from posttrain.runs.live import LiveView
 
@@ -15,12 +18,13 @@ def main(arguments: list[str]) -> int:
     """Start the planned run, or continue the one that was begun; returns the exit code."""
     view = LiveView(lines=True, json=True)
     try:
-        with rarely_looked_for():
+        with rarely_collected():
             if len(arguments) == 1:
                 resume(Path(arguments[0]), view)
             else:
-                plan, root = arguments
-                start(from_tree(json.loads(Path(plan).read_text())), Path(root), view)
+                *rehearse, plan, root = arguments
+                recipe = from_tree(json.loads(Path(plan).read_text()))
+                start(recipe, Path(root), view, most_steps=1 if rehearse else None)
     except PosttrainError as problem:
         print(f"error: {problem}", file=sys.stderr)
         return problem.exit_code

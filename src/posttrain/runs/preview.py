@@ -1,36 +1,52 @@
-"""The dry run: resolve, check data and model, draw one batch of the first stage."""
+"""The dry run: resolves the recipe, checks data and models, and draws one batch of each stage."""
+
+from collections.abc import Sequence
 
 from posttrain.recipes.tree import Recipe
-from posttrain.runs.bench import Bench, StageBench
+from posttrain.runs.context import RunContext, StageRunContext
 from posttrain.runs.launch import prepare_machine
 
 
-def preview(recipe: Recipe) -> dict[str, list[str]]:
-    """Lines by heading. Nothing is written and nothing is learned; errors are those that the run would meet."""
-    bench = Bench(recipe, prepare_machine(recipe))
-    problems, models = bench.problems, bench.first_models()
-    bench.check(models)
+def preview(recipe: Recipe, warnings: Sequence[str] = ()) -> dict[str, list[str]]:
+    """Lines by heading. Nothing is written and nothing is learned; errors are those of the run.
+
+    ``warnings`` and ``errors`` are there if there are any: settings that do less than they seem to, and rollouts of the
+    drawn batch that could not be scored.
+    """
+    for tracker in recipe.trackers:
+        tracker.check()
+    context = RunContext(recipe, prepare_machine(recipe))
+    recipe, problems, models = context.recipe, context.problems, context.first_models()
+    context.check(models)
     found = {
         "models": [
             f"{role}: {recipe.models[role].source}, {sum(p.numel() for p in policy.parameters()):,} parameters, "
             f"context {policy.context}, {'trained' if recipe.models[role].trained else 'frozen'}"
             for role, policy in models.items()
         ]
-        + [f"{role}: {remote.url}, asked over the network" for role, remote in bench.endpoints.items()],
+        + [f"{role}: {remote.url}, over the network" for role, remote in context.endpoints.items()],
         "data": [
             *recipe.tasks.describe().splitlines(),
             f"{len(problems.train)} tasks to train on, {len(problems.held_out)} held out",
             *problems.notes,
         ],
     }
+    if context.fitted.chosen or context.fitted.warnings:
+        found["settings"] = [*context.fitted.chosen, *(f"warning: {text}" for text in context.fitted.warnings)]
+    if context.device.type == "cpu":
+        found["memory"] = context.estimate().lines()
+    errors: list[str] = []
+    if problems.warnings or warnings:
+        found["warnings"] = [*warnings, *problems.warnings]
     for name, stage in recipe.stages.items():
+        stage_context = StageRunContext(context, name, stage)
         found[f"stage {name} ({stage.kind})"] = [
             f"{stage.total_steps(problems.of(stage))} steps on {len(problems.of(stage))} tasks"
             + (f", of which {stage.selection.kind} leaves some when the stage begins" if stage.selection else ""),
-            *stage.preview(bench.with_copies(stage, models), StageBench(bench, name, stage)),
+            *stage.preview(context.with_copies(stage, models), stage_context),
         ]
-    found["evaluation"] = [
-        f"{len(problems.held_out)} tasks, judged by {problems.verifier.kind}, greedy"
-        + (f" and {recipe.evaluation.samples} samples" if recipe.evaluation.samples else "")
-    ]
+        errors += stage_context.errors
+    found["evaluation"] = [problems.measured]
+    if errors:
+        found["errors"] = errors
     return found

@@ -1,50 +1,57 @@
 """Splits the tasks of a recipe into training and held-out tasks, which never share a prompt."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from posttrain.components.rewards import Reward
 from posttrain.components.rollouts import Rollout
 from posttrain.components.tasks import Tasks
-from posttrain.datasets.holdout import exclude, holdout
+from posttrain.datasets.holdout import distinct, exclude, holdout
 from posttrain.engines import Sampling
 from posttrain.errors import UserError
 from posttrain.recipes.tree import Recipe
 from posttrain.runs.changes import digest_of
-from posttrain.stages import Stage
-from posttrain.types import Task
+from posttrain.stages import Given, Stage
+from posttrain.types import Message, Task
 
 
 class Problems:
     """The tasks of a recipe, split once."""
 
     def __init__(self, recipe: Recipe) -> None:
-        """Loads and splits at once, so that bad data is said before anything is trained."""
+        """Loads and splits the tasks, so that bad data is reported before anything is trained."""
         self.recipe = recipe
+        self.train: list[Task]
+        self.held_out: list[Task]
         self.notes: list[str] = []
-        """What a user should know about the split."""
+        """Notes on the split for the user."""
+        self.warnings: list[str] = []
+        """Warnings of `posttrain.runs.checks`, once the recipe was checked."""
         self.digests: dict[str, str] = {}
         """SHA-256 of all the tasks of each source, by its place in the recipe."""
         self.files: dict[str, str] = {}
         """SHA-256 of each file that they were read from, by path."""
         self.allows_special_tokens = False
-        """Whether a source says that special tokens in its texts are meant as such."""
+        """Whether a source allows special tokens in its texts."""
         settings = recipe.evaluation
         own = self._load(recipe.tasks, "tasks")
-        if settings.tasks is not None:
-            self.held_out: list[Task] = list(self._load(settings.tasks, "evaluation.tasks"))[: settings.holdout]
-            self.train: list[Task] = list(own)
+        if settings.by == "none":
+            self.train, self.held_out = list(own), []
+        elif settings.tasks is not None:
+            tested = self._load(settings.tasks, "evaluation.tasks")
+            self.held_out = self._distinct(tested)[: settings.holdout]
+            self.train = list(own)
         else:
             train, held_out = holdout(own, settings.holdout, recipe.seed)
-            self.train, self.held_out = list(train), list(held_out)
+            self.train, self.held_out = list(train), self._distinct(held_out)
             if not held_out:
                 raise UserError(
-                    f"the {len(own)} tasks of kind '{recipe.tasks.kind}' all ask the same, so none can be held out to "
-                    "judge by; give at least two that differ, or a test set of its own as evaluation.tasks"
+                    f"the {len(own)} tasks of kind '{recipe.tasks.kind}' all have the same prompt, so none can be "
+                    "held out; give at least two that differ, or a separate test set as evaluation.tasks, or "
+                    "evaluation.by=none for a run that measures nothing"
                 )
-            if len(held_out) < settings.holdout:
-                self.notes.append(f"only {len(held_out)} tasks could be held out, not {settings.holdout}")
-        if self.rollout is not None and self.rollout.held_out(1, self.sampling) is not None:
+        if self.answered and self.rollout is not None and self.rollout.held_out(1, self.sampling) is not None:
             self.rollout.check(self.held_out)
         self._stages = {name: self._without_held_out(stage, name) for name, stage in recipe.stages.items()}
 
@@ -53,19 +60,89 @@ class Problems:
         return next(self._stages[name] for name, member in self.recipe.stages.items() if member is stage)
 
     @cached_property
+    def answered(self) -> bool:
+        """Whether held-out tasks are answered and scored."""
+        by = self.recipe.evaluation.by
+        if by != "auto":
+            return by in ("answers", "both")
+        if self._verifier is None:
+            return not self.losses
+        return not self._verifier.needs_answer or any(task.answer for task in self.held_out) or not self.losses
+
+    @cached_property
+    def losses(self) -> list[Stage]:
+        """The stages whose given texts in the held-out tasks are measured by their likelihood."""
+        if self.recipe.evaluation.by in ("answers", "none"):
+            return []
+        return [stage for stage in self.recipe.stages.values() if stage.learns_from & self._there]
+
+    @cached_property
+    def _there(self) -> frozenset[Given]:
+        """Which given texts the held-out tasks have."""
+        found: dict[Given, bool] = {
+            "demonstrations": any(task.demonstrations or task.episodes for task in self.held_out),
+            "preferences": any(task.preferences for task in self.held_out),
+            "rated completions": any(task.rated for task in self.held_out),
+        }
+        return frozenset(name for name, there in found.items() if there)
+
+    @property
+    def measured(self) -> str:
+        """What is measured on the held-out tasks, in a sentence."""
+        if not self.held_out:
+            return "nothing is held out or measured, as evaluation.by=none sets"
+        samples, parts = self.recipe.evaluation.samples, []
+        if self.answered:
+            more = f" and {samples} samples" if samples else ""
+            parts.append(f"{len(self.held_out)} tasks, scored by {self.verifier.kind}, greedy{more}")
+        if self.losses:
+            parts.append(f"the likelihood of the {self._texts} of {len(self.held_out)} tasks, without sampling")
+        return "; ".join(parts)
+
+    @property
+    def _texts(self) -> str:
+        """What the measured stages learn from."""
+        return " and ".join(sorted({what for stage in self.losses for what in stage.learns_from & self._there}))
+
+    def check_measures(self) -> None:
+        """Raise `UserError` where nothing that was asked for can be measured; note what is left out."""
+        by = self.recipe.evaluation.by
+        if by in ("loss", "both") and not self.losses:
+            raise UserError(
+                f"evaluation.by is {by}, but no held-out task has demonstrations or pairs that a stage of this recipe "
+                "learns from; leave it out, or write evaluation.by=answers"
+            )
+        if by == "auto" and self.losses and not self.answered:
+            why = "there is no verifier" if self._verifier is None else f"none has an answer for {self._verifier.kind}"
+            self.notes.append(
+                f"held-out tasks are measured by the likelihood of their {self._texts}; they are not answered, since "
+                f"{why}"
+            )
+
+    @property
+    def _verifier(self) -> Reward | None:
+        """The evaluation's own verifier, else the reward of the last stage with one."""
+        rewards = self._training_rewards
+        return self.recipe.evaluation.verifier or (rewards[-1] if rewards else None)
+
+    @cached_property
     def verifier(self) -> Reward:
-        """Judges the held-out answers: the evaluation's own verifier, else the reward of the last stage with one."""
-        if self.recipe.evaluation.verifier is not None:
-            return self.recipe.evaluation.verifier
-        if not self._training_rewards:
-            raise UserError("evaluation.verifier is needed: no stage of this recipe has a reward to judge with")
-        return self._training_rewards[-1]
+        """Scores the held-out answers. Raises `UserError` where the recipe has nothing to score with."""
+        if self._verifier is None:
+            raise UserError(
+                "evaluation.verifier is needed: no stage of this recipe has a reward to score with; without one, "
+                "evaluation.by=loss measures the likelihood of held-out demonstrations and pairs, and "
+                "evaluation.by=none nothing"
+            )
+        return self._verifier
 
     @cached_property
     def rewards(self) -> list[Reward]:
-        """Everything that judges in this run: the rewards of stages and of their selections, and the verifier."""
+        """All rewards of the run: those of stages and of their selections, and the verifier."""
         chosen_by = (getattr(stage.selection, "reward", None) for stage in self.recipe.stages.values())
         selecting = [reward for reward in chosen_by if isinstance(reward, Reward)]
+        if not self.answered:
+            return [*self._training_rewards, *selecting]
         others = [r for r in (*self._training_rewards, *selecting) if r is not self.verifier]
         return [*others, self.verifier]
 
@@ -76,7 +153,7 @@ class Problems:
 
     @cached_property
     def sampling(self) -> Sampling:
-        """Limits of held-out answers: the evaluation's own, else those of the last stage that samples."""
+        """Sampling of held-out answers: the evaluation's own, else that of the last stage that samples."""
         if self.recipe.evaluation.sampling is not None:
             return self.recipe.evaluation.sampling
         rollouts = [*self._rollouts, self.recipe.evaluation.rollout]
@@ -85,7 +162,7 @@ class Problems:
 
     @cached_property
     def rollout(self) -> Rollout | None:
-        """How held-out tasks are attempted: the evaluation's own way, else that of the last stage that samples."""
+        """The rollout for held-out tasks: the evaluation's own, else that of the last stage that samples."""
         found = [*self._rollouts, *([self.recipe.evaluation.rollout] if self.recipe.evaluation.rollout else [])]
         return found[-1] if found else None
 
@@ -93,6 +170,19 @@ class Problems:
     def _rollouts(self) -> list[Rollout]:
         found = (getattr(stage, "rollout", None) for stage in self.recipe.stages.values())
         return [rollout for rollout in found if isinstance(rollout, Rollout)]
+
+    def _distinct(self, tasks: Sequence[Task]) -> list[Task]:
+        """Held-out tasks, one per prompt: equal prompts have equal answers, which are not independent.
+
+        In environments of several turns the prompt is not the whole problem, and all tasks stay.
+        """
+        if self.rollout is not None and self.rollout.held_out(1, self.sampling) is not None:
+            return list(tasks)
+        kept, merged, conflicts = distinct(tasks)
+        if merged:
+            other = f", of which {conflicts} had another reference answer than the first" if conflicts else ""
+            self.notes.append(f"merged {merged} of {len(tasks)} held-out rows whose prompt is another row's{other}")
+        return list(kept)
 
     def _without_held_out(self, stage: Stage, name: str) -> list[Task]:
         """A stage's tasks, none of which is in the held-out set."""
@@ -103,16 +193,30 @@ class Problems:
         return list(kept)
 
     def _load(self, tasks: Tasks, place: str) -> Sequence[Task]:
-        """Every task of a source, whose digest is kept."""
+        """All tasks of a source; records their digest."""
         loaded = load(tasks)
         self.digests[place] = digest_of(loaded)
         self.files |= tasks.fingerprint
         self.allows_special_tokens |= tasks.allows_special_tokens
-        return loaded
+        policy = self.recipe.models.get("policy")
+        if policy is None or not policy.chat or not any(isinstance(task.prompt, str) for task in loaded):
+            return loaded
+        self.notes.append(
+            f"{place}: prompts that are text are given as a user's message, by the chat template of '{policy.source}'; "
+            "models.policy.chat=false gives them as they are"
+        )
+        return [as_chat(task) for task in loaded]
+
+
+def as_chat(task: Task) -> Task:
+    """The task with a prompt of chat messages."""
+    if not isinstance(task.prompt, str):
+        return task
+    return replace(task, prompt=(Message(role="user", content=task.prompt),))
 
 
 def load(tasks: Tasks) -> Sequence[Task]:
-    """Every task of a source. Raises `UserError` when there is none."""
+    """All tasks of a source. Raises `UserError` if there is none."""
     loaded = tasks.load()
     if not loaded:
         raise UserError(f"the tasks of kind '{tasks.kind}' are empty; a run needs at least two")
@@ -120,20 +224,20 @@ def load(tasks: Tasks) -> Sequence[Task]:
 
 
 def note_of_special_tokens(tasks: Sequence[Task], special: Collection[str], allowed: bool) -> str:
-    """How many tasks hold the text of a special token, and what it is taken for; empty where none does."""
+    """A note on the number of tasks with texts of special tokens, and how these are read; empty if there is none."""
     found = [[token for token in special if token and any(token in text for text in _texts_of(task))] for task in tasks]
     count = sum(map(bool, found))
     if not count:
         return ""
     named = ", ".join(sorted(set().union(*found)))
-    taken = "a special token, as tasks.special_tokens=allow asks" if allowed else "text, not a special token"
-    other = "" if allowed else "; data made with them on purpose says tasks.special_tokens=allow"
+    taken = "a special token, as tasks.special_tokens=allow sets" if allowed else "text, not a special token"
+    other = "" if allowed else "; if they are intended, set tasks.special_tokens=allow"
     return f"{count} of {len(tasks)} tasks hold {named} in their texts, each taken for {taken}{other}"
 
 
 def _texts_of(task: Task) -> list[str]:
-    """Every text of a task that a model is given or shown to imitate."""
-    asked = [task.prompt] if isinstance(task.prompt, str) else [message["content"] for message in task.prompt]
+    """All texts of a task that a model reads or imitates."""
+    prompts = [task.prompt] if isinstance(task.prompt, str) else [message["content"] for message in task.prompt]
     pairs = [text for pair in task.preferences for text in (pair.chosen, pair.rejected)]
-    said = [utterance.text for episode in task.episodes for utterance in episode]
-    return [*asked, *task.demonstrations, *pairs, *said, *(rated.completion for rated in task.rated)]
+    utterances = [utterance.text for episode in task.episodes for utterance in episode]
+    return [*prompts, *task.demonstrations, *pairs, *utterances, *(rated.completion for rated in task.rated)]

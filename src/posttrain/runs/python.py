@@ -2,18 +2,18 @@
 
     result = posttrain.run("grpo", tasks=[{"prompt": "2+3=", "answer": "5"}, ...], reward=score, steps=20)
 
-Data and functions that are given as objects are written beside the runs, named after their content, so that a run's
-``recipe.yaml`` says everything and the run can be resumed by another process.
+Data and functions that are given as objects are written into the runs' folder, named after their content, so that a
+run's ``recipe.yaml`` is complete and another process can resume the run.
 """
 
 import hashlib
-import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from posttrain.component import Component
+from posttrain.component.user_code import allowing, find_code, remember_own
 from posttrain.components.rewards import Reward
 from posttrain.components.tasks import Tasks
 from posttrain.datasets.objects import is_data, to_json_lines
@@ -22,7 +22,8 @@ from posttrain.grading.function_place import NotWritable
 from posttrain.grading.function_source import spelling_of, written
 from posttrain.grading.user_function import hold
 from posttrain.recipes.differences import essence
-from posttrain.recipes.files import find_recipe
+from posttrain.recipes.files import find_recipe, named_code
+from posttrain.recipes.following import follow_model
 from posttrain.recipes.overrides import assign, from_tree, override, resolve, to_tree
 from posttrain.recipes.tree import Recipe
 from posttrain.runs.files import write_file
@@ -58,6 +59,7 @@ def recipe(
         settings: Changes whose path is one word: ``steps=20``, ``lr=1e-5``, ``seed=1``.
     """
     found = _found(name, setting)
+    began, written = to_tree(found), list[str]()
     given: dict[str, Any] = dict(settings)
     if model is not None:
         given["model"] = str(model)
@@ -68,12 +70,16 @@ def recipe(
     if isinstance(changes, Mapping):
         given |= changes
     elif changes:
+        written += [".".join(resolve(began, change.partition("=")[0].rstrip("+"))) for change in changes]
         found = override(found, list(changes))
     if not given:
         return found
     tree = to_tree(found)
     for path, value in given.items():
-        assign(tree, resolve(tree, path), essence(value) if isinstance(value, Component) else _plain(value))
+        target = resolve(tree, path)
+        assign(tree, target, essence(value) if isinstance(value, Component) else _plain(value))
+        written.append(".".join(target))
+    follow_model(began, tree, written)
     return from_tree(tree, places={path: f"given as {path.replace('.', '_')}" for path in given})
 
 
@@ -82,21 +88,26 @@ def run(
     *,
     out: str | Path = "runs",
     quiet: bool = False,
+    trust_code: bool = False,
     **given: Any,
 ) -> Result:
-    """Train, and return what came of it. The arguments are those of `recipe`.
+    """Train, and return the result. The arguments are those of `recipe`.
 
-    Ctrl-C (in a notebook: the stop button) ends the run after the step in progress; `resume` goes on with it.
+    Ctrl-C (in a notebook: the stop button) ends the run after the step in progress; `resume` continues it.
 
     Args:
         name: As in `recipe`.
         out: Folder in which the run gets a folder of its own.
         quiet: Show no progress.
+        trust_code: Run the code that a recipe file or run of someone else's names, and remember it by its SHA-256.
         given: As in `recipe`.
     """
     from posttrain.runs.launch import start
 
-    folder, _ = start(recipe(name, out=out, **given), Path(out), _view(quiet))
+    with allowing(trust=trust_code):
+        found = recipe(name, out=out, **given)
+    remember_own(find_code(spelling) for spelling in named_code(found))
+    folder, _ = start(found, Path(out), _view(quiet))
     return Result(folder)
 
 
@@ -104,55 +115,66 @@ def resume(
     folder: str | Path,
     *,
     reward: Callable[..., Any] | None = None,
+    changes: Changes = (),
     accept_changes: bool = False,
+    trust_code: bool = False,
     quiet: bool = False,
+    **settings: Any,
 ) -> Result:
-    """Go on with a run that was interrupted or killed, bit for bit, and return what came of it.
+    """Continue a run that was interrupted or killed, bit for bit, or one that has ended: ``resume(RUN, steps=200)``.
 
     Args:
         folder: The run's folder.
-        reward: The function that the run judges with, where only the process that began it had it.
-        accept_changes: Take a ``recipe.yaml`` that was edited.
+        reward: The run's reward function, if only the process that started the run had it.
+        changes: Changes to its recipe that hold from there on, as in `recipe`.
+        accept_changes: Accept a ``recipe.yaml`` that was edited.
+        trust_code: Run the code that the run names, and remember it by its SHA-256.
         quiet: Show no progress.
+        settings: Changes whose path is one word: ``steps=200``.
     """
     from posttrain.grading.user_function import hold_again
     from posttrain.runs import launch
 
-    if reward is not None:
-        hold_again(reward, to_tree(find_recipe(str(Path(folder) / "recipe.yaml"))))
-    launch.resume(Path(folder), _view(quiet), accept_changes=accept_changes)
+    with allowing(trust=trust_code):
+        if reward is not None:
+            hold_again(reward, to_tree(find_recipe(str(Path(folder) / "recipe.yaml"))))
+        launch.resume(Path(folder), _view(quiet), _words(changes, settings), accept_changes=accept_changes)
     return Result(folder)
 
 
-def evaluate(model: str | Path, tasks: Any = None, verifier: Any = None, *, changes: Changes = ()) -> dict[str, Any]:
+def evaluate(
+    model: str | Path, tasks: Any = None, verifier: Any = None, *, changes: Changes = (), trust_code: bool = False
+) -> dict[str, Any]:
     """Accuracy of a model on tasks with its 95 % interval, and everything else that ``posttrain eval`` prints.
 
     Args:
-        model: A bundled name, a folder, or a run's folder, whose recipe then says the rest.
-        tasks: What is asked, as in `recipe`; None takes the held-out tasks of the run's recipe.
+        model: A bundled name, a folder, or a run's folder, whose recipe is then used for the rest.
+        tasks: As in `recipe`; None takes the held-out tasks of the run's recipe.
         verifier: What scores the answers, as `reward` in `recipe`; None takes the run's.
         changes: Changes to the recipe as on the command line.
+        trust_code: Run the code that the run names, and remember it by its SHA-256.
     """
-    from posttrain.runs.measuring import answers_of, bench_for
+    from posttrain.runs.measuring import answers_of, context_for
 
-    asked = [f"{path}={value}" for path, value in changes.items()] if isinstance(changes, Mapping) else list(changes)
+    spelled = _words(changes, {})
     if tasks is not None:
         given = _tasks(tasks, Path("runs"))
-        asked.append(f"evaluation.tasks={_spelled(given)}")
-        if is_data(tasks):  # all of them: who gives a list means the whole list
-            asked.append(f"evaluation.holdout={len(Path(given).read_bytes().splitlines())}")
+        spelled.append(f"evaluation.tasks={_spelled(given)}")
+        if is_data(tasks):  # a list is evaluated as a whole
+            spelled.append(f"evaluation.holdout={len(Path(given).read_bytes().splitlines())}")
     if verifier is not None:
-        asked.append(f"evaluation.verifier={_spelled(_reward(verifier, Path('runs')))}")
-    summary, _ = answers_of(bench_for(str(model), asked, None, None))
+        spelled.append(f"evaluation.verifier={_spelled(_reward(verifier, Path('runs')))}")
+    with allowing(trust=trust_code):
+        summary, _ = answers_of(context_for(str(model), spelled, None, None))
     return {"model": str(model), **summary}
 
 
 def sample(model: str | Path, prompt: str, n: int = 1, *, seed: int = 0, chat: bool = False, **sampling: Any) -> Table:
-    """Completions of a prompt: a row each, with ``text``, ``token_ids``, ``logp`` and ``stop_reason``.
+    """Completions of a prompt, one row each, with ``text``, ``token_ids``, ``logp`` and ``stop_reason``.
 
     Args:
         model: A bundled name, a folder, or a run's folder.
-        prompt: Text as it stands, or, with `chat`, the message of a user.
+        prompt: Text as is, or, with `chat`, the message of a user.
         n: Number of completions.
         seed: Decides the draws.
         chat: Use the model's chat template.
@@ -167,10 +189,10 @@ def sample(model: str | Path, prompt: str, n: int = 1, *, seed: int = 0, chat: b
 
     policy = load_policy("policy", Model(source=model_source(str(model))), {}, find_device("auto"))
     sampler = Native().serve(policy, seed).bind("sample")
-    asked = sampler.prompt(Task(key="sample", prompt=(Message(role="user", content=prompt),) if chat else prompt))
-    if not len(asked):
+    segment = sampler.prompt(Task(key="sample", prompt=(Message(role="user", content=prompt),) if chat else prompt))
+    if not len(segment):
         raise UserError("the prompt is empty; this model needs at least one token to go on from")
-    completions = wait_for(sampler.sample(asked.token_ids, n, Sampling(**sampling), asked.vectors))
+    completions = wait_for(sampler.sample(segment.token_ids, n, Sampling(**sampling), segment.vectors))
     names = ("text", "token_ids", "logp", "stop_reason")
     return Table([{name: getattr(completion, name) for name in names} for completion in completions])
 
@@ -182,6 +204,7 @@ def compare(
     changes: Sequence[str] = (),
     out: str | Path | None = None,
     jobs: int = 1,
+    budget: int | None = None,
 ) -> dict[str, Any]:
     """Methods over several seeds, with paired intervals: what ``posttrain compare --json`` prints.
 
@@ -192,18 +215,22 @@ def compare(
         changes: Changes to all of them as on the command line.
         out: Folder of the runs; None takes one that is named after them.
         jobs: Runs at the same time.
+        budget: Sampled tokens after which every run ends; None leaves that to its steps.
     """
     from posttrain.runs import comparison
 
     if len(recipes) < 2:
         raise UserError(f"there must be two recipes or more to compare, got {len(recipes)}")
-    folder = Path(out) if out is not None else comparison.default_folder(recipes, changes)
-    contenders = comparison.contenders_of(recipes, changes, folder, max(1, (os.cpu_count() or 1) // jobs))
-    failures = comparison.run_all(contenders, range(seeds), jobs, lambda text: print(text, flush=True))
-    result = comparison.compare(contenders, range(seeds), list(measures), failures)
-    folder.mkdir(parents=True, exist_ok=True)
-    comparison.write(result, folder)
-    return {**result, "folder": str(folder)}
+    return comparison.compare(
+        recipes,
+        changes,
+        seeds=seeds,
+        measures=list(measures),
+        out=Path(out) if out is not None else None,
+        jobs=jobs,
+        budget=budget,
+        report=lambda text: print(text, flush=True),
+    )
 
 
 def _found(name: Any, setting: str | Path | None) -> Recipe:
@@ -275,6 +302,13 @@ def _plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
+def _words(changes: Changes, settings: Mapping[str, Any]) -> list[str]:
+    """Changes as words of the command line."""
+    given = {**changes, **settings} if isinstance(changes, Mapping) else settings
+    words = [] if isinstance(changes, Mapping) else list(changes)
+    return [*words, *(f"{path}={_spelled(value)}" for path, value in given.items())]
+
+
 def _spelled(value: Any) -> str:
     """A value as the command line takes it."""
     from posttrain.recipes.differences import spell
@@ -283,7 +317,7 @@ def _spelled(value: Any) -> str:
 
 
 def _view(quiet: bool) -> LiveView:
-    """Progress where it is seen: a table on a terminal, plain lines elsewhere; nothing if that is asked for."""
+    """Progress where it is seen: a table on a terminal, plain lines elsewhere; nothing if `quiet`."""
     if not quiet:
         return LiveView()
     from rich.console import Console

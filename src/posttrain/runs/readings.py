@@ -1,4 +1,4 @@
-"""The numbers of a step with names, units and time left, for people."""
+"""The metrics of a step as text with names and units, and the time left."""
 
 import statistics
 from collections import deque
@@ -10,18 +10,18 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One quantity of a step, ready to be shown."""
+    """One quantity of a step as text."""
 
     name: str
     value: str
     more: tuple[str, ...] = ()
-    """Numbers that belong to it."""
+    """Related values."""
     metric: str = ""
-    """The metric whose course says most, for a little curve."""
+    """The metric that is drawn as its curve."""
 
 
 def readings(metrics: Mapping[str, Any], timing: Mapping[str, Any]) -> list[Reading]:
-    """What a step measured, in the order in which one wants to know it. What was not measured is not there."""
+    """The quantities of a step, the most important first, without those that were not measured."""
     found: list[Reading] = []
 
     def add(name: str, metric: str, value: str, *more: str) -> None:
@@ -48,15 +48,15 @@ def readings(metrics: Mapping[str, Any], timing: Mapping[str, Any]) -> list[Read
     if "entropy" not in metrics and kls:
         found.append(Reading(name="divergence", value=kls[0], more=tuple(kls[1:])))
     speed, memory = timing.get("tokens_per_second"), timing.get("peak_memory_bytes")
-    told = [f"{speed:,.0f} tokens/s" if speed else "", f"{memory / 2**20:,.0f} MiB" if memory else ""]
-    told = [text for text in told if text]
-    if told:
-        found.append(Reading(name="speed" if speed else "memory", value=told[0], more=tuple(told[1:])))
+    found_costs = [f"{speed:,.0f} tokens/s" if speed else "", f"{memory / 2**20:,.0f} MiB" if memory else ""]
+    costs = [text for text in found_costs if text]
+    if costs:
+        found.append(Reading(name="speed" if speed else "memory", value=costs[0], more=tuple(costs[1:])))
     return found
 
 
 def number(value: float | None) -> str:
-    """A number with three significant digits; a dash where there is none."""
+    """A number with three significant digits; a dash for None."""
     if value is None:
         return "-"
     size = abs(value)
@@ -68,7 +68,7 @@ def number(value: float | None) -> str:
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """The course of some numbers in one line of blocks, from their least to their greatest."""
+    """A curve of some numbers in one line of block characters, scaled from the least to the greatest."""
     if len(values) < 2 or width < 2:
         return ""
     count = min(width, len(values))
@@ -87,7 +87,7 @@ def clock(seconds: float) -> str:
 
 
 class TimeLeft:
-    """Estimates the seconds that are left from the median of the latest steps, stage by stage.
+    """Estimates the remaining seconds from the median of the latest steps, by stage.
 
     A stage that has not begun is taken to be as fast as the one in progress.
     """
@@ -99,7 +99,7 @@ class TimeLeft:
         self._recent: deque[float] = deque(maxlen=21)
 
     def after(self, stage: str, stage_step: int, seconds: float) -> float:
-        """Seconds left after a step of a stage that took so many."""
+        """Seconds left after a step of a stage that took `seconds`."""
         if stage != self._stage:
             self._stage = stage
             self._recent.clear()

@@ -12,16 +12,30 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from posttrain.runs.amounts import duration, percent
 from posttrain.runs.charts import draw_intervals
 from posttrain.runs.curves import curves
 from posttrain.runs.samples import compared_answers, last_rollouts
 from posttrain.runs.store import REPAIRS, RunStore
-from posttrain.runs.summary import describe_gain, duration, percent, seconds_by_phase, summarize
+from posttrain.runs.summary import describe_gain, seconds_by_phase, summarize
 
 Entry = Mapping[str, Any]
 
 _MOST_TEXT = 4000
 _MOST_EVENTS = 200
+_UNSEEN = (
+    *((0x80, 0x9F), (0xAD, 0xAD), (0x34F, 0x34F), (0x61C, 0x61C), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F)),
+    *((0x200B, 0x200F), (0x2028, 0x202E), (0x2060, 0x206F), (0x3164, 0x3164), (0xFE00, 0xFE0E), (0xFEFF, 0xFEFF)),
+    *((0xFFA0, 0xFFA0), (0xFFF9, 0xFFFB), (0xE0000, 0xE0FFF)),
+)
+"""First and last codes of characters without a shape: Unicode's Default_Ignorable_Code_Point, C1 controls, separators
+of lines. The selector of emoji, U+FE0F, is left as it is.
+"""
+_SHAPES: dict[int, int | str] = {
+    **{code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"},
+    127: 0x2421,
+    **{code: f"[U+{code:04X}]" for first, last in _UNSEEN for code in range(first, last + 1)},
+}
 
 
 def write_report(folder: Path) -> Path:
@@ -35,9 +49,9 @@ def write_report(folder: Path) -> Path:
             "visible": visible,
             "shortened": shortened,
         }
-        page = environment.from_string(_asset("report.html")).render(
-            style=Markup(_asset("report.css")),
-            script=Markup(_asset("report.js")),
+        page = environment.from_string(asset("report.html")).render(
+            style=Markup(asset("report.css")),
+            script=Markup(asset("report.js")),
             summary=summary,
             gain=describe_gain(summary["gain"]) if summary["gain"] else "",
             verdict_on_gain=_verdict(summary["gain"]),
@@ -57,33 +71,34 @@ def write_report(folder: Path) -> Path:
 
 
 def visible(text: str) -> str:
-    """The text with control characters as the pictures that Unicode has for them; tabs and line ends stay."""
-    pictures = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"} | {127: 0x2421}
-    return text.translate(pictures)
+    """The text with what cannot be seen replaced, except tabs and line ends: control characters by their symbols, and
+    characters without a shape, or that turn the direction of writing, by their code, as in ``[U+202E]``.
+    """
+    return text.translate(_SHAPES)
 
 
 def shortened(text: str) -> str:
-    """The text with its middle left out when it is very long."""
+    """The text, with its middle left out if it is very long."""
     if len(text) <= _MOST_TEXT:
         return text
     half = _MOST_TEXT // 2
     return f"{text[:half]}\n[... {len(text) - 2 * half:,} characters left out ...]\n{text[-half:]}"
 
 
-def _asset(name: str) -> str:
-    """A file that lies beside this module."""
+def asset(name: str) -> str:
+    """The content of a file in the folder of this module."""
     return resources.files("posttrain.runs").joinpath(name).read_text(encoding="utf-8")
 
 
 def _verdict(gain: Entry | None) -> str:
-    """Whether the interval of a gain is on one side of zero, and on which."""
+    """The side of zero that the interval of a gain is on, if it is on one."""
     if gain is None or gain["interval"][0] <= 0 <= gain["interval"][1]:
         return "unclear"
     return "better" if gain["interval"][0] > 0 else "worse"
 
 
 def _intervals(summary: Entry) -> Markup:
-    """The picture of the accuracies and their intervals; nothing where there are none."""
+    """The chart of the accuracies and their intervals; empty if there are none."""
     rows = [
         (when, summary[f"accuracy_{when}"], summary[f"accuracy_{when}_interval"])
         for when in ("before", "after")
@@ -93,7 +108,7 @@ def _intervals(summary: Entry) -> Markup:
 
 
 def _notable(history: Sequence[Entry]) -> list[Entry]:
-    """What happened to the process that a reader should know."""
+    """Events of the process for the report: interruptions, resumes, changes, repairs."""
     return [entry for entry in history if entry["kind"] in ("repaired", *REPAIRS)]
 
 
@@ -106,7 +121,7 @@ def _phases(timing: Sequence[Entry]) -> list[dict[str, Any]]:
 
 
 def _machine(environment: Entry) -> list[tuple[str, str]]:
-    """What is known of machine and software, as names and texts."""
+    """Machine and software of the run, as names and texts."""
     git, memory = environment.get("git"), environment.get("memory_bytes")
     found = {
         "processor": environment.get("cpu"),

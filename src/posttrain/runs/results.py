@@ -1,4 +1,4 @@
-"""What a run left behind, as Python objects: its numbers as tables, its curves, its model."""
+"""The results of a run as Python objects: its metrics as tables, its curves, its model."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -13,11 +13,11 @@ from posttrain.runs.summary import summarize
 
 Row = Mapping[str, Any]
 SHOWN = 10
-"""Rows of a table that are shown when it is printed."""
+"""Number of rows that are shown when a table is printed."""
 
 
 class Table:
-    """Rows with named columns. A row that lacks a column has None there."""
+    """Rows with named columns. A missing value is None."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         """The columns are those of all rows, in the order in which they first occur."""
@@ -33,7 +33,7 @@ class Table:
         return iter(self.rows)
 
     def __getitem__(self, key: int | str) -> Any:
-        """A row by its number, or a column by its name. Raises `KeyError` with the columns for a name that is none."""
+        """A row by its number, or a column by its name. Raises `KeyError` with the columns for an unknown name."""
         if isinstance(key, int):
             return self.rows[key]
         if key not in self.columns:
@@ -59,7 +59,7 @@ class Table:
         return "\n".join([*lines, f"{len(self.rows)} rows, {len(self.columns)} columns"])
 
     def _repr_html_(self) -> str:
-        """The same for a notebook."""
+        """The table as HTML, for a notebook."""
         head = "".join(f"<th>{escape(name)}</th>" for name in self._shown)
         rows = ("".join(f"<td>{escape(_cell(row[name]))}</td>" for name in self._shown) for row in self.rows[:SHOWN])
         body = "".join(f"<tr>{cells}</tr>" for cells in rows)
@@ -89,13 +89,13 @@ class Curves:
         return f"<style>{style}</style><div class='charts'>{figures}</div>"
 
     def save(self, path: str | Path) -> Path:
-        """Write a self-contained HTML page with the curves; its path."""
+        """Write a self-contained HTML page with the curves; returns its path."""
         target = Path(path)
         write_file(target, f"<!doctype html><meta charset='utf-8'>{self._repr_html_()}")
         return target
 
     def __repr__(self) -> str:
-        """Which curves there are, and where."""
+        """The titles of the curves, and the run's folder."""
         return f"curves of {self._folder}: {', '.join(self.svg)}; .save('curves.html') writes them"
 
 
@@ -103,20 +103,20 @@ class Result:
     """A run, finished or not, read from its folder."""
 
     def __init__(self, folder: str | Path) -> None:
-        """Raises `UserError` where there is no run."""
+        """Raises `UserError` if there is no run."""
         with RunStore.open(Path(folder), reading=True) as store:
             self.folder = store.folder
             self.summary: dict[str, Any] = store.summary() or summarize(store)
-            """What ``summary.json`` holds: accuracies with intervals, steps, tokens, seconds, by stage too."""
+            """Content of ``summary.json``: accuracies with intervals, steps, tokens, seconds, by stage too."""
             self.metrics = Table(store.metrics())
-            """A row a step."""
+            """One row per step."""
             self.evaluations = Table(store.evaluations())
-            """A row a held-out evaluation."""
+            """One row per held-out evaluation."""
             self._curves = curves(store.metrics(), store.evaluations())
 
     @cached_property
     def rollouts(self) -> Table:
-        """A row a rollout of every recorded step: prompt, completion, reward, and what is known of each token."""
+        """One row per rollout of every recorded step: prompt, completion, reward, and the signals of each token."""
         with RunStore.open(self.folder, reading=True) as store:
             return Table([row for step in store.rollout_steps() for row in store.rollouts(step)])
 

@@ -5,8 +5,8 @@ checkpoint is written if one is due. A checkpoint holds the sizes of the files a
 them back to those sizes and goes on, so that nothing is lost, doubled or different.
 """
 
-import resource
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -17,13 +17,17 @@ from posttrain.engines import wait_for
 from posttrain.errors import AlarmStop, Interrupted
 from posttrain.evaluation.greedy import evaluate
 from posttrain.evaluation.search import evaluate_search
-from posttrain.runs.bench import Bench, StageBench
+from posttrain.runs.context import RunContext, StageRunContext
 from posttrain.runs.files import write_file
+from posttrain.runs.fitting import CHOSEN
+from posttrain.runs.limits import TimeLimit
 from posttrain.runs.live import LiveView
+from posttrain.runs.losses import Key, held_out_losses, sums_of
 from posttrain.runs.snapshot import ROLLED_BACK, Snapshot, newest_snapshot, save_snapshot
 from posttrain.runs.stop import StopRequest
 from posttrain.runs.store import REPAIRS, RunStore
 from posttrain.runs.tables import RolloutTable, rollout_rows
+from posttrain.runs.tracking import Tracking
 from posttrain.runs.watch import MOST_ROLL_BACKS, RollBack, StoppedByAlarm, Watch, wait_while_paused
 from posttrain.stages import Models, Stage
 from posttrain.stages.record import StepRecord
@@ -33,80 +37,101 @@ if TYPE_CHECKING:
     from posttrain.training.learner import Learner
 
 _ALARMS = "alarms"
-"""Where the memory of a stage's alarms stands in a checkpoint, beside that of the stage's own parts."""
+"""Key of the alarms' state in a checkpoint, next to that of the stage's own parts."""
 _SELECTION = "selection"
-"""Where what a stage's tasks were selected by stands there."""
+"""Key of the observations that a stage's tasks were selected by."""
 
 
 class Run:
     """One execution of a recipe, new or continued."""
 
-    def __init__(self, bench: Bench, store: RunStore, view: LiveView) -> None:
-        """`store` is where it is recorded; a checkpoint found there is continued from."""
-        self.bench, self.recipe, self.store, self.view = bench, bench.recipe, store, view
+    def __init__(
+        self,
+        context: RunContext,
+        store: RunStore,
+        view: LiveView,
+        most_steps: int | None = None,
+        limit: TimeLimit | None = None,
+        trackers: Tracking | None = None,
+    ) -> None:
+        """`store` is where it is recorded; a checkpoint found there is continued from.
+
+        `most_steps` ends each stage early; None runs all steps. A run that reaches its `limit` stops as on Ctrl-C.
+        `trackers` get what was recorded.
+        """
+        self.limit = limit
+        self.context, self.recipe, self.store, self.view = context, context.recipe, store, view
+        self.most_steps = most_steps
+        self.trackers = trackers or Tracking((), store, view)
         self.step = 0
         self.roll_backs = 0
-        """Times that an alarm made it go back; the draws that follow differ by it."""
+        """Number of roll-backs by alarms; later draws depend on it."""
         self.evaluations: list[dict[str, Any]] = []
-        """Summaries of the held-out evaluations until now."""
+        """Summaries of the held-out evaluations so far."""
+        self.sampled = Counter[str]()
+        """Sampled tokens by stage."""
         self.stop = StopRequest()
         self._saved_at = time.monotonic()
-        bench.keep_answers(store.folder)
-        self._told = len(store.history())
+        context.keep_answers(store.folder)
+        self._shown_events = len(store.history())
 
     def execute(self, models: Models) -> Models:
         """Run every stage that is left; returns the final models. Raises `Interrupted` after a safe stop.
 
-        `models` are those that the recipe begins with; a checkpoint's take their place.
+        `models` are the initial models of the recipe; those of a checkpoint replace them.
         """
-        snapshot = newest_snapshot(self.store, self.bench) or Snapshot(models=models)
+        snapshot = newest_snapshot(self.store, self.context) or Snapshot(models=models)
         with self.stop.listening():
             while True:
                 try:
-                    return self._go_on(snapshot)
+                    return self._continue(snapshot)
                 except RollBack as alarm:
                     snapshot = self._roll_back(str(alarm))
 
-    def _go_on(self, snapshot: Snapshot) -> Models:
-        """Run every stage that is left after a snapshot."""
+    def _continue(self, snapshot: Snapshot) -> Models:
+        """Run every remaining stage after a snapshot."""
         self.store.rewind(snapshot.position)
-        self._tell_repairs()
+        self.trackers.go_on(snapshot.step)
+        self._show_repairs()
         self.step, self.roll_backs = snapshot.step, snapshot.roll_backs
         self.evaluations = self.store.evaluations()
+        self.sampled = Counter[str]()
+        for entry in self.store.metrics():
+            self.sampled[entry["stage"]] += entry.get("sampled_tokens") or 0
         models = snapshot.models
         if not snapshot.resumed:
-            for note in self.bench.problems.notes:
-                self.store.log_event(0, "note", note)
+            for kind, message in opening_events(self.context, self.store):
+                self.store.log_event(0, kind, message)
             self.evaluate(models, "before")
         for place, (name, stage) in enumerate(self.recipe.stages.items()):
             if place < snapshot.stage:
                 continue
             continued = snapshot if snapshot.steps_done and place == snapshot.stage else Snapshot.empty()
-            models = self.bench.with_copies(stage, models, keep=frozenset(continued.models))
+            models = self.context.with_copies(stage, models, keep=frozenset(continued.models))
             models = self._run_stage(models, StageRun(self, name, stage, place, continued, models), stage)
             self.evaluate(models, name)
             self.save(models, stage=place + 1)
         return models
 
-    def _tell_repairs(self) -> None:
-        """Show what was found wrong with checkpoints and record, and what was done about it; all is in the history."""
+    def _show_repairs(self) -> None:
+        """Show faults of checkpoints and record that were repaired, from the history."""
         history = self.store.history()
-        for entry in history[self._told :]:
+        for entry in history[self._shown_events :]:
             if entry["kind"] in REPAIRS:
                 self.view.event(entry["kind"], entry["message"])
-        self._told = len(history)
+        self._shown_events = len(history)
 
     def _roll_back(self, reason: str) -> Snapshot:
-        """The newest snapshot from before the trouble. That it was gone back to is in the history, which is not cut."""
+        """The newest snapshot from before the alarm. The roll-back is in the history, which is never truncated."""
         self.store.log_history(ROLLED_BACK, f"after step {self.step}: {reason}", step=self.step)
-        snapshot = newest_snapshot(self.store, self.bench) or Snapshot(
-            models=self.bench.first_models(), roll_backs=self.roll_backs + 1
+        snapshot = newest_snapshot(self.store, self.context) or Snapshot(
+            models=self.context.first_models(), roll_backs=self.roll_backs + 1
         )
         self.view.event(ROLLED_BACK, f"from step {self.step} to step {snapshot.step}: {reason}")
         return snapshot
 
     def _run_stage(self, models: Models, stage_run: "StageRun", stage: Stage) -> Models:
-        """Run one stage; an alarm that stops it goes into the record, with what was being judged and learned from."""
+        """Run one stage. An alarm that stops it is recorded, with the scored groups of the step in progress."""
         if not stage_run.tasks:
             self.note(f"stage {stage_run.name} is left out, since no task was selected for it")
             return models
@@ -115,32 +140,47 @@ class Run:
         except StoppedByAlarm:
             raise  # after a step: it is in the record
         except AlarmStop as alarm:
-            stage_run.record_attempts()
+            stage_run.record_unfinished_groups()
             self.store.log_event(self.step, "alarm", str(alarm))
             raise
 
     def note(self, message: str) -> None:
-        """Record and show something that a user should know."""
+        """Record and show a note."""
         self.store.log_event(self.step, "note", message)
         self.view.event("note", message)
 
     def evaluate(self, models: Models, name: str) -> None:
-        """Answer the held-out tasks and record how it went."""
+        """Measure what the recipe measures on the held-out tasks, and record the results."""
         began = time.monotonic()
-        problems = self.bench.problems
-        server, verifier = self.bench.server(models["policy"]), problems.verifier
-        settings, sampling, rollout = self.recipe.evaluation, problems.sampling, problems.rollout
-        evaluated = evaluate(server, problems.held_out, verifier, settings, sampling, rollout)
-        summary = {"name": name, "step": self.step, **evaluated.summary, "verifier": verifier.kind}
+        problems, settings = self.context.problems, self.recipe.evaluation
+        if not problems.held_out:
+            return
+        unscored = {"accuracy": None, "accuracy_interval": None, "tasks": 0, "correct": 0, "errors": 0}
+        summary: dict[str, Any] = {"name": name, "step": self.step, **unscored, "verifier": None}
+        rows = given = None
+        if problems.answered:
+            server, verifier = self.context.server(models["policy"]), problems.verifier
+            evaluated = evaluate(server, problems.held_out, verifier, settings, problems.sampling, problems.rollout)
+            summary |= {**evaluated.summary, "verifier": verifier.kind, **self._searched(models)}
+            rows = rollout_rows(evaluated.trajectories)
+        if problems.losses:
+            losses = held_out_losses(models["policy"], problems.losses, problems.held_out, self._first_sums())
+            summary |= losses.summary
+            given = rollout_rows(losses.trajectories, columns=losses.columns)
         self.evaluations.append(summary)
-        rows = rollout_rows(evaluated.trajectories)
-        summary |= self._searched(models)
-        self.store.write_evaluation(self.step, name, rows, summary)
+        self.store.write_evaluation(self.step, name, rows, summary, given)
         self.store.log_timing(self.step, name, 0, {"seconds_evaluate": time.monotonic() - began})
         self.view.evaluation(name, summary)
+        self.trackers.evaluation(len(self.evaluations), summary)
+
+    def _first_sums(self) -> dict[Key, float]:
+        """Sums of nats of the held-out texts in the evaluation before the first step; empty where there is none."""
+        if not self.evaluations or self.evaluations[0]["step"] != 0 or 0 not in self.store.evaluation_steps():
+            return {}
+        return sums_of(self.store.given_rows(0, self.evaluations[0]["name"], ["task_key", "sample", "trained_logp"]))
 
     def _searched(self, models: Models) -> dict[str, Any]:
-        """How the held-out tasks were answered by search, where the recipe asks for it and its models are there."""
+        """The summary of answers by search, if the recipe has a search and its models exist."""
         search = self.recipe.evaluation.search
         if search is None:
             return {}
@@ -148,8 +188,8 @@ class Run:
         if missing:
             self.store.log_event(self.step, "note", f"no answers by search yet: there is no '{missing[0]}' so far")
             return {}
-        servers = {role: self.bench.server(models[role]) for role in search.roles}
-        problems, correct_at = self.bench.problems, self.recipe.evaluation.correct_at
+        servers = {role: self.context.server(models[role]) for role in search.roles}
+        problems, correct_at = self.context.problems, self.recipe.evaluation.correct_at
         return {"searched": evaluate_search(servers, problems.held_out, problems.verifier, search, correct_at).summary}
 
     def save(self, models: Models, *, stage: int, **state: Any) -> None:
@@ -158,7 +198,7 @@ class Run:
         self._saved_at = time.monotonic()
 
     def on_schedule(self) -> bool:
-        """Whether a checkpoint after this step is due by the number of steps, whatever the clock says."""
+        """Whether a checkpoint after this step is due by the number of steps alone."""
         every = self.recipe.checkpoints.every_steps
         return bool(every and self.step % every == 0)
 
@@ -167,40 +207,57 @@ class Run:
         return self.on_schedule() or (time.monotonic() - self._saved_at >= self.recipe.checkpoints.every_seconds)
 
 
-class StageRun(StageBench):
-    """What one stage sees of its run."""
+def opening_events(context: RunContext, store: RunStore) -> list[tuple[str, str]]:
+    """Kinds and messages of what is recorded before the first step.
+
+    What was chosen for the models is in the environment of the run, since its recipe holds the numbers alone.
+    """
+    chosen = [("note", message) for message in store.environment().get(CHOSEN, ())]
+    warnings = [*context.fitted.warnings, *context.problems.warnings]
+    return [*chosen, *(("warning", text) for text in warnings), *(("note", text) for text in context.problems.notes)]
+
+
+class StageRun(StageRunContext):
+    """The context of a stage in a run."""
 
     def __init__(self, run: Run, name: str, stage: Stage, place: int, continued: Snapshot, models: Models) -> None:
-        """`continued` holds the state to go on from, or nothing; `models` are those that the stage finds."""
-        super().__init__(run.bench, name, stage, draw=run.roll_backs)
+        """`continued` is the snapshot to continue from, or an empty one; `models` are the stage's initial models."""
+        super().__init__(run.context, name, stage, draw=run.roll_backs)
         self._run, self._continued, self._place = run, continued, place
         self.steps_done = continued.steps_done
         own = {name: part for name, part in continued.memory.items() if name not in (_ALARMS, _SELECTION)}
         self.memory: dict[str, Any] = own
-        self._seen = continued.memory.get(_SELECTION)
+        self._observed = continued.memory.get(_SELECTION)
         if stage.selection is not None:
             self._select(stage, stage.selection, models)
         self._total_steps = stage.total_steps(self.tasks) if self.tasks else 0
         self._watch = Watch(run.recipe.alarms, continued.memory.get(_ALARMS))
-        self.attempts: Sequence[Group] = ()
-        """Judged groups of the step in progress: the evidence, should an alarm stop it."""
+        self.groups: Sequence[Group] = ()
+        """Scored groups of the step in progress, recorded if an alarm stops the run in that step."""
         self._seconds: dict[str, float] = {}
         self._began = time.monotonic()
 
     def _select(self, stage: Stage, selection: Selection, models: Models) -> None:
-        """Leave the tasks that are selected: by what was seen when the stage began, if it is being continued."""
-        fresh = self._seen is None
+        """Keep the selected tasks; a continued stage uses the observations from its start."""
+        fresh = self._observed is None
         if fresh:
-            self._seen = wait_for(selection.look(self.tasks, self.samplers(models, "selection")))
-        chosen = selection.choose(self.tasks, self._seen)
+            self._observed = wait_for(selection.measure(self.tasks, self.samplers(models, "selection")))
+        chosen = selection.choose(self.tasks, self._observed)
         self.tasks = list(chosen.tasks)
         if fresh:
-            self._run.note(f"stage {self.name}: {chosen.said}")
+            self._run.note(f"stage {self.name}: {chosen.summary}")
         if self.tasks:
             self._run.view.plan(self.name, stage.total_steps(self.tasks))
 
+    def goes_on(self, steps_done: int) -> bool:
+        """Whether the stage has a further step: fewer than the run's most are done, and it has not spent the budget."""
+        run, budget = self._run, self._run.recipe.budget
+        if run.most_steps is not None and steps_done >= run.most_steps:
+            return False
+        return budget is None or not run.sampled[self.name] or run.sampled.total() < budget
+
     def restore(self, learners: "Mapping[str, Learner]") -> None:
-        """Put the learners back into the state of the checkpoint, if the stage is being continued."""
+        """Restore the learners from the checkpoint, if the stage is continued."""
         for role, (numbers, tensors) in self._continued.learners.items():
             learners[role].load_state(numbers, tensors)
 
@@ -211,10 +268,10 @@ class StageRun(StageBench):
         yield
         self._seconds[name] = self._seconds.get(name, 0.0) + time.monotonic() - began
 
-    def record_attempts(self) -> None:
-        """Record the attempts of a step that was not finished; a resumed run does the step again."""
+    def record_unfinished_groups(self) -> None:
+        """Record the rollouts of a step that was not finished. A resumed run repeats the step."""
         record = StepRecord()
-        for index, group in enumerate(self.attempts):
+        for index, group in enumerate(self.groups):
             record.drop(group, "the run stopped in this step", index=index)
         if record.rows:
             self._run.store.write_rollouts(self._run.step + 1, self._table(record))
@@ -227,19 +284,25 @@ class StageRun(StageBench):
         learners: "Mapping[str, Learner]",
         models: Models,
     ) -> None:
-        """Record a step that is complete, and make it safe if it is time. Raises `Interrupted` if asked to stop."""
+        """Record a complete step, and save a checkpoint if one is due. Raises `Interrupted` on a request to stop."""
         run = self._run
         run.step += 1
-        self.attempts = ()
+        run.sampled[self.name] += round(record.metrics.get("sampled_tokens", 0.0))
+        self.groups = ()
         run.store.log_metrics(run.step, self.name, steps_done, record.metrics)
         if record.rows:
             run.store.write_rollouts(run.step, self._table(record))
         timing = self._timing(record)
         run.store.log_timing(run.step, self.name, steps_done, timing)
-        run.view.step({"step": run.step, "stage": self.name, "stage_step": steps_done, **record.metrics}, timing)
-        last = steps_done == self._total_steps
-        every = self.recipe.evaluation.every
-        if every and steps_done % every == 0 and not last:
+        numbers = {"step": run.step, "stage": self.name, "stage_step": steps_done, **record.metrics}
+        run.view.step(numbers, timing)
+        run.trackers.step(numbers, timing)
+        last = steps_done == self._total_steps or not self.goes_on(steps_done)
+        if run.limit is not None and run.limit.reached() and not run.stop.requested:
+            run.stop.reason = run.limit.reason
+        evaluation = self.recipe.evaluation
+        due = steps_done == evaluation.early or (evaluation.every and steps_done % evaluation.every == 0)
+        if due and not last:
             run.evaluate(models, f"{self.name} step {steps_done}")
         news, action = self._alarms(record)
 
@@ -250,13 +313,14 @@ class StageRun(StageBench):
                 steps_done=steps_done,
                 memory={**memory, _ALARMS: self._watch.state(), **self._selected_by()},
                 learners={role: learner.state() for role, learner in learners.items()},
-                # What alarms go back to decides the result, so it cannot be what a clock or a Ctrl-C happened to save.
+                # The checkpoint of a roll-back decides the result, so it cannot be one that a clock or a Ctrl-C caused.
                 healthy=self._watch.healthy and run.on_schedule(),
             )
 
         if action == "roll_back":
             raise RollBack(news)
-        if run.stop.requested or action in ("pause", "stop") or (run.checkpoint_due() and not last):
+        due = run.checkpoint_due() or self._is_last_but_one(steps_done)
+        if run.stop.requested or action in ("pause", "stop") or (due and not last):
             save()
         go_on = f"everything is saved. Go on with: posttrain resume {run.store.folder}"
         if action == "stop":
@@ -266,32 +330,36 @@ class StageRun(StageBench):
         if run.stop.requested:
             raise Interrupted(f"stopped after step {run.step} ({run.stop.reason}); {go_on}")
 
+    def _is_last_but_one(self, steps_done: int) -> bool:
+        """Whether one step of the run is left: a run that gets more steps after its end continues from here."""
+        return self._place == len(self.recipe.stages) - 1 and steps_done == self._total_steps - 1
+
     def _selected_by(self) -> dict[str, Any]:
-        """What the stage's tasks were selected by, for the checkpoint."""
-        return {} if self._seen is None else {_SELECTION: self._seen}
+        """The observations that tasks were selected by, for the checkpoint."""
+        return {} if self._observed is None else {_SELECTION: self._observed}
 
     def _alarms(self, record: StepRecord) -> tuple[str, Action]:
-        """Look for trouble after a step; what is new goes into the record. Returns it in words, and what to do."""
+        """Check the alarms after a step, and record new ones. Returns their messages, and the action."""
         run = self._run
-        news = self._watch.look(Readings(metrics=record.metrics, evaluations=run.evaluations))
-        for name, said in news.items():
-            run.store.log_event(run.step, "alarm", f"{name}: {said}", alarm=name, stage=self.name)
-            run.view.event("alarm", f"{name}: {said}")
+        news = self._watch.look(Readings(metrics=record.metrics, evaluations=run.evaluations, step=run.step))
+        for name, message in news.items():
+            run.store.log_event(run.step, "alarm", f"{name}: {message}", alarm=name, stage=self.name)
+            run.view.event("alarm", f"{name}: {message}")
         action = self._watch.action(list(news))
-        told = "; ".join(f"{name}: {said}" for name, said in news.items())
+        messages = "; ".join(f"{name}: {message}" for name, message in news.items())
         if action == "roll_back" and run.roll_backs >= MOST_ROLL_BACKS:
-            return f"{told} (after {run.roll_backs} roll-backs)", "stop"
-        return told, action
+            return f"{messages} (after {run.roll_backs} roll-backs)", "stop"
+        return messages, action
 
     def _pause(self, news: str) -> None:
-        """Wait until somebody has looked."""
+        """Wait until the user removes the file."""
         run, file = self._run, self._run.store.folder / "paused"
         write_file(file, f"{news}\nRemove this file to go on.\n")
         run.view.event("paused", f"{news}. Remove {file} to go on, or press Ctrl-C to stop")
         wait_while_paused(file, run.stop)
 
     def _table(self, record: StepRecord) -> RolloutTable:
-        """The trajectories of a step as they are written, in the order of their groups."""
+        """The table of a step's trajectories, in the order of their groups."""
         rows = sorted(record.rows, key=lambda row: (row.group, row.trajectory.sample))
         return rollout_rows(
             [row.trajectory for row in rows],
@@ -303,14 +371,18 @@ class StageRun(StageBench):
 
     def _timing(self, record: StepRecord) -> dict[str, float]:
         """Seconds by phase, speed and memory of the step that ends now; starts the next one's clock."""
+        from posttrain.kernels.memory import peak_memory
+
         now = time.monotonic()
         timing = {f"seconds_{name}": seconds for name, seconds in self._seconds.items()}
         timing["seconds_total"] = now - self._began
         sampling = self._seconds.get("sample", 0.0)
         if sampling and "sampled_tokens" in record.metrics:
             timing["tokens_per_second"] = record.metrics["sampled_tokens"] / sampling
-        elif "trained_tokens" in record.metrics:
-            timing["tokens_per_second"] = record.metrics["trained_tokens"] / max(timing["seconds_total"], 1e-9)
-        timing["peak_memory_bytes"] = float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+        elif record.computed_tokens:
+            timing["tokens_per_second"] = record.computed_tokens / max(timing["seconds_total"], 1e-9)
+        if record.computed_tokens:
+            timing["computed_tokens"] = float(record.computed_tokens)
+        timing["peak_memory_bytes"] = float(peak_memory())
         self._seconds, self._began = {}, now
         return timing

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from posttrain.datasets.images import data_uri
+from posttrain.errors import UserError
+from posttrain.errors.foreign import file_in, read_bytes
 from posttrain.runs.readings import number
 from posttrain.runs.store import RunStore
 from posttrain.runs.summary import correct_at
@@ -13,15 +15,15 @@ from posttrain.runs.token_text import TokenTexts
 
 Entry = Mapping[str, Any]
 
-SHOWN = {"gained": 6, "lost": 4, "wrong": 4, "right": 3}
-"""Held-out tasks that are shown, by what became of them."""
+SHOWN = {"gained": 6, "lost": 4, "wrong": 4, "right": 3, "unscored": 3}
+"""Number of held-out tasks that are shown, by outcome."""
 
 _MOST_GROUPS = 2
 _MOST_ROWS = 6
 _MOST_TOKENS = 500
 _MOST_BYTES = 200_000
-"""A picture of more is not put into a page."""
-_JUDGED = (
+"""Largest size of a picture that is embedded in a page."""
+_SCORED = (
     "task_key",
     "prompt",
     "images",
@@ -32,16 +34,16 @@ _JUDGED = (
     "score_answer",
     "score_explanation",
 )
-_ANSWER = (*_JUDGED, "stop_reason")
+_ANSWER = (*_SCORED, "stop_reason")
 _ROLLOUT = (*_ANSWER, "group_index", "dropped_reason", "token_ids", "trained")
 _LOGPS = ("trained_logp", "sampled_logp")
 _SIGNALS = ("advantage", "entropy", *_LOGPS)
 
 
 def compared_answers(store: RunStore) -> dict[str, Any]:
-    """Greedy answers of the last evaluation beside those of the first, by what became of each task.
+    """Greedy answers of the last evaluation next to those of the first, by the outcome of each task.
 
-    ``groups`` holds ``name``, ``title``, ``count`` and the ``pairs`` to show; ``before`` says whether there is a
+    ``groups`` holds ``name``, ``title``, ``count`` and the ``pairs`` to show; ``before`` is whether there is a
     first evaluation to compare with.
     """
     evaluations = store.evaluations()
@@ -56,6 +58,7 @@ def compared_answers(store: RunStore) -> dict[str, Any]:
         kinds[outcome(earlier or answer, answer)].append({"before": earlier, "after": answer})
     show_pictures(store, [pair["after"] for pairs in kinds.values() for pair in pairs[: max(SHOWN.values())]])
     titles = {"gained": "Learned", "lost": "Lost", "wrong": "Still wrong", "right": "Still right"}
+    titles |= {"unscored": "Not scored"}
     if not before:
         titles |= {"wrong": "Wrong", "right": "Right"}
     groups = [
@@ -67,7 +70,7 @@ def compared_answers(store: RunStore) -> dict[str, Any]:
 
 
 def last_rollouts(store: RunStore) -> dict[str, Any] | None:
-    """Groups of the last recorded step, token by token; those whose rewards differ come first."""
+    """Groups of the last recorded step, token by token; groups with different rewards come first."""
     steps = store.rollout_steps()
     chosen = _telling_groups(store, steps[-1]) if steps else []
     if not chosen:
@@ -79,48 +82,56 @@ def last_rollouts(store: RunStore) -> dict[str, Any] | None:
     threshold = correct_at(store.recipe_tree())
     groups = []
     for group in chosen:
-        own = [judged(row, threshold) for row in rows if row["group_index"] == group][:_MOST_ROWS]
+        own = [scored(row, threshold) for row in rows if row["group_index"] == group][:_MOST_ROWS]
         shown = [{**row, **_coloured(row, texts, largest)} if texts else {**row, "pieces": []} for row in own]
         show_pictures(store, own[:1])
-        told = {name: own[0][name] for name in ("prompt", "answer", "pictures")}
-        groups.append({**told, "rows": shown})
+        task = {name: own[0][name] for name in ("prompt", "answer", "pictures")}
+        groups.append({**task, "rows": shown})
     return {"step": steps[-1], "groups": groups, "colours": _colours(rows) if texts else []}
 
 
 def show_pictures(store: RunStore, rows: Sequence[dict[str, Any]]) -> None:
-    """Give each row ``pictures``: those of its task that can be shown, as links that hold them."""
+    """Add ``pictures`` to each row: those of its task that can be shown, as data links."""
     for row in rows:
-        # A path in the run's folder stays what it is; an absolute one leads to the user's file.
-        paths = [store.folder / name for name in json.loads(row["images"] or "[]")]
-        links = [data_uri(path.read_bytes()) for path in paths if path.is_file() and path.stat().st_size <= _MOST_BYTES]
+        links = [_picture(store, str(name)) for name in json.loads(row["images"] or "[]")]
         row["pictures"] = [link for link in links if link is not None]
 
 
+def _picture(store: RunStore, name: str) -> str | None:
+    """A picture of the record; None where it is not in the run's own folder, too large, or of no form for a page."""
+    try:
+        return data_uri(read_bytes(file_in(store.folder, name), _MOST_BYTES))
+    except UserError:
+        return None
+
+
 def _greedy(store: RunStore, evaluation: Entry, threshold: float) -> dict[str, dict[str, Any]]:
-    """Greedy answers of an evaluation by task key, each marked right or not."""
+    """Greedy answers of an evaluation by task key, each marked as correct or not."""
     if evaluation["step"] not in store.evaluation_steps():
         return {}
     rows = store.evaluation_rows(evaluation["step"], evaluation["name"], _ANSWER, "sample = 0")
-    return {row["task_key"]: judged(row, threshold) for row in rows}
+    return {row["task_key"]: scored(row, threshold) for row in rows}
 
 
 def outcome(before: Entry, after: Entry) -> str:
-    """What became of a task."""
+    """The outcome of a task: ``unscored`` where an answer has no score."""
+    if not (before["has_score"] and after["has_score"]):
+        return "unscored"
     if before["right"]:
         return "right" if after["right"] else "lost"
     return "gained" if after["right"] else "wrong"
 
 
-def judged(row: Entry, threshold: float) -> dict[str, Any]:
-    """An answer with ``right``, and the ``badge`` that it gets: none where nobody judged."""
-    judged = row["reward"] is not None and row["score_status"] != "error"
-    right = judged and row["reward"] >= threshold
-    badge = "" if row["score_status"] is None else "right" if right else "wrong" if judged else "not judged"
-    return {**row, "right": right, "badge": badge}
+def scored(row: Entry, threshold: float) -> dict[str, Any]:
+    """An answer with ``has_score``, ``right``, and its ``badge``: none if nothing was to score it."""
+    has_score = row["reward"] is not None and row["score_status"] not in (None, "error")
+    right = has_score and row["reward"] >= threshold
+    badge = "" if row["score_status"] is None else "right" if right else "wrong" if has_score else "not scored"
+    return {**row, "has_score": has_score, "right": right, "badge": badge}
 
 
 def _telling_groups(store: RunStore, step: int) -> list[int]:
-    """Indices of the groups to show: learned from rather than dropped, and with different rewards."""
+    """Indices of the groups to show, first those that were learned from and have different rewards."""
     rewards: dict[int, set[float | None]] = {}
     dropped: set[int] = set()
     for row in store.rollouts(step, ["group_index", "reward", "dropped_reason"]):
@@ -131,7 +142,7 @@ def _telling_groups(store: RunStore, step: int) -> list[int]:
 
 
 def _colours(rows: Sequence[Entry]) -> list[tuple[str, str]]:
-    """Name and label of each colouring for which there are numbers."""
+    """Name and label of each colouring that has values."""
     labels = {"advantage": "advantage", "surprise": "surprise (minus log-probability)", "entropy": "entropy"}
     sources = {"advantage": ("advantage",), "surprise": _LOGPS, "entropy": ("entropy",)}
     return [
@@ -154,7 +165,7 @@ def _coloured(row: Entry, texts: TokenTexts, largest: float) -> dict[str, Any]:
             None if row[name] is None else row[name][at] for name in _SIGNALS
         )
         logp = sampled_logp if trained_logp is None else trained_logp
-        told = {"advantage": advantage, "log-probability": logp, "entropy": entropy}
+        values = {"advantage": advantage, "log-probability": logp, "entropy": entropy}
         pieces.append(
             {
                 "text": piece.text,
@@ -163,12 +174,12 @@ def _coloured(row: Entry, texts: TokenTexts, largest: float) -> dict[str, Any]:
                 "advantage": _strength(advantage, largest),
                 "surprise": _strength(logp, 4.0),
                 "entropy": _strength(entropy, 2.0),
-                "told": ", ".join(f"{name} {number(value)}" for name, value in told.items() if value is not None),
+                "title": ", ".join(f"{name} {number(value)}" for name, value in values.items() if value is not None),
             }
         )
     return {"pieces": pieces, "left_out": len(row["token_ids"]) - start - len(shown)}
 
 
 def _strength(value: float | None, full: float) -> float:
-    """How strong the colour of a value is, from 0 to 1."""
+    """Strength of the colour of a value, in [0, 1]."""
     return 0.0 if value is None or not full or math.isnan(value) else round(min(1.0, abs(value) / full), 2)

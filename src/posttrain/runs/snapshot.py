@@ -2,8 +2,9 @@
 
     checkpoints/step_000050/
         state.json                   step, stage, memory of every part, learner counters, sizes of the record's files
-        models/<role>/               an ordinary Hugging Face folder: usable as it is
-        weights-<role>.safetensors   only where that folder is not exact (adapters are merged there, heads left out)
+        models/<role>/               an ordinary Hugging Face folder: usable as it is. With adapters it is that of the
+                                     adapters alone, which names their base
+        weights-<role>.safetensors   only where that folder is not exact (adapters' types, heads)
         learner-<role>.safetensors   optimizer state
 
 Numbers are JSON and tensors are safetensors: reading a checkpoint never runs code.
@@ -13,16 +14,21 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired
+
+from pydantic import Json, NonNegativeInt, TypeAdapter
+from typing_extensions import TypedDict
 
 from posttrain.errors import UserError
+from posttrain.errors.foreign import guard, parse_json
 from posttrain.models import Model
 from posttrain.recipes.overrides import to_tree
 from posttrain.recipes.tree import Recipe
 from posttrain.runs import checkpoints
-from posttrain.runs.bench import Bench
 from posttrain.runs.changes import recipe_changes
+from posttrain.runs.context import RunContext
 from posttrain.runs.environment import RECIPE
+from posttrain.runs.extension import is_extended
 from posttrain.runs.files import write_file
 from posttrain.runs.store import RunStore
 
@@ -32,33 +38,52 @@ if TYPE_CHECKING:
     from posttrain.policies import Policy
 
 ROLLED_BACK = "rolled back"
-"""Kind of the entry in a run's history that says that an alarm made it go back."""
+"""Kind of the history entry of a roll-back by an alarm."""
 
+
+class _State(TypedDict):
+    """What state.json has at least, and what it has had since the recipe is kept there."""
+
+    step: NonNegativeInt
+    stage: NonNegativeInt
+    steps_done: NonNegativeInt
+    roll_backs: NonNegativeInt
+    healthy: bool
+    threads: int
+    roles: list[str]
+    versions: dict[str, int]
+    learners: dict[str, dict[str, Any]]
+    memory: dict[str, Any]
+    position: dict[str, NonNegativeInt]
+    recipe: NotRequired[Json[dict[str, Any]] | None]
+
+
+_STATE = TypeAdapter(_State)
 LearnerState = tuple[Mapping[str, object], Mapping[str, "Tensor"]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """A moment between two steps."""
+    """The state of a run between two steps."""
 
     models: "Mapping[str, Policy]" = field(default_factory=dict)
     step: int = 0
     """Steps of the whole run that are done."""
     stage: int = 0
-    """Place of the stage to go on with."""
+    """Index of the stage to continue with."""
     steps_done: int = 0
     """Steps of that stage that are done."""
     memory: Mapping[str, Any] = field(default_factory=dict)
     learners: "Mapping[str, LearnerState]" = field(default_factory=dict)
     position: Mapping[str, int] = field(default_factory=dict)
-    """Sizes of the record's files, to cut them back to; empty cuts them to nothing."""
+    """Sizes that the record's files are truncated to; an empty mapping empties them."""
     roll_backs: int = 0
-    """Times that an alarm has made the run go back."""
+    """Number of roll-backs by alarms."""
     resumed: bool = False
 
     @classmethod
     def empty(cls) -> "Snapshot":
-        """Nothing to go on from."""
+        """A snapshot without any state."""
         return cls()
 
 
@@ -75,7 +100,7 @@ def save_snapshot(
     roll_backs: int = 0,
     healthy: bool = True,
 ) -> Path:
-    """Write a checkpoint atomically; older ones beyond `recipe.checkpoints.keep` go.
+    """Write a checkpoint atomically, and delete older ones beyond `recipe.checkpoints.keep`.
 
     A `healthy` one is one that alarms may go back to: the newest of those stays in any case.
     """
@@ -100,7 +125,10 @@ def save_snapshot(
 
     def write(folder: Path) -> None:
         for role, policy in own.items():
-            policy.save(folder / "models" / role)
+            if keeps_base(recipe.models[role]):
+                policy.save_adapters(folder / "models" / role)
+            else:
+                policy.save(folder / "models" / role)
             if not _folder_is_exact(recipe.models[role]):
                 save_file(_own_weights(policy, recipe.models[role]), folder / f"weights-{role}.safetensors")
         for role, (_, tensors) in (learners or {}).items():
@@ -112,33 +140,35 @@ def save_snapshot(
     )
 
 
-def newest_snapshot(store: RunStore, bench: Bench) -> Snapshot | None:
-    """The state of the newest good checkpoint; None where there is none.
+def newest_snapshot(store: RunStore, context: RunContext) -> Snapshot | None:
+    """The state of the newest good checkpoint; None if there is none.
 
     Once an alarm has made the run go back, of the checkpoints before that only those count that were saved while no
-    alarm was raised.
+    alarm was raised. The end of a stage that goes on under a changed recipe does not count either.
     """
     from safetensors.torch import load_file
 
     folder = store.folder / "checkpoints"
     checkpoints.sweep(folder)
-    roll_backs = sum(entry["kind"] == ROLLED_BACK for entry in store.history())
+    roll_backs = _roll_backs(store)
     found = checkpoints.newest(
         folder,
         lambda bad, why: store.log_history("bad checkpoint", f"{bad.name} is damaged and was passed over: {why}"),
-        lambda path: _state(path)["roll_backs"] == roll_backs or _was_healthy(path),
+        lambda path: _counts(path, roll_backs) and not is_extended(_state(path), store, context),
     )
     if found is None:
         return None
     state = _state(found)
-    _check_recipe(store, state.get(RECIPE), bench.recipe)
+    _check_recipe(store, state.get(RECIPE), context.recipe)
     _check_threads(state["threads"])
-    models = _load(bench, found, state["roles"])
+    models = _load(context, found, state["roles"])
     for role, version in state["versions"].items():
         models[role].version = version
-    learners = {
-        role: (numbers, load_file(found / f"learner-{role}.safetensors")) for role, numbers in state["learners"].items()
-    }
+    learners = {}
+    for role, numbers in state["learners"].items():
+        path = found / f"learner-{role}.safetensors"
+        with guard(f"{path} cannot be read"):
+            learners[role] = (numbers, load_file(path))
     return Snapshot(
         models=models,
         step=state["step"],
@@ -152,6 +182,25 @@ def newest_snapshot(store: RunStore, bench: Bench) -> Snapshot | None:
     )
 
 
+def newest_state(store: RunStore) -> dict[str, Any] | None:
+    """The numbers of the newest good checkpoint; None if there is none."""
+    roll_backs = _roll_backs(store)
+    found = checkpoints.newest(
+        store.folder / "checkpoints", lambda bad, why: None, lambda path: _counts(path, roll_backs)
+    )
+    return None if found is None else _state(found)
+
+
+def _roll_backs(store: RunStore) -> int:
+    """Number of roll-backs by alarms."""
+    return sum(entry["kind"] == ROLLED_BACK for entry in store.history())
+
+
+def _counts(checkpoint: Path, roll_backs: int) -> bool:
+    """Whether a run that was rolled back so often may continue from a checkpoint."""
+    return bool(_state(checkpoint)["roll_backs"] == roll_backs) or _was_healthy(checkpoint)
+
+
 def _was_healthy(checkpoint: Path) -> bool:
     """Whether no alarm was raised when it was saved."""
     return bool(_state(checkpoint)["healthy"])
@@ -159,38 +208,50 @@ def _was_healthy(checkpoint: Path) -> bool:
 
 def _state(checkpoint: Path) -> dict[str, Any]:
     """The numbers of a checkpoint."""
-    state: dict[str, Any] = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
-    return state
+    path = checkpoint / "state.json"
+    with guard(f"{path} is not the state of a run"):
+        state = parse_json(path.read_text(encoding="utf-8"), constants=True)
+        _STATE.validate_python(state, strict=True)
+    found: dict[str, Any] = state
+    return found
 
 
-def _load(bench: Bench, checkpoint: Path, roles: Sequence[str]) -> "dict[str, Policy]":
-    """Every role's model: from the checkpoint where it is there, else from the recipe."""
+def _load(context: RunContext, checkpoint: Path, roles: Sequence[str]) -> "dict[str, Policy]":
+    """The model of every role: from the checkpoint if it has one, else from the recipe."""
     from safetensors.torch import load_file
 
     models: dict[str, Policy] = {}
-    for role in sorted(bench.recipe.models, key=lambda role: bench.recipe.models[role].source.startswith("role:")):
-        model, folder = bench.recipe.models[role], checkpoint / "models" / role
+    for role in sorted(context.recipe.models, key=lambda role: context.recipe.models[role].source.startswith("role:")):
+        model, folder = context.recipe.models[role], checkpoint / "models" / role
         if role in roles and (_folder_is_exact(model) or model.source == "made"):
-            models[role] = bench.load(role, replace(model, source=str(folder), shape=None), models)
+            models[role] = context.load(role, replace(model, source=str(folder), shape=None, base=None), models)
         elif role in roles or not (model.is_remote or _is_later(model)):
-            models[role] = bench.load(role, model, models)
+            models[role] = context.load(role, model, models)
         if role in roles and not _folder_is_exact(model):
             _put_back(models[role], load_file(checkpoint / f"weights-{role}.safetensors"))
     return models
 
 
 def _is_ours(model: Model) -> bool:
-    """Whether the weights exist nowhere but in this run: they were trained, made, or copied from a trained role."""
+    """Whether the weights exist only in this run: they were trained, merged, or copied from a trained role."""
     return model.trained or _is_later(model)
 
 
 def _is_later(model: Model) -> bool:
-    """Whether the model is copied or made by a stage, and is not there before it."""
+    """Whether the model is copied or merged by a stage, and does not exist before it."""
     return model.source.startswith("role:") or model.source == "made"
 
 
+def keeps_base(model: Model) -> bool:
+    """Whether only adapters are trained, on a base that can be read again: a checkpoint need not hold it.
+
+    A run is not resumed with another base (`posttrain.runs.changes.check_models`).
+    """
+    return model.lora is not None and model.source != "new" and not _is_later(model)
+
+
 def _folder_is_exact(model: Model) -> bool:
-    """Whether a saved Hugging Face folder holds every trained number as it was."""
+    """Whether a saved Hugging Face folder has every trained parameter exactly."""
     return model.lora is None and model.head == "language"
 
 
@@ -217,7 +278,7 @@ def _put_back(policy: "Policy", tensors: "Mapping[str, Tensor]") -> None:
 
 
 def _check_recipe(store: RunStore, saved: str | None, recipe: Recipe) -> None:
-    """Raise `UserError` where a checkpoint was written under another recipe, and nobody accepted the change."""
+    """Raise `UserError` where a checkpoint was written under another recipe, and the change was not accepted."""
     changed = recipe_changes(json.loads(saved) if saved else None, recipe)
     if changed and not any(RECIPE in entry for entry in store.history()):
         raise UserError(

@@ -9,10 +9,10 @@ from types import FrameType
 
 
 class StopRequest:
-    """Remembers that somebody asked the run to stop, and who."""
+    """Records a request to stop the run, and its reason."""
 
     def __init__(self) -> None:
-        """Nobody has asked yet."""
+        """Without a request."""
         self.reason = ""
 
     @property
@@ -22,7 +22,7 @@ class StopRequest:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Take note of SIGINT and SIGTERM inside; outside of the main thread signals cannot be had, and are not."""
+        """Record SIGINT and SIGTERM within the context; only in the main thread, which receives signals."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

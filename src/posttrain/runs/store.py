@@ -2,13 +2,13 @@
 
     recipe.yaml         the resolved recipe
     environment.json    versions, machine, code, command line
-    metrics.jsonl       a line a step: what was measured; the same in every run of the same recipe
+    metrics.jsonl       one line per step: what was measured; the same in every run of the same recipe
     events.jsonl        alarms, discards, notes; likewise
-    evals.jsonl         a line an evaluation; likewise
-    timing.jsonl        a line a step: seconds, tokens per second, memory; differs from run to run
+    evals.jsonl         one line per evaluation; likewise
+    timing.jsonl        one line per step: seconds, tokens per second, memory; differs from run to run
     history.jsonl       starts, resumes and repairs of the process, with the time; never cut
-    rollouts/           step_000123.parquet: a row a trajectory
-    evals/              step_000123.parquet: a row an answer
+    rollouts/           step_000123.parquet: one row per trajectory
+    evals/              step_000123.parquet: one row per answer
     checkpoints/        what is needed to go on
     summary.json, report.html
 
@@ -24,12 +24,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from posttrain.errors import UserError
+from posttrain.errors.foreign import parse_json
 from posttrain.runs.environment import RECIPE, describe_environment
 from posttrain.runs.failure import cannot_write, is_about_storage
 from posttrain.runs.files import check_own_files, make_folder, restore_folders, sync, write_file
 from posttrain.runs.folders import make_run_folder, name_missing, why_no_run
-from posttrain.runs.journal import Journal, plain, read_lines
+from posttrain.runs.journal import Journal, plain, read_lines, sound_lines
 from posttrain.runs.lock import RunLock
+from posttrain.runs.reading import DOCUMENT, read_own, step_files
 from posttrain.runs.tables import RolloutTable, clean_text, new_connection, read_table, rollout_rows, write_table
 
 if TYPE_CHECKING:
@@ -38,13 +40,17 @@ if TYPE_CHECKING:
 __all__ = ["RolloutTable", "RunStore", "rollout_rows"]
 
 REPAIRS = ("bad checkpoint", "rewound", "incomplete record", "changed")
-"""Kinds of entries in the history that somebody who resumes a run should see."""
+"""Kinds of history entries that are shown when a run is resumed."""
+SAMPLED_NLL = "sampled_nll"
+"""The metric that runs recorded as ``entropy`` before they recorded the entropy itself."""
+GIVEN = " (given)"
+"""Ends the name of an evaluation in its rows of demonstrations and pairs, which were measured and not answered."""
 _CUT = ("metrics.jsonl", "timing.jsonl", "events.jsonl", "evals.jsonl")
 _JOURNALS = (*_CUT, "history.jsonl")
 
 
 class RunStore:
-    """A run's folder, opened by the one process that may write to it, or by anybody to read it."""
+    """A run's folder, opened by the one process that may write to it, or by any process to read it."""
 
     def __init__(self, folder: Path, lock: RunLock | None) -> None:
         """Use `create` or `open`."""
@@ -71,6 +77,7 @@ class RunStore:
             write_file(folder / "environment.json", json.dumps(plain(found), indent=1) + "\n")
             _write_yaml(folder / "recipe.yaml", recipe_tree)  # last: it makes the folder a run
             store = cls(folder, RunLock(folder))
+            sync(folder)
         except OSError as error:
             raise cannot_write(error, folder, folder) from error
         store.log_history("started", "the run was started")
@@ -129,7 +136,7 @@ class RunStore:
     # Writing
 
     def log_metrics(self, step: int, stage: str, stage_step: int, metrics: Mapping[str, Any]) -> None:
-        """Record what a step measured: only numbers that are the same whenever the same recipe runs."""
+        """Record the metrics of a step, which are a function of the recipe."""
         self._append("metrics.jsonl", {"step": step, "stage": stage, "stage_step": stage_step, **metrics})
         self._last_step = step
 
@@ -138,21 +145,35 @@ class RunStore:
         self._append("timing.jsonl", {"step": step, "stage": stage, "stage_step": stage_step, **timing})
 
     def log_event(self, step: int, kind: str, message: str, **details: Any) -> None:
-        """Record something to be told: an alarm, a discard, a note. The same in every run of the same recipe."""
+        """Record an event: an alarm, a discard, a note. Events are a function of the recipe."""
         self._append("events.jsonl", {"step": step, "kind": kind, "message": message, **details})
 
     def log_history(self, kind: str, message: str, **details: Any) -> None:
-        """Record something that happened to the process, with the time; it is never cut off."""
+        """Record an event of the process, with the time. The history is never truncated, so each entry is forced to the
+        disk before the next one: a power cut damages the last one at most.
+        """
         moment = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         self._append("history.jsonl", {"time": moment, "kind": kind, "message": message, **details})
+        self._sync_journal("history.jsonl")
 
     def write_rollouts(self, step: int, rows: RolloutTable) -> None:
         """Record the trajectories of a step."""
         self._write_table(rows, _step_path(self.folder / "rollouts", step), step)
 
-    def write_evaluation(self, step: int, name: str, rows: RolloutTable, summary: Mapping[str, Any]) -> None:
-        """Record an evaluation after a step: its answers (sample 0 is the greedy one) and its numbers."""
-        self._write_table(rows, _step_path(self.folder / "evals", step), step, evaluation=name)
+    def write_evaluation(
+        self,
+        step: int,
+        name: str,
+        rows: RolloutTable | None,
+        summary: Mapping[str, Any],
+        given: RolloutTable | None = None,
+    ) -> None:
+        """Record an evaluation after a step: its answers (sample 0 is the greedy one), its numbers, and the rows of the
+        `given` texts that were measured.
+        """
+        for table, called in ((rows, name), (given, name + GIVEN)):
+            if table is not None:
+                self._write_table(table, _step_path(self.folder / "evals", step), step, evaluation=called)
         self._append("evals.jsonl", {"step": step, "name": name, **summary})
 
     def write_document(self, name: str, text: str) -> Path:
@@ -164,10 +185,17 @@ class RunStore:
             raise cannot_write(error, path, self.folder) from error
         return path
 
+    def write_recipe(self, tree: Mapping[str, Any]) -> None:
+        """Replace ``recipe.yaml`` by a changed recipe."""
+        try:
+            _write_yaml(self.folder / "recipe.yaml", tree)
+        except OSError as error:
+            raise cannot_write(error, self.folder / "recipe.yaml", self.folder) from error
+
     # Going back
 
     def position(self) -> dict[str, int]:
-        """How far the record reaches, after forcing it to the disk: bytes of each journal, and the last step."""
+        """The end of the record, after forcing it to the disk: bytes of each journal, and the last step."""
         try:
             for journal in self._journals.values():
                 journal.sync()
@@ -182,11 +210,12 @@ class RunStore:
         return {"step": self._last_step, "rollouts": self._recorded(self._last_step), **sizes}
 
     def rewind(self, position: Mapping[str, int]) -> None:
-        """Forget everything after a position; an empty one is the start."""
+        """Truncate the record to a position; an empty one is the start. What a power cut damaged after it goes too."""
         step = position.get("step", 0)
-        undone = [entry for entry in self.metrics() if entry["step"] > step]
+        undone = [entry for entry in sound_lines(self.folder / "metrics.jsonl") if entry["step"] > step]
         if undone:
-            seconds = sum(entry.get("seconds_total") or 0.0 for entry in self.timing() if entry["step"] > step)
+            timing = sound_lines(self.folder / "timing.jsonl")
+            seconds = sum(entry.get("seconds_total") or 0.0 for entry in timing if entry["step"] > step)
             message = f"went back to step {step}; steps done again because no checkpoint held them: {len(undone)}"
             self.log_history("rewound", message, step=step, steps_undone=len(undone), seconds_undone=seconds)
         for name in _CUT:
@@ -209,8 +238,15 @@ class RunStore:
     def recipe_tree(self) -> dict[str, Any]:
         """The resolved recipe, as a tree."""
         from ruamel.yaml import YAML
+        from ruamel.yaml.error import YAMLError
 
-        tree: dict[str, Any] = YAML(typ="safe", pure=True).load(self.folder / "recipe.yaml")
+        path = self.folder / "recipe.yaml"
+        try:
+            tree = YAML(typ="safe", pure=True).load(read_own(path, DOCUMENT))
+        except (YAMLError, ValueError, RecursionError) as error:
+            raise UserError(f"{path} is no recipe: {str(error).splitlines()[0]}") from None
+        if not isinstance(tree, dict):
+            raise UserError(f"{path} is no recipe: it holds {type(tree).__name__}, not fields")
         return tree
 
     def environment(self) -> dict[str, Any]:
@@ -218,15 +254,15 @@ class RunStore:
         return _read_json(self.folder / "environment.json")
 
     def summary(self) -> dict[str, Any]:
-        """What ``summary.json`` says; empty when the run has not ended."""
+        """Content of ``summary.json``; empty if the run has not ended."""
         return _read_json(self.folder / "summary.json")
 
     def metrics(self) -> list[dict[str, Any]]:
-        """A dict a step."""
-        return read_lines(self.folder / "metrics.jsonl")
+        """Metrics, one dict per step."""
+        return [_named(entry) for entry in read_lines(self.folder / "metrics.jsonl")]
 
     def timing(self) -> list[dict[str, Any]]:
-        """Seconds, speed and memory, step by step."""
+        """Seconds, speed and memory, one dict per step."""
         return read_lines(self.folder / "timing.jsonl")
 
     def events(self) -> list[dict[str, Any]]:
@@ -250,7 +286,7 @@ class RunStore:
         return [_step_of(path) for path in self._tables("evals")]
 
     def rollouts(self, step: int, columns: Sequence[str] = (), where: str = "true") -> list[dict[str, Any]]:
-        """Trajectories of a step: the named columns or all, of the rows that a condition in SQL picks."""
+        """Trajectories of a step: the named columns or all, of the rows that satisfy a condition in SQL."""
         return self._read_table("rollouts", step, columns, where)
 
     def evaluation_rows(
@@ -261,10 +297,20 @@ class RunStore:
             return self._read_table("evals", step, columns, where)
         return self._read_table("evals", step, columns, f"({where}) AND evaluation = ?", [clean_text(name)])
 
+    def given_rows(self, step: int, name: str, columns: Sequence[str] = ()) -> list[dict[str, Any]]:
+        """Held-out demonstrations and pairs that an evaluation after a step measured."""
+        return self.evaluation_rows(step, name + GIVEN, columns)
+
     # Inside
 
     def _append(self, name: str, entry: Mapping[str, Any]) -> None:
         self._journal(name).append(entry)
+
+    def _sync_journal(self, name: str) -> None:
+        try:
+            self._journal(name).sync()
+        except OSError as error:
+            raise cannot_write(error, self.folder / name, self.folder) from error
 
     def _journal(self, name: str) -> Journal:
         assert name in self._journals, f"the run {self.folder} is closed, or open for reading only"
@@ -275,7 +321,7 @@ class RunStore:
         return sum(_step_of(path) <= step for path in self._tables("rollouts"))
 
     def _note_missing(self, position: Mapping[str, int], evaluated: set[int]) -> None:
-        """Put into the history which tables that a checkpoint counts on are gone: the run does not need them."""
+        """Record in the history which tables before a checkpoint are gone; the run does not need them."""
         lost = evaluated - set(self.evaluation_steps())
         kept = set(self.rollout_steps())
         without = [entry["step"] for entry in self.metrics() if entry["step"] not in kept]
@@ -289,7 +335,7 @@ class RunStore:
         return self._database
 
     def _tables(self, kind: str) -> list[Path]:
-        return sorted((self.folder / kind).glob("step_*.parquet"), key=_step_of)
+        return list(step_files(self.folder / kind).values())
 
     def _write_table(self, rows: RolloutTable, path: Path, step: int, evaluation: str | None = None) -> None:
         import duckdb
@@ -305,7 +351,7 @@ class RunStore:
         self._unsynced.add(path)
 
     def _keep_pictures(self, pictures: Mapping[str, bytes]) -> None:
-        """Write those that are not here yet; the name says the content, so that none is ever written twice."""
+        """Write the pictures that are not there yet; names are digests, so that none is written twice."""
         for name, data in pictures.items():
             path = self.folder / name
             if not path.is_file() or path.stat().st_size != len(data):
@@ -323,7 +369,7 @@ class RunStore:
         return read_table(self._connection(), path, columns, where, parameters)
 
     def _repair(self) -> None:
-        """Cut off what a killed process left unfinished."""
+        """Truncate lines that a killed process left unfinished."""
         for name in ("history.jsonl", *_CUT):  # first the one into which the repairs of the others are written
             journal = self._journals[name]
             dropped = journal.drop_unfinished()
@@ -333,9 +379,9 @@ class RunStore:
                 )
                 self.log_history("repaired", message, file=name, bytes=dropped)
         restore_folders(self.folder)
-        for path in self.folder.glob("*/.step_*.tmp"):
+        for path in (*self.folder.glob(".*.tmp"), *self.folder.glob("*/.*.tmp")):
             path.unlink()
-        self._last_step = max((entry["step"] for entry in self.metrics()), default=0)
+        self._last_step = max((entry["step"] for entry in sound_lines(self.folder / "metrics.jsonl")), default=0)
 
 
 def _step_path(folder: Path, step: int) -> Path:
@@ -348,9 +394,13 @@ def _step_of(path: Path) -> int:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        value: dict[str, Any] = json.loads(path.read_bytes())
+        value = parse_json(read_own(path, DOCUMENT).decode(), constants=True)
     except FileNotFoundError:
         return {}
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise UserError(f"{path} is not a JSON object: the file has been edited, or the disk damaged it")
     return value
 
 
@@ -358,3 +408,12 @@ def _write_yaml(path: Path, tree: Mapping[str, Any]) -> None:
     from posttrain.recipes.files import tree_to_yaml
 
     write_file(path, tree_to_yaml(plain(tree)))
+
+
+def _named(entry: dict[str, Any]) -> dict[str, Any]:
+    """Metrics of a step by their names of today.
+
+    Runs that recorded no entropy called the sampled NLL, an estimate of it, ``entropy``.
+    """
+    old = [key for key in entry if key.rpartition("/")[2] == "entropy" and f"{key[:-7]}{SAMPLED_NLL}" not in entry]
+    return {f"{key[:-7]}{SAMPLED_NLL}" if key in old else key: value for key, value in entry.items()} if old else entry

@@ -1,14 +1,16 @@
 """The summary of a run: ``summary.json`` and one paragraph for the terminal.
 
 Everything is derived from the record, so that it can be derived again. Accuracies are of the greedy answers to the
-held-out tasks; a gain is judged on the tasks that were judged both before and after, in pairs.
+held-out tasks; a gain is a paired comparison on the tasks that were scored both before and after.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from posttrain.runs.amounts import duration, percent, probability
 from posttrain.runs.journal import plain
+from posttrain.runs.loss_text import numbers_of, sentences
 from posttrain.runs.store import RunStore
 from posttrain.statistics.paired import paired_difference
 
@@ -36,7 +38,8 @@ def summarize(store: RunStore) -> dict[str, Any]:
         **whole,
         "tasks_evaluated": after["tasks"] if after else 0,
         "verifier": after["verifier"] if after else None,
-        "verifier_is_training_reward": _own_verifier(recipe) is None if after else None,
+        "verifier_is_training_reward": _own_verifier(recipe) is None if after and after["verifier"] else None,
+        "losses": sentences(before, after),
         "steps": len(metrics),
         **_cost(metrics, timing),
         "stages": _stages(store, recipe, metrics, timing, evaluations),
@@ -67,10 +70,11 @@ def summary_line(summary: Entry) -> str:
         parts += [describe_gain(summary["gain"])] if summary["gain"] else []
     elif accuracy[1]:
         parts.append(f"Accuracy on {tasks}: {accuracy[1]} after; it was not measured before.")
-    else:
+    elif not summary["losses"]:
         parts.append("Held-out accuracy was not measured.")
+    parts += summary["losses"]
     parts += [f"Warning: {warning}." for warning in summary["warnings"]]
-    return " ".join([*parts, f"Everything is in {summary['run']} (report.html to look at)."])
+    return " ".join([*parts, f"Everything is in {summary['run']} (open report.html)."])
 
 
 def describe_accuracy(summary: Entry, when: str) -> str:
@@ -80,38 +84,24 @@ def describe_accuracy(summary: Entry, when: str) -> str:
 
 
 def describe_gain(gain: Entry) -> str:
-    """What a gain says, in a sentence that claims no more than its interval allows."""
+    """A gain in a sentence that claims a difference only where McNemar's exact test does, and its interval with it."""
     low, high = gain["interval"]
     points = f"{100 * gain['value']:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}]"
+    tested = f"McNemar's exact p {probability(gain['p_value'])}"
     if low > 0:
-        return f"Better by {points}."
+        return f"Better by {points} ({tested})."
     if high < 0:
-        return f"Worse: {points}."
+        return f"Worse: {points} ({tested})."
     if gain["gained"] == gain["lost"] == 0:
         return f"Not one of {_count(gain['tasks'], 'task')} changed: {points}."
     return (
-        f"No difference that {_count(gain['tasks'], 'task')} can show: {points}; "
+        f"No difference that {_count(gain['tasks'], 'task')} can show: {points} ({tested}); "
         f"one of {100 * gain['detectable']:.1f} points would have been found 4 times in 5."
     )
 
 
-def percent(share: float, interval: Sequence[float] | None = None) -> str:
-    """``41.5 %``, with its interval in percent where there is one."""
-    return f"{100 * share:.1f} %" + (f" [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]" if interval else "")
-
-
-def duration(seconds: float) -> str:
-    """``42.0 s``, ``3 min 5 s``, ``2 h 10 min``."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"
-
-
 def correctness(store: RunStore, evaluation: Entry, correct_at: float) -> dict[str, bool]:
-    """By task key, whether the greedy answer was right; tasks whose judgement failed are left out."""
+    """By task key, whether the greedy answer was correct; tasks that could not be scored are left out."""
     if evaluation["step"] not in store.evaluation_steps():
         return {}  # deleted: the summary warns of it
     rows = store.evaluation_rows(
@@ -124,7 +114,7 @@ def correctness(store: RunStore, evaluation: Entry, correct_at: float) -> dict[s
 
 
 def correct_at(recipe: Entry) -> float:
-    """The score from which an answer counts as right."""
+    """The smallest score of a correct answer."""
     return float((recipe.get("evaluation") or {}).get("correct_at", 1.0))
 
 
@@ -147,7 +137,7 @@ def _stages(
     timing: Sequence[Entry],
     evaluations: Sequence[Entry],
 ) -> list[dict[str, Any]]:
-    """What each stage that was begun came to, in the order of the recipe."""
+    """The summary of each stage that was begun, in the order of the recipe."""
     found = []
     for name in dict.fromkeys(entry["stage"] for entry in metrics):
         own = [entry for entry in metrics if entry["stage"] == name]
@@ -168,12 +158,13 @@ def _between(store: RunStore, before: Entry | None, after: Entry | None, recipe:
     for when, evaluation in (("before", before), ("after", after)):
         result[f"accuracy_{when}"] = evaluation["accuracy"] if evaluation else None
         result[f"accuracy_{when}_interval"] = evaluation["accuracy_interval"] if evaluation else None
+    result |= numbers_of(before, after)
     result["gain"] = _gain(store, before, after, correct_at(recipe)) if before and after else None
     return result
 
 
 def _gain(store: RunStore, before: Entry, after: Entry, threshold: float) -> dict[str, Any] | None:
-    """The paired difference; None when no task was judged both times."""
+    """The paired difference; None if no task was scored both times."""
     right_before, right_after = (correctness(store, evaluation, threshold) for evaluation in (before, after))
     shared = sorted(right_before.keys() & right_after.keys())
     if not shared:
@@ -202,28 +193,28 @@ def _cost(metrics: Sequence[Entry], timing: Sequence[Entry]) -> dict[str, Any]:
 
 
 def _seconds(entry: Entry) -> float:
-    """Seconds that a line of timing stands for: its total, or its phases where it has none (an evaluation)."""
+    """Seconds of a line of timing: its total, or the sum of its phases if it has none (an evaluation)."""
     if entry.get("seconds_total") is not None:
         return float(entry["seconds_total"])
     return float(sum(v for k, v in entry.items() if k.startswith("seconds_") and v is not None))
 
 
 def _warnings(summary: Entry, recipe: Entry, after: Entry | None, events: Sequence[Entry]) -> list[str]:
-    """What a reader of the numbers must know before believing them."""
+    """Warnings about the validity of the numbers."""
     warnings = []
     if after is None:
-        return ["no held-out accuracy was measured: nothing says whether the model got better"]
+        return ["no held-out accuracy was measured: it is unknown whether the model got better"]
     if summary["verifier_is_training_reward"]:
         warnings.append(
-            "the held-out answers were judged by the training reward itself; evaluation.verifier sets another judge"
+            "the held-out answers were scored by the training reward itself; evaluation.verifier sets another verifier"
         )
     if after["errors"]:
-        warnings.append(f"{after['errors']} of {_count(after['tasks'], 'held-out answer')} could not be judged")
+        warnings.append(f"{after['errors']} of {_count(after['tasks'], 'held-out answer')} could not be scored")
     if (after.get("truncated") or 0.0) > 0.05:
         warnings.append(f"{percent(after['truncated'])} of the held-out answers were cut at the token limit")
     wanted = (recipe.get("evaluation") or {}).get("holdout")
-    if wanted and after["tasks"] < wanted:
-        warnings.append(f"only {_count(after['tasks'], 'task')} of the {wanted} asked for could be held out")
+    if wanted and after["verifier"] and after["tasks"] < wanted:
+        warnings.append(f"only {_count(after['tasks'], 'task')} of the {wanted} requested could be held out")
     alarms = [event for event in events if event["kind"] == "alarm"]
     if alarms:
         warnings.append(
@@ -233,7 +224,7 @@ def _warnings(summary: Entry, recipe: Entry, after: Entry | None, events: Sequen
 
 
 def _own_verifier(recipe: Entry) -> Any:
-    """The evaluation's own verifier; None when the training reward judges."""
+    """The evaluation's own verifier; None if the training reward scores the answers."""
     return (recipe.get("evaluation") or {}).get("verifier")
 
 

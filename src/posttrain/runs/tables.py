@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from posttrain.datasets.images import encoded
 from posttrain.runs.files import put_in_place, sync
 from posttrain.runs.journal import plain
 from posttrain.signals import ADVANTAGE, ENTROPY, LOGP, OLD_VALUE
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     import duckdb
 
 SCHEMA_VERSION = 1
+MOST_COPIED = 200_000
+"""Bytes of a picture in a file of the user's that is copied into the record, to be shown from there."""
 SIGNALS = (LOGP.column, ENTROPY.column, "ratio", ADVANTAGE.column, OLD_VALUE.column)
 """Token columns that every file has; others (``reference_logp``, ...) come after them in alphabetical order."""
 
@@ -52,19 +55,19 @@ class RolloutTable:
     """Trajectories laid out in columns, ready to be written. Made by `rollout_rows`."""
 
     rows: Columns
-    """One entry a trajectory, in order."""
+    """One entry per trajectory, in order."""
     segments: Columns
-    """One entry a segment; ``row`` is the trajectory."""
+    """One entry per segment; ``row`` is the trajectory."""
     parts: Columns
-    """One entry a part of a score; ``row`` is the trajectory."""
+    """One entry per part of a score; ``row`` is the trajectory."""
     tokens: Columns
-    """One entry a token; ``row`` is the trajectory, NaN is unknown."""
+    """One entry per token; ``row`` is the trajectory, NaN is unknown."""
     signals: tuple[str, ...]
     """Names of the token columns that hold numbers of an objective."""
     pictures: Mapping[str, bytes] = field(default_factory=dict)
-    """What is to be kept beside the tables, by the path in the run's folder that ``images`` names it by."""
+    """Files to write next to the tables, by their path in the run's folder, which ``images`` refers to."""
     width: int = 0
-    """Numbers in the vector of a token that a model wrote; 0 where none wrote any."""
+    """Width of the vectors of tokens that a model wrote; 0 if there are none."""
 
     def __len__(self) -> int:
         """Number of trajectories."""
@@ -102,6 +105,7 @@ def rollout_rows(
         **_task_columns(trajectories, stage, dropped),
         **_score_columns(trajectories),
         **{f"has_{name}": np.array([name in own for own in columns], bool) for name in signals},
+        f"has_{ENTROPY.column}": np.array([_has_entropy(t, own) for t, own in zip(trajectories, columns, strict=True)]),
         "has_sampled_logp": np.array([any(s.logp is not None for s in t.segments) for t in trajectories], bool),
     }
     return RolloutTable(
@@ -110,14 +114,18 @@ def rollout_rows(
         parts=_part_columns(trajectories),
         tokens=_token_columns(trajectories, columns, signals) | _vector_columns(trajectories, width),
         signals=signals,
-        pictures={picture_file(image): image.data for t in trajectories for image in t.task.images if not image.path},
+        pictures={
+            picture_file(image): encoded(image)
+            for image in {picture_file(image): image for t in trajectories for image in t.task.images}.values()
+            if not image.path or Path(image.path).stat().st_size <= MOST_COPIED
+        },
         width=width,
     )
 
 
 def picture_file(image: Image) -> str:
-    """The path, in a run's folder, of a picture that is in no file of the user's."""
-    return f"images/{hashlib.blake2b(image.data, digest_size=12).hexdigest()}"
+    """The path of a picture in a run's folder, where it is small enough to be copied there."""
+    return f"images/{hashlib.blake2b(image.path.encode() or image.data, digest_size=12).hexdigest()}"
 
 
 def write_table(
@@ -185,7 +193,7 @@ def clean_text(text: str) -> str:
 
 
 def _query(signals: Sequence[str], step: int, *, named: bool, width: int = 0) -> str:
-    """The SELECT that joins the four tables into a row a trajectory."""
+    """The SELECT that joins the four tables into one row per trajectory."""
     token_lists = {"token_ids": "token_id", "trained": "trained", "sampled_logp": "sampled_logp"}
     token_lists |= {name: name for name in signals}
     lists = ", ".join(f'list("{source}" ORDER BY position) AS "{name}"' for name, source in token_lists.items())
@@ -231,7 +239,7 @@ def _query(signals: Sequence[str], step: int, *, named: bool, width: int = 0) ->
 
 
 def _task_columns(trajectories: Sequence[Trajectory], stage: str, dropped: Sequence[str | None]) -> Columns:
-    """What was asked, what came, and where it belongs."""
+    """Prompt, completion and position of each trajectory."""
     return {
         "stage": _texts([stage] * len(trajectories)),
         "task_key": _texts([t.task.key for t in trajectories]),
@@ -260,13 +268,13 @@ def _info(trajectory: Trajectory) -> str | None:
 
 
 def _images(trajectory: Trajectory) -> str | None:
-    """Where the pictures of an attempt's task are, as JSON: absolute paths, or paths in the run's folder."""
-    paths = [image.path or picture_file(image) for image in trajectory.task.images]
+    """Paths of the pictures of a rollout's task, as JSON, in the run's folder."""
+    paths = [picture_file(image) for image in trajectory.task.images]
     return json.dumps(paths) if paths else None
 
 
 def _score_columns(trajectories: Sequence[Trajectory]) -> Columns:
-    """The judgement; null where there was none."""
+    """The score; null if there is none."""
     scores = [t.score for t in trajectories]
     return {
         "reward": np.array([s.value if s else np.nan for s in scores], np.float64),
@@ -277,7 +285,7 @@ def _score_columns(trajectories: Sequence[Trajectory]) -> Columns:
 
 
 def _segment_columns(trajectories: Sequence[Trajectory]) -> Columns:
-    """Who wrote what."""
+    """The segments of each trajectory with their actors."""
     owned = [(row, place, s) for row, t in enumerate(trajectories) for place, s in enumerate(t.segments)]
     return {
         "row": np.array([row for row, _, _ in owned], np.int32),
@@ -293,7 +301,7 @@ def _segment_columns(trajectories: Sequence[Trajectory]) -> Columns:
 
 
 def _part_columns(trajectories: Sequence[Trajectory]) -> Columns:
-    """The scores that each score was made of; parts of parts are named ``outer/inner``."""
+    """The parts of each score; parts of parts are named ``outer/inner``."""
     found: list[tuple[int, int, str, Score]] = []
     for row, trajectory in enumerate(trajectories):
         flat = _flatten("", trajectory.score) if trajectory.score else []
@@ -312,7 +320,7 @@ def _part_columns(trajectories: Sequence[Trajectory]) -> Columns:
 def _token_columns(
     trajectories: Sequence[Trajectory], columns: Sequence[Mapping[str, FloatArray]], signals: Sequence[str]
 ) -> Columns:
-    """Every token with what was known of it."""
+    """All tokens with their signals."""
     lengths = [len(t.token_ids) for t in trajectories]
     starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     total = int(starts[-1])
@@ -333,6 +341,8 @@ def _token_columns(
         for name, values in own.items():
             assert len(values) == len(trained), f"{name} has {len(values)} numbers for {len(trained)} trained tokens"
             tokens[name][trained] = values
+        known, drawn = _drawn_entropy(trajectory)
+        tokens[ENTROPY.column][start : start + len(known)][known] = drawn
     return tokens
 
 
@@ -342,7 +352,7 @@ def _with_vectors(trajectory: Trajectory) -> list[Any]:
 
 
 def _vector_columns(trajectories: Sequence[Trajectory], width: int) -> Columns:
-    """The vectors of tokens that a model wrote, number by number; prompts and observations have theirs as text."""
+    """The vectors of tokens that a model wrote, one column per component. Prompts and observations have text."""
     if not width:
         return {}
     segments = [s for t in trajectories for s in t.segments]
@@ -357,9 +367,25 @@ def _vector_columns(trajectories: Sequence[Trajectory], width: int) -> Columns:
 
 
 def _sampled_logp(trajectory: Trajectory) -> FloatArray:
-    """[L] log-probability of each token when it was sampled, trained or not; NaN where nothing was sampled."""
+    """[L] log-probability of each token when it was sampled, trained or not; NaN for tokens that were not sampled."""
     parts = [np.full(len(s), np.nan, np.float32) if s.logp is None else s.logp for s in trajectory.segments]
     return np.concatenate(parts).astype(np.float32) if parts else np.zeros(0, np.float32)
+
+
+def _has_entropy(trajectory: Trajectory, own: Mapping[str, FloatArray]) -> bool:
+    """Whether the entropy of some token is known."""
+    return ENTROPY.column in own or any(s.entropy is not None for s in trajectory.segments)
+
+
+def _drawn_entropy(trajectory: Trajectory) -> tuple[NDArray[np.bool_], FloatArray]:
+    """[L] which tokens were drawn from a distribution whose entropy the sampler gave, and their entropies.
+
+    It goes before the learner's, which is that of later weights in all but the first update of a step.
+    """
+    parts = [np.full(len(s), np.nan, np.float32) if s.entropy is None else s.entropy for s in trajectory.segments]
+    entropy_L = np.concatenate([np.zeros(0, np.float32), *parts]).astype(np.float32)
+    known_L = np.isfinite(entropy_L)
+    return known_L, entropy_L[known_L]
 
 
 def _flatten(prefix: str, score: Score) -> list[tuple[str, Score]]:
@@ -371,7 +397,7 @@ def _flatten(prefix: str, score: Score) -> list[tuple[str, Score]]:
 
 
 def _prompt(trajectory: Trajectory) -> str:
-    """The prompt as the model saw it, else as the task has it."""
+    """The prompt as the model received it, else that of the task."""
     seen = "".join(s.text for s in trajectory.segments if s.actor == "prompt")
     if seen:
         return seen
@@ -385,7 +411,7 @@ def _version(trajectory: Trajectory) -> int:
 
 
 def _texts(values: Sequence[str | None]) -> NDArray[Any]:
-    """Strings as the database can take them; None is null."""
+    """Strings as an array for the database; None is null."""
     column = np.empty(len(values), object)
     column[:] = [None if value is None else clean_text(str(value)) for value in values]
     return column

@@ -13,10 +13,10 @@ from typing import Final
 SPIN: Final = "20000"
 """Turns of a waiting loop, about a millisecond: with fewer, threads that are alone lose time by falling asleep."""
 OWN_SETTINGS: Final = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
-"""Variables by which users say it themselves."""
+"""Environment variables by which users set it themselves."""
 
 
 def wait_briefly(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Let threads give up their core soon, unless the environment says what is wanted. Child processes do the same."""
+    """Make threads yield their core soon, unless the environment sets it; inherited by child processes."""
     if not any(name in environment for name in OWN_SETTINGS):
         environment["GOMP_SPINCOUNT"] = SPIN

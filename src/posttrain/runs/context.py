@@ -1,4 +1,4 @@
-"""A recipe made ready on this machine: device, tasks, models, samplers."""
+"""The context of a run on this machine: device, tasks, models, samplers."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,9 +8,13 @@ from posttrain.component import nearest
 from posttrain.engines import Sampler, Server, wait_for
 from posttrain.engines._random import key_of
 from posttrain.errors import UserError
-from posttrain.models import Model
+from posttrain.models import Model, hub
+from posttrain.models.sources import find_model
 from posttrain.recipes.tree import Recipe
 from posttrain.runs.changes import BASE, MODELS, REWARD_FILES, TASK_FILES, TASKS, digest_of_model
+from posttrain.runs.checks import warnings_of
+from posttrain.runs.estimate import Estimate, estimate
+from posttrain.runs.fitting import CHOSEN, fit_to_models
 from posttrain.runs.problems import Problems, note_of_special_tokens
 from posttrain.stages import Models, Stage
 from posttrain.stages.needs import check_needs, needs_of
@@ -23,12 +27,14 @@ if TYPE_CHECKING:
     from posttrain.serving.client import Remote
 
 
-class Bench:
-    """A recipe made ready on this machine."""
+class RunContext:
+    """A recipe with its device, tasks, models and samplers."""
 
     def __init__(self, recipe: Recipe, device: "torch.device") -> None:
-        """Loads and splits the tasks and readies the rewards; models are loaded when they are asked for."""
-        self.recipe, self.device = recipe, device
+        """Loads and splits the tasks and prepares the rewards; models are loaded on request."""
+        self.fitted = fit_to_models(recipe)
+        """What was chosen for the models, and warnings."""
+        self.recipe, self.device = (recipe := self.fitted.recipe), device
         self.problems = Problems(recipe)
         for reward in self.problems.rewards:
             reward.prepare()
@@ -36,7 +42,7 @@ class Bench:
         self.endpoints = connect(recipe)
 
     def first_models(self) -> "dict[str, Policy]":
-        """The recipe's models as they begin; those that are copied or made wait for the stage that does it."""
+        """The initial models of the recipe, without those that stages copy or merge."""
         here = {role: m for role, m in self.recipe.models.items() if not m.is_remote}
         later = {role for role, m in here.items() if m.source.startswith("role:") or m.source == "made"}
         plain = {role: m for role, m in here.items() if role not in later}
@@ -44,10 +50,17 @@ class Bench:
             raise UserError("models.policy.source is an endpoint, which gives no tokens to learn from; name a folder")
         if "policy" not in plain:
             raise UserError("the recipe has no model in the role 'policy'; name one with models.policy.source=FOLDER")
+        if self.device.type == "cpu":
+            self.estimate().check()
         return {role: self.load(role, model, {}) for role, model in plain.items()}
 
+    def estimate(self) -> Estimate:
+        """The memory that the run takes at its peak, from the headers of its models."""
+        tasks = {name: self.problems.of(stage) for name, stage in self.recipe.stages.items()}
+        return estimate(self.recipe, len(self.problems.held_out), tasks)
+
     def load(self, role: str, model: Model, models: Models) -> "Policy":
-        """The model of a role, which reads special tokens in data as the tasks say; `models` are there to be copied."""
+        """The model of a role, with special tokens in data read as the tasks allow; `models` can be copied."""
         from posttrain.policies.loading import load_policy
         from posttrain.policies.tokenizer import Tokenizer
 
@@ -58,10 +71,10 @@ class Bench:
         return policy
 
     def check(self, models: Models) -> None:
-        """Raise `UserError` for anything that the run would stumble over later, before it is begun."""
+        """Raise `UserError` for mistakes that the run would fail on later."""
         roles = self.recipe.models
         self._note_special_tokens(models["policy"])
-        check_prompts(models["policy"], self.problems.held_out, "the held-out tasks")
+        self._check_evaluation(models)
         if not any(model.trained for model in roles.values()):
             raise UserError("no model of this recipe is trained; set models.policy.trained=true")
         for role, model in roles.items():
@@ -82,17 +95,31 @@ class Bench:
                 )
             self._check_roles(stage)
             stage.check(models, tasks)
-        if self.problems.verifier.roles:
-            raise UserError(
-                f"the held-out answers would be judged by {self.problems.verifier.kind}, which asks the role "
-                f"'{min(self.problems.verifier.roles)}'; models judge in training only so far, so give a verifier of "
-                "another kind: evaluation.verifier=match, or a function"
-            )
+        self.problems.warnings = warnings_of(self.recipe, self.problems, models)
         for endpoint in self.endpoints.values():
             wait_for(endpoint.check())
+        if self.recipe.push is not None:
+            hub.check_push(self.recipe.push)
+
+    def _check_evaluation(self, models: Models) -> None:
+        """Raise `UserError` for held-out tasks that cannot be measured."""
+        problems = self.problems
+        problems.check_measures()
+        for stage in problems.losses:
+            for task in problems.held_out:
+                stage.given(models["policy"], task)
+        if not problems.answered:
+            return
+        check_prompts(models["policy"], problems.held_out, "the held-out tasks")
+        if problems.verifier.roles:
+            raise UserError(
+                f"the held-out answers would be scored by {problems.verifier.kind}, which needs the role "
+                f"'{min(problems.verifier.roles)}'; models score in training only, so give a verifier of "
+                "another kind: evaluation.verifier=match, or a function"
+            )
 
     def _note_special_tokens(self, policy: "Policy") -> None:
-        """Say how many tasks hold texts of the policy's special tokens, which are easily meant to mislead."""
+        """Add a note on the number of tasks with texts of the policy's special tokens."""
         from posttrain.policies.tokenizer import Tokenizer
 
         problems, tokenizer = self.problems, getattr(policy, "tokenizer", None)
@@ -110,7 +137,7 @@ class Bench:
             )
 
     def _check_made(self) -> None:
-        """Raise `UserError` for a model that is needed before a stage has made it, or made only to be copied over."""
+        """Raise `UserError` for a model that is needed before a stage makes it, or that a stage makes in vain."""
         waiting = {role for role, model in self.recipe.models.items() if model.source == "made"}
         for name, stage in self.recipe.stages.items():
             for role in sorted(stage.roles & waiting):
@@ -129,38 +156,40 @@ class Bench:
             waiting -= stage.makes
 
     def environment(self) -> dict[str, Any]:
-        """What the record should know of this process, beside what can be found out later."""
+        """Entries about this process for the record, in addition to `describe_environment`."""
         import torch
 
         from posttrain import kernels
         from posttrain.kernels import paged
 
-        judges = {name: digest for reward in self.problems.rewards for name, digest in reward.fingerprint.items()}
+        reward_files = {name: digest for reward in self.problems.rewards for name, digest in reward.fingerprint.items()}
         return {
             "threads": torch.get_num_threads(),
             "device": str(self.device),
             "kernels": kernels.status(),
             **({"gpu_kernels": paged.status(self.device)} if self.device.type == "cuda" else {}),
-            REWARD_FILES: judges,
+            REWARD_FILES: reward_files,
             TASK_FILES: self.problems.files,
             TASKS: self.problems.digests,
             MODELS: {name: digest_of_model(folder) for name, folder in self.model_folders().items()},
+            **({CHOSEN: list(self.fitted.chosen)} if self.fitted.chosen else {}),
             **sandbox.environment(),
         }
 
     def model_folders(self) -> dict[str, Path]:
-        """Where the models that are read from folders of the user's lie, by role; of an adapter also its base's."""
+        """Folders of the models that are read from the user's files, by role; for an adapter also that of its base."""
         from posttrain.policies.folder import bundled_names
         from posttrain.policies.lora import base_of, is_adapter
 
         elsewhere = {"new", "made", *bundled_names()}
         own = {role: model.source for role, model in self.recipe.models.items() if not model.is_remote}
         folders = {
-            role: Path(source).expanduser()
+            role: find_model(source, role)
             for role, source in own.items()
             if source not in elsewhere and not source.startswith("role:")
         }
-        bases = {f"{role}{BASE}": base_of(folder) for role, folder in folders.items() if is_adapter(folder)}
+        models = self.recipe.models
+        bases = {f"{role}{BASE}": base_of(path, models[role]) for role, path in folders.items() if is_adapter(path)}
         return folders | bases
 
     def with_copies(self, stage: Stage, models: Models, keep: frozenset[str] = frozenset()) -> "dict[str, Policy]":
@@ -180,13 +209,13 @@ class Bench:
         return made
 
     def server(self, policy: "Policy") -> Server:
-        """The policy, ready to sample."""
+        """The server of a policy."""
         if id(policy) not in self._servers:
             self._servers[id(policy)] = self.recipe.engine.serve(policy, self.recipe.seed)
         return self._servers[id(policy)]
 
     def remote_samplers(self, *key: int | str) -> dict[str, Sampler]:
-        """The roles that endpoints play, ready to write; what they are asked is a function of (recipe seed, key)."""
+        """Samplers of the endpoints, by role; their requests are a function of (recipe seed, key)."""
         if not self.endpoints:
             return {}
         from posttrain.serving.sampler import RemoteSampler
@@ -194,7 +223,7 @@ class Bench:
         return {role: RemoteSampler(remote, *key) for role, remote in self.endpoints.items()}
 
     def keep_answers(self, folder: Path) -> None:
-        """Keep what endpoints answer in a run's folder, and give again what is there."""
+        """Record answers of endpoints in a run's folder, and reuse those that are there."""
         from posttrain.runs.answers import AnswerBook
 
         if self.endpoints:
@@ -203,35 +232,36 @@ class Bench:
                 remote.answers = book
 
 
-class StageBench:
-    """What one stage works with."""
+class StageRunContext:
+    """The context of one stage."""
 
-    def __init__(self, bench: Bench, name: str, stage: Stage, draw: int = 0) -> None:
-        """`name` is the stage's name in the recipe; its draws depend on it, and on the number of the draw."""
-        self._bench = bench
-        self.name, self.recipe = name, bench.recipe
+    def __init__(self, context: RunContext, name: str, stage: Stage, draw: int = 0) -> None:
+        """`name` is the stage's name in the recipe; draws depend on it and on `draw`, the number of roll-backs."""
+        self._context = context
+        self.name, self.recipe = name, context.recipe
         self._key: tuple[int | str, ...] = (name, "draw", draw) if draw else (name,)
-        self.seed = key_of(bench.recipe.seed, *self._key)
-        self.tasks = bench.problems.of(stage)
-        self.model_settings = bench.recipe.models
+        self.seed = key_of(context.recipe.seed, *self._key)
+        self.tasks = context.problems.of(stage)
+        self.model_settings = context.recipe.models
+        self.errors: list[str] = []
 
     def samplers(self, models: Models, *key: int | str) -> dict[str, Sampler]:
-        """Every model ready to sample; the draws are a function of (recipe seed, stage, key)."""
+        """A sampler for every model; the draws are a function of (recipe seed, stage, key)."""
         return {
-            **{role: self._bench.server(policy).bind(*self._key, *key) for role, policy in models.items()},
-            **self._bench.remote_samplers(*self._key, *key),
+            **{role: self._context.server(policy).bind(*self._key, *key) for role, policy in models.items()},
+            **self._context.remote_samplers(*self._key, *key),
         }
 
     def sampled_tokens(self, models: Models) -> int:
-        """Tokens that the models have sampled until now, whoever asked and whatever became of them. What endpoints
-        write is not among them: they do not say their tokens.
+        """Tokens that the models have sampled so far, for all requests, also those that were dropped. Tokens of
+        endpoints are not counted, since endpoints do not report them.
         """
-        servers = [self._bench.server(policy) for policy in {id(policy): policy for policy in models.values()}.values()]
-        return sum(server.counters.sampled_tokens for server in servers)
+        policies = {id(policy): policy for policy in models.values()}.values()
+        return sum(self._context.server(policy).counters.sampled_tokens for policy in policies)
 
 
 def connect(recipe: Recipe) -> "dict[str, Remote]":
-    """The endpoints that play roles. Raises `UserError` where the environment lacks a key."""
+    """The endpoints by role. Raises `UserError` if the environment lacks a key."""
     remote = {role: model for role, model in recipe.models.items() if model.is_remote}
     if not remote:
         return {}

@@ -1,0 +1,146 @@
+"""Estimates the memory of a run from its recipe and the headers of its models, before anything of them is loaded.
+
+Weights, gradients and optimizer state are certain: a run for which these alone do not fit is refused. Activations, keys
+and values, logits and the copy of the weights that decoding makes depend on lengths, and are estimates: where they do
+not fit, that is a warning. All of it is for models on a CPU.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from posttrain.errors import UserError
+from posttrain.recipes.tree import Recipe
+from posttrain.runs.machine_memory import Available, available_memory
+from posttrain.stages import Stage
+from posttrain.training.settings import Learning
+from posttrain.types import Task
+
+if TYPE_CHECKING:
+    from posttrain.policies.sizes import ModelSize
+
+MIB: Final = 1 << 20
+PROGRAM: Final = 330 * MIB
+"""Python, torch, the tokenizer and the record: resident memory of a run whose models take next to nothing."""
+CHUNK_LOGITS: Final = 1 << 24
+"""Logits that exist at a time when learning; three arrays of them, in float32."""
+COPIED: Final = 1 << 30
+"""Weights up to which decoding makes a copy of its own."""
+CERTAIN: Final = ("weights", "gradients", "optimizer")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """Bytes that a run takes at its peak, by part."""
+
+    parts: Mapping[str, int] = field(default_factory=dict)
+    available: Available | None = None
+    unknown: tuple[str, ...] = ()
+    """Roles whose size cannot be read before they are loaded."""
+
+    @property
+    def total(self) -> int:
+        """Bytes at the peak, with the program."""
+        return PROGRAM + sum(self.parts.values())
+
+    @property
+    def certain(self) -> int:
+        """Bytes that are taken whatever the lengths are."""
+        return sum(self.parts.get(name, 0) for name in CERTAIN)
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether it fits; None where the system does not say what is there."""
+        return None if self.available is None else self.total <= self.available.bytes
+
+    def lines(self) -> list[str]:
+        """The estimate for a person to read."""
+        parts = ", ".join(f"{name} {_size(count)}" for name, count in self.parts.items() if count)
+        lines = [f"about {_size(self.total)} at the peak: program {_size(PROGRAM)}{', ' if parts else ''}{parts}"]
+        lines += [f"not counted, since its size is known only when it is loaded: {role}" for role in self.unknown]
+        if self.available is not None:
+            verdict = "fits" if self.fits else "warning: may not fit"
+            lines.append(f"{verdict}: {_size(self.available.bytes)} are there ({self.available.limit})")
+        return lines
+
+    def check(self) -> None:
+        """Raise `UserError` where weights, gradients and optimizer alone take more than is there."""
+        if self.available is None or self.certain <= self.available.bytes:
+            return
+        parts = ", ".join(f"{name} {_size(self.parts.get(name, 0))}" for name in CERTAIN)
+        raise UserError(
+            f"the models of this run take {_size(self.certain)} ({parts}), and {_size(self.available.bytes)} are there "
+            f"({self.available.limit}). Train adapters (models.policy.lora={{}}), take a smaller type "
+            "(models.policy.dtype=bfloat16) or a smaller model, or free memory"
+        )
+
+
+def estimate(recipe: Recipe, held_out: int, tasks: "Mapping[str, list[Task]]") -> Estimate:
+    """The estimate for a recipe whose stages train on these tasks, by the stage's name."""
+    from posttrain.policies.sizes import trained_size
+
+    sizes: dict[str, ModelSize] = {}
+    unknown = []
+    for role, model in recipe.models.items():
+        size = None if model.is_remote else trained_size(role, dict(recipe.models))
+        if size is not None:
+            sizes[role] = size
+        elif not model.is_remote:
+            unknown.append(role)
+    parts: dict[str, int] = dict.fromkeys(CERTAIN, 0)
+    for role, size in sizes.items():
+        model = recipe.models[role]
+        width = 2 if model.dtype == "bfloat16" else 4
+        adapters = model.lora.rank * size.adapted if model.lora is not None else 0
+        trained = (adapters or size.parameters) if model.trained else 0
+        parts["weights"] += (size.parameters + adapters) * width
+        parts["gradients"] += trained * 4
+        parts["optimizer"] += trained * (8 + (4 if width == 2 else 0))  # and masters of half-precision weights
+    if "policy" in sizes:
+        parts |= _lengths(recipe, sizes["policy"], held_out, tasks)
+    return Estimate(parts=parts, available=available_memory(), unknown=tuple(unknown))
+
+
+def _lengths(recipe: Recipe, size: "ModelSize", held_out: int, tasks: "Mapping[str, list[Task]]") -> dict[str, int]:
+    """Parts that depend on the number of sequences and their lengths: the largest of any stage."""
+    model = recipe.models["policy"]
+    width = 2 if model.dtype == "bfloat16" else 4
+    found = {"activations": 0, "keys and values": 0, "logits": 0, "decoding": 0}
+    numbers = 2 * size.width + 3 * size.heads + 3 * size.kv_heads + 2 * size.mlp_width
+    kept = max(1, size.layers * numbers * width)
+    for name, stage in recipe.stages.items():
+        sequences, prompt, completion = _batch(stage, tasks.get(name, []), size)
+        learning = getattr(stage, "learner", None)
+        if isinstance(learning, Learning):
+            at_a_time = learning.tokens_at_a_time("cpu", kept)
+            tokens = min(at_a_time, sequences * (prompt + completion))
+            found["activations"] = max(found["activations"], tokens * kept)
+        if getattr(stage, "rollout", None) is not None or held_out:
+            slots = min(getattr(recipe.engine, "slots", 256), max(sequences, held_out))
+            cached = slots * (prompt + completion) * size.layers * 2 * size.kv_heads * width
+            found["keys and values"] = max(found["keys and values"], cached)
+            drawn = slots * size.vocabulary * 4
+            learned = 3 * 4 * min(CHUNK_LOGITS, sequences * completion * size.vocabulary)
+            found["logits"] = max(found["logits"], drawn, learned)
+    weights = (size.parameters - size.vocabulary * size.width) * width
+    if model.lora is None and weights <= COPIED:
+        found["decoding"] = weights
+    return found
+
+
+def _batch(stage: Stage, tasks: "list[Task]", size: "ModelSize") -> tuple[int, int, int]:
+    """Sequences of a step, and tokens of a prompt and a completion, at most."""
+    rollout: Any = getattr(stage, "rollout", None)
+    texts = [task.prompt if isinstance(task.prompt, str) else str(task.prompt) for task in tasks[:1000]]
+    letters = 4 if size.vocabulary > 1000 else 1  # of a token: about four of English, one of a byte tokenizer
+    prompt = max((len(text) for text in texts), default=0) // letters + 1
+    sampling = getattr(rollout, "sampling", None)
+    if sampling is not None:
+        return stage.prompts * getattr(rollout, "n", 8), prompt, sampling.max_tokens  # type: ignore[attr-defined]
+    longest = max((len(text) for task in tasks[:1000] for text in task.demonstrations), default=64 * letters)
+    return getattr(stage, "batch", 32), prompt, longest // letters + 1
+
+
+def _size(count: int) -> str:
+    """``1.2 GiB`` or ``310 MiB``."""
+    return f"{count / 2**30:.1f} GiB" if count >= 1 << 30 else f"{count / MIB:.0f} MiB"
