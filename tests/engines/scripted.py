@@ -77,6 +77,9 @@ class ByteTokenizer:
     def encode_prompt(self, prompt: str) -> np.ndarray:
         return np.frombuffer(prompt.encode(), np.uint8).astype(np.int64)
 
+    def token_bytes(self, token_id: int) -> bytes:
+        return bytes([token_id]) if token_id < 256 else b""
+
     def decode(self, token_ids: Iterable[int]) -> str:
         return bytes(i for i in token_ids if i < 256).decode(errors="replace")
 

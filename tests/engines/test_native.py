@@ -63,7 +63,7 @@ def test_a_completion_is_cut_by_the_context():
     assert (completion.text, completion.stop_reason) == ("hell", "length")
 
 
-def test_stop_token_ids_end_beside_the_models_own():
+def test_stop_token_ids_are_added_to_the_models_own():
     sampling = Sampling(stop_token_ids=(ord("o"), ord("l")))
     (completion,) = complete(serve(writes({"Q:": "hello"})), "Q:", sampling)
     assert (completion.token_ids.tolist(), completion.text, completion.stop_reason) == ([*b"hel"], "he", "stop")
@@ -287,7 +287,7 @@ def test_counters_can_be_subtracted():
 # Log-probabilities
 
 
-def test_logp_judges_sequences_in_passes_of_one_temperature():
+def test_logp_evaluates_sequences_in_passes_of_one_temperature():
     script, policy = bigrams(), ScriptedPolicy(bigrams())
     server = serve(policy, prefill_tokens=10)
     sampler = server.bind()

@@ -110,7 +110,7 @@ def test_a_completion_is_the_same_alone_and_in_any_batch(policy: LanguageModelPo
             assert (completion.stop_reason, completion.text) == (together[i].stop_reason, together[i].text)
 
 
-def test_completions_of_one_request_are_those_asked_for_one_by_one(policy: LanguageModelPolicy):
+def test_completions_of_one_request_are_those_requested_one_by_one(policy: LanguageModelPolicy):
     prompt, sampling = np.arange(40), Sampling(max_tokens=20)
 
     async def ask(slots: int, counts: Sequence[int]) -> list[list[int]]:
@@ -157,8 +157,8 @@ def test_the_samplers_own_logp_equals_what_it_recorded(policy: LanguageModelPoli
     async def run() -> None:
         completions = await sampler.sample(sampler.encode("What is 2 + 2?"), 8, Sampling(max_tokens=30))
         prompt = sampler.encode("What is 2 + 2?")
-        judged = await asyncio.gather(*(sampler.logp(np.concatenate([prompt, c.token_ids])) for c in completions))
-        for completion, logp in zip(completions, judged, strict=True):
+        scored = await asyncio.gather(*(sampler.logp(np.concatenate([prompt, c.token_ids])) for c in completions))
+        for completion, logp in zip(completions, scored, strict=True):
             assert np.abs(logp[len(prompt) - 1 :] - completion.logp).max() < 1e-5
 
     asyncio.run(run())

@@ -123,7 +123,7 @@ def test_a_failing_pass_over_sequences_reaches_those_who_wait_for_it():
     assert [type(e) for e in asyncio.run(asyncio.wait_for(run(), 20))] == [Broken] * 3
 
 
-def test_an_interrupt_is_not_swallowed_and_leaves_nobody_waiting():
+def test_an_interrupt_is_not_swallowed_and_leaves_no_caller_waiting():
     interrupted = True
 
     def script(tokens: tuple[int, ...]) -> torch.Tensor:
@@ -169,7 +169,7 @@ def test_a_cancelled_caller_frees_its_slots(n: int):
     )
 
 
-def test_what_a_cancelled_caller_wanted_judged_is_not_computed():
+def test_the_scores_of_a_cancelled_caller_are_not_computed():
     policy = ScriptedPolicy(bigrams())
     sampler = serve(policy, prefill_tokens=3).bind()
 
@@ -184,17 +184,17 @@ def test_what_a_cancelled_caller_wanted_judged_is_not_computed():
     assert policy.evaluations == [(3, 1.0), (2, 1.0)]
 
 
-def test_an_answer_that_comes_as_its_caller_is_cancelled_hurts_nobody():
+def test_a_completion_for_a_cancelled_caller_is_dropped():
     server = serve(ScriptedPolicy(bigrams()), slots=4)
 
     async def run(steps: int) -> list[Completion]:
         leaving = asyncio.create_task(server.bind().sample(ids(1), 1, Sampling(max_tokens=3)))
-        judged = asyncio.create_task(server.bind().logp(ids(1, 2)))
+        scored = asyncio.create_task(server.bind().logp(ids(1, 2)))
         staying = asyncio.create_task(server.bind().sample(ids(2), 1, Sampling(max_tokens=6)))
         for _ in range(steps):
             await asyncio.sleep(0)
         leaving.cancel()
-        judged.cancel()
+        scored.cancel()
         return await staying
 
     for steps in range(8):
@@ -242,7 +242,7 @@ def test_a_loop_that_was_left_with_work_does_not_disturb_the_next():
 
     loop = asyncio.new_event_loop()
     orphan: Any = loop.create_task(server.bind().sample(ids(1), 9, Sampling(max_tokens=30)))
-    loop.run_until_complete(asyncio.sleep(0))  # its pump has begun
+    loop.run_until_complete(asyncio.sleep(0))  # its scheduler has started
     with pytest.raises(PosttrainError, match="another event loop"):
         complete(server, "Q:", Sampling(max_tokens=2))
     loop.close()  # without cancelling
@@ -263,7 +263,7 @@ def test_a_loop_that_was_left_with_work_does_not_disturb_the_next():
 def test_memory_is_given_back_when_nothing_waits():
     server = serve(ScriptedPolicy(bigrams()))
     complete(server, "Q:", Sampling(max_tokens=2))
-    assert server._pump is not None and server._pump._slots is None
+    assert server._scheduler is not None and server._scheduler._slots is None
 
 
 def test_an_update_is_seen_by_the_next_completion():
@@ -304,7 +304,7 @@ def test_an_update_under_completions_in_progress_is_refused():
         policy.version = 3
         await writing
 
-    with pytest.raises(RunFailed, match="from version 0 to 3 while completions were being written"):
+    with pytest.raises(RunFailed, match="from version 0 to 3 while completions were being sampled"):
         asyncio.run(run())
     assert complete(server, "Q:", Sampling(max_tokens=2))[0].version == 3
 

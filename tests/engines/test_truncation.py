@@ -73,9 +73,12 @@ def test_a_mixed_batch_equals_the_slow_reference_row_by_row(vocabulary: int, dat
     logits = [data.draw(st.lists(logit, min_size=vocabulary, max_size=vocabulary)) for _ in range(n)]
     rows, draw = [data.draw(row_settings) for _ in range(n)], [data.draw(draws) for _ in range(n)]
     wanted = [slow(*row) for row in zip(logits, rows, draw, strict=True)]
-    token, logp = choose(torch.tensor(logits), rules(*rows), torch.tensor(draw, dtype=torch.float64))
+    token, logp, entropy = choose(torch.tensor(logits), rules(*rows), torch.tensor(draw, dtype=torch.float64))
     assert token.tolist() == [i for i, _ in wanted]
     assert logp.tolist() == pytest.approx([x for _, x in wanted], abs=1e-12)
+    by = torch.tensor([[row[0] or 1.0] for row in rows], dtype=torch.float64)
+    logp_BV = (torch.tensor(logits, dtype=torch.float64) / by).log_softmax(1)
+    assert entropy.tolist() == pytest.approx((-logp_BV.exp() * logp_BV).sum(1).tolist(), abs=1e-9)
 
 
 # exp of these logits relative to the first: 1, 1/2, 1/4, 1/4 of the likeliest; probabilities 1/2, 1/4, 1/8, 1/8.
@@ -107,7 +110,7 @@ def test_ties_go_to_the_lower_id_and_edges_are_exact():
     weights = torch.tensor([[1.0, 0.5, 0.25, 0.25]], dtype=torch.float64)
     assert truncate(weights, rules((1.0, 0, 1.0, 0.25))).tolist() == weights.tolist()
     assert truncate(weights, rules((1.0, 0, 0.75, 0.25))).tolist() == [[1.0, 0.5, 0.0, 0.0]]
-    token, logp = choose(torch.tensor([[1.0, 3.0, 3.0]]), rules((0.0, 0, 1.0, 0.0)), torch.zeros(1).double())
+    token, logp, _ = choose(torch.tensor([[1.0, 3.0, 3.0]]), rules((0.0, 0, 1.0, 0.0)), torch.zeros(1).double())
     assert token.tolist() == [1]
     assert logp.item() == pytest.approx(-math.log(2 + math.exp(-2)), abs=1e-15)
 
@@ -149,28 +152,43 @@ def test_a_sum_that_is_not_monotone_is_repaired(monkeypatch: pytest.MonkeyPatch)
 
 def test_the_log_probability_is_that_of_the_whole_vocabulary_at_the_temperature():
     logits = torch.tensor([[2.0, 1.0, 0.0, -1.0]])
-    _, logp = choose(logits, rules((0.5, 1, 0.5, 0.9)), torch.tensor([0.99], dtype=torch.float64))
+    _, logp, _ = choose(logits, rules((0.5, 1, 0.5, 0.9)), torch.tensor([0.99], dtype=torch.float64))
     assert logp.item() == pytest.approx((logits[0].double() / 0.5).log_softmax(0)[0].item(), abs=1e-15)
+
+
+def test_the_entropy_is_that_of_the_whole_vocabulary_at_the_temperature():
+    """Shares of 4, 2, 1, 1 eighths, and at half the temperature those of their squares."""
+    for row, shares in (
+        ((1.0, 0, 1.0, 0.0), [1 / 2, 1 / 4, 1 / 8, 1 / 8]),
+        ((1.0, 1, 0.5, 0.9), [1 / 2, 1 / 4, 1 / 8, 1 / 8]),
+        ((0.0, 0, 1.0, 0.0), [1 / 2, 1 / 4, 1 / 8, 1 / 8]),
+        ((0.5, 0, 1.0, 0.0), [16 / 22, 4 / 22, 1 / 22, 1 / 22]),
+    ):
+        _, _, entropy = choose(torch.tensor([HALVES]).double(), rules(row), torch.tensor([0.6]).double())
+        assert entropy.item() == pytest.approx(-sum(p * math.log(p) for p in shares), abs=1e-7)
 
 
 def test_masked_tokens_are_possible_input_and_never_drawn():
     logits = torch.tensor([[-math.inf, 0.0, -math.inf]])
     for row in [(1.0, 0, 1.0, 0.0), (1.0, 2, 0.9, 0.1), (0.0, 0, 1.0, 0.0)]:
-        token, logp = choose(logits, rules(row), torch.tensor([0.9], dtype=torch.float64))
-        assert (token.item(), logp.item()) == (1, 0.0)
+        token, logp, entropy = choose(logits, rules(row), torch.tensor([0.9], dtype=torch.float64))
+        assert (token.item(), logp.item(), entropy.item()) == (1, 0.0, 0.0)
 
 
 def test_a_tiny_temperature_is_greedy_and_finite():
-    token, logp = choose(torch.tensor([[5.0, 6.0]]), rules((1e-310, 0, 1.0, 0.0)), torch.tensor([0.0]).double())
-    assert (token.item(), logp.item()) == (1, 0.0)
+    token, logp, entropy = choose(
+        torch.tensor([[5.0, 6.0]]), rules((1e-310, 0, 1.0, 0.0)), torch.tensor([0.0]).double()
+    )
+    assert (token.item(), logp.item(), entropy.item()) == (1, 0.0, 0.0)
 
 
 @pytest.mark.parametrize("bad", [[math.nan, 0.0], [math.inf, 0.0], [-math.inf, -math.inf]])
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_broken_logits_give_nan_for_their_row_alone(bad: list[float], temperature: float):
     logits = torch.tensor([bad, [0.0, 0.0]])
-    _, logp = choose(logits, rules(*[(temperature, 0, 1.0, 0.0)] * 2), torch.tensor([0.2, 0.2]).double())
-    assert logp.isnan().tolist() == [True, False]
+    _, logp, entropy = choose(logits, rules(*[(temperature, 0, 1.0, 0.0)] * 2), torch.tensor([0.2, 0.2]).double())
+    assert logp.isnan().tolist() == entropy.isnan().tolist() == [True, False]
+    assert entropy[1].item() == pytest.approx(math.log(2))
 
 
 def test_logits_of_low_precision_are_not_changed_in_place():
@@ -182,7 +200,7 @@ def test_logits_of_low_precision_are_not_changed_in_place():
 def test_drawn_tokens_follow_the_truncated_distribution():
     n, logits = 20_000, torch.tensor([0.5, 1.5, 0.0, 1.0, -2.0])
     draw = torch.from_numpy(np.random.default_rng(0).random(n))
-    token, _ = choose(logits.expand(n, 5), rules(*[(0.8, 4, 0.9, 0.05)] * n), draw)
+    token, _, _ = choose(logits.expand(n, 5), rules(*[(0.8, 4, 0.9, 0.05)] * n), draw)
     p = (logits.double() / 0.8).softmax(0)  # ranks: 1, 3, 0, 2, 4; top-k drops 4, top-p drops 2
     p[[2, 4]] = 0
     expected = (p / p.sum() * n).numpy()
@@ -190,3 +208,28 @@ def test_drawn_tokens_follow_the_truncated_distribution():
     assert counts[[2, 4]].tolist() == [0, 0]
     possible = expected > 0
     assert ((counts - expected)[possible] ** 2 / expected[possible]).sum() < 20  # 2 degrees of freedom: p < 5e-5
+
+
+@pytest.mark.parametrize("vocabulary", [261, 32769])
+def test_a_row_is_the_same_to_the_bit_in_any_company(vocabulary: int) -> None:
+    """Rows that drop tokens, rows that do not, and greedy ones, each by itself and beside all others."""
+    kinds: list[Row] = [
+        (1.0, 0, 1.0, 0.0),
+        (0.7, 0, 0.9, 0.0),
+        (0.0, 0, 1.0, 0.0),
+        (1.0, 5, 1.0, 0.0),
+        (2.5, 0, 1.0, 0.1),
+    ]
+    rows = kinds * 6
+    made = torch.Generator().manual_seed(1)
+    logits_BV = torch.randn(len(rows), vocabulary, generator=made) * 3
+    uniform_B = torch.rand(len(rows), generator=made, dtype=torch.float64)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        together = choose(logits_BV, rules(*rows), uniform_B)
+        alone = [choose(logits_BV[i : i + 1], rules(row), uniform_B[i : i + 1]) for i, row in enumerate(rows)]
+    finally:
+        torch.set_num_threads(threads)
+    for i, numbers in enumerate(together):
+        assert numbers.tolist() == [row[i].item() for row in alone]

@@ -1,4 +1,4 @@
-"""An OpenAI-compatible server that does what a test says: answers, refuses, is silent, breaks off, dies."""
+"""An OpenAI-compatible server that does what a test configures: answers, refuses, is silent, breaks off, dies."""
 
 import json
 import socket

@@ -16,6 +16,8 @@ from posttrain.types import Message
 from tests.serving import faulty
 from tests.serving.faulty import Behaviour, FaultyServer
 
+pytestmark = pytest.mark.slow  # seconds for many of them
+
 QUICK = Endpoint(retries=3, backoff_seconds=0.01, max_pause_seconds=0.05, timeout_seconds=0.5)
 DRAWN = Sampling(max_tokens=9, temperature=0.5, top_p=0.9, stop=("\n",))
 
@@ -127,7 +129,7 @@ def test_a_request_that_always_fails_while_the_endpoint_is_up_fails_alone() -> N
     with FaultyServer(usual=usual).running() as server:
         good, bad = ask(server, ["good", "bad"])
         assert str(good).startswith("good!")
-        assert isinstance(bad, NoAnswer) and "4 tries" in str(bad) and "poison" in str(bad)
+        assert isinstance(bad, NoAnswer) and "4 attempts" in str(bad) and "poison" in str(bad)
         assert [asked["prompt"] for asked in server.asked].count("bad") == 4
 
 
@@ -135,7 +137,7 @@ def test_an_endpoint_that_dies_stops_the_run_and_says_how_to_go_on() -> None:
     with FaultyServer().running() as server:
         remote = Remote("judge", server.url, QUICK)
         asyncio.run(remote.check())
-    with pytest.raises(AlarmStop, match=r"role 'judge' is down after 4 tries: Conn.* resume the run"):
+    with pytest.raises(AlarmStop, match=r"role 'judge' is down after 4 attempts: Conn.* resume the run"):
         asyncio.run(RemoteSampler(remote, "x").write("hello", 1, DRAWN))
 
 
@@ -225,12 +227,12 @@ def test_which_model_is_asked() -> None:
         assert server.asked[-1]["model"] == "large"
         server.models = faulty.status(404)
         ask(server, settings=replace(QUICK, model="unlisted"))
-        with pytest.raises(UserError, match="does not say which models"):
+        with pytest.raises(UserError, match="does not list its models"):
             ask(server)
 
 
 def test_an_endpoint_that_is_not_there_is_said_before_the_run() -> None:
-    with pytest.raises(UserError, match=r"cannot be reached after 4 tries: .* Is it running"):
+    with pytest.raises(UserError, match=r"cannot be reached after 4 attempts: .* Is it running"):
         ask(f"http://127.0.0.1:{faulty.free_port()}/v1")
 
 

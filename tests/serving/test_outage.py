@@ -11,7 +11,7 @@ from posttrain.errors import AlarmStop, UserError
 from posttrain.recipes.overrides import override, to_tree
 from posttrain.recipes.tree import Recipe
 from posttrain.runs.answers import FILE
-from posttrain.runs.bench import Bench
+from posttrain.runs.context import RunContext
 from posttrain.runs.live import LiveView
 from posttrain.runs.run import Run
 from posttrain.runs.store import RunStore
@@ -36,7 +36,7 @@ def opinion(handler: faulty.Handler, asked: faulty.Asked) -> None:
     handler.send(200, faulty.completion(asked, f"Well. Score: {number}"))
 
 
-def judged(small: Small, server: FaultyServer) -> Recipe:
+def scored(small: Small, server: FaultyServer) -> Recipe:
     recipe = override(
         small(),
         [
@@ -57,11 +57,11 @@ def begin(recipe: Recipe, root: Path) -> RunStore:
 
 
 def go_on(recipe: Recipe, store: RunStore) -> None:
-    bench = Bench(recipe, torch.device("cpu"))
-    models = bench.first_models()
-    bench.check(models)
+    context = RunContext(recipe, torch.device("cpu"))
+    models = context.first_models()
+    context.check(models)
     with store:
-        Run(bench, store, LiveView(lines=True)).execute(models)
+        Run(context, store, LiveView(lines=True)).execute(models)
 
 
 def record(folder: Path) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def record(folder: Path) -> dict[str, Any]:
 @pytest.mark.slow
 def test_a_run_with_outages_ends_as_the_undisturbed_one(small: Small, tmp_path: Path) -> None:
     with FaultyServer(usual=opinion).running() as server:
-        recipe = judged(small, server)
+        recipe = scored(small, server)
         whole = begin(recipe, tmp_path / "whole")
         go_on(recipe, whole)
         asked = len(server.asked)
@@ -95,10 +95,10 @@ def test_a_run_with_outages_ends_as_the_undisturbed_one(small: Small, tmp_path: 
 
         server.script = [opinion] * 17 + [dies]
         broken = begin(recipe, tmp_path / "broken")
-        with pytest.raises(AlarmStop, match="role 'judge' is down after 3 tries"):
+        with pytest.raises(AlarmStop, match="role 'judge' is down after 3 attempts"):
             go_on(recipe, broken)
         store = RunStore.open(broken.folder, reading=True)
-        assert [entry["step"] for entry in store.metrics()] == [1], "nothing half judged was learned from"
+        assert [entry["step"] for entry in store.metrics()] == [1], "no partly scored step was learned from"
 
         # It comes back, and thinks otherwise about what it had been asked before.
         heard = sum(line.count(b'"key"') for line in (broken.folder / FILE).read_bytes().splitlines())
@@ -122,7 +122,7 @@ def test_recorded_answers_hold_whatever_the_endpoint_says_later(small: Small, tm
         handler.send(200, faulty.completion(asked, f"Score: {number}"))
 
     with FaultyServer(usual=moody).running() as server:
-        recipe = judged(small, server)
+        recipe = scored(small, server)
         first = begin(recipe, tmp_path)
         go_on(recipe, first)
         said = record(first.folder)
@@ -140,9 +140,11 @@ def test_a_judge_that_cannot_be_read_stops_the_run_with_evidence(small: Small, t
         handler.send(200, faulty.completion(asked, "hm"))
 
     with FaultyServer(usual=mumbles).running() as server:
-        recipe = judged(small, server)
+        recipe = scored(small, server)
         store = begin(recipe, tmp_path)
-        with pytest.raises(AlarmStop, match=r"12 of 12 judgements of this step failed.*no judgement was found.*'hm'"):
+        with pytest.raises(
+            AlarmStop, match=r"12 of 12 rollouts of this step could not be scored.*reply has no verdict.*'hm'"
+        ):
             go_on(recipe, store)
         [*_, last] = sorted(store.folder.glob("rollouts/*"))
         assert last.name == "step_000001.parquet", "what could not be judged is in the record"
@@ -151,12 +153,12 @@ def test_a_judge_that_cannot_be_read_stops_the_run_with_evidence(small: Small, t
 def test_an_endpoint_cannot_be_the_policy(small: Small) -> None:
     with pytest.raises(UserError, match="no tokens to learn from"):
         recipe = override(small(), ["models.policy={source: 'http://127.0.0.1:1/v1'}"])
-        Bench(recipe, torch.device("cpu")).first_models()
+        RunContext(recipe, torch.device("cpu")).first_models()
 
 
 def test_a_judge_cannot_be_the_verifier_yet_and_that_is_said_before_the_run(small: Small) -> None:
     with FaultyServer().running() as server:
-        recipe = override(judged(small, server), ["evaluation.verifier=null"])
-        bench = Bench(recipe, torch.device("cpu"))
-        with pytest.raises(UserError, match=r"judged by judge, .*evaluation.verifier=match"):
-            bench.check(bench.first_models())
+        recipe = override(scored(small, server), ["evaluation.verifier=null"])
+        context = RunContext(recipe, torch.device("cpu"))
+        with pytest.raises(UserError, match=r"scored by judge, .*evaluation.verifier=match"):
+            context.check(context.first_models())

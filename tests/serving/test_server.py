@@ -19,6 +19,8 @@ from posttrain.serving.server import Service
 from tests.engines.scripted import ScriptedPolicy, bigrams, serve, writes
 
 Client = httpx2.AsyncClient
+JSON = {"Content-Type": "application/json"}
+TYPE = [(b"content-type", b"application/json")]
 
 
 class ChatPolicy(ScriptedPolicy):
@@ -109,8 +111,19 @@ def test_a_seed_decides_and_what_else_is_asked_does_not() -> None:
     assert len({tuple(t) for t in (alone, other, drawn, again)}) == 4
 
 
-def test_concurrent_requests_are_decoded_together() -> None:
-    policy = ChatPolicy(bigrams())
+def test_concurrent_requests_are_decoded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine gets the first request when the last has come: the model is too fast to wait for it."""
+    from posttrain.engines._continuous import BoundSampler
+
+    policy, sample, came = ChatPolicy(bigrams()), BoundSampler.watched, []
+
+    async def together(*given: Any) -> Any:
+        came.append(given)
+        while len(came) < 8:
+            await asyncio.sleep(0)
+        return await sample(*given)
+
+    monkeypatch.setattr(BoundSampler, "watched", together)
 
     async def work(client: Client) -> None:
         asked = {"prompt": "hello", "max_tokens": 10, "stop": [], "seed": 1}
@@ -125,13 +138,13 @@ def test_sampling_reaches_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     from posttrain.engines._continuous import BoundSampler
 
     seen: list[Sampling] = []
-    sample = BoundSampler.sample
+    sample = BoundSampler.watched
 
-    async def spy(self: BoundSampler, token_ids: Any, n: int, sampling: Sampling) -> Any:
+    async def spy(self: BoundSampler, token_ids: Any, n: int, sampling: Sampling, watch: Any) -> Any:
         seen.append(sampling)
-        return await sample(self, token_ids, n, sampling)
+        return await sample(self, token_ids, n, sampling, watch)
 
-    monkeypatch.setattr(BoundSampler, "sample", spy)
+    monkeypatch.setattr(BoundSampler, "watched", spy)
     post("/completions", prompt="a", temperature=0.5, top_p=0.9, top_k=7, min_p=0.05, max_tokens=3, stop="x")
     post("/chat/completions", messages=[{"role": "user", "content": "a"}], top_k=-1)
     assert seen[0] == Sampling(temperature=0.5, top_p=0.9, top_k=7, min_p=0.05, max_tokens=3, stop=("x",))
@@ -147,9 +160,11 @@ USER = [{"role": "user", "content": "hi"}]
         ("/completions", {"prompt": "a", "temprature": 1}, "temprature", "did you mean 'temperature'"),
         ("/completions", {"prompt": "a", "logit_bias": {"5": 1}}, "logit_bias", "not supported"),
         ("/completions", {"prompt": "a", "frequency_penalty": 0.1}, "frequency_penalty", "not supported"),
-        ("/completions", {"prompt": "a", "echo": True}, "echo", "not supported"),
+        ("/completions", {"prompt": "a", "echo": 1}, "echo", "boolean"),
+        ("/completions", {"prompt": "a", "tools": [{}]}, "tools", "not supported in this request"),
+        ("/completions", {"prompt": "a", "max_tokens": 0}, "max_tokens", "echo"),
         ("/completions", {"prompt": "a", "best_of": 3}, "best_of", "not supported"),
-        ("/completions", {"prompt": "a", "logprobs": 5}, "logprobs", "logprobs=0"),
+        ("/completions", {"prompt": "a", "logprobs": 21}, "logprobs", "less than or equal to 20"),
         ("/completions", {"prompt": "a", "n": 0}, "n", "greater than or equal to 1"),
         ("/completions", {"prompt": "a", "temperature": -1}, "temperature", "greater than or equal to 0"),
         ("/completions", {"prompt": "a", "stop": [""]}, "stop", "at least 1"),
@@ -158,9 +173,17 @@ USER = [{"role": "user", "content": "hi"}]
         ("/completions", {"prompt": "a" * 64}, None, "context is 64"),
         ("/completions", {"prompt": [5000]}, None, "not in the vocabulary"),
         ("/chat/completions", {"messages": []}, "messages", "at least 1"),
-        ("/chat/completions", {"messages": USER, "tools": [{"type": "function"}]}, "tools", "not supported"),
-        ("/chat/completions", {"messages": USER, "response_format": {"type": "json_object"}}, "response_format", "not"),
-        ("/chat/completions", {"messages": USER, "top_logprobs": 2}, "top_logprobs", "not supported"),
+        ("/chat/completions", {"messages": USER, "tools": [{"type": "function"}]}, "tools", "required"),
+        ("/chat/completions", {"messages": USER, "top_logprobs": 2}, "top_logprobs", "needs logprobs"),
+        ("/chat/completions", {"messages": USER, "tool_choice": "required"}, "tool_choice", "'auto' or 'none'"),
+        ("/chat/completions", {"messages": [{"role": "user"}]}, "messages", "must have a content"),
+        ("/chat/completions", {"messages": USER, "response_format": {"type": "xml"}}, "response_format", "json_object"),
+        (
+            "/chat/completions",
+            {"messages": USER, "response_format": {"type": "json_schema"}},
+            "response_format",
+            "is given with type",
+        ),
         ("/chat/completions", {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages", "text"),
         ("/chat/completions", {"messages": USER, "max_tokens": 3, "max_completion_tokens": 4}, "max_tokens", "one"),
     ],
@@ -188,7 +211,7 @@ def test_fields_that_ask_for_nothing_are_accepted() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff", b"[" * 100_000])
 def test_a_body_that_is_no_request_is_refused(content: bytes) -> None:
-    response = talking(lambda client: client.post("/v1/completions", content=content))
+    response = talking(lambda client: client.post("/v1/completions", content=content, headers=JSON))
     assert response.status_code == 400 and "body" in response.json()["error"]["message"]
 
 
@@ -234,19 +257,40 @@ def events(response: httpx2.Response) -> list[Any]:
 
 
 def test_a_stream_says_the_same() -> None:
-    asked = {"prompt": "hello", "n": 3, "max_tokens": 12, "seed": 7}
+    asked = {"prompt": "hello", "n": 3, "max_tokens": 12, "seed": 7, "logprobs": 2, "return_token_ids": True}
     whole = post("/completions", **asked).json()
     streamed = events(post("/completions", **asked, stream=True, stream_options={"include_usage": True}))
-    choices = sorted((c for e in streamed for c in e["choices"]), key=lambda c: c["index"])
-    assert choices == whole["choices"]
-    assert streamed[-1]["usage"] == {**whole["usage"], "prompt_tokens": 5} and streamed[-1]["choices"] == []
-    [chunk] = events(post("/chat/completions", messages=USER, stream=True, max_tokens=2))
-    assert chunk["object"] == "chat.completion.chunk" and chunk["choices"][0]["delta"]["role"] == "assistant"
+    assert streamed[-1]["usage"] == whole["usage"] and streamed[-1]["choices"] == []
+    assert {len(e["choices"]) for e in streamed[:-1]} == {1}
+    for choice in whole["choices"]:
+        own = [c for e in streamed for c in e["choices"] if c["index"] == choice["index"]]
+        assert "".join(c["text"] for c in own) == choice["text"]
+        assert [c["finish_reason"] for c in own] == [None] * (len(own) - 1) + [choice["finish_reason"]]
+        assert [i for c in own for i in c["token_ids"]] == choice["token_ids"]
+        assert [len(c["token_ids"]) for c in own] == [0] + [1] * len(choice["token_ids"]), "an event for each token"
+        assert own[0]["prompt_token_ids"] == choice["prompt_token_ids"] == list(b"hello")
+        for name in ("tokens", "token_logprobs", "top_logprobs", "text_offset"):
+            assert [x for c in own for x in c["logprobs"][name]] == choice["logprobs"][name]
 
 
-def test_a_stream_that_fails_says_so() -> None:
-    [event] = events(post("/completions", prompt="a" * 64, stream=True))
-    assert "context is 64" in event["error"]["message"]
+def test_a_stream_of_a_chat_says_the_same() -> None:
+    asked = {"messages": USER, "max_tokens": 5, "seed": 3, "logprobs": True, "top_logprobs": 2}
+    [choice] = post("/chat/completions", **asked, return_token_ids=True).json()["choices"]
+    first, *streamed = events(post("/chat/completions", **asked, return_token_ids=True, stream=True))
+    assert first["object"] == "chat.completion.chunk" and first["prompt_token_ids"] == list(b"hi")
+    assert first["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+    own = [c for e in streamed for c in e["choices"]]
+    assert "".join(c["delta"].get("content", "") for c in own) == choice["message"]["content"]
+    assert [t for c in own if c["logprobs"] for t in c["logprobs"]["content"]] == choice["logprobs"]["content"]
+    assert [i for c in own for i in c.get("token_ids", [])] == choice["token_ids"]
+    assert own[-1]["finish_reason"] == choice["finish_reason"] and own[-1]["delta"] == {}
+
+
+@pytest.mark.parametrize("prompt", ["a" * 64, [5000], [2**63], "\ud800"])
+def test_a_stream_that_cannot_begin_has_a_status(prompt: Any) -> None:
+    content = json.dumps({"prompt": prompt, "stream": True}).encode()
+    response = talking(lambda client: client.post("/v1/completions", content=content, headers=JSON))
+    assert response.status_code == 400 and response.json()["error"]["message"]
 
 
 def test_a_client_that_goes_away_gives_its_places_back() -> None:
@@ -262,7 +306,7 @@ def test_a_client_that_goes_away_gives_its_places_back() -> None:
 
     async def run() -> int:
         coming = receive()
-        scope = {"type": "http", "method": "POST", "path": "/v1/completions", "headers": [], "query_string": b""}
+        scope = {"type": "http", "method": "POST", "path": "/v1/completions", "headers": TYPE, "query_string": b""}
 
         async def send(message: Any) -> None:
             sent.append(message)
@@ -271,7 +315,7 @@ def test_a_client_that_goes_away_gives_its_places_back() -> None:
         written = len(policy.body.passes)
         await asyncio.sleep(0.02)
         assert len(policy.body.passes) <= written + 1, "nothing is written for nobody"
-        return service._waiting
+        return service.waiting
 
     assert asyncio.run(run()) == 0
 

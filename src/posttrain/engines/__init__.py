@@ -2,7 +2,7 @@
 
 Contract of every engine: a completion depends on the weights, the prompt, the sampling settings and its seed, never on
 what else is in the batch; the log-probability of a sampled token is that of the untruncated distribution at the
-sampling temperature (at temperature 1 for greedy completions).
+sampling temperature (at temperature 1 for greedy completions), and so is the entropy.
 """
 
 import asyncio
@@ -10,13 +10,16 @@ import contextlib
 import contextvars
 import queue
 import threading
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
 from posttrain.component import Component, frozen, nearest
+from posttrain.component.automatic import Count
 from posttrain.errors import UserError
 from posttrain.types import Completion, FloatArray, IntArray, Message, Segment, Task
 
@@ -29,28 +32,29 @@ Share = Annotated[float, Field(gt=0.0, le=1.0)]
 
 @frozen
 class Sampling:
-    """How a completion is drawn. The cuts apply in the order of the fields; `posttrain.engines._truncation` has the
-    details, ties included.
+    """How a completion is sampled. Truncations apply in the order of the fields; `posttrain.engines._truncation` has
+    the details, including ties.
     """
 
     temperature: NonNegativeFloat = 1.0
-    """Divides the logits; 0 takes the likeliest token."""
+    """Divides the logits; 0 is greedy decoding."""
     top_k: NonNegativeInt = 0
     """Keep the k likeliest tokens; 0 keeps all."""
     top_p: Share = 1.0
     """Keep the likeliest tokens that together reach this probability."""
     min_p: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
     """Drop tokens less likely than this share of the likeliest one."""
-    max_tokens: PositiveInt = 128
-    """Tokens after the prompt; a completion cut here has stop reason ``length``."""
+    max_tokens: Count = 128
+    """Most tokens of a completion; one that is truncated here has stop reason ``length``; ``auto`` follows the model.
+    """
     stop: tuple[Annotated[str, Field(min_length=1)], ...] = ()
-    """Strings that end a completion; the match is sampled and kept in the ids, and cut from the text."""
+    """Strings that end a completion. The match is kept in the ids and removed from the text."""
     stop_token_ids: tuple[NonNegativeInt, ...] = ()
-    """Token ids that end a completion, beside the model's own end tokens."""
+    """Token ids that end a completion, in addition to the model's end tokens."""
 
 
 class Writer(Protocol):
-    """Whatever writes text: a model of our own, or one behind an endpoint. Enough for judges and critics."""
+    """A model that writes text: a local one, or one behind an endpoint. Enough for judges and critics."""
 
     async def write(self, prompt: str | Sequence[Message], n: int, sampling: Sampling) -> list[str]:
         """Texts of `n` completions. Raises `NoAnswer` where an endpoint cannot answer this."""
@@ -58,7 +62,7 @@ class Writer(Protocol):
 
 
 class Sampler(Writer, Protocol):
-    """One role's model, ready to write and to judge likelihood. Bound to a seed; see `Rollout.collect`."""
+    """One role's model, for sampling and for log-probabilities. Bound to a seed; see `Rollout.collect`."""
 
     @property
     def context(self) -> int:
@@ -73,7 +77,7 @@ class Sampler(Writer, Protocol):
         ...
 
     def encode(self, prompt: str | Sequence[Message]) -> IntArray:
-        """Token ids of a prompt: text as it stands (with the model's start token), messages by its chat template."""
+        """Token ids of a prompt: text as is (with the model's start token), messages by its chat template."""
         ...
 
     def encode_completion(self, prompt: str | Sequence[Message], text: str) -> IntArray:
@@ -85,18 +89,18 @@ class Sampler(Writer, Protocol):
         ...
 
     def encode_reply(self, prompt: str | Sequence[Message], turn: IntArray, reply: Message) -> IntArray:
-        """Token ids of what somebody says after the model's turn: text as it stands, a message by the chat template.
+        """Token ids of a reply to the model's turn: text as is, a message by the chat template.
 
-        They go on from the ids of the `turn`, which stay as they are, end token or not.
+        They continue the ids of the `turn`, which are not changed, whether they have an end token or not.
         """
         ...
 
     def bind(self, *key: int | str) -> "Sampler":
-        """A sampler of its own: its n-th completion and number are functions of (this one's key, key, n) alone."""
+        """A sampler with an extended key: its n-th completion and number are functions of (whole key, n) alone."""
         ...
 
     def uniform(self) -> float:
-        """A number in [0, 1) for a rollout that chooses at random; the n-th is a function of the seed alone."""
+        """A random number in [0, 1) for a rollout's own draws; the n-th is a function of the seed alone."""
         ...
 
     async def sample(
@@ -115,37 +119,134 @@ class Sampler(Writer, Protocol):
         ...
 
     async def score(self, token_ids: IntArray, *, vectors: FloatArray | None = None) -> float:
-        """What a reward head says of the whole sequence, or a value head of the last state before its end.
+        """The output of a reward head for the whole sequence, or of a value head for the last state before its end.
 
         Raises `UserError` for a model with another head.
         """
         ...
 
 
-def sampler_of(role: str, samplers: Mapping[str, Sampler], asks: str, hint: str = "") -> Sampler:
-    """The sampler of a role. Raises `UserError` for one that nobody plays: `asks` is who asks it, for the message."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """Tokens that one completion of a request got in a step. N of them, of K likeliest ones each."""
+
+    number: int
+    """Of the completion within its request, from 0."""
+    token_ids: IntArray
+    """[N]"""
+    logp: FloatArray
+    """[N] as in `Completion.logp`."""
+    likeliest_ids: IntArray | None = None
+    """[N, K] the likeliest tokens, likeliest first, then by id; None where they are not wanted."""
+    likeliest_logp: FloatArray | None = None
+    """[N, K] log-probability of each, of the distribution of `logp`."""
+    completion: Completion | None = None
+    """The whole, with its last tokens."""
+
+
+class Matcher(Protocol):
+    """What one completion may say, place by place: constrained decoding."""
+
+    def allowed(self) -> NDArray[np.bool_]:
+        """Bool [V] tokens that may come next, at least one. Raises `UserError` where it cannot be told."""
+        ...
+
+    def push(self, token_id: int) -> None:
+        """Go on after this token, which was allowed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """What a caller wants of completions beyond their tokens. It changes no token, but for a `matcher`."""
+
+    likeliest: int = 0
+    """How many of the likeliest tokens at each place are wanted."""
+    listen: Callable[[Sequence[Written]], None] | None = None
+    """Called after each step with what it wrote, in the thread of the event loop that samples; it must not block."""
+    matcher: Callable[[], Matcher] | None = None
+    """Makes the matcher of each completion. Tokens that it does not allow are dropped before top-k, top-p and min-p;
+    log-probabilities are still those of the whole distribution."""
+
+    @property
+    def needs_logits(self) -> bool:
+        """Whether tokens are drawn one by one, with the logits at hand."""
+        return self.likeliest > 0 or self.matcher is not None
+
+
+class TokenSampler(Sampler, Protocol):
+    """A sampler of text whose tokens can be watched as they are written, as servers need it."""
+
+    def bind(self, *key: int | str) -> "TokenSampler":
+        """A sampler with an extended key."""
+        ...
+
+    def encode_chat(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> IntArray:
+        """Token ids of messages by the chat template, which is given the tools. Raises `UserError` where it has no
+        place for them.
+        """
+        ...
+
+    def tool_prompt(self, tools: Sequence[Mapping[str, Any]]) -> str:
+        """What the chat template makes of tools and nothing else, as text: it shows how the model writes calls."""
+        ...
+
+    def tokenizer_file(self) -> tuple[str, frozenset[int], int]:
+        """The tokenizer as ``tokenizer.json``, the ids that end a completion, and the size of the vocabulary."""
+        ...
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """The bytes that a token stands for, which may be a part of a character."""
+        ...
+
+    async def watched(self, token_ids: IntArray, n: int, sampling: Sampling, watch: Watch) -> list[Completion]:
+        """As `sample`, watched."""
+        ...
+
+    async def likeliest(
+        self, token_ids: IntArray, count: int, *, temperature: float = 1.0
+    ) -> tuple[IntArray, FloatArray]:
+        """[L-1, K] the likeliest tokens at each place after the first, and their log-probabilities, as `Written`."""
+        ...
+
+
+class TokenServer(Protocol):
+    """A `Server` of a model of text."""
+
+    @property
+    def counters(self) -> "Counters":
+        """Counts of its work so far."""
+        ...
+
+    def bind(self, *key: int | str) -> TokenSampler:
+        """As `Server.bind`."""
+        ...
+
+
+def sampler_of(role: str, samplers: Mapping[str, Sampler], subject: str, hint: str = "") -> Sampler:
+    """The sampler of a role. Raises `UserError` for a role without a model; `subject` begins its message."""
     if role not in samplers:
-        raise UserError(f"{asks} the role '{role}', but no model plays it here; {nearest(role, samplers)}{hint}")
+        raise UserError(f"{subject} the role '{role}', but no model has it here; {nearest(role, samplers)}{hint}")
     return samplers[role]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:
-    """What a server has done since it began; the difference of two is what it did in between."""
+    """Cumulative counts of a server's work; the difference of two is the work in between."""
 
     sampled_tokens: int = 0
     prompt_tokens: int = 0
     """Tokens of prompts that were computed: once for all completions of a request."""
     scored_tokens: int = 0
-    """Tokens whose log-probability was asked for."""
+    """Tokens whose log-probability was requested."""
     completions: int = 0
     decode_steps: int = 0
     slot_steps: int = 0
-    """Sum over the decode steps of the places that there were; each could have written a token."""
+    """Slots summed over decode steps: the most tokens that could have been sampled."""
 
     @property
     def occupancy(self) -> float:
-        """Share of the places that wrote a token, in [0, 1]; NaN before the first step."""
+        """Share of the slots that sampled a token, in [0, 1]; NaN before the first step."""
         return self.sampled_tokens / self.slot_steps if self.slot_steps else float("nan")
 
     def __add__(self, other: "Counters") -> "Counters":
@@ -156,11 +257,11 @@ class Counters:
 
 
 class Server(Protocol):
-    """A model that is ready to sample, shared by everything that runs at the same time."""
+    """A loaded model that samples, shared by all concurrent callers."""
 
     @property
     def counters(self) -> Counters:
-        """What it has done until now."""
+        """Counts of its work so far."""
         ...
 
     def bind(self, *key: int | str) -> Sampler:
@@ -169,19 +270,19 @@ class Server(Protocol):
 
 
 class Engine(Component):
-    """Makes policies sample."""
+    """Samples from policies."""
 
     def serve(self, policy: "Policy", seed: int) -> Server:
-        """Start sampling with the weights of a policy: the live ones, so that an update is seen at once."""
+        """Serve a policy with its live weights, so that updates take effect at once."""
         raise NotImplementedError
 
 
 def wait_for(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run `work` to its end in an event loop of its own: in this thread, or in another one where a loop runs here
-    already, as in a notebook.
+    """Run `work` to its end in a new event loop: in this thread, or in another one if a loop runs here already, as in a
+    notebook.
 
-    As `asyncio.run`, which on its way out writes the result of its task as text, to throw it away: a tenth of a second
-    for the attempts of a step. So here the task has none.
+    Like `asyncio.run`, except that the task has no result. `asyncio.run` formats the result of its task as text and
+    drops it, which takes a tenth of a second for the rollouts of a step.
     """
     results: list[Result] = []
 
@@ -198,19 +299,19 @@ def wait_for(work: Coroutine[Any, Any, Result]) -> Result:
 
 
 def _run_in_thread(work: Coroutine[Any, Any, None]) -> None:
-    """Run `work` in a thread with a loop of its own. An interrupt cancels it and is raised once it has ended."""
+    """Run `work` in a thread with a new event loop. An interrupt cancels it and is raised when it has ended."""
     failed: list[BaseException] = []
-    begun: queue.SimpleQueue[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = queue.SimpleQueue()
-    ended = threading.Event()  # not `Thread.join`: interrupted once, it takes the thread for ended (bpo-45274)
+    started: queue.SimpleQueue[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = queue.SimpleQueue()
+    ended = threading.Event()  # not `Thread.join`: after an interrupt it treats the thread as ended (bpo-45274)
 
-    async def known() -> None:
+    async def reported() -> None:
         task = asyncio.ensure_future(work)
-        begun.put((asyncio.get_running_loop(), task))
+        started.put((asyncio.get_running_loop(), task))
         await task
 
     def run() -> None:
         try:
-            asyncio.run(known())
+            asyncio.run(reported())
         except BaseException as error:
             failed.append(error)
         finally:
@@ -222,8 +323,8 @@ def _run_in_thread(work: Coroutine[Any, Any, None]) -> None:
         while not ended.wait(0.1):  # a signal that another thread received is handled here only between two waits
             pass
     except BaseException:
-        with contextlib.suppress(RuntimeError, queue.Empty):  # it has ended meanwhile, or was never begun
-            loop, task = begun.get(timeout=5.0)
+        with contextlib.suppress(RuntimeError, queue.Empty):  # it has ended meanwhile, or never started
+            loop, task = started.get(timeout=5.0)
             loop.call_soon_threadsafe(task.cancel)
             ended.wait()
         raise

@@ -1,22 +1,28 @@
-"""The server of the native engine: validates requests, keys their draws, and keeps the scheduler running."""
+"""The server of the native engine: validates requests, keys their random draws, and runs the scheduler."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import torch
 
-from posttrain.engines import Counters, Sampling
-from posttrain.engines._pump import Pump
+from posttrain.engines import Counters, Sampling, Watch
 from posttrain.engines._random import key_of, uniform
-from posttrain.engines._slots import Order, Piece
+from posttrain.engines._scheduler import Scheduler
+from posttrain.engines._slots import Piece, Request, pack
+from posttrain.engines._watching import likeliest
 from posttrain.errors import PosttrainError, UserError
-from posttrain.policies import Policy
+from posttrain.policies import Policy, _cache
 from posttrain.signals import LOGP, SCORE
 from posttrain.types import Completion, FloatArray, IntArray, Message, Segment, Task
 
+PLACES = 16
+"""Of a sequence, whose likeliest tokens are found between two steps of what is being sampled."""
+
 
 class ContinuousServer:
-    """A policy that is ready to sample; see `posttrain.engines.Server`. Used from one event loop at a time."""
+    """A policy that is served; see `posttrain.engines.Server`. Used from one event loop at a time."""
 
     def __init__(self, policy: Policy, seed: int, *, slots: int, prefill_tokens: int) -> None:
         self.policy = policy
@@ -24,21 +30,26 @@ class ContinuousServer:
         self.counters = Counters()
         self._slots = slots
         self._prefill_tokens = prefill_tokens
-        self._pump: Pump | None = None
+        self._scheduler: Scheduler | None = None
 
     def bind(self, *key: int | str) -> "BoundSampler":
         """A sampler whose n-th completion is a function of (weights, prompt, settings, key, n) alone."""
         return BoundSampler(self, (self.seed, *key))
 
     async def complete(
-        self, token_ids: IntArray, keys: list[int], sampling: Sampling, vectors: FloatArray | None = None
+        self,
+        token_ids: IntArray,
+        keys: list[int],
+        sampling: Sampling,
+        vectors: FloatArray | None = None,
+        watch: Watch | None = None,
     ) -> list[Completion]:
         """Write a completion of the prompt for each key. Raises `UserError` before anything is sampled."""
-        order = self._order(token_ids, vectors, sampling)
-        return await self._running_pump().complete(order, keys) if keys else []
+        request = self._request(token_ids, vectors, sampling, watch or Watch())
+        return await self._running_scheduler().complete(request, keys) if keys else []
 
     async def logp(self, token_ids: IntArray, temperature: float, vectors: FloatArray | None = None) -> FloatArray:
-        """[L-1] log-probability of each token after the first. Raises `UserError` for what cannot be judged."""
+        """[L-1] log-probability of each token after the first. Raises `UserError` for an invalid sequence."""
         sequence = self._piece(token_ids, vectors, reserved=0)
         if not temperature > 0:
             raise UserError(
@@ -47,15 +58,34 @@ class ContinuousServer:
             )
         if len(sequence) == 1:
             return np.zeros(0, np.float32)
-        return await self._running_pump().score(sequence, LOGP, temperature)
+        return await self._running_scheduler().score(sequence, LOGP, temperature)
+
+    async def likeliest(self, token_ids: IntArray, count: int, temperature: float) -> tuple[IntArray, FloatArray]:
+        """[L-1, K] likeliest tokens after each token but the last, and their log-probabilities."""
+        logp = await self.logp(token_ids, temperature)
+        body = self.policy.body
+        packed = pack([Piece(np.array(token_ids, np.int64))], next(self.policy.parameters()).device)
+        count = min(count, body.vocabulary_size)
+        ids, logps = [np.zeros((0, count), np.int64)], [np.zeros((0, count), np.float32)]
+        with torch.no_grad():
+            hidden_LD = body.hidden(packed)
+        for place in range(len(logp)):
+            with torch.no_grad():
+                logits_1V = body.logits(hidden_LD[place : place + 1])
+            found = likeliest(logits_1V, temperature, count, (int(token_ids[place + 1]), float(logp[place])))
+            ids.append(found[0])
+            logps.append(found[1])
+            if place % PLACES == 0:
+                await asyncio.sleep(0)  # what is being sampled goes on
+        return np.concatenate(ids), np.concatenate(logps)
 
     async def score(self, token_ids: IntArray, vectors: FloatArray | None = None) -> float:
-        """What a reward head says of the whole sequence. Raises `UserError` for what cannot be judged."""
-        (value,) = await self._running_pump().score(self._piece(token_ids, vectors, reserved=0), SCORE)
+        """A reward head's score of the whole sequence. Raises `UserError` for an invalid sequence."""
+        (value,) = await self._running_scheduler().score(self._piece(token_ids, vectors, reserved=0), SCORE)
         return float(value)
 
-    def _order(self, token_ids: IntArray, vectors: FloatArray | None, sampling: Sampling) -> Order:
-        """What is to be written, with the limit and the stop tokens that hold for this model."""
+    def _request(self, token_ids: IntArray, vectors: FloatArray | None, sampling: Sampling, watch: Watch) -> Request:
+        """The request, with this model's token limit and stop tokens."""
         body = self.policy.body
         prompt = self._piece(token_ids, vectors, reserved=1)
         beyond = [i for i in sampling.stop_token_ids if i >= body.vocabulary_size]
@@ -65,15 +95,16 @@ class ContinuousServer:
                 f"{body.vocabulary_size - 1}; leave it out"
             )
         ends = {i for i in self.policy.tokenizer.end_token_ids if i < body.vocabulary_size}
-        return Order(
+        return Request(
             prompt=prompt,
             sampling=sampling,
             max_tokens=min(sampling.max_tokens, body.context - len(prompt)),
             stop_token_ids=np.array(sorted(ends.union(sampling.stop_token_ids)), np.int64),
+            watch=watch,
         )
 
     def _piece(self, token_ids: IntArray, vectors: FloatArray | None, reserved: int) -> Piece:
-        """Tokens and vectors that the model can take; tokens beyond the vectors that are given have none."""
+        """Validated tokens and vectors; tokens beyond the given vectors have none."""
         ids = self._checked(token_ids, reserved)
         if vectors is None:
             return Piece(ids)
@@ -90,16 +121,16 @@ class ContinuousServer:
         return Piece(ids, given)
 
     def _checked(self, token_ids: IntArray, reserved: int) -> IntArray:
-        """A copy of ids that the model can take, with `reserved` tokens of its context left."""
+        """A validated copy of ids, with `reserved` tokens of the context left."""
         body, role = self.policy.body, self.policy.role
         ids = np.array(token_ids, np.int64)
         if ids.ndim != 1 or not len(ids):
             raise UserError(f"role {role} needs a list of at least one token id, got an array of shape {ids.shape}")
         if len(ids) > body.context - reserved:
-            room = f", of which {reserved} must be left to write in" if reserved else ""
+            room = f", of which {reserved} must be left for the completion" if reserved else ""
             raise UserError(
                 f"{len(ids)} tokens are too many for role {role}: its context is {body.context} tokens{room}. Use at "
-                f"most {body.context - reserved}: leave long tasks out, or set models.{role}.context higher if the "
+                f"most {body.context - reserved}: drop long tasks, or set models.{role}.context higher if the "
                 "model allows it."
             )
         if ids.min() < 0 or ids.max() >= body.vocabulary_size:
@@ -110,16 +141,16 @@ class ContinuousServer:
             )
         return ids
 
-    def _running_pump(self) -> Pump:
-        """The pump of the running event loop."""
-        pump, loop = self._pump, asyncio.get_running_loop()
-        if pump and pump.loop is not loop and pump.busy and not pump.loop.is_closed():
+    def _running_scheduler(self) -> Scheduler:
+        """The scheduler of the running event loop."""
+        scheduler, loop = self._scheduler, asyncio.get_running_loop()
+        if scheduler and scheduler.loop is not loop and scheduler.busy and not scheduler.loop.is_closed():
             raise PosttrainError(
-                f"role {self.policy.role} is being sampled from another event loop: await what was asked there first"
+                f"role {self.policy.role} is being sampled from another event loop: await its requests first"
             )
-        if pump is None or pump.loop is not loop or pump.finished:
-            pump = self._pump = Pump(self.policy, self._slots, self._prefill_tokens, self._count)
-        return pump
+        if scheduler is None or scheduler.loop is not loop or scheduler.finished:
+            scheduler = self._scheduler = Scheduler(self.policy, self._slots, self._prefill_tokens, self._count)
+        return scheduler
 
     def _count(self, more: Counters) -> None:
         self.counters += more
@@ -131,8 +162,8 @@ class BoundSampler:
     def __init__(self, server: ContinuousServer, key: tuple[int | str, ...]) -> None:
         self._server = server
         self._key = key
-        self._asked = 0
-        self._drawn = 0
+        self._requested = 0
+        self._draws = 0
 
     @property
     def context(self) -> int:
@@ -156,27 +187,61 @@ class BoundSampler:
         return self._server.policy.tokenizer.decode(token_ids)
 
     def encode_reply(self, prompt: str | Sequence[Message], turn: IntArray, reply: Message) -> IntArray:
-        """Token ids of what somebody says after the model's turn."""
+        """Token ids of a reply to the model's turn."""
         return self._server.policy.tokenizer.encode_reply(prompt, turn, reply)
 
     def bind(self, *key: int | str) -> "BoundSampler":
-        """A sampler with draws of its own."""
+        """A sampler with an extended key."""
         return BoundSampler(self._server, (*self._key, *key))
 
     def uniform(self) -> float:
-        """A number in [0, 1), another one at each call."""
-        key_B, counter_B = np.array([key_of(*self._key, "uniform")], np.uint64), np.array([self._drawn], np.uint64)
-        self._drawn += 1
+        """The next random number in [0, 1)."""
+        key_B, counter_B = np.array([key_of(*self._key, "uniform")], np.uint64), np.array([self._draws], np.uint64)
+        self._draws += 1
         return float(uniform(key_B, counter_B)[0])
 
     async def sample(
         self, token_ids: IntArray, n: int, sampling: Sampling, vectors: FloatArray | None = None
     ) -> list[Completion]:
         """Write `n` completions of a prompt."""
+        return await self._server.complete(token_ids, self._keys(n), sampling, vectors)
+
+    def _keys(self, n: int) -> list[int]:
+        """Keys of the next `n` completions."""
         assert n >= 0, "a number of completions"
-        numbers = range(self._asked, self._asked + n)
-        self._asked += n
-        return await self._server.complete(token_ids, [key_of(*self._key, i) for i in numbers], sampling, vectors)
+        numbers = range(self._requested, self._requested + n)
+        self._requested += n
+        return [key_of(*self._key, i) for i in numbers]
+
+    async def watched(self, token_ids: IntArray, n: int, sampling: Sampling, watch: Watch) -> list[Completion]:
+        """As `sample`, watched."""
+        keys = self._keys(n)
+        return await self._server.complete(token_ids, keys, sampling, watch=watch)
+
+    async def likeliest(
+        self, token_ids: IntArray, count: int, *, temperature: float = 1.0
+    ) -> tuple[IntArray, FloatArray]:
+        """[L-1, K] likeliest tokens at each place after the first, and their log-probabilities."""
+        return await self._server.likeliest(token_ids, count, temperature)
+
+    def encode_chat(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> IntArray:
+        """Token ids of messages by the chat template, which is given the tools."""
+        return self._server.policy.tokenizer.encode_chat(messages, tools=tools)
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """The bytes that a token stands for."""
+        return self._server.policy.tokenizer.token_bytes(token_id)
+
+    def tool_prompt(self, tools: Sequence[Mapping[str, Any]]) -> str:
+        """What the chat template makes of tools and nothing else."""
+        return self._server.policy.tokenizer.tool_prompt(tools)
+
+    def tokenizer_file(self) -> tuple[str, frozenset[int], int]:
+        """The tokenizer, the ids that end a completion, and the size of the vocabulary."""
+        policy = self._server.policy
+        size = policy.body.vocabulary_size
+        ends = frozenset(i for i in policy.tokenizer.end_token_ids if i < size)
+        return policy.tokenizer.file_content(), ends, size
 
     async def write(self, prompt: str | Sequence[Message], n: int, sampling: Sampling) -> list[str]:
         """Texts of `n` completions."""
@@ -189,5 +254,10 @@ class BoundSampler:
         return await self._server.logp(token_ids, temperature, vectors)
 
     async def score(self, token_ids: IntArray, *, vectors: FloatArray | None = None) -> float:
-        """What a reward head says of the whole sequence."""
+        """A reward head's score of the whole sequence."""
         return await self._server.score(token_ids, vectors)
+
+
+def free_kept() -> None:
+    """Free the memory that served sequences left to the next ones. In the thread that samples."""
+    _cache.free_kept()

@@ -1,14 +1,15 @@
-"""The decoding batch: one slot a sequence, all advanced together.
+"""The decoding batch: one slot per sequence, all advanced together.
 
-Nothing here waits or knows of requests; `posttrain.engines._pump` decides which sequence gets which slot. What
-a step needs of each sequence lies in arrays over the slots, so that a step costs the same few operations however many
-sequences there are; only finished ones, and those with stop strings, are looked at one by one.
+`posttrain.engines._scheduler` decides which sequence gets which slot. The state of the sequences is in arrays over the
+slots, so that a step takes the same few operations for any number of sequences. Only finished ones, and those with stop
+strings, are handled one by one.
 
-S slots, B of them in use, N tokens of a step, V vocabulary, D width, C longest completion.
+S slots, B of them in use, N tokens of a step, V vocabulary, D width, C longest completion. The 2 numbers of a token are
+its log-probability and the entropy of its distribution.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
@@ -18,19 +19,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from posttrain import kernels
-from posttrain.engines import Sampling
+from posttrain.engines import Matcher, Sampling, Watch, Written
 from posttrain.engines._random import uniform
 from posttrain.engines._stopping import StopStrings
 from posttrain.engines._truncation import Rules, choose
-from posttrain.errors import RunFailed
+from posttrain.engines._watching import choose_allowed, likeliest
+from posttrain.errors import PosttrainError, RunFailed
 from posttrain.kernels import Drawing
 from posttrain.policies import Packed, Policy
 from posttrain.types import Completion, FloatArray, IntArray, StopReason
 
 MANY, FEW = 8, 4
-"""Tokens that a sequence writes between two looks at the requests, where the body writes several in one go: many, or
-few while sequences end within them, since what is drawn after an end is dropped. Only then are callers answered, and
-may they cancel."""
+"""Tokens per sequence and step, where the body can sample several in one call: many, or few while sequences end within
+them, since tokens after an end are dropped. Callers are answered, and can cancel, only between steps.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,31 +50,36 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What is to be written after a prompt."""
+class Request:
+    """A prompt and how it is to be completed."""
 
     prompt: Piece
     sampling: Sampling
     max_tokens: int
-    """The limit of the sampling settings, or what the context leaves if that is less."""
+    """The limit of the sampling settings, or the rest of the context if that is less."""
     stop_token_ids: IntArray
     """The model's end tokens and those of the sampling settings."""
+    watch: Watch = field(default_factory=Watch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What a step did."""
+    """The result of a step."""
 
     finished: dict[int, Completion]
-    """By slot, which is free again."""
+    """By slot, which is free now."""
     tokens: int
-    """Written, by all sequences."""
+    """Sampled tokens of all sequences."""
     steps: int
-    """How many each sequence could have written."""
+    """Most tokens that each sequence could have sampled."""
+    written: dict[int, Written]
+    """What was sampled, by slot, of sequences that are listened to; the number is the slot's."""
+    failed: dict[int, PosttrainError]
+    """By slot, sequences that cannot go on. Their slots are still taken."""
 
 
 class Slots:
-    """Sequences in progress. One more slot, `stage`, holds a prompt whose sequences have not all begun."""
+    """Sequences in progress. One more slot, `stage`, holds a prompt whose sequences have not all started."""
 
     def __init__(self, policy: Policy, slots: int, prefill_tokens: int) -> None:
         body = policy.body
@@ -93,11 +100,14 @@ class Slots:
         self.top_k_S = np.zeros(slots, np.int64)
         self.top_p_S = np.ones(slots, np.float64)
         self.min_p_S = np.zeros(slots, np.float64)
-        self.all_kept_S = np.zeros(slots, bool)  # whether no rule drops any token
+        self.all_kept_S = np.zeros(slots, bool)  # whether no token is truncated, and no logits are needed
         self.ends_SV = np.zeros((slots, body.vocabulary_size), bool)
         self.ids_SC = np.zeros((slots, 0), np.int64)
-        self.logp_SC = np.zeros((slots, 0), np.float32)
+        self.numbers_SC2 = np.zeros((slots, 0, 2), np.float32)
         self.watched: dict[int, StopStrings] = {}
+        self.likeliest: dict[int, int] = {}  # how many are wanted
+        self.matchers: dict[int, Matcher] = {}
+        self.listened: set[int] = set()
         self.ahead = MANY
 
     def free(self) -> list[int]:
@@ -106,90 +116,110 @@ class Slots:
         return free
 
     def prefill(self, prompts: Sequence[tuple[int, Piece]]) -> None:
-        """Compute prompts, each into the slot beside it."""
+        """Compute prompts, each into its slot."""
         for batch in passes(prompts, self.prefill_tokens):
             self._extend([slot for slot, _ in batch], pack([piece for _, piece in batch], self.device))
 
-    def begin(self, order: Order, source: int, slots: Sequence[int], keys: Sequence[int]) -> None:
-        """Let a sequence begin in each of `slots`, after the prompt that has been computed into `source`."""
+    def start(self, request: Request, source: int, slots: Sequence[int], keys: Sequence[int]) -> None:
+        """Start a sequence in each of `slots`, after the prompt that was computed into `source`."""
         assert self.hidden_SD is not None, "prefill comes before"
         rows = np.array(slots)
         self.cache.copy(source, [slot for slot in slots if slot != source])
         self.hidden_SD[torch.from_numpy(rows).to(self.device)] = self.hidden_SD[source].clone()
-        sampling = order.sampling
+        sampling = request.sampling
         self.active_S[rows] = True
         self.position_S[rows] = 0
-        self.limit_S[rows] = order.max_tokens
+        self.limit_S[rows] = request.max_tokens
         self.key_S[rows] = np.array(keys, np.uint64)
         self.temperature_S[rows] = sampling.temperature
         self.top_k_S[rows] = min(sampling.top_k, self.body.vocabulary_size)
         self.top_p_S[rows] = sampling.top_p
         self.min_p_S[rows] = sampling.min_p
         all_ranks = sampling.top_k == 0 or sampling.top_k >= self.body.vocabulary_size
-        self.all_kept_S[rows] = all_ranks and sampling.top_p >= 1 and sampling.min_p <= 0
+        watch = request.watch
+        self.all_kept_S[rows] = all_ranks and sampling.top_p >= 1 and sampling.min_p <= 0 and not watch.needs_logits
         self.ends_SV[rows] = False
-        self.ends_SV[rows[:, None], order.stop_token_ids] = True
-        missing = order.max_tokens - self.ids_SC.shape[1]
+        self.ends_SV[rows[:, None], request.stop_token_ids] = True
+        missing = request.max_tokens - self.ids_SC.shape[1]
         if missing > 0:
             self.ids_SC = np.pad(self.ids_SC, ((0, 0), (0, missing)))
-            self.logp_SC = np.pad(self.logp_SC, ((0, 0), (0, missing)))
+            self.numbers_SC2 = np.pad(self.numbers_SC2, ((0, 0), (0, missing), (0, 0)))
         if sampling.stop:
             self.watched |= {slot: StopStrings(sampling.stop, self.policy.tokenizer.decode) for slot in slots}
+        if watch.likeliest:
+            self.likeliest |= dict.fromkeys(slots, min(watch.likeliest, self.body.vocabulary_size))
+        if watch.matcher:
+            self.matchers |= {slot: watch.matcher() for slot in slots}
+        if watch.listen:
+            self.listened.update(slots)
 
     def close(self) -> None:
-        """Give up what all of them hold, after the last step."""
+        """Free all slots, after the last step."""
         self.cache.close()
 
     def release(self, slot: int) -> None:
-        """Give up what a slot holds."""
+        """Free a slot."""
         self.cache.release(slot)
         self.watched.pop(slot, None)
+        self.likeliest.pop(slot, None)
+        self.matchers.pop(slot, None)
+        self.listened.discard(slot)
         if slot != self.stage:
             self.active_S[slot] = False
 
     def step(self) -> Step:
-        """Advance every sequence, by one token or a few; what is finished leaves its slot."""
+        """Advance every sequence, by one token or a few; finished sequences leave their slots."""
         row_B = np.flatnonzero(self.active_S)
-        token_BN, logp_BN, count_B = self._next(row_B)
+        self.failed: dict[int, PosttrainError] = {}
+        self.found: dict[int, tuple[IntArray, FloatArray]] = {}
+        token_BN, numbers_BN2, count_B = self._next(row_B)
         number_N = np.arange(token_BN.shape[1])
         written_B, count_B = count_B, np.minimum(count_B, self.limit_S[row_B] - self.position_S[row_B])
         ends_BN = self.ends_SV[row_B[:, None], token_BN] & (number_N < count_B[:, None])
         ended_B = ends_BN.any(1)
         count_B = np.where(ended_B, ends_BN.argmax(1) + 1, count_B)
-        self.ahead = FEW if (count_B < written_B).any() else MANY  # what was drawn after an end is dropped
+        self.ahead = FEW if (count_B < written_B).any() else MANY  # tokens after an end are dropped
         i, n = np.nonzero(number_N < count_B[:, None])
         place = row_B[i], self.position_S[row_B[i]] + n
-        self.ids_SC[place], self.logp_SC[place] = token_BN[i, n], logp_BN[i, n]
+        self.ids_SC[place], self.numbers_SC2[place] = token_BN[i, n], numbers_BN2[i, n]
         self.position_S[row_B] += count_B
+        written = self._heard(row_B, count_B) if self.listened else {}
         texts = self._watch(row_B[~ended_B])
         over_B = ended_B | (self.position_S[row_B] == self.limit_S[row_B])
         if texts:
             over_B |= np.isin(row_B, list(texts))
+        if self.matchers:
+            self._push(row_B[~over_B])
+        over_B &= ~np.isin(row_B, list(self.failed))
         finished = {slot: self._finish(slot, texts.get(slot)) for slot in row_B[over_B].tolist()}
-        return Step(finished=finished, tokens=int(count_B.sum()), steps=len(number_N))
+        return Step(
+            finished=finished, tokens=int(count_B.sum()), steps=len(number_N), written=written, failed=self.failed
+        )
 
     def _next(self, row_B: IntArray) -> tuple[IntArray, NDArray[np.float64], IntArray]:
-        """[B, N] ids and log-probabilities of the next tokens, and how many there are of each sequence.
+        """[B, N] ids and [B, N, 2] numbers of the next tokens, and how many there are of each sequence.
 
-        Sequences that go on, and drop no token, write several where the body can do that; what they write is the same.
+        Sequences that continue, without truncation, sample several where the body can do that; the tokens are the same.
         """
         own_B = self.all_kept_S[row_B] & (self.position_S[row_B] > 0)
         written = self._write(row_B[own_B]) if own_B.any() else None
         if written is None:
-            token_B, logp_B = self._on_host(*self._choose(row_B, self._read(row_B)))
-            return token_B[:, None], logp_B[:, None], np.ones(len(row_B), np.int64)
+            token_B, numbers_B2 = self._on_host(*self._choose(row_B, self._read(row_B)))
+            return token_B[:, None], numbers_B2[:, None], np.ones(len(row_B), np.int64)
         shape = len(row_B), written[0].shape[1]
-        token_BN, logp_BN, count_B = np.zeros(shape, np.int64), np.zeros(shape), np.where(own_B, shape[1], 1)
-        token_BN[own_B], logp_BN[own_B] = self._on_host(*written)
+        token_BN, numbers_BN2 = np.zeros(shape, np.int64), np.zeros((*shape, 2))
+        count_B = np.where(own_B, shape[1], 1)
+        token_BN[own_B], numbers_BN2[own_B] = self._on_host(*written)
         if not own_B.all():
             others_B = row_B[~own_B]
-            token_BN[~own_B, 0], logp_BN[~own_B, 0] = self._on_host(*self._choose(others_B, self._read(others_B)))
-        return token_BN, logp_BN, count_B
+            chosen = self._choose(others_B, self._read(others_B))
+            token_BN[~own_B, 0], numbers_BN2[~own_B, 0] = self._on_host(*chosen)
+        return token_BN, numbers_BN2, count_B
 
-    def _write(self, row_B: IntArray) -> tuple[Tensor, Tensor] | None:
-        """Several of each sequence, if the body does: no more than any may have, and one where texts are watched."""
+    def _write(self, row_B: IntArray) -> tuple[Tensor, Tensor, Tensor] | None:
+        """Several tokens per sequence, if the body can: at most what every limit allows, and one with stop strings."""
         most = int((self.limit_S[row_B] - self.position_S[row_B]).max())
-        steps = 1 if self.watched else min(self.ahead, most)
+        steps = 1 if self.watched or self.likeliest or self.matchers else min(self.ahead, most)
         last_B = torch.from_numpy(self.ids_SC[row_B, self.position_S[row_B] - 1])
         return self.body.write(self.cache, row_B.tolist(), last_B, self._drawing(row_B), steps)
 
@@ -199,12 +229,12 @@ class Slots:
         return Drawing(temperature_B=temperature_B, key_B=key_B, counter_B=counter_B)
 
     def _read(self, row_B: IntArray) -> Tensor:
-        """[B, D] the last hidden states of slots, after what each has written last is appended to it."""
+        """[B, D] the last hidden states of slots, after the last sampled token of each is appended."""
         going_B = row_B[self.position_S[row_B] > 0]
         if len(going_B):
             last_B = torch.from_numpy(self.ids_SC[going_B, self.position_S[going_B] - 1])  # the body sends them on
             packed = Packed(token_ids_L=last_B, starts=tuple(range(len(going_B) + 1)))
-            if len(going_B) == len(row_B):  # nothing to be kept: these are read now, and the next step makes new ones
+            if len(going_B) == len(row_B):  # no copy needed: these are read now, and the next step computes new ones
                 return self.body.extend(self.cache, going_B.tolist(), packed)
             self._extend(going_B.tolist(), packed)
         assert self.hidden_SD is not None, "a sequence begins with a prompt"
@@ -217,8 +247,8 @@ class Slots:
             self.hidden_SD = hidden_BD.new_empty(self.size + 1, hidden_BD.shape[1])
         self.hidden_SD[torch.tensor(slots, device=self.device)] = hidden_BD
 
-    def _choose(self, row_B: IntArray, hidden_BD: Tensor) -> tuple[Tensor, Tensor]:
-        """Ids and log-probabilities of the next tokens."""
+    def _choose(self, row_B: IntArray, hidden_BD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Ids, log-probabilities and entropies of the next tokens."""
 
         def tensor(array_S: NDArray[Any]) -> Tensor:
             return torch.from_numpy(array_S[row_B])
@@ -231,24 +261,67 @@ class Slots:
         )
         drawing = self._drawing(row_B)
         logits_BV = self.body.next_logits(self.cache, hidden_BD)
-        return choose(logits_BV, rules, draws(drawing.key_B, drawing.counter_B))
+        uniform_B = draws(drawing.key_B, drawing.counter_B)
+        token_B, logp_B, entropy_B = choose(logits_BV, rules, uniform_B)
+        for place, slot in enumerate(row_B.tolist()) if self.matchers or self.likeliest else ():
+            own, one = logits_BV[place : place + 1], torch.tensor([place])
+            if slot in self.matchers and (allowed_V := self._allowed(slot)) is not None:
+                token_B[place], logp_B[place] = choose_allowed(own, rules.of(one), uniform_B[one], allowed_V)
+            if slot in self.likeliest:
+                temperature = float(rules.temperature_B[place])
+                chosen = int(token_B[place]), float(logp_B[place])
+                self.found[slot] = likeliest(own, temperature, self.likeliest[slot], chosen)
+        return token_B, logp_B, entropy_B
 
-    def _on_host(self, token_B: Tensor, logp_B: Tensor) -> tuple[IntArray, NDArray[np.float64]]:
-        """What was chosen, and is something that can be chosen."""
-        if token_B.device.type == "cpu":
-            tokens, logps = token_B.numpy(), logp_B.numpy()
-        else:  # One copy to the host for both; float64 holds every token id exactly.
-            tokens, logps = torch.stack((token_B.to(torch.float64), logp_B)).cpu().numpy()
-        if not np.isfinite(logps).all():
+    def _allowed(self, slot: int) -> NDArray[np.bool_] | None:
+        """The tokens that a sequence may continue with; None where that cannot be told, which ends it."""
+        try:
+            return self.matchers[slot].allowed()
+        except PosttrainError as error:
+            self.failed[slot] = error
+            return None
+
+    def _push(self, row_B: IntArray) -> None:
+        """Tell the matchers of sequences that go on what was sampled."""
+        for slot in row_B.tolist():
+            if slot in self.matchers and slot not in self.failed:
+                self.matchers[slot].push(int(self.ids_SC[slot, self.position_S[slot] - 1]))
+
+    def _heard(self, row_B: IntArray, count_B: IntArray) -> dict[int, Written]:
+        """What the sequences that are listened to got in this step."""
+        heard = {}
+        for slot, count in zip(row_B.tolist(), count_B.tolist(), strict=True):
+            if slot in self.listened and slot not in self.failed:
+                last = slice(self.position_S[slot] - count, self.position_S[slot])
+                ids, logp = self.ids_SC[slot, last].copy(), self.numbers_SC2[slot, last, 0].copy()
+                likeliest_ids, likeliest_logp = self.found.get(slot, (None, None))
+                heard[slot] = Written(
+                    number=slot,
+                    token_ids=ids,
+                    logp=logp,
+                    likeliest_ids=likeliest_ids,
+                    likeliest_logp=likeliest_logp,
+                )
+        return heard
+
+    def _on_host(self, token: Tensor, logp: Tensor, entropy: Tensor) -> tuple[IntArray, NDArray[np.float64]]:
+        """The chosen tokens and their numbers [..., 2] on the host. Raises `RunFailed` where logits are not finite."""
+        if token.device.type == "cpu":
+            tokens, numbers = token.numpy(), np.stack((logp.numpy(), entropy.numpy()), -1)
+        else:  # One copy to the host for all; float64 holds every token id exactly.
+            given = torch.stack((token.to(torch.float64), logp, entropy), -1).cpu().numpy()
+            tokens, numbers = given[..., 0], given[..., 1:]
+        logps = numbers[..., 0]
+        if np.isnan(logps).any() or (not self.matchers and not np.isfinite(logps).all()):
             raise RunFailed(
-                f"role {self.policy.role}: the model gives logits that are not finite (NaN or infinity) after "
+                f"role {self.policy.role}: the model's logits are not finite (NaN or infinity) after "
                 f"{self.policy.version} updates, so nothing can be sampled from it. Training has diverged, or the "
                 "weights were broken when they were loaded: lower the learning rate, or check the model's folder."
             )
-        return tokens.astype(np.int64), logps
+        return tokens.astype(np.int64), numbers
 
     def _watch(self, row_B: IntArray) -> dict[int, str]:
-        """Texts, cut at the match, of the sequences that just wrote a stop string."""
+        """Texts, truncated at the match, of the sequences that have just completed a stop string."""
         texts = {}
         for slot in row_B.tolist() if self.watched else ():
             watched = self.watched.get(slot)
@@ -258,19 +331,21 @@ class Slots:
         return texts
 
     def _finish(self, slot: int, text: str | None) -> Completion:
-        """The completion of a slot, which becomes free; `text` is given where a stop string ended it."""
+        """The completion of a slot, which becomes free; `text` is set if a stop string ended it."""
         ids = self.ids_SC[slot, : self.position_S[slot]].copy()
         ended = bool(self.ends_SV[slot, ids[-1]])
         stop_reason: StopReason = "length" if text is None and not ended else "stop"
         if text is None:
             text = self.policy.tokenizer.decode(ids[:-1] if ended else ids)
-        logp = self.logp_SC[slot, : len(ids)].copy()
+        logp, entropy = self.numbers_SC2[slot, : len(ids)].T.copy()
         self.release(slot)
-        return Completion(token_ids=ids, logp=logp, stop_reason=stop_reason, version=self.version, text=text)
+        return Completion(
+            token_ids=ids, logp=logp, entropy=entropy, stop_reason=stop_reason, version=self.version, text=text
+        )
 
 
 def draws(key_B: Tensor, counter_B: Tensor) -> Tensor:
-    """[B] numbers in [0, 1), float64, of uint64; by a kernel where there is one, to the same bits."""
+    """[B] numbers in [0, 1), float64, of uint64; by a kernel where there is one, with the same bits."""
     drawn_B = kernels.uniform(key_B, counter_B)
     return torch.from_numpy(uniform(key_B.numpy(), counter_B.numpy())) if drawn_B is None else drawn_B
 
@@ -278,7 +353,7 @@ def draws(key_B: Tensor, counter_B: Tensor) -> Tensor:
 def passes(prompts: Sequence[tuple[int, Piece]], limit: int) -> Iterator[list[tuple[int, Piece]]]:
     """Group prompts, in order, so that no pass has more than `limit` tokens; a longer one takes several passes.
 
-    A prompt is cut as its own length says, so that how it is computed does not depend on what is beside it.
+    A prompt is split by its own length alone, so that its computation does not depend on the other prompts.
     """
     batch: list[tuple[int, Piece]] = []
     room = limit

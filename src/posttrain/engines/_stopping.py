@@ -1,18 +1,19 @@
-"""Incremental search for stop strings, in constant time a token.
+"""Incremental search for stop strings, in constant time per token.
 
-Law: a completion stops at the first token after which its decoded text holds a stop string, and its text is cut where
-the earliest match begins. A match may span tokens, and a character may span tokens (its bytes), so that text is taken
-from a short window of tokens that moves along, never token by token.
+Law: a completion stops at the first token after which its decoded text contains a stop string, and its text is
+truncated where the earliest match starts. A match may span tokens, and a character may span tokens (its bytes), so that
+text is decoded from a short sliding window of tokens, never token by token.
 """
 
 from collections.abc import Callable, Sequence
 
 REPLACEMENT = "\ufffd"
 _MAX_UNSETTLED = 3
-"""Characters at the end that more tokens may still change: a UTF-8 character has four bytes, of which three can be
-there, and some tokenizers show each of them as a replacement character."""
+"""Characters at the end that further tokens may still change: a UTF-8 character has up to four bytes, of which three
+can be present, and some tokenizers decode each of them as a replacement character.
+"""
 _CONTEXT = 12
-"""Tokens that stay in the window when it moves: more than those an unsettled character can lie in."""
+"""Tokens that stay in the window when it moves: more than an unsettled character can span."""
 
 
 class StopStrings:
@@ -25,10 +26,10 @@ class StopStrings:
         self._window: list[int] = []
         self._taken = 0  # characters of the window's text that are settled
         self._settled: list[str] = []
-        self._tail = ""  # the end of the settled text, where a match may begin
+        self._tail = ""  # the end of the settled text, where a match may start
 
     def push(self, token: int) -> str | None:
-        """Append a token. Gives the completion's text, cut at the match, if there is a match now."""
+        """Append a token. Returns the completion's text, truncated at the match, if there is a match."""
         self._window.append(token)
         text = self._decode(self._window)
         fresh = self._tail + text[self._taken :]
@@ -40,7 +41,7 @@ class StopStrings:
         return None
 
     def _settle(self, text: str) -> None:
-        """Take over the characters of the window's text that no later token can change."""
+        """Settle the characters of the window's text that no later token can change."""
         trailing = len(text) - len(text.rstrip(REPLACEMENT))
         end = max(self._taken, len(text) - min(trailing, _MAX_UNSETTLED))
         added, self._taken = text[self._taken : end], end
@@ -50,9 +51,9 @@ class StopStrings:
             self._move(text, unsettled=len(text) - end)
 
     def _move(self, text: str, unsettled: int) -> None:
-        """Let go of the first tokens of the window."""
+        """Drop the first tokens of the window."""
         kept = self._window[-_CONTEXT:]
         end = self._decode(kept)
-        # Where what is unsettled began before these tokens (special tokens have no text), the window stays as it is.
+        # If the unsettled characters start before these tokens (special tokens have no text), the window stays as is.
         if unsettled == 0 or (len(end) > unsettled and text.endswith(end[-unsettled - 1 :])):
             self._window, self._taken = kept, len(end) - unsettled

@@ -1,7 +1,7 @@
-"""The native engine: samples in this process with the weights that are being trained.
+"""The native engine: samples in this process with the weights in training.
 
-Sequences are decoded together, one token a step, with their keys and values cached; a finished one leaves its slot to
-the next in line (continuous batching, Yu et al. 2022, Orca, OSDI '22, section 4.1).
+Sequences are decoded together, one token per step, with their keys and values cached. A finished one leaves its slot to
+the next request (continuous batching, Yu et al. 2022, Orca, OSDI '22, section 4.1).
 """
 
 from typing import TYPE_CHECKING
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from pydantic import PositiveInt
 
 from posttrain.component import frozen
-from posttrain.engines import Engine, Server
+from posttrain.engines import Engine, Server, TokenServer
+from posttrain.errors import UserError
 
 if TYPE_CHECKING:
     from posttrain.policies import Policy
@@ -20,13 +21,14 @@ class Native(Engine):
     """The engine of a laptop and of one GPU."""
 
     slots: PositiveInt = 256
-    """Most sequences decoded at a time. Memory grows with what they hold; completions do not depend on it."""
+    """Most sequences decoded at a time. Memory grows with their tokens; completions do not depend on it."""
     prefill_tokens: PositiveInt = 8192
-    """Most tokens in one pass over prompts, or over sequences whose log-probabilities are asked for. A longer prompt
-    takes several passes."""
+    """Most tokens in one pass over prompts, or over sequences whose log-probabilities are requested. A longer prompt
+    takes several passes.
+    """
 
     def serve(self, policy: "Policy", seed: int) -> Server:
-        """Start sampling with the live weights of a policy: chains of a flow, tokens of any other."""
+        """Serve a policy with its live weights: chains of a flow, tokens of any other."""
         from posttrain.policies.flow import FlowPolicy
 
         if isinstance(policy, FlowPolicy):
@@ -36,3 +38,12 @@ class Native(Engine):
         from posttrain.engines._continuous import ContinuousServer
 
         return ContinuousServer(policy, seed, slots=self.slots, prefill_tokens=self.prefill_tokens)
+
+    def serve_text(self, policy: "Policy", seed: int) -> TokenServer:
+        """As `serve`, of a model of text. Raises `UserError` for another one."""
+        from posttrain.engines._continuous import ContinuousServer
+
+        server = self.serve(policy, seed)
+        if not isinstance(server, ContinuousServer):
+            raise UserError(f"the model in the role '{policy.role}' writes no text, so no one can talk to it")
+        return server

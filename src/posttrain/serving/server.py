@@ -1,97 +1,167 @@
 """Serves a model over the OpenAI protocol; concurrent requests are decoded in one batch.
 
 Log-probabilities are those of the engine: of the token that was sampled, at the sampling temperature, before top-k,
-top-p and min-p cut the distribution. A request with a seed has the same answer every time. A stream sends each
-completion in one piece when it is complete. A client that goes away gives its places back.
+top-p and min-p cut the distribution. A request with a seed has the same answer every time. A stream has an event
+for each token. The completions of a client that disconnects are cancelled.
 """
 
 import asyncio
-import hmac
 import itertools
 import json
+import logging
+import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
+from functools import partial
+from typing import Any
 
+import numpy as np
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from posttrain.engines import Sampler, Sampling, Server
-from posttrain.errors import UserError
+from posttrain.engines import Matcher, TokenSampler, TokenServer, Watch
+from posttrain.errors import PosttrainError, UserError
 from posttrain.serving import wire
-from posttrain.serving.wire import Refused
-from posttrain.types import Completion, IntArray
+from posttrain.serving.access import Access
+from posttrain.serving.bodies import Pieces, Reservation, each, event, unless_gone
+from posttrain.serving.feeds import Feed, Token
+from posttrain.serving.fields import Refused
+from posttrain.serving.memory import Tidier
+from posttrain.serving.replies import (
+    Answer,
+    ChatReplies,
+    Prompt,
+    Replies,
+    TextReplies,
+    check_likeliest,
+    choice_of,
+    scored,
+)
+from posttrain.serving.structured import Structured
+from posttrain.serving.threads import EngineThread, Worker
+from posttrain.types import Completion, IntArray, Message
 
-T = TypeVar("T")
-LARGEST_BODY = 16 * 2**20
 RETRY_AFTER = "1"
+LONG = 8
+"""Characters for each token of the context, beyond which a text is processed piece by piece."""
+MARGIN = 16
+"""Tokens by which the encoding of a piece may be longer than that of the whole at its end."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """One prompt of a request, ready to be completed."""
-
-    sampler: Sampler
-    token_ids: IntArray
-    n: int
-    sampling: Sampling
+log = logging.getLogger("posttrain.serving")
 
 
 class Service:
-    """The routes, and what they share."""
+    """The routes and their shared state."""
 
-    def __init__(self, server: Server, name: str, *, api_key: str = "", most_waiting: int = 1024) -> None:
-        """`name` is what clients call the model; more completions at a time than `most_waiting` are put off (429)."""
+    def __init__(
+        self,
+        server: TokenServer,
+        name: str,
+        *,
+        api_key: str = "",
+        most_waiting: int = 1024,
+        most_requests: int = 1024,
+        hosts: Collection[str] = (),
+        private: Collection[str] = (),
+    ) -> None:
+        """`name` is the model's name for clients; more than `most_waiting` concurrent completions are refused,
+        and more than `most_requests` requests for them: their connections are not all that the process can have.
+
+        `hosts` are its allowed host names (none: all), `private` what errors must not contain, such as paths.
+        """
         self.name = name
+        self.waiting = 0
         self._server = server
-        self._key = api_key.encode()
-        self._most_waiting = most_waiting
-        self._waiting = 0
+        self._most_waiting, self._most_requests = most_waiting, most_requests
+        self.requests = 0
+        self._private = sorted(filter(None, private), key=len, reverse=True)
+        self._context = server.bind("context").context
+        self._access = Access(key=api_key, hosts=hosts, context=self._context)
+        self._engine = EngineThread()
+        self._worker = Worker("posttrain-requests")
+        self.tidier = Tidier(self._worker, self._engine)
+        self._writer = Worker("posttrain-replies")
+        self._structured = Structured()
         self._count = itertools.count()
         self._began = int(time.time())
+        self._failed: set[type[BaseException]] = set()
 
     def app(self) -> Starlette:
-        """As ASGI servers take it."""
+        """The ASGI application."""
+        routes: list[tuple[str, Callable[[Request], Awaitable[Response]], str]] = [
+            ("/health", self._health, "GET"),
+            ("/v1/models", self._models, "GET"),
+            ("/v1/models/{name:path}", self._model, "GET"),
+            ("/v1/completions", self._complete, "POST"),
+            ("/v1/chat/completions", self._chat, "POST"),
+        ]
         return Starlette(
-            routes=[
-                Route("/health", self._health),
-                Route("/v1/models", self._answered(self._models)),
-                Route("/v1/models/{name:path}", self._answered(self._model)),
-                Route("/v1/completions", self._answered(self._complete), methods=["POST"]),
-                Route("/v1/chat/completions", self._answered(self._chat), methods=["POST"]),
-            ],
-            exception_handlers={404: _unknown, 405: _unknown, 500: _broken},
+            routes=[Route(path, self._guarded(route), methods=[method]) for path, route, method in routes],
+            exception_handlers={404: _unknown, 405: _unknown},
         )
 
-    def _answered(
+    def _guarded(
         self, route: Callable[[Request], Awaitable[Response]]
     ) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """A route behind the key, with refusals in the protocol's form."""
+        """A route that checks the sender, and returns errors in the protocol's form."""
 
         async def answer(request: Request) -> Response:
+            entered = False
             try:
-                self._check_key(request)
-                return await route(request)
-            except Refused as refused:
+                self._access.check_sender(request)
+                if request.url.path != "/health":
+                    self._access.check_key(request)
+                if request.method == "POST":
+                    self._access.check_type(request)
+                    self._check_room()
+                    self.requests += 1
+                    entered = True
+                response = await route(request)
+                entered = entered and not isinstance(response, Pieces)  # it leaves when it has ended
+                return response
+            except ClientDisconnect:
+                return Response(status_code=499)  # the client has disconnected
+            except Exception as error:
+                refused = self._refusal(error)
                 headers = {"Retry-After": RETRY_AFTER} if refused.status == 429 else None
                 return JSONResponse(refused.body, refused.status, headers=headers)
-            except UserError as error:
-                return JSONResponse(Refused(str(error)).body, 400)
-            except ClientDisconnect:
-                return Response(status_code=499)  # nobody reads it
+            finally:
+                self.requests -= entered
+                if request.method == "POST":
+                    self.tidier.soon()
 
         return answer
 
-    def _check_key(self, request: Request) -> None:
-        given = request.headers.get("authorization", "").removeprefix("Bearer ").encode()
-        if self._key and not hmac.compare_digest(given, self._key):
-            raise Refused("this server needs its API key, as a bearer token", status=401, code="invalid_api_key")
+    def _check_room(self) -> None:
+        """Raises `Refused` (429) where no more requests are answered at a time."""
+        if self.requests >= self._most_requests:
+            raise Refused(
+                f"{self.requests} requests are being answered; retry later", status=429, code="rate_limit_exceeded"
+            )
+
+    def _refusal(self, error: Exception) -> Refused:
+        """The message of an error to a client: without paths of this machine, and without details of a fault."""
+        if isinstance(error, Refused):
+            return error
+        if isinstance(error, PosttrainError):
+            return Refused(self._public(str(error)), status=400 if isinstance(error, UserError) else 500)
+        if type(error) not in self._failed:
+            self._failed.add(type(error))
+            log.error(
+                "a request failed; later ones that fail with %s are not logged", type(error).__name__, exc_info=error
+            )
+        return Refused(f"the server failed at this request ({type(error).__name__}); its log has more", status=500)
+
+    def _public(self, text: str) -> str:
+        """A text without the paths of this machine."""
+        for path in self._private:
+            text = text.replace(path, self.name)
+        return re.sub(r"(?<![\w:/.])(?:[A-Za-z]:)?(?:[/\\][\w.@+~-]+){2,}", "...", text)
 
     async def _health(self, request: Request) -> Response:
-        return JSONResponse({"status": "ok", "model": self.name, "waiting": self._waiting})
+        return JSONResponse({"status": "ok", "model": self.name, "waiting": self.waiting})
 
     async def _models(self, request: Request) -> Response:
         return JSONResponse({"object": "list", "data": [self._described()]})
@@ -114,171 +184,248 @@ class Service:
 
     async def _complete(self, request: Request) -> Response:
         """``POST /v1/completions``."""
-        wanted = wire.read_text_request(await _body(request))
+        async with self._access.body(request) as body:
+            wanted = await self._worker.call(lambda: wire.read_text_request(body))
         self._check_name(wanted.model)
         sampling = wanted.sampling(wire.DEFAULT_MAX_TOKENS)
-        asked = []
-        for prompt in wanted.prompts:
-            sampler = self._sampler(wanted.seed)
-            token_ids = sampler.encode(prompt) if isinstance(prompt, str) else _array(prompt)
-            asked.append(Asked(sampler=sampler, token_ids=token_ids, n=wanted.n, sampling=sampling))
 
-        def choice(index: int, completion: Completion, sampler: Sampler) -> dict[str, Any]:
-            logprobs = None if wanted.logprobs is None else wire.text_logprobs(completion, _texts(sampler, completion))
-            reason = wire.finish_reason(completion)
-            return {"index": index, "text": completion.text, "logprobs": logprobs, "finish_reason": reason}
+        def tokenized() -> list[Prompt]:
+            prompts = []
+            matcher = self._matcher(wanted)
+            for prompt in wanted.prompt:
+                sampler = self._sampler(wanted.seed)
+                token_ids = self._tokenize(sampler, prompt)
+                prompts.append(
+                    Prompt(sampler=sampler, token_ids=token_ids, n=wanted.n, sampling=sampling, matcher=matcher)
+                )
+            return prompts
 
-        envelope = self._envelope("cmpl", "text_completion")
-        if wanted.stream:
-            return self._stream(asked, envelope, choice, wanted.stream_options.include_usage)
-        return await self._whole(request, asked, envelope, choice)
+        return await self._answer(
+            request, wanted, len(wanted.prompt), tokenized, TextReplies(wanted, self._identity("cmpl"))
+        )
 
     async def _chat(self, request: Request) -> Response:
         """``POST /v1/chat/completions``."""
-        wanted = wire.read_chat_request(await _body(request))
+        async with self._access.body(request) as body:
+            wanted = await self._worker.call(lambda: wire.read_chat_request(body))
         self._check_name(wanted.model)
-        sampler = self._sampler(wanted.seed)
-        token_ids = sampler.encode([message.plain for message in wanted.messages])
-        room = wanted.max_completion_tokens or max(sampler.context - len(token_ids), 1)
-        asked = [Asked(sampler=sampler, token_ids=token_ids, n=wanted.n, sampling=wanted.sampling(room))]
-        part = "delta" if wanted.stream else "message"
 
-        def choice(index: int, completion: Completion, sampler: Sampler) -> dict[str, Any]:
-            logprobs = wire.chat_logprobs(completion, _texts(sampler, completion)) if wanted.logprobs else None
-            said = {"role": "assistant", "content": completion.text}
-            return {"index": index, part: said, "logprobs": logprobs, "finish_reason": wire.finish_reason(completion)}
+        def tokenized() -> list[Prompt]:
+            sampler, tools = self._sampler(wanted.seed), wanted.shown_tools
+            token_ids = self._tokenize(sampler, [message.plain for message in wanted.messages], tools)
+            return [
+                Prompt(
+                    sampler=sampler,
+                    token_ids=token_ids,
+                    n=wanted.n,
+                    sampling=wanted.sampling(wanted.max_completion_tokens or self._context - len(token_ids)),
+                    matcher=self._matcher(wanted),
+                    tool_prompt=sampler.tool_prompt(tools) if tools else "",
+                )
+            ]
 
-        envelope = self._envelope("chatcmpl", "chat.completion.chunk" if wanted.stream else "chat.completion")
-        if wanted.stream:
-            return self._stream(asked, envelope, choice, wanted.stream_options.include_usage)
-        return await self._whole(request, asked, envelope, choice)
+        return await self._answer(request, wanted, 1, tokenized, ChatReplies(wanted, self._identity("chatcmpl")))
 
-    def _sampler(self, seed: int | None) -> Sampler:
-        """The same one for the same seed, and a new one without."""
-        return self._server.bind("drawn", next(self._count)) if seed is None else self._server.bind("seed", seed)
+    def _matcher(self, wanted: wire.Request) -> Callable[[], Matcher] | None:
+        """What makes the matchers of a request with a response_format."""
+        schema = wanted.response_format.wanted
+        return None if schema is None else self._structured.compile(schema, self._server.bind("schema"))
 
-    def _envelope(self, prefix: str, kind: str) -> dict[str, Any]:
-        identity = f"{prefix}-{self._began}-{next(self._count)}"
-        return {"id": identity, "object": kind, "created": int(time.time()), "model": self.name}
-
-    async def _whole(
-        self, request: Request, asked: Sequence[Asked], envelope: dict[str, Any], choice: Callable[..., dict[str, Any]]
+    async def _answer(
+        self,
+        request: Request,
+        wanted: wire.Request,
+        prompts: int,
+        tokenized: Callable[[], list[Prompt]],
+        replies: Replies,
     ) -> Response:
-        """Every completion in one answer."""
-        self._check_room(asked)
-        samples = asyncio.gather(*(self._sample(a, a.n) for a in asked))
-        written = await _unless_gone(request, samples)
-        pairs = [(a, completion) for a, completions in zip(asked, written, strict=True) for completion in completions]
-        choices = [choice(i, completion, a.sampler) for i, (a, completion) in enumerate(pairs)]
-        return JSONResponse({**envelope, "choices": choices, "usage": _counted(asked, [c for _, c in pairs])})
+        """Reserve places, tokenize, sample, and answer with all completions or with a stream of them."""
+        reservation = self._reserve(prompts * wanted.n)
+        try:
+            ready = await unless_gone(request, asyncio.ensure_future(self._worker.call(tokenized)))
+            check_likeliest(wanted, ready)
+            echoed = await unless_gone(request, asyncio.ensure_future(self._echoed(wanted, ready)))
+            choices = [
+                [choice_of(place * wanted.n + i, prompt, tokens) for i in range(prompt.n)]
+                for place, (prompt, tokens) in enumerate(zip(ready, echoed, strict=True))
+            ]
+            answer = Answer(wanted, replies, ready, choices, self._envelope(replies))
+            if wanted.stream:
+                return await self._stream(answer, reservation)
+            return await self._whole(request, answer, reservation)
+        except BaseException:
+            reservation.close()
+            raise
 
-    def _stream(
-        self, asked: Sequence[Asked], envelope: dict[str, Any], choice: Callable[..., dict[str, Any]], counted: bool
-    ) -> Response:
-        """Each completion as an event, in the order in which they end."""
-        self._check_room(asked)
+    async def _echoed(self, wanted: wire.Request, prompts: Sequence[Prompt]) -> list[list[Token]]:
+        """The tokens of each prompt with their log-probabilities; none where they are not wanted."""
+        if not isinstance(wanted, wire.TextRequest) or not wanted.echo or wanted.logprobs is None:
+            return [[] for _ in prompts]
+        return [await self._engine.submit(scored(prompt, wanted.likeliest)) for prompt in prompts]
 
-        alone = [(a, self._sample(a, 1)) for a in asked for _ in range(a.n)]
-
-        async def one(index: int) -> tuple[int, Asked, Completion]:
-            a, sample = alone[index]
-            (completion,) = await sample
-            return index, a, completion
-
-        async def events() -> AsyncIterator[str]:
-            tasks = [asyncio.ensure_future(one(index)) for index in range(len(alone))]
-            written = []
-            try:
-                for task in asyncio.as_completed(tasks):
-                    index, a, completion = await task
-                    written.append(completion)
-                    yield _event({**envelope, "choices": [choice(index, completion, a.sampler)]})
-                if counted:
-                    yield _event({**envelope, "choices": [], "usage": _counted(asked, written)})
-            except UserError as error:
-                yield _event(Refused(str(error)).body)
-            except Exception as error:
-                yield _event(Refused(f"{type(error).__name__}: {error}", status=500).body)
-            finally:
-                for pending in tasks:
-                    pending.cancel()
-            yield "data: [DONE]\n\n"
-
-        return StreamingResponse(events(), media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
-
-    def _check_room(self, asked: Sequence[Asked]) -> None:
-        """Put off what would make the line too long."""
-        if self._waiting and self._waiting + sum(a.n for a in asked) > self._most_waiting:
+    def _reserve(self, count: int) -> Reservation:
+        """Places for completions. Raises `Refused` (413) for more than there can be, (429) for more than are free."""
+        if count > self._most_waiting:
             raise Refused(
-                f"{self._waiting} completions are waiting, and at most {self._most_waiting} may; ask again later",
+                f"the request is for {count} completions (prompts times n), and the limit is {self._most_waiting}; "
+                "send fewer prompts at a time",
+                status=413,
+            )
+        if self.waiting + count > self._most_waiting:
+            raise Refused(
+                f"{self.waiting} completions are waiting, and the limit is {self._most_waiting}; retry later",
                 status=429,
                 code="rate_limit_exceeded",
             )
+        return Reservation(self, count)
 
-    def _sample(self, asked: Asked, n: int) -> "asyncio.Task[list[Completion]]":
-        """Begin to write; counted from now until it ends."""
-        task = asyncio.ensure_future(asked.sampler.sample(asked.token_ids, n, asked.sampling))
-        self._waiting += n
+    def _tokenize(
+        self,
+        sampler: TokenSampler,
+        prompt: str | Sequence[int] | Sequence[Message],
+        tools: Sequence[dict[str, Any]] = (),
+    ) -> IntArray:
+        """Token ids of a prompt that leaves room in the context. Raises `Refused` for one that does not.
 
-        def ended(_: object) -> None:
-            self._waiting -= n
+        A long text is not encoded whole: its first pieces already have too many tokens, or it is nearly all spaces.
+        """
+        if isinstance(prompt, str) or (prompt and not isinstance(prompt[0], int)):
+            text = prompt if isinstance(prompt, str) else "".join(str(m["content"]) for m in prompt)  # type: ignore[index]
+            size = LONG * self._context
+            while size < len(text):
+                self._check_length(len(self._encode(sampler, text[:size])) - MARGIN, "at least ")
+                size *= 2
+            token_ids = self._encode(sampler, prompt, tools)  # type: ignore[arg-type]
+        else:
+            token_ids = np.array(prompt, np.int64)
+        self._check_length(len(token_ids))
+        return token_ids
 
-        task.add_done_callback(ended)
-        return task
+    def _encode(
+        self, sampler: TokenSampler, prompt: str | Sequence[Message], tools: Sequence[dict[str, Any]] = ()
+    ) -> IntArray:
+        try:
+            return sampler.encode_chat(prompt, tools) if tools else sampler.encode(prompt)  # type: ignore[arg-type]
+        except UserError:
+            raise
+        except BaseException as error:  # the tokenizer's panics are no Exceptions
+            raise Refused(f"the tokenizer of this model cannot encode the prompt ({type(error).__name__})") from error
 
+    def _check_length(self, tokens: int, bound: str = "") -> None:
+        if tokens > self._context - 1:
+            raise Refused(
+                f"the prompt has {bound}{tokens} tokens; the model's context is {self._context} tokens, of which one "
+                "must be left to write in",
+                code="context_length_exceeded",
+            )
 
-async def _body(request: Request) -> bytes:
-    """The body, unless it is too large."""
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > LARGEST_BODY:
-            raise Refused(f"the body is larger than {LARGEST_BODY} bytes", status=413)
-    return bytes(body)
+    def _sampler(self, seed: int | None) -> TokenSampler:
+        """The same sampler for the same seed; a new one without a seed."""
+        return self._server.bind("drawn", next(self._count)) if seed is None else self._server.bind("seed", seed)
 
+    def _identity(self, prefix: str) -> str:
+        """Another one for each response."""
+        return f"{prefix}-{self._began}-{next(self._count)}"
 
-async def _unless_gone(request: Request, work: "asyncio.Future[T]") -> T:
-    """What comes of the work; it is given up when the client goes away."""
+    def _envelope(self, replies: Replies) -> dict[str, Any]:
+        return {
+            "id": replies.identity,
+            "object": replies.kind,
+            "created": int(time.time()),
+            "model": self.name,
+        }
 
-    async def gone() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
+    async def _whole(self, request: Request, answer: Answer, reservation: Reservation) -> Response:
+        """All completions in one response."""
+        feeds = [Feed(prompt.n, answer.wanted.likeliest) for prompt in answer.prompts]
+        samples = [self._sample(*pair, answer.wanted, reservation) for pair in zip(answer.prompts, feeds, strict=True)]
+        written = await unless_gone(request, asyncio.gather(*samples))
+        count = sum(len(completion.token_ids) for completions in written for completion in completions)
+        start = json.dumps({**answer.envelope, **answer.extra, "usage": answer.usage(count)})[:-1] + ', "choices": ['
+        pieces = [start.encode()]
+        for place, (feed, completions) in enumerate(zip(feeds, written, strict=True)):
+            tokens = {number: own for number, own, _ in feed.take()}
+            for number, choice in enumerate(answer.choices[place]):  # one by one: others are answered in between
+                one = completions[number] if completions else None
+                made = partial(answer.replies.whole, choice, tokens.get(number, []), one)
+                piece = await self._writer.call(lambda made=made: json.dumps(made()))  # type: ignore[misc]
+                pieces.append((", " if len(pieces) > 1 else "").encode() + piece.encode())
+        pieces.append(b"]}")
+        return Pieces(each(pieces), reservation, "application/json", length=sum(map(len, pieces)))
 
-    watch = asyncio.ensure_future(gone())
-    try:
-        await asyncio.wait((work, watch), return_when=asyncio.FIRST_COMPLETED)
-        if not work.done():
-            raise ClientDisconnect
-        return work.result()
-    finally:
-        watch.cancel()
-        work.cancel()
+    async def _stream(self, answer: Answer, reservation: Reservation) -> Response:
+        """Each token as an event, in the order in which they are sampled. What is refused at once has a status."""
+        news = asyncio.Event()
+        feeds = [Feed(prompt.n, answer.wanted.likeliest, news) for prompt in answer.prompts]
+        samples = [self._sample(*pair, answer.wanted, reservation) for pair in zip(answer.prompts, feeds, strict=True)]
+        for sample in samples:
+            sample.add_done_callback(lambda _: news.set())
+        await self._begun(samples, feeds, news)
+        for sample in samples:
+            if sample.done():
+                sample.result()
 
+        async def events() -> AsyncIterator[bytes]:
+            count, first = 0, answer.extra
+            try:
+                while True:
+                    over = all(sample.done() for sample in samples)
+                    taken = [feed.take() for feed in feeds]
+                    count += sum(len(tokens) for several in taken for _, tokens, _ in several)
+                    if any(taken):
+                        body = await self._writer.call(partial(answer.events, taken, first))
+                        first = {} if body else first
+                        yield body
+                    failed = [sample for sample in samples if sample.done() and sample.exception() is not None]
+                    if over or failed:
+                        for sample in failed or samples:
+                            sample.result()
+                        break
+                    await news.wait()
+                    news.clear()
+                if answer.nothing:
+                    yield await self._writer.call(answer.prompts_alone)
+                if answer.wanted.stream_options.include_usage:
+                    yield event({**answer.envelope, "choices": [], "usage": answer.usage(count)})
+            except Exception as error:
+                yield event(self._refusal(error).body)
+            finally:
+                for sample in samples:
+                    sample.cancel()
+            yield b"data: [DONE]\n\n"
 
-def _array(token_ids: Sequence[int]) -> IntArray:
-    import numpy as np
+        return Pieces(events(), reservation, "text/event-stream")
 
-    return np.array(token_ids, np.int64)
+    async def _begun(
+        self, samples: Sequence["asyncio.Future[Any]"], feeds: Sequence[Feed], news: asyncio.Event
+    ) -> None:
+        """Return when what the engine refuses at once is known: its thread has begun all of it, or all has tokens.
 
+        To wait for the thread alone would hold back tokens that are there: it may take steps before it answers.
+        """
+        started = asyncio.ensure_future(self._engine.started())
+        started.add_done_callback(lambda _: news.set())
+        while not started.done():
+            if all(sample.done() or feed.begun for sample, feed in zip(samples, feeds, strict=True)):
+                started.cancel()
+                return
+            await news.wait()
+            news.clear()
 
-def _texts(sampler: Sampler, completion: Completion) -> list[str]:
-    """The text of each token by itself."""
-    return [sampler.decode(completion.token_ids[i : i + 1]) for i in range(len(completion.token_ids))]
-
-
-def _counted(asked: Sequence[Asked], written: Sequence[Completion]) -> dict[str, int]:
-    return wire.usage(sum(len(a.token_ids) for a in asked), sum(len(c.token_ids) for c in written))
-
-
-def _event(value: dict[str, Any]) -> str:
-    return f"data: {json.dumps(value)}\n\n"
+    def _sample(
+        self, prompt: Prompt, feed: Feed, wanted: wire.Request, reservation: Reservation
+    ) -> "asyncio.Future[list[Completion]]":
+        """Starts the completions of a prompt, which are cancelled with the reservation."""
+        listened = wanted.stream or wanted.likeliest or wanted.wants_logprobs
+        watch = Watch(likeliest=wanted.likeliest, listen=feed.put if listened else None, matcher=prompt.matcher)
+        n = 0 if wanted.max_tokens == 0 else prompt.n
+        future = self._engine.submit(prompt.sampler.watched(prompt.token_ids, n, prompt.sampling, watch))
+        reservation.futures.append(future)
+        future.add_done_callback(lambda _: reservation.ended(n))
+        return future
 
 
 async def _unknown(request: Request, error: Exception) -> Response:
     status = getattr(error, "status_code", 404)
-    what = f"there is no {request.method} {request.url.path} here; see /v1/models, /v1/completions, "
+    what = f"there is no {request.method:.20} {request.url.path:.100} here; see /v1/models, /v1/completions, "
     return JSONResponse(Refused(f"{what}/v1/chat/completions and /health", status=status).body, status)
-
-
-async def _broken(request: Request, error: Exception) -> Response:
-    return JSONResponse(Refused(f"{type(error).__name__}: {error}", status=500).body, 500)
