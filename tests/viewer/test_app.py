@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
@@ -13,10 +14,13 @@ from posttrain.datasets.images import write_png
 from posttrain.runs.store import RunStore, rollout_rows
 from posttrain.types import Image, Score, Segment
 from posttrain.viewer.app import link
+from posttrain.viewer.notes import Notes, Rollout
 from tests.runs.made_runs import RECIPE, Note, evaluate, make_run, right, trajectory, wrong
 from tests.viewer.looking import HERE, Page, browser
 
 STEP = "/runs/quickstart-1/steps/20"
+
+pytestmark = pytest.mark.slow  # seconds for many of them
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +39,7 @@ def page(looking: TestClient, address: str, status: int = 200) -> Page:
     return Page(response.text)
 
 
-def said(looking: TestClient, address: str) -> Any:
+def as_json(looking: TestClient, address: str) -> Any:
     response = looking.get(address, params={"as": "json"}) if "?" not in address else looking.get(f"{address}&as=json")
     assert response.headers["content-type"] == "application/json"
     return response.json()
@@ -54,14 +58,16 @@ def test_every_link_leads_to_a_page(looking: TestClient) -> None:
             continue
         seen.add(address)
         kinds[kind] = kinds.get(kind, 0) + 1
-        waiting += [found.partition("#")[0] for found in page(looking, address).links()]
+        found = [link.partition("#")[0] for link in page(looking, address).links()]
+        waiting += [link for link in found if "/export" not in link]
+        assert all(looking.get(link).status_code == 200 for link in found if "/export" in link)
     run = "/runs/quickstart-1"
-    pages = {"", "/steps/N", "/steps/N/groups/N", "/search", "/solved", "/tasks/N"}
+    pages = {"", "/steps/N", "/steps/N/groups/N", "/search", "/solved", "/tasks/N", "/queue", "/heldout"}
     assert set(kinds) == {"/", "/compare", *(run + p for p in pages)}
 
 
 def test_the_runs(looking: TestClient, whole: Path) -> None:
-    [one] = said(looking, "/")["runs"]
+    [one] = as_json(looking, "/")["runs"]
     assert (one["name"], one["recipe"], one["steps"], one["finished"]) == ("quickstart-1", "quickstart", 20, False)
     found = page(looking, "/")
     assert "/runs/quickstart-1" in found.links()
@@ -74,41 +80,45 @@ def test_a_run(looking: TestClient) -> None:
     assert "Held-out accuracy" in labels and "Reward" in labels
     recorded = [address for address in found.links() if "/steps/" in address]
     assert recorded == [f"/runs/quickstart-1/steps/{step}" for step in range(20, 4, -1)]
-    assert ("body", {"data-watch": "/runs/quickstart-1/position", "data-steps": "20"}) in found.elements
+    [body] = [a for tag, a in found.elements if tag == "body"]
+    assert (body["data-watch"], body["data-steps"]) == ("/runs/quickstart-1/position", "20")
+    assert body["data-search"] == "/runs/quickstart-1/search"
 
 
 def test_the_position_of_a_run(looking: TestClient) -> None:
     assert looking.get("/runs/quickstart-1/position").json() == {"steps": 20, "finished": False}
 
 
-def test_a_step_shows_every_attempt_as_a_dot(looking: TestClient, whole: Path) -> None:
+def test_a_step_shows_every_rollout_as_a_dot(looking: TestClient, whole: Path) -> None:
     found = page(looking, STEP)
     with RunStore.open(whole, reading=True) as store:
         rows = store.rollouts(20)
     dots = [a for a in found.with_class("dot") if "title" in a]
     assert [str(a["class"]).split()[1] for a in dots] == [row["score_status"] for row in rows]
     assert [a["rel"] for tag, a in found.elements if tag == "a" and "rel" in a] == ["prev"]
-    assert said(looking, STEP)["before"] == 19
+    assert as_json(looking, STEP)["before"] == 19
 
 
-def test_a_step_that_imitated_has_no_attempts(looking: TestClient) -> None:
-    assert "No attempts are recorded" in page(looking, "/runs/quickstart-1/steps/2").text
+def test_a_step_that_imitated_has_no_rollouts(looking: TestClient) -> None:
+    assert "No rollouts are recorded" in page(looking, "/runs/quickstart-1/steps/2").text
 
 
 def test_a_group_token_by_token(looking: TestClient, whole: Path) -> None:
     with RunStore.open(whole, reading=True) as store:
         rows = store.rollouts(20, where="group_index = 2")
-    told = said(looking, f"{STEP}/groups/2")
-    for attempt, row in zip(told["attempts"], rows, strict=True):
-        text = "".join(piece["text"] for segment in attempt["segments"] for piece in segment["pieces"])
-        assert text == row["prompt"] + row["completion"]
-    assert [c["name"] for c in told["colours"]] == ["advantage", "surprise", "entropy", "gap"]
-    assert (told["before"], told["after"], told["parts"]) == (1, 3, ["exact", "format"])
+    data = as_json(looking, f"{STEP}/groups/2")
+    opening = "".join(piece["text"] for piece in data["opening"])
+    for rollout, row in zip(data["rollouts"], rows, strict=True):
+        text = "".join(piece["text"] for segment in rollout["segments"] for piece in segment["pieces"])
+        assert (opening, text) == (row["prompt"], row["completion"]), "the prompt is there once"
+    count = len(data["opening"]) + sum(len(row["token_ids"]) - len(data["opening"]) for row in rows)
+    assert [c["name"] for c in data["colours"]] == ["advantage", "surprise", "entropy", "gap"]
+    assert (data["before"], data["after"], data["parts"]) == (1, 3, ["exact", "format"])
     found = page(looking, f"{STEP}/groups/2")
-    assert len([a for a in found.with_class("t") if "title" in a]) == sum(len(row["token_ids"]) for row in rows)
+    assert len([a for a in found.with_class("t") if "title" in a]) == count
     assert len(found.with_class("minus")) > 0
     hot = page(looking, f"{STEP}/groups/2?colour=entropy")
-    assert len([a for a in hot.with_class("hot") if "title" in a]) == sum(len(row["token_ids"]) for row in rows)
+    assert len([a for a in hot.with_class("hot") if "title" in a]) == count
     assert (
         'href="/runs/quickstart-1/steps/20/groups/2?colour=entropy" aria-current="page"'
         in looking.get(f"{STEP}/groups/2?colour=entropy").text
@@ -117,32 +127,35 @@ def test_a_group_token_by_token(looking: TestClient, whole: Path) -> None:
 
 def test_search(looking: TestClient) -> None:
     address = link("runs", "quickstart-1", "search", text=r"#### 1\d\d", status="ok", order="longest")
-    told = said(looking, address)
-    assert told["in_all"] > 0
-    lengths = [row["num_tokens"] for row in told["attempts"]]
+    data = as_json(looking, address)
+    assert data["in_all"] > 0
+    lengths = [row["num_tokens"] for row in data["rollouts"]]
     assert lengths == sorted(lengths, reverse=True)
     found = page(looking, address)
     chosen = {a["value"] for tag, a in found.elements if tag == "option" and "selected" in a}
     assert chosen == {"completion", "ok", "", "longest"}
+    marked = [part["text"] for row in data["rollouts"] for part in row["parts_of"]["completion"] if part["found"]]
+    assert len(marked) == len(data["rollouts"]) and all(re.fullmatch(r"#### 1\d\d", text) for text in marked)
+    assert len([tag for tag, _ in found.elements if tag == "mark"]) == len(marked)
     assert any(a.get("value") == r"#### 1\d\d" for tag, a in found.elements if tag == "input")
     mistake = page(looking, "/runs/quickstart-1/search?text=(", status=400)
     assert "not a regular expression" in mistake.text
 
 
 def test_pages_of_a_search(looking: TestClient) -> None:
-    told = said(looking, "/runs/quickstart-1/search?page=9")
-    assert told["pages"] == {"page": 9, "last": 9, "count": 256, "first": 241}
-    assert len(told["attempts"]) == 16
+    data = as_json(looking, "/runs/quickstart-1/search?page=9")
+    assert data["pages"] == {"page": 9, "last": 9, "count": 256, "first": 241}
+    assert len(data["rollouts"]) == 16
     found = page(looking, "/runs/quickstart-1/search?order=oldest&page=2")
     turning = [str(a["href"]) for tag, a in found.elements if tag == "a" and a.get("rel") in ("prev", "next")]
     assert turning == [f"/runs/quickstart-1/search?order=oldest&page={n}" for n in (1, 3)] * 2
 
 
 def test_a_task_over_the_evaluations(looking: TestClient) -> None:
-    told = said(looking, "/runs/quickstart-1/tasks/sum-1000")
-    texts = [row["completion"] for row in told["answers"]]
+    data = as_json(looking, "/runs/quickstart-1/tasks/sum-1000")
+    texts = [row["completion"] for row in data["answers"]]
     assert len(texts) == 4  # before, after imitation, in the middle and at the end of reinforcement
-    for before, row in zip(texts, told["answers"][1:], strict=False):
+    for before, row in zip(texts, data["answers"][1:], strict=False):
         assert "".join(p["text"] for p in row["changed"] if p["kind"] != "new") == before
         assert "".join(p["text"] for p in row["changed"] if p["kind"] != "gone") == row["completion"]
 
@@ -155,13 +168,13 @@ def test_held_out_answers_of_two_evaluations(looking: TestClient, whole: Path) -
         ]
     gained = sum(rows[1][key] and not right for key, right in rows[0].items())
     lost = sum(right and not rows[1][key] for key, right in rows[0].items())
-    told = said(looking, "/compare")
-    assert (told["counts"]["gained"], told["counts"]["lost"]) == (gained, lost)
-    assert told["change"]["value"] == pytest.approx((gained - lost) / 60)
-    assert [side["number"] for side in told["sides"]] == [0, 3]
-    told = said(looking, "/compare?kind=gained")
-    assert {pair["outcome"] for pair in told["pairs"]} == {"gained"}
-    assert {pair["gain"] for pair in told["pairs"]} == {1.0}
+    data = as_json(looking, "/compare")
+    assert (data["counts"]["gained"], data["counts"]["lost"]) == (gained, lost)
+    assert data["change"]["value"] == pytest.approx((gained - lost) / 60)
+    assert [side["number"] for side in data["sides"]] == [0, 3]
+    data = as_json(looking, "/compare?kind=gained")
+    assert {pair["outcome"] for pair in data["pairs"]} == {"gained"}
+    assert {pair["gain"] for pair in data["pairs"]} == {1.0}
     found = page(looking, "/compare?kind=gained")
     assert len(found.with_class("task")) == min(gained, 30)
 
@@ -171,33 +184,36 @@ def test_two_runs_are_compared_on_the_tasks_of_both(tmp_path: Path) -> None:
         with RunStore.create(tmp_path, "run", RECIPE) as store:
             evaluate(store, 0, "before", 0.5, tasks)
     looking = browser(tmp_path)
-    told = said(looking, "/compare?a=run-1&b=run-2")
-    assert (told["shared"], told["only"]) == (5, [3, 0])
+    data = as_json(looking, "/compare?a=run-1&b=run-2")
+    assert (data["shared"], data["only"]) == (5, [3, 0])
     assert "3 tasks are only in the first, 0 only in the second" in page(looking, "/compare?a=run-1&b=run-2").text
     assert "Compare answers" in page(looking, "/").text
 
 
 @pytest.mark.parametrize(
-    ("address", "status", "told"),
+    ("address", "status", "message"),
     [
         ("/runs/other", 404, "there is no run other here; there are: quickstart-1"),
-        ("/runs/quickstart-1/steps/99", 404, "attempts are recorded of 16 steps from 5 to 20"),
+        ("/runs/quickstart-1/steps/99", 404, "rollouts are recorded of 16 steps from 5 to 20"),
         ("/runs/quickstart-1/steps/20/groups/9", 404, "step 20 of the run quickstart-1 has no group 9"),
         ("/runs/quickstart-1/tasks/other", 404, "has recorded no answer to a task other"),
         ("/runs/quickstart-1?page=one", 400, "page must be a whole number, got 'one'"),
         ("/runs/quickstart-1?page=0", 400, "page must be at least 1, got 0"),
         ("/runs/quickstart-1/search?order=best", 400, "order must be one of 'newest', 'oldest'"),
         ("/runs/quickstart-1/search?inside=answer", 400, "inside must be one of 'completion', 'prompt'"),
+        ("/runs/quickstart-1?sort=best", 400, "sort must be one of step, reward, loss"),
+        ("/runs/quickstart-1/search?look=odd", 400, "look must be one of ''"),
+        ("/curves?run=other", 404, "there is no run other here"),
         ("/compare?a=other", 404, "there is no run other here"),
         ("/compare?of_a=7", 404, "has 4 evaluations, numbered from 0; there is no 7"),
     ],
 )
-def test_mistakes_are_told(looking: TestClient, address: str, status: int, told: str) -> None:
-    assert told in page(looking, address, status).text
-    assert said(looking, address)["said"].count(told) == 1
+def test_errors_are_shown(looking: TestClient, address: str, status: int, message: str) -> None:
+    assert message in page(looking, address, status).text
+    assert as_json(looking, address)["message"].count(message) == 1
 
 
-def test_a_record_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_a_record_that_cannot_be_read_is_shown(tmp_path: Path) -> None:
     run = make_run(tmp_path, sft=1, rl=2, tasks=4)
     for table in (run / "rollouts").iterdir():
         table.write_bytes(table.read_bytes()[:200])
@@ -230,7 +246,9 @@ def test_what_models_wrote_is_text(tmp_path: Path) -> None:
     looking = browser(tmp_path)
     task = link("runs", "evil-1", "tasks", f"../{evil}")
     pages = ["", "/steps/1", "/steps/1/groups/0", "/search", "/search?text=script", "/solved", "/solved?by=task"]
-    for address in ("/", "/compare", task, *(f"/runs/evil-1{end}" for end in pages)):
+    pages += ["/queue", "/heldout", "/search?text=script&inside=prompt", "/search?text=alert&inside=score_explanation"]
+    Notes(store.folder).write(Rollout(1, 0, 0), evil[:30], evil)
+    for address in ("/", "/compare", "/curves", task, *(f"/runs/evil-1{end}" for end in pages)):
         found = page(looking, address)
         scripts = [a for tag, a in found.elements if tag == "script"]
         assert scripts == [{"src": "/view.js", "defer": None}], address
@@ -240,8 +258,6 @@ def test_what_models_wrote_is_text(tmp_path: Path) -> None:
 
 
 def test_pictures_are_shown(tmp_path: Path) -> None:
-    import numpy as np
-
     picture = Image(data=write_png(np.zeros((2, 2, 3), np.uint8)), name="dot.png")
     made = trajectory(score=right("5"))
     made = replace(made, task=replace(made.task, images=(picture,)))
@@ -265,13 +281,13 @@ def test_turns_are_shown_by_who_wrote_them(tmp_path: Path) -> None:
     assert len([a for a in found.with_class("fixed") if "title" in a]) == 2 * len("2+3=")
 
 
-def test_long_attempts_are_cut_and_shown_whole_when_asked(tmp_path: Path) -> None:
+def test_long_rollouts_are_cut_and_shown_whole_when_asked(tmp_path: Path) -> None:
     with RunStore.create(tmp_path, "long", RECIPE) as store:
         store.log_metrics(1, "rl", 1, {})
         store.write_rollouts(1, rollout_rows([trajectory(completion="word " * 1000, score=wrong("", "5"))]))
     looking = browser(tmp_path)
     address = "/runs/long-1/steps/1/groups/0"
-    assert "1,004 tokens more" in page(looking, address).text
+    assert "1,004 more tokens" in page(looking, address).text
     assert len([a for a in page(looking, f"{address}?all=1").with_class("t") if "title" in a]) == 5004
 
 
@@ -290,14 +306,15 @@ def test_headers_keep_everything_else_out(looking: TestClient) -> None:
         assert headers["cache-control"] == "no-store"
 
 
-def test_nothing_can_be_changed(looking: TestClient) -> None:
+def test_nothing_of_a_run_can_be_changed(looking: TestClient) -> None:
     for method in ("POST", "PUT", "DELETE", "PATCH"):
-        assert looking.request(method, "/runs/quickstart-1").status_code == 405
+        for page in ("", "/steps/20/groups/0", "/search", "/queue"):
+            assert looking.request(method, f"/runs/quickstart-1{page}").status_code == 405
 
 
 def test_a_key_opens_it_once_and_for_all(whole: Path) -> None:
     looking = browser(whole, key="secret", hosts=("*",))
-    assert "wants the key" in page(looking, "/", status=401).text
+    assert "requires the key" in page(looking, "/", status=401).text
     assert looking.get("/?key=wrong").status_code == 401
     assert looking.get("/runs/quickstart-1/position").status_code == 401
     first = looking.get("/?key=secret", follow_redirects=False)
@@ -317,5 +334,95 @@ def test_a_finished_run_is_not_watched(tmp_path: Path) -> None:
         '{"steps": 2, "accuracy_before": 0.25, "accuracy_after": 0.5, "seconds": 3.0, "gain": null}'
     )
     looking = browser(tmp_path)
-    assert ("body", {}) in page(looking, "/runs/quickstart-1").elements
+    [body] = [a for tag, a in page(looking, "/runs/quickstart-1").elements if tag == "body"]
+    assert "data-watch" not in body
     assert "25.0 % 50.0 %" in page(looking, "/").text
+
+
+def test_a_long_group_comes_in_parts(tmp_path: Path) -> None:
+    made = [trajectory(sample=i, completion=f"{i}", score=right("5")) for i in range(40)]
+    with RunStore.create(tmp_path, "wide", RECIPE) as store:
+        store.log_metrics(1, "rl", 1, {})
+        store.write_rollouts(1, rollout_rows(made, groups=[0] * 40))
+    looking = browser(tmp_path)
+    address, seen = "/runs/wide-1/steps/1/groups/0", list[int]()
+    first: int | None = 0
+    while first is not None:
+        data = as_json(looking, f"{address}?first={first}")
+        seen += [rollout["sample"] for rollout in data["rollouts"]]
+        first = data["next"]
+    assert seen == list(range(40)) and data["size"] == 40
+    found = page(looking, address)
+    assert [a["href"] for tag, a in found.elements if "data-more" in a] == [f"{address}?colour=surprise&first=16"]
+    assert "Rollouts 17 to 32 of 40" in found.text
+    assert [r["sample"] for r in as_json(looking, f"{address}?sample=37")["rollouts"]] == list(range(32, 40))
+
+
+def test_prompts_that_differ_are_shown_with_their_rollouts(tmp_path: Path) -> None:
+    made = [trajectory(prompt=prompt, sample=i, score=right("5")) for i, prompt in enumerate(("2+3=", "3+2="))]
+    with RunStore.create(tmp_path, "two", RECIPE) as store:
+        store.log_metrics(1, "rl", 1, {})
+        store.write_rollouts(1, rollout_rows(made, groups=[0, 0]))
+    data = as_json(browser(tmp_path), "/runs/two-1/steps/1/groups/0")
+    assert data["opening"] == []
+    assert [[s["actor"] for s in r["segments"]] for r in data["rollouts"]] == [["prompt", "policy"]] * 2
+
+
+def test_demonstrations_are_shown_by_surprise(tmp_path: Path) -> None:
+    made = trajectory(score=None)
+    prompt, written = made.segments
+    made = replace(made, segments=(prompt, replace(written, actor="demonstration", logp=None)))
+    columns = [{"advantage": np.ones(1, np.float32), "trained_logp": np.array([-1.5], np.float32)}]
+    with RunStore.create(tmp_path, "sft", RECIPE) as store:
+        store.log_metrics(1, "sft", 1, {"loss": 1.5})
+        store.write_rollouts(1, rollout_rows([made], stage="sft", columns=columns))
+    looking = browser(tmp_path)
+    data = as_json(looking, "/runs/sft-1/steps/1/groups/0")
+    assert (data["imitated"], data["colour"]) == (True, "surprise")
+    [segment] = data["rollouts"][0]["segments"]
+    assert (segment["actor"], segment["pieces"][0]["trained"]) == ("demonstration", True)
+    assert "surprise 1.500" in segment["pieces"][0]["numbers"]
+    assert "1 demonstration of task" in page(looking, "/runs/sft-1/steps/1/groups/0").text
+    unscored = as_json(looking, "/runs/sft-1/queue")["reasons"][0]
+    assert (unscored["key"], unscored["in_all"]) == ("unscored", 0), "nothing was to judge them"
+
+
+def test_what_cannot_be_seen_is_shown(tmp_path: Path) -> None:
+    """A text that turns its direction, hides a space of no width, and ends with a tag of no shape."""
+    hidden = "a\u202eb\u200bc\u2066d\U000e0041\ufeffe\u0085"
+    with RunStore.create(tmp_path, "hidden", RECIPE) as store:
+        store.log_metrics(1, "rl", 1, {})
+        store.write_rollouts(1, rollout_rows([trajectory(completion=hidden, score=right("5"))]))
+    looking = browser(tmp_path)
+    shown = "a[U+202E]b[U+200B]c[U+2066]d[U+E0041][U+FEFF]e[U+0085]"
+    for address in ("/runs/hidden-1/search", "/runs/hidden-1/tasks/task-0", "/runs/hidden-1/queue"):
+        assert shown in page(looking, address).text, address
+    assert as_json(looking, "/runs/hidden-1/search")["rollouts"][0]["completion"] == hidden, "data are as they are"
+
+
+def test_the_state_of_a_run_and_its_reason(tmp_path: Path) -> None:
+    with RunStore.create(tmp_path, "one", RECIPE) as store:
+        looking = browser(tmp_path)
+        assert as_json(looking, "/")["runs"][0]["state"] == "running"
+        store.log_history("stopped", "stopped after step 3 (Ctrl-C)")
+    [one] = as_json(looking, "/")["runs"]
+    assert (one["state"], one["why"]) == ("stopped", "stopped after step 3 (Ctrl-C)")
+    assert "stopped: stopped after step 3 (Ctrl-C)" in page(looking, "/runs/one-1").text
+
+
+def test_answers_without_a_score_are_not_wrong(tmp_path: Path) -> None:
+    """Of three tasks one was right both times, one failed to be scored the second time, one was never scored."""
+    failed = Score(value=0.0, status="error")
+    scores = {"a": [right("5"), failed], "b": [right("5"), right("5")], "c": [None, None]}
+    with RunStore.create(tmp_path, "run", RECIPE) as store:
+        for step in (0, 1):
+            rows = [trajectory(key=key, score=own[step]) for key, own in scores.items()]
+            summary = {"accuracy": 1.0, "accuracy_interval": [0, 1], "tasks": 3, "errors": 2, "verifier": "match"}
+            store.write_evaluation(step, f"e{step}", rollout_rows(rows), summary)
+    looking = browser(tmp_path)
+    data = as_json(looking, "/compare?kind=unscored")
+    assert data["counts"] == {"lost": 0, "gained": 0, "wrong": 0, "right": 1, "unscored": 2}
+    assert data["change"]["tasks"] == 1
+    assert "Not scored 2" in page(looking, "/compare").text
+    rows = {row["key"]: row["cells"] for row in as_json(looking, "/runs/run-1/heldout")["rows"]}
+    assert rows == {"a": ["right", "unscored"], "b": ["right", "right"], "c": ["unscored", "unscored"]}

@@ -4,12 +4,12 @@ from hypothesis import strategies as st
 from posttrain.viewer.differences import MOST_WORDS, Part, difference, words
 
 
-def told(parts: list[Part]) -> list[tuple[str, str]]:
+def pairs(parts: list[Part]) -> list[tuple[str, str]]:
     return [(part.kind, part.text) for part in parts]
 
 
 def test_by_words() -> None:
-    assert told(difference("the answer is 12.", "the sum is 12!")) == [
+    assert pairs(difference("the answer is 12.", "the sum is 12!")) == [
         ("same", "the "),
         ("gone", "answer"),
         ("new", "sum"),
@@ -21,9 +21,9 @@ def test_by_words() -> None:
 
 def test_nothing_and_everything() -> None:
     assert difference("", "") == []
-    assert told(difference("a b", "a b")) == [("same", "a b")]
-    assert told(difference("", "a")) == [("new", "a")]
-    assert told(difference("a", "")) == [("gone", "a")]
+    assert pairs(difference("a b", "a b")) == [("same", "a b")]
+    assert pairs(difference("", "a")) == [("new", "a")]
+    assert pairs(difference("a", "")) == [("gone", "a")]
 
 
 def test_long_texts_go_by_lines() -> None:
@@ -31,11 +31,11 @@ def test_long_texts_go_by_lines() -> None:
     before = line * 40
     after = before + "one more\n"
     assert len(words(before)) > MOST_WORDS
-    assert told(difference(before, after)) == [("same", before), ("new", "one more\n")]
+    assert pairs(difference(before, after)) == [("same", before), ("new", "one more\n")]
 
 
 @given(st.text(), st.text())
-def test_both_texts_can_be_read_off(before: str, after: str) -> None:
+def test_both_texts_can_be_reconstructed(before: str, after: str) -> None:
     parts = difference(before, after)
     assert "".join(part.text for part in parts if part.kind != "new") == before
     assert "".join(part.text for part in parts if part.kind != "gone") == after

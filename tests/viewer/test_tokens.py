@@ -1,11 +1,13 @@
-"""Numbers of tokens, and how strong they are shown."""
+"""Numbers of tokens, and the strength at which they are shown."""
 
+import json
 import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from posttrain.errors import UserError
 from posttrain.runs.token_text import TokenTexts
 from posttrain.viewer.tokens import KNOWN, colourings, marked
 from tests.runs.made_runs import write_byte_tokenizer
@@ -14,7 +16,7 @@ Row = dict[str, Any]
 
 
 def row(text: str = "ab", prompt: str = "?", **columns: Any) -> Row:
-    """An attempt whose tokens are bytes; numbers are those of the tokens after the prompt."""
+    """A rollout whose tokens are bytes; numbers are those of the tokens after the prompt."""
     ids = list((prompt + text).encode())
     asked = len(prompt.encode())
     none: list[float | None] = [None] * asked
@@ -40,7 +42,7 @@ def pieces(own: dict[str, Any]) -> list[dict[str, Any]]:
     return [piece for segment in own["segments"] for piece in segment["pieces"]]
 
 
-def test_only_colourings_for_which_something_is_known() -> None:
+def test_only_colourings_for_which_numbers_are_recorded() -> None:
     assert colourings([row()]) == []
     found = colourings([row(sampled_logp=[-1.0, -2.0], reference_logp=[-1.0, -1.0])], ["policy", "reference"])
     assert [c.name for c in found] == ["surprise", "reference_logp"]
@@ -77,10 +79,10 @@ def test_log_ratio_and_gap() -> None:
     assert [(p["strength"], p["below"]) for p in pieces(shown)][1:] == [(1.0, False), (0.0, False)]
 
 
-def test_a_token_tells_its_numbers() -> None:
+def test_numbers_of_a_token() -> None:
     own = row(sampled_logp=[-1.0, -2.0], advantage=[0.5, math.nan], entropy=[0.25, 0.125])
     [shown] = marked([own], None, None)
-    assert [p["told"] for p in pieces(shown)] == [
+    assert [p["numbers"] for p in pieces(shown)] == [
         "token 63 at 0",
         "token 97 at 1, advantage 0.500, surprise 1.000, entropy 0.250",
         "token 98 at 2, surprise 2.000, entropy 0.125",
@@ -100,7 +102,30 @@ def test_tokens_of_a_part_of_a_character_are_one_piece(tmp_path: Path) -> None:
     own = row("aü€", prompt="", advantage=[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
     [shown] = marked([own], texts, colouring("advantage"))
     assert [(p["text"], p["strength"]) for p in pieces(shown)] == [("a", 0.17), ("ü", 0.33), ("€", 0.67)]
-    assert pieces(shown)[2]["told"].startswith("token 226 130 172 at 3, advantage 4.000")
+    assert pieces(shown)[2]["numbers"].startswith("token 226 130 172 at 3, advantage 4.000")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"model": {"vocab": 3}}', "[" * 100_000, '{"model": {"vocab": [1]}}']
+)
+def test_what_is_no_tokenizer_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "tokenizer.json").write_text(text)
+    with pytest.raises(UserError, match=r"tokenizer\.json is not a tokenizer"):
+        TokenTexts(tmp_path / "tokenizer.json")
+
+
+def test_a_tokenizer_is_a_file_of_the_run(tmp_path: Path) -> None:
+    write_byte_tokenizer(tmp_path)
+    (tmp_path / "link.json").symlink_to("tokenizer.json")
+    with pytest.raises(UserError, match="it is a link"):
+        TokenTexts(tmp_path / "link.json")
+
+
+def test_a_unigram_vocabulary_is_a_list(tmp_path: Path) -> None:
+    vocabulary = [["<unk>", 0.0], ["\u2581a", -1.0], ["b", -2.0]]
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"type": "Unigram", "vocab": vocabulary}}))
+    texts = TokenTexts(tmp_path / "tokenizer.json")
+    assert "".join(piece.text for piece in texts.pieces([1, 2])) == " ab"
 
 
 def test_without_a_tokenizer_tokens_are_numbers() -> None:
@@ -108,7 +133,7 @@ def test_without_a_tokenizer_tokens_are_numbers() -> None:
     assert [p["text"] for p in pieces(shown)] == ["[63]", "[97]"]
 
 
-def test_what_is_left_out_is_said() -> None:
+def test_tokens_left_out_are_counted() -> None:
     own = row("abcdef", prompt="??")
     [shown] = marked([own], None, None, most=4)
     assert (shown["left_out"], shown["length"]) == (4, 8)

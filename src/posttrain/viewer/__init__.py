@@ -1,6 +1,6 @@
-"""A local web page on runs: rollouts token by token, and the history of every task.
+"""A local web viewer of runs: rollouts token by token, and the history of every task.
 
-`library` finds runs, `questions` asks their record, `tokens` and `differences` prepare what is shown, `pages` makes it
-into HTML, and `app` answers requests. Everything is read from the files of a run when it is asked for, so that a run in
-progress can be watched; nothing is ever written.
+`library` finds runs, `questions` queries their tables, `tokens` and `differences` prepare what is shown, `pages` builds
+the data of each page, and `app` answers requests. Each request reads the files of the run, so a run in progress can be
+watched. `index` writes an index of the rollouts beside them, which is never needed.
 """

@@ -1,18 +1,21 @@
 """Finds runs in the viewer's folders."""
 
+import contextlib
+import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from posttrain.errors import UserError
 from posttrain.runs.folders import why_no_run
+from posttrain.runs.inventory import is_run
 
 DEPTH = 4
-"""Folders within folders that are searched: `posttrain compare` keeps runs two deep."""
+"""Levels of folders that are searched; `posttrain compare` keeps runs at the second."""
 
 
 class Library:
-    """Runs by the names that addresses call them by."""
+    """Runs by the names that addresses use."""
 
     def __init__(self, places: Sequence[Path]) -> None:
         """Each place is a run, or a folder that holds runs. Raises `UserError` for one that is neither."""
@@ -22,39 +25,54 @@ class Library:
         self._places = [place.absolute() for place in places]
 
     def runs(self) -> dict[str, Path]:
-        """The folder of every run, those that were written to last first.
+        """The folder of every run, the most recently written first.
 
-        A name is the path below the place, with ``~`` for its slashes, and a number where two would be the same.
+        A name is the path below the place with ``~`` in place of slashes. Where several have the same, each gets six
+        digits of its own whole path, so that an address never leads to another run.
         """
-        found: dict[str, Path] = {}
+        plain: dict[str, dict[Path, None]] = {}
         for place in self._places:
             for folder in _runs_in(place):
                 below = folder.relative_to(place).parts or (folder.name,)
-                plain = name = "~".join(below)
-                number = 2
-                while found.get(name, folder) != folder:
-                    name, number = f"{plain}({number})", number + 1
-                found[name] = folder
-        return dict(sorted(found.items(), key=lambda item: _last_change(item[1]), reverse=True))
+                plain.setdefault(os.fsencode("~".join(below)).decode("utf-8", "replace"), {})[folder] = None
+        found = {
+            name if len(folders) == 1 else distinct(name, folder): folder
+            for name, folders in plain.items()
+            for folder in folders
+        }
+        return dict(sorted(found.items(), key=lambda item: last_change(item[1]), reverse=True))
+
+    def find(self, name: str) -> tuple[str, Path] | None:
+        """Name and folder of a run, also by its distinct name where none other has its plain one."""
+        found = self.runs()
+        if name in found:
+            return name, found[name]
+        return next(((own, folder) for own, folder in found.items() if distinct(own, folder) == name), None)
+
+
+def distinct(name: str, folder: Path) -> str:
+    """A name with digits of the run's path: the same whatever other runs there are."""
+    return f"{name}({hashlib.blake2b(os.fsencode(folder.absolute()), digest_size=3).hexdigest()})"
 
 
 def _runs_in(place: Path, depth: int = DEPTH) -> Iterator[Path]:
-    """Folders of runs at a place and below it; what lies within a run is not looked at."""
+    """Folders of runs at a place and below it. Folders within a run are not searched."""
     if is_run(place):
         yield place
     elif depth:
-        with os.scandir(place) as entries:
-            below = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
-        for name in below:
+        try:
+            with os.scandir(place) as entries:
+                folders = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        except OSError:
+            return  # it cannot be listed, so nothing in it can be shown
+        for name in sorted(name for name in folders if not name.startswith(".")):
             yield from _runs_in(place / name, depth - 1)
 
 
-def is_run(folder: Path) -> bool:
-    """Whether a folder is that of a run."""
-    return (folder / "recipe.yaml").is_file() and (folder / "rollouts").is_dir()
-
-
-def _last_change(folder: Path) -> float:
+def last_change(folder: Path) -> float:
     """When something was last recorded."""
-    changes = [path.stat().st_mtime for name in ("metrics.jsonl", "recipe.yaml") if (path := folder / name).exists()]
-    return max(changes, default=0.0)
+    changes = [0.0]
+    for name in ("metrics.jsonl", "recipe.yaml"):
+        with contextlib.suppress(OSError):
+            changes.append((folder / name).lstat().st_mtime)
+    return max(changes)

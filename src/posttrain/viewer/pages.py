@@ -1,81 +1,85 @@
 """The data of each page, rendered as HTML by a template or as JSON with ``?as=json``."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
 from posttrain.errors import UserError
 from posttrain.runs.curves import curves
-from posttrain.runs.readings import readings
-from posttrain.runs.samples import judged, outcome, show_pictures
+from posttrain.runs.samples import outcome, scored, show_pictures
+from posttrain.runs.state import state_of
 from posttrain.runs.store import REPAIRS, RunStore
 from posttrain.runs.summary import correct_at, describe_gain, summarize
 from posttrain.runs.token_text import TokenTexts
 from posttrain.statistics.paired import paired_difference
 from posttrain.viewer import questions
+from posttrain.viewer.database import Row
 from posttrain.viewer.differences import difference
-from posttrain.viewer.questions import ORDERS, Wanted
+from posttrain.viewer.listing import choices, line
+from posttrain.viewer.listing import evaluations as described
+from posttrain.viewer.notes import Note, Notes, Rollout
+from posttrain.viewer.steps import table
 from posttrain.viewer.tokens import MOST_TOKENS, colourings, marked
+from posttrain.viewer.told import told
 
 Page = dict[str, Any]
 
 PER_PAGE = 30
 STEPS_PER_PAGE = 100
+PER_PART = 16
+"""Rollouts of a group that are loaded at a time."""
 MOST_EVENTS = 200
-OUTCOMES = {"lost": "Lost", "gained": "Learned", "wrong": "Wrong both times", "right": "Right both times"}
+OUTCOMES = {
+    "lost": "Lost",
+    "gained": "Learned",
+    "wrong": "Wrong both times",
+    "right": "Right both times",
+    "unscored": "Not scored",
+}
 
 
 class NotThere(UserError):
-    """There is no such page."""
+    """The page does not exist."""
 
 
 def runs(found: Mapping[str, Path]) -> Page:
-    """Every run in a line."""
-    return {"runs": [_line(name, folder) for name, folder in found.items()]}
+    """One line per run."""
+    return {"runs": [line(name, folder) for name, folder in found.items()]}
 
 
-def run(name: str, folder: Path, *, page: int = 1) -> Page:
-    """A run: how it went, and its steps, the newest first."""
+def run(name: str, folder: Path, *, page: int = 1, sort: str = "step", rising: bool = False) -> Page:
+    """A run: its summary, curves, evaluations, events, and its steps with the newest first."""
     with RunStore.open(folder, reading=True) as store:
         metrics, events, evaluations = store.metrics(), store.events(), store.evaluations()
         summary = summarize(store)
         recorded = set(store.rollout_steps())
+        notes = Notes(folder)
         timing = {entry["step"]: entry for entry in store.timing() if entry.get("seconds_total") is not None}
         recipe = (folder / "recipe.yaml").read_text(encoding="utf-8", errors="replace")
+        state = state_of(folder, store.history())
         history = [entry for entry in store.history() if entry["kind"] in REPAIRS]
-    newest = metrics[::-1]
-    shown = newest[(page - 1) * STEPS_PER_PAGE : page * STEPS_PER_PAGE]
-    steps = [
-        {
-            "step": entry["step"],
-            "stage": entry["stage"],
-            "recorded": entry["step"] in recorded,
-            "readings": [
-                {"name": r.name, "value": r.value, "more": list(r.more)}
-                for r in readings(entry, timing.get(entry["step"], {}))
-            ],
-            "solved": entry.get("solved"),
-        }
-        for entry in shown
-    ]
+    ordered = table(metrics, timing, recorded, sort=sort, rising=rising)
+    rows = ordered.pop("rows")
     return {
         "run": name,
         "summary": summary,
         "gain": describe_gain(summary["gain"]) if summary["gain"] else "",
         "charts": curves(metrics, evaluations),
-        "steps": steps,
-        "pages": _pages(page, len(newest), STEPS_PER_PAGE),
+        "steps": rows[(page - 1) * STEPS_PER_PAGE : page * STEPS_PER_PAGE],
+        **ordered,
+        "pages": _pages(page, len(rows), STEPS_PER_PAGE),
+        "notes_at": str(notes.path) if notes.path.is_file() else "",
         "events": [*events, *history][-MOST_EVENTS:][::-1],
-        "evaluations": _evaluations(evaluations),
-        "finished": (folder / "summary.json").is_file(),
+        "evaluations": described(evaluations),
+        "state": state.name,
+        "why": state.why,
         "recipe": recipe,
         "last": len(metrics),
     }
 
 
 def position(folder: Path) -> Page:
-    """How far a run has come, for pages that are open."""
+    """The number of steps of a run, which open pages poll."""
     with RunStore.open(folder, reading=True) as store:
         return {"steps": len(store.metrics()), "finished": (folder / "summary.json").is_file()}
 
@@ -101,25 +105,35 @@ def step(name: str, folder: Path, number: int) -> Page:
     }
 
 
-def group(name: str, folder: Path, number: int, index: int, *, colour: str = "", everything: bool = False) -> Page:
-    """The attempts of a group, token by token."""
-    rows = questions.group(folder, number, index)
+def group(
+    name: str, folder: Path, number: int, index: int, *, colour: str = "", everything: bool = False, first: int = 0
+) -> Page:
+    """The rollouts of a group, token by token: `PER_PART` of them from the one in place `first` on.
+
+    The tokens of a prompt that all of them share are given once, as ``opening``.
+    """
+    rows = questions.group(folder, number, index, limit=PER_PART, offset=first)
+    size = len(questions.samples(folder, number, index))
     if not rows:
         with RunStore.open(folder, reading=True) as store:
             raise NotThere(f"step {number} of the run {name} has no group {index}; {_range(store.rollout_steps())}")
     with RunStore.open(folder, reading=True) as store:
         tree = store.recipe_tree()
         threshold, roles = correct_at(tree), list(tree.get("models", {}))
-        known = colourings(rows, roles)
-        chosen = next((c for c in known if c.name == colour), known[0] if known else None)
+        available = colourings(rows, roles)
+        imitated = all(any(s["actor"] == "demonstration" for s in row["segments"]) for row in rows)
+        usual = "surprise" if imitated else ""  # their advantages are all 1
+        chosen = next((c for name in (colour, usual) for c in available if c.name == name), next(iter(available), None))
         texts = TokenTexts.find(folder)
         tokens = marked(rows, texts, chosen, roles=roles, most=None if everything else MOST_TOKENS)
-        attempts = [
-            {**_told(row, threshold), "segments": own["segments"], "left_out": own["left_out"], "length": own["length"]}
+        rollouts = [
+            {**_score_of(row, threshold), **{key: own[key] for key in ("segments", "left_out", "length")}}
             for row, own in zip(rows, tokens, strict=True)
         ]
-        first = [dict(rows[0])]
-        show_pictures(store, first)
+        opening = _shared_prompt(rollouts, rows)
+        pictured = [dict(rows[0])]
+        show_pictures(store, pictured)
+    notes = _add_notes(rollouts, folder, number, index)
     indices = [own["group_index"] for own in questions.groups(folder, number)]
     place = indices.index(index)
     return {
@@ -130,10 +144,17 @@ def group(name: str, folder: Path, number: int, index: int, *, colour: str = "",
         "domain": rows[0]["domain"],
         "prompt": rows[0]["prompt"],
         "answer": rows[0]["answer"],
-        "pictures": first[0]["pictures"],
-        "attempts": attempts,
+        "pictures": pictured[0]["pictures"],
+        "opening": opening,
+        "rollouts": rollouts,
+        "size": size,
+        "first": first,
+        "next": first + PER_PART if first + PER_PART < size else None,
+        "last": min(first + 2 * PER_PART, size),
+        "imitated": imitated,
+        **notes,
         "parts": sorted({part for row in rows for part in row["parts"] or {}}),
-        "colours": [{"name": c.name, "label": c.label} for c in known],
+        "colours": [{"name": c.name, "label": c.label} for c in available],
         "colour": chosen.name if chosen else "",
         "signed": bool(chosen and chosen.signed),
         "texts": texts is not None,
@@ -142,57 +163,39 @@ def group(name: str, folder: Path, number: int, index: int, *, colour: str = "",
     }
 
 
-def search(name: str, folder: Path, wanted: Wanted, *, page: int = 1) -> Page:
-    """Attempts of all steps that fit."""
-    with RunStore.open(folder, reading=True) as store:
-        threshold = correct_at(store.recipe_tree())
-        stages = list(store.recipe_tree().get("stages", {}))
-    mistake = ""
-    found: list[questions.Row] = []
-    in_all = 0
-    try:
-        found, in_all = questions.attempts(folder, wanted, limit=PER_PAGE, offset=(page - 1) * PER_PAGE)
-    except UserError as error:
-        mistake = str(error)
-    return {
-        "run": name,
-        "wanted": asdict(wanted),
-        "given": wanted.given(),
-        "mistake": mistake,
-        "attempts": [judged(row, threshold) for row in found],
-        "in_all": in_all,
-        "pages": _pages(page, in_all, PER_PAGE),
-        "orders": {key: label for key, (label, _) in ORDERS.items()},
-        "stages": [(stage, stage) for stage in stages],
-    }
+def place_in_group(folder: Path, rollout: Rollout) -> int | None:
+    """The place of a rollout in its group, in which some may be missing; None if it is not in the record."""
+    samples = questions.samples(folder, rollout.step, rollout.group)
+    return samples.index(rollout.sample) if rollout.sample in samples else None
 
 
 def solved(name: str, folder: Path, by: Literal["task", "domain"]) -> Page:
-    """How often each task, or kind of task, was answered right, over the steps."""
+    """Share of correct rollouts by step, of each task or each domain."""
     return {"run": name, "by": by, **questions.solved(folder, by, most_rows=100, most_columns=60)}
 
 
 def task(name: str, folder: Path, key: str) -> Page:
-    """All answers to one task: held out, with what changed from one evaluation to the next, and in training."""
-    tried, answered = questions.history(folder, key)
+    """All answers to one task: held-out ones with changes between evaluations, and rollouts in training."""
+    tried, answered, left_out = questions.history(folder, key)
     if not tried and not answered:
         raise NotThere(f"the run {name} has recorded no answer to a task {key}")
     with RunStore.open(folder, reading=True) as store:
         threshold = correct_at(store.recipe_tree())
         first = [dict((answered or tried)[0])]
         show_pictures(store, first)
-    told: list[Page] = []
+    shown: list[Page] = []
     for row in answered:
-        before = told[-1]["completion"] if told else None
+        before = shown[-1]["completion"] if shown else None
         parts = difference(before, row["completion"]) if before is not None else []
-        told.append({**judged(row, threshold), "changed": [_plain(part) for part in parts]})
+        shown.append({**scored(row, threshold), "changed": [_plain(part) for part in parts]})
     return {
         "run": name,
         "task": key,
         **{column: first[0][column] for column in ("prompt", "answer", "domain", "pictures")},
-        "answers": told,
-        "attempts": [judged(row, threshold) for row in tried[:MOST_EVENTS]],
+        "answers": shown,
+        "rollouts": [scored(row, threshold) for row in tried[:MOST_EVENTS]],
         "tried": len(tried),
+        "left_out": left_out,
     }
 
 
@@ -207,10 +210,11 @@ def compared(
     for pair in pairs:
         pair["outcome"] = outcome(pair["before"], pair["after"])
     counts = {name: sum(pair["outcome"] == name for pair in pairs) for name in OUTCOMES}
-    sure = [pair for pair in pairs if "not judged" not in (pair["before"]["badge"], pair["after"]["badge"])]
+    both_scored = [pair for pair in pairs if pair["outcome"] != "unscored"]
     change = None
-    if sure:
-        paired = paired_difference([p["before"]["right"] for p in sure], [p["after"]["right"] for p in sure])
+    if both_scored:
+        right_before, right_after = ([p[side]["right"] for p in both_scored] for side in ("before", "after"))
+        paired = paired_difference(right_before, right_after)
         change = {"value": paired.value, "interval": list(paired.interval), "tasks": paired.tasks}
     kind = kind or next((name for name, count in counts.items() if count), "lost")
     chosen = [pair for pair in pairs if pair["outcome"] == kind]
@@ -229,30 +233,7 @@ def compared(
         "change": change,
         "pairs": shown,
         "pages": _pages(page, len(chosen), PER_PAGE),
-        "choices": [{"run": name, "evaluations": _evaluations_of(folder)} for name, folder in found.items()],
-    }
-
-
-def _line(name: str, folder: Path) -> Page:
-    """A run among others; from its summary if it has ended."""
-    shown = ("recipe", "steps", "accuracy_before", "accuracy_after", "seconds", "gain")
-    with RunStore.open(folder, reading=True) as store:
-        summary, history = store.summary(), store.history()
-        finished = bool(summary)
-        if not finished:
-            metrics, evaluations = store.metrics(), store.evaluations()
-            first, last = (evaluations[i] if evaluations else {} for i in (0, -1))
-            summary = {
-                "recipe": store.recipe_tree().get("name"),
-                "steps": len(metrics),
-                "accuracy_before": first.get("accuracy"),
-                "accuracy_after": last.get("accuracy") if len(evaluations) > 1 else None,
-            }
-    return {
-        "name": name,
-        "started": history[0]["time"] if history else "",
-        "finished": finished,
-        **{key: summary.get(key) for key in shown},
+        "choices": choices(found),
     }
 
 
@@ -263,7 +244,7 @@ def _side(found: Mapping[str, Path], name: str, number: int) -> Page:
     with RunStore.open(found[name], reading=True) as store:
         evaluations = store.evaluations()
         if not evaluations:
-            raise NotThere(f"the run {name} has not been evaluated, so there are no held-out answers to look at")
+            raise NotThere(f"the run {name} has not been evaluated, so there are no held-out answers to show")
         if not -len(evaluations) <= number < len(evaluations):
             raise NotThere(f"the run {name} has {len(evaluations)} evaluations, numbered from 0; there is no {number}")
         chosen = evaluations[number]
@@ -276,28 +257,40 @@ def _side(found: Mapping[str, Path], name: str, number: int) -> Page:
         "name": chosen["name"],
         "accuracy": chosen["accuracy"],
         "interval": chosen["accuracy_interval"],
-        "answers": {key: judged(row, threshold) for key, row in answered.items()},
+        "answers": {key: scored(row, threshold) for key, row in answered.items()},
     }
 
 
-def _evaluations_of(folder: Path) -> list[Page]:
-    with RunStore.open(folder, reading=True) as store:
-        return _evaluations(store.evaluations())
-
-
-def _evaluations(entries: list[dict[str, Any]]) -> list[Page]:
-    """Number, step, name and accuracy of each."""
-    return [
-        {"number": i, "step": e["step"], "name": e["name"], "accuracy": e["accuracy"]} for i, e in enumerate(entries)
-    ]
-
-
-def _told(row: Mapping[str, Any], threshold: float) -> Page:
-    """What stands beside the tokens of an attempt."""
-    own = judged(row, threshold)
+def _score_of(row: Mapping[str, Any], threshold: float) -> Page:
+    """What is shown beside the tokens of a rollout: its score, stop reason and weights."""
+    own = scored(row, threshold)
     kept = ("sample", "parent", "version", "completion", "stop_reason", "reward", "score_status", "score_answer")
-    told = {key: own[key] for key in (*kept, "score_explanation", "dropped_reason", "info", "right", "badge")}
-    return {**told, "parts": row["parts"] or {}}
+    shown = {key: own[key] for key in (*kept, "score_explanation", "dropped_reason", "has_score", "right", "badge")}
+    return {**shown, "parts": row["parts"] or {}, "info": told(row["info"])}
+
+
+def _add_notes(rollouts: list[Page], folder: Path, step: int, group: int) -> Page:
+    """Add labels and notes to rollouts of a group; returns where they are kept, and whether one may write there."""
+    kept = Notes(folder)
+    notes = kept.read()
+    for rollout in rollouts:
+        own = notes.get(Rollout(step, group, rollout["sample"]), Note())
+        rollout |= {"labels": list(own.labels), "note": own.note}
+    return {"notes_at": str(kept.path), "writable": kept.writable}
+
+
+def _shared_prompt(rollouts: list[Page], rows: list[Row]) -> list[Page]:
+    """Take the prompt's pieces out of all rollouts, if they are the same, and return them; else none."""
+    starts = [row["segments"][0] if row["segments"] else {} for row in rows]
+    prompts = {
+        tuple(row["token_ids"][: start["length"]]) if start.get("actor") == "prompt" else (-1,)
+        for row, start in zip(rows, starts, strict=True)
+    }
+    if len(prompts) > 1 or (-1,) in prompts or not all(rollout["segments"] for rollout in rollouts):
+        return []
+    segments = [rollout["segments"].pop(0) for rollout in rollouts]
+    pieces: list[Page] = segments[0]["pieces"]
+    return pieces
 
 
 def _minus(after: float | None, before: float | None) -> float | None:
@@ -309,13 +302,13 @@ def _plain(part: Any) -> Page:
 
 
 def _range(steps: list[int]) -> str:
-    """Which steps there are to look at."""
+    """Which steps have recorded rollouts, as a clause."""
     if not steps:
-        return "no attempts are recorded, as in stages that do not sample"
-    return f"attempts are recorded of {len(steps)} steps from {steps[0]} to {steps[-1]}"
+        return "no rollouts are recorded, as in stages that do not sample"
+    return f"rollouts are recorded of {len(steps)} steps from {steps[0]} to {steps[-1]}"
 
 
 def _pages(page: int, count: int, size: int) -> Page:
-    """Where one is among many."""
+    """The position of a page among all pages."""
     last = max(1, -(-count // size))
     return {"page": page, "last": last, "count": count, "first": min((page - 1) * size + 1, count)}

@@ -1,138 +1,136 @@
 """SQL queries over the Parquet tables of a run.
 
-A question opens a database of its own, so that requests may ask at the same time. Columns are read one by one: a
-search through texts does not touch the tokens.
+Only the columns of a query are read, and of the rollouts of all steps only the index, where there is one: a table of
+what was solved does not read texts. Searches are in `posttrain.viewer.search`.
 """
 
+import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from posttrain.errors import RunFailed, UserError
-from posttrain.runs.tables import new_connection, quoted
+from posttrain.runs.reading import step_files
+from posttrain.runs.store import GIVEN
+from posttrain.runs.tables import quoted
+from posttrain.viewer.database import Row, query
+from posttrain.viewer.index import Source, index_of, union, with_index
 
-Row = dict[str, Any]
-
-JUDGED = (
+SCORED = (
     *("task_key", "domain", "prompt", "images", "completion", "answer", "stop_reason"),
     *("reward", "score_status", "score_answer", "score_explanation"),
 )
-ATTEMPT = ("step", "stage", "group_index", "sample", "version", *JUDGED, "dropped_reason")
-
-ORDERS: Mapping[str, tuple[str, str]] = {
-    "newest": ("newest", "step DESC, group_index, sample"),
-    "oldest": ("oldest", "step, group_index, sample"),
-    "highest": ("highest reward", "reward DESC NULLS LAST, step DESC, group_index, sample"),
-    "lowest": ("lowest reward", "reward NULLS LAST, step DESC, group_index, sample"),
-    "longest": ("longest", "len(token_ids) DESC, step DESC, group_index, sample"),
-    "shortest": ("shortest", "len(token_ids), step DESC, group_index, sample"),
-    "surprising": ("least likely (mean log-probability)", "list_avg(sampled_logp) NULLS LAST, step DESC"),
-    "uncertain": ("highest mean entropy", "list_avg(entropy) DESC NULLS LAST, step DESC"),
-    "repeated": ("written most often, at any task", "written DESC, completion, step DESC, group_index, sample"),
-}
-"""By name: how it is called on the page, and the SQL. They rank what to look at first, and judge nothing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """Which attempts of a run."""
-
-    text: str = ""
-    """A regular expression (RE2)."""
-    inside: Literal["completion", "prompt", "score_explanation"] = "completion"
-    status: str = ""
-    """``ok``, ``wrong``, ``error``, or ``none`` for what nobody judged."""
-    stop: str = ""
-    kept: Literal["", "kept", "dropped"] = ""
-    stage: str = ""
-    task: str = ""
-    first: int = 0
-    """Steps from this one on."""
-    last: int = 0
-    """Steps up to this one; 0 is all."""
-    order: str = "newest"
-
-    def given(self) -> dict[str, str]:
-        """What differs from asking for everything, as an address has it."""
-        plain = Wanted()
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: str(value) for name, value in values.items() if value != getattr(plain, name)}
-
-
-def attempts(run: Path, wanted: Wanted, *, limit: int, offset: int = 0) -> tuple[list[Row], int]:
-    """Attempts of the run that fit, in the order that is wanted, and how many there are in all.
-
-    Raises `UserError` for an expression that is none.
-    """
-    condition, parameters = _condition(wanted)
-    files = _files(run, "rollouts", wanted.first, wanted.last or None)
-    if not files:
-        return [], 0
-    order = ORDERS[wanted.order][1]
-    written = "count(*) OVER (PARTITION BY completion)" if wanted.order == "repeated" else "1"
-    columns = ", ".join(ATTEMPT)
-    found = _ask(
-        f"SELECT {columns}, len(token_ids) AS num_tokens, {written} AS written, count(*) OVER () AS in_all "
-        f"FROM {_tables(files)} WHERE {condition} ORDER BY {order} LIMIT {limit:d} OFFSET {offset:d}",
-        parameters,
-    )
-    if not found:
-        [counted] = _ask(f"SELECT count(*) AS in_all FROM {_tables(files)} WHERE {condition}", parameters)
-        return [], int(counted["in_all"])
-    return found, int(found[0]["in_all"])
+ROLLOUT = ("step", "stage", "group_index", "sample", "version", *SCORED, "dropped_reason", "num_tokens", "mean_logp")
 
 
 def groups(run: Path, step: int) -> list[Row]:
-    """The groups of a step: what was asked, and ``attempts``, a struct for each."""
+    """The groups of a step: task, mean and std of rewards, and ``rollouts``, one struct per rollout."""
     files = _files(run, "rollouts", step, step)
     if not files:
         return []
-    return _ask(
+    return query(
         "SELECT group_index, first(task_key) AS task_key, first(domain) AS domain, first(prompt) AS prompt, "
         "first(answer) AS answer, first(stage) AS stage, count(*) AS size, avg(reward) AS reward, "
         "stddev_pop(reward) AS spread, list({'sample': sample, 'reward': reward, 'status': score_status, "
-        "'stop': stop_reason, 'dropped': dropped_reason, 'num_tokens': len(token_ids)} ORDER BY sample) AS attempts "
+        "'stop': stop_reason, 'dropped': dropped_reason, 'num_tokens': len(token_ids)} ORDER BY sample) AS rollouts "
         f"FROM {_tables(files)} GROUP BY group_index ORDER BY group_index"
     )
 
 
-def group(run: Path, step: int, index: int) -> list[Row]:
-    """Every attempt of a group, with all that is recorded of it."""
+def group(run: Path, step: int, index: int, *, limit: int = 2**31, offset: int = 0) -> list[Row]:
+    """Rollouts of a group, with all recorded columns: at most `limit`, from the `offset`-th on."""
     files = _files(run, "rollouts", step, step)
-    return _ask(f"SELECT * FROM {_tables(files)} WHERE group_index = ? ORDER BY sample", [index]) if files else []
+    part = f"ORDER BY sample LIMIT {limit:d} OFFSET {offset:d}"
+    return query(f"SELECT * FROM {_tables(files)} WHERE group_index = ? {part}", [index]) if files else []
+
+
+def samples(run: Path, step: int, index: int) -> list[int]:
+    """The numbers of a group's rollouts, in order."""
+    files = _files(run, "rollouts", step, step)
+    sql = f"SELECT sample FROM {_tables(files)} WHERE group_index = ? ORDER BY sample" if files else ""
+    return [int(row["sample"]) for row in query(sql, [index])] if files else []
+
+
+def matches(texts: Sequence[str], expression: str) -> list[list[tuple[str, bool]]]:
+    """Each text in parts: what a regular expression of RE2 matches (True), and what is between.
+
+    The database puts a random text around each match, so that it decides what matches here as in a search.
+    """
+    if not texts:
+        return []
+    mark = secrets.token_hex(16)
+    found = query(
+        "SELECT regexp_replace(text, ?, ?, 'g') AS marked FROM (SELECT unnest(?::VARCHAR[]) AS text, "
+        "generate_subscripts(?::VARCHAR[], 1) AS place) ORDER BY place",
+        [f"({expression})", f"{mark}\\1{mark}", list(texts), list(texts)],
+    )
+    parts = [row["marked"].split(mark) for row in found]
+    return [[(part, place % 2 == 1) for place, part in enumerate(own) if part] for own in parts]
+
+
+def heldout(run: Path) -> list[Row]:
+    """The greedy answers of all evaluations, without their texts."""
+    files = _files(run, "evals")
+    columns = "step, evaluation, task_key, prompt, reward, score_status"
+    return query(f"SELECT {columns} FROM {_tables(files)} WHERE sample = 0 ORDER BY step") if files else []
 
 
 def solved(run: Path, by: Literal["task", "domain"], *, most_rows: int, most_columns: int) -> Row:
-    """How often attempts were right, over the steps: ``rows`` of ``cells``, and ``columns``, a pair of steps each.
+    """Shares of correct rollouts by step: ``rows`` of ``cells``, and ``columns``, each its first and last step.
 
-    Rows are what was tried in the most steps; cells are None where it was not tried. Steps are put together where there
-    are more than `most_columns`.
+    Rows are the tasks or domains that were sampled in the most steps; a cell is None where none was sampled. Steps are
+    merged where there are more than `most_columns`. ``left_out`` is the number of steps that are not counted yet.
     """
-    files = _files(run, "rollouts")
-    if not files:
-        return {"rows": [], "columns": [], "in_all": 0}
-    steps = [_step(file) for file in files]
+    steps = index_of(run).steps()
+    if not steps:
+        return {"rows": [], "columns": [], "in_all": 0, "left_out": 0}
     size = -(-len(steps) // most_columns)
     columns = [(steps[i], steps[min(i + size, len(steps)) - 1]) for i in range(0, len(steps), size)]
-    column_of = {step: i // size for i, step in enumerate(steps)}
+    found, left_out = with_index(run, lambda sources: _solved(sources, by, columns, most_rows))
+    return {**found, "left_out": left_out}
+
+
+def _solved(
+    sources: Sequence[Source], by: Literal["task", "domain"], columns: Sequence[tuple[int, int]], most_rows: int
+) -> Row:
     key = "task_key" if by == "task" else "coalesce(nullif(domain, ''), '(none)')"
-    found = _ask(
-        f"SELECT {key} AS key, first(prompt) AS prompt, step, count(*) FILTER (score_status = 'ok') AS ok, "
-        f"count(*) FILTER (score_status <> 'error') AS judged FROM {_tables(files)} "
-        "WHERE score_status IS NOT NULL GROUP BY ALL ORDER BY ALL"
+    column = " + ".join(f"(step >= {first})::INTEGER" for first, _ in columns)
+    if len(columns) > 1 and len({b - a for (a, _), (b, _) in pairwise(columns)}) == 1:  # as nearly always: far faster
+        column = f"(step - {columns[0][0]}) // {columns[1][0] - columns[0][0]} + 1"
+    found = query(
+        f"WITH counted AS (SELECT {key} AS key, {column} AS place, min(step) AS seen, "
+        "count(*) FILTER (score_status = 'ok') AS ok, count(*) FILTER (score_status <> 'error') AS scored "
+        f"FROM {union(sources)} WHERE score_status IS NOT NULL GROUP BY ALL), "
+        "chosen AS (SELECT key, count(*) AS times, min(seen) AS seen, count(*) OVER () AS in_all FROM counted "
+        f"GROUP BY key ORDER BY times DESC, key LIMIT {most_rows:d}) "
+        "SELECT key, place, chosen.seen AS seen, ok, scored, in_all FROM chosen JOIN counted USING (key) "
+        "ORDER BY times DESC, key, place"
     )
     rows: dict[str, Row] = {}
     for entry in found:
-        row = rows.setdefault(entry["key"], {"key": entry["key"], "prompt": entry["prompt"], "counts": {}})
-        right, judged = row["counts"].get(column_of[entry["step"]], (0, 0))
-        row["counts"][column_of[entry["step"]]] = (right + entry["ok"], judged + entry["judged"])
-    chosen = sorted(rows.values(), key=lambda row: (-len(row["counts"]), row["key"]))[:most_rows]
+        row = rows.setdefault(entry["key"], {"key": entry["key"], "seen": entry["seen"], "counts": {}})
+        row["counts"][entry["place"] - 1] = entry["ok"], entry["scored"]
+    chosen = list(rows.values())
+    prompts = _prompts(sources, key, {row["key"]: row.pop("seen") for row in chosen})
     for row in chosen:
         counts = row.pop("counts")
         shares = [counts.get(i, (0, 0)) for i in range(len(columns))]
-        row["cells"] = [{"share": ok / judged, "judged": judged} if judged else None for ok, judged in shares]
-    return {"rows": chosen, "columns": columns, "in_all": len(rows)}
+        row["prompt"] = prompts.get(row["key"], "")
+        row["cells"] = [{"share": ok / scored, "scored": scored} if scored else None for ok, scored in shares]
+    return {"rows": chosen, "columns": list(columns), "in_all": found[0]["in_all"] if found else 0}
+
+
+def _prompts(sources: Sequence[Source], key: str, seen: Mapping[str, int]) -> dict[str, str]:
+    """A prompt of each key, from the step at which it was first seen."""
+    steps = sorted(set(seen.values()))
+    near = [source for source in sources if any(source.first <= step <= source.last for step in steps)]
+    if not near:
+        return {}
+    found = query(
+        f"SELECT {key} AS key, min(prompt) AS prompt FROM {union(near)} "
+        f"WHERE step IN ({', '.join(map(str, steps))}) GROUP BY ALL"
+    )
+    return {row["key"]: row["prompt"] for row in found}
 
 
 def answers(run: Path, step: int, name: str) -> dict[str, Row]:
@@ -140,76 +138,36 @@ def answers(run: Path, step: int, name: str) -> dict[str, Row]:
     files = _files(run, "evals", step, step)
     if not files:
         return {}
-    columns = ", ".join(JUDGED)
-    found = _ask(f"SELECT {columns} FROM {_tables(files)} WHERE evaluation = ? AND sample = 0", [name])
+    columns = ", ".join(SCORED)
+    found = query(f"SELECT {columns} FROM {_tables(files)} WHERE evaluation = ? AND sample = 0", [name])
     return {row["task_key"]: row for row in found}
 
 
-def history(run: Path, task: str) -> tuple[list[Row], list[Row]]:
-    """All that was ever answered to one task: attempts in training by step, and greedy held-out answers."""
-    columns = ", ".join((*ATTEMPT, "len(token_ids) AS num_tokens"))
-    tried = _of_task(_files(run, "rollouts"), columns, task, "step, group_index, sample")
-    columns = ", ".join(("step", "evaluation", "sample", *JUDGED))
-    answered = _of_task(_files(run, "evals"), columns, task, "step")
-    return tried, [row for row in answered if row["sample"] == 0]
+def history(run: Path, task: str) -> tuple[list[Row], list[Row], int]:
+    """All answers to one task: rollouts in training by step, and greedy held-out answers.
 
-
-def _of_task(files: Sequence[Path], columns: str, task: str, order: str) -> list[Row]:
-    if not files:
-        return []
-    return _ask(f"SELECT {columns} FROM {_tables(files)} WHERE task_key = ? ORDER BY {order}", [task])
-
-
-def _condition(wanted: Wanted) -> tuple[str, list[object]]:
-    """SQL, and the values of its question marks."""
-    parts: list[str] = ["true"]
-    values: list[object] = []
-    if wanted.text:
-        parts.append(f"regexp_matches({wanted.inside}, ?)")
-        values.append(wanted.text)
-    if wanted.status == "none":
-        parts.append("score_status IS NULL")
-    for column, value in (
-        ("score_status", wanted.status if wanted.status != "none" else ""),
-        ("stop_reason", wanted.stop),
-        ("stage", wanted.stage),
-        ("task_key", wanted.task),
-    ):
-        if value:
-            parts.append(f"{column} = ?")
-            values.append(value)
-    if wanted.kept:
-        parts.append(f"dropped_reason IS {'NOT ' if wanted.kept == 'dropped' else ''}NULL")
-    return " AND ".join(parts), values
+    The last value is the number of steps that are left out while the index is made.
+    """
+    columns = ", ".join(ROLLOUT)
+    sql = f"SELECT {columns} FROM %s WHERE task_key = ? ORDER BY step, group_index, sample"
+    tried, left_out = with_index(run, lambda sources: query(sql % union(sources), [task]) if sources else [])
+    columns = ", ".join(("step", "evaluation", "sample", *SCORED))
+    files = _files(run, "evals")
+    sql = f"SELECT {columns} FROM {_tables(files)} WHERE task_key = ? AND NOT ends_with(evaluation, ?) ORDER BY step"
+    answered = query(sql, [task, GIVEN]) if files else []
+    return tried, [row for row in answered if row["sample"] == 0], left_out
 
 
 def _files(run: Path, kind: str, first: int = 0, last: int | None = None) -> list[Path]:
-    """The tables of some steps, by step."""
-    files = sorted((run / kind).glob("step_*.parquet"), key=_step)
-    return [file for file in files if first <= _step(file) and (last is None or _step(file) <= last)]
-
-
-def _step(file: Path) -> int:
-    return int(file.stem.removeprefix("step_"))
+    """The table files of a range of steps, sorted by step."""
+    if first == last:  # a run may have a hundred thousand
+        file = run / kind / f"step_{first:06d}.parquet"
+        there = not any(place.is_symlink() for place in (file, file.parent)) and file.is_file()
+        return [file] if there else []
+    files = step_files(run / kind)
+    return [file for step, file in files.items() if first <= step and (last is None or step <= last)]
 
 
 def _tables(files: Sequence[Path]) -> str:
-    """What stands behind FROM. Files of different steps may have columns of their own."""
+    """The FROM clause of a query. Files of different steps may have different columns."""
     return f"read_parquet([{', '.join(map(quoted, files))}], union_by_name = true)"
-
-
-def _ask(question: str, values: Sequence[object] = ()) -> list[Row]:
-    """Rows as dicts. Raises `UserError` for a regular expression that is none, `RunFailed` for tables that cannot be
-    read: damaged ones, and those of a version that recorded other columns.
-    """
-    import duckdb
-
-    with new_connection() as connection:
-        try:
-            result = connection.execute(question, list(values))
-            names = [column[0] for column in result.description]
-            return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
-        except duckdb.Error as error:
-            if isinstance(error, duckdb.InvalidInputException) and "regexp_matches" in question:
-                raise UserError(f"not a regular expression as RE2 knows them: {error}") from None
-            raise RunFailed(f"the record of this run cannot be read: {error}") from error

@@ -1,8 +1,8 @@
 """Tokens with their signals, prepared for colouring.
 
-A colouring shows one number of every token. What has a sign (advantage, a difference of log-probabilities) is shown on
-both sides of zero, the strongest of the page at full strength; what has none has a fixed full strength, so that pages
-can be compared.
+A colouring shows one number of every token. Signed numbers (advantage, a difference of log-probabilities) have a colour
+on each side of zero and are scaled by the largest of the page. Unsigned numbers have a fixed scale, so that pages can
+be compared.
 """
 
 import math
@@ -17,18 +17,18 @@ from posttrain.signals import logp_of
 Row = Mapping[str, Any]
 
 MOST_TOKENS = 4000
-"""Of an attempt; the rest is left out, and said, unless all is asked for."""
+"""Of a rollout; a note has the number of others, unless all are requested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Colouring:
-    """A number of a token, and how its strength is shown."""
+    """A number of a token, and its scale."""
 
     name: str
     label: str
     signed: bool = False
     full: float | None = None
-    """The value of full strength; None is the largest on the page."""
+    """The value at full strength; None is the largest on the page."""
 
 
 KNOWN = (
@@ -42,11 +42,11 @@ KNOWN = (
 
 
 def colourings(rows: Sequence[Row], roles: Iterable[str] = ()) -> list[Colouring]:
-    """Those for which something is known of these attempts; the log-probabilities of other `roles` come last."""
+    """The colourings with recorded values in `rows`; the log-probabilities of other `roles` come last."""
     others = sorted(logp_of(role).column for role in roles)
-    known = [*KNOWN, *(Colouring(name=name, label=name.replace("_", " "), full=4.0) for name in others)]
+    possible = [*KNOWN, *(Colouring(name=name, label=name.replace("_", " "), full=4.0) for name in others)]
     values = [_numbers(row, others) for row in rows]
-    return [c for c in known if any(v is not None for own in values for v in own.get(c.name, ()))]
+    return [c for c in possible if any(v is not None for own in values for v in own.get(c.name, ()))]
 
 
 def marked(
@@ -57,9 +57,9 @@ def marked(
     roles: Iterable[str] = (),
     most: int | None = MOST_TOKENS,
 ) -> list[dict[str, Any]]:
-    """For each attempt its ``segments``, each with ``pieces`` of text, and how many tokens were ``left_out``.
+    """For each rollout its ``segments``, each with ``pieces`` of text, and how many tokens were ``left_out``.
 
-    A piece has its ``text``, ``strength`` in [0, 1], whether it is ``below`` zero, and ``told``: its numbers.
+    A piece has its ``text``, ``strength`` in [0, 1], whether it is ``below`` zero, and ``numbers`` as text.
     """
     others = sorted(logp_of(role).column for role in roles)
     numbers = [_numbers(row, others) for row in rows]
@@ -104,26 +104,26 @@ def _piece(
     largest: float,
     row: Row,
 ) -> dict[str, Any]:
-    """A piece of several tokens has the numbers of its first."""
+    """A piece of text with the numbers of its first token."""
     at = start + piece.start
-    known = {name: values[at] for name, values in numbers.items() if values[at] is not None}
-    value = known.get(colouring.name) if colouring else None
+    values_here = {name: values[at] for name, values in numbers.items() if values[at] is not None}
+    value = values_here.get(colouring.name) if colouring else None
     ids = row["token_ids"][at : start + piece.end]
-    told = [
+    described = [
         f"token {' '.join(map(str, ids))} at {at}",
-        *(f"{name.replace('_', ' ')} {number(v)}" for name, v in known.items()),
+        *(f"{name.replace('_', ' ')} {number(v)}" for name, v in values_here.items()),
     ]
     return {
         "text": piece.text,
         "trained": row["trained"][at],
         "strength": 0.0 if value is None or not largest else round(min(1.0, abs(value) / largest), 2),
         "below": value is not None and value < 0 and colouring is not None and colouring.signed,
-        "told": ", ".join(told),
+        "numbers": ", ".join(described),
     }
 
 
 def _numbers(row: Row, others: Sequence[str]) -> dict[str, list[float | None]]:
-    """By name, a number or None for each token of an attempt."""
+    """By name, a number or None for each token of a rollout."""
 
     def column(name: str) -> list[float | None] | None:
         values = row.get(name)

@@ -1,0 +1,75 @@
+"""Curves of several runs in one picture."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from posttrain.errors import UserError
+from posttrain.runs.store import RunStore
+from posttrain.viewer.overlay import overlay
+from tests.runs.made_runs import RECIPE
+from tests.viewer.looking import Page, browser
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> dict[str, Path]:
+    runs = {}
+    for name, rewards in (("a", [0.1, 0.2]), ("b", [0.3]), ("c", [])):
+        with RunStore.create(tmp_path, name, RECIPE) as store:
+            for step, reward in enumerate(rewards, 1):
+                store.log_metrics(step, "rl", step, {"reward": reward, "odd": 2.0 * reward})
+            if name == "a":
+                summary = {"accuracy": 0.5, "accuracy_interval": [0.25, 0.75]}
+                store.write_evaluation(0, "before", _none(), summary)
+            runs[name] = store.folder
+    return runs
+
+
+def _none() -> Any:
+    from posttrain.runs.store import rollout_rows
+    from tests.runs.made_runs import right, trajectory
+
+    return rollout_rows([trajectory(score=right("5"))])
+
+
+def lines(page: dict[str, Any]) -> dict[str, dict[str, list[list[float]]]]:
+    """By chart and run, the values of a line."""
+    charts = {}
+    for chart in page["charts"]:
+        [svg] = [a for tag, a in Page(str(chart["svg"])).elements if tag == "svg"]
+        series = json.loads(str(svg["data-series"]))["series"]
+        charts[chart["title"]] = {one["name"]: [point[:2] for point in one["points"]] for one in series}
+    return charts
+
+
+def test_a_line_for_each_run_in_each_chart(found: dict[str, Path]) -> None:
+    page = overlay(found, ["a", "b"], [])
+    assert lines(page) == {
+        "held-out accuracy": {"a": [[0, 0.5]], "b": []},
+        "reward": {"a": [[1, 0.1], [2, 0.2]], "b": [[1, 0.3]]},
+    }
+    assert page["metrics"] == ["held-out accuracy", "odd", "reward"]
+    assert lines(overlay(found, ["b", "a"], ["odd"])) == {"odd": {"b": [[1, 0.6]], "a": [[1, 0.2], [2, 0.4]]}}
+
+
+def test_a_run_without_numbers_has_no_line(found: dict[str, Path]) -> None:
+    assert overlay(found, ["c"], [])["charts"] == []
+    (found["b"] / "metrics.jsonl").write_text("{\n[]\n")
+    page = overlay(found, ["a", "b"], ["reward"])
+    assert list(page["problems"]) == ["b"] and list(lines(page)["reward"]) == ["a", "b"]
+
+
+def test_as_many_as_can_be_distinguished(found: dict[str, Path]) -> None:
+    many = {f"r{i}": found["a"] for i in range(6)}
+    with pytest.raises(UserError, match="at most 5 runs are drawn together, got 6"):
+        overlay(many, list(many), [])
+
+
+def test_the_page(found: dict[str, Path]) -> None:
+    looking = browser(found["a"].parent)
+    page = Page(looking.get("/curves?run=a-1&run=b-1&metric=reward").text)
+    assert [a["aria-label"] for tag, a in page.elements if tag == "svg"] == ["reward"]
+    chosen = {(a["name"], a["value"]) for tag, a in page.elements if tag == "input" and "checked" in a}
+    assert chosen == {("run", "a-1"), ("run", "b-1"), ("metric", "reward")}
