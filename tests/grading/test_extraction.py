@@ -56,7 +56,7 @@ def test_each_extractor(where: Extractor, text: str, answer: str | None) -> None
     assert text_by(where, text) == answer
 
 
-def test_says_where_it_was_found() -> None:
+def test_the_place_of_the_answer_is_returned() -> None:
     text = r"a \boxed{ 42 } b"
     found = extract(text)
     assert found == Found("42", "boxed", text.index("{") + 1, text.index("}"))

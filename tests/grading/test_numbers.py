@@ -99,7 +99,7 @@ def test_every_decimal_reads_as_itself(value: object) -> None:
 
 @settings(deadline=None)
 @given(st.text(max_size=60))
-def test_any_text_may_be_asked(text: str) -> None:
+def test_any_text_can_be_read(text: str) -> None:
     read_number(text)
     unwrapped(text)
 

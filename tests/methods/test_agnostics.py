@@ -16,7 +16,7 @@ from posttrain.runs.live import LiveView
 from tests.components.rewards.programs import tier_for
 
 
-def test_it_says_what_the_paper_says() -> None:
+def test_it_has_the_values_of_the_paper() -> None:
     recipe = agnostics()
     reward = rl_of(recipe).reward
     assert isinstance(reward, IOTests) and (reward.right, reward.wrong_output, reward.failed) == (1.0, 0.2, 0.0)

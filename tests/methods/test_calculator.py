@@ -38,13 +38,13 @@ def _texts(row, tokenizer):  # type: ignore[no-untyped-def]
         at += segment["length"]
 
 
-def test_demonstrations_do_not_teach_what_the_calculator_says(small: Small) -> None:
-    from posttrain.runs.bench import Bench
+def test_demonstrations_do_not_train_on_the_calculators_output(small: Small) -> None:
+    from posttrain.runs.context import RunContext
 
     recipe = override(calculator(), ["tasks.size=20", "evaluation.holdout=2"])
-    bench = Bench(recipe, __import__("torch").device("cpu"))
-    policy = bench.first_models()["policy"]
-    for task in bench.problems.of(recipe.stages["sft"]):
+    context = RunContext(recipe, __import__("torch").device("cpu"))
+    policy = context.first_models()["policy"]
+    for task in context.problems.of(recipe.stages["sft"]):
         made = demonstration(policy, task, task.episodes[0])
         trained = policy.tokenizer.decode(made.token_ids[made.trained_positions])
         calls = task.fields["expression"].count("+") + task.fields["expression"].count("-")

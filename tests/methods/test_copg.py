@@ -12,7 +12,7 @@ from posttrain.methods.policy_gradient.copg import ROWS, copg
 from posttrain.recipes.changes import rl_of
 from posttrain.recipes.overrides import override
 from posttrain.recipes.tree import Recipe
-from posttrain.runs.bench import Bench
+from posttrain.runs.context import RunContext
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from tests.components.tasks.written import jsonl
@@ -50,7 +50,7 @@ def test_it_trains(offline: Make, train: Train) -> None:
 
 
 @pytest.mark.slow
-def test_the_chosen_completions_become_likelier_beside_the_rejected_ones(offline: Make, train: Train) -> None:
+def test_the_chosen_completions_become_likelier_than_the_rejected_ones(offline: Make, train: Train) -> None:
     """Of the data that it learns from, over and over, up to the margin that is aimed at."""
     _, store = train(offline("tasks.tasks.size=9", "evaluation.holdout=5", "steps=40", "rl.objective.beta=0.5"))
     margins = [entry["pair_margin"] for entry in store.metrics()]
@@ -67,9 +67,9 @@ def test_the_data_may_have_any_number_of_completions(offline: Make, train: Train
     ]
     file = jsonl(tmp_path / "mine.jsonl", rows)
     changes = ["evaluation.verifier=rating", "steps=1", "prompts=12"]
-    bench = Bench(override(offline(*changes), [f"tasks={file}"]), torch.device("cpu"))
+    context = RunContext(override(offline(*changes), [f"tasks={file}"]), torch.device("cpu"))
     with pytest.raises(UserError, match="kind: gathered"):
-        bench.check(bench.first_models())
+        context.check(context.first_models())
     _, store = train(override(offline(*changes), [f"tasks={{kind: gathered, tasks: {file}}}"]))
     gaps = (0.75, 0.75, 1.5)
     sizes = [len(rows) for rows in by_task(store.rollouts(1)).values()]

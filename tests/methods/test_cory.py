@@ -1,4 +1,4 @@
-"""CORY: two agents, one reward, exchanged places."""
+"""CORY: two agents, one reward, exchanged roles."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -29,14 +29,14 @@ def test_it_is_ppo_twice_with_a_team() -> None:
 
 
 @pytest.mark.slow
-def test_both_learn_from_the_sum_and_the_record_tells_them_apart(small: Small, train: Train, tmp_path: Path) -> None:
+def test_both_learn_from_the_sum_and_the_record_distinguishes_them(small: Small, train: Train, tmp_path: Path) -> None:
     recipe = override(cory(small(None, "rollout.n=2")), ["steps=2"])
     _, store = train(with_reward(recipe, tmp_path, VARIED))
     first, second = store.metrics()
     for entry in (first, second):
         assert entry["reward"] == pytest.approx(entry["reward/pioneer"] + entry["reward/observer"])
         assert entry["observer/reward"] == pytest.approx(entry["reward"])
-        assert entry["score/deviation"] == pytest.approx(entry["observer/score/deviation"]), "the same scores"
+        assert entry["score/std"] == pytest.approx(entry["observer/score/std"]), "the same scores"
         assert entry["loss"] != entry["observer/loss"]
         assert entry["sampled_tokens"] == entry["trained_tokens"] + entry["observer/trained_tokens"]
         assert {"critic/loss", "observer_critic/loss"} <= entry.keys()
@@ -50,6 +50,6 @@ def test_both_learn_from_the_sum_and_the_record_tells_them_apart(small: Small, t
         assert None not in values
 
 
-def test_a_world_of_several_turns_is_refused() -> None:
-    with pytest.raises(UserError, match="a world of several turns"):
+def test_an_environment_of_several_turns_is_refused() -> None:
+    with pytest.raises(UserError, match="an environment of several turns"):
         cory(corridor())

@@ -30,7 +30,7 @@ Train = Callable[[Recipe], tuple[Models, RunStore]]
 NAN = math.nan
 
 
-def test_without_a_lesson_it_speaks_english_and_its_constant_is_the_longest_answer() -> None:
+def test_without_a_warm_up_its_texts_are_english_and_its_constant_is_the_longest_answer() -> None:
     assert ROWS == (200,)
     stage = rl_of(critique_grpo(override(arithmetic(), ["rollout.sampling.max_tokens=300", "rollout.n=5"])))
     assert stage.rollout == Critiqued(n=5, texts=Critiques(), sampling=Sampling(max_tokens=300))
@@ -107,7 +107,7 @@ def brief(small: Small, *changes: str) -> Recipe:
 
 
 @pytest.mark.slow
-def test_one_refinement_of_each_group_is_learned_in_the_place_of_the_first_attempt(small: Small, train: Train) -> None:
+def test_one_refinement_of_each_group_is_trained_on_in_place_of_the_first_rollout(small: Small, train: Train) -> None:
     _, store = train(brief(small))
     for step in (3, 4):
         rows = store.rollouts(step)
@@ -153,13 +153,13 @@ def test_critiques_by_an_endpoint(small: Small, train: Train, monkeypatch: pytes
         assert {asked["messages"][0]["content"][:3] for asked in server.asked} == {"Q: "}
 
 
-def test_the_lesson_is_in_the_form_that_the_rollout_asks_in() -> None:
+def test_the_warm_up_has_the_prompts_of_the_rollout() -> None:
     recipe = critique_grpo()
-    lesson, rollout = recipe.stages["lesson"].tasks, rl_of(recipe).rollout
-    assert isinstance(lesson, Refinements)
-    assert lesson.texts == rollout.texts  # type: ignore[attr-defined]
-    task = lesson.load()[0]
-    question, attempt, critique, again = str(task.prompt).split("\n")
-    assert question.startswith("Q: ") and attempt.startswith("A: #### ") and again == "A:"
+    warm_up, rollout = recipe.stages["lesson"].tasks, rl_of(recipe).rollout
+    assert isinstance(warm_up, Refinements)
+    assert warm_up.texts == rollout.texts  # type: ignore[attr-defined]
+    task = warm_up.load()[0]
+    question, answer, critique, again = str(task.prompt).split("\n")
+    assert question.startswith("Q: ") and answer.startswith("A: #### ") and again == "A:"
     assert critique in (f"ok {task.answer}", f"no {task.answer}")
     assert task.demonstrations[0].endswith(f"#### {task.answer}")

@@ -1,4 +1,4 @@
-"""DARS: harder tasks get more attempts, and credit against the mean of both stages."""
+"""DARS: harder tasks get more rollouts, and advantages against the mean of both stages."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def test_it_is_dr_grpo_with_another_sampling() -> None:
 
 
 def test_it_trains(small: Small, train: Train, tmp_path: Path) -> None:
-    """Each task has as many attempts as its first four ask for; they are learned from beside the mean of all."""
+    """Each task has as many rollouts as its first four require; the baseline is the mean of all."""
     recipe = override(dars(small(dr_grpo())), ["rollout.n=4", "rollout.n_max=12", "prompts=6"])
     _, store = train(with_reward(recipe, tmp_path, SELDOM))
     rollout = rl_of(recipe).rollout
@@ -41,12 +41,12 @@ def test_it_trains(small: Small, train: Train, tmp_path: Path) -> None:
         rows = store.rollouts(entry["step"])
         for row in sorted(rows, key=lambda row: row["sample"]):
             tasks[row["task_key"]].append(row)
-        for attempts in tasks.values():
-            values = [row["reward"] for row in attempts]
+        for rollouts in tasks.values():
+            values = [row["reward"] for row in rollouts]
             sizes.add(len(values))
             assert len(values) == 4 + rollout.more(sum(values[:4]) / 4)
             mixed = 0 < sum(values) < len(values)
-            for row in attempts:
+            for row in rollouts:
                 assert (row["dropped_reason"] is None) == mixed
                 credit = [a for a in row["advantage"] or [] if a is not None]
                 if mixed:

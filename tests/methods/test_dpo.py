@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from posttrain.components.tasks.files import Files
-from posttrain.components.tasks.workings import Workings
+from posttrain.components.tasks.worked_solutions import WorkedSolutions
 from posttrain.methods.preference.dpo import dpo
 from posttrain.methods.preference.rpo import rpo
 from posttrain.policies import Policy
@@ -68,7 +68,7 @@ def test_unseen_pairs_are_ordered(small: Small, train: Train, tmp_path: Path) ->
     assert np.mean(courses[-3:]) > np.mean(courses[:3]) + 0.1
 
 
-def test_it_begins_where_nothing_is_preferred(small: Small, train: Train) -> None:
+def test_it_starts_without_a_preference(small: Small, train: Train) -> None:
     _, store = train(small(dpo(), "tasks.terms=[2, 2]", "max_steps=2"))
     first, second = store.metrics()
     assert first["loss"] == pytest.approx(np.log(2), abs=1e-6)
@@ -80,7 +80,7 @@ def test_it_is_listed_with_its_row() -> None:
     (found,) = [entry for entry in entries("recipe") if entry.name == "dpo"]
     assert found.rows == (197,)
     assert found.source == "arXiv:2305.18290"
-    assert dpo().tasks == Workings(size=2000)
+    assert dpo().tasks == WorkedSolutions(size=2000)
 
 
 def test_a_recipe_without_pairs_gets_a_stage_for_them_before_its_reinforcement() -> None:

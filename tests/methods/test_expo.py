@@ -10,7 +10,7 @@ from posttrain.components.objectives.by_origin import ByOrigin
 from posttrain.components.objectives.likelihood import Likelihood
 from posttrain.components.rollouts.explained import Explained
 from posttrain.components.tasks.refinements import Refinements
-from posttrain.datasets.templates import asked
+from posttrain.datasets.templates import prompt_from
 from posttrain.methods.sampling.expo import expo
 from posttrain.recipes.changes import rl_of
 from posttrain.recipes.overrides import override
@@ -25,12 +25,12 @@ Train = Callable[[Recipe], tuple[Models, RunStore]]
 NAN = math.nan
 
 
-def test_the_lesson_is_in_the_form_that_the_rollout_asks_in() -> None:
+def test_the_warm_up_has_the_prompts_of_the_rollout() -> None:
     recipe = expo()
-    lesson, rollout = recipe.stages["lesson"].tasks, rl_of(recipe).rollout
-    assert isinstance(lesson, Refinements) and isinstance(rollout, Explained)
-    for task, problem in zip(lesson.load()[:20], lesson.of.load(), strict=False):
-        assert task.prompt == asked(problem, rollout.request, {"answer": str(problem.answer)})
+    warm_up, rollout = recipe.stages["lesson"].tasks, rl_of(recipe).rollout
+    assert isinstance(warm_up, Refinements) and isinstance(rollout, Explained)
+    for task, problem in zip(warm_up.load()[:20], warm_up.of.load(), strict=False):
+        assert task.prompt == prompt_from(problem, rollout.request, {"answer": str(problem.answer)})
         assert f"#### {problem.answer}" in str(task.prompt)
 
 
@@ -56,7 +56,7 @@ def test_it_trains(small: Small, train: Train) -> None:
     assert all(math.isfinite(loss) for loss in losses)
 
 
-def test_where_every_attempt_failed_the_explanation_is_all_that_is_learned(small: Small, train: Train) -> None:
+def test_where_every_rollout_failed_the_explanation_is_all_that_is_trained_on(small: Small, train: Train) -> None:
     """Advantages are 0 in this run, so that a weight moves in steps with an explanation only, and by its term alone."""
     moved = {}
     for weight in (0.0, 0.04):
@@ -70,9 +70,9 @@ def test_where_every_attempt_failed_the_explanation_is_all_that_is_learned(small
 
 @pytest.mark.parametrize(("per", "beta"), [("token", 0.04), ("sequence", 0.04), ("token", 0.5)])
 def test_the_loss_is_that_of_the_paper(per: str, beta: float) -> None:
-    """Two questions, two attempts each with A = 1 and -1, and an explanation of one of them: three groups.
+    """Two questions, two rollouts each with A = 1 and -1, and an explanation of one of them: three groups.
 
-    On policy the gradient of a token is -A over 3 groups, 2 attempts and the attempt's length; that of a token of the
+    On policy the gradient of a token is -A over 3 groups, 2 rollouts and the rollout's length; that of a token of the
     explanation is -beta over 3 groups, and over its length unless the whole counts.
     """
     stage = rl_of(expo())

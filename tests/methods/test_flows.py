@@ -73,7 +73,7 @@ def test_samples_of_awm_are_made_without_noise_in_the_steps(train: Train) -> Non
 
 
 def mode_mass(recipe: Recipe, train: Train) -> tuple[float, float]:
-    """Share of held-out draws in the mode that is paid for, after imitation and at the end."""
+    """Share of held-out draws in the rewarded mode, after imitation and at the end."""
     _, store = train(recipe)
     _, imitated, final = store.evaluations()
     return imitated["accuracy"], final["accuracy"]
@@ -93,7 +93,7 @@ LEARNING = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", [ddpo, awm], ids=["ddpo", "awm"])
-def test_the_mode_that_is_paid_for_grows(recipe: Callable[[], Recipe], train: Train) -> None:
+def test_the_rewarded_mode_grows(recipe: Callable[[], Recipe], train: Train) -> None:
     changes = [c.replace("lr=", "rl.learner.optimizer.lr=") for c in LEARNING]
     before, after = mode_mass(override(recipe(), changes), train)
     assert 0.25 < before < 0.65, "imitation finds both modes"

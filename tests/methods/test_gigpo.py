@@ -37,7 +37,7 @@ def tiny() -> Recipe:
     return override(gigpo(), SMALL)
 
 
-def test_it_is_grpo_in_a_world() -> None:
+def test_it_is_grpo_in_an_environment() -> None:
     assert ROWS == (267,)
     changed = {d.path for d in differences(grpo(), gigpo())}
     assert {"rollout", "reward", "advantage", "filters.zero_variance", "tasks"} <= changed
@@ -63,21 +63,21 @@ def test_turns_are_trained_and_recorded(tiny: Recipe, train: Train) -> None:
     assert last["mean_turns"] > 0
 
 
-def test_a_world_that_fails_stops_the_run_with_the_reason(
+def test_an_environment_that_fails_stops_the_run_with_the_reason(
     tiny: Recipe, train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every attempt at these tasks breaks off: nothing is learned from it, and the reason is told."""
-    (tmp_path / "worlds_for_test").mkdir()
-    (tmp_path / "worlds_for_test" / "down.py").write_text(
+    """Every rollout of these tasks breaks off: none is trained on, and the reason is recorded."""
+    (tmp_path / "environments_for_test").mkdir()
+    (tmp_path / "environments_for_test" / "down.py").write_text(
         "from posttrain.component import frozen\n"
-        "from posttrain.components.environments import Environment, World\n\n\n"
+        "from posttrain.components.environments import Environment, Instance\n\n\n"
         "@frozen\n"
         "class Down(Environment):\n"
         '    """Never there."""\n\n'
-        "    def world(self, task, draw):\n"
+        "    def instance(self, task, draw):\n"
         "        raise ConnectionError('nobody answers')\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    changes = ["rl.rollout.environment={kind: worlds_for_test.down}", "evaluation.rollout={kind: independent}"]
-    with pytest.raises(AlarmStop, match=r"12 of 12 judgements.*ConnectionError: nobody answers"):
+    changes = ["rl.rollout.environment={kind: environments_for_test.down}", "evaluation.rollout={kind: independent}"]
+    with pytest.raises(AlarmStop, match=r"12 of 12 rollouts.*ConnectionError: nobody answers"):
         train(override(tiny, changes))

@@ -1,4 +1,4 @@
-"""GRPO-D: the pull towards the reference is weakest after 30 % of the steps, and the form is paid too."""
+"""GRPO-D: the KL weight is smallest after 30 % of the steps, and the format is rewarded too."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -55,18 +55,18 @@ def test_the_term_of_each_step_is_its_weight_times_the_divergence(
     assert of_the_rl_stage(store, "loss") == pytest.approx(terms, rel=1e-4)
 
 
-def test_what_is_paid_is_the_answer_and_its_form() -> None:
+def test_the_reward_is_of_the_answer_and_its_form() -> None:
     reward = rl_of(grpo_d()).reward
     task = grpo_d().tasks.load()[0]
-    working = task.demonstrations[0]
-    assert working.startswith("<think>") and working.endswith("</answer>")
-    assert judge(reward, working, task).value == 2.0
+    solution = task.demonstrations[0]
+    assert solution.startswith("<think>") and solution.endswith("</answer>")
+    assert judge(reward, solution, task).value == 2.0
     assert judge(reward, f"#### {task.answer}", task).value == 1.0
     wrong = judge(reward, "<think>no</think><answer>no</answer>", task)
     assert (wrong.value, wrong.status) == (1.0, "wrong")
     assert judge(reward, "no", task).value == 0.0
     verifier = grpo_d().evaluation.verifier
-    assert verifier is not None and judge(verifier, working, task).value == 1.0
+    assert verifier is not None and judge(verifier, solution, task).value == 1.0
 
 
 def test_the_schedule_in_words_is_a_setting() -> None:

@@ -71,7 +71,7 @@ def test_how_a_step_is_cut_changes_nothing(small: Small, train: Train, tmp_path:
         assert weight.allclose(weights[1][name], atol=2e-4), name
 
 
-def test_beside_the_model_that_training_began_with(small: Small, train: Train, tmp_path: Path) -> None:
+def test_compared_with_the_initial_model(small: Small, train: Train, tmp_path: Path) -> None:
     """At first it is the same model and would choose the same tokens; later it would not."""
     beside = ("models.reference.source=role:policy", "advantage.beside=reference", "lr=3e-2")
     models, store = train(with_reward(small(high_entropy_tokens(), *beside), tmp_path, VARIED))

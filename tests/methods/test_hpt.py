@@ -1,4 +1,4 @@
-"""HPT: demonstrations and attempts are learned from in turn, task by task."""
+"""HPT: demonstrations and rollouts are trained on, task by task."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +21,7 @@ SOMETIMES = "def score(completion):\n    return float(sum(map(ord, completion)) 
 SHORT = ("tasks.terms=[2, 2]", "penalties={}")
 
 
-def test_where_nothing_is_right_it_is_imitation(small: Small, train: Train, tmp_path: Path) -> None:
+def test_without_a_correct_rollout_it_is_imitation(small: Small, train: Train, tmp_path: Path) -> None:
     models, store = train(with_reward(small(hpt(), *SHORT, "lr=1e-2"), tmp_path, NEVER))
     assert models["policy"].version == 3
     for step, entry in enumerate(store.metrics(), start=1):
@@ -37,11 +37,11 @@ def test_where_nothing_is_right_it_is_imitation(small: Small, train: Train, tmp_
     assert losses[-1] < losses[0]
 
 
-def test_where_everything_is_right_demonstrations_are_left_out(small: Small, train: Train, tmp_path: Path) -> None:
+def test_where_all_are_correct_demonstrations_are_left_out(small: Small, train: Train, tmp_path: Path) -> None:
     _, store = train(with_reward(small(hpt(), *SHORT), tmp_path, ALWAYS))
     for entry in store.metrics():
         assert entry["demonstrated"] == 0.0
-        assert entry["loss"] == 0.0, "all attempts are equally good"
+        assert entry["loss"] == 0.0, "all rollouts are equally good"
 
 
 def test_the_gate_is_per_task_and_its_rate_is_logged(small: Small, train: Train, tmp_path: Path) -> None:

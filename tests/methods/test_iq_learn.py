@@ -1,4 +1,4 @@
-"""IQ-learn on a tiny new model: it trains, and the rewards that it implies tell demonstrations from what is none."""
+"""IQ-learn on a tiny new model: it trains, and implied rewards distinguish demonstrations from other completions."""
 
 from collections.abc import Callable
 

@@ -78,12 +78,12 @@ def test_the_schedule_of_the_paper() -> None:
 
 @pytest.mark.slow
 def test_kinds_of_failures_that_are_distilled(small: Small, train: Train, tmp_path: Path) -> None:
-    """Every attempt is right, so nothing is left to distil when only failures count."""
+    """Every rollout is correct, so nothing is left to distill when only failures count."""
     always = "def score(completion):\n    return 1.0\n"
     shares = {}
-    for attempts in ("all", "wrong", "unsolved"):
-        recipe = small(kdrl(), *SHORT, f"penalties.kl.attempts={attempts}")
-        shares[attempts] = losses(train(with_reward(recipe, tmp_path, always))[1])
+    for subset in ("all", "wrong", "unsolved"):
+        recipe = small(kdrl(), *SHORT, f"penalties.kl.rollouts={subset}")
+        shares[subset] = losses(train(with_reward(recipe, tmp_path, always))[1])
     assert all(loss > 0 for loss in shares["all"])
     assert not any(shares["wrong"]) and not any(shares["unsolved"])
 

@@ -1,4 +1,4 @@
-"""Kimi k1.5: another surrogate, fresh optimizers, short answers, hard tasks; on a tiny new model."""
+"""Kimi k1.5: a squared surrogate, optimizer resets, a length reward, hard tasks; on a tiny new model."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -67,7 +67,7 @@ def test_the_first_update_is_that_of_dr_grpo(small: Small, train: Train, tmp_pat
     assert norms[0] > 1e-3
 
 
-def test_every_iteration_begins_with_an_optimizer_that_remembers_nothing(
+def test_every_iteration_starts_with_a_reset_optimizer(
     small: Small, train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remembered: list[tuple[int, int]] = []
@@ -96,9 +96,9 @@ def test_the_length_reward_waits(small: Small, train: Train, tmp_path: Path) -> 
         by_task: dict[str, list[dict[str, Any]]] = {}
         for row in rows:
             by_task.setdefault(row["task_key"], []).append(row)
-        for attempts in by_task.values() if step > 2 else ():
-            lengths = [sum(x is not None for x in row["trained_logp"]) for row in attempts]
-            for row, length in zip(attempts, lengths, strict=True):
+        for rollouts in by_task.values() if step > 2 else ():
+            lengths = [sum(x is not None for x in row["trained_logp"]) for row in rollouts]
+            for row, length in zip(rollouts, lengths, strict=True):
                 right = row["score_status"] == "ok"
                 if length == min(lengths) < max(lengths):
                     assert row["reward"] == pytest.approx(1.25 if right else 0.0)
@@ -117,7 +117,7 @@ def test_it_resumes_bit_for_bit(small: Small, train: Train, tmp_path: Path) -> N
         assert a.equal(b), name
 
 
-def test_the_held_out_answers_are_judged_without_the_length() -> None:
+def test_the_held_out_answers_are_scored_without_the_length() -> None:
     assert kimi_k1_5().evaluation.verifier == rl_of(grpo()).reward == Match()
     other = override(grpo(), ["reward.right=2"])
     assert kimi_k1_5(other).evaluation.verifier == Match(right=2.0)

@@ -1,4 +1,4 @@
-"""Lite PPO: one deviation for all groups of a step."""
+"""Lite PPO: one reward std for all groups of a step."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,7 +25,7 @@ VARIED = "def score(completion):\n    return float(sum(map(ord, completion)) % 3
 
 
 def test_it_trains(small: Small, train: Train, tmp_path: Path) -> None:
-    """Every attempt stays in the step, and its tokens have the advantage of the formula."""
+    """Every rollout stays in the step, and its tokens have the advantage of the formula."""
     models, store = train(with_reward(small(lite_ppo(), "lr=1e-2"), tmp_path, VARIED))
     assert models["policy"].version == 3
     for step in (1, 2, 3):
@@ -57,7 +57,7 @@ def test_with_one_group_it_is_grpo() -> None:
     assert advantages(lite, two) != advantages(parent, two)
 
 
-def test_tokens_weigh_alike_and_answers_do_if_asked() -> None:
+def test_tokens_have_equal_weights_or_answers_do() -> None:
     """Of two answers of 2 and 6 tokens, a token of either is 1/8 of the loss, or 1/4 and 1/12 of it."""
     length_N, group_N = np.array([2, 6]), np.array([0, 0])
     assert rl_of(lite_ppo()).reducer.weights(length_N, group_N).tolist() == [0.125, 0.125]
@@ -80,7 +80,7 @@ def learned(advantage: GroupMean, seed: int, *, contexts: int = 40, samples: int
     """Chance of the right one of two arms in the contexts where there is one, after policy-gradient updates.
 
     A context is a vector of 16 numbers, and the policy is linear in it. In half of the contexts the right arm is the
-    sign of a hidden direction; in the others any arm is paid in 97 of 100 cases, and there is nothing to learn.
+    sign of a hidden direction; in the others any arm is rewarded in 97 of 100 cases, and there is nothing to learn.
     """
     rng = np.random.default_rng(seed)
     context_CD = rng.normal(size=(contexts, 16))
@@ -102,6 +102,6 @@ def learned(advantage: GroupMean, seed: int, *, contexts: int = 40, samples: int
 
 
 @pytest.mark.slow
-def test_noise_of_easy_tasks_is_not_blown_up() -> None:
+def test_noise_of_easy_tasks_is_not_amplified() -> None:
     gains = [learned(GroupMean(scale="batch"), seed) - learned(GroupMean(), seed) for seed in range(4)]
     assert min(gains) > 0 and np.mean(gains) > 0.01, gains

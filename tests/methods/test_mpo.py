@@ -17,7 +17,7 @@ from posttrain.recipes.tree import Recipe
 from posttrain.runs.preview import preview
 from posttrain.runs.problems import Problems
 from posttrain.runs.store import RunStore
-from posttrain.settings.judged_sums import judged_sums
+from posttrain.settings.reward_model_sums import reward_model_sums
 from posttrain.signals import SCORE
 from posttrain.stages import Models
 from posttrain.stages.pairs import pair_examples
@@ -129,14 +129,14 @@ def test_a_run_that_was_cut_off_goes_on_bit_for_bit(small: Small, train: Train, 
 
 
 @pytest.mark.slow
-def test_a_resumed_stage_keeps_its_pairs_although_the_judge_has_moved(
+def test_a_resumed_stage_keeps_its_pairs_although_the_reward_model_has_changed(
     small: Small, train: Train, tmp_path: Path
 ) -> None:
     """The policy itself says here which completion is better, and is trained by the stage."""
-    judged = "dpo.selection={kind: by_margin, reward: {kind: preference_model, role: policy}}"
+    scored = "dpo.selection={kind: by_margin, reward: {kind: preference_model, role: policy}}"
     shape = "{kind: decoder, layers: 1, width: 32, heads: 2, kv_heads: 1}"
     new = f"models.policy={{source: new, shape: {shape}, trained: true}}"
-    recipe = small(mpo(), *SHORT, judged, new, "rl.steps=1", "checkpoints.every_steps=1")
+    recipe = small(mpo(), *SHORT, scored, new, "rl.steps=1", "checkpoints.every_steps=1")
     _, store = train(recipe)
     assert [entry["stage"] for entry in store.metrics()].count("dpo") == 3
     _, again = cut_off_and_resumed(recipe, tmp_path / "cut", at=5)
@@ -145,7 +145,7 @@ def test_a_resumed_stage_keeps_its_pairs_although_the_judge_has_moved(
 
 def test_it_is_ppo_with_two_stages_before_it() -> None:
     ours = rl_of(mpo())
-    assert ours == replace(rl_of(ppo(judged_sums())), selection=ours.selection)
+    assert ours == replace(rl_of(ppo(reward_model_sums())), selection=ours.selection)
     assert list(mpo().stages) == ["reward_model", "dpo", "rl"]
     assert override(mpo(), ["rl.selection.keep=easy"]) != mpo()
 
@@ -155,7 +155,7 @@ def test_it_is_listed_with_its_row() -> None:
     assert (found.rows, found.source) == ((235,), "arXiv:2403.19443")
 
 
-def test_a_dry_run_says_that_there_is_a_choice_to_come(small: Small) -> None:
+def test_a_dry_run_reports_a_selection(small: Small) -> None:
     said = preview(small(mpo(), *SHORT))
     assert (
         said["stage dpo (preference)"][0] == "3 steps on 55 tasks, of which by_margin leaves some when the stage begins"
@@ -163,9 +163,9 @@ def test_a_dry_run_says_that_there_is_a_choice_to_come(small: Small) -> None:
     assert said["stage reward_model (reward_model)"][0] == "2 steps on 55 tasks"
 
 
-def test_whoever_selects_is_made_ready_and_recorded_as_a_judge(small: Small, tmp_path: Path) -> None:
+def test_the_selecting_model_is_loaded_and_recorded(small: Small, tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text("def score(completion):\n    return float(len(completion))\n")
-    judged = f"dpo.selection={{kind: by_margin, reward: '{file}:score'}}"
-    rewards = Problems(small(mpo(), *SHORT, judged)).rewards
+    scored = f"dpo.selection={{kind: by_margin, reward: '{file}:score'}}"
+    rewards = Problems(small(mpo(), *SHORT, scored)).rewards
     assert [list(map(Path, reward.fingerprint)) for reward in rewards if reward.fingerprint] == [[file]]

@@ -46,9 +46,9 @@ def test_it_trains(small: Small, train: Train, tmp_path: Path) -> None:
         groups = defaultdict(list)
         for row in store.rollouts(step):
             groups[row["task_key"]].append((row["reward"], row["dropped_reason"] is None))
-        for attempts in groups.values():
-            rewards = {reward for reward, _ in attempts}
-            assert {kept for _, kept in attempts} == {len(rewards) == 2}
+        for rollouts in groups.values():
+            rewards = {reward for reward, _ in rollouts}
+            assert {kept for _, kept in rollouts} == {len(rewards) == 2}
             dropped += len(rewards) == 1
         assert 0.0 < entry["floored"] < 1.0
         assert entry["ratio"] != pytest.approx(1.0, abs=1e-3)
@@ -73,7 +73,7 @@ def test_with_one_update_a_batch_it_is_dr_grpo(small: Small, train: Train, tmp_p
     assert odds.metrics()[0]["gradient_norm"] != pytest.approx(own.metrics()[0]["gradient_norm"], rel=0.1)
 
 
-def test_without_negatives_only_right_attempts_count(small: Small, train: Train, tmp_path: Path) -> None:
+def test_without_negatives_only_correct_rollouts_count(small: Small, train: Train, tmp_path: Path) -> None:
     """The loss of the first update is 0 either way, since R = 1; what is learned is not."""
     once = ("steps=1", "prompts=6", "learner.minibatches=1", "lr=1e-3", "learner.schedule.warmup=0")
     losses = []

@@ -83,7 +83,7 @@ def test_by_lines_or_by_responses(tiny: Made, train: Train, changes: tuple[str, 
     assert last["critic/loss"] != first["critic/loss"]
 
 
-def test_only_wrong_answers_teach_too(tiny: Made, train: Train, tmp_path: Path) -> None:
+def test_only_incorrect_answers_train_too(tiny: Made, train: Train, tmp_path: Path) -> None:
     """Unpaired data with no reward at all: nothing is missing where values are 0 and the policy is the reference."""
     rows = [{"prompt": f"{n}+1=", "response": str(n), "rating": 0.0} for n in range(20)]
     file = jsonl(tmp_path / "wrong.jsonl", rows)

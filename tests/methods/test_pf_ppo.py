@@ -54,7 +54,7 @@ def test_what_is_kept_is_what_the_chances_of_its_rule_allow() -> None:
     members: dict[Rule, Filter | None] = {
         "none": None,
         "best": Ranked(keep=0.001),
-        "best_random": BestAndWorst(against="random", margin=None, attempts=1),
+        "best_random": BestAndWorst(against="random", margin=None, min_rollouts=1),
         "best_worst": rl_of(pf_ppo()).filters["filtration"],
     }
     for rule, member in members.items():

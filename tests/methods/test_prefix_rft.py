@@ -56,7 +56,7 @@ def test_hybrids_share_group_and_baseline(small: Small, train: Train, tmp_path: 
     assert ROWS == (37,)
 
 
-def test_reported_rewards_are_of_attempts_without_help(small: Small, train: Train, tmp_path: Path) -> None:
+def test_reported_rewards_are_of_rollouts_without_help(small: Small, train: Train, tmp_path: Path) -> None:
     _, store = train(with_reward(small(prefix_rft(), *SHORT), tmp_path, VARIED))
     for step, entry in enumerate(store.metrics(), start=1):
         unaided = [row["reward"] for row in store.rollouts(step) if not spans(row)[0]]

@@ -1,4 +1,4 @@
-"""ACECode, Think2SQL, VeriReason, VeriPrefer: what they say, that demonstrations are paid, and that they run."""
+"""ACECode, Think2SQL, VeriReason, VeriPrefer: their values, the reward of demonstrations, and short runs."""
 
 import json
 from collections.abc import Callable
@@ -65,7 +65,7 @@ def test_the_engine_of_the_queries_is_the_settings() -> None:
 
 @every_recipe
 @pytest.mark.slow
-def test_demonstrations_are_paid_in_full(recipe: Callable[[], Recipe]) -> None:
+def test_demonstrations_have_the_full_reward(recipe: Callable[[], Recipe]) -> None:
     tier_for(*NEEDS[recipe])
     made = recipe()
     reward = rl_of(made).reward
@@ -77,7 +77,7 @@ def test_demonstrations_are_paid_in_full(recipe: Callable[[], Recipe]) -> None:
 
 
 @pytest.mark.slow
-def test_a_loop_is_paid_less_than_the_closed_form() -> None:
+def test_a_loop_is_rewarded_less_than_the_closed_form() -> None:
     tier_for("valgrind", "gcc")
     made = acecode()
     task = made.tasks.load()[0]

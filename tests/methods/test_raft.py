@@ -17,10 +17,10 @@ Small = Callable[..., Recipe]
 Train = Callable[[Recipe], tuple[Models, RunStore]]
 
 PLAIN = "def score(completion):\n    return sum(c.isascii() and c.isprintable() for c in completion) / 8\n"
-"""The share of readable characters among the eight that are asked for."""
+"""The share of readable characters among the eight that are requested."""
 
 
-def test_the_best_attempt_of_each_task_is_learned_from(small: Small, train: Train, tmp_path: Path) -> None:
+def test_the_best_rollout_of_each_task_is_trained_on(small: Small, train: Train, tmp_path: Path) -> None:
     models, store = train(with_reward(small(raft(), "filters.ranked.keep=0.25"), tmp_path, PLAIN))
     assert models["policy"].version == 3 * 4
     for step in (1, 2, 3):
@@ -28,9 +28,9 @@ def test_the_best_attempt_of_each_task_is_learned_from(small: Small, train: Trai
         for row in store.rollouts(step):
             by_task.setdefault(row["task_key"], []).append((row["reward"], row["dropped_reason"] is None))
         assert len(by_task) == 3
-        for attempts in by_task.values():
-            assert len(attempts) == 4
-            assert [reward for reward, kept in attempts if kept] == [max(reward for reward, _ in attempts)]
+        for rollouts in by_task.values():
+            assert len(rollouts) == 4
+            assert [reward for reward, kept in rollouts if kept] == [max(reward for reward, _ in rollouts)]
 
 
 def test_the_loss_is_the_likelihood_of_what_was_kept(small: Small, train: Train, tmp_path: Path) -> None:
@@ -43,8 +43,8 @@ def test_the_loss_is_the_likelihood_of_what_was_kept(small: Small, train: Train,
 
 
 @pytest.mark.slow
-def test_the_reward_rises_with_many_attempts_and_not_with_one(small: Small, train: Train, tmp_path: Path) -> None:
-    """Of one attempt the best is itself: learning from one's own words changes nothing on average."""
+def test_the_reward_rises_with_many_rollouts_and_not_with_one(small: Small, train: Train, tmp_path: Path) -> None:
+    """The best of one rollout is itself: training on one's own samples changes nothing on average."""
     changes = ("steps=12", "lr=1e-2", "rollout.sampling.max_tokens=8")
     gains = []
     for n, prompts in ((8, 12), (1, 12)):

@@ -32,7 +32,7 @@ def test_it_trains(small: Small, train: Train) -> None:
         assert entry["chosen_logp"] < entry["chosen_mean_logp"] < 0.0
 
 
-def test_both_stages_learn_the_same_right_workings() -> None:
+def test_both_stages_learn_the_same_correct_solutions() -> None:
     recipe = redi()
     assert recipe.stages["sft"].tasks is None and recipe.stages["redi"].tasks is None
     for task in recipe.tasks.load()[:20]:

@@ -16,7 +16,7 @@ from posttrain.methods.sft_rl.reft import ROWS, reft
 from posttrain.recipes.changes import rl_of, sft_of
 from posttrain.recipes.overrides import override
 from posttrain.recipes.tree import Recipe
-from posttrain.runs.bench import Bench
+from posttrain.runs.context import RunContext
 from posttrain.runs.store import RunStore
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.settings.quickstart import quickstart
@@ -49,17 +49,17 @@ def test_partial_reward(completion: str, value: float, status: str) -> None:
 
 def test_token_rewards_and_advantages_by_hand() -> None:
     """Two tokens, a wrong number: KL at both, 0.1 at the last; then GAE with gamma 1 and lambda 0.95."""
-    attempt = trajectory(logp=[-1.0, -2.0], reward=0.1)
+    rollout = trajectory(logp=[-1.0, -2.0], reward=0.1)
     signals = {
         logp_of("reference"): (np.array([-1.5, -1.0], np.float32),),
         OLD_VALUE: (np.array([0.2, 0.4], np.float32),),
     }
     stage = rl_of(reft())
-    batch = batch_of([Group(trajectories=(attempt,))], signals, stage.penalties, 0.0)
+    batch = batch_of([Group(trajectories=(rollout,))], signals, stage.penalties, 0.0)
     rewards = [-0.01 * 0.5, -0.01 * -1.0 + 0.1]
     assert batch.token_rewards[0].tolist() == pytest.approx(rewards)
     kl_part = batch.token_rewards[0].sum() - 0.1
-    gap = attempt.behavior_logp - signals[logp_of("reference")][0]
+    gap = rollout.behavior_logp - signals[logp_of("reference")][0]
     assert kl_part == pytest.approx(-0.01 * gap.sum(), abs=1e-7)
 
     last = rewards[1] - 0.4
@@ -79,18 +79,16 @@ def test_settings_of_the_paper() -> None:
     assert ROWS == (102,)
 
 
-def test_rl_begins_with_the_weights_that_imitation_left(
-    small: Small, train: Train, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rl_starts_from_the_weights_of_sft(small: Small, train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
     """Policy, reference and critic's body are one model when reinforcement begins, and not the one SFT began with."""
     begun: dict[str, Mapping[str, Any]] = {}
 
     def seen(models: Models) -> dict[str, Any]:
         return {role: {n: p.detach().clone() for n, p in m.body.named_parameters()} for role, m in models.items()}
 
-    first_models, run = Bench.first_models, RL.run
+    first_models, run = RunContext.first_models, RL.run
 
-    def loaded(self: Bench) -> Any:
+    def loaded(self: RunContext) -> Any:
         models = first_models(self)
         begun["start"] = seen(models)
         return models
@@ -99,7 +97,7 @@ def test_rl_begins_with_the_weights_that_imitation_left(
         begun["rl"] = seen(models)
         return run(self, models, stage_run)
 
-    monkeypatch.setattr(Bench, "first_models", loaded)
+    monkeypatch.setattr(RunContext, "first_models", loaded)
     monkeypatch.setattr(RL, "run", watched)
     models, store = train(small(reft(), "sft.max_steps=2"))
     start, rl = begun["start"], begun["rl"]
@@ -115,7 +113,7 @@ def test_rl_begins_with_the_weights_that_imitation_left(
     assert models["policy"].version == 2 + 2 * 3, "two steps of imitation, two passes over each of three batches"
 
 
-def test_a_wrong_number_is_not_a_solved_task() -> None:
+def test_a_incorrect_number_is_not_a_solved_task() -> None:
     assert judge(rl_of(reft()).reward, "#### 7", task(answer="4")).status == "wrong"
 
 
@@ -126,6 +124,6 @@ def test_imitation_and_critic_that_are_there_are_kept() -> None:
     assert (stage.advantage, stage.critic_learner.optimizer) == (GAE(lam=0.9), AdamW(lr=5e-3))
 
 
-def test_another_reward_is_kept_and_goes_on_judging() -> None:
+def test_another_reward_is_kept_and_stays_the_verifier() -> None:
     mine = override(arithmetic(), ["reward=format"])
     assert rl_of(reft(mine)).reward == reft(mine).evaluation.verifier == Format()

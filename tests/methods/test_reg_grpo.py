@@ -26,7 +26,7 @@ def test_it_trains(small: Small, train: Train, tmp_path: Path) -> None:
     assert models["reference"].version == 0
     for entry in store.metrics():
         assert 0.0 < entry["floored"] < 1.0, "the first of four passes is on policy, later ones are not"
-        assert entry["log_ratio_deviation"] > 0.1
+        assert entry["log_ratio_std"] > 0.1
         assert entry["kl/estimate"] > 0.0
         assert "clip_fraction" not in entry
     assert ROWS == (34,)

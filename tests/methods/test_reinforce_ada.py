@@ -35,7 +35,7 @@ def test_it_is_grpo_with_another_sampling_and_baseline() -> None:
 
 
 def of_step(store: RunStore, step: int) -> dict[str, list[dict[str, Any]]]:
-    """A step's attempts by task, in the order in which they were sampled."""
+    """A step's rollouts by task, in the order in which they were sampled."""
     tasks = defaultdict(list)
     for row in sorted(store.rollouts(step), key=lambda row: row["sample"]):
         tasks[row["task_key"]].append(row)
@@ -53,13 +53,13 @@ def test_it_samples_until_both_are_found_and_learns_from_a_balanced_few(
     _, store = train(with_reward(recipe, tmp_path, SELDOM))
     lengths = set()
     for step in (1, 2, 3):
-        for attempts in of_step(store, step).values():
-            values = [row["reward"] for row in attempts]
+        for rollouts in of_step(store, step).values():
+            values = [row["reward"] for row in rollouts]
             lengths.add(len(values))
             assert len(values) % 4 == 0
             assert is_enough(values) or len(values) == 32
             assert not is_enough(values[:-4]), "sampling went on after it had enough"
-            kept = [row for row in attempts if row["dropped_reason"] is None]
+            kept = [row for row in rollouts if row["dropped_reason"] is None]
             assert sum(row["reward"] for row in kept) == 2 and len(kept) == 4
             baseline = sum(values) / len(values)
             for row in kept:
@@ -72,9 +72,9 @@ def test_tasks_that_always_fail_are_kept_without_credit(small: Small, train: Tra
     recipe = override(reinforce_ada(small()), ["rollout.per_round=2", "rollout.max_rounds=3", "steps=1"])
     models, store = train(with_reward(recipe, tmp_path, NEVER))
     assert models["policy"].version == 1
-    for attempts in of_step(store, 1).values():
-        assert len(attempts) == 6
-        kept = [row for row in attempts if row["dropped_reason"] is None]
+    for rollouts in of_step(store, 1).values():
+        assert len(rollouts) == 6
+        kept = [row for row in rollouts if row["dropped_reason"] is None]
         assert [row["sample"] for row in kept] == [0, 1, 2, 3]
         assert all(a == 0.0 for row in kept for a in row["advantage"] if a is not None)
     [entry] = store.metrics()

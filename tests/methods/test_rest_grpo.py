@@ -1,4 +1,4 @@
-"""ReST-GRPO: what is given is not learned, and small deviations are left out."""
+"""ReST-GRPO: given prefixes are not trained on, and groups of small std are dropped."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -38,7 +38,7 @@ def test_groups_and_what_is_learned(small: Small, train: Train, tmp_path: Path) 
     assert ROWS == (226,)
 
 
-def test_reported_rewards_are_of_plain_attempts(small: Small, train: Train, tmp_path: Path) -> None:
+def test_reported_rewards_are_of_plain_rollouts(small: Small, train: Train, tmp_path: Path) -> None:
     _, store = train(with_reward(small(rest_grpo(), *MANY_LINES), tmp_path, VARIED))
     for step, entry in enumerate(store.metrics(), start=1):
         plain = [

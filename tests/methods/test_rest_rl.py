@@ -1,4 +1,4 @@
-"""ReST-RL as a whole: the parts are put together as the paper says; the stage itself is tested with the stages."""
+"""ReST-RL as a whole: the parts are combined as in the paper; the stage itself is tested with the stages."""
 
 from typing import Any
 
@@ -12,8 +12,8 @@ def test_what_collects_and_what_answers() -> None:
     values: Any = recipe.stages["values"]
     collecting, answering = values.search, recipe.evaluation.search
     assert isinstance(collecting, Tree) and isinstance(answering, Tree)
-    assert (collecting.exploration, collecting.keep, collecting.judges) == (0.2, 3, True)
+    assert (collecting.exploration, collecting.keep, collecting.uses_rewards) == (0.2, 3, True)
     assert (answering.exploration, answering.keep, answering.iterations, answering.samples) == (0.1, 5, 15, 5)
-    assert values.roles == {"policy", "value"} and not answering.judges
+    assert values.roles == {"policy", "value"} and not answering.uses_rewards
     rl: Any = recipe.stages["rl"]
     assert values.reward is rl.reward

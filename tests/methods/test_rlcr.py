@@ -52,17 +52,17 @@ def test_demonstrations_have_the_form_that_is_rewarded() -> None:
         assert score.value == pytest.approx(1 - (1 - score.confidence) ** 2)
 
 
-def test_what_the_setting_calls_right_stays_right() -> None:
+def test_correctness_is_that_of_the_setting() -> None:
     mine = override(arithmetic(), ["reward.extract=[hashes]"])
     correct = Match(extract=("hashes",))
     assert rl_of(rlcr(mine)).reward == Calibrated(correct=correct)
     assert rlcr(mine).evaluation.verifier == Calibrated(correct=correct, weight=0.0, malformed=None)
-    judged = override(mine, ["evaluation.verifier=match"])
-    assert rlcr(judged).evaluation == judged.evaluation
+    scored = override(mine, ["evaluation.verifier=match"])
+    assert rlcr(scored).evaluation == scored.evaluation
     assert rlcr(rlcr(mine)) == rlcr(mine)
 
 
-def test_the_evaluation_counts_right_answers_only() -> None:
+def test_the_evaluation_counts_correct_answers_only() -> None:
     verifier = rlcr().evaluation.verifier
     assert verifier is not None
     assert judge(verifier, text("42", 0.1)).value == 1.0
@@ -72,9 +72,9 @@ def test_the_evaluation_counts_right_answers_only() -> None:
 
 def test_calibration_is_in_the_metrics_of_a_step() -> None:
     said = [("42", 0.9), ("42", 0.9), ("41", 0.9), ("41", 0.1)]
-    attempts = [attempt(text(*pair)) for pair in said] + [attempt("#### 42")]
-    scores = score_all(Calibrated(correct=Match()), *attempts)
-    metrics = rollout_metrics([Group(trajectories=tuple(t.scored(s) for t, s in zip(attempts, scores, strict=True)))])
+    rollouts = [attempt(text(*pair)) for pair in said] + [attempt("#### 42")]
+    scores = score_all(Calibrated(correct=Match()), *rollouts)
+    metrics = rollout_metrics([Group(trajectories=tuple(t.scored(s) for t, s in zip(rollouts, scores, strict=True)))])
     assert metrics["calibration/stated"] == pytest.approx(0.8)
     assert metrics["calibration/confidence"] == pytest.approx(0.7)
     assert metrics["calibration/brier"] == pytest.approx(-metrics["reward/brier"]) == pytest.approx(0.84 / 4)
@@ -89,19 +89,19 @@ def learned_confidences(reward: Reward, *, steps: int = 400, pulls: int = 64) ->
     Answers are not the policy's doing here: only its confidence is, as in a question that it cannot get better at.
     """
     rng = np.random.default_rng(0)
-    paid = np.array([[judge(reward, text(answer, q)).value for q in LEVELS] for answer in ("41", "42")])
+    rewarded = np.array([[judge(reward, text(answer, q)).value for q in LEVELS] for answer in ("41", "42")])
     logits = np.zeros((len(CHANCES), len(LEVELS)))
     for _ in range(steps):
         for p, chance in enumerate(CHANCES):
             policy = np.exp(logits[p]) / np.exp(logits[p]).sum()
             chosen = rng.choice(len(LEVELS), pulls, p=policy)
-            rewards = paid[(rng.random(pulls) < chance).astype(int), chosen]
+            rewards = rewarded[(rng.random(pulls) < chance).astype(int), chosen]
             advantages = rewards - rewards.mean()
             logits[p] += 2.0 * ((np.eye(len(LEVELS))[chosen] - policy) * advantages[:, None]).mean(0)
     return np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
 
 
-def test_confidence_becomes_the_chance_of_being_right() -> None:
+def test_confidence_becomes_the_probability_of_being_correct() -> None:
     """Five questions that are answered right with given chances; the policy only chooses what it says."""
     rng = np.random.default_rng(1)
 
@@ -110,8 +110,8 @@ def test_confidence_becomes_the_chance_of_being_right() -> None:
         right = [rng.random(2000) < chance for chance in CHANCES]
         return calibration_error(np.concatenate(stated).tolist(), np.concatenate(right).tolist())
 
-    paid = learned_confidences(Calibrated(correct=Match()))
-    unpaid = learned_confidences(Calibrated(correct=Match(), weight=0.0))
-    assert np.abs(paid @ LEVELS - CHANCES).max() < 0.1
-    assert error(paid) < 0.06
-    assert error(unpaid) > 0.15
+    rewarded = learned_confidences(Calibrated(correct=Match()))
+    unrewarded = learned_confidences(Calibrated(correct=Match(), weight=0.0))
+    assert np.abs(rewarded @ LEVELS - CHANCES).max() < 0.1
+    assert error(rewarded) < 0.06
+    assert error(unrewarded) > 0.15

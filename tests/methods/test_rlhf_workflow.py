@@ -90,7 +90,7 @@ def test_it_is_listed_with_its_row() -> None:
 
 
 def test_a_recipe_without_a_reward_model_gets_one() -> None:
-    mine = override(arithmetic(), ["tasks={kind: workings, size: 100}"])
+    mine = override(arithmetic(), ["tasks={kind: worked_solutions, size: 100}"])
     changed = rlhf_workflow(mine)
     assert list(changed.stages) == ["reward_model", "rl"]
     assert rl_of(changed).reward == RewardModel()

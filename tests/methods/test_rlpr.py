@@ -60,6 +60,6 @@ def test_other_ways_of_putting_probabilities_together_are_a_setting(aggregate: s
     assert rl_of(changed).reward.parts["probability"].aggregate == aggregate  # type: ignore[attr-defined]
 
 
-def test_held_out_answers_are_judged_as_the_setting_judges_them() -> None:
+def test_held_out_answers_are_scored_as_in_the_setting() -> None:
     mine = override(arithmetic(), ["reward.extract=[hashes]"])
     assert rlpr(mine).evaluation.verifier == rl_of(mine).reward

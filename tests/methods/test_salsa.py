@@ -37,13 +37,13 @@ def test_with_all_weight_on_the_policy_it_is_ppo_to_the_last_bit(small: Small, t
 
 
 @pytest.mark.slow
-def test_the_policy_begins_away_from_the_soup(small: Small, train: Train) -> None:
+def test_the_policy_starts_away_from_the_soup(small: Small, train: Train) -> None:
     soup, alone = (
         rl_steps(train(small(salsa(), *SHORT, f"soup.method.weights={weights}"))[1])
         for weights in ("[0.5, 0.5]", "[1, 0]")
     )
     assert soup[0]["kl/reference"] > 1e-4 > alone[0]["kl/reference"]
-    assert soup[0]["reward"] == alone[0]["reward"], "the first attempts are written by one and the same model"
+    assert soup[0]["reward"] == alone[0]["reward"], "the first rollouts are written by one and the same model"
 
 
 def test_only_the_reference_differs_from_ppo() -> None:
@@ -56,7 +56,7 @@ def test_only_the_reference_differs_from_ppo() -> None:
     assert ROWS == (272,)
 
 
-def test_both_models_imitate_as_the_setting_says() -> None:
+def test_both_models_imitate_by_the_settings_sft_stage() -> None:
     mine = quickstart()
     changed = salsa(mine)
     assert list(changed.stages) == ["second", "sft", "soup", "rl"]

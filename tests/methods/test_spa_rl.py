@@ -47,7 +47,7 @@ def test_it_trains(tiny: Recipe, train: Train) -> None:
     assert ROWS == (228,)
 
 
-def test_rewards_of_turns_take_the_place_of_the_score(tiny: Recipe, train: Train) -> None:
+def test_rewards_of_turns_replace_the_score(tiny: Recipe, train: Train) -> None:
     """GAE without a critic's help: with lam 1 and no whitening, advantage plus value is the reward still to come."""
     _, store = train(override(tiny, ["rl.advantage.lam=1", "rl.advantage.whiten=false", "rl.steps=1"]))
     rows = store.rollouts(7)

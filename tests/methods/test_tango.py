@@ -20,7 +20,7 @@ def test_the_verifier_is_updated_in_every_third_step() -> None:
     assert rl_of(tango()).by_role["verifier"].every == 3
 
 
-def test_the_verifier_is_taught_the_form_in_which_it_is_asked() -> None:
+def test_the_verifier_is_warmed_up_on_its_prompts() -> None:
     recipe = tango()
     [task, *_] = recipe.stages["verifier"].tasks.load()  # type: ignore[union-attr]
     problem, solution = str(task.prompt).removesuffix("\nCheck:").split("\nA:")

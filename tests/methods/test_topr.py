@@ -11,7 +11,7 @@ from posttrain.methods.policy_gradient.topr import ROWS, topr
 from posttrain.methods.policy_gradient.topr_offline import topr_offline
 from posttrain.recipes.overrides import override
 from posttrain.recipes.tree import Recipe
-from posttrain.runs.bench import Bench
+from posttrain.runs.context import RunContext
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from tests.components.tasks.written import jsonl
@@ -107,7 +107,7 @@ def test_without_the_model_that_wrote_the_data(offline: Callable[..., Recipe]) -
     import torch
 
     recipe = offline("rollout.role=author")
-    bench = Bench(recipe, torch.device("cpu"))
+    context = RunContext(recipe, torch.device("cpu"))
     with pytest.raises(UserError, match="needs a model in the role 'author'"):
-        bench.check(bench.first_models())
+        context.check(context.first_models())
     assert ROWS == (99,)

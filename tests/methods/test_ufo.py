@@ -38,12 +38,12 @@ def test_any_question_may_be_answered_again() -> None:
     stage = rl_of(ufo(mine))
     assert stage.rollout == Turns(environment=TryAgain(), n=6, max_turns=5, sampling=Sampling(max_tokens=64))
     assert (stage.critic, stage.critic_learner) == (rl_of(mine).critic, rl_of(mine).critic_learner)
-    assert ufo(mine).evaluation.verifier == Verdict(pay="solved")
+    assert ufo(mine).evaluation.verifier == Verdict(value="solved")
     spoken = override(guessing(), ["rollout.environment.feedback=Wrong."])
     assert rl_of(ufo(spoken)).rollout.environment == TryAgain(feedback="Wrong.")  # type: ignore[attr-defined]
 
 
-def test_the_quarter_that_differs_most_is_learned_from(train: Train) -> None:
+def test_the_quarter_that_differs_most_is_trained_on(train: Train) -> None:
     recipe = override(
         ufo(), [*SMALL, "rl.prompts=4", "rl.steps=2", "rl.rollout.max_turns=5", "filters.most_varied.keep=0.25"]
     )
@@ -60,7 +60,7 @@ def test_the_quarter_that_differs_most_is_learned_from(train: Train) -> None:
     assert 1 <= summary["mean_turns"] <= 5
 
 
-def test_a_policy_of_one_turn_is_judged_in_five(train: Train) -> None:
+def test_a_policy_of_one_turn_is_evaluated_in_five(train: Train) -> None:
     """The other side of the smallest experiment: trained on one try, held-out tasks attempted with five."""
     recipe = override(ufo(), [*SMALL, "rl.steps=1", "rl.rollout.max_turns=1"])
     _, store = train(recipe)

@@ -17,7 +17,7 @@ from posttrain.methods.multimodal.visual_rft import ROWS, visual_rft
 from posttrain.policies.language_model import LanguageModelPolicy
 from posttrain.recipes.overrides import override, to_tree
 from posttrain.recipes.tree import Recipe
-from posttrain.runs.bench import Bench
+from posttrain.runs.context import RunContext
 from posttrain.runs.live import LiveView
 from posttrain.runs.report import write_report
 from posttrain.runs.run import Run
@@ -47,10 +47,10 @@ def tiny(*changes: str) -> Recipe:
 
 
 def run(recipe: Recipe, root: Path) -> tuple[Models, RunStore]:
-    bench = Bench(recipe, torch.device("cpu"))
-    bench.check(bench.first_models())
+    context = RunContext(recipe, torch.device("cpu"))
+    context.check(context.first_models())
     with RunStore.create(root, recipe.name, to_tree(recipe)) as store:
-        models = Run(bench, store, LiveView(lines=True)).execute(bench.first_models())
+        models = Run(context, store, LiveView(lines=True)).execute(context.first_models())
     return models, RunStore.open(store.folder, reading=True)
 
 
@@ -83,7 +83,7 @@ def test_parts_of_the_reward_are_recorded_apart(finished: tuple[Models, RunStore
     assert rl[0]["kl/reference"] == pytest.approx(0.0, abs=1e-7), "it begins as the reference"
 
 
-def test_attempts_refer_to_the_images_of_their_tasks(finished: tuple[Models, RunStore]) -> None:
+def test_rollouts_refer_to_the_images_of_their_tasks(finished: tuple[Models, RunStore]) -> None:
     _, store = finished
     tasks = {task.key: task for task in visual_rft_tasks()}
     rows = [*store.rollouts(store.rollout_steps()[-1]), *store.evaluation_rows(0, "before", (), "true")]
@@ -124,8 +124,8 @@ def test_the_answers_are_of_the_picture(finished: tuple[Models, RunStore]) -> No
     """Held-out answers are judged from the picture: with pictures exchanged, their probabilities are others."""
     models, _ = finished
     recipe = tiny()
-    bench = Bench(recipe, torch.device("cpu"))
-    problems, server = bench.problems, bench.server(models["policy"])
+    context = RunContext(recipe, torch.device("cpu"))
+    problems, server = context.problems, context.server(models["policy"])
     tasks = problems.held_out
     others = [replace(t, images=o.images) for t, o in zip(tasks, [*tasks[1:], tasks[0]], strict=True)]
     seen, exchanged = (
@@ -148,7 +148,8 @@ def test_rows_of_a_file_with_pictures_train_it(tmp_path: Path) -> None:
     recipe = override(visual_rft(), [*TINY[2:], f"tasks={tmp_path / 'rows.jsonl'}", "rl.steps=1"])
     _, store = run(recipe, tmp_path / "runs")
     [row, *_] = store.rollouts(store.rollout_steps()[-1])
-    assert Path(json.loads(row["images"])[0]).parent == tmp_path and not (store.folder / "images").exists()
+    [name, *_] = json.loads(row["images"])
+    assert Path(name).parent == Path("images") and (store.folder / name).is_file(), "small pictures are in the record"
     [entry] = [e for e in store.metrics() if e["stage"] == "rl"]
     assert math.isfinite(entry["loss"]) and entry["grader_errors"] == 0.0
 

@@ -1,4 +1,4 @@
-"""W-REINFORCE and its halves: on a tiny new model, on the logits of a choice, on a bandit with many right arms."""
+"""W-REINFORCE and its halves: on a tiny new model, on the logits of a choice, on a bandit with many correct arms."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -72,7 +72,7 @@ def test_each_half_learns_from_its_own(
     assert store.metrics()[0]["trained_tokens"] == len(learned), "what is left out is not in the mean over tokens"
 
 
-def test_where_nothing_is_wrong_there_is_no_update(small: Small, train: Train, tmp_path: Path) -> None:
+def test_without_an_incorrect_rollout_there_is_no_update(small: Small, train: Train, tmp_path: Path) -> None:
     models, store = train(with_reward(small(w_reinforce(), *WRONG_ONLY), tmp_path, ALWAYS))
     assert models["policy"].version == 0
     assert [entry["reward"] for entry in store.metrics()] == [1.0] * 3
@@ -134,7 +134,7 @@ def test_the_expected_step_is_the_same_but_for_its_scale(changes: tuple[str, ...
     assert expected == pytest.approx((right - wrong) * chance_A * (right_A - 0.4))
 
 
-def right_arms(
+def correct_arms(
     changes: tuple[str, ...], *, spread: float, seeds: int = 30, arms: int = 50, good: int = 10
 ) -> np.ndarray:
     """[seeds, 2] effective number of right arms (exp of their entropy) when 80 % and 95 % of the pulls are right.
@@ -161,14 +161,14 @@ def gap(more: np.ndarray, fewer: np.ndarray) -> tuple[float, float]:
     return float(difference.mean()), float(difference.std(ddof=1) / np.sqrt(len(difference)))
 
 
-def test_at_equal_accuracy_more_right_arms_are_alive_where_failures_count_more() -> None:
+def test_at_equal_accuracy_more_correct_arms_are_alive_where_failures_count_more() -> None:
     """From a nearly even start. From an uneven one thirty seeds show no difference: the prior has decided."""
-    even = {c: right_arms(c, spread=0.1) for c in (WEIGHTED, PLAIN, RIGHT_ONLY, WRONG_ONLY)}
+    even = {c: correct_arms(c, spread=0.1) for c in (WEIGHTED, PLAIN, RIGHT_ONLY, WRONG_ONLY)}
     for more, fewer in ((WRONG_ONLY, RIGHT_ONLY), (WEIGHTED, PLAIN)):
         mean, error = gap(even[more], even[fewer])
         assert mean > 4 * error, (mean, error)
         assert even[more][:, 1].mean() > even[fewer][:, 1].mean()
-    uneven = {c: right_arms(c, spread=1.0) for c in (RIGHT_ONLY, WRONG_ONLY)}
+    uneven = {c: correct_arms(c, spread=1.0) for c in (RIGHT_ONLY, WRONG_ONLY)}
     mean, error = gap(uneven[WRONG_ONLY], uneven[RIGHT_ONLY])
     assert abs(mean) < 2 * error, (mean, error)
     for found in (*even.values(), *uneven.values()):

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from posttrain.components.filters.moving_deviation import MovingDeviation
+from posttrain.components.filters.moving_std import MovingStd
 from posttrain.errors import Overlap, UserError
 from posttrain.methods.policy_gradient.dr_grpo import dr_grpo
 from posttrain.methods.policy_gradient.grpo import grpo
@@ -64,16 +64,16 @@ def test_a_critic_that_is_tuned_stays() -> None:
     assert again.critic_learner == Learning(epochs=5) and again.critic == rl_of(first).critic
 
 
-def test_a_world_of_several_turns_is_not_replaced() -> None:
-    with pytest.raises(UserError, match="recipe 'dr_grpo' has the rollout 'turns', a world of several turns"):
+def test_an_environment_of_several_turns_is_not_replaced() -> None:
+    with pytest.raises(UserError, match="recipe 'dr_grpo' has the rollout 'turns', an environment of several turns"):
         dars(corridor())
     assert sampled_of(arithmetic()) == rl_of(arithmetic())
 
 
 def test_only_filters_of_equal_rewards_are_left_out() -> None:
     stage = rl_of(arithmetic())
-    own = replace(stage, filters={**stage.filters, "own": MovingDeviation()})
-    assert every_group(own) == {"own": MovingDeviation()}
+    own = replace(stage, filters={**stage.filters, "own": MovingStd()})
+    assert every_group(own) == {"own": MovingStd()}
 
 
 def test_a_learner_with_several_updates_keeps_them() -> None:

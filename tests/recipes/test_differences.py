@@ -51,7 +51,7 @@ def test_what_only_one_has_is_added_or_removed() -> None:
     assert back.before["trained"] is False
 
 
-def test_something_in_the_place_of_nothing() -> None:
+def test_a_value_in_place_of_none() -> None:
     assert lines("models.policy.lora.rank=4") == [("models.policy.lora", "changed", "null -> {rank: 4}")]
 
 
@@ -94,6 +94,7 @@ def test_applying_the_differences_gives_the_other_recipe(a: str, b: str) -> None
 
 @example('a, "b\\')
 @example("0x1F")
+@example("{{ sample.output_text }}")
 @settings(derandomize=True)
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=5))
 def test_a_spelled_value_is_read_back(value: Any) -> None:

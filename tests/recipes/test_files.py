@@ -7,13 +7,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
+from posttrain.component.user_code import allowing
 from posttrain.errors import Overlap, UserError
 from posttrain.methods.credit.gigpo import gigpo
 from posttrain.methods.policy_gradient.dr_grpo import dr_grpo
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.policy_gradient.klear_reasoner import klear_reasoner
-from posttrain.recipes.files import find_parent, find_recipe, list_recipes, to_yaml, tree_to_yaml
-from posttrain.recipes.overrides import override, to_tree
+from posttrain.recipes.catalogue import recipe_modules
+from posttrain.recipes.files import RENAMED, find_parent, find_recipe, list_recipes, to_yaml, tree_to_yaml
+from posttrain.recipes.overrides import from_tree, override, to_tree
 from posttrain.recipes.tree import Recipe
 from posttrain.settings.corridor import corridor
 from posttrain.settings.quickstart import quickstart
@@ -56,6 +58,8 @@ def test_changes_are_applied() -> None:
 
 def test_an_unknown_name_gets_the_nearest() -> None:
     assert refusal("gpro") == "no recipe named 'gpro'; did you mean 'grpo'?"
+    assert refusal("judged-sums") == "the recipe 'judged-sums' was renamed: write reward_model_sums"
+    assert all(find_recipe(new) and old not in recipe_modules() for old, new in RENAMED.items())
 
 
 def test_a_name_is_the_recipe_even_if_a_folder_has_the_same_name(here: Path) -> None:
@@ -90,7 +94,7 @@ def test_a_function_of_a_module() -> None:
         ("def g(): pass", "methods.py has no function 'f'; known: g"),
         (
             "def f(recipe): return recipe",
-            "methods.py:f has no default for 'recipe', so there is no recipe to begin with",
+            "methods.py:f has no default for 'recipe', so there is no recipe to start from",
         ),
         ("def f(): return 3", "methods.py:f returned int; a recipe function returns a Recipe"),
         ("def f():\n    return 1 / 0", "methods.py line 2: ZeroDivisionError: division by zero"),
@@ -165,7 +169,7 @@ def test_methods_are_put_on_one_another() -> None:
     assert find_recipe(str(Path(run).parent)) == grpo()
 
 
-def test_a_later_method_says_what_it_changes_again() -> None:
+def test_a_later_method_warns_of_what_it_changes_again() -> None:
     with pytest.warns(
         Overlap, match="^gigpo changes what lite_ppo had changed: advantage  {kind: group_mean, .*-> gigpo"
     ):
@@ -175,7 +179,7 @@ def test_a_later_method_says_what_it_changes_again() -> None:
 @pytest.mark.parametrize(
     ("text", "changes", "message"),
     [
-        ("corridor", ["setting=grpo"], "'corridor' is a setting, a whole recipe by itself; a method is what is put on"),
+        ("corridor", ["setting=grpo"], "'corridor' is a setting, a complete recipe; a method is what is put on"),
         ("gigpo+corridor", ["setting=grpo"], "'corridor' is a setting"),
         ("mine.yaml", ["setting=grpo"], "'mine.yaml' is a recipe file; a method is"),
         ("runs", ["setting=grpo"], "'runs' is a folder; a method is"),
@@ -261,7 +265,11 @@ def test_a_base_is_a_path_relative_to_its_file_and_data_is_not(here: Path) -> No
     )
     by_yaml = find_recipe(write("settings/a.yaml", "base: base.yaml\ntasks: mine.jsonl\n"))
     assert by_yaml == override(grpo(), ["seed=7", "tasks=mine.jsonl"])
-    assert find_recipe(write("settings/b.yaml", "base: methods.py:f\n")) == grpo()
+    by_function = write("settings/b.yaml", "base: methods.py:f\n")
+    assert "settings/b.yaml names code that was neither" in refusal(by_function)
+    with allowing(trust=True):
+        assert find_recipe(by_function) == grpo()
+    assert find_recipe(by_function) == grpo(), "consent is remembered"
 
 
 def test_the_folder_of_a_run() -> None:
@@ -337,3 +345,23 @@ def test_yaml_keeps_the_order_of_stages() -> None:
     both = Recipe(**{**vars(first), "stages": {"z": first.stages["sft"], "a": first.stages["sft"]}})
     assert list(find_recipe(write("mine.yaml", to_yaml(both))).stages) == ["z", "a"]
     assert to_tree(both)["stages"].keys() == {"z", "a"}
+
+
+@pytest.mark.parametrize("key", ["null", "~", "? [a, b]\n", "? {a: b}\n"])
+@pytest.mark.parametrize("above", ["", "tasks:\n  "])
+def test_keys_are_text(here: Path, key: str, above: str) -> None:
+    path = write("mine.yaml", f"base: grpo\n{above}{key}: 1\n")
+    assert "a key must be text" in refusal(path) or "mine.yaml line" in refusal(path)
+
+
+def test_a_link_to_itself_is_no_recipe(here: Path) -> None:
+    Path("loop.yaml").symlink_to("loop.yaml")
+    assert refusal("loop.yaml").startswith("loop.yaml cannot be opened: ")
+    assert "no file" in refusal("none.yaml")
+
+
+@pytest.mark.parametrize("name", ["", "x" * 201, "\ud800"])
+def test_a_name_can_name_a_folder(name: str) -> None:
+    tree = to_tree(grpo())
+    with pytest.raises(UserError, match="name"):
+        from_tree({**tree, "name": name})

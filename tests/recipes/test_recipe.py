@@ -34,7 +34,7 @@ def test_a_tree_of_plain_data_gives_the_same_recipe_back() -> None:
         ("rollout.n=16", "stages.rl.rollout.n", 16),
         ("rollout.sampling.temperature=0.7", "stages.rl.rollout.sampling.temperature", 0.7),
         ("lr=1e-6", "stages.rl.learner.optimizer.lr", 1e-6),
-        ("model=somewhere/else", "models.policy.source", "somewhere/else"),
+        ("model=./somewhere/else", "models.policy.source", "./somewhere/else"),
         ("rollout.sampling.stop=[a, b]", "stages.rl.rollout.sampling.stop", ["a", "b"]),
         ("rollout.sampling.stop+=x", "stages.rl.rollout.sampling.stop", ["x"]),
         ("models.policy.lora.rank=4", "models.policy.lora.rank", 4),
@@ -96,6 +96,24 @@ def test_a_wrong_override_names_its_place_and_the_nearest_name(change: str, mess
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("filters.varied.kind=deviation", "the filter 'deviation' was renamed: write std"),
+        ("filters.varied.kind=moving_deviation", "the filter 'moving_deviation' was renamed: write moving_std"),
+        ("alarms.entropy_collapse.beginning=3", "EntropyCollapse.beginning was renamed: write initial_steps"),
+        ("alarms.gradient_spike.beginning=3", "GradientSpike.beginning was renamed: write initial_steps"),
+        ("penalties.kl={kind: kl, attempts: wrong}", "KL.attempts was renamed: write rollouts"),
+        ("objective={kind: pairwise, loss: {kind: redi, fade: 1}}", "REDI.fade was renamed: write decay"),
+        ("filters.pairs={kind: best_and_worst, attempts: 1}", "BestAndWorst.attempts was renamed: write min_rollouts"),
+    ],
+)
+def test_an_old_name_is_refused_with_the_new_one(change: str, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        override(grpo(), [change])
+    assert message in str(caught.value)
+
+
 def test_a_path_that_two_stages_have_must_name_one() -> None:
     with pytest.raises(UserError, match=r"in 2 stages of this recipe; write sft\.learner\S* or rl\.learner"):
         override(quickstart(), ["learner.clip_norm=2"])
@@ -129,7 +147,7 @@ def test_values_are_read_as_yaml(text: str, value: object) -> None:
     assert parse_value(text) == value
 
 
-def test_every_wrong_field_of_a_tree_is_told_at_once() -> None:
+def test_every_wrong_field_of_a_tree_is_reported_at_once() -> None:
     tree = to_tree(grpo())
     tree["seed"], tree["models"]["policy"]["dtype"] = -1, "float16"
     with pytest.raises(UserError) as caught:

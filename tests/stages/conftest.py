@@ -12,7 +12,7 @@ from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.policies.folder import new_folder
 from posttrain.recipes.overrides import override, to_tree
 from posttrain.recipes.tree import Recipe
-from posttrain.runs.bench import Bench
+from posttrain.runs.context import RunContext
 from posttrain.runs.live import LiveView
 from posttrain.runs.run import Run
 from posttrain.runs.store import RunStore
@@ -52,9 +52,9 @@ def train(tmp_path: Path) -> Callable[[Recipe], tuple[Models, RunStore]]:
     """Run a recipe to its end, without the report."""
 
     def run(recipe: Recipe) -> tuple[Models, RunStore]:
-        bench = Bench(recipe, torch.device("cpu"))
+        context = RunContext(recipe, torch.device("cpu"))
         with RunStore.create(tmp_path / "runs", recipe.name, to_tree(recipe)) as store:
-            models = Run(bench, store, LiveView(lines=True)).execute(bench.first_models())
+            models = Run(context, store, LiveView(lines=True)).execute(context.first_models())
         return models, RunStore.open(store.folder, reading=True)
 
     return run

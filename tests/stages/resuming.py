@@ -9,7 +9,7 @@ import torch
 
 from posttrain.recipes.overrides import to_tree
 from posttrain.recipes.tree import Recipe
-from posttrain.runs.bench import Bench
+from posttrain.runs.context import RunContext
 from posttrain.runs.live import LiveView
 from posttrain.runs.run import Run
 from posttrain.runs.store import RunStore
@@ -31,10 +31,10 @@ class PullThePlug(LiveView):
 
 def cut_off_and_resumed(recipe: Recipe, root: Path, *, at: int) -> tuple[Models, RunStore]:
     """The final models and the record of a run that was cut off in step `at` and resumed."""
-    bench = Bench(recipe, torch.device("cpu"))
+    context = RunContext(recipe, torch.device("cpu"))
     with RunStore.create(root, recipe.name, to_tree(recipe)) as store, pytest.raises(KeyboardInterrupt):
-        Run(bench, store, PullThePlug(at)).execute(bench.first_models())
-    bench = Bench(recipe, torch.device("cpu"))
+        Run(context, store, PullThePlug(at)).execute(context.first_models())
+    context = RunContext(recipe, torch.device("cpu"))
     with RunStore.open(store.folder) as again:
-        models = Run(bench, again, LiveView(lines=True)).execute(bench.first_models())
+        models = Run(context, again, LiveView(lines=True)).execute(context.first_models())
     return models, RunStore.open(store.folder, reading=True)

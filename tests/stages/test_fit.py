@@ -18,12 +18,13 @@ FOLDER = Path(posttrain.stages.__file__).parent
 
 
 class Listed:
-    """A run that notes what it is asked."""
+    """A run that records the calls it gets."""
 
-    def __init__(self, steps_done: int = 0) -> None:
+    def __init__(self, steps_done: int = 0, most: int = 100) -> None:
+        self.most = most
         self.name, self.seed, self.tasks, self.model_settings = "stage", 0, list[Task](), {}
-        self.steps_done, self.memory, self.attempts = steps_done, {}, list[Group]()
-        self.asked: list[Any] = []
+        self.steps_done, self.memory, self.groups = steps_done, {}, list[Group]()
+        self.calls: list[Any] = []
 
     def samplers(self, models: Any, *key: int | str) -> dict[str, Any]:
         return {}
@@ -31,15 +32,18 @@ class Listed:
     def sampled_tokens(self, models: Any) -> int:
         return 0
 
+    def goes_on(self, steps_done: int) -> bool:
+        return steps_done < self.most
+
     def restore(self, learners: Mapping[str, Any]) -> None:
-        self.asked.append(("restore", sorted(learners)))
+        self.calls.append(("restore", sorted(learners)))
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         yield
 
     def finish_step(self, steps_done: int, record: StepRecord, memory: Any, learners: Any, models: Any) -> None:
-        self.asked.append((steps_done, dict(record.metrics), dict(memory)))
+        self.calls.append((steps_done, dict(record.metrics), dict(memory)))
 
 
 def test_every_step_is_finished_with_its_own_record_and_the_memory_of_that_time() -> None:
@@ -47,7 +51,7 @@ def test_every_step_is_finished_with_its_own_record_and_the_memory_of_that_time(
     for step in fit(run, {}, {"policy": object()}, steps=2, memory=memory):  # type: ignore[dict-item]
         memory["seen"] += 10
         step.record.metrics["progress"] = step.progress
-    assert run.asked == [
+    assert run.calls == [
         ("restore", ["policy"]),
         (1, {"progress": 0.0}, {"seen": 10}),
         (2, {"progress": 0.5}, {"seen": 20}),
@@ -57,7 +61,13 @@ def test_every_step_is_finished_with_its_own_record_and_the_memory_of_that_time(
 def test_a_continued_stage_takes_the_steps_that_are_left() -> None:
     run = Listed(steps_done=3)
     assert [(step.index, step.progress) for step in fit(run, {}, {}, steps=5)] == [(3, 0.6), (4, 0.8)]
-    assert run.asked == [("restore", []), (4, {}, {}), (5, {}, {})]
+    assert run.calls == [("restore", []), (4, {}, {}), (5, {}, {})]
+
+
+def test_a_stage_ends_where_the_run_has_no_further_step_for_it() -> None:
+    assert [step.index for step in fit(Listed(most=2), {}, {}, steps=5)] == [0, 1]
+    assert [step.index for step in fit(Listed(most=0), {}, {}, steps=5)] == [0]  # a merge is one step
+    assert list(fit(Listed(steps_done=3, most=3), {}, {}, steps=5)) == []
 
 
 def test_a_step_that_breaks_off_is_not_finished() -> None:
@@ -65,7 +75,7 @@ def test_a_step_that_breaks_off_is_not_finished() -> None:
     with pytest.raises(RuntimeError):
         for _ in fit(run, {}, {}, steps=2):
             raise RuntimeError
-    assert run.asked == [("restore", [])]
+    assert run.calls == [("restore", [])]
 
 
 @pytest.mark.parametrize(

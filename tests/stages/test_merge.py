@@ -12,7 +12,7 @@ from posttrain.methods.preference.salsa import salsa
 from posttrain.policies import Policy
 from posttrain.recipes.overrides import override
 from posttrain.recipes.tree import Recipe
-from posttrain.runs.bench import Bench
+from posttrain.runs.context import RunContext
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from posttrain.stages.merge import Merging
@@ -80,21 +80,21 @@ def test_a_trained_role_can_be_replaced(small: Small, train: Train) -> None:
     ],
 )  # fmt: skip
 def test_mistakes_are_said_before_the_run_begins(small: Small, changes: tuple[str, ...], message: str) -> None:
-    bench = Bench(small(salsa(), *changes), torch.device("cpu"))
+    context = RunContext(small(salsa(), *changes), torch.device("cpu"))
     with pytest.raises(UserError, match=message):
-        bench.check(bench.first_models())
+        context.check(context.first_models())
 
 
 def test_a_model_that_no_stage_makes_is_missed(small: Small) -> None:
     recipe = small(salsa())
     stages = {name: stage for name, stage in recipe.stages.items() if name != "soup"}
-    bench = Bench(override(recipe.__class__(**{**vars(recipe), "stages": stages}), []), torch.device("cpu"))
+    context = RunContext(override(recipe.__class__(**{**vars(recipe), "stages": stages}), []), torch.device("cpu"))
     with pytest.raises(UserError, match=r"no stage before rl, which needs it, makes that model"):
-        bench.check(bench.first_models())
+        context.check(context.first_models())
 
 
 def test_one_step_that_looks_at_no_tasks() -> None:
     stage = Merging(role="reference", of=("a", "b"), method=Soup())
     assert stage.total_steps([Task(key="k", prompt="p")]) == 1
-    assert stage.preview({}, None) == ["reference is made of a, b by soup"]  # type: ignore[arg-type]
+    assert stage.preview({}, None) == ["reference is merged from a, b by soup"]  # type: ignore[arg-type]
     assert (stage.roles, stage.makes) == ({"a", "b"}, {"reference"})

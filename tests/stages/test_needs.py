@@ -1,4 +1,4 @@
-"""Who needs what: worked out from the parts, checked before anything is sampled, asked of each model once."""
+"""Needs are derived from the parts, checked before anything is sampled, and computed in one pass per model."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from posttrain.policies.folder import new_folder
 from posttrain.policies.loading import load_policy
 from posttrain.recipes.overrides import override
 from posttrain.recipes.tree import Recipe
-from posttrain.runs.bench import Bench
+from posttrain.runs.context import RunContext
 from posttrain.runs.store import RunStore
 from posttrain.signals import OLD_ENTROPY, OLD_LOGP, OLD_VALUE, Signal, logp_of
 from posttrain.stages import Models
@@ -41,9 +41,9 @@ DIVERGED = Signal("reverse_kl", of="reference", old=True)
 
 def refused(recipe: Recipe) -> str:
     """What is said of a recipe before its run begins."""
-    bench = Bench(recipe, CPU)
+    context = RunContext(recipe, CPU)
     with pytest.raises(UserError) as caught:
-        bench.check(bench.first_models())
+        context.check(context.first_models())
     return str(caught.value)
 
 
@@ -76,7 +76,7 @@ def refused(recipe: Recipe) -> str:
             "stages.rl.penalties.kl needs logp of 'far', and the model in the role 'far' is an endpoint",
         ),
         (
-            ("reward={kind: sum, parts: {a: {kind: reward_model, role: policy}}}",),
+            ("reward={kind: sum, parts: {a: {kind: reward_model, role: policy}}}", "evaluation.verifier=match"),
             "stages.rl.reward.parts.a needs score of 'policy', and the model in the role 'policy' has a language head",
         ),
         (
@@ -84,7 +84,7 @@ def refused(recipe: Recipe) -> str:
              "by_role.guide.advantage={kind: top_entropy, advantage: group_mean, beside: base}"),
             "stages.rl.by_role.guide.advantage needs a model in the role 'base' (entropy of 'base')",
         ),
-        ((f"models.old.{COPY}",), "models.old: 'old' stands for the model that learns as it was before"),
+        ((f"models.old.{COPY}",), "models.old: 'old' stands for the learning model before the step"),
         (
             ("penalties.kl={kind: kl, role: trained}", f"models.trained.{COPY}"),
             "whose column in the record, trained_logp, is that of another signal; give the role 'trained' another name",
@@ -158,7 +158,7 @@ def test_a_role_is_that_role_whatever_its_name_ends_in(small: Small, train: Trai
 
 def test_the_needs_of_ppo() -> None:
     recipe = ppo()
-    found = {(str(n.signal), n.asked, n.path) for n in recipe.stages["rl"].needed(recipe.models)}
+    found = {(str(n.signal), n.role, n.path) for n in recipe.stages["rl"].needed(recipe.models)}
     assert found == {
         ("value before the updates", "critic", "advantage"),
         ("logp of 'reference'", "reference", "penalties.kl"),
@@ -196,7 +196,7 @@ class Counted:
 
 
 def shown(prefix: int, own: int, seed: int) -> Trajectory:
-    """A prompt, a demonstrated beginning and tokens of the policy's own."""
+    """A prompt, a demonstrated prefix and sampled tokens."""
     rng = np.random.default_rng(seed)
     parts: list[Segment] = [Segment(actor="prompt", token_ids=rng.integers(0, 200, 3))]
     if prefix:
@@ -233,21 +233,21 @@ EVERYTHING = frozenset(
 )
 
 
-def asked(models: Models, needs: frozenset[Signal], groups: list[Group]) -> tuple[Any, Counter[str]]:
+def computed(models: Models, needs: frozenset[Signal], groups: list[Group]) -> tuple[Any, Counter[str]]:
     counted = Counted(models)
     return signals_for(groups, needs, models, 10_000, 0.8), counted.passes
 
 
-def test_each_model_passes_once_whatever_it_is_asked_for(models: Models) -> None:
+def test_each_model_does_one_pass_for_all_its_signals(models: Models) -> None:
     groups = [Group(trajectories=tuple(shown(0, n, n) for n in (4, 2, 6)))]
-    found, passes = asked(models, EVERYTHING, groups)
+    found, passes = computed(models, EVERYTHING, groups)
     assert found.keys() == EVERYTHING
     assert passes == {"policy": 1, "reference": 1, "teacher": 1, "critic": 1}
 
 
-def test_asked_together_they_say_what_they_say_alone(models: Models) -> None:
+def test_signals_are_the_same_together_and_alone(models: Models) -> None:
     groups = [Group(trajectories=tuple(shown(0, n, n) for n in (4, 2, 6)))]
-    together, _ = asked(models, EVERYTHING, groups)
+    together, _ = computed(models, EVERYTHING, groups)
     for need in EVERYTHING:
         [alone] = signals_for(groups, frozenset({need}), models, 10_000, 0.8).values()
         for one, other in zip(together[need], alone, strict=True):
@@ -256,12 +256,12 @@ def test_asked_together_they_say_what_they_say_alone(models: Models) -> None:
     assert not np.allclose(together[logp_of("reference")][0], together[OLD_LOGP][0])
 
 
-def test_tokens_that_nobody_sampled_cost_no_second_pass(models: Models) -> None:
-    """They are judged in the pass that is made anyway; where there is none, in one over their sequences only."""
+def test_tokens_that_were_not_sampled_cost_no_second_pass(models: Models) -> None:
+    """They are evaluated in the policy's pass; without such a pass, in one over their sequences only."""
     groups = [Group(trajectories=(shown(0, 4, 0), shown(3, 2, 1)))]
-    found, passes = asked(models, frozenset({OLD_ENTROPY}), groups)
+    found, passes = computed(models, frozenset({OLD_ENTROPY}), groups)
     assert passes == {"policy": 1}
-    alone, passes = asked(models, frozenset({logp_of("teacher")}), groups)
+    alone, passes = computed(models, frozenset({logp_of("teacher")}), groups)
     assert passes == {"teacher": 1, "policy": 1}
     exact = signals_for(groups, frozenset({OLD_LOGP}), models, 10_000, 0.8)[OLD_LOGP]
     for each in (found, alone):

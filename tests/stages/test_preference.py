@@ -1,5 +1,6 @@
 """Pairs: what is trained, that a pair stays together however a step is cut, and that a restart changes nothing."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -12,7 +13,7 @@ import torch
 from posttrain.components.preferences import compare
 from posttrain.components.preferences.dpo import DPO
 from posttrain.components.reducers.sequences import Sequences
-from posttrain.components.tasks.workings import Workings
+from posttrain.components.tasks.worked_solutions import WorkedSolutions
 from posttrain.errors import UserError
 from posttrain.methods.preference.dpo import dpo
 from posttrain.models import Model
@@ -20,7 +21,7 @@ from posttrain.policies import Policy
 from posttrain.policies.loading import load_policy
 from posttrain.recipes.overrides import override
 from posttrain.recipes.tree import Recipe
-from posttrain.runs.bench import Bench
+from posttrain.runs.context import RunContext
 from posttrain.runs.store import RunStore
 from posttrain.signals import ADVANTAGE, LOGP, logp_of
 from posttrain.stages import Models
@@ -51,7 +52,7 @@ def policy(tiny_folder: Path) -> Policy:
 
 def examples_of(policy: Policy, count: int = 8) -> list[Example]:
     """Pairs with reference log-probabilities that are those of the policy, moved a little."""
-    tasks = Workings(size=count, terms=(2, 4), digits=(1, 2)).load()
+    tasks = WorkedSolutions(size=count, terms=(2, 4), digits=(1, 2)).load()
     bare = [e for i, task in enumerate(tasks) for e in pair_examples(policy, task, task.preferences[0], i)]
     found = evaluate_examples(policy, bare, frozenset({LOGP}), max_tokens=10**6)
     rng = np.random.default_rng(0)
@@ -144,7 +145,20 @@ def test_the_loss_begins_at_log_2_and_falls(small: Small, train: Train) -> None:
     assert metrics[0]["pair_accuracy"] == 0.0
     assert metrics[0]["pair_margin"] == pytest.approx(0.0, abs=1e-6)
     assert np.mean([entry["pair_margin"] for entry in metrics[-5:]]) > 0.01
-    assert models["policy"].version == len(metrics) == recipe.stages["dpo"].total_steps(Workings(size=200).load())
+    tasks = WorkedSolutions(size=200).load()
+    assert models["policy"].version == len(metrics) == recipe.stages["dpo"].total_steps(tasks)
+
+
+def test_pairs_are_in_the_record_with_their_sides_and_log_probabilities(small: Small, train: Train) -> None:
+    _, store = train(small(dpo(), *SHORT, "max_steps=1"))
+    rows = store.rollouts(1)
+    assert [(row["group_index"], row["sample"]) for row in rows] == [(i, s) for i in range(8) for s in (0, 1)]
+    assert [json.loads(row["info"])["side"] for row in rows] == ["chosen", "rejected"] * 8
+    for row in rows:
+        assert row["trained_logp"] == pytest.approx(row["reference_logp"], abs=1e-5), "the reference is the start"
+        assert sum(row["trained"]) == sum(logp is not None for logp in row["trained_logp"]) > 0
+    chosen = [sum(logp for logp in row["trained_logp"] if logp is not None) for row in rows[::2]]
+    assert store.metrics()[0]["chosen_logp"] == pytest.approx(np.mean(chosen), abs=1e-4)
 
 
 def test_the_reference_stays_as_the_stage_found_it(small: Small, train: Train) -> None:
@@ -176,9 +190,9 @@ def test_a_run_that_was_cut_off_goes_on_bit_for_bit(small: Small, train: Train, 
 
 def test_data_without_preferences_is_refused(small: Small) -> None:
     recipe = override(small(dpo(), *SHORT), ["tasks.kind=arithmetic"])
-    bench = Bench(recipe, torch.device("cpu"))
+    context = RunContext(recipe, torch.device("cpu"))
     with pytest.raises(UserError, match="has a preference to learn from; give columns named chosen and rejected"):
-        bench.check(bench.first_models())
+        context.check(context.first_models())
 
 
 def test_a_completion_without_a_token_to_learn_is_refused(policy: Policy) -> None:
@@ -189,9 +203,9 @@ def test_a_completion_without_a_token_to_learn_is_refused(policy: Policy) -> Non
 
 def test_a_pair_that_does_not_fit_is_refused(small: Small) -> None:
     recipe = small(dpo(), "tasks.terms=[9, 9]", "tasks.digits=[2, 2]")
-    bench = Bench(recipe, torch.device("cpu"))
+    context = RunContext(recipe, torch.device("cpu"))
     with pytest.raises(UserError, match="together pass the model's context of 64"):
-        bench.check(bench.first_models())
+        context.check(context.first_models())
 
 
 def test_a_frozen_policy_is_refused(small: Small, train: Train) -> None:

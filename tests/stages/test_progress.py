@@ -31,7 +31,7 @@ def test_the_loss_by_hand_and_its_gradient() -> None:
     assert torch.autograd.gradcheck(lambda x: total_error(said(x, [3, 1], [1.0, 0.5])).loss_T, score_T)
 
 
-def test_with_the_mean_of_sequences_an_attempt_counts_once() -> None:
+def test_with_the_mean_of_sequences_a_rollout_counts_once() -> None:
     lengths = np.array([3, 1])
     weight_N = torch.from_numpy(Sequences().weights(lengths, np.arange(2))).double()
     loss_T = total_error(said(torch.tensor([0.5, 1.0, -0.25, -2.0]).double(), [3, 1], [1.0, 0.5])).loss_T
@@ -49,26 +49,26 @@ def test_only_the_ends_of_turns_are_read() -> None:
     assert [e.reward for e in examples] == [1.0, 0.25]
 
 
-def test_it_asks_for_whoever_writes_and_for_what_learns() -> None:
+def test_its_roles_are_those_that_sample_and_the_one_that_learns() -> None:
     stage = ProgressTraining(rollout=Recorded(), reward=Match(), reducer=Sequences(), role="estimator", steps=7)
     assert stage.roles == {"policy", "estimator", "behavior"}
     assert stage.total_steps([]) == 7
 
 
 def test_totals_are_enough_to_find_what_each_turn_contributed() -> None:
-    """2000 attempts of 8 turns with 6 binary features, whose gains add up to the score; only scores are seen."""
+    """2000 rollouts of 8 turns with 6 binary features, whose gains add up to the score; only scores are seen."""
     generator = torch.Generator().manual_seed(0)
     features_TF = torch.randint(2, (2000 * 8, 6), generator=generator).double()
     true_T = features_TF @ GAINS
     rewards = true_T.view(2000, 8).sum(1)
     weight_F = torch.zeros(6, dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.Adam([weight_F], lr=0.02)
-    attempts = tokens([[0.0] * 8] * 2000, reward_N=rewards.tolist())
+    rollouts = tokens([[0.0] * 8] * 2000, reward_N=rewards.tolist())
 
     def learn(steps: int) -> Tensor:
         for _ in range(steps):
             optimizer.zero_grad()
-            total_error(having(attempts, {SCORE: features_TF @ weight_F})).loss_T.mean().backward()
+            total_error(having(rollouts, {SCORE: features_TF @ weight_F})).loss_T.mean().backward()
             optimizer.step()
         return (features_TF @ weight_F).detach()
 

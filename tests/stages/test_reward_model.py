@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from posttrain.components.reducers.sequences import Sequences
-from posttrain.components.tasks.workings import Workings
+from posttrain.components.tasks.worked_solutions import WorkedSolutions
 from posttrain.errors import UserError
 from posttrain.methods.preference.rlhf_workflow import rlhf_workflow
 from posttrain.models import Model
@@ -69,7 +69,7 @@ def test_how_a_step_is_cut_does_not_change_the_gradient(tiny_folder: Path) -> No
     model = load_policy("reward", Model(source=str(tiny_folder), head="reward", trained=True), {}, torch.device("cpu"))
     with torch.no_grad():
         model.get_parameter("value_head.weight").copy_(torch.linspace(-1, 1, 32)[None])
-    tasks = Workings(size=8).load()
+    tasks = WorkedSolutions(size=8).load()
     examples = [e for i, task in enumerate(tasks) for e in pair_examples(model, task, task.preferences[0], i)]
     loss = Loss(per_token=bradley_terry, reducer=Sequences(), needs=frozenset({SCORE}), whole_groups=True)
     gradients = []
@@ -97,7 +97,7 @@ def write_digits(path: Path, count: int, seed: int) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def only_the_judge(recipe: Recipe) -> Recipe:
+def only_the_reward_model(recipe: Recipe) -> Recipe:
     return replace(recipe, stages={"reward_model": recipe.stages["reward_model"]})
 
 
@@ -105,7 +105,7 @@ def test_unseen_completions_are_ordered(small: Small, train: Train, tmp_path: Pa
     write_digits(tmp_path / "pairs.jsonl", 400, seed=0)
     changes = [f"tasks={tmp_path / 'pairs.jsonl'}", "evaluation.verifier.kind=format", "batch=16", "max_steps=24"]
     changes += ["evaluation.holdout=5", "evaluation.sampling.max_tokens=2", "reward_model.learner.optimizer.lr=1e-2"]
-    models, store = train(override(only_the_judge(small(rlhf_workflow())), changes))
+    models, store = train(override(only_the_reward_model(small(rlhf_workflow())), changes))
     assert store.metrics()[0]["loss"] == pytest.approx(math.log(2), abs=1e-6)
     assert models["policy"].version == 0 and models["reward"].version == 24
     assert score(models["reward"], "hgfed:", "02468") > score(models["reward"], "hgfed:", "13579")
@@ -122,7 +122,7 @@ def score(model: Policy, prompt: str, digits: str) -> float:
 
 
 def test_a_model_with_another_head_is_refused(small: Small, train: Train) -> None:
-    recipe = override(only_the_judge(small(rlhf_workflow())), ["models.reward.head=language"])
+    recipe = override(only_the_reward_model(small(rlhf_workflow())), ["models.reward.head=language"])
     with pytest.raises(UserError, match="'reward' has a language head: it gives entropy and logit and logp, not score"):
         train(recipe)
 

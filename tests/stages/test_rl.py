@@ -66,7 +66,7 @@ def test_every_recipe_trains_and_its_record_is_complete(
         assert metrics[-1]["kl/reference"] > metrics[0]["kl/reference"]
 
 
-def test_weights_change_only_where_somebody_did_better(small: Small, train: Train, tmp_path: Path) -> None:
+def test_weights_change_only_where_rewards_differ(small: Small, train: Train, tmp_path: Path) -> None:
     models, store = train(with_reward(small(), tmp_path, EQUAL))
     assert models["policy"].version == 0
     for entry in store.metrics():
@@ -76,7 +76,7 @@ def test_weights_change_only_where_somebody_did_better(small: Small, train: Trai
     assert all("rewards" in str(row["dropped_reason"]) for row in store.rollouts(1))
 
 
-def test_a_grader_that_fails_is_neither_right_nor_wrong(small: Small, train: Train, tmp_path: Path) -> None:
+def test_a_grader_that_fails_gives_neither_ok_nor_wrong(small: Small, train: Train, tmp_path: Path) -> None:
     _, store = train(with_reward(small(None, "max_grader_errors=1.0", "filters={}"), tmp_path, SOMETIMES))
     rows = [row for step in (1, 2, 3) for row in store.rollouts(step)]
     failed = [row for row in rows if row["score_status"] == "error"]
@@ -92,7 +92,7 @@ def test_a_grader_that_fails_is_neither_right_nor_wrong(small: Small, train: Tra
 
 
 def test_a_run_whose_grader_is_down_stops_with_the_evidence(small: Small, train: Train, tmp_path: Path) -> None:
-    with pytest.raises(AlarmStop, match=r"12 of 12 judgements of this step failed.*the grader is down"):
+    with pytest.raises(AlarmStop, match=r"12 of 12 rollouts of this step could not be scored.*the grader is down"):
         train(with_reward(small(), tmp_path, FAILING))
 
 
@@ -130,7 +130,7 @@ def test_needs_are_worked_out_from_the_parts() -> None:
     assert stage.roles == {"policy", "critic", "reference"}
 
 
-def test_a_penalty_without_its_reference_is_told_before_training(small: Small, train: Train) -> None:
+def test_a_penalty_without_its_reference_is_refused_before_training(small: Small, train: Train) -> None:
     with pytest.raises(
         UserError, match=r"needs a model in the role 'reference'; write models.reference.source=role:policy"
     ):

@@ -16,7 +16,7 @@ from posttrain.models import Model
 from posttrain.recipes.changes import rl_of, with_models
 from posttrain.recipes.overrides import override
 from posttrain.recipes.tree import Recipe
-from posttrain.runs.bench import Bench
+from posttrain.runs.context import RunContext
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
 from posttrain.stages.rl.roles import RoleLearning, RoleTraining, check_roles, steps_of
@@ -55,7 +55,7 @@ def test_a_role_has_a_warm_up_and_is_then_updated_every_third_step() -> None:
     assert steps == {"policy": 6, "policy_critic": 6, "verifier": 4, "verifier_critic": 4}
 
 
-def test_settings_that_cannot_be_are_told() -> None:
+def test_settings_that_contradict_are_refused() -> None:
     with pytest.raises(UserError, match=r"by_role.verifer: only a trained model.*did you mean 'verifier'"):
         check_roles({"verifer": RoleLearning()}, {"policy", "verifier"}, None)
     with pytest.raises(UserError, match="but the stage has no loss for one"):
@@ -111,9 +111,9 @@ def test_hooks_see_what_learning_left_and_the_next_step_samples_from_it(
 def test_a_frozen_model_of_its_own_is_not_changed(small: Small, tiny_folder: Path) -> None:
     recipe = with_models(small(), {"teacher": Model(source=str(tiny_folder))})
     recipe = override(recipe, ["hooks.follow={kind: ema, target: teacher}"])
-    bench = Bench(recipe, torch.device("cpu"))
+    context = RunContext(recipe, torch.device("cpu"))
     with pytest.raises(UserError, match=r"hooks.follow changes the role 'teacher', whose model is neither trained"):
-        bench.check(bench.first_models())
+        context.check(context.first_models())
 
 
 def test_a_reference_that_follows_is_saved_with_the_run(small: Small, train: Train, tmp_path: Path) -> None:

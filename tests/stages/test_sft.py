@@ -14,12 +14,15 @@ from posttrain.components.penalties.kl import KL
 from posttrain.errors import UserError
 from posttrain.methods.sft_rl.sft import sft
 from posttrain.models import Model
+from posttrain.policies import Policy
 from posttrain.policies.loading import load_policy
 from posttrain.recipes.changes import sft_of, with_stage
 from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
+from posttrain.signals import LOGP
 from posttrain.stages import Models
-from posttrain.stages.sft import SFT, demonstration
+from posttrain.stages.sft import SFT, demonstration, example_from
+from posttrain.training.learner import evaluate_examples
 from posttrain.types import Message, Task, Utterance
 
 Small = Callable[..., Recipe]
@@ -68,7 +71,7 @@ def test_of_an_episode_what_the_policy_says_is_trained(policy) -> None:  # type:
 
 
 def test_an_episode_in_a_chat_is_the_conversation_by_the_template(policy) -> None:  # type: ignore[no-untyped-def]
-    """What the world says first is a part of the prompt."""
+    """The first observation is a part of the prompt."""
     said = [("environment", "go"), ("policy", "a"), ("environment", "no"), ("policy", "b")]
     episode = tuple(Utterance(actor=actor, text=text) for actor, text in said)  # type: ignore[arg-type]
     made = demonstration(policy, Task(key="k", prompt=(Message(role="user", content="hi"),)), episode)
@@ -181,3 +184,35 @@ def test_penalties_that_need_rewards_are_refused() -> None:
     with pytest.raises(ValidationError, match="'near' acts in the reward"):
         stage(regularizers={"near": AdaptiveKL()})
     assert stage(regularizers={"near": KL(role="teacher")}).roles == {"policy", "teacher"}
+
+
+def test_demonstrations_are_in_the_record_with_their_mask_and_log_probabilities(
+    small: Small, train: Train, policy: Policy
+) -> None:
+    """The first step's are those of the model that the run began with."""
+    _, store = train(small(sft(), "tasks.terms=[2, 2]", "sft.batch=4", "sft.max_steps=2"))
+    assert store.rollout_steps() == [1, 2]
+    rows = store.rollouts(1)
+    assert [row["group_index"] for row in rows] == [0, 1, 2, 3]
+    for row in rows:
+        made = demonstration(policy, Task(key="k", prompt=row["prompt"]), row["completion"])
+        assert row["token_ids"] == made.token_ids.tolist()
+        assert np.flatnonzero(row["trained"]).tolist() == made.trained_positions.tolist()
+        [found] = evaluate_examples(policy, [example_from(made)], frozenset({LOGP}), max_tokens=10**6)
+        shown = [logp for logp, trained in zip(row["trained_logp"], row["trained"], strict=True) if trained]
+        assert shown == pytest.approx(found[LOGP].tolist(), abs=1e-5)
+        assert [logp for logp, trained in zip(row["trained_logp"], row["trained"], strict=True) if not trained] == [
+            None
+        ] * len(row["prompt"])
+    losses = [-logp for row in rows for logp in row["trained_logp"] if logp is not None]
+    assert store.metrics()[0]["loss"] == pytest.approx(np.mean(losses), abs=1e-5)
+
+
+def test_tokens_a_second_count_all_that_was_computed(small: Small, train: Train) -> None:
+    """Prompts too, each epoch again; not only what is trained."""
+    _, store = train(small(sft(), "tasks.terms=[2, 2]", "sft.batch=4", "sft.max_steps=1", "learner.epochs=2"))
+    (row,), entry = [t for t in store.timing() if "seconds_learn" in t], store.metrics()[0]
+    tokens = sum(len(one["token_ids"]) for one in store.rollouts(1))
+    assert entry["trained_tokens"] < tokens
+    assert row["computed_tokens"] == 2 * tokens
+    assert row["tokens_per_second"] == pytest.approx(2 * tokens / row["seconds_total"])

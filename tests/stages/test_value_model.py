@@ -52,13 +52,13 @@ def test_the_loss_by_hand_and_its_gradient() -> None:
     assert torch.autograd.gradcheck(lambda x: squared_error(scored(x)).loss_T, score_T)
 
 
-def test_targets_are_values_of_states_and_rewards_of_whole_attempts() -> None:
+def test_targets_are_values_of_states_and_rewards_of_complete_rollouts() -> None:
     states = (State(token_ids=np.array([1, 2]), text="", value=0.4, visits=5),)
-    found = Found(attempts=(trajectory(2), trajectory(3)), values=(1.0, math.nan), states=states)
+    found = Found(trajectories=(trajectory(2), trajectory(3)), values=(1.0, math.nan), states=states)
     assert [(ids.tolist(), value) for ids, value in ratings_of(found)] == [([1, 2], 0.4), ([0, 1, 2, 10, 11], 1.0)]
 
 
-def judge_of(folder: Path) -> Any:
+def value_model_of(folder: Path) -> Any:
     return load_policy("value", Model(source=str(folder), head="reward", trained=True), {}, torch.device("cpu"))
 
 
@@ -66,7 +66,7 @@ RATED = [(np.array([65 + i % 4, 70 + i % 2, 75]), [0.9, 0.1][i % 2]) for i in ra
 
 
 def test_regression_on_a_tiny_set(tiny_folder: Path) -> None:
-    model = judge_of(tiny_folder)
+    model = value_model_of(tiny_folder)
     examples = examples_of(RATED)
     loss = Loss(per_token=squared_error, reducer=Sequences(), needs=frozenset({SCORE}))
     learner = Learner(model, override_lr(1e-2), seed=0, num_steps=30)
@@ -85,7 +85,7 @@ def override_lr(lr: float) -> Learning:
 
 def test_the_gradient_by_finite_differences(tiny_folder: Path) -> None:
     """Of the head's bias and weight, through the whole of the learner, in float64."""
-    model = judge_of(tiny_folder).double()
+    model = value_model_of(tiny_folder).double()
     examples = examples_of(RATED[:3])
     loss = Loss(per_token=squared_error, reducer=Sequences(), needs=frozenset({SCORE}))
     learner = Learner(model, Learning(), seed=0, num_steps=1)
@@ -104,7 +104,7 @@ def test_the_gradient_by_finite_differences(tiny_folder: Path) -> None:
 
 
 def test_only_whole_completions_have_an_end_token(tiny_folder: Path) -> None:
-    model = judge_of(tiny_folder)
+    model = value_model_of(tiny_folder)
     about = Task(key="k", prompt="ab", rated=(Rated(completion="cd", rating=0.5),))
     [(whole, _)] = rated_sequences(model, [about])
     [(state, _)] = rated_sequences(model, [replace(about, fields={"complete": False})])
@@ -116,14 +116,14 @@ def test_only_whole_completions_have_an_end_token(tiny_folder: Path) -> None:
 
 
 def test_what_cannot_be_learned_is_said(tiny_folder: Path) -> None:
-    model = judge_of(tiny_folder)
+    model = value_model_of(tiny_folder)
     with pytest.raises(UserError, match="none of the 1 tasks has a rated completion"):
         rated_sequences(model, [Task(key="k", prompt="ab")])
     with pytest.raises(UserError, match="context is 64"):
         rated_sequences(model, [Task(key="k", prompt="a" * 70, rated=(Rated(completion="b", rating=1),))])
     with pytest.raises(ValidationError, match="search and reward go together"):
         ValueModelTraining(reducer=Sequences(), search=Tree(value_role=None))
-    with pytest.raises(ValidationError, match="nothing to teach one"):
+    with pytest.raises(ValidationError, match="gives no targets for one"):
         ValueModelTraining(reducer=Sequences(), search=Tree(), reward=Match())
 
 
@@ -150,10 +150,10 @@ def test_a_run_collects_learns_and_answers_by_search(small: Small, train: Train)
     models, store = train(only_values(small))
     assert models["value"].version > 0 and models["policy"].version == 0
     for entry in store.metrics():
-        assert entry["search/attempts"] >= 2 and "value_error" in entry and 0.0 <= entry["value_target"] <= 1.0
+        assert entry["search/rollouts"] >= 2 and "value_error" in entry and 0.0 <= entry["value_target"] <= 1.0
     before, after = store.evaluations()
     assert "searched" not in before, "there is no value model yet"
-    assert after["searched"]["tasks"] == 5 and after["searched"]["attempts"] <= 4
+    assert after["searched"]["tasks"] == 5 and after["searched"]["rollouts"] <= 4
     assert any("no answers by search yet" in event["message"] for event in store.events())
 
 

@@ -1,1 +1,1 @@
-"""The families of components: one folder a family, one file a component."""
+"""The families of components: one folder per family, one file per component."""

@@ -1,1 +1,1 @@
-"""What rewards share: reading answers, comparing them, and running code that must be killable."""
+"""Parts of rewards: reading answers, comparing them, and running code that must be killable."""

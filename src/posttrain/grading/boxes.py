@@ -1,4 +1,4 @@
-"""Boxes in an answer, and how they overlap with those of the reference. Total and linear in the length of the text."""
+"""Reads boxes from an answer and matches them with reference boxes. Takes any text, in time linear in its length."""
 
 import json
 import math
@@ -9,22 +9,22 @@ Corners = tuple[float, float, float, float]
 """Left, top, right, bottom, in pixels."""
 
 MOST_BOXES = 1000
-"""An answer with more boxes is no answer."""
+"""Largest number of boxes of a valid answer."""
 FARTHEST = 1e6
-"""A coordinate beyond this, in pixels, is none: areas stay finite."""
+"""Largest absolute value of a valid coordinate, in pixels; areas stay finite."""
 POSITION_KEYS = ("Position", "position", "bbox_2d", "bbox", "box")
 CONFIDENCE_KEYS = ("Confidence", "confidence", "score")
 
 
 class Box(NamedTuple):
-    """A box that an answer states, and how sure it says to be."""
+    """A box of an answer, with its stated confidence."""
 
     corners: Corners
     confidence: float
 
 
 class Matched(NamedTuple):
-    """A stated box with the overlap that it was accepted for; None for one that was not."""
+    """A stated box with the overlap with its reference box; None for a box without a match."""
 
     box: Box
     overlap: float | None
@@ -33,8 +33,8 @@ class Matched(NamedTuple):
 def read_boxes(text: str) -> list[Box] | None:
     """The boxes of a JSON list ``[{"Position": [x1, y1, x2, y2], "Confidence": c}, ...]``; None for anything else.
 
-    Single quotes count as double ones, and a list that is not closed ends after its last whole box. Of equal positions
-    the first counts. Confidences are held to [0, 1].
+    Single quotes count as double ones, and a list that is not closed ends after its last complete box. Of equal
+    positions the first counts. Confidences are clipped to [0, 1].
     """
     start = text.find("[")
     if start < 0 or text.count("{") > MOST_BOXES:  # before anything is built of them
@@ -73,7 +73,7 @@ def iou(a: Corners, b: Corners) -> float:
 
 
 def giou(a: Corners, b: Corners) -> float:
-    """Generalised IoU, in [-1, 1]: less the share of the enclosing box that neither fills.
+    """Generalised IoU, in [-1, 1]: IoU minus the share of the enclosing box outside both boxes.
 
     Rezatofighi et al. 2019, arXiv:1902.09630, algorithm 1.
     """
@@ -84,8 +84,9 @@ def giou(a: Corners, b: Corners) -> float:
 def match(
     stated: Sequence[Box], reference: Sequence[Corners], overlap: Callable[[Corners, Corners], float], above: float
 ) -> list[Matched]:
-    """One to one, the most confident first: each takes the free reference box that it overlaps most with, where that is
-    more than `above`. Of equal confidences the first goes first, of equal overlaps the first box is taken.
+    """Matches boxes one to one, the most confident first, each with the free reference box of the largest overlap.
+
+    A match needs an overlap of more than `above`. Ties of confidence and of overlap go to the first box.
     """
     free = list(reference)
     matched = []
@@ -101,7 +102,7 @@ def match(
 
 
 def _areas(a: Corners, b: Corners) -> tuple[float, float, float]:
-    """What two boxes share, cover together, and the box around both covers."""
+    """Areas of the intersection, of the union, and of the box that encloses both."""
     shared = max(0.0, min(a[2], b[2]) - max(a[0], b[0])) * max(0.0, min(a[3], b[3]) - max(a[1], b[1]))
     joined = _area(a) + _area(b) - shared
     around = (max(a[2], b[2]) - min(a[0], b[0])) * (max(a[3], b[3]) - min(a[1], b[1]))

@@ -1,15 +1,22 @@
-"""How a user's function wants to be called, told from the names of its parameters.
+"""Calling conventions of reward functions, detected from the names of their parameters.
 
 plain   any of completion, task, answer, prompt, fields (or columns), trajectory: once for each completion. A function
-        of one parameter takes the completion, whatever the parameter is called.
+        of one parameter takes the completion, under any name.
 trl     any of prompts, completions, completion_ids, trainer_state, log_extra, log_metric, and columns of the data:
         once for each group, all by keyword, as TRL's trainers do.
 verl    any of data_source, solution_str, ground_truth, extra_info: once for each completion.
+openrlhf    queries with prompts and labels: once for each group. A query is the prompt as the model got it, and the
+        completion.
+openai  sample and item, as OpenAI's Python graders: once for each completion.
+verifiers   any of prompt, completion, answer, task, state, info, with one of state and info among them without a
+        default, or with a completion that is annotated as messages: once for each completion, which is a list of
+        messages. A rubric is called as one such function (`posttrain.grading.rubrics`).
 
-Only what a function names is passed, or all there is if it takes ``**kwargs``.
+Only the parameters of the function are passed, or all values if it takes ``**kwargs``.
 """
 
 import inspect
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -19,32 +26,37 @@ from posttrain.components.rewards import RewardContext
 from posttrain.errors import UserError
 from posttrain.types import Message, Task, Trajectory
 
-Convention = Literal["plain", "trl", "verl"]
+Convention = Literal["plain", "trl", "verl", "openrlhf", "openai", "verifiers"]
 
 NAMES: dict[Convention, tuple[str, ...]] = {
     "plain": ("completion", "task", "answer", "prompt", "fields", "columns", "trajectory"),
     "trl": ("prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric"),
     "verl": ("data_source", "solution_str", "ground_truth", "extra_info"),
+    "openrlhf": ("queries", "prompts", "labels"),
+    "openai": ("sample", "item"),
+    "verifiers": ("prompt", "completion", "answer", "task", "state", "info"),
 }
+OF_GROUPS: tuple[Convention, ...] = ("trl", "openrlhf")
+"""Conventions of functions that score a group in one call."""
 ANSWER_COLUMNS = ("answer", "solution", "ground_truth", "target", "label")
-"""Columns that hold the reference answer in data sets written for TRL; it is given under whichever a function names."""
+"""Columns of the reference answer in data sets for TRL. It is passed under those that a function takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a function takes from us."""
+    """The parameters of a function that are passed in a call."""
 
     convention: Convention
     names: tuple[str, ...]
-    """Its parameters, those that are given by position first; the user's own settings are left out."""
+    """Its parameters, positional ones first, without those that the recipe sets in ``arguments``."""
     required: tuple[str, ...]
-    """Those without a default."""
+    """Parameters without a default."""
     num_positional: int
     takes_rest: bool
     """Whether it has ``**kwargs``."""
 
     def arguments(self, available: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Positional and keyword arguments of one call. Raises `LookupError` for a column that is not there."""
+        """Positional and keyword arguments of one call. Raises `LookupError` for a missing column."""
         missing = [name for name in self.required if name not in available]
         if missing:
             raise LookupError(f"there is no column '{missing[0]}' in the data; {nearest(missing[0], available)}")
@@ -54,11 +66,13 @@ class Signature:
 
 
 def read_signature(function: Callable[..., Any], settings: Mapping[str, Any], spelling: str) -> Signature:
-    """Tell how a function wants to be called. Raises `UserError` where no convention fits."""
+    """The parameters and the convention of a function. Raises `UserError` if no convention fits."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
-        raise UserError(f"reward function '{spelling}': Python cannot tell its parameters; wrap it in a def") from None
+        raise UserError(
+            f"reward function '{spelling}': Python cannot inspect its parameters; wrap it in a def"
+        ) from None
     takes_rest = any(p.kind is p.VAR_KEYWORD for p in parameters)
     named = [p for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
     unknown = [name for name in settings if name not in [p.name for p in named]]
@@ -70,10 +84,10 @@ def read_signature(function: Callable[..., Any], settings: Mapping[str, Any], sp
     named = [p for p in named if p.name not in settings]
     names = [p.name for p in named]
     required = [p.name for p in named if p.default is p.empty]
-    convention = _convention(names)
+    convention = _convention(names, required, {p.name: str(p.annotation) for p in named})
     if convention != "trl":
         strange = [name for name in required if name not in NAMES[convention]]
-        alone = convention == "plain" and len(required) == 1  # any name will do for the completion
+        alone = convention == "plain" and len(required) == 1  # the completion, under any name
         if (strange and not alone) or not (names or takes_rest):
             raise UserError(_unfit(spelling, names, strange, convention))
         names = [name for name in names if name in NAMES[convention] or name in required]
@@ -81,7 +95,14 @@ def read_signature(function: Callable[..., Any], settings: Mapping[str, Any], sp
     return Signature(convention, tuple(names), tuple(required), num_positional, takes_rest)
 
 
-def _convention(names: Sequence[str]) -> Convention:
+def _convention(names: Sequence[str], required: Sequence[str], annotations: Mapping[str, str]) -> Convention:
+    if "queries" in names:
+        return "openrlhf"
+    if "sample" in names and "item" in names:
+        return "openai"
+    of_messages = any(word in annotations.get("completion", "") for word in ("Messages", "list", "List"))
+    if "completions" not in names and (of_messages or not {"state", "info"}.isdisjoint(required)):
+        return "verifiers"
     if any(name in NAMES["trl"] for name in names):
         return "trl"
     if any(name in NAMES["verl"] for name in names) and "completion" not in names:
@@ -90,17 +111,20 @@ def _convention(names: Sequence[str]) -> Convention:
 
 
 def _unfit(spelling: str, names: Sequence[str], strange: Sequence[str], convention: Convention) -> str:
-    what = f"nothing is known to give for '{strange[0]}'; {nearest(strange[0], NAMES[convention])}" if strange else ""
+    what = f"there is no value for '{strange[0]}'; {nearest(strange[0], NAMES[convention])}" if strange else ""
+    takes = f"takes ({', '.join(names)})" if names else "takes no parameters, so it could not see what it scores"
     return (
-        f"reward function '{spelling}' takes ({', '.join(names)}). {what}\n"
+        f"reward function '{spelling}' {takes}.{f' {what}.' if what else ''}\n"
         f"A function may take any of {', '.join(NAMES['plain'])}; or, as for TRL, {', '.join(NAMES['trl'])} and names "
-        f"of columns; or, as for verl, {', '.join(NAMES['verl'])}. Settings of its own go into 'arguments'."
+        f"of columns; or, as for verl, {', '.join(NAMES['verl'])}; as for OpenRLHF, {', '.join(NAMES['openrlhf'])}; as "
+        f"for OpenAI, {', '.join(NAMES['openai'])}; as for verifiers, {', '.join(NAMES['verifiers'])}. Settings of its "
+        "own go into 'arguments'."
     )
 
 
 @dataclass(frozen=True, slots=True)
 class TrainerState:
-    """What a function written for TRL may ask of ``trainer_state``."""
+    """The attributes of ``trainer_state`` for a function written for TRL."""
 
     global_step: int
     progress: float
@@ -109,26 +133,26 @@ class TrainerState:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """What a function written for TRL tells by ``log_extra`` and ``log_metric``."""
+    """Values that a function written for TRL passes to ``log_extra`` and ``log_metric``."""
 
     num_completions: int
     columns: dict[str, list[Any]] = field(default_factory=dict)
     metrics: dict[str, Any] = field(default_factory=dict)
 
     def extra(self, column: str, values: Sequence[Any]) -> None:
-        """Keep a value for each completion."""
+        """Record a value for each completion."""
         values = list(values)
         if len(values) != self.num_completions:
             raise ValueError(f"log_extra('{column}') got {len(values)} values for {self.num_completions} completions")
         self.columns[column] = values
 
     def metric(self, name: str, value: Any) -> None:
-        """Keep a value for the group."""
+        """Record a value for the group."""
         self.metrics[name] = value
 
 
 def plain_values(trajectory: Trajectory, signature: Signature) -> dict[str, Any]:
-    """What can be given to a plain function."""
+    """Values by name for a plain function."""
     task = trajectory.task
     values = {
         "completion": trajectory.completion,
@@ -145,7 +169,7 @@ def plain_values(trajectory: Trajectory, signature: Signature) -> dict[str, Any]
 
 
 def verl_values(trajectory: Trajectory) -> dict[str, Any]:
-    """What can be given to a function written for verl."""
+    """Values by name for a function written for verl."""
     fields = dict(trajectory.task.fields)
     style = fields.get("reward_model")
     truth = style["ground_truth"] if isinstance(style, Mapping) and "ground_truth" in style else trajectory.task.answer
@@ -160,7 +184,7 @@ def verl_values(trajectory: Trajectory) -> dict[str, Any]:
 def trl_values(
     trajectories: Sequence[Trajectory], signature: Signature, context: RewardContext, log: Log
 ) -> dict[str, Any]:
-    """What can be given to a function written for TRL: lists with one value for each completion."""
+    """Values by name for a function written for TRL: lists with one value for each completion."""
     tasks = [trajectory.task for trajectory in trajectories]
     names = dict.fromkeys(name for task in tasks for name in task.fields)
     columns = {name: [task.fields.get(name) for task in tasks] for name in names}
@@ -176,6 +200,62 @@ def trl_values(
         "log_extra": log.extra,
         "log_metric": log.metric,
     }
+
+
+def openrlhf_values(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
+    """Values by name for a function written for OpenRLHF: lists of texts with one value for each completion."""
+    prompts = [_text_before(trajectory) for trajectory in trajectories]
+    texts = [trajectory.completion for trajectory in trajectories]
+    return {
+        "queries": [prompt + text for prompt, text in zip(prompts, texts, strict=True)],
+        "prompts": prompts,
+        "labels": [trajectory.task.answer for trajectory in trajectories],
+    }
+
+
+def openai_values(trajectory: Trajectory) -> dict[str, Any]:
+    """Values by name for a Python grader of OpenAI: the completion, and the row."""
+    text, task = trajectory.completion, trajectory.task
+    prompt = _prompt(task)
+    item = {"prompt" if isinstance(prompt, str) else "messages": prompt, **task.fields}
+    if task.answer is not None:
+        item.setdefault("reference_answer", task.answer)
+    choice = {"index": 0, "message": Message(role="assistant", content=text), "finish_reason": trajectory.stop_reason}
+    sample = {"output_text": text, "output_json": as_json(text), "output_tools": [], "choices": [choice]}
+    return {"sample": sample, "item": item}
+
+
+def verifiers_values(trajectory: Trajectory) -> dict[str, Any]:
+    """Values by name for a function written for verifiers, whose prompts and completions are messages."""
+    task = trajectory.task
+    prompt = _prompt(task)
+    messages = [Message(role="user", content=prompt)] if isinstance(prompt, str) else prompt
+    info = task.fields.get("info")
+    shared = {
+        "prompt": messages,
+        "completion": [Message(role="assistant", content=trajectory.completion)],
+        "answer": task.answer or "",
+        "task": task.fields.get("task", task.domain or "default"),
+        "info": dict(info if isinstance(info, Mapping) else task.fields),
+    }
+    return {**shared, "state": {**shared, "is_truncated": trajectory.stop_reason == "length"}}
+
+
+def as_json(text: str) -> Any:
+    """The JSON value that a text is; None for any other text."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _text_before(trajectory: Trajectory) -> str:
+    """The text of the prompt as the model got it."""
+    first = trajectory.segments[0]
+    if first.actor == "prompt" and first.text:
+        return first.text
+    prompt = trajectory.task.prompt
+    return prompt if isinstance(prompt, str) else "\n".join(message["content"] for message in prompt)
 
 
 def _prompt(task: Task) -> str | list[Message]:

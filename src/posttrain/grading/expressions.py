@@ -1,23 +1,23 @@
-"""Exact arithmetic on text: expressions of whole numbers with + - * / and brackets, judged without `eval`.
+"""Exact arithmetic on text: expressions of whole numbers with + - * / and brackets, evaluated without `eval`.
 
-Both functions take any text at all and never raise. There is no recursion: time grows with the length of the text,
-which is limited, so that a model cannot stall its own grader.
+Both functions take any text and never raise. There is no recursion. Time is linear in the length of the text, which is
+limited, so a completion cannot stall the grader.
 """
 
 import re
 from fractions import Fraction
 
 MAX_LENGTH = 500
-"""Characters; anything longer is not an expression here."""
+"""Largest number of characters of an expression."""
 
 _TOKEN = re.compile(r"\s*([0-9]+|[-+*/()])")
 _SAME = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-"})
 _BINDING = {"(": 0, "+": 1, "-": 1, "*": 2, "/": 2, "negate": 3}
-"""How tightly an operator binds; an open bracket holds everything back."""
+"""Precedence of operators; an open bracket has the lowest."""
 
 
 def evaluate(text: str) -> Fraction | None:
-    """The exact value; None for what is no expression and for a division by zero."""
+    """The exact value; None for text that is no expression, and for a division by zero."""
     postfix = _postfix(text)
     if postfix is None:
         return None
@@ -36,7 +36,7 @@ def evaluate(text: str) -> Fraction | None:
 
 
 def numbers_used(text: str) -> list[int] | None:
-    """The whole numbers that are written in an expression, in order; None for what is no expression."""
+    """The whole numbers in an expression, in order; None for text that is no expression."""
     postfix = _postfix(text)
     return None if postfix is None else [token for token in postfix if isinstance(token, int)]
 
@@ -50,7 +50,7 @@ def _apply(operator: str, left: Fraction, right: Fraction) -> Fraction:
 
 
 def _tokens(text: str) -> list[str] | None:
-    """Numbers, operators and brackets; None where there is anything else."""
+    """Numbers, operators and brackets; None if there is anything else."""
     if not isinstance(text, str) or len(text) > MAX_LENGTH:
         return None
     text = text.translate(_SAME).rstrip()
@@ -65,7 +65,7 @@ def _tokens(text: str) -> list[str] | None:
 
 
 def _postfix(text: str) -> list[int | str] | None:
-    """Operands before their operator (Dijkstra's shunting yard); None for what is no expression."""
+    """Tokens in postfix order (Dijkstra's shunting-yard algorithm); None for text that is no expression."""
     output: list[int | str] = []
     waiting: list[str] = []
     open_brackets = 0

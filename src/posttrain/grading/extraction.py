@@ -1,8 +1,8 @@
 r"""Finds the one answer that a completion commits to, in time linear in its length.
 
-Each extractor looks for the last place of its kind that is not empty:
+Each extractor finds the last non-empty match of its kind:
 
-    answer_tag    <answer>42</answer>; a last <answer> without an end counts too, because a stop string is cut off
+    answer_tag    <answer>42</answer>; a last <answer> that is not closed counts too, because a stop string is cut off
     boxed         \boxed{42}, braces balanced
     hashes        #### 42, to the end of the line
     phrase        "the answer is 42", "Answer: 42", to the end of the sentence or line
@@ -10,14 +10,17 @@ Each extractor looks for the last place of its kind that is not empty:
     last_number   the last number
     whole         the whole text
 
-Where the reference answer has several lines, so may what `hashes`, `phrase` and `last_line` find.
-They are tried in the order given, and the first that finds something decides, so a completion makes one guess, however
-many it lists. Three things keep a completion from being paid for what it did not answer. Copies of the prompt are
-blanked before the search, so repeating the question finds nothing. Where the completion was cut at the token limit, an
-answer that runs to the cut is not one, because its end is unknown. And `last_number` is not in the default order: it
-takes a number from the middle of a calculation for an answer.
+If the reference answer has several lines, the answers that `hashes`, `phrase` and `last_line` find may have as many.
+Extractors are tried in the given order, and the first match is the answer, so a completion has one answer even if it
+lists several. Three rules keep a completion from being rewarded for text that is not its answer. Copies of the prompt
+are blanked before the search, so repeating the prompt gives no answer. If the completion was cut at the token limit, a
+match that ends at the cut is not an answer, because its end is unknown. And `last_number` is not in the default order,
+because it may take a number from the middle of a calculation.
+
+A reference answer may be several that are all right: a list of texts, as the data sets of question answering have.
 """
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,24 +29,31 @@ from typing import Literal
 from posttrain.grading.numbers import NUMBER
 from posttrain.types import Message, Task, Trajectory
 
+Lists = Literal["auto", "any", "text"]
+"""What a reference answer that is a JSON list stands for. ``auto``: a list of texts (``["4", "four"]``) holds answers
+that are each right, any other list (``[1, 2]``) is itself the answer. ``any``: each item is right. ``text``: a list is
+always the answer itself."""
+
 Extractor = Literal["answer_tag", "boxed", "hashes", "phrase", "last_line", "last_number", "whole"]
 Span = tuple[int, int]
 
 CASCADE: tuple[Extractor, ...] = ("answer_tag", "boxed", "hashes", "phrase", "last_line")
-"""The default order: marks that a writer sets on purpose, then the last line."""
+"""The default order: explicit marks, then the last line."""
 
 SHORTEST_ECHO = 12
-"""Characters; a shorter prompt ("7 + 5 =") may well be repeated inside an honest answer."""
+"""Fewest characters of a prompt whose copies are blanked. An answer may repeat a shorter one ("7 + 5 =")."""
 
 _ANSWER_TAG = re.compile(r"<(/?)answer>", re.IGNORECASE | re.ASCII)
 _BRACES = re.compile(r"\\(?:boxed|fbox)\s?\{|\\.|[{}]", re.DOTALL)
 _PHRASE = re.compile(r"\banswers?[*_\"' ]{0,3}(?:is|are|[:=])[*_: \n]{0,4}", re.IGNORECASE | re.ASCII)
+_EQUALS = re.compile(r"(?<![=<>!:~])=(?![=>])")
+_LISTING = re.compile(r"[,;\n]|\b(?:or|and)\b", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"\n|[.!?](?=\s|\Z)")
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An answer and where it stood."""
+    """An answer and its position."""
 
     text: str
     """The answer, without surrounding space."""
@@ -60,7 +70,7 @@ def find_answer(trajectory: Trajectory, extractors: Sequence[Extractor], *, gold
 
 
 def extract(text: str, extractors: Sequence[Extractor] = CASCADE, *, lines: int = 1, cut: bool = False) -> Found | None:
-    """What the first extractor that finds something finds. `cut` says that the text was cut off at its end."""
+    """The match of the first extractor that has one. `cut` is whether the text was cut off at its end."""
     for where in extractors:
         span = _FINDERS[where](text, lines)
         if span is None or (cut and text[span[1] :] in ("", ".")):
@@ -72,9 +82,40 @@ def extract(text: str, extractors: Sequence[Extractor] = CASCADE, *, lines: int 
 
 
 def gold_answer(answer: str) -> str:
-    r"""The reference answer proper: what stands after ``####`` or in ``\boxed`` if it has them, else all of it."""
+    r"""The answer in a reference answer: the text after ``####`` or in ``\boxed`` if it has them, else all of it."""
     found = extract(answer, ("hashes", "boxed", "whole"))
     return found.text if found else ""
+
+
+def gold_answers(answer: str, lists: Lists = "auto") -> tuple[str, ...]:
+    """The answers of a reference answer that are each right; empty if there is none. `Lists` has the settings."""
+    items = None if lists == "text" else json_list(answer)
+    if items is None or (lists == "auto" and not all(isinstance(item, str) for item in items)):
+        return (gold,) if (gold := gold_answer(answer)) else ()
+    texts = (item if isinstance(item, str) else json.dumps(item, ensure_ascii=False) for item in items)
+    return tuple(dict.fromkeys(gold for text in texts if (gold := gold_answer(text))))
+
+
+def json_list(answer: str) -> list[object] | None:
+    """The items of a reference answer that is a JSON list of texts, numbers or booleans; None for any other."""
+    if not (answer.startswith("[") and answer.endswith("]")):
+        return None
+    try:
+        items = json.loads(answer)
+    except (ValueError, RecursionError):
+        return None
+    return items if items and all(isinstance(item, str | int | float) for item in items) else None
+
+
+def right_side(text: str) -> str | None:
+    """The right side of a text that is one equation, such as ``1 + 5 = 6`` or ``2 * 3 = 1 + 5 = 6``; else None.
+
+    A text with several equations commits to no answer: ``x = 5 or x = 6``.
+    """
+    sides = _EQUALS.split(text)
+    if len(sides) == 1 or any(_LISTING.search(side) for side in sides[1:-1]):
+        return None
+    return sides[-1].strip() or None
 
 
 def shown(text: str, limit: int = 60) -> str:
@@ -83,11 +124,11 @@ def shown(text: str, limit: int = 60) -> str:
 
 
 def _without_echo(text: str, task: Task, gold: str) -> str:
-    """The text with every copy of the prompt blanked, so that positions stay what they were."""
+    """The text with every copy of the prompt replaced by line breaks, so that positions do not change."""
     prompt = [Message(role="user", content=task.prompt)] if isinstance(task.prompt, str) else task.prompt
     for message in prompt:
         echo = message["content"].strip()
-        if message["role"] == "assistant":  # an example of an answer, which may be the right one here too
+        if message["role"] == "assistant":  # an example of an answer, which may be the correct one here too
             continue
         if len(echo) >= SHORTEST_ECHO and echo not in gold:
             text = text.replace(echo, "\n" * len(echo))
@@ -107,7 +148,7 @@ def _answer_tag(text: str, lines: int) -> Span | None:
 
 
 def _boxed(text: str, lines: int) -> Span | None:
-    r"""The balanced ``\boxed`` that begins last, so the inner one of two; one pass with a stack of open braces."""
+    r"""The balanced ``\boxed`` that begins last, so the inner one of nested boxes; one pass with a stack of braces."""
     opened: list[int | None] = []
     span: Span | None = None
     for mark in _BRACES.finditer(text):
@@ -143,7 +184,7 @@ def _phrase(text: str, lines: int) -> Span | None:
 
 
 def _line_end(text: str, start: int, lines: int) -> int:
-    """Where so many lines end, counted from the one that holds `start`."""
+    """Position of the end of `lines` lines, counted from the line that contains `start`."""
     end = start - 1
     for _ in range(lines):
         end = text.find("\n", end + 1)

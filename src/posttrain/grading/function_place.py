@@ -1,4 +1,4 @@
-"""Where a function or a class of a running program is written, if what is there is still what runs."""
+"""Finds the source of a function or class of a running program, if it still compiles to the code that runs."""
 
 import ast
 import copy
@@ -19,11 +19,11 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 class NotWritable(Exception):
-    """The function cannot be written into a file; says why."""
+    """The function cannot be written into a file; the message is the reason."""
 
 
 def find_function(function: FunctionType) -> Definition:
-    """Where a function is written. Raises `NotWritable` where there is no source, or that of another function."""
+    """The definition of a function. Raises `NotWritable` if there is no source, or only that of another function."""
     code = function.__code__
     for refresh in (False, True):
         tree = _tree(code.co_filename, function.__globals__, refresh=refresh)
@@ -34,7 +34,7 @@ def find_function(function: FunctionType) -> Definition:
 
 
 def find_class(cls: type) -> tuple[ast.ClassDef, str]:
-    """Where a class is written, and the file. A notebook's are found by their methods."""
+    """The definition of a class, and its file. Classes of a notebook are found by their methods."""
     methods = [inspect.unwrap(member) for member in vars(cls).values() if callable(member)]
     codes = [m.__code__ for m in methods if isinstance(m, FunctionType) and m.__module__ == cls.__module__]
     files = [getattr(sys.modules.get(cls.__module__), "__file__", None), *(code.co_filename for code in codes)]
@@ -61,33 +61,33 @@ def _tree(file: str, names: dict[str, Any] | None, *, refresh: bool = False) -> 
 
 
 def first_line(node: ast.AST) -> int:
-    """The line that Python counts a definition from: that of its first decorator."""
+    """The first line of a definition, as Python counts it: that of its first decorator."""
     decorators = getattr(node, "decorator_list", [])
     line: int = (decorators[0] if decorators else node).lineno  # type: ignore[attr-defined,union-attr,unused-ignore]
     return line
 
 
 def _holds(node: Definition, code: CodeType) -> bool:
-    """Whether a definition is at the place that the code names. Several lambdas of a line differ in their columns."""
+    """Whether a definition is at the position of the code. Several lambdas of one line differ in their columns."""
     if first_line(node) != code.co_firstlineno or getattr(node, "name", "<lambda>") != code.co_name:
         return False
     if not isinstance(node, ast.Lambda):
         return True
     body = node.body
     places = [(line, column) for line, _, column, _ in code.co_positions() if line is not None and column is not None]
-    inside = [at for at in places if at != (code.co_firstlineno, 0)]  # but for the instruction that begins all code
+    inside = [at for at in places if at != (code.co_firstlineno, 0)]  # without the first instruction of all code
     return all((body.lineno, body.col_offset) <= at < (body.end_lineno, body.end_col_offset) for at in inside)
 
 
 def _size(node: ast.AST) -> tuple[int, int]:
-    """Lines and columns that a node takes."""
+    """Number of lines and columns of a node."""
     lines: int = node.end_lineno - node.lineno  # type: ignore[attr-defined]
     columns: int = node.end_col_offset - node.col_offset  # type: ignore[attr-defined]
     return lines, columns
 
 
 def _gives(tree: ast.Module, code: CodeType) -> bool:
-    """Whether the source of a whole file or cell, compiled, holds this code."""
+    """Whether the source of a file or cell, compiled, contains this code."""
     flags = (code.co_flags & _FUTURE) | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     waiting = [compile(tree, code.co_filename, "exec", flags=flags, dont_inherit=True)]
     while waiting:
@@ -103,7 +103,7 @@ def _inside(code: CodeType) -> list[CodeType]:
 
 
 def _same(one: CodeType, other: CodeType) -> bool:
-    """Whether two pieces of code do the same, wherever they are written."""
+    """Whether two code objects are the same except for their position."""
     if any(getattr(one, name) != getattr(other, name) for name in _SAME):
         return False
     if len(one.co_consts) != len(other.co_consts):

@@ -1,10 +1,9 @@
-"""Finds a function of a running program again: by the name of its file, or by its source.
+"""Makes a function of a running program available to other processes: by the name of its file, or by its source.
 
-A function at the top of a file that can be imported is ``file.py:name`` or ``package.module:name``. One of a script or
-of a notebook cannot be found by its module, since ``__main__`` is another module in another process. Its source is
-written into a file of its own, together with what it uses: imports, helper functions and classes of the same program,
-and plain values, as they are now. The file is taken only if it gives the same function again: the same byte code and
-the same defaults.
+A function at the top level of an importable file is ``file.py:name`` or ``package.module:name``. A function of a script
+or a notebook cannot be found by its module, since ``__main__`` is another module in another process. Its source is
+written into a separate file, with its dependencies: imports, helper functions and classes of the same program, and the
+current plain values. The file is used only if it defines the same function: the same byte code and the same defaults.
 """
 
 import ast
@@ -24,7 +23,7 @@ from typing import Any
 from posttrain.grading.function_place import NotWritable, find_class, find_function, first_line
 
 LONGEST_VALUE = 1_000_000
-"""Characters of a plain value that is written down."""
+"""Most characters of a plain value that is written into the file."""
 _HEAD = '''"""What the function {name} was when the run began; written by posttrain."""
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from __future__ import annotations
 def spelling_of(function: Callable[..., Any]) -> str | None:
     """``file.py:name`` or ``package.module:name`` of a function that another process can find.
 
-    None for others, and where the file was changed after it was imported, so that another function would be found.
+    None for others, and if the file was changed after its import, so that another function would be found.
     """
     name = getattr(function, "__qualname__", "")
     module = sys.modules.get(getattr(function, "__module__", None) or "")
@@ -51,7 +50,7 @@ def spelling_of(function: Callable[..., Any]) -> str | None:
 
 
 def written(function: Callable[..., Any]) -> tuple[str, str]:
-    """A name, and the text of a Python file in which the function has it. Raises `NotWritable`."""
+    """A name, and the text of a Python file that defines the function under it. Raises `NotWritable`."""
     inner = inspect.unwrap(function)
     if not isinstance(function, FunctionType) or not isinstance(inner, FunctionType):
         raise NotWritable(f"it is no function that is written with def or lambda, but a {type(inner).__name__}")
@@ -64,7 +63,7 @@ def written(function: Callable[..., Any]) -> tuple[str, str]:
 
 
 def _is_current(function: Callable[..., Any], file: str) -> bool:
-    """Whether the file still holds the function, as far as that can be told."""
+    """Whether the file still contains the function; true if its source cannot be compared."""
     inner = inspect.unwrap(function)
     if not isinstance(inner, FunctionType) or inner.__code__.co_filename != file:
         return True
@@ -77,7 +76,7 @@ def _is_current(function: Callable[..., Any], file: str) -> bool:
 
 
 def _check_same(text: str, name: str, function: FunctionType) -> None:
-    """Raise `NotWritable` unless the text gives the function with the defaults that it has."""
+    """Raise `NotWritable` unless the text defines the function with the same defaults."""
     module = ModuleType(f"_posttrain_written_{name}")
     sys.modules[module.__name__] = module  # dataclasses look their module up there
     try:
@@ -92,7 +91,7 @@ def _check_same(text: str, name: str, function: FunctionType) -> None:
 
 
 def _alike(again: Any, function: Any) -> bool:
-    """Whether two functions are the same inside all their decorators."""
+    """Whether two functions are the same, decorators included."""
     if not isinstance(again, FunctionType) or not isinstance(function, FunctionType):
         return False
     if again.__defaults__ != function.__defaults__ or again.__kwdefaults__ != function.__kwdefaults__:
@@ -104,10 +103,10 @@ def _alike(again: Any, function: Any) -> bool:
 
 
 class _Writer:
-    """Collects the parts of a file, each after those that it needs."""
+    """Collects the parts of a file, each after its dependencies."""
 
     def __init__(self, program: dict[str, Any]) -> None:
-        """`program` are the globals of the function: what is defined there is written, anything else imported."""
+        """`program` are the globals of the function: their definitions are written, anything else is imported."""
         self.parts: dict[str, str] = {}
         self._program = program
         self._home = str(program.get("__name__", "__main__"))
@@ -120,7 +119,7 @@ class _Writer:
         return "\n\n".join(filter(None, ["".join(sorted(set(imports))), *others]))
 
     def function(self, name: str, function: FunctionType) -> None:
-        """Add a function under a name: with its decorators if it is what they made of it."""
+        """Add a function under a name, with its decorators if it is the decorated function."""
         inner = inspect.unwrap(function)
         definition, file = find_function(inner), inner.__code__.co_filename
         if function is inner and not isinstance(definition, ast.Lambda):
@@ -134,7 +133,7 @@ class _Writer:
             self._define(name, definition, file)
 
     def value(self, name: str, value: Any) -> None:
-        """Add whatever a name stands for. Raises `NotWritable`."""
+        """Add the value of a name. Raises `NotWritable`."""
         if name in self._values:
             if self._values[name] is not value:
                 raise NotWritable(f"'{name}' stands for different things in the functions that it uses")
@@ -161,13 +160,13 @@ class _Writer:
         self.parts[name] = _text(definition, file) + also
 
     def _add_names(self, definition: ast.AST, known: Mapping[str, Any]) -> None:
-        """Add what a definition refers to; annotations, which nothing runs, only where that is possible."""
+        """Add the names that a definition refers to; those in annotations, which are not run, only if possible."""
         needed = _names(_Bare().visit(copy.deepcopy(definition)))
         for name in sorted(_names(definition)):
             if name == "__file__":
                 raise NotWritable("it uses __file__, which is another one in a file of its own")
             if name not in known or (name.startswith("__") and name.endswith("__")):
-                continue  # a built-in, or a name that is found nowhere, which fails there as it would here
+                continue  # a built-in, or an undefined name, which fails there as it would here
             try:
                 self.value(name, known[name])
             except NotWritable:
@@ -178,7 +177,7 @@ class _Writer:
 
 
 class _Bare(ast.NodeTransformer):
-    """Takes annotations away."""
+    """Removes annotations."""
 
     def visit_arg(self, node: ast.arg) -> ast.arg:
         """A parameter without its type."""
@@ -191,7 +190,7 @@ class _Bare(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
-        """Likewise."""
+        """An asynchronous function without the type of its result."""
         node.returns = None
         return self.generic_visit(node)
 
@@ -202,7 +201,7 @@ class _Bare(ast.NodeTransformer):
 
 
 def _submodules(definition: ast.AST, known: Mapping[str, Any]) -> Iterator[str]:
-    """Modules that a definition reaches through a package, as ``xml.etree.ElementTree``, which must be imported too."""
+    """Submodules that a definition uses as attributes, like ``xml.etree.ElementTree``, which must be imported too."""
     for node in ast.walk(definition):
         if not isinstance(node, ast.Attribute):
             continue
@@ -215,7 +214,7 @@ def _submodules(definition: ast.AST, known: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _names(definition: ast.AST) -> set[str]:
-    """Names that a definition takes from around it."""
+    """Global names that a definition refers to."""
     statement = ast.Expr(definition) if isinstance(definition, ast.Lambda) else definition
     module = ast.fix_missing_locations(ast.Module([copy.deepcopy(statement)], []))  # type: ignore[list-item]
 
@@ -231,7 +230,7 @@ def _names(definition: ast.AST) -> set[str]:
 
 
 def _fix_defaults(arguments: ast.arguments, function: FunctionType) -> None:
-    """Write plain defaults as the values that they were when the function was made."""
+    """Replace plain defaults by the values that they had when the function was defined."""
     values = function.__defaults__ or ()
     named = function.__kwdefaults__ or {}
     arguments.defaults = [_fixed(*pair) for pair in zip(arguments.defaults, values, strict=True)]
@@ -252,7 +251,7 @@ def _fixed(expression: ast.expr, value: Any) -> ast.expr:
 
 
 def _free_variables(function: FunctionType) -> dict[str, Any]:
-    """What a closure holds, by name."""
+    """The variables of a closure, by name."""
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     try:
         return {name: cell.cell_contents for name, cell in cells}
@@ -261,7 +260,7 @@ def _free_variables(function: FunctionType) -> dict[str, Any]:
 
 
 def _text(definition: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, file: str) -> str:
-    """A definition as it is written, or, where it cannot stand alone like that, as Python writes it."""
+    """The source of a definition as is, or as Python unparses it if the source alone does not parse to it."""
     lines = linecache.getlines(file)[first_line(definition) - 1 : definition.end_lineno]
     text = textwrap.dedent("".join(lines))
     try:
@@ -273,7 +272,7 @@ def _text(definition: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, fil
 
 
 def _import(name: str, module: ModuleType) -> str:
-    """What imports a module under a name."""
+    """The statement that imports a module under a name."""
     full = module.__name__
     if full == "__main__":
         raise NotWritable(f"it uses the module of the program itself as '{name}'")
@@ -281,7 +280,7 @@ def _import(name: str, module: ModuleType) -> str:
 
 
 def _imported(name: str, value: Any) -> str:
-    """What imports a function, a class or a constant of another module; empty where nothing does."""
+    """The statement that imports a function, class or constant of another module; empty if there is none."""
     home, own = getattr(value, "__module__", None), getattr(value, "__qualname__", "")
     if not isinstance(home, str) or home == "__main__" or not own.isidentifier():
         return ""

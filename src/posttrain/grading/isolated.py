@@ -1,8 +1,8 @@
-"""A reward that judges in worker processes which can be killed: `posttrain.grading.workers`.
+"""A reward that scores in worker processes, which can be killed: `posttrain.grading.workers`.
 
-Each worker makes the reward from its settings, as a recipe file would, and judges the trajectories that it is sent. A
-call that runs out of time or memory, or takes its process with it, gives status ``error`` and says why; the others are
-judged as if nothing had happened.
+Each worker makes the reward from its settings, as a recipe file would, and scores the trajectories that it receives. A
+call that exceeds its time or memory, or crashes its process, gives status ``error`` with the reason. Other calls are
+not affected.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ from posttrain.types import Fact, Group, Message, Preference, Rated, Score, Segm
 
 PRELOAD = ("posttrain.grading.isolated",)
 WIDE = 32
-"""Workers for graders that mostly wait, as asynchronous functions do."""
+"""Number of workers for graders that mostly wait, such as asynchronous functions."""
 _NUMBERS = ("stop_reason", "sample", "parent")
 LOADING = 600.0
-"""Seconds for what is asked of a reward that has just been loaded."""
+"""Seconds for a method call on a reward that was just loaded."""
 
 
 class Isolated:
-    """Judges by a reward in workers. Made when judging begins, and kept."""
+    """Scores by a reward in workers; created at the first score, and kept."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Isolated:
         pinned: Mapping[str, Any] | None = None,
         workers: int | None = None,
     ) -> None:
-        """`preload` are modules that workers find imported, `pinned` is given to the reward's `pin` in each worker."""
+        """`preload` are modules that workers have imported; `pinned` is passed to the reward's `pin` in each worker."""
         settings = TypeAdapter(Reward).dump_python(reward, mode="json")
         self._argument = {"settings": settings, "pinned": dict(pinned or {})}
         self.limits = limits
@@ -56,8 +56,8 @@ class Isolated:
     async def score(
         self, group: Group, context: RewardContext, *, together: bool = False, ids: bool = False
     ) -> list[Score]:
-        """One score each, in order. `together` judges the group in one call, with as many times the time; `ids` sends
-        token ids and log-probabilities too, not only texts.
+        """One score per trajectory, in order. `together` scores the group in one call, with the time limits multiplied
+        by its size. `ids` sends token ids and log-probabilities too, not only texts.
         """
         packed = [pack_trajectory(t, ids=ids) for t in group]
         about = {"key": group.key, "step": context.step, "progress": context.progress}
@@ -71,54 +71,54 @@ class Isolated:
         outcomes = await self._runner.run([{**about, "trajectories": [one]} for one in packed])
         return [scores_of(outcome, 1)[0] for outcome in outcomes]
 
-    def ask(self, name: str) -> Any:
-        """What a method of the reward, called in a worker, returns. Raises `UserError` if the reward cannot be made."""
+    def query(self, name: str) -> Any:
+        """Calls a method of the reward in a worker; returns its result. Raises `UserError` if it fails."""
         (outcome,) = self._runner.run_now(
-            {"ask": name}, limits=replace(self.limits, cpu_seconds=LOADING, wall_seconds=LOADING)
+            {"query": name}, limits=replace(self.limits, cpu_seconds=LOADING, wall_seconds=LOADING)
         )
         if outcome.how != "ok":
             raise UserError(outcome.explanation)
         return outcome.value
 
     def pin(self, **more: Any) -> None:
-        """Give workers that start from now on more to be pinned to."""
+        """Add values that workers that start from now on pass to the reward's `pin`."""
         self._argument["pinned"] |= more
 
     def widen(self, workers: int) -> None:
-        """Have more calls run at once."""
+        """Raise the number of concurrent calls to `workers`."""
         self._runner.workers = max(workers, self._runner.workers)
 
     async def outcomes(self, trajectories: Sequence[Trajectory]) -> list[tuple[Score, Outcome]]:
-        """Each trajectory judged alone, with what it cost."""
+        """The score of each trajectory, scored alone, with the outcome of its call."""
         calls = [{"trajectories": [pack_trajectory(t, ids=True)]} for t in trajectories]
         outcomes = await self._runner.run(calls)
         return [(scores_of(outcome, 1)[0], outcome) for outcome in outcomes]
 
 
 def scores_of(outcome: Outcome, count: int) -> list[Score]:
-    """The scores that a call gave; errors where it failed."""
+    """The scores of a call; errors if it failed."""
     if outcome.how != "ok":
         tried = f" (tried {outcome.attempts} times)" if outcome.attempts > 1 else ""
-        return [failure(f"judging failed ({outcome.how}): {outcome.explanation}{tried}")] * count
+        return [failure(f"scoring failed ({outcome.how}): {outcome.explanation}{tried}")] * count
     return [unpack_score(item) for item in outcome.value]
 
 
 def open_reward(argument: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Any]:
-    """In a worker: make the reward, and give what judges a call."""
+    """In a worker: make the reward; returns the function that answers a call."""
     reward = TypeAdapter(Reward).validate_python(argument["settings"])
     pin = getattr(reward, "pin", None)
     if argument["pinned"] and pin is not None:
         pin(argument["pinned"])
     reward.prepare()
 
-    def judge(call: Mapping[str, Any]) -> Any:
-        if "ask" in call:
-            return getattr(reward, call["ask"])()
+    def answer(call: Mapping[str, Any]) -> Any:
+        if "query" in call:
+            return getattr(reward, call["query"])()
         group = Group(trajectories=tuple(map(unpack_trajectory, call["trajectories"])), key=call.get("key", ""))
         context = RewardContext(step=call.get("step", 0), progress=call.get("progress", 0.0))
         return [pack_score(score) for score in asyncio.run(reward.score(group, context))]
 
-    return judge
+    return answer
 
 
 @cache
@@ -140,7 +140,7 @@ def pack_trajectory(trajectory: Trajectory, *, ids: bool = True) -> dict[str, An
 
 
 def unpack_trajectory(packed: Mapping[str, Any]) -> Trajectory:
-    """The trajectory again."""
+    """The trajectory of packed values."""
     task = dict(packed["task"])
     task["preferences"] = tuple(
         Preference(chosen=chosen, rejected=rejected) for chosen, rejected in task["preferences"]
@@ -160,7 +160,7 @@ def unpack_trajectory(packed: Mapping[str, Any]) -> Trajectory:
 
 
 def _unpack_fact(name: str, values: Mapping[str, Any]) -> Fact:
-    """A fact again, of the class that its name says."""
+    """The fact of packed values, of the class with that name."""
     module, _, qualname = name.partition(":")
     kind: type[Fact] = reduce(getattr, qualname.split("."), importlib.import_module(module))  # type: ignore[assignment]
     return TypeAdapter(kind).validate_python(values)
@@ -173,6 +173,6 @@ def pack_score(score: Score) -> dict[str, Any]:
 
 
 def unpack_score(packed: Mapping[str, Any]) -> Score:
-    """The score again; NaN and status ``error`` go together whatever was sent."""
+    """The score of packed values; one that is not finite gets the status ``error``."""
     score = Score(**{**packed, "parts": {name: unpack_score(part) for name, part in packed["parts"].items()}})
     return score if score.status == "error" or math.isfinite(score.value) else failure("a score without a value")

@@ -1,4 +1,4 @@
-"""Languages as a few lines of data, and programs in them: compiled once, run for a test, their output compared."""
+"""Programming languages as data; compiling programs once, running them for each test, and comparing the output."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -28,15 +28,15 @@ class Language:
     compile: str = ""
     """Command that makes `program`; empty where nothing is compiled."""
     program: str = ""
-    """The one file that compiling makes."""
+    """The one file that the compiler makes."""
     empty: str = ""
-    """A program that does nothing, to measure what starting one takes."""
+    """A program that does nothing, to measure the work of starting one."""
     package: str = ""
-    """What to install where a command is missing."""
+    """Package to install if a command is missing."""
 
 
 COMPILING = Limits(cpu_s=20.0, wall_s=120.0, memory_mb=1024, output_kb=16_384)
-"""What a compiler may use; its output is the program."""
+"""Limits of a compiler; its output is the program."""
 
 
 def find_language(name: str, more: Mapping[str, Language]) -> Language:
@@ -48,7 +48,7 @@ def find_language(name: str, more: Mapping[str, Language]) -> Language:
 
 
 def need_commands(name: str, language: Language) -> None:
-    """Raise `UserError` where what a language needs is not installed."""
+    """Raise `UserError` if a command of a language is not installed."""
     commands = [shlex.split(text)[0] for text in (language.compile, language.run) if text]
     if missing := missing_programs([command for command in commands if not command.startswith("./")]):
         where = f" (on Debian: apt install {language.package})" if language.package else ""
@@ -56,9 +56,9 @@ def need_commands(name: str, language: Language) -> None:
 
 
 async def build(pool: Pool, language: Language, code: str) -> Result | dict[str, bytes]:
-    """The files that running a program takes; what the compiler said where there is no program.
+    """The files for running a program, or the result of the compiler if it failed.
 
-    A compiled program comes out as bytes and goes in again for each test: runs share nothing.
+    A compiled program is returned as bytes and sent again for each test, so that runs share nothing.
     """
     files = {language.file: encoded(code)}
     if not language.compile:
@@ -74,14 +74,14 @@ def job_of(language: Language, files: Mapping[str, bytes], stdin: str) -> Job:
 
 
 def fault_of_tests(tests: Any) -> str:
-    """What is wrong with a task's tests; empty for nothing."""
+    """The fault of a task's tests; empty if there is none."""
     if isinstance(tests, Sequence) and not isinstance(tests, str) and tests and all(map(_is_test, tests)):
         return ""
     return "has no field 'tests', a list of mappings with texts 'input' and 'output'"
 
 
 def verdict(result: Result, expected: str) -> str:
-    """`PASSED`, or what went wrong; space at the end of the output does not count, space at its beginning does."""
+    """`PASSED`, or what went wrong. White space at the end of the output is ignored, at its start it is not."""
     if result.outcome != "ok":
         return how_it_ended(result)
     printed = result.stdout.rstrip()

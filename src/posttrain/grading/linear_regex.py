@@ -1,12 +1,12 @@
-r"""Answers whether a regular expression matches, in time linear in the text, for any text.
+r"""Matches regular expressions in time linear in the text, for any text.
 
-Python's `re` tries one way through a pattern after another, and a text that a model wrote can make it try
-exponentially many: ``(a+)+b`` never ends on thirty letters, and ``<think>.*</think>\s*<answer>.*</answer>`` is
-quadratic. Here all ways are followed at once, as a set of places in the pattern (Thompson 1968), and each set that was
-met is remembered, so that the usual cost is one look-up a character. The pattern is read by `re`'s own parser, and
-single characters are judged by `re` itself, so the language is Python's to the letter.
+Python's `re` backtracks, and a completion can make that take exponential time: ``(a+)+b`` does not end on thirty
+letters, and ``<think>.*</think>\s*<answer>.*</answer>`` is quadratic. Here the pattern is simulated as an automaton
+with a set of states (Thompson 1968). Each set that was reached is cached, so that the usual cost is one look-up per
+character. The pattern is parsed by `re`'s own parser, and single characters are matched by `re` itself, so the syntax
+is Python's.
 
-What depends on what was matched before cannot be followed this way and is refused: back-references, look-ahead,
+Elements that depend on earlier matches cannot be matched this way and are refused: back-references, look-ahead,
 look-behind, conditions, possessive repeats and atomic groups.
 """
 
@@ -19,12 +19,12 @@ _parser: Any = importlib.import_module("re._parser")
 _compiler: Any = importlib.import_module("re._compiler")
 
 LARGEST = 4000
-"""Places in a pattern, counted repeats written out; work for one new character grows with it."""
+"""Most states of a pattern, with counted repeats expanded; the work per new character grows with it."""
 REMEMBERED = 500_000
-"""Places in all remembered sets; beyond it they are forgotten and found again."""
+"""Most states in all cached sets; beyond that the cache is cleared."""
 
 End = ""
-"""What comes after the last character."""
+"""The symbol after the last character."""
 LastNewline = "\n$"
 """A line break that ends the text: ``$`` matches before it."""
 
@@ -34,7 +34,7 @@ Condition = Callable[[Before, str], bool]
 
 
 class Refused(ValueError):
-    """A pattern that cannot be matched in linear time here; says which part and why."""
+    """A pattern that cannot be matched in linear time here; the message has the element and the reason."""
 
 
 class LinearPattern:
@@ -64,7 +64,7 @@ class LinearPattern:
             state = following
         return self._closure(*self._sets[state], End)[1]
 
-    # The pattern as a graph: each place has the places after it, and may read a character or hold a condition.
+    # The pattern as a graph: each place has edges to the next ones, and may read a character or have a condition.
 
     def _place(self, *after: int) -> int:
         if len(self._edges) >= LARGEST:
@@ -78,7 +78,7 @@ class LinearPattern:
         return after
 
     def _element(self, name: str, operator: Any, argument: Any, flags: int, after: int) -> int:
-        """Add one element of a parsed pattern before the place `after`; gives its first place."""
+        """Add one element of a parsed pattern before the place `after`; returns its first place."""
         match name:
             case "LITERAL" | "NOT_LITERAL" | "ANY" | "IN":
                 place = self._place(after)
@@ -111,7 +111,7 @@ class LinearPattern:
             first = self._sequence(elements, flags, first)
         return first
 
-    # The walk: a state is a set of places with what was read before; each is made when it is first met.
+    # The simulation: a state is a set of places and the previous character; states are created when first reached.
 
     def _forget(self) -> None:
         self._sets: list[tuple[frozenset[int], Before]] = [(frozenset({self._start}), None)]
@@ -120,7 +120,7 @@ class LinearPattern:
         self._size = 0
 
     def _step(self, state: int, symbol: str) -> int:
-        """The state after one more character, remembered; `_ACCEPTED` or `_DEAD` where the rest does not matter."""
+        """The state after one more character, cached; `_ACCEPTED` or `_DEAD` if the rest does not matter."""
         places, accepted = self._closure(*self._sets[state], symbol)
         if accepted and not self._full:
             return _ACCEPTED
@@ -147,7 +147,7 @@ class LinearPattern:
         return self._numbers[found]
 
     def _closure(self, places: Iterable[int], before: Before, after: str) -> tuple[set[int], bool]:
-        """Every place that can be reached without reading, and whether the end of the pattern is among them."""
+        """All places that are reachable without reading, and whether the end of the pattern is among them."""
         reached = set(places)
         waiting = list(reached)
         while waiting:
@@ -175,7 +175,7 @@ _NAMES = {
 
 
 def _one_character(operator: Any, argument: Any, flags: int) -> re.Pattern[str]:
-    """What `re` itself makes of an element that reads one character."""
+    """An element that reads one character, compiled by `re`."""
     state = _parser.State()
     state.flags = flags
     compiled: re.Pattern[str] = _compiler.compile(_parser.SubPattern(state, [(operator, argument)]), flags)

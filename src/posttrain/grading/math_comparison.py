@@ -1,11 +1,11 @@
 r"""Whether two mathematical expressions in LaTeX are equal; for use in a worker that can be killed.
 
 Works with math-verify and latex2sympy2_extended, without their alarms (which do nothing outside the main thread, cancel
-the caller's own timer, and do not stop a long computation in C), and without their extraction. What a model wrote is
-only ever parsed by a grammar: `posttrain.grading.math_worker` takes SymPy's own reader of text, which is Python's
-`eval`, out of the worker.
+the caller's own timer, and do not stop a long computation in C), and without their extraction. A completion is only
+parsed by a grammar: `posttrain.grading.math_worker` disables SymPy's own parser of text, which uses Python's `eval`, in
+the worker.
 
-Where they would call equal what is not, this looks again:
+Two cases in which they accept unequal expressions are checked here:
 
     1/3 and 0.333333333      they round to six digits; here numbers must agree to `DIGITS`, or within a tolerance
     5 and "5 or 6"           they take one of several; here both must have as many parts
@@ -18,7 +18,7 @@ from fractions import Fraction
 from typing import Any
 
 DIGITS = 40
-"""Decimal digits to which two numbers must agree that are called equal without a tolerance."""
+"""Decimal digits to which two numbers must agree without a tolerance."""
 refused: list[str] = []
 """Texts that SymPy wanted to evaluate in this comparison, which `posttrain.grading.math_worker` refused."""
 
@@ -31,7 +31,7 @@ _WRAPPED = re.compile(r"\\left|\\right|\\[!,;: ]|\\quad\b|~")
 
 
 def quiet() -> None:
-    """Have the libraries keep to themselves that there are no alarms; there is a limit around them."""
+    """Silence the libraries' warnings about missing time limits; the worker has one."""
     for name in ("math_verify", "latex2sympy2_extended"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
@@ -59,7 +59,7 @@ def compare(gold: str, answer: str, tolerance: Fraction) -> dict[str, Any]:
 
 
 def parts(text: str) -> int:
-    """How many parts an answer has: what commas, semicolons, "or" and "and" set apart, outside of inner brackets."""
+    """Number of parts of an answer, separated by commas, semicolons, "or" and "and" outside of inner brackets."""
     text = _WRAPPED.sub(" ", _GROUPED.sub("", text)).strip()
     depth, count, lowest = 0, 1, 1
     marks = {match.start() for match in _APART.finditer(text)}
@@ -72,7 +72,7 @@ def parts(text: str) -> int:
 
 
 def _read(text: str) -> Any:
-    """The expression that a text is; None where the grammar does not know it."""
+    """The expression of a text; None if the grammar does not accept it."""
     from latex2sympy2_extended import NormalizationConfig, latex2sympy
     from sympy import Basic, Float, Rational
     from sympy.matrices import MatrixBase
@@ -85,7 +85,7 @@ def _read(text: str) -> Any:
         found = latex2sympy(text, normalization_config=normal)
     except (MemoryError, PermissionError):
         raise
-    except Exception:  # the grammar and SymPy's constructors raise whatever they like about what a model wrote
+    except Exception:  # on model output the grammar and SymPy's constructors may raise anything
         return None
     if not isinstance(found, Basic | MatrixBase):
         return None
@@ -106,7 +106,7 @@ def _is_number(expression: Any) -> bool:
 
 
 def _near(gold: Any, answer: Any, tolerance: Fraction) -> bool:
-    """Whether two numbers are equal to `DIGITS` digits, or no further apart than the tolerance."""
+    """Whether two numbers agree to `DIGITS` digits or differ by at most the tolerance."""
     if gold == answer:
         return True
     from sympy import Abs, N, Rational

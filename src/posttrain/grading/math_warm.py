@@ -1,6 +1,6 @@
-"""Imported where workers for mathematics are forked: brings in all that the libraries import on first use.
+"""Imported in the process that workers for mathematics are forked from: triggers all imports on first use.
 
-Then a new worker compares at once, and nothing has to be imported after SymPy's reader of text was taken away.
+Then a new worker compares at once, and nothing has to be imported after SymPy's parser of text was disabled.
 """
 
 import importlib.util
@@ -25,7 +25,7 @@ PAIRS = (
 
 
 def warm() -> None:
-    """Compare a pair of every sort."""
+    """Compare one pair of each kind of expression."""
     quiet()
     for gold, answer in PAIRS:
         compare(gold, answer, Fraction(0))

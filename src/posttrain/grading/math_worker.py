@@ -1,4 +1,4 @@
-"""What a worker for mathematics runs: the comparison, with SymPy's evaluator of text taken away."""
+"""The comparison of expressions in a worker, with SymPy's evaluator of text disabled."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ _DIGITS_ONLY = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+", re.ASCII)
 
 
 def open_comparison(argument: Any) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    """In a worker: take SymPy's evaluator away, and give what compares."""
+    """In a worker: disable SymPy's evaluator of text; returns the comparison."""
     import sympy.parsing.sympy_parser as reader
     from sympy import Integer, Rational
 
@@ -22,7 +22,7 @@ def open_comparison(argument: Any) -> Callable[[Mapping[str, Any]], dict[str, An
         raise PermissionError("text is not evaluated here")
 
     def read_number(text: str, *_: Any, **__: Any) -> Any:
-        """All that SymPy's reader of text is needed for: the digits that the grammar found."""
+        """Replaces SymPy's parser, which is needed only for the digits that the grammar finds."""
         if not _DIGITS_ONLY.fullmatch(text):
             refuse(text)
         return Integer(int(text)) if text.isdigit() else Rational(text)

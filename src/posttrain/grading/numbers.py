@@ -1,13 +1,13 @@
-r"""Reads numbers exactly, as fractions, and says when two answers are the same number.
+r"""Reads numbers exactly, as fractions, and compares them.
 
-What is read: 42, -3.50, .5, 1,234,567 (commas only between groups of three), 3/4, \frac{3}{4}, 1.2e-5, with a currency
-sign before or after, a percent sign, a degree sign or up to three words of unit after, an unknown before (``x = 5``),
-LaTeX spacing and ``\text{...}`` around any of them. What is not: other digits than 0-9, lists and ranges ("5 or 6"),
-mixed numbers, a number times an unknown (``5x``), anything longer than `LONGEST` characters or with an exponent beyond
-`LARGEST_EXPONENT` (work would grow with the value of what a model wrote, not with its length).
+Read are 42, -3.50, .5, 1,234,567 (commas only between groups of three), 3/4, \frac{3}{4}, 1.2e-5, with a currency sign
+before or after, a percent sign, a degree sign or up to three words of unit after, an unknown before (``x = 5``), and
+LaTeX spacing and ``\text{...}`` around any of them. Not read are other digits than 0-9, lists and ranges ("5 or 6"),
+mixed numbers, a number times an unknown (``5x``), and anything longer than `LONGEST` characters or with an exponent
+beyond `LARGEST_EXPONENT` (the work would grow with the value of the number, not with the length of the text).
 
-The policy on units: currency, percent and degree signs never count, so 50% is 50 and not 0.5. A unit in words that the
-reference answer has must be in the answer too; one that only the answer has is ignored.
+Units: currency, percent and degree signs are ignored, so 50% is 50 and not 0.5. A unit in words that the reference
+answer has must be in the answer too; one that only the answer has is ignored.
 """
 
 import re
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 LONGEST = 1000
-"""Characters of a text that may be a number."""
+"""Most characters of a number."""
 LARGEST_EXPONENT = 1000
 
 _DIGITS = r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)"
@@ -68,9 +68,9 @@ class Number:
 
 
 def unwrapped(text: str) -> str:
-    r"""The text without what may surround an answer: quotes, Markdown emphasis, ``$``, a full stop, ``(B)``'s brackets.
+    r"""The text without marks around an answer: quotes, Markdown emphasis, ``$``, a full stop, the brackets of ``(B)``.
 
-    A text that is nothing but such marks is left as it is.
+    A text of such marks only is returned as is.
     """
     inner = text.strip().removeprefix(r"\(").removesuffix(r"\)").strip(_WRAPPING)
     inner = inner.removesuffix(".").rstrip(_WRAPPING)
@@ -80,7 +80,7 @@ def unwrapped(text: str) -> str:
 
 
 def read_number(text: str) -> Number | None:
-    """The number that all of a text is, or None."""
+    """The number that a text consists of, or None."""
     if len(text) > LONGEST:
         return None
     for written, meant in _LATEX:
@@ -107,5 +107,5 @@ def _value(matched: re.Match[str]) -> Fraction | None:
 
 
 def same_number(answer: Number, gold: Number, tolerance: Fraction) -> bool:
-    """Whether an answer is the reference number within a tolerance, and has its unit."""
+    """Whether an answer equals the reference number within a tolerance, and has its unit."""
     return abs(answer.value - gold.value) <= tolerance and (not gold.unit or answer.unit == gold.unit)

@@ -1,4 +1,4 @@
-"""What the rewards that run programs share: finding the program in a completion, running each once, naming failures."""
+"""Common parts of rewards that run programs: finding programs in completions, running each once, naming failures."""
 
 import asyncio
 import re
@@ -12,12 +12,12 @@ from posttrain.types import Group, Score, Trajectory
 _FENCE: Final = re.compile(r"^ {0,3}(```+|~~~+)[ \t]*([^`\n]*)$", re.MULTILINE)
 
 LONGEST: Final = 16_384
-"""Characters; a longer program is not run. What models are asked for is a tenth of it."""
+"""Most characters of a program that is run."""
 
 
 def find_code(trajectory: Trajectory) -> str | None:
-    """The last fenced block of a completion, or all of it where there is no fence; None for nothing, or for what the
-    token limit cut in the middle.
+    """The last fenced block of a completion, or all of it if there is no fence; None if it is empty or was cut by the
+    token limit.
     """
     text, cut = trajectory.completion, trajectory.stop_reason == "length"
     opened: re.Match[str] | None = None
@@ -37,17 +37,17 @@ def find_code(trajectory: Trajectory) -> str | None:
     return block if block is not None and block.strip() else None
 
 
-async def judge_each(
+async def score_each(
     group: Group,
-    judge: Callable[[Trajectory, str], Awaitable[Score]],
+    score: Callable[[Trajectory, str], Awaitable[Score]],
     missing: float,
     fault: Callable[[Trajectory], str],
 ) -> Sequence[Score]:
-    """Find and judge the program of each attempt, the same program for the same task once.
+    """Find and score the program of each rollout; the same program of the same task is scored once.
 
-    `fault` says why a task cannot be judged, or nothing.
+    `fault` returns why a task cannot be used for scoring; empty if it can.
     """
-    judged: dict[tuple[int, str], asyncio.Future[Score]] = {}
+    scored: dict[tuple[int, str], asyncio.Future[Score]] = {}
     scores: list[asyncio.Future[Score] | Score] = []
     for trajectory in group:
         code = find_code(trajectory)
@@ -62,30 +62,30 @@ async def judge_each(
             )
         else:
             key = id(trajectory.task), code
-            if key not in judged:
-                judged[key] = asyncio.ensure_future(judge(trajectory, code))
-            scores.append(judged[key])
-    await asyncio.gather(*judged.values())
+            if key not in scored:
+                scored[key] = asyncio.ensure_future(score(trajectory, code))
+            scores.append(scored[key])
+    await asyncio.gather(*scored.values())
     return [score if isinstance(score, Score) else score.result() for score in scores]
 
 
 def broken(result: Result) -> Score | None:
-    """The score where the sandbox failed, which says nothing of the program; None where it did not."""
+    """The score if the sandbox failed, whatever the program; None if it did not."""
     if result.outcome != "sandbox_error":
         return None
     return failure(f"the sandbox failed: {result.explanation}")
 
 
 def how_it_ended(result: Result) -> str:
-    """A result in words, for an explanation; the same for the same program, so without times."""
+    """A result in words, for an explanation; without times, so that it is the same for the same program."""
     if result.outcome == "nonzero":
-        said = _last_line(result.stderr)
-        return f"ended with code {result.exit_code}" + (f": {said}" if said else "")
+        line = _last_line(result.stderr)
+        return f"ended with code {result.exit_code}" + (f": {line}" if line else "")
     return f"{result.outcome} ({result.explanation})" if result.explanation else result.outcome
 
 
 def encoded(text: str) -> bytes:
-    """Text as bytes, whatever a tokenizer made of it."""
+    """Text as UTF-8; characters that cannot be encoded are replaced."""
     return text.encode("utf-8", errors="replace")
 
 

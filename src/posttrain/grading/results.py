@@ -1,4 +1,4 @@
-"""What the result of a user's function means as a `Score`; anything that is no judgement becomes an ``error``."""
+"""Conversion of the result of a user's function to a `Score`; invalid results become an ``error``."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -8,6 +8,7 @@ from numbers import Real
 from typing import Any
 
 from posttrain.components.rewards import failure
+from posttrain.grading.conventions import Log
 from posttrain.grading.extraction import shown
 from posttrain.types import Score
 
@@ -21,7 +22,7 @@ def as_score(result: Any, correct_at: float) -> Score:
     if isinstance(result, Mapping):
         return _from_mapping(result, correct_at)
     if result is None:
-        return failure(NOT_APPLICABLE)
+        return not_applicable()
     value = as_number(result)
     if value is None:
         return failure(
@@ -33,8 +34,37 @@ def as_score(result: Any, correct_at: float) -> Score:
     return Score(value=value, status="ok" if value >= correct_at else "wrong")
 
 
+def not_applicable() -> Score:
+    """The score of a rollout that a reward does not apply to."""
+    return replace(failure(NOT_APPLICABLE), applies=False)
+
+
+def from_openrlhf(result: Any, log: Log) -> Any:
+    """The rewards in what a function for OpenRLHF returned; its ``scores`` and ``extra_logs`` go into the log."""
+    if not isinstance(result, Mapping) or "rewards" not in result:
+        return result
+    extra = result.get("extra_logs")
+    for name, values in {"score": result.get("scores"), **(extra if isinstance(extra, Mapping) else {})}.items():
+        listed = _listed(values)
+        if listed is not None and len(listed) == log.num_completions:
+            log.extra(str(name), listed)
+        elif values is not None:
+            log.metric(str(name), values)
+    return result["rewards"]
+
+
+def _listed(values: Any) -> list[Any] | None:
+    """The items of a list or of an array with one axis; None for any other value."""
+    if isinstance(values, str | Mapping):
+        return None
+    try:
+        return list(values)
+    except TypeError:
+        return None
+
+
 def as_number(value: Any) -> float | None:
-    """A number of any library's, or an array of one element, as a float; None for anything else."""
+    """A number of any library, or an array of one element, as a float; None for anything else."""
     if not isinstance(value, Real | Decimal):
         try:
             value = value.item()
@@ -49,7 +79,7 @@ def as_number(value: Any) -> float | None:
 
 
 def as_part(value: Any) -> Score | None:
-    """One of several numbers that a function returned, for the record; None for what is no finite number."""
+    """One of several numbers that a function returned, for the record; None if it is not a finite number."""
     number = as_number(value)
     if number is None or not math.isfinite(number):
         return None
@@ -57,7 +87,7 @@ def as_part(value: Any) -> Score | None:
 
 
 def with_notes(score: Score, notes: Mapping[str, Any]) -> Score:
-    """The score with numbers added to its parts, and anything else to its explanation."""
+    """The score with numbers added to its parts, and other values to its explanation."""
     parts = {name: as_part(value) for name, value in notes.items()}
     texts = [f"{name}: {_written(value)}" for name, value in notes.items() if parts[name] is None and value is not None]
     return replace(
@@ -68,7 +98,7 @@ def with_notes(score: Score, notes: Mapping[str, Any]) -> Score:
 
 
 def _written(value: Any, how: Callable[[Any], str] = str) -> str:
-    """A value of the user's as text, whatever its own ``__str__`` does."""
+    """A value of the user's as text, even if its own ``__str__`` raises."""
     try:
         return how(value)
     except Exception as error:
@@ -90,12 +120,12 @@ def _from_mapping(result: Mapping[Any, Any], correct_at: float) -> Score:
     if not names:
         keys = ", ".join(map(repr, result)) or "nothing"
         return failure(f"the function returned a dict without 'score' or 'value'; it has {shown(keys)}")
-    judged = as_score(None if isinstance(result[names[0]], Mapping) else result[names[0]], correct_at)
+    scored = as_score(None if isinstance(result[names[0]], Mapping) else result[names[0]], correct_at)
     if isinstance(result[names[0]], Mapping):
-        judged = failure(f"the function returned a dict whose '{names[0]}' is itself a dict")
+        scored = failure(f"the function returned a dict whose '{names[0]}' is itself a dict")
     answer = result.get("answer", result.get("pred"))
     if answer is not None:
-        judged = replace(judged, answer=_written(answer))
+        scored = replace(scored, answer=_written(answer))
     rest = {str(key): value for key, value in result.items() if key not in (names[0], "answer", "explanation")}
-    explained = [_written(text) for text in (judged.explanation, result.get("explanation")) if text]
-    return with_notes(replace(judged, explanation="; ".join(explained)), rest)
+    explained = [_written(text) for text in (scored.explanation, result.get("explanation")) if text]
+    return with_notes(replace(scored, explanation="; ".join(explained)), rest)

@@ -12,7 +12,7 @@ TagName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]*$")]
 
 
 def marks_of(tags: Sequence[str]) -> list[str]:
-    """Opening and closing marks, in the order that is wanted."""
+    """Opening and closing marks, in the required order."""
     return [f"<{end}{tag}>" for tag in tags for end in ("", "/")]
 
 

@@ -1,10 +1,9 @@
-"""Finds a function of the user's, by file or by module, and says where in the user's file something went wrong.
+"""Loads a function of the user's, by file or by module, and locates errors in the user's file.
 
 A file is run as it is on disk at that moment (never from a stale ``.pyc``), and the SHA-256 of exactly those bytes is
-kept. Its folder, and for modules the working directory, join the end of the import path, so that it can import what
-lies beside it and shadows nothing.
+kept. It can import what lies beside it; the import path stays as it is (`posttrain.component.user_code`).
 
-A function that neither a file nor its source can give again, as a closure over a model, is held by the process that it
+A function that neither a file nor its source can define, such as a closure over a model, is held by the process that it
 was given in: ``__session__:name_1f2e3d``.
 """
 
@@ -12,7 +11,6 @@ import hashlib
 import importlib
 import inspect
 import secrets
-import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,10 +19,12 @@ from types import ModuleType
 from typing import Any
 
 from posttrain.component import nearest
+from posttrain.component.user_code import file_of, is_path, load_file, require
 from posttrain.errors import UserError
+from posttrain.grading.rubrics import from_rubric, is_rubric
 
 SESSION = "__session__"
-"""Stands for the module of a function that only this process has."""
+"""The module name of functions that only this process has."""
 _held: dict[str, Callable[..., Any]] = {}
 
 
@@ -34,11 +34,11 @@ class UserFunction:
 
     call: Callable[..., Any]
     file: str | None
-    """As Python's tracebacks name it; None for a function without source."""
+    """Its path in Python's tracebacks; None for a function without source."""
     sha256: str
-    """Of the file; empty without one."""
+    """SHA-256 of the file; empty without one."""
     content: bytes | None = None
-    """Of a file that was given by its path: what was run."""
+    """Bytes of a file that was given by its path, as they were run."""
 
 
 def hold(function: Callable[..., Any]) -> str:
@@ -61,21 +61,17 @@ def held_name(spelling: str) -> str:
     return spelling.rpartition(":")[2].rpartition("_")[0]
 
 
-def is_path(spelling: str) -> bool:
-    """Whether the part before the colon is a file rather than a module."""
-    return spelling.endswith(".py") or "/" in spelling or "\\" in spelling
-
-
 def load_function(spelling: str, content: bytes | None = None) -> UserFunction:
-    """The function that ``file.py:name`` or ``package.module:name`` means. Raises `UserError`.
+    """The function of ``file.py:name`` or ``package.module:name``. Raises `UserError`.
 
-    `content` is what to run in place of what the file has by now.
+    `content` is run in place of the current bytes of the file.
     """
     source, _, name = spelling.rpartition(":")
     if source == SESSION:
         return UserFunction(_taken(name, spelling), None, "")
+    require(spelling)
     if is_path(source):
-        file = (Path.cwd() / Path(source).expanduser()).resolve()
+        file = file_of(source)
         content = _read(file, spelling) if content is None else content
         module = _run(file, content, spelling)
         digest = hashlib.sha256(content).hexdigest()
@@ -90,9 +86,9 @@ def load_function(spelling: str, content: bytes | None = None) -> UserFunction:
 
 
 def read_file(spelling: str) -> bytes | None:
-    """What the file of ``file.py:name`` has at this moment; None for a module. Raises `UserError`."""
+    """The current bytes of the file of ``file.py:name``; None for a module. Raises `UserError`."""
     source = spelling.rpartition(":")[0]
-    return _read((Path.cwd() / Path(source).expanduser()).resolve(), spelling) if is_path(source) else None
+    return _read(file_of(source), spelling) if is_path(source) else None
 
 
 def explain(error: BaseException, file: str | None) -> str:
@@ -132,30 +128,22 @@ def _read(file: Path, spelling: str) -> bytes:
 
 def _run(file: Path, content: bytes, spelling: str) -> ModuleType:
     """Run a file as a module of its own."""
-    name = f"_posttrain_user_{file.stem}_{hashlib.sha256(str(file).encode()).hexdigest()[:8]}"
-    module = ModuleType(name)
-    module.__file__ = str(file)
-    _join_import_path(file.parent)
-    sys.modules[name] = module  # dataclasses and pickle look their module up there
     try:
-        exec(compile(content, str(file), "exec"), module.__dict__)
+        return load_file(file, content)
     except (Exception, SystemExit) as error:
-        del sys.modules[name]
         where = explain(error, str(file))
         raise UserError(f"reward function '{spelling}': {file} does not run: {where}") from None
-    return module
 
 
 def _import(name: str, spelling: str) -> ModuleType:
-    _join_import_path(Path.cwd())
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise UserError(f"reward function '{spelling}': module '{name}' needs '{error.name}': {error}") from None
         raise UserError(
-            f"reward function '{spelling}': no module '{error.name}' on the import path (working in {Path.cwd()}); "
-            "write file.py:name for a file"
+            f"reward function '{spelling}': no module '{error.name}' on the import path; write file.py:name for a file "
+            f"(working in {Path.cwd()})"
         ) from None
     except (Exception, SystemExit) as error:
         raise UserError(
@@ -169,21 +157,18 @@ def _attribute(module: ModuleType, name: str, spelling: str) -> Callable[..., An
         where = getattr(module, "__file__", None) or module.__name__
         raise UserError(f"reward function '{spelling}': no function '{name}' in {where}; {nearest(name, own)}")
     function = getattr(module, name)
+    if is_rubric(function):
+        return from_rubric(function, spelling)
     if not callable(function):
         raise UserError(f"reward function '{spelling}': '{name}' is no function, its type is {type(function).__name__}")
     found: Callable[..., Any] = function
     return found
 
 
-def _join_import_path(folder: Path) -> None:
-    if str(folder) not in sys.path:
-        sys.path.append(str(folder))
-
-
 def hold_again(function: Callable[..., Any], tree: Any) -> None:
-    """Hold a function under the name by which the recipe of a run, as a tree, knows the one that was held.
+    """Hold a function under the name that the recipe of a run, as a tree, has for the function that was held.
 
-    Raises `UserError` where the recipe holds none.
+    Raises `UserError` unless the recipe has exactly one.
     """
     names = {value for value in _texts(tree) if is_held(value)}
     if len(names) != 1:

@@ -1,8 +1,8 @@
-"""Values that come out of a sandbox, and their comparison: typed, and total, whatever is sent.
+"""Typed values from a sandbox, and their comparison, defined for any input.
 
-Inside, a value becomes a tree of JSON lists, ``["int", "-0x1f"]``, ``["list", [...]]``, by its exact type: a class that
-claims to be equal to everything becomes ``["other", name]``, which equals nothing. Outside, `parse` takes any bytes at
-all, and `same` any two trees. Nothing that came from inside is ever evaluated.
+Inside, a value becomes a tree of JSON lists, ``["int", "-0x1f"]``, ``["list", [...]]``, by its exact type. An object of
+a class that claims to equal everything becomes ``["other", name]``, which equals nothing. Outside, `parse` takes any
+bytes, and `same` any two trees. Nothing that comes from inside is ever evaluated.
 """
 
 import ast
@@ -34,7 +34,7 @@ def encode(value, budget=[100_000], depth=0):
         return ["dict", [[encode(k, budget, depth + 1), encode(v, budget, depth + 1)] for k, v in value.items()]]
     return ["other", kind.__name__]
 """
-"""Python source that is run inside, and outside for values of the data."""
+"""Python source of the encoder, which is run inside, and outside for values of the data."""
 
 Tree = Sequence[Any]
 DEEPEST: Final = 200
@@ -51,7 +51,7 @@ def tree_of(value: Any) -> Tree:
 
 
 def parse(line: bytes) -> Any:
-    """JSON that somebody hostile may have written; None for what is none, or nested too deeply to be looked at."""
+    """Parses untrusted JSON; None for invalid JSON, and for JSON that is nested too deeply."""
     depth = 0
     for byte in line:
         depth += (byte in b"[{") - (byte in b"]}")
@@ -64,10 +64,10 @@ def parse(line: bytes) -> Any:
 
 
 def same(found: Any, expected: Tree, *, tolerance: float = 0.0, loose: bool = False) -> bool:
-    """Whether a tree from inside is the tree that was expected.
+    """Whether a tree from inside equals the expected tree.
 
-    Whole numbers and fractions are compared by value, exactly or to within `tolerance` times the larger one; a truth
-    value is no number. `loose` lets a tuple stand for a list: expectations that come from JSON have no tuples.
+    Integers and floats are compared by value, exactly or to within `tolerance` times the larger one. A bool is not a
+    number. `loose` accepts a tuple for a list, since expected values that come from JSON have no tuples.
     """
     if not isinstance(found, list) or not found or not isinstance(found[0], str):
         return False
@@ -102,14 +102,14 @@ def _same_items(found: Any, expected: Tree, tolerance: float, loose: bool) -> bo
 
 
 def _order(tree: Any) -> tuple[float, str]:
-    """A total order of trees, in which numbers stand by value."""
+    """Key of a total order of trees, in which numbers are ordered by value."""
     key = tree[0] if isinstance(tree, list) and tree and isinstance(tree[0], list) else tree  # of a pair, its key
     number = _number(key)
     return (float("-inf"), json.dumps(tree)) if number is None or number != number else (_as_float(number), "")
 
 
 def _number(tree: Any) -> Fraction | float | None:
-    """The value of a number's tree; None for any other."""
+    """The value of the tree of a number; None for other trees."""
     if not isinstance(tree, list | tuple) or len(tree) != 2 or not isinstance(tree[1], str):
         return None
     try:
@@ -140,7 +140,7 @@ _CALLS: Final = {"set": set, "frozenset": frozenset, "list": list, "tuple": tupl
 
 
 def in_order(trees: Sequence[Any]) -> list[Any]:
-    """Trees in an order of their own, so that two lists hold the same ones if they are the same in this order."""
+    """Trees in a canonical order, so that two lists can be compared as multisets."""
     return sorted(trees, key=_deep_order)
 
 
@@ -150,8 +150,8 @@ def _deep_order(tree: Any) -> tuple[Any, ...]:
 
 
 def literal(text: str) -> Any:
-    """The value of an expression of the data that is written down in full: literals, and ``set([1, 2])`` and its
-    like. Raises `ValueError` for any other.
+    """The value of a literal expression of the data, where calls such as ``set([1, 2])`` are allowed. Raises
+    `ValueError` for other expressions.
     """
     try:
         return _value(ast.parse(text, mode="eval").body)

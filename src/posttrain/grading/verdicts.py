@@ -1,11 +1,11 @@
-"""How a verifier says what it found: a mark for each step of a solution, and one for its result.
+"""The format of a verifier's output: a mark for each step of a solution, and one for its result.
 
      47+35=82 -; 92-8=84 +
     #### -
 
-The marks before a semicolon or the end of a line, ``+`` for right and ``-`` for wrong, are those of the steps in
-order, whatever is written before them (what the verifier worked out itself, say, which may hold semicolons too); the
-one after ``####`` is that of the result.
+The marks before a semicolon or the end of the line, ``+`` for correct and ``-`` for incorrect, are those of the
+steps in order. Any text may precede a mark, for example the verifier's own calculation, which may contain semicolons.
+The mark after ``####`` is that of the result.
 """
 
 import re
@@ -18,16 +18,16 @@ _VERIFICATION = re.compile(r"([^\n#]*)\n#### ([+-])\s*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdicts:
-    """What a verifier says of a solution."""
+    """The verdicts of a verifier on a solution."""
 
     steps: tuple[bool, ...]
-    """Whether each step is right."""
+    """Whether each step is correct, by the verifier."""
     result: bool
-    """Whether the result is."""
+    """Whether the result is correct, by the verifier."""
 
 
 def read_verdicts(text: str, steps: int) -> Verdicts | None:
-    """The verdicts on a solution of so many steps; None for a text that is not exactly that."""
+    """The verdicts on a solution of `steps` steps; None for text in another format."""
     found = _VERIFICATION.fullmatch(text)
     if found is None:
         return None
@@ -36,7 +36,7 @@ def read_verdicts(text: str, steps: int) -> Verdicts | None:
 
 
 def steps_of(solution: str, separator: str = ";") -> list[str]:
-    """The steps of a written solution; each but the last ends with the separator, and the last has the result."""
+    """The steps of a solution. Each but the last ends with the separator; the last has the result."""
     first, *rest = solution.split(separator)
     steps = [first]
     for part in rest:

@@ -1,1 +1,1 @@
-"""Published methods and settings, one function ``Recipe -> Recipe`` a file."""
+"""Published methods: one function ``Recipe -> Recipe`` per file, in a folder per area."""

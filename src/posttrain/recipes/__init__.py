@@ -1,1 +1,1 @@
-"""Recipes: the tree of settings, overrides, files, differences, and the catalogue of what there is."""
+"""Recipes: the tree of settings, overrides, files, differences, and the catalogue."""

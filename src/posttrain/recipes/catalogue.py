@@ -1,13 +1,13 @@
 """The catalogue of methods, settings and components, read from source without importing any of them.
 
-A module says what it is in its docstring and in literal constants:
+A module describes itself by its docstring and by literal constants:
 
     PARENT     the method that it is a difference from; None for a root          (methods)
-    SETTING    the setting that it runs on when none is given                    (methods)
+    SETTING    the default setting                                               (methods)
     PAPER      its source, as `posttrain list` prints it; otherwise the first one that the docstring names
     ROWS       rows of the catalogue of methods that it covers
-    CHANGES    paths of a setting that it changes because its paper is about them (methods)
-    INHERITED  paths that it leaves as its parent has them although its paper has something else, and what (methods)
+    CHANGES    paths of a setting that it changes since they are a part of the method (methods)
+    INHERITED  paths with the parent's value where the paper has another, and the paper's value (methods)
 """
 
 import ast
@@ -37,9 +37,9 @@ class Entry:
     """One recipe or component."""
 
     name: str
-    """What it is called on the command line: a component by its kind."""
+    """Its name on the command line; for a component its kind."""
     family: str
-    """``recipe`` for a method, ``setting``, or the contract that it fulfils: ``objective``, ``advantage``, ..."""
+    """``recipe`` for a method, ``setting``, or its contract: ``objective``, ``advantage``, ..."""
     rows: tuple[int, ...]
     """Rows of the catalogue of methods that it covers: its module's ``ROWS``."""
     source: str
@@ -47,15 +47,17 @@ class Entry:
     summary: str
     """The first sentence of its docstring."""
     area: str = ""
-    """The folder of a method: ``policy_gradient``, ``sft_rl``, ...; empty for everything else, as what follows."""
+    """The folder of a method: ``policy_gradient``, ``sft_rl``, ...; empty for other entries, as are the following
+    fields.
+    """
     parent: str = ""
     """The method that a method is a difference from; empty for a root."""
     setting: str = ""
-    """The setting that a method runs on when none is given."""
+    """The default setting of a method."""
     changes: tuple[str, ...] = ()
-    """Paths that belong to a setting, and that a method changes because its paper is about them."""
+    """Paths of a setting that a method changes since they are a part of it."""
     inherited: Mapping[str, str] = field(default_factory=dict)
-    """Paths that a method leaves as its parent has them although its paper has something else: what it has there."""
+    """Paths with the parent's value where the paper has another: the paper's values."""
 
 
 def families() -> dict[str, Path]:
@@ -71,7 +73,7 @@ def families() -> dict[str, Path]:
 
 
 def entries(family: str | None = None) -> list[Entry]:
-    """Every entry, or those of one family. Raises `UserError` for a family that there is not."""
+    """Every entry, or those of one family. Raises `UserError` for an unknown family."""
     known = families()
     if family is None:
         return [entry for name, folder in known.items() for entry in _members(name, folder)]
@@ -87,7 +89,7 @@ def entries(family: str | None = None) -> list[Entry]:
 def select(found: Sequence[Entry], *, area: str | None, text: str | None, row: int | None) -> list[Entry]:
     """The entries of an area, with a text in name, source or summary, and of a row; None takes all.
 
-    Raises `UserError` for an area that no method is in.
+    Raises `UserError` for an unknown area.
     """
     areas = {entry.area for entry in entries("recipe")}
     if area is not None and area not in areas:

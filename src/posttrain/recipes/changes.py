@@ -24,13 +24,13 @@ from posttrain.training.settings import Learning
 
 S = TypeVar("S", bound=Stage)
 Method = Callable[[Recipe], Recipe]
-"""What changes a recipe, and keeps all that it is not about."""
+"""A function that changes a recipe and keeps the rest of it."""
 
 
 def compose(recipe: Recipe, *methods: Method) -> Recipe:
-    """The recipe with methods applied from left to right, named after all of them.
+    """Apply methods from left to right; the recipe is named after all of them.
 
-    Warns with `Overlap` of every path that an earlier method had changed and a later one changes again.
+    Warns with `Overlap` for every path that more than one method changes.
     """
     changed_by: dict[tuple[str, ...], str] = {}
     for method in methods:
@@ -39,78 +39,78 @@ def compose(recipe: Recipe, *methods: Method) -> Recipe:
         for difference in found:
             earlier = {name for keys, name in changed_by.items() if _overlap(keys, difference.keys)}
             if earlier:
-                said = f"{method.__name__} changes what {' and '.join(sorted(earlier))} had changed: "
-                warnings.warn(said + f"{difference.path}  {difference.text}", Overlap, stacklevel=2)
+                warning = f"{method.__name__} changes what {' and '.join(sorted(earlier))} had changed: "
+                warnings.warn(warning + f"{difference.path}  {difference.text}", Overlap, stacklevel=2)
         changed_by |= {difference.keys: method.__name__ for difference in found}
     return replace(recipe, name="+".join(method.__name__ for method in methods) or recipe.name)
 
 
 def _overlap(a: tuple[str, ...], b: tuple[str, ...]) -> bool:
-    """Whether one of two paths is the other one or lies above it."""
+    """Whether two paths are equal or one is a prefix of the other."""
     shorter = min(len(a), len(b))
     return a[:shorter] == b[:shorter]
 
 
 def rl_of(recipe: Recipe) -> RL:
-    """The recipe's reinforcement stage. Raises `UserError` where there is none or more than one."""
+    """The recipe's RL stage. Raises `UserError` if there is none or more than one."""
     return _only(recipe, RL)
 
 
 def sft_of(recipe: Recipe) -> SFT:
-    """The recipe's imitation stage. Raises `UserError` where there is none or more than one."""
+    """The recipe's SFT stage. Raises `UserError` if there is none or more than one."""
     return _only(recipe, SFT)
 
 
 def preference_of(recipe: Recipe) -> PreferenceTraining:
-    """The recipe's stage on pairs of completions. Raises `UserError` where there is none or more than one."""
+    """The recipe's preference stage. Raises `UserError` if there is none or more than one."""
     return _only(recipe, PreferenceTraining)
 
 
 def sampling_of(stage: RL) -> Sampling:
-    """How the stage's rollout draws tokens; the defaults where it has no such setting."""
+    """The sampling settings of the stage's rollout; the defaults if it has none."""
     sampling = getattr(stage.rollout, "sampling", None)
     return sampling if isinstance(sampling, Sampling) else Sampling()
 
 
-def attempts_of(stage: RL, default: int = 8) -> int:
-    """Attempts at a task in the stage's rollout; the default where it has no such setting."""
+def rollouts_of(stage: RL, default: int = 8) -> int:
+    """Rollouts per task of the stage's rollout; `default` if it has no such setting."""
     return int(getattr(stage.rollout, "n", default))
 
 
 def sampled_of(recipe: Recipe) -> RL:
-    """The recipe's reinforcement stage, for a method that brings a rollout of its own.
+    """The recipe's RL stage, for a method that replaces the rollout.
 
-    Raises `UserError` where that would take the place of a world of several turns, which belongs to the setting.
+    Raises `UserError` if that would replace an environment of several turns, which belongs to the setting.
     """
     stage = rl_of(recipe)
     if hasattr(stage.rollout, "max_turns"):
         raise UserError(
-            f"recipe '{recipe.name}' has the rollout '{stage.rollout.kind}', a world of several turns, and this method "
-            "brings a rollout of its own, which samples answers of one turn; apply it to a recipe of single answers"
+            f"recipe '{recipe.name}' has the rollout '{stage.rollout.kind}', an environment of several turns, and this "
+            "method replaces the rollout by one of a single turn; apply it to a recipe with single-turn rollouts"
         )
     return stage
 
 
 def every_group(stage: RL) -> dict[str, Filter]:
-    """The stage's filters but those that leave out groups of equal rewards."""
+    """The stage's filters without those that drop groups of equal rewards."""
     return {name: part for name, part in stage.filters.items() if not isinstance(part, ZeroVariance)}
 
 
 def several_updates(learner: Learning, *, epochs: int = 1, minibatches: int = 1) -> Learning:
-    """The learner with several updates a batch; unchanged where it makes several already."""
+    """The learner with several updates per batch; unchanged if it has several already."""
     if learner.epochs > 1 or learner.minibatches > 1:
         return learner
     return replace(learner, epochs=epochs, minibatches=minibatches)
 
 
 def with_stage(recipe: Recipe, changed: Stage) -> Recipe:
-    """The recipe with a stage in the place of its only one of the same type."""
+    """Replace the recipe's only stage of the same type."""
     old = _only(recipe, type(changed))
     return replace(recipe, stages={n: changed if s is old else s for n, s in recipe.stages.items()})
 
 
 def with_stages_before(recipe: Recipe, new: Mapping[str, Stage], stage: Stage) -> Recipe:
-    """The recipe with new stages right before one that it has. Raises `UserError` for a name that is taken."""
+    """Insert new stages right before a stage of the recipe. Raises `UserError` for a name that is taken."""
     taken = sorted(new.keys() & recipe.stages.keys())
     if taken:
         raise UserError(f"recipe '{recipe.name}' has a stage named '{taken[0]}' already; give it another name")
@@ -120,10 +120,10 @@ def with_stages_before(recipe: Recipe, new: Mapping[str, Stage], stage: Stage) -
     return replace(recipe, stages=stages)
 
 
-def judged_as_before(recipe: Recipe) -> Recipe:
-    """The recipe with the reward that it has now as the judge of held-out answers, for changes that replace the reward.
+def keep_verifier(recipe: Recipe) -> Recipe:
+    """Make the present reward the verifier of held-out answers, for changes that replace the reward.
 
-    A verifier that the evaluation has is kept.
+    An existing verifier is kept.
     """
     if recipe.evaluation.verifier is not None:
         return recipe
@@ -131,8 +131,16 @@ def judged_as_before(recipe: Recipe) -> Recipe:
 
 
 def with_models(recipe: Recipe, models: Mapping[str, Model]) -> Recipe:
-    """The recipe with more roles; a role that it has keeps its model."""
+    """Add roles to the recipe; an existing role keeps its model."""
     return replace(recipe, models={**recipe.models, **{r: m for r, m in models.items() if r not in recipe.models}})
+
+
+def without_models(recipe: Recipe, *roles: str) -> Recipe:
+    """Leave out models of these roles that no stage uses, nor another model as its source."""
+    used = {role for stage in recipe.stages.values() for role in stage.roles}
+    used |= {model.source.removeprefix("role:") for model in recipe.models.values()}
+    kept = {role: model for role, model in recipe.models.items() if role not in roles or role in used}
+    return replace(recipe, models=kept)
 
 
 def _only(recipe: Recipe, kind: type[S]) -> S:

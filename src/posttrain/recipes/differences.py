@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic.fields import FieldInfo
 
-from posttrain.component import Component
+from posttrain.component import Component, Unread
 from posttrain.errors import UserError
 from posttrain.recipes.overrides import parse_value, resolve, to_tree
 from posttrain.recipes.tree import Recipe
@@ -20,10 +20,10 @@ Keys = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One path that does not hold the same in both recipes."""
+    """One path whose value differs between two recipes."""
 
     path: str
-    """The shortest spelling that the command line takes for it in both."""
+    """The shortest spelling on the command line that is valid in both."""
     keys: Keys
     """The path from the top of the tree."""
     change: Change
@@ -35,9 +35,9 @@ class Difference:
 
 
 def differences(a: Recipe, b: Recipe) -> list[Difference]:
-    """Everything in which two recipes differ, except their names, in the order of the trees.
+    """All differences of two recipes, except their names, in the order of the trees.
 
-    A component of another kind is one difference, and so is one that only one of the recipes has.
+    A component of another kind is one difference; so is one that only one of the recipes has.
     """
     trees = to_tree(a), to_tree(b)
     found = []
@@ -78,7 +78,7 @@ def _compare_order(keys: Keys, x: Sequence[str], y: Sequence[str]) -> Iterator[t
 
 
 def _compare_lists(keys: Keys, x: list[Any], y: list[Any]) -> Iterator[tuple[Keys, Change, Any, Any]]:
-    """Differences of two lists of components: equal kinds in the same order are compared, the rest are new or gone."""
+    """Differences of two lists of components: equal kinds in order are compared, others are added or removed."""
     kinds_of = [[str(item.get("kind")) if isinstance(item, Mapping) else str(item) for item in z] for z in (x, y)]
     matcher = difflib.SequenceMatcher(None, kinds_of[0], kinds_of[1], autojunk=False)
     for tag, i, i_end, j, j_end in matcher.get_opcodes():
@@ -93,7 +93,7 @@ def _compare_lists(keys: Keys, x: list[Any], y: list[Any]) -> Iterator[tuple[Key
 
 
 def value_at(recipe: Recipe, keys: Keys) -> Any:
-    """What a recipe holds at a path of its tree."""
+    """The value at a path of a recipe's tree."""
     node: Any = recipe
     for key in keys:
         if isinstance(node, Mapping):
@@ -104,11 +104,13 @@ def value_at(recipe: Recipe, keys: Keys) -> Any:
 
 
 def essence(value: Any) -> Any:
-    """A value as plain data, without the settings that are at their defaults."""
+    """A value as plain data, without settings at their defaults."""
     if isinstance(value, Mapping):
         return {key: essence(item) for key, item in value.items()}
     if isinstance(value, tuple | list | frozenset | set):
         return [essence(item) for item in value]
+    if isinstance(value, Unread):
+        return {"kind": value.kind, **essence(value.unread_settings)}
     if not dataclasses.is_dataclass(value):
         return value
     settings: dict[str, Any] = {"kind": value.kind} if isinstance(value, Component) else {}
@@ -119,7 +121,7 @@ def essence(value: Any) -> Any:
 
 
 def default_of(field: "dataclasses.Field[Any]") -> Any:
-    """The value of a field that is not given; something that equals nothing for one that must be."""
+    """The default of a field; for a required one an object that is equal to no value."""
     if isinstance(field.default, FieldInfo):
         return field.default.get_default(call_default_factory=True, validated_data={})
     return field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
@@ -138,17 +140,25 @@ def _shortest(keys: Keys, trees: tuple[Mapping[str, Any], ...]) -> str:
 
 
 def spell(value: Any) -> str:
-    """A value as it can be written on the command line, on one line."""
+    """A value in the syntax of the command line, on one line."""
     if isinstance(value, Mapping):
         if set(value) == {"kind"}:
             return str(value["kind"])
         return "{" + ", ".join(f"{key}: {spell(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
         return f"[{', '.join(map(spell, value))}]"
-    if isinstance(value, str) and parse_value(f"[{value}]") == [value]:
-        return value
     if isinstance(value, str):
+        if _is_plain(value):
+            return value
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         shown = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in escaped)
         return f'"{"".join(shown)}"'
     return json.dumps(value)
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a text is read back as itself without quotes, also in a list."""
+    try:
+        return bool(parse_value(f"[{text}]") == [text])
+    except UserError:  # "{{ name }}" would be a mapping as the key of a mapping
+        return False

@@ -4,23 +4,24 @@
     corridor                  a setting that ships with the package
     methods.py:my_grpo        a function of a Python file, or package.module:function
     mine.yaml                 a whole recipe as `posttrain show` prints it, or ``base: NAME`` and changes to it
-    runs/grpo-3               what a run was made from
+    runs/grpo-3               the recipe of a run
     dr_grpo+gigpo             methods, applied from left to right
 
-With ``setting=NAME``, on the command line or in a YAML file beside ``base``, a method is put on another recipe than its
-default setting: any of the above.
+With ``setting=NAME``, on the command line or in a YAML file next to ``base``, a method is applied to another recipe
+than its default setting: any of the above.
 
-Paths of data and of reward functions inside a recipe stay as they are written: relative to the working directory of
-the command, wherever the YAML file lies. Only ``base`` and ``setting`` are relative to the file they are written in.
+Paths of data and of reward functions inside a recipe are kept as written: relative to the working directory of the
+command, not to the YAML file. Only ``base`` and ``setting`` are relative to the file in which they are written.
 """
 
 import inspect
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError
@@ -28,27 +29,78 @@ from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 from ruamel.yaml.reader import ReaderError
 from ruamel.yaml.representer import SafeRepresenter
 
-from posttrain.component import nearest
+from posttrain.component import Component, Unread, nearest
+from posttrain.component.user_code import accept, find_code, reads_only, unread
 from posttrain.errors import UserError
+from posttrain.errors.foreign import read_bytes
 from posttrain.recipes.catalogue import Entry, entries, find_entry, recipe_modules
 from posttrain.recipes.changes import Method, compose
+from posttrain.recipes.following import follow_model
 from posttrain.recipes.functions import blamed, from_function, load_function, no_file
 from posttrain.recipes.overrides import assign, from_tree, override, resolve, to_tree
 from posttrain.recipes.plain_yaml import load_yaml
 from posttrain.recipes.tree import Recipe
 
+LARGEST: Final = 1 << 20
+"""Bytes of a recipe's file; those of this package have less than 10,000."""
+RENAMED: Final[Mapping[str, str]] = {
+    "judged_rounds": "reward_model_rounds",
+    "judged_sums": "reward_model_sums",
+    "rated_workings": "rated_solutions",
+}
+"""New names of shipped methods and settings, by the names that they had before."""
+
 
 def find_recipe(text: str, changes: Sequence[str] = ()) -> Recipe:
-    """The recipe that a command line names, with its ``path=value`` changes. Raises `UserError` if there is none."""
+    """The recipe that a command line names, with its ``path=value`` changes. Raises `UserError` if there is none.
+
+    Code of the user's that the recipe names needs consent (`posttrain.component.user_code`), so the recipe is resolved
+    without it first. A command that only reads keeps that: components of the user's stay as they were written.
+    """
+    with unread(typed=[text, *changes]):
+        recipe = _resolve(text, changes)
+    if reads_only():
+        return recipe
+    named = [find_code(spelling) for spelling in named_code(recipe)]
+    accept(named, text, typed=[text, *changes])
+    return _resolve(text, changes) if any(isinstance(part, Unread) for part in components_of(recipe)) else recipe
+
+
+def _resolve(text: str, changes: Sequence[str]) -> Recipe:
     setting, changes = _setting_of(changes)
     recipe = _find(text, Path(), ()) if setting is None else _put_on(text, setting, Path(), ())
     return override(recipe, changes) if changes else recipe
 
 
+def named_code(value: Any) -> list[str]:
+    """The user's code that a recipe or a component names, as written: kinds, reward functions, ..."""
+    found: dict[str, None] = {}
+    for part in components_of(value):
+        found |= dict.fromkeys([part.own_kind] if part.own_kind else [])
+        found |= dict.fromkeys(() if isinstance(part, Unread) else part.user_code)
+    return list(found)
+
+
+def components_of(value: Any) -> Iterator[Component]:
+    """Every component inside a value, at any depth."""
+    if isinstance(value, Component):
+        yield value
+    if isinstance(value, Unread):
+        return
+    if is_dataclass(value):
+        inner: Iterable[Any] = (getattr(value, field.name) for field in fields(value))
+    elif isinstance(value, Mapping):
+        inner = value.values()
+    else:
+        inner = value if isinstance(value, list | tuple) else ()
+    for item in inner:
+        yield from components_of(item)
+
+
 def find_parent(text: str, changes: Sequence[str] = ()) -> tuple[str, Recipe]:
     """The name of a method's parent, and the parent on the same setting, with the same changes.
 
-    Raises `UserError` for what is no method, or a method that has no parent.
+    Raises `UserError` if it is not a method, or has no parent.
     """
     entry = find_entry(text.replace("-", "_"))
     if entry is None or entry.family != "recipe" or not entry.parent:
@@ -65,12 +117,12 @@ def list_recipes() -> list[Entry]:
 
 
 def to_yaml(recipe: Recipe) -> str:
-    """The recipe as YAML; `find_recipe` on a file with this text gives the same recipe."""
+    """The recipe as YAML; `find_recipe` on a file with this text returns the same recipe."""
     return tree_to_yaml(to_tree(recipe))
 
 
 def tree_to_yaml(tree: Mapping[str, Any]) -> str:
-    """Plain data as YAML that is read back as it was, whatever its strings hold."""
+    """Plain data as YAML that is read back unchanged, whatever its strings contain."""
     yaml = YAML(typ="safe", pure=True)
     yaml.Representer = _Representer
     yaml.default_flow_style = False
@@ -82,20 +134,20 @@ def tree_to_yaml(tree: Mapping[str, Any]) -> str:
 
 
 class _Representer(SafeRepresenter):
-    """Writes lists of scalars on one line, odd text in quotes, and no anchors."""
+    """Writes lists of scalars on one line, unusual text in quotes, and no anchors."""
 
     def represent_list(self, items: Any) -> Any:
-        """One line for scalars, a line an item for everything else."""
+        """One line for a list of scalars, one line per item otherwise."""
         flat = not any(isinstance(item, Mapping | list) for item in items)
         return self.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=flat)
 
     def represent_str(self, text: str) -> Any:
-        """In double quotes unless it is made of words and paths: what is plain to ruamel is not always read back."""
+        """In double quotes unless it consists of words and paths, since ruamel does not read all plain text back."""
         style = None if re.fullmatch(r"(\.{0,2}/)?\w([\w ./:+-]*\w)?", text) else '"'
         return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Never refer to an equal value elsewhere in the file."""
+        """Write no references to equal values."""
         return True
 
 
@@ -104,12 +156,13 @@ _Representer.add_representer(str, _Representer.represent_str)
 
 
 def _find(text: str, folder: Path, through: tuple[Path, ...]) -> Recipe:
-    """The recipe that `text` names, its path taken from `folder`; `through` are the files whose ``base`` led here."""
+    """The recipe that `text` names, relative to `folder`; `through` are the files whose ``base`` led here."""
     path = folder / text
     shipped = recipe_modules()
     if text.endswith((".yaml", ".yml")):
         return _from_yaml(path, through)
     if ":" in text and "+" not in text.rpartition("/")[2]:
+        _accept_function(text, folder, through)
         return from_function(text, folder)
     if (name := text.replace("-", "_")) in shipped:
         return from_function(f"{shipped[name]}:{name}", folder)
@@ -123,11 +176,13 @@ def _find(text: str, folder: Path, through: tuple[Path, ...]) -> Recipe:
         raise UserError(f"which function of {text}? Write {text}:NAME")
     if "/" in text:
         raise UserError(f"no folder {path} (working in {Path.cwd()})")
+    if name in RENAMED:
+        raise UserError(f"the recipe '{text}' was renamed: write {RENAMED[name]}")
     raise UserError(f"no recipe named '{text}'; {nearest(text, shipped)}")
 
 
 def _setting_of(changes: Sequence[str]) -> tuple[str | None, list[str]]:
-    """What ``setting=`` among changes names, and the other changes."""
+    """The value of ``setting=`` among the changes, and the other changes."""
     named = [change.partition("=")[2] for change in changes if change.startswith("setting=")]
     if len(named) > 1:
         raise UserError(f"there is one setting for a recipe, got {', '.join(named)}")
@@ -135,14 +190,14 @@ def _setting_of(changes: Sequence[str]) -> tuple[str | None, list[str]]:
 
 
 def _put_on(text: str, setting: str, folder: Path, through: tuple[Path, ...]) -> Recipe:
-    """The method that `text` names, or several with a plus between them, on the recipe that `setting` names."""
-    methods = [_method(part, folder) for part in text.split("+")]
+    """Apply the method named by `text`, or several joined by a plus, to the recipe named by `setting`."""
+    methods = [_method(part, folder, through) for part in text.split("+")]
     recipe = _find(setting, folder, through)
     return methods[0](recipe) if len(methods) == 1 else compose(recipe, *methods)
 
 
 def _common_setting(text: str) -> str:
-    """The default setting of several methods. Raises `UserError` where they have different ones."""
+    """The default setting of several methods. Raises `UserError` if they have different ones."""
     settings = {}
     for part in text.split("+"):
         entry = find_entry(part.replace("-", "_"))
@@ -153,18 +208,28 @@ def _common_setting(text: str) -> str:
     return next(iter(settings.values()))
 
 
-def _method(text: str, folder: Path) -> Method:
-    """The function of a method. Raises `UserError` for a setting, a file or a folder, which are whole recipes."""
+def _accept_function(text: str, folder: Path, through: tuple[Path, ...]) -> None:
+    """Raises `UserError` where a recipe file names a function that may not run; on the command line it may."""
+    source, _, name = text.rpartition(":")
+    code = find_code(f"{(folder / source).resolve()}:{name}" if source.endswith(".py") else text)
+    if through and reads_only():
+        raise UserError(f"{through[-1]} is made by {code}, which is code, and this command only reads")
+    accept([code], str(through[-1]) if through else text, typed=() if through else [code.spelling])
+
+
+def _method(text: str, folder: Path, through: tuple[Path, ...]) -> Method:
+    """The function of a method. Raises `UserError` for a setting, a file or a folder, which are complete recipes."""
     entry = find_entry(name := text.replace("-", "_"))
     if entry is not None and entry.family == "recipe":
         return load_function(f"{recipe_modules()[name]}:{name}", folder)
     if entry is None and ":" in text:
+        _accept_function(text, folder, through)
         function = load_function(text, folder)
         if inspect.signature(function).parameters:
             return blamed(function, text)
         what = "a function that takes no recipe"
     elif entry is not None:
-        what = "a setting, a whole recipe by itself"
+        what = "a setting, a complete recipe"
     elif text.endswith((".yaml", ".yml")):
         what = "a recipe file"
     elif (folder / text).is_dir():
@@ -177,6 +242,12 @@ def _method(text: str, folder: Path) -> Method:
 
 def _from_yaml(path: Path, through: tuple[Path, ...]) -> Recipe:
     """The recipe of a YAML file: a whole tree, or changes to its ``base``."""
+    try:
+        path.resolve(strict=True)
+    except FileNotFoundError:
+        raise no_file(path, "*.y*ml") from None
+    except (OSError, RuntimeError) as error:  # a link to itself
+        raise UserError(f"{path} cannot be opened: {error}") from None
     if path.resolve() in through:
         chain = " -> ".join(file.name for file in (*through, path))
         raise UserError(f"{path} is its own base: {chain}")
@@ -198,8 +269,10 @@ def _from_yaml(path: Path, through: tuple[Path, ...]) -> Recipe:
     if not isinstance(setting, str | None):
         raise UserError(f"{places['setting']}: setting is the name of a recipe or a path, got {setting!r}")
     through = (*through, path.resolve())
-    tree = to_tree(_put_on(base, setting, path.parent, through) if setting else _find(base, path.parent, through))
+    started = _put_on(base, setting, path.parent, through) if setting else _find(base, path.parent, through)
+    tree = to_tree(started)
     targets: dict[str, str] = {}
+    written_paths: list[str] = []
     for written, value in sorted(_changes(tree, content, ""), key=_kinds_first):
         try:
             target = resolve(tree, written)
@@ -207,14 +280,16 @@ def _from_yaml(path: Path, through: tuple[Path, ...]) -> Recipe:
         except UserError as error:
             raise UserError(f"{places[written]}: {error}") from None
         full = ".".join(target)
+        written_paths.append(full)
         targets |= {
             full + at[len(written) :]: place for at, place in places.items() if f"{at}.".startswith(f"{written}.")
         }
+    follow_model(to_tree(started), tree, written_paths)
     return from_tree(tree, places=targets)
 
 
 def _changes(tree: Mapping[str, Any], content: Mapping[Any, Any], above: str) -> Iterator[tuple[str, Any]]:
-    """Dotted paths and new values. A mapping changes what is there; one of another kind replaces it."""
+    """Dotted paths and new values. A mapping changes the existing one; with another kind it replaces it."""
     for key, value in content.items():
         path = f"{above}{key}"
         there = _value_at(tree, path)
@@ -225,7 +300,7 @@ def _changes(tree: Mapping[str, Any], content: Mapping[Any, Any], above: str) ->
 
 
 def _value_at(tree: Mapping[str, Any], path: str) -> Mapping[str, Any]:
-    """The mapping that is at a path of a tree; an empty one where there is none."""
+    """The mapping at a path of a tree; empty if there is none."""
     node: Any = tree
     try:
         for key in resolve(tree, path):
@@ -236,18 +311,18 @@ def _value_at(tree: Mapping[str, Any], path: str) -> Mapping[str, Any]:
 
 
 def _kinds_first(change: tuple[str, Any]) -> tuple[bool, int]:
-    """Sorts new components before settings, outer ones first: a new kind drops the settings of the old one."""
+    """Sort key: new components before settings, outer ones first, since a new kind drops the old one's settings."""
     path, value = change
     new = path.endswith(".kind") or isinstance(value, Mapping)
     return not new, path.count(".") if new else 0
 
 
 def _read_yaml(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
-    """What a YAML file holds, and the line of each of its dotted paths."""
+    """The content of a YAML file, and the line of each of its dotted paths."""
     if not path.is_file():
         raise no_file(path, "*.y*ml")
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_bytes(path, LARGEST).decode("utf-8")
         content, root = load_yaml(text, str(path))
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8 text: {error}") from None

@@ -2,9 +2,7 @@
 
 import functools
 import importlib
-import importlib.util
 import inspect
-import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,24 +12,25 @@ from types import ModuleType
 from pydantic import ValidationError
 
 from posttrain.component import nearest
+from posttrain.component.user_code import load_file
 from posttrain.errors import UserError
 from posttrain.recipes.tree import Recipe
 
 
 def from_function(text: str, folder: Path) -> Recipe:
-    """The recipe that a function gives: ``path/file.py:function`` or ``package.module:function``."""
+    """The recipe that a function returns: ``path/file.py:function`` or ``package.module:function``."""
     function = load_function(text, folder)
     wanting = [p.name for p in inspect.signature(function).parameters.values() if p.default is p.empty]
     if wanting:
         raise UserError(
-            f"{text} has no default for '{wanting[0]}', so there is no recipe to begin with; name one with setting=, "
-            f"or write def {function.__name__}({wanting[0]}: Recipe | None = None) and begin with a setting"
+            f"{text} has no default for '{wanting[0]}', so there is no recipe to start from; name one with setting=, "
+            f"or write def {function.__name__}({wanting[0]}: Recipe | None = None) and start from a setting"
         )
     return blamed(function, text)()
 
 
 def blamed(function: Callable[..., Recipe], text: str) -> Callable[..., Recipe]:
-    """The function, whose mistakes are a `UserError` that names it as `text` and has the line."""
+    """Wrap a function so that its errors are a `UserError` with its name, `text`, and the line."""
 
     @functools.wraps(function)
     def call(*arguments: Recipe) -> Recipe:
@@ -68,24 +67,17 @@ def _load_module(name: str) -> ModuleType:
 
 
 def _load_file(path: Path) -> ModuleType:
-    """Run a Python file as a module; the files beside it can be imported by it."""
+    """Run a Python file as a module; it can import other files of its folder."""
     if not path.is_file():
         raise no_file(path, "*.py")
-    name = f"recipe_file_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None, "a .py file has a loader"
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # pydantic looks annotations up there
-    if str(path.parent.resolve()) not in sys.path:
-        sys.path.append(str(path.parent.resolve()))
+    path = path.resolve()
     with blaming(path):
-        spec.loader.exec_module(module)
-    return module
+        return load_file(path, path.read_bytes())
 
 
 @contextmanager
 def blaming(path: Path) -> Iterator[None]:
-    """Turn whatever a recipe's own code raises into a `UserError` with the line of the file where it happened."""
+    """Convert any error of a recipe's own code to a `UserError` with its line in the file."""
     try:
         yield
     except Exception as error:
@@ -106,7 +98,7 @@ def blaming(path: Path) -> Iterator[None]:
 
 
 def no_file(path: Path, pattern: str) -> UserError:
-    """The error for a file that is not there, with the nearest one that is."""
+    """The error for a missing file, with the nearest name of an existing one."""
     beside = [file.name for file in path.parent.glob(pattern)] if path.parent.is_dir() else []
     return UserError(
         f"no file {path} (working in {Path.cwd()})" + (f"; {nearest(path.name, beside)}" if beside else "")

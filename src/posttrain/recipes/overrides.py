@@ -2,8 +2,8 @@
 
     posttrain run grpo rollout.n=16 objective.clip_high=0.28 tasks=mine.jsonl
 
-A path is looked up from the top of the recipe first (``tasks``, ``models.policy.lora``, ``stages.rl.steps``), then
-from the name of a stage (``rl.steps``), then inside the only stage that has it (``steps``). The value is YAML.
+A path is resolved from the top of the recipe first (``tasks``, ``models.policy.lora``, ``stages.rl.steps``), then from
+the name of a stage (``rl.steps``), then inside the only stage that has it (``steps``). The value is YAML.
 """
 
 import re
@@ -15,25 +15,26 @@ from pydantic import TypeAdapter, ValidationError
 
 from posttrain.component import nearest, renamed
 from posttrain.errors import UserError
+from posttrain.recipes.following import follow_model
 from posttrain.recipes.tree import Recipe
 from posttrain.stages import Stage
 
 SHORTHANDS = {"model": "models.policy.source", "lr": "learner.optimizer.lr"}
-"""Short spellings of paths that everybody types."""
+"""Aliases of frequent paths."""
 
 _RECIPE: TypeAdapter[Recipe] = TypeAdapter(Recipe)
 
 
 def to_tree(recipe: Recipe) -> dict[str, Any]:
-    """The recipe as plain dicts, lists and scalars; `from_tree` gives the same recipe back."""
+    """The recipe as plain dicts, lists and scalars; `from_tree` returns the same recipe."""
     tree: dict[str, Any] = _RECIPE.dump_python(recipe, mode="json")
     return tree
 
 
 def from_tree(tree: Any, *, places: Mapping[str, str] | None = None) -> Recipe:
-    """Validate a tree. Raises `UserError` that names each wrong path, what it holds and what it may hold.
+    """Validate a tree. Raises `UserError` with each invalid path, its value and the allowed values.
 
-    `places` maps dotted paths to where they were written (``mine.yaml line 7``), for the message.
+    `places` maps dotted paths to their places in a file (``mine.yaml line 7``), for the message.
     """
     try:
         return _RECIPE.validate_python(tree)
@@ -43,7 +44,7 @@ def from_tree(tree: Any, *, places: Mapping[str, str] | None = None) -> Recipe:
 
 
 def _explain(error: Any, tree: Any, places: Mapping[str, str]) -> str:
-    """One line for one validation error: the dotted path, where it was written, what is wrong."""
+    """One line for one validation error: the dotted path, its place, the error."""
     kind, path, context = error["type"], [str(part) for part in error["loc"]], error.get("ctx", {})
     what, at = error["msg"], [*path, context["key"]] if "key" in context else path
     if kind not in ("unknown_field", "kind", "missing", "secret"):
@@ -53,7 +54,7 @@ def _explain(error: Any, tree: Any, places: Mapping[str, str]) -> str:
         known = re.findall("'(.+?)'", context["expected"])
         at, what = [*path, key], f"no key '{key}'; {nearest(key, known)}"
     elif kind == "missing":
-        at = path[:-1]  # it was written nowhere; what it is missing from was
+        at = path[:-1]  # it was not written, but the mapping that lacks it was
         what += _mistyped(tree, at)
     elif kind == "kind" and "got" in context:
         what += _mistyped(tree, at)
@@ -62,7 +63,7 @@ def _explain(error: Any, tree: Any, places: Mapping[str, str]) -> str:
 
 
 def _place(at: Sequence[str], places: Mapping[str, str]) -> str | None:
-    """Where something was written: itself, or else what it is a part of, or else the first part of it that was."""
+    """The place of a path: its own, or else that of its nearest parent, or else of its first part."""
     around = [".".join(at[:depth]) for depth in range(len(at), 0, -1)]
     written = [places[outer] for outer in around if outer in places]
     inside = [place for inner, place in places.items() if around and inner.startswith(f"{around[0]}.")]
@@ -70,7 +71,7 @@ def _place(at: Sequence[str], places: Mapping[str, str]) -> str | None:
 
 
 def _mistyped(tree: Any, at: Sequence[str]) -> str:
-    """A hint for an entry that lacks something: its name may have been meant to be that of another one beside it."""
+    """A hint for an incomplete entry: its name may be a misspelling of another entry's name."""
     for part in at[:-1]:
         tree = tree.get(part) if isinstance(tree, Mapping) else None
     others = [name for name in tree if name != at[-1]] if at and isinstance(tree, Mapping) else []
@@ -79,8 +80,11 @@ def _mistyped(tree: Any, at: Sequence[str]) -> str:
 
 
 def override(recipe: Recipe, changes: Sequence[str]) -> Recipe:
-    """Apply ``path=value`` and ``path+=value`` (append to a list) in order, and validate once at the end."""
-    tree = to_tree(recipe)
+    """Apply ``path=value`` and ``path+=value`` (append to a list) in order, and validate once at the end.
+
+    Where they name a larger model, what they leave as it was follows the model (`follow_model`).
+    """
+    before, tree = to_tree(recipe), to_tree(recipe)
     places: dict[str, str] = {}
     for change in changes:
         matched = re.fullmatch(r"([\w.\-]+?)(\+?=)(.*)", change, flags=re.DOTALL)
@@ -92,11 +96,28 @@ def override(recipe: Recipe, changes: Sequence[str]) -> Recipe:
         full = ".".join(target)
         places = {at: place for at, place in places.items() if not at.startswith(f"{full}.")}
         places[full] = f"from '{change}'"
+    follow_model(before, tree, places)
     return from_tree(tree, places=places)
 
 
+def repeats(recipe: Recipe, changes: Sequence[str]) -> list[str]:
+    """A warning for each of a user's changes to a recipe that does nothing, because a later one sets the same path."""
+    tree = to_tree(recipe)
+    given: dict[str, str] = {}
+    found = []
+    for change in changes:
+        path, _, _ = change.partition("=")
+        if path in ("", "setting") or path.endswith("+"):
+            continue
+        full = ".".join(resolve(tree, path))
+        for at in [at for at in given if at == full or at.startswith(f"{full}.")]:
+            found.append(f"'{given.pop(at)}' does nothing, because '{change}' sets {full} after it")
+        given[full] = change
+    return found
+
+
 def parse_value(text: str) -> Any:
-    """Read a value as YAML 1.2: numbers, booleans, lists and mappings, else the text itself."""
+    """Parse a value as YAML 1.2: numbers, booleans, lists and mappings, else the text itself."""
     from ruamel.yaml.error import YAMLError
 
     from posttrain.recipes.plain_yaml import load_yaml
@@ -109,13 +130,13 @@ def parse_value(text: str) -> Any:
 
 
 def resolve(tree: Mapping[str, Any], path: str) -> list[str]:
-    """The full path, from the top of the tree, that a possibly shortened dotted path means."""
+    """The full path, from the top of the tree, of a possibly shortened dotted path."""
     parts = path.split(".")
     if parts[0] in SHORTHANDS:
         parts = SHORTHANDS[parts[0]].split(".") + parts[1:]
     if parts[0] in tree or parts[0] in renamed(Recipe):
         return parts
-    # What an earlier setting put there may be anything; it is refused where the tree is made into a recipe.
+    # An earlier change may have set any value here; validation of the whole tree refuses it.
     stages = tree["stages"] if isinstance(tree["stages"], Mapping) else {}
     stages = {name: stage for name, stage in stages.items() if isinstance(stage, Mapping)}
     if parts[0] in stages:
@@ -128,14 +149,14 @@ def resolve(tree: Mapping[str, Any], path: str) -> list[str]:
         raise UserError(f"'{path}' is in {len(owners)} stages of this recipe; write {spelled}")
     before = [name for name, stage in stages.items() if parts[0] in _renamed_in(stage)]
     if before:
-        return ["stages", before[0], *parts]  # refused with its new name where the tree is made into a recipe
+        return ["stages", before[0], *parts]  # validation refuses it with its new name
     known = {*tree, *stages, *SHORTHANDS, *(field for stage in stages.values() for field in stage if field != "kind")}
     named = ", ".join(map(str, stages))
     raise UserError(f"no field '{parts[0]}' in this recipe or its stages ({named}); {nearest(parts[0], known)}")
 
 
 def _renamed_in(stage: Mapping[str, Any]) -> Mapping[str, str]:
-    """The fields of a stage that have got another name."""
+    """The renamed fields of a stage."""
     kind = stage.get("kind")
     return renamed(Stage.find(kind)) if kind in Stage.kinds() else {}
 
@@ -148,7 +169,7 @@ def assign(tree: dict[str, Any], path: Sequence[str], value: Any, *, append: boo
             node[part] = {}
         node = _descend(node, part, path[: depth + 1])
         if isinstance(node, str) and (whole := to_tree(from_tree(tree))) != tree:
-            tree.update(whole)  # text that stands for a component is spelled out before a setting of it is changed
+            tree.update(whole)  # a component given as text is expanded before one of its settings is changed
             return assign(tree, path, value, append=append)
     last = path[-1]
     if not isinstance(node, dict):
@@ -164,7 +185,7 @@ def assign(tree: dict[str, Any], path: Sequence[str], value: Any, *, append: boo
 
 
 def _descend(node: Any, part: str, path: Sequence[str]) -> Any:
-    """The child of a mapping or list; raises `UserError` where there is none."""
+    """The child of a mapping or list. Raises `UserError` if there is none."""
     if isinstance(node, list) and part.isdigit() and int(part) < len(node):
         return node[int(part)]
     if isinstance(node, dict) and part in node:

@@ -3,18 +3,18 @@
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.nodes import CollectionNode, Node
+from ruamel.yaml.nodes import CollectionNode, Node, ScalarNode
 
 from posttrain.errors import UserError
 
 MOST_VALUES = 200_000
-"""Values with all references written out; a few lines of references to references can make billions."""
+"""Most values after expanding references; a few lines of nested references can expand to billions."""
 
 
 def load_yaml(text: str, place: str) -> tuple[Any, Node | None]:
-    """The value of a YAML text, and its tree of nodes, which know their lines.
+    """The value of a YAML text, and its tree of nodes, which have line numbers.
 
-    Raises `UserError` for references out of hand, and ruamel's errors for what is not YAML.
+    Raises `UserError` for too many references, and ruamel's errors for invalid YAML.
     """
     try:
         root = YAML(typ="safe", pure=True).compose(text)
@@ -27,21 +27,25 @@ def load_yaml(text: str, place: str) -> tuple[Any, Node | None]:
 
 
 def _count(node: Any, known: dict[int, int], place: str) -> int:
-    """Number of values under a node, itself included. Raises `UserError` when it is too large or has no end."""
+    """Number of values under a node, itself included. Raises `UserError` if it is too large or recursive."""
     if not isinstance(node, CollectionNode):
         return 1
     if id(node) in known:
         if known[id(node)] < 0:
-            raise UserError(f"{place} line {node.start_mark.line + 1} refers to itself, so it has no end")
+            raise UserError(f"{place} line {node.start_mark.line + 1} refers to itself, which is not allowed")
         return known[id(node)]
     known[id(node)] = -1  # being counted
     total = 1
     for child in node.value:
+        if isinstance(child, tuple) and (not isinstance(child[0], ScalarNode) or str(child[0].tag).endswith(":null")):
+            raise UserError(
+                f"{place} line {child[0].start_mark.line + 1}: a key must be text, not a list, mapping or null"
+            )
         total += sum(_count(part, known, place) for part in (child if isinstance(child, tuple) else (child,)))
         if total > MOST_VALUES:
             raise UserError(
-                f"{place} line {node.start_mark.line + 1} stands for more than {MOST_VALUES:,} values with its "
-                "references written out"
+                f"{place} line {node.start_mark.line + 1} expands to more than {MOST_VALUES:,} values with its "
+                "references"
             )
     known[id(node)] = total
     return total

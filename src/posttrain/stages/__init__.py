@@ -1,12 +1,12 @@
-"""Stages: the phases of a recipe. Each starts from the models that the one before it left.
+"""Stages: the phases of a recipe. Each starts from the models that the previous one returned.
 
 Contract: a stage continues from `steps_done`, `memory` and `restore` of its context, bit for bit as if it had never
-stopped; everything that it draws is a function of (seed, step); it ends every step with `finish_step`. A stage that
-trains gets all of this from `posttrain.stages.fit`.
+stopped. All its draws are functions of (seed, step). It ends every step with `finish_step`. A stage that trains gets
+all of this from `posttrain.stages.fit`.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from posttrain.component import Component
 from posttrain.components.selections import Selection
@@ -14,29 +14,34 @@ from posttrain.components.tasks import Tasks
 from posttrain.models import Model
 from posttrain.stages.context import Models, PreviewContext, StageContext
 from posttrain.stages.needs import Need
-from posttrain.types import Task
+from posttrain.types import Task, Trajectory
 
-__all__ = ["Models", "PreviewContext", "Stage", "StageContext"]
+if TYPE_CHECKING:
+    from posttrain.policies import Policy
 
+__all__ = ["Given", "Models", "PreviewContext", "Stage", "StageContext"]
+
+Given = Literal["demonstrations", "preferences", "rated completions"]
+"""Texts that come with tasks."""
 SHARED: Final = ("columns", "context", "fit", "loss", "needs", "order", "pairs", "prompts", "record")
-"""Modules of this folder that are no stages: what several of them use."""
+"""Modules of this folder that are not stages but are used by several of them."""
 
 
 class Stage(Component):
     """One phase of training."""
 
     tasks: Tasks | None
-    """The stage's own problems; when left out, those of the recipe."""
+    """Tasks of this stage; None takes the recipe's."""
     selection: Selection | None = None
-    """Which of them are trained on, in stages that have such a field; None takes all."""
+    """Which tasks are trained on, in stages that have such a field; None takes all."""
 
     @property
     def roles(self) -> frozenset[str]:
-        """Roles that the stage needs as copies of others (``role:NAME``) when it begins."""
+        """Roles whose models the stage uses; those with a source ``role:NAME`` are copied when it begins."""
         return frozenset()
 
     def needed(self, models: Mapping[str, Model]) -> Sequence[Need]:
-        """The signals that its parts need and the roles that are asked for them, with these models by role.
+        """The signals that its parts need, each with the role whose model gives it; `models` are settings by role.
 
         Checked before anything is sampled.
         """
@@ -44,13 +49,22 @@ class Stage(Component):
 
     @property
     def makes(self) -> frozenset[str]:
-        """Roles whose models the stage makes from nothing but other models (``source: made``)."""
+        """Roles whose models the stage computes from other models (``source: made``)."""
         return frozenset()
 
-    def check(self, models: Models, tasks: Sequence[Task]) -> None:
-        """Raise `UserError` for anything in the tasks that training would stumble over later.
+    @property
+    def learns_from(self) -> frozenset[Given]:
+        """The given texts of tasks whose likelihood under the policy it changes on purpose."""
+        return frozenset()
 
-        Called with the recipe's first models, before anything is sampled or recorded.
+    def given(self, policy: "Policy", task: Task) -> Sequence[Trajectory]:
+        """Those texts of a task as trajectories; of a pair the chosen completion, then the rejected one."""
+        return ()
+
+    def check(self, models: Models, tasks: Sequence[Task]) -> None:
+        """Raise `UserError` for tasks that training would fail on later.
+
+        Called with the recipe's initial models, before anything is sampled or recorded.
         """
 
     def total_steps(self, tasks: Sequence[Task]) -> int:
@@ -62,5 +76,5 @@ class Stage(Component):
         raise NotImplementedError
 
     def preview(self, models: Models, context: PreviewContext) -> list[str]:
-        """Draw one batch without learning from it, and say in a few lines what training would see."""
+        """Draw one batch without learning from it, and describe in a few lines what training would see."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Computes the signals that a stage's components need: one forward pass a model."""
+"""Computes the signals that a stage's components need, in one forward pass per model."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from posttrain.training.packing import Example
 
 
-def told_by_models(
+def signals_of_models(
     examples: "Sequence[Example]",
     needs: frozenset[Signal],
     models: Models,
@@ -24,43 +24,45 @@ def told_by_models(
     max_tokens: "Callable[[Policy], int]",
     temperature: float = 1.0,
 ) -> list[dict[Signal, FloatArray]]:
-    """For each example, [T] columns: what the models say of its trained tokens before they are learned from.
+    """For each example, [T] signals of its trained tokens, computed before they are learned from.
 
-    Every model passes over the examples once. One that the learning model is compared with does so beside it, and says
-    there what else is asked of it. `role` is what learns, `critic` gives its values, and `max_tokens` bounds a pass of
-    a model; `temperature` is that of the distribution which the tokens were drawn from.
+    Every model does one forward pass over the examples. A model that the learning model is compared with does its pass
+    together with it, and gives its other signals in that pass. `role` learns, `critic` gives its values, and
+    `max_tokens` bounds a pass of a model. `temperature` is that of the distribution that the tokens were drawn from.
     """
     from posttrain.training.learner import evaluate_examples
 
-    asked: dict[str, set[Signal]] = {}
+    needs_by_role: dict[str, set[Signal]] = {}
     for need in needs:
-        asked.setdefault(need.asked(role, critic), set()).add(need)
-    beside = roles_in(need for need in needs if need.compares)
-    found: list[dict[Signal, FloatArray]] = [{} for _ in examples]
-    for name in sorted(asked.keys() - (beside - {role})):
-        others = {other: models[other] for other in beside} if name == role else {}
-        called = {need: need.itself for need in asked[name]}
-        called |= {need: need for other in others if other != name for need in asked.get(other, ())}
+        needs_by_role.setdefault(need.computed_by(role, critic), set()).add(need)
+    compared = roles_in(need for need in needs if need.compares)
+    signals: list[dict[Signal, FloatArray]] = [{} for _ in examples]
+    for name in sorted(needs_by_role.keys() - (compared - {role})):
+        others = {other: models[other] for other in compared} if name == role else {}
+        requested = {need: need.local for need in needs_by_role[name]}
+        requested |= {need: need for other in others if other != name for need in needs_by_role.get(other, ())}
         results = evaluate_examples(
             models[name],
             examples,
-            frozenset(called.values()),
+            frozenset(requested.values()),
             others=others,
             max_tokens=max_tokens(models[name]),
             temperature=temperature,
         )
-        for own, result in zip(found, results, strict=True):
-            own.update((need, result[itself]) for need, itself in called.items())
-    return found
+        for own, result in zip(signals, results, strict=True):
+            own.update((need, result[itself]) for need, itself in requested.items())
+    return signals
 
 
 def with_columns(
     examples: "Sequence[Example]", needs: frozenset[Signal], models: Models, *, role: str, learning: Learning
 ) -> "list[Example]":
-    """The examples with what other models, or the one in the `role` before the step, say of their tokens."""
+    """The examples with signals of other models, and of the model in the `role` before the step."""
 
     def max_tokens(policy: "Policy") -> int:
         return learning.tokens_at_a_time(next(policy.parameters()).device.type, policy.kept_bytes)
 
-    found = told_by_models(examples, needs, models, role=role, max_tokens=max_tokens)
-    return [replace(example, columns={**example.columns, **own}) for example, own in zip(examples, found, strict=True)]
+    signals = signals_of_models(examples, needs, models, role=role, max_tokens=max_tokens)
+    return [
+        replace(example, columns={**example.columns, **own}) for example, own in zip(examples, signals, strict=True)
+    ]

@@ -1,4 +1,4 @@
-"""What a stage asks of the run around it; the run implements it."""
+"""What a stage requires of the run around it, as protocols that the run implements."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -20,13 +20,16 @@ Models = Mapping[str, "Policy"]
 class PreviewContext(Protocol):
     """What a stage needs to draw a batch without learning from it."""
 
+    errors: list[str]
+    """Errors that a preview met; a stage appends its own."""
+
     @property
     def name(self) -> str:
         """The stage's name in the recipe."""
 
     @property
     def seed(self) -> int:
-        """Seed of all draws of the stage; a draw is a function of it and of the step."""
+        """Seed of all draws of the stage. A draw is a function of the seed and the step."""
 
     @property
     def tasks(self) -> Sequence[Task]:
@@ -37,25 +40,28 @@ class PreviewContext(Protocol):
         """The settings of every model of the recipe, by role."""
 
     def samplers(self, models: Models, *key: int | str) -> "dict[str, Sampler]":
-        """Every model ready to sample, by role; the draws are a function of (seed, stage, key)."""
+        """A sampler for every model, by role; the draws are a function of (seed, stage, key)."""
 
     def sampled_tokens(self, models: Models) -> int:
-        """Tokens that the models have sampled until now, whoever asked and whatever became of them."""
+        """Tokens that the models have sampled so far, for all requests, also those that were dropped."""
 
 
 class StageContext(PreviewContext, Protocol):
     """What a stage needs to train."""
 
-    attempts: Sequence[Group]
-    """Scored groups of the step in progress: recorded as evidence, should an alarm stop the run in it."""
+    groups: Sequence[Group]
+    """Scored groups of the step in progress, recorded if an alarm stops the run in that step."""
 
     @property
     def steps_done(self) -> int:
-        """Steps of the stage that were finished before; not 0 where a run is continued."""
+        """Steps of the stage that are done; not 0 where a run is continued."""
 
     @property
     def memory(self) -> dict[str, Any]:
-        """State of the stage's parts at that step, as given to `finish_step`; empty at the beginning."""
+        """State of the stage's parts at that step, as given to `finish_step`; empty at the start."""
+
+    def goes_on(self, steps_done: int) -> bool:
+        """Whether the stage has a further step after so many; false once the run's budget is spent."""
 
     def restore(self, learners: "Mapping[str, Learner]") -> None:
         """Put the learners into the state of that step."""
@@ -71,7 +77,7 @@ class StageContext(PreviewContext, Protocol):
         learners: "Mapping[str, Learner]",
         models: Models,
     ) -> None:
-        """Record a step that is complete, and save a checkpoint if one is due. Raises `Interrupted` if asked to stop.
+        """Record a complete step, and save a checkpoint if one is due. Raises `Interrupted` on a request to stop.
 
-        `memory` must be JSON; it and the states of the learners and models are all that a continued run begins with.
+        `memory` must be JSON. It and the states of the learners and models are all that a continued run starts from.
         """

@@ -1,4 +1,4 @@
-"""The training loop that every stage shares: count the steps, learn, record, save, resume."""
+"""The training loop of every stage: count steps, learn, record, save, resume."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ class Step:
     total: int
     """Steps of the stage."""
     record: StepRecord = field(default_factory=StepRecord)
-    """Filled in while the step runs."""
+    """Filled while the step runs."""
 
     @property
     def progress(self) -> float:
@@ -40,16 +40,19 @@ def fit(
     steps: int,
     memory: Mapping[str, Any] | None = None,
 ) -> Iterator[Step]:
-    """The steps that are left, as a loop whose body samples, learns and fills in ``step.record``::
+    """Yields the remaining steps to a loop whose body samples, learns and fills ``step.record``::
 
         for step in fit(context, models, learners, steps=self.steps):
             ...
 
-    The learners are restored before the first step. When the body has run, the step is recorded and a checkpoint with
-    the models, the learners and the `memory` (JSON, changed in place by the body) is saved if one is due.
+    The learners are restored before the first step. After the body, the step is recorded, and a checkpoint with the
+    models, the learners and the `memory` (JSON, changed in place by the body) is saved if one is due. The steps end
+    early where the context has no further one; the first is always done.
     """
     context.restore(learners)
     for index in range(context.steps_done, steps):
+        if index and not context.goes_on(index):
+            return
         step = Step(index=index, total=steps)
         yield step
         context.finish_step(index + 1, step.record, memory or {}, learners, models)
@@ -65,9 +68,9 @@ def fit_role(
     steps: int,
     examples: "Callable[[Step], Sequence[Example]]",
 ) -> Models:
-    """Train one role on the examples of each step; returns the models. Raises `UserError` for a model that is frozen.
+    """Train one role on the examples of each step; returns the models. Raises `UserError` for a frozen model.
 
-    `examples` gives those of a step, and may put what it knows of them into the step's record.
+    `examples` returns those of a step, and may add their metrics and trajectories to the step's record.
     """
     from posttrain.training.learner import Learner
 
@@ -79,6 +82,8 @@ def fit_role(
         with context.phase("learn"):
             learned = learner.step(batch, loss, progress=step.progress)
         step.record.metrics |= learned.metrics
+        step.record.computed_tokens += learned.computed_tokens
+        step.record.show(batch, learned)
         step.record.metrics["trained_tokens"] = float(sum(example.num_trained for example in batch))
     return models
 
@@ -90,6 +95,6 @@ def check_trained(policy: "Policy", role: str, stage: str) -> None:
 
 
 def steps_in(examples: int, *, batch: int, epochs: float, max_steps: int | None) -> int:
-    """Steps that the epochs come to, at least one."""
+    """Number of steps of the epochs, at least one and at most `max_steps`."""
     steps = max(1, round(examples * epochs / batch))
     return min(steps, max_steps) if max_steps else steps

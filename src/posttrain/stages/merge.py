@@ -1,8 +1,8 @@
-"""Merge: make the model of one role out of the models of others, without training.
+"""Merge: computes the model of one role from the models of others, without training.
 
-A reference that is itself made (SALSA, arXiv:2411.01798) is a role whose source is ``made``, and a stage like this one
-before the stage that needs it. The weights are ready when the stage begins to be left: its one step records how far the
-new model is from each that it was made of.
+A reference that is a merge of models (SALSA, arXiv:2411.01798) is a role whose source is ``made``, and a merge stage
+before the stage that needs it. The one step of the stage records the distance of the merged model from each of its
+sources.
 """
 
 from collections.abc import Sequence
@@ -20,15 +20,15 @@ from posttrain.types import Task
 
 @frozen
 class Merging(Stage):
-    """One model of several."""
+    """Merging of several models into one."""
 
     role: str
-    """The model that is made: one with ``source: made``, or a trained one, whose weights are replaced."""
+    """The merged model: one with ``source: made``, or a trained one, whose weights are replaced."""
     of: Annotated[tuple[str, ...], Field(min_length=1)]
-    """Roles of the models that it is made of, in the order of the method's weights; of one, it is a copy as of now."""
+    """Roles of the models that are merged, in the order of the method's weights. One role gives a copy."""
     method: Merge
     tasks: None = None
-    """A merge looks at no tasks."""
+    """A merge uses no tasks."""
 
     @property
     def roles(self) -> frozenset[str]:
@@ -41,7 +41,7 @@ class Merging(Stage):
         return frozenset({self.role})
 
     def check(self, models: Models, tasks: Sequence[Task]) -> None:
-        """The method must be able to merge this many models, none of them twice."""
+        """The method must support this number of models, and no model may be there twice."""
         self.method.check(len(self.of))
         twice = sorted({role for role in self.of if self.of.count(role) > 1})
         if twice:
@@ -66,5 +66,5 @@ class Merging(Stage):
         return made
 
     def preview(self, models: Models, context: PreviewContext) -> list[str]:
-        """What is made of what."""
-        return [f"{self.role} is made of {', '.join(self.of)} by {self.method.kind}"]
+        """The roles and the method of the merge."""
+        return [f"{self.role} is merged from {', '.join(self.of)} by {self.method.kind}"]

@@ -1,4 +1,4 @@
-"""Which model is asked for which signal by which part of a stage, checked before anything is sampled."""
+"""The signals that the parts of a stage need, and checks that the models give them, before anything is sampled."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -12,14 +12,14 @@ from posttrain.stages.context import Models
 
 @dataclass(frozen=True, kw_only=True)
 class Need:
-    """A signal that a part of a stage reads, and the role whose model is asked for it."""
+    """A signal that a part of a stage reads, and the role whose model gives it."""
 
     signal: Signal
-    asked: str
+    role: str
     path: str
     """Where the part stands in the stage: ``penalties.kl``."""
     setting: str = ""
-    """The setting of the part that names the role, where one does: ``penalties.kl.role``."""
+    """The setting of the part that names the role, if there is one: ``penalties.kl.role``."""
 
     def within(self, place: str) -> "Need":
         """The same with its paths from the top of the recipe."""
@@ -28,10 +28,10 @@ class Need:
 
 
 def needs_of(path: str, part: Component | None, *, role: str, critic: str = "critic", trained: str = "") -> list[Need]:
-    """What a part needs, each signal where the innermost part that declares it stands.
+    """The needs of a part, each with the path of the innermost part that declares it.
 
-    `role` learns and `critic` gives its values; `trained` is the role in whose forward pass the part takes part, where
-    that is another one. Raises `UserError` for a need that is no signal.
+    `role` learns and `critic` gives its values. `trained` is the role whose forward pass the part reads, if it is
+    another one. Raises `UserError` for a need that is not a signal.
     """
     if part is None:
         return []
@@ -47,17 +47,17 @@ def needs_of(path: str, part: Component | None, *, role: str, critic: str = "cri
                 f"{path}: the needs of '{part.kind}' hold {signal!r}, and a need is a Signal: write "
                 "Signal('logp', of='reference'), for example, with posttrain.signals.Signal"
             )
-    asked = {s: (trained or role) if s.trained else s.asked(role, critic) for s in own if not s.given}
+    givers = {s: (trained or role) if s.trained else s.computed_by(role, critic) for s in own if not s.given}
     mine = [
-        Need(signal=signal, asked=other, path=path, setting=_setting(path, part, signal.of or other))
-        for signal, other in sorted(asked.items())
+        Need(signal=signal, role=giver, path=path, setting=_setting(path, part, signal.of or giver))
+        for signal, giver in sorted(givers.items())
         if signal not in {need.signal for need in inner}
     ]
     return [*inner, *mine]
 
 
 def parts_of(part: object) -> Iterator[tuple[str, Component]]:
-    """The components that a component's settings hold, by the dotted path of each."""
+    """The components in a component's fields, each with its dotted path."""
     for field in fields(part) if is_dataclass(part) else ():
         value = getattr(part, field.name)
         if isinstance(value, Component):
@@ -69,7 +69,7 @@ def parts_of(part: object) -> Iterator[tuple[str, Component]]:
 
 
 def _setting(path: str, part: object, role: str) -> str:
-    """The setting of a part that names a role."""
+    """Path of the setting of a part that names a role; empty if there is none."""
     named = [field.name for field in fields(part) if getattr(part, field.name) == role] if is_dataclass(part) else []
     return f"{path}.{named[0]}" if named else ""
 
@@ -77,14 +77,14 @@ def _setting(path: str, part: object, role: str) -> str:
 def check_needs(place: str, needs: Sequence[Need], recipe_models: Mapping[str, Model], models: Models) -> None:
     """Raise `UserError` for a signal that no model gives.
 
-    `place` is where the parts stand in the recipe. `models` are those that are loaded when a run begins; of one that is
-    copied or made later, its kind is known.
+    `place` is the path of the parts in the recipe. `models` are those that are loaded when a run begins; a model that
+    is copied or merged later has the kind of its source.
     """
     if OLD in recipe_models:
-        raise UserError(f"models.{OLD}: '{OLD}' stands for the model that learns as it was before; take another name")
+        raise UserError(f"models.{OLD}: '{OLD}' stands for the learning model before the step; use another name")
     needs = [need.within(place) for need in needs]
     for need in needs:
-        for role in sorted({need.asked, need.signal.of} - {""}):
+        for role in sorted({need.role, need.signal.of} - {""}):
             if role not in recipe_models:
                 raise UserError(_missing(need, role, recipe_models))
             _check_gives(need, role, recipe_models, models)
@@ -94,7 +94,7 @@ def check_needs(place: str, needs: Sequence[Need], recipe_models: Mapping[str, M
 
 
 def _missing(need: Need, role: str, known: Mapping[str, Model]) -> str:
-    """What to say of a role that no model plays."""
+    """The message for a role that the recipe has no model for."""
     critic = need.signal.name == "value" and not need.signal.of
     how = (
         f"models.{role}={{source: 'role:policy', head: value, trained: true}} and critic=value_clip for a critic"
@@ -110,19 +110,19 @@ def _missing(need: Need, role: str, known: Mapping[str, Model]) -> str:
 
 
 def _check_gives(need: Need, role: str, recipe_models: Mapping[str, Model], models: Models) -> None:
-    """Raise `UserError` for a model of a kind that does not give what it is asked for."""
+    """Raise `UserError` for a model of a kind that does not give the signal."""
     model, signal = recipe_models[role], need.signal
     place = f"; or write {need.setting}=ROLE for another role" if need.setting else ""
     if model.is_remote:
         raise UserError(
-            f"{need.path} needs {signal}, and the model in the role '{role}' is an endpoint, which writes text and "
-            f"gives nothing else; name a model that is loaded here as models.{role}.source{place}"
+            f"{need.path} needs {signal}, and the model in the role '{role}' is an endpoint, which returns text "
+            f"only; name a model that is loaded here as models.{role}.source{place}"
         )
     policy = models[_root(role, recipe_models, models)]
     given = type(policy).GIVES.get(model.head, frozenset())
-    if (LOGP in given and policy.compares) if signal.compares else (signal.itself in given):
+    if (LOGP in given and policy.compares) if signal.compares else (signal.local in given):
         return
-    heads = [head for head, signals in type(policy).GIVES.items() if signal.itself in signals]
+    heads = [head for head, signals in type(policy).GIVES.items() if signal.local in signals]
     wanted = f"; models.{role}.head={heads[0]} gives it" if heads and role != "policy" else ""
     raise UserError(
         f"{need.path} needs {signal}, and the {policy.called} in the role '{role}' has a {model.head} head, which "
@@ -131,18 +131,18 @@ def _check_gives(need: Need, role: str, recipe_models: Mapping[str, Model], mode
 
 
 def _check_vocabularies(need: Need, recipe_models: Mapping[str, Model], models: Models) -> None:
-    """Raise `UserError` for two models with different tokens, of which there is no divergence."""
-    first, second = (models[_root(role, recipe_models, models)] for role in (need.asked, need.signal.of))
+    """Raise `UserError` for two models with different vocabularies, which have no divergence."""
+    first, second = (models[_root(role, recipe_models, models)] for role in (need.role, need.signal.of))
     sizes = first.body.vocabulary_size, second.body.vocabulary_size
     if sizes[0] != sizes[1]:
         raise UserError(
             f"{need.path} needs {need.signal}, over the whole vocabulary, between models with the same tokens; "
-            f"'{need.asked}' has {sizes[0]} and '{need.signal.of}' {sizes[1]}"
+            f"'{need.role}' has {sizes[0]} and '{need.signal.of}' {sizes[1]}"
         )
 
 
 def _root(role: str, recipe_models: Mapping[str, Model], models: Models) -> str:
-    """The role whose loaded model is of the kind that a copied or made one will be."""
+    """The role of the loaded model whose kind a copied or merged model will have."""
     seen: set[str] = set()
     while role not in models and role in recipe_models and role not in seen:
         seen.add(role)
@@ -151,7 +151,7 @@ def _root(role: str, recipe_models: Mapping[str, Model], models: Models) -> str:
 
 
 def _check_columns(needs: Sequence[Need]) -> None:
-    """Raise `UserError` for roles whose names would put two signals into one column of the record."""
+    """Raise `UserError` for role names that would put two signals into one column of the record."""
     own = {LOGP.column, BEHAVIOR_LOGP.column}
     taken: dict[str, Need] = {}
     for need in needs:

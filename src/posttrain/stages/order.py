@@ -4,7 +4,7 @@ import numpy as np
 
 
 def shuffled(count: int, batch: int, step: int, seed: int) -> list[int]:
-    """Indices of a step's rows: consecutive places in an endless row of seeded shuffles, one an epoch."""
+    """Indices of a step's rows: consecutive entries of an endless sequence of seeded shuffles, one per epoch."""
     places = range(step * batch, (step + 1) * batch)
     orders = {
         epoch: np.random.Generator(np.random.Philox(key=[seed, epoch])).permutation(count)

@@ -1,8 +1,8 @@
-"""Training on the preference pairs of a data set, shared by the stages that do it."""
+"""Training on the preference pairs of a data set, shared by the stages `preference` and `reward_model`."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from pydantic import PositiveFloat, PositiveInt
@@ -16,7 +16,7 @@ from posttrain.stages.fit import Step, fit_role, steps_in
 from posttrain.stages.order import shuffled
 from posttrain.stages.sft import demonstration
 from posttrain.training.settings import Learning
-from posttrain.types import PerToken, Preference, Task, Tokens
+from posttrain.types import Fact, PerToken, Preference, Task, Tokens, Trajectory
 
 if TYPE_CHECKING:
     from posttrain.policies import Policy
@@ -31,7 +31,7 @@ class PairTraining:
     per_token: Callable[[Tokens], PerToken]
     reducer: Reducer
     needs: frozenset[Signal]
-    """What the loss reads, of the trained role's own forward pass and of other models."""
+    """Signals that the loss reads, from the trained role's own forward pass and from other models."""
     batch: PositiveInt
     """Pairs per step."""
     epochs: PositiveFloat
@@ -39,17 +39,17 @@ class PairTraining:
     learning: Learning
 
     def check(self, models: Models, tasks: Sequence[Task]) -> None:
-        """Raise `UserError` for a pair that does not fit into the context, or that leaves nothing to compare."""
+        """Raise `UserError` for a pair that exceeds the context or has a completion without a trained token."""
         policy = models.get(self.role, models["policy"])
         for index, (task, preference) in enumerate(pairs_of(tasks)):
             pair_examples(policy, task, preference, index)
 
     def total_steps(self, tasks: Sequence[Task]) -> int:
-        """Steps that the epochs come to, at least one."""
+        """Number of steps of the epochs, at least one."""
         return steps_in(len(pairs_of(tasks)), batch=self.batch, epochs=self.epochs, max_steps=self.max_steps)
 
     def run(self, models: Models, context: StageContext) -> Models:
-        """Train on the pairs in a seeded order, new in every epoch."""
+        """Train on the pairs in a seeded order that is new in every epoch."""
         from posttrain.training.learner import Loss
 
         pairs = pairs_of(context.tasks)
@@ -57,9 +57,10 @@ class PairTraining:
         def examples(step: Step) -> "list[Example]":
             places = shuffled(len(pairs), self.batch, step.index, context.seed)
             step.record.metrics["epoch"] = (step.index + 1) * self.batch / len(pairs)
-            chosen = [(*pairs[i], place) for place, i in enumerate(places)]
+            shown = [pair_trajectories(models[self.role], *pairs[i]) for i in places]
+            step.record.shown = [(place, trajectory) for place, pair in enumerate(shown) for trajectory in pair]
             with context.phase("signals"):
-                plain = [e for pair in chosen for e in pair_examples(models[self.role], *pair)]
+                plain = [e for place, pair in enumerate(shown) for e in examples_of_pair(pair, place)]
                 return self.with_signals(plain, models)
 
         loss = Loss(per_token=self.per_token, reducer=self.reducer, needs=trained_in(self.needs), whole_groups=True)
@@ -69,11 +70,11 @@ class PairTraining:
         )
 
     def with_signals(self, examples: "Sequence[Example]", models: Models) -> "list[Example]":
-        """The examples with the log-probabilities that other models, or this one before the step, give their tokens."""
+        """The examples with signals of other models, and of the trained model before the step."""
         return with_columns(examples, columns_in(self.needs), models, role=self.role, learning=self.learning)
 
     def preview(self, models: Models, context: PreviewContext) -> list[str]:
-        """The size of the work and the first pair."""
+        """The number of pairs and steps, and the first pair."""
         pairs = pairs_of(context.tasks)
         policy = models[self.role]
         first = [e for i, pair in enumerate(pairs[: self.batch]) for e in pair_examples(policy, *pair, i)]
@@ -94,23 +95,43 @@ def pairs_of(tasks: Sequence[Task]) -> list[tuple[Task, Preference]]:
     if not pairs:
         raise UserError(
             f"none of the {len(tasks)} tasks has a preference to learn from; give columns named chosen and rejected, "
-            "or tasks=workings for generated pairs"
+            "or tasks=worked_solutions for generated pairs"
         )
     return pairs
 
 
-def pair_examples(policy: "Policy", task: Task, preference: Preference, index: int) -> "list[Example]":
-    """The chosen and the rejected completion as one group; the advantage says which is which."""
-    from posttrain.training.packing import example_of
+@dataclass(frozen=True, kw_only=True)
+class Side(Fact):
+    """Which completion of a pair it is."""
 
-    examples = []
-    for text, advantage in ((preference.chosen, 1.0), (preference.rejected, -1.0)):
+    side: Literal["chosen", "rejected"]
+
+
+def pair_trajectories(policy: "Policy", task: Task, preference: Preference) -> tuple[Trajectory, Trajectory]:
+    """The chosen and the rejected completion, samples 0 and 1. Raises `UserError` for one without a trained token."""
+
+    def one(sample: int, side: Literal["chosen", "rejected"], text: str) -> Trajectory:
         trajectory = demonstration(policy, task, text)
         if not trajectory.num_trained:
             raise UserError(
-                f"task {task.key}: the {'chosen' if advantage > 0 else 'rejected'} completion has no token that can be "
-                "learned; give the row a prompt, or leave it out"
+                f"task {task.key}: the {side} completion has no token that can be learned; give the row a prompt, or "
+                "leave it out"
             )
-        columns = {ADVANTAGE: np.full(trajectory.num_trained, advantage, np.float32)}
-        examples.append(example_of(trajectory, columns, group=index))
-    return examples
+        return replace(trajectory, sample=sample, facts=(*trajectory.facts, Side(side=side)))
+
+    return one(0, "chosen", preference.chosen), one(1, "rejected", preference.rejected)
+
+
+def examples_of_pair(pair: tuple[Trajectory, Trajectory], index: int) -> "list[Example]":
+    """The chosen and the rejected completion as one group, with the advantages 1 and -1."""
+    from posttrain.training.packing import example_of
+
+    return [
+        example_of(t, {ADVANTAGE: np.full(t.num_trained, advantage, np.float32)}, group=index)
+        for t, advantage in zip(pair, (1.0, -1.0), strict=True)
+    ]
+
+
+def pair_examples(policy: "Policy", task: Task, preference: Preference, index: int) -> "list[Example]":
+    """The examples of a pair of completions."""
+    return examples_of_pair(pair_trajectories(policy, task, preference), index)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from pydantic import PositiveFloat, PositiveInt
 
@@ -12,40 +13,52 @@ from posttrain.components.selections import Selection
 from posttrain.components.tasks import Tasks
 from posttrain.models import Model
 from posttrain.signals import roles_in
-from posttrain.stages import Models, PreviewContext, Stage, StageContext
+from posttrain.stages import Given, Models, PreviewContext, Stage, StageContext
 from posttrain.stages.needs import Need, needs_of
-from posttrain.stages.pairs import PairTraining
+from posttrain.stages.pairs import PairTraining, pair_trajectories
 from posttrain.training.settings import Learning
-from posttrain.types import Task
+from posttrain.types import Task, Trajectory
+
+if TYPE_CHECKING:
+    from posttrain.policies import Policy
 
 
 @frozen
 class PreferenceTraining(Stage):
-    """Training of the policy on the preferences of the tasks, completions only."""
+    """Training of the policy on the preference pairs of the tasks; only completions are trained."""
 
     loss: PreferenceLoss
     reducer: Reducer
     batch: PositiveInt = 32
     """Pairs per step."""
     epochs: PositiveFloat = 1.0
-    """Passes over the pairs; a part of one is allowed."""
+    """Passes over the pairs; fractions are allowed."""
     max_steps: PositiveInt | None = None
-    """Stops earlier than the epochs would."""
+    """Upper limit on the number of steps."""
     learner: Learning = Learning()
     """How the policy is updated."""
     tasks: Tasks | None = None
-    """Problems of this stage; None takes the recipe's."""
+    """Tasks of this stage; None takes the recipe's."""
     selection: Selection | None = None
-    """Which of them are trained on, chosen once with the models as the stage finds them; None takes all."""
+    """Which tasks are trained on, chosen once with the models at the start of the stage; None takes all."""
 
     @property
     def roles(self) -> frozenset[str]:
-        """The policy, the models that it is compared with, and those that pairs are chosen by."""
+        """The policy, the models that it is compared with, and those that select pairs."""
         selecting = self.selection.roles if self.selection else frozenset()
         return frozenset({"policy"}) | roles_in(self.loss.needs) | selecting
 
+    @property
+    def learns_from(self) -> frozenset[Given]:
+        """Preferences."""
+        return frozenset({"preferences"})
+
+    def given(self, policy: "Policy", task: Task) -> Sequence[Trajectory]:
+        """The chosen and the rejected completion of each pair of a task."""
+        return [side for pair in task.preferences for side in pair_trajectories(policy, task, pair)]
+
     def needed(self, models: Mapping[str, Model]) -> Sequence[Need]:
-        """What the loss and the selection need."""
+        """The needs of the loss and the selection."""
         parts = (("loss", self.loss), ("selection", self.selection))
         return [need for path, part in parts for need in needs_of(path, part, role="policy")]
 
@@ -54,7 +67,7 @@ class PreferenceTraining(Stage):
         self._training.check(models, tasks)
 
     def total_steps(self, tasks: Sequence[Task]) -> int:
-        """Steps that the epochs come to, at least one."""
+        """Number of steps of the epochs, at least one."""
         return self._training.total_steps(tasks)
 
     def run(self, models: Models, context: StageContext) -> Models:
@@ -62,7 +75,7 @@ class PreferenceTraining(Stage):
         return self._training.run(models, context)
 
     def preview(self, models: Models, context: PreviewContext) -> list[str]:
-        """The size of the work and the first pair."""
+        """The number of pairs and steps, and the first pair."""
         return self._training.preview(models, context)
 
     @property

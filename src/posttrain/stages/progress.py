@@ -1,17 +1,17 @@
 """Progress: learn the contribution of each turn from the scores of whole trajectories.
 
 Source: the progress estimator of SPA-RL, Wang et al. 2025, arXiv:2505.20732, and its released code
-(github.com/WangHanLinHenry/SPA-RL-Agent). With c_t the number that the model gives after the last token of turn t, and
-R the score of the attempt:
+(github.com/WangHanLinHenry/SPA-RL-Agent). With c_t the output of the model at the last token of turn t, and R the score
+of the rollout:
 
     loss = (sum over turns of c_t - R)^2
 
-on attempts of the policy as it is, which does not learn here. A sum that is right need not be right in its parts: those
-come out where attempts share turns and differ in others, and where scores add up. An attempt without a turn sums to 0,
-and teaches nothing.
+on rollouts of the policy, which is not trained in this stage. A correct sum does not imply correct terms. The terms are
+identified where rollouts share some turns and differ in others, and where scores are additive. A rollout without a turn
+sums to 0 and has no gradient.
 
-Differs: fresh attempts in every step, where the authors collect once. The number is a linear function of the last
-hidden state, theirs of the logits, which are linear in it.
+Differs: new rollouts in every step, where the authors collect once. The output is a linear function of the last hidden
+state, theirs of the logits, which are linear in it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ from posttrain.stages.fit import Step, fit_role
 from posttrain.stages.needs import Need, needs_of
 from posttrain.stages.order import shuffled
 from posttrain.stages.prompts import check_prompts
-from posttrain.stages.rl.collect import collect_groups, set_aside_failed, stop_if_grading_fails
+from posttrain.stages.rl.collect import collect_groups, split_failed, stop_if_grading_fails
 from posttrain.stages.rl.metrics import describe, metrics_by_role
 from posttrain.training.settings import Learning
 from posttrain.types import Group, PerToken, Task, Tokens
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
 
 @frozen
 class ProgressTraining(Stage):
-    """Training of a model with a reward head whose numbers add up to the scores of attempts."""
+    """Training of a model with a reward head whose outputs at the turns sum to the score of the rollout."""
 
     rollout: Rollout
-    """How the policy attempts tasks."""
+    """How the policy samples rollouts."""
     reward: Reward
-    """Judges the attempts."""
+    """Scores the rollouts."""
     reducer: Reducer
     role: str = "progress"
     """The model that learns; it needs ``head: reward`` and ``trained: true``."""
@@ -60,18 +60,18 @@ class ProgressTraining(Stage):
     learner: Learning = Learning()
     """How the model is updated."""
     max_grader_errors: float = 0.5
-    """Share of failed judgements in one step at which the run stops."""
+    """Share of a step's rollouts that could not be scored, at which the run stops."""
     tasks: Tasks | None = None
-    """Problems of this stage; None takes the recipe's."""
+    """Tasks of this stage; None takes the recipe's."""
 
     @property
     def roles(self) -> frozenset[str]:
-        """The model that learns, and whoever writes and judges."""
+        """The model that learns, and the roles that sample and score."""
         return frozenset({"policy", self.role}) | self.rollout.roles | self.reward.roles
 
     def needed(self, models: Mapping[str, Model]) -> Sequence[Need]:
-        """The scores of the role that learns, and what the rollout and the reward need."""
-        own = Need(signal=SCORE, asked=self.role, path="role", setting="role")
+        """The scores of the model that learns, and the needs of the rollout and the reward."""
+        own = Need(signal=SCORE, role=self.role, path="role", setting="role")
         parts = (("rollout", self.rollout), ("reward", self.reward))
         return [own, *(need for path, part in parts for need in needs_of(path, part, role="policy"))]
 
@@ -81,22 +81,22 @@ class ProgressTraining(Stage):
         self.rollout.check(tasks)
 
     def total_steps(self, tasks: Sequence[Task]) -> int:
-        """As many as are asked for."""
+        """The setting `steps`."""
         return self.steps
 
     def run(self, models: Models, context: StageContext) -> Models:
-        """Sample and learn, and return the models with this one's new weights."""
+        """Sample and learn, and return the models with the new weights."""
         from posttrain.training.learner import Loss
 
         def examples(step: Step) -> "list[Example]":
             with context.phase("sample"):
                 before = context.sampled_tokens(models)
                 groups = self._collect(models, context, step.index)
-            context.attempts = groups
+            context.groups = groups
             step.record.metrics |= metrics_by_role(groups)
             step.record.metrics["sampled_tokens"] = float(context.sampled_tokens(models) - before)
             stop_if_grading_fails(groups, self.max_grader_errors)
-            return examples_of(set_aside_failed(groups)[0])
+            return examples_of(split_failed(groups)[0])
 
         loss = Loss(per_token=total_error, reducer=self.reducer, needs=frozenset({SCORE}))
         return fit_role(
@@ -104,25 +104,25 @@ class ProgressTraining(Stage):
         )
 
     def _collect(self, models: Models, context: PreviewContext, step: int) -> list[Group]:
-        """The judged attempts of a step."""
+        """The scored groups of a step."""
         tasks = [context.tasks[i] for i in shuffled(len(context.tasks), self.batch, step, context.seed)]
         samplers = [context.samplers(models, step, place) for place in range(len(tasks))]
         return wait_for(collect_groups(tasks, self.rollout, self.reward, samplers, RewardContext(step=step)))
 
     def preview(self, models: Models, context: PreviewContext) -> list[str]:
-        """Sample and judge the first step's tasks, and say what came of it."""
+        """Sample and score the first step's tasks, and describe the rollouts."""
         return describe(self._collect(models, context, 0))
 
 
 def total_error(tokens: Tokens) -> PerToken:
-    """[T] for every turn the squared distance of its attempt's sum from the score, so that their mean is that."""
+    """[T] for every turn the squared error of its rollout: (sum over turns - score)^2."""
     error_N = tokens.sequence_sum(tokens[SCORE]) - tokens.reward_N
     metrics = {"contribution": tokens[SCORE].detach(), "total_error": error_N.detach().abs()}
     return PerToken(loss_T=(error_N**2)[tokens.sequence_T], metrics=metrics)
 
 
 def examples_of(groups: Sequence[Group]) -> "list[Example]":
-    """Attempts of which only the last token of each turn counts."""
+    """Rollouts as examples in which only the last token of each turn is trained."""
     from posttrain.training.packing import Example
 
     return [

@@ -1,4 +1,4 @@
-"""Checks before a run that every prompt can be answered."""
+"""Checks, before a run, that every prompt can be answered."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 def check_prompts(policy: "Policy", tasks: Sequence[Task], purpose: str) -> None:
-    """Raise `UserError` for prompts that are empty or leave no room for an answer; `purpose` says whose they are."""
+    """Raise `UserError` for prompts that are empty or leave no room for an answer; `purpose` begins the message."""
     context = policy.context
     lengths = [(task.key, _length(policy, task, purpose)) for task in tasks]
     empty = [key for key, length in lengths if not length]
     if empty:
         raise UserError(
             f"{purpose}: {len(empty)} of {len(tasks)} tasks have no prompt to answer; the first is task {empty[0]}. "
-            "Plain text can only be imitated: give tasks with prompts here (evaluation.tasks, or tasks of the stage)"
+            "Plain text can only be imitated; give tasks with prompts (evaluation.tasks, or tasks of the stage)"
         )
     too_long = [(key, length) for key, length in lengths if length >= context]
     if too_long:
@@ -31,7 +31,7 @@ def check_prompts(policy: "Policy", tasks: Sequence[Task], purpose: str) -> None
 
 
 def _length(policy: "Policy", task: Task, purpose: str) -> int:
-    """Tokens of a task's prompt. Raises `UserError` that names the task when it cannot be made."""
+    """Tokens of a task's prompt. Raises `UserError` that names the task when the prompt cannot be encoded."""
     try:
         return policy.prompt_length(task)
     except UserError as error:

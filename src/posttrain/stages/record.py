@@ -1,4 +1,4 @@
-"""The record of one step: metrics, and every trajectory with its per-token columns."""
+"""The record of one step: metrics, and every trajectory with its columns of one number per token."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +11,7 @@ from posttrain.types import Batch, FloatArray, Group, Trajectory
 
 if TYPE_CHECKING:
     from posttrain.training.learner import Learned
+    from posttrain.training.packing import Example
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,23 +28,28 @@ class Row:
 
 @dataclass(kw_only=True)
 class StepRecord:
-    """Filled in while a step runs, written when it ends."""
+    """Metrics and rows of a step, filled while it runs and written when it ends."""
 
     metrics: dict[str, float] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
+    computed_tokens: int = 0
+    """Tokens of the forward passes that were learned from, prompts included."""
+    shown: list[tuple[int, Trajectory]] = field(default_factory=list)
+    """Given trajectories that the step learns from, such as demonstrations, in the order of its examples, each with the
+    index of its group."""
 
     def drop(self, group: Group, reason: str, index: int) -> None:
         """Record a group that is not learned from."""
         self.rows += [Row(trajectory=t, group=index, dropped=reason) for t in group]
 
     def drop_rest(self, groups: Sequence[Group], reason: str) -> None:
-        """Record the attempts of these groups that are not in the record yet."""
-        there = {id(row.trajectory) for row in self.rows}
+        """Record the rollouts of these groups that are not in the record yet."""
+        recorded = {id(row.trajectory) for row in self.rows}
         for index, group in enumerate(groups):
-            self.rows += [Row(trajectory=t, group=index, dropped=reason) for t in group if id(t) not in there]
+            self.rows += [Row(trajectory=t, group=index, dropped=reason) for t in group if id(t) not in recorded]
 
-    def tell(self, role: str, metrics: Mapping[str, float]) -> None:
-        """Add metrics of a role: the policy's keep their names, other roles' get theirs in front."""
+    def add_metrics(self, role: str, metrics: Mapping[str, float]) -> None:
+        """Add metrics of a role. The policy's keep their names; those of other roles get the role as a prefix."""
         prefix = "" if role == "policy" else f"{role}/"
         self.metrics |= {f"{prefix}{name}": value for name, value in metrics.items()}
 
@@ -55,35 +61,54 @@ class StepRecord:
         columns: Sequence[Mapping[Signal, FloatArray]],
         learned: "Learned",
     ) -> None:
-        """Record what a role's learner saw; `index_G` numbers the groups. An attempt has one row, with what the first
-        role that learned from it saw; a critic writes nothing and makes no rows.
+        """Record the metrics and rollouts of a role's update; `index_G` numbers the groups.
+
+        There is one row per rollout, with the columns of the first role that learned from it. A critic samples nothing
+        and adds no rows.
         """
-        self.tell(role, learned.metrics)
+        self.add_metrics(role, learned.metrics)
         if not any(role in trajectory.learners for trajectory in batch.trajectories):
             return
-        self.tell(role, {"trained_tokens": float(sum(t.num_trained for t in batch.trajectories))})
+        self.add_metrics(role, {"trained_tokens": float(sum(t.num_trained for t in batch.trajectories))})
         gap = _sampler_gap(columns, learned)
         if gap is not None:
-            self.tell(role, {"sampler_gap": gap})
-        there = {id(row.trajectory) for row in self.rows}
+            self.add_metrics(role, {"sampler_gap": gap})
+        self.computed_tokens += learned.computed_tokens
+        recorded = {id(row.trajectory) for row in self.rows}
         groups = batch.group_N.tolist()
         for trajectory, group, own, signals in zip(batch.trajectories, groups, columns, learned.signals, strict=True):
-            if id(trajectory) in there:
+            if id(trajectory) in recorded:
                 continue
-            named = {signal: values for signal, values in own.items() if signal not in (BEHAVIOR_LOGP, OLD_LOGP)}
-            kept = {signal.column: values for signal, values in named.items() if values.ndim == 1}
-            seen = {signal: values for signal, values in signals.items() if len(values) == trajectory.num_trained}
-            kept |= {signal.column: seen[signal] for signal in (LOGP, ENTROPY) if signal in seen}
-            if LOGP in seen:
+            row = _columns(trajectory, own, signals)
+            if LOGP.column in row:
                 with np.errstate(over="ignore"):
-                    kept["ratio"] = np.exp(seen[LOGP] - own[OLD_LOGP])
-            self.rows.append(Row(trajectory=trajectory, group=index_G[group], columns=kept))
+                    row["ratio"] = np.exp(row[LOGP.column] - own[OLD_LOGP])
+            self.rows.append(Row(trajectory=trajectory, group=index_G[group], columns=row))
+
+    def show(self, examples: "Sequence[Example]", learned: "Learned") -> None:
+        """Record the given trajectories, each with its mask and the log-probabilities before the update."""
+        if not self.shown:
+            return
+        for (group, trajectory), example, signals in zip(self.shown, examples, learned.signals, strict=True):
+            self.rows.append(
+                Row(trajectory=trajectory, group=group, columns=_columns(trajectory, example.columns, signals))
+            )
+
+
+def _columns(
+    trajectory: Trajectory, own: Mapping[Signal, FloatArray], signals: Mapping[Signal, FloatArray]
+) -> dict[str, FloatArray]:
+    """The columns of a row: those from before the update, and those of the forward pass that are of all its tokens."""
+    named = {signal: values for signal, values in own.items() if signal not in (BEHAVIOR_LOGP, OLD_LOGP)}
+    row = {signal.column: values for signal, values in named.items() if values.ndim == 1}
+    complete = {signal: values for signal, values in signals.items() if len(values) == trajectory.num_trained}
+    return row | {signal.column: complete[signal] for signal in (LOGP, ENTROPY) if signal in complete}
 
 
 def _sampler_gap(columns: Sequence[Mapping[Signal, FloatArray]], learned: "Learned") -> float | None:
-    """Mean distance in nats of the learner's log-probabilities from the sampler's, before the step's first update.
+    """Mean absolute difference in nats of the learner's and the sampler's log-probabilities, before the first update.
 
-    Over the tokens that were sampled; None where there are none.
+    The mean is over sampled tokens; None if there are none.
     """
     gaps = []
     for i in learned.untouched:

@@ -1,12 +1,12 @@
 """Reward model: learn a scalar score of completions from preference pairs.
 
 Source: Bradley and Terry 1952, doi:10.2307/2334029; for language models Ouyang et al. 2022, arXiv:2203.02155,
-equation 1, and Dong et al. 2024, arXiv:2405.07863, section 2.1. With r the number that the model gives after the last
-token of a completion:
+equation 1, and Dong et al. 2024, arXiv:2405.07863, section 2.1. With r the output of the model at the last token of a
+completion:
 
     loss = -log sigmoid(r(chosen) - r(rejected))
 
-Only differences are learned: the numbers have no zero of their own.
+Only differences are learned: adding a constant to r does not change the loss.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,21 +28,21 @@ from posttrain.types import PerToken, Task, Tokens
 
 @frozen
 class RewardModelTraining(Stage):
-    """Training of a model with a reward head on the preferences of the tasks."""
+    """Training of a model with a reward head on the preference pairs of the tasks."""
 
     reducer: Reducer
     role: str = "reward"
-    """The model that learns to judge; it needs ``head: reward`` and ``trained: true``."""
+    """The reward model; it needs ``head: reward`` and ``trained: true``."""
     batch: PositiveInt = 32
     """Pairs per step."""
     epochs: PositiveFloat = 1.0
-    """Passes over the pairs; a part of one is allowed (more than one overfits, by all accounts)."""
+    """Passes over the pairs; fractions are allowed. More than one usually overfits."""
     max_steps: PositiveInt | None = None
-    """Stops earlier than the epochs would."""
+    """Upper limit on the number of steps."""
     learner: Learning = Learning()
     """How the reward model is updated."""
     tasks: Tasks | None = None
-    """Problems of this stage; None takes the recipe's."""
+    """Tasks of this stage; None takes the recipe's."""
 
     @property
     def roles(self) -> frozenset[str]:
@@ -50,15 +50,15 @@ class RewardModelTraining(Stage):
         return frozenset({self.role})
 
     def needed(self, models: Mapping[str, Model]) -> Sequence[Need]:
-        """The scores of the role that learns."""
-        return [Need(signal=SCORE, asked=self.role, path="role", setting="role")]
+        """The scores of the reward model."""
+        return [Need(signal=SCORE, role=self.role, path="role", setting="role")]
 
     def check(self, models: Models, tasks: Sequence[Task]) -> None:
         """Every pair must fit into the context of the model."""
         self._training.check(models, tasks)
 
     def total_steps(self, tasks: Sequence[Task]) -> int:
-        """Steps that the epochs come to, at least one."""
+        """Number of steps of the epochs, at least one."""
         return self._training.total_steps(tasks)
 
     def run(self, models: Models, context: StageContext) -> Models:
@@ -66,7 +66,7 @@ class RewardModelTraining(Stage):
         return self._training.run(models, context)
 
     def preview(self, models: Models, context: PreviewContext) -> list[str]:
-        """The size of the work and the first pair."""
+        """The number of pairs and steps, and the first pair."""
         return self._training.preview(models, context)
 
     @property
@@ -84,7 +84,7 @@ class RewardModelTraining(Stage):
 
 
 def bradley_terry(tokens: Tokens) -> PerToken:
-    """[T] for each token the loss of its pair, from the scores after the last tokens."""
+    """[T] for each token the loss of its pair, from the scores at the last tokens."""
     from torch.nn.functional import logsigmoid
 
     pair_P2 = pairs_in(tokens)

@@ -1,8 +1,8 @@
-"""Supervised fine-tuning: raise the likelihood of demonstrations, token by token."""
+"""Supervised fine-tuning: maximizes the likelihood of demonstrations, token by token."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 from pydantic import PositiveFloat, PositiveInt, model_validator
@@ -17,7 +17,7 @@ from posttrain.components.tasks import Tasks
 from posttrain.errors import UserError
 from posttrain.models import Model
 from posttrain.signals import ADVANTAGE, OLD_VALUE, Signal, columns_in, roles_in, trained_in
-from posttrain.stages import Models, PreviewContext, Stage, StageContext
+from posttrain.stages import Given, Models, PreviewContext, Stage, StageContext
 from posttrain.stages.columns import with_columns
 from posttrain.stages.fit import Step, check_trained, fit_role, steps_in
 from posttrain.stages.loss import combine
@@ -27,7 +27,7 @@ from posttrain.training.settings import Learning
 from posttrain.types import Message, Segment, Task, Trajectory, Utterance
 
 Shown = str | tuple[Utterance, ...]
-"""What is imitated: a completion, or an episode in which policy and world take turns."""
+"""A demonstration: a completion, or an episode in which policy and environment alternate."""
 
 if TYPE_CHECKING:
     from posttrain.policies import Policy
@@ -36,31 +36,34 @@ if TYPE_CHECKING:
 
 @frozen
 class SFT(Stage):
-    """Supervised fine-tuning on the demonstrations of the tasks, completions only."""
+    """Supervised fine-tuning on the demonstrations of the tasks; only completions are trained."""
 
     objective: Objective
     reducer: Reducer
     batch: PositiveInt = 32
     """Demonstrations per optimizer step."""
     epochs: PositiveFloat = 1.0
-    """Passes over the demonstrations; a part of one is allowed."""
+    """Passes over the demonstrations; fractions are allowed."""
     max_steps: PositiveInt | None = None
-    """Stops earlier than the epochs would."""
+    """Upper limit on the number of steps."""
     learner: Learning = Learning()
     """How the model is updated."""
     regularizers: Mapping[str, Penalty] = field(default_factory=dict)
-    """By name, penalties that are added to the loss: distance from another model, entropy, ..."""
+    """By name, penalties that are added to the loss: KL from another model, entropy, ..."""
+    turns: Literal["last", "all"] = "last"
+    """Which turns of the assistant are trained in a conversation: the last one, which is the demonstration, or all. All
+    need a chat template that leaves earlier turns as they are."""
     role: str = "policy"
-    """The model that imitates: the policy, or a teacher, a guide, ... that is made ready for later stages."""
+    """The model that is trained: the policy, or a model that later stages use, such as a teacher or a guide."""
     tasks: Tasks | None = None
-    """Problems of this stage; None takes the recipe's."""
+    """Tasks of this stage; None takes the recipe's."""
 
     @model_validator(mode="after")
     def check_parts(self) -> Self:
-        """Refuse what there is no reward and no critic for."""
+        """Refuse penalties that need rewards, and objectives that need a critic."""
         for name, penalty in self.regularizers.items():
             if not penalty.acts_in_loss or penalty.start():
-                why = "acts in the reward" if not penalty.acts_in_loss else "is steered by rewarded attempts"
+                why = "acts in the reward" if not penalty.acts_in_loss else "adapts to rewarded rollouts"
                 raise PydanticCustomError("regularizers", f"'{name}' {why}, and an sft stage has none; leave it out")
         if OLD_VALUE in self.needs:
             raise PydanticCustomError("needs", "an sft stage has no critic to give values")
@@ -73,11 +76,21 @@ class SFT(Stage):
 
     @property
     def roles(self) -> frozenset[str]:
-        """The role that imitates, and those that it is compared with."""
+        """The role that is trained, and those that it is compared with."""
         return frozenset({self.role}) | roles_in(self.needs)
 
+    @property
+    def learns_from(self) -> frozenset[Given]:
+        """Demonstrations, where the policy learns from them."""
+        return frozenset({"demonstrations"} if self.role == "policy" else ())
+
+    def given(self, policy: "Policy", task: Task) -> Sequence[Trajectory]:
+        """The demonstrations and episodes of a task."""
+        shown: list[Shown] = [*task.demonstrations, *task.episodes]
+        return [demonstration(policy, task, text, turns=self.turns) for text in shown]
+
     def needed(self, models: Mapping[str, Model]) -> Sequence[Need]:
-        """What the objective and the regularizers need."""
+        """The needs of the objective and the regularizers."""
         return [need for path, part in parts_of(self) for need in needs_of(path, part, role=self.role)]
 
     def check(self, models: Models, tasks: Sequence[Task]) -> None:
@@ -86,10 +99,11 @@ class SFT(Stage):
         if model is not None:
             check_trained(model, self.role, f"the {self.kind} stage")
         for task, text in self.pairs(tasks):
-            demonstration(model or models["policy"], task, text)  # a copy of a role that is yet to be made
+            policy = model or models["policy"]
+            demonstration(policy, task, text, turns=self.turns)  # the model of the role may be copied only later
 
     def run(self, models: Models, context: StageContext) -> Models:
-        """Train on the demonstrations in a seeded order, new in every epoch."""
+        """Train on the demonstrations in a seeded order that is new in every epoch."""
         from posttrain.training.learner import Loss
 
         pairs = self.pairs(context.tasks)
@@ -99,7 +113,12 @@ class SFT(Stage):
             order = self.order(len(pairs), step.index, context.seed)
             step.record.metrics["epoch"] = (step.index + 1) * self.batch / len(pairs)
             key = context.seed, step.index
-            chosen = [self.example(models[self.role], *pairs[i], *key, place) for place, i in enumerate(order)]
+            shown = [
+                demonstration(models[self.role], *pairs[i], *key, place, turns=self.turns)
+                for place, i in enumerate(order)
+            ]
+            step.record.shown = list(enumerate(shown))
+            chosen = [example_from(trajectory) for trajectory in shown]
             if not columns:
                 return chosen
             with context.phase("signals"):
@@ -117,7 +136,7 @@ class SFT(Stage):
         )
 
     def total_steps(self, tasks: Sequence[Task]) -> int:
-        """Optimizer steps that the epochs come to, at least one."""
+        """Number of steps of the epochs, at least one."""
         return steps_in(len(self.pairs(tasks)), batch=self.batch, epochs=self.epochs, max_steps=self.max_steps)
 
     def pairs(self, tasks: Sequence[Task]) -> list[tuple[Task, Shown]]:
@@ -134,11 +153,10 @@ class SFT(Stage):
         return pairs
 
     def preview(self, models: Models, context: PreviewContext) -> list[str]:
-        """The size of the work and the first demonstration."""
+        """The number of demonstrations and steps, and the first demonstration."""
         pairs = self.pairs(context.tasks)
-        examples = [
-            self.example(models.get(self.role, models["policy"]), task, text) for task, text in pairs[: self.batch]
-        ]
+        policy = models.get(self.role, models["policy"])
+        examples = [demonstration(policy, task, text, turns=self.turns) for task, text in pairs[: self.batch]]
         tokens = sum(e.num_trained for e in examples) / len(examples)
         task, text = pairs[0]
         return [
@@ -148,48 +166,85 @@ class SFT(Stage):
             f"first demonstration: {text if isinstance(text, str) else ''.join(part.text for part in text)!r}",
         ]
 
-    def example(self, policy: "Policy", task: Task, text: Shown, *key: int) -> "Example":
-        """The prompt, then the demonstration and the end token, which are trained. What a model draws for it, a flow
-        for example, is a function of the key.
-        """
-        from posttrain.training.packing import example_of
-
-        trajectory = demonstration(policy, task, text, *key)
-        return example_of(trajectory, {ADVANTAGE: np.ones(trajectory.num_trained, np.float32)})
-
     def order(self, count: int, step: int, seed: int) -> list[int]:
-        """Indices of a step's demonstrations: consecutive places in an endless row of seeded shuffles."""
+        """Indices of a step's demonstrations: consecutive entries of an endless sequence of seeded shuffles."""
         return shuffled(count, self.batch, step, seed)
 
 
-def demonstration(policy: "Policy", task: Task, shown: Shown, *key: int) -> Trajectory:
-    """A demonstration as a trajectory. Raises `UserError` when it does not fit into the model's context."""
+def example_from(trajectory: Trajectory) -> "Example":
+    """A demonstration in the learner's form: every trained token has the advantage 1."""
+    from posttrain.training.packing import example_of
+
+    return example_of(trajectory, {ADVANTAGE: np.ones(trajectory.num_trained, np.float32)})
+
+
+def demonstration(
+    policy: "Policy", task: Task, shown: Shown, *key: int, turns: Literal["last", "all"] = "last"
+) -> Trajectory:
+    """The prompt, then a demonstration and its end token, which are trained. Draws of the model, of a flow for example,
+    are a function of the key. Raises `UserError` if it exceeds the model's context.
+    """
     own = policy.demonstration(task, shown, *key) if isinstance(shown, str) else None
     if own is not None:
         return own
-    said = (Utterance(actor="policy", text=shown),) if isinstance(shown, str) else shown
-    opening = said[0].text if said[0].actor == "environment" else ""
+    if turns == "all" and isinstance(shown, str) and not isinstance(task.prompt, str) and _goes_on(task.prompt):
+        return conversation(policy, task, task.prompt, shown)
+    utterances = (Utterance(actor="policy", text=shown),) if isinstance(shown, str) else shown
+    opening = utterances[0].text if utterances[0].actor == "environment" else ""
     prompt = with_opening(task.prompt, opening)
-    asked = policy.prompt(replace(task, prompt=prompt))
-    parts = episode_segments(policy, prompt, said[1:] if opening else said)
-    length = sum(map(len, parts))
-    if len(asked) + length > policy.context:
+    start = policy.prompt(replace(task, prompt=prompt))
+    parts = episode_segments(policy, prompt, utterances[1:] if opening else utterances)
+    _check_length(policy, task, len(start), sum(map(len, parts)))
+    if not len(start):  # Nothing precedes the first token of a text without a prompt, so it cannot be learned.
+        first = parts[0].token_ids
+        start, parts[0] = replace(start, token_ids=first[:1]), replace(parts[0], token_ids=first[1:])
+    return Trajectory(task=task, segments=(start, *parts), stop_reason="stop")
+
+
+def conversation(policy: "Policy", task: Task, prompt: tuple[Message, ...], reply: str) -> Trajectory:
+    """A conversation in which all turns of the assistant are trained. Raises `UserError` as `demonstration` does."""
+    if task.images:
+        raise UserError(f"task {task.key}: turns=all is for conversations without images; take turns=last")
+    messages = (*prompt, Message(role="assistant", content=reply))
+    ids, spans = policy.tokenizer.encode_conversation(messages)
+    texts = [m["content"] for place, m in enumerate(messages) if m["role"] == "assistant" and place]
+    first = spans[0][0]
+    _check_length(policy, task, first, len(ids) - first)
+    start = ids[:first]
+    segments = [Segment(actor="prompt", token_ids=start, text=policy.tokenizer.decode(start))]
+    before = first
+    for turn, ((begin, end), text) in enumerate(zip(spans, texts, strict=True)):
+        if begin > before:
+            between = ids[before:begin]
+            text_between = policy.tokenizer.decode(between)
+            segments.append(Segment(actor="environment", token_ids=between, turn=turn, text=text_between))
+        segments.append(Segment(actor="demonstration", token_ids=ids[begin:end], trained=True, turn=turn, text=text))
+        before = end
+    return Trajectory(task=task, segments=tuple(segments), stop_reason="stop")
+
+
+def _goes_on(prompt: tuple[Message, ...]) -> bool:
+    """Whether the assistant has answered before."""
+    return any(message["role"] == "assistant" for message in prompt[1:])
+
+
+def _check_length(policy: "Policy", task: Task, prompt: int, demonstration: int) -> None:
+    """Raise `UserError` for a demonstration beyond the context."""
+    if prompt + demonstration > policy.context:
         raise UserError(
-            f"task {task.key}: prompt ({len(asked)} tokens) and demonstration ({length}) together pass the "
+            f"task {task.key}: prompt ({prompt} tokens) and demonstration ({demonstration}) together pass the "
             f"model's context of {policy.context} tokens; shorten or leave out the row, or raise "
             "models.policy.context if the model allows it"
         )
-    if not len(asked):  # Nothing precedes the first token of a bare text, so it cannot be learned.
-        first = parts[0].token_ids
-        asked, parts[0] = replace(asked, token_ids=first[:1]), replace(parts[0], token_ids=first[1:])
-    return Trajectory(task=task, segments=(asked, *parts), stop_reason="stop")
 
 
-def episode_segments(policy: "Policy", prompt: str | tuple[Message, ...], said: Sequence[Utterance]) -> list[Segment]:
-    """What came after the prompt: the policy's turns are imitated, what the world said is not."""
+def episode_segments(
+    policy: "Policy", prompt: str | tuple[Message, ...], utterances: Sequence[Utterance]
+) -> list[Segment]:
+    """The segments after the prompt: the policy's turns are trained, observations are not."""
     tokenizer = policy.tokenizer
     segments: list[Segment] = []
-    for utterance in said:
+    for utterance in utterances:
         turn = sum(s.trained for s in segments)
         if utterance.actor == "policy":
             if utterance.ended:

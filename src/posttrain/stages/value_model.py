@@ -1,16 +1,16 @@
-"""Value model: regress the value of states.
+"""Value model: regresses the values of states.
 
 Source: the value model of ReST-RL, arXiv:2508.19576, and its released code (github.com/THUDM/ReST-RL, rms): a scalar
-head on the last token, mean squared error, with the value of every expanded state and the reward of every whole
-continuation of a collecting search as targets. With v the number that the model gives after the last token:
+head on the last token, mean squared error, with the value of every expanded state and the reward of every complete
+rollout of a search as targets. With v the output of the model at the last token:
 
     loss = (v - target)^2
 
-Without a search the ratings of the tasks are the targets (``completion`` and ``rating`` columns; a false ``complete``
-says that the completion goes on, so no end token is put after it), such as `posttrain generate` writes.
+Without a search the targets are the ratings of the tasks, such as `posttrain generate` writes (columns ``completion``
+and ``rating``; no end token is appended where ``complete`` is false, since such a completion is a prefix).
 
-Differs: the search goes on step by step, so that no two steps learn from the same tree, where the authors collect once
-and pass over the data twice (`learner.epochs` passes over the data of each step).
+Differs: every step searches anew, so that no two steps learn from the same tree, where the authors collect once and
+pass over the data twice (`learner.epochs` passes over the data of each step).
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
 from posttrain.components.reducers import Reducer
-from posttrain.components.rewards import Reward, RewardContext, judged
+from posttrain.components.rewards import Reward, RewardContext, scored
 from posttrain.components.search import Found, Search
 from posttrain.components.tasks import Tasks
 from posttrain.engines import wait_for
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from posttrain.training.packing import Example
 
 Rating = tuple[IntArray, float]
-"""Ids of a sequence, and how good it is."""
+"""Token ids of a sequence, and its value."""
 
 
 @frozen
@@ -54,28 +54,28 @@ class ValueModelTraining(Stage):
 
     reducer: Reducer
     search: Search | None = None
-    """Collects states and their values with the models as they are; None takes the ratings of the tasks."""
+    """Collects states and their values with the current models; None takes the ratings of the tasks."""
     reward: Reward | None = None
-    """Judges what the search finds; needed with one."""
+    """Scores the rollouts of the search; required with a search."""
     role: str = "value"
     """The model that learns; it needs ``head: reward`` and ``trained: true``."""
     steps: PositiveInt = 20
     """Optimizer steps, or rounds of searching and learning."""
     batch: PositiveInt = 16
-    """Tasks that are searched at in a step; without a search, rated completions."""
+    """Tasks of the search in each step; without a search, rated completions."""
     learner: Learning = Learning()
     """How the value model is updated."""
     max_grader_errors: float = 0.5
-    """Share of failed judgements in one step at which the run stops."""
+    """Share of a step's rollouts that could not be scored, at which the run stops."""
     tasks: Tasks | None = None
-    """Problems of this stage; None takes the recipe's."""
+    """Tasks of this stage; None takes the recipe's."""
 
     @model_validator(mode="after")
     def check_reward(self) -> Self:
-        """A search that judges needs something to judge by, and only such a search gives values to learn."""
-        if self.search is not None and not self.search.judges:
+        """Require a reward with a search, and a search that scores by the reward."""
+        if self.search is not None and not self.search.uses_rewards:
             raise PydanticCustomError(
-                "search", "a search by a value model has nothing to teach one; set search.value_role=null to collect"
+                "search", "a search that uses a value model gives no targets for one; set search.value_role=null"
             )
         if (self.search is None) != (self.reward is None):
             raise PydanticCustomError("search", "search and reward go together: give both, or none of them")
@@ -83,25 +83,25 @@ class ValueModelTraining(Stage):
 
     @property
     def roles(self) -> frozenset[str]:
-        """The value model, and whoever writes and judges."""
-        asked = self.search.roles if self.search is not None else frozenset()
-        return frozenset({self.role}) | asked | (self.reward.roles if self.reward is not None else frozenset())
+        """The value model, and the roles that sample and score."""
+        searching = self.search.roles if self.search is not None else frozenset()
+        return frozenset({self.role}) | searching | (self.reward.roles if self.reward is not None else frozenset())
 
     def needed(self, models: Mapping[str, Model]) -> Sequence[Need]:
-        """The scores of the role that learns, and what the search and the reward need."""
-        own = Need(signal=SCORE, asked=self.role, path="role", setting="role")
+        """The scores of the value model, and the needs of the search and the reward."""
+        own = Need(signal=SCORE, role=self.role, path="role", setting="role")
         parts = (("search", self.search), ("reward", self.reward))
         return [own, *(need for path, part in parts for need in needs_of(path, part, role="policy"))]
 
     def check(self, models: Models, tasks: Sequence[Task]) -> None:
-        """Prompts must leave room for an answer; rated completions must be there and fit."""
+        """Prompts must leave room for an answer. Without a search, there must be ratings that fit into the context."""
         if self.search is not None:
             check_prompts(models["policy"], tasks, f"the {self.kind} stage")
             return
         rated_sequences(models.get(self.role, models["policy"]), tasks)
 
     def total_steps(self, tasks: Sequence[Task]) -> int:
-        """As many as are asked for."""
+        """The setting `steps`."""
         return self.steps
 
     def run(self, models: Models, context: StageContext) -> Models:
@@ -122,10 +122,10 @@ class ValueModelTraining(Stage):
         )
 
     def _collect(self, models: Models, context: StageContext, step: Step) -> list[Rating]:
-        """Search at the step's tasks; every state and every whole attempt is a rating."""
+        """Search on the step's tasks; returns a rating for every state and every complete rollout."""
         results = self._search(models, context, step.index)
-        groups = [Group(key=found.attempts[0].task.key, trajectories=found.attempts) for found in results]
-        context.attempts = groups
+        groups = [Group(key=found.trajectories[0].task.key, trajectories=found.trajectories) for found in results]
+        context.groups = groups
         metrics = step.record.metrics
         metrics |= rollout_metrics(groups)
         for name in sorted({name for found in results for name in found.statistics}):
@@ -134,14 +134,14 @@ class ValueModelTraining(Stage):
         return [rating for found in results for rating in ratings_of(found)]
 
     def _search(self, models: Models, context: PreviewContext, step: int) -> list[Found]:
-        """What is found at the tasks of a step."""
+        """The results of the search on the tasks of a step."""
         search, reward = self.search, self.reward
         assert search is not None and reward is not None, "checked when the stage was made"
 
         async def one(place: int, task: Task) -> Found:
             samplers = context.samplers(models, step, place)
-            asked = RewardContext(step=step, samplers=samplers)
-            return await search.search(task, samplers, lambda group: judged(group, reward, asked))
+            scoring = RewardContext(step=step, samplers=samplers)
+            return await search.search(task, samplers, lambda group: scored(group, reward, scoring))
 
         async def run_all() -> list[Found]:
             return list(await asyncio.gather(*(one(place, task) for place, task in enumerate(tasks))))
@@ -150,7 +150,7 @@ class ValueModelTraining(Stage):
         return wait_for(run_all())
 
     def preview(self, models: Models, context: PreviewContext) -> list[str]:
-        """The first ratings."""
+        """The number of ratings, their mean, and the first five."""
         if self.search is None:
             rated = rated_sequences(models.get(self.role, models["policy"]), context.tasks)
         else:
@@ -164,7 +164,7 @@ class ValueModelTraining(Stage):
 
 
 def squared_error(tokens: Tokens) -> PerToken:
-    """[T] squared distance from the target, of the scores after the last tokens."""
+    """[T] squared error of the scores at the last tokens."""
     assert tokens.value_target_T is not None, "every example has one"
     error_T = tokens[SCORE] - tokens.value_target_T
     metrics = {"value": tokens[SCORE], "value_target": tokens.value_target_T, "value_error": error_T.abs()}
@@ -172,14 +172,14 @@ def squared_error(tokens: Tokens) -> PerToken:
 
 
 def ratings_of(found: Found) -> list[Rating]:
-    """Every expanded state with its mean, and every whole attempt with its reward; failed judgements are left out."""
+    """Every expanded state with its mean, and every complete rollout with its reward, without failed scores."""
     states = [(state.token_ids, state.value) for state in found.states]
-    whole = [(t.token_ids, value) for t, value in zip(found.attempts, found.values, strict=True)]
+    whole = [(t.token_ids, value) for t, value in zip(found.trajectories, found.values, strict=True)]
     return [(ids, value) for ids, value in (*states, *whole) if np.isfinite(value)]
 
 
 def examples_of(rated: Sequence[Rating]) -> "list[Example]":
-    """Sequences of which only the last token counts."""
+    """Rated sequences as examples in which only the last token is trained."""
     from posttrain.training.packing import Example
 
     return [
@@ -196,7 +196,7 @@ def examples_of(rated: Sequence[Rating]) -> "list[Example]":
 
 
 def rated_sequences(policy: "Policy", tasks: Sequence[Task]) -> list[Rating]:
-    """The rated completions of the tasks. Raises `UserError` where there is none, or one does not fit."""
+    """The rated completions of the tasks. Raises `UserError` if there are none or one exceeds the context."""
     rated = []
     for task in tasks:
         prompt_ids = policy.tokenizer.encode_prompt(task.prompt)

@@ -1,4 +1,4 @@
-"""A run that learns is left alone: nobody heeds alarms that are raised without a reason."""
+"""No alarm is raised in a run that learns."""
 
 import subprocess
 import sys

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from posttrain.components.alarms import Alarm, Readings
+from posttrain.components.alarms.collapse import Collapse
 from posttrain.components.alarms.divergence import Divergence
 from posttrain.components.alarms.duplicates import Duplicates
 from posttrain.components.alarms.entropy_collapse import EntropyCollapse
@@ -29,25 +30,25 @@ Steps = Iterable[Mapping[str, float]]
 
 
 def watch(alarm: Alarm, steps: Steps, evaluations: Mapping[int, int] | None = None) -> dict[int, str]:
-    """What an alarm says, by step from 1. `evaluations`: right answers of 200 at the end of a step; its state passes
-    through JSON at every step, as through a checkpoint.
+    """Messages of an alarm, by step from 1. `evaluations`: correct answers of 200 at the end of a step. The state
+    passes through JSON at every step, as through a checkpoint.
     """
-    state, said, seen = alarm.start(), {}, [evaluation(20)]
+    state, messages, seen = alarm.start(), {}, [evaluation(20)]
     for step, metrics in enumerate(steps, 1):
         state, message = alarm.check(state, Readings(metrics=metrics, evaluations=seen))
         state = json.loads(json.dumps(state, allow_nan=False))
         if message:
-            said[step] = message
+            messages[step] = message
         if step in (evaluations or {}):
             seen.append(evaluation((evaluations or {})[step]))
-    return said
+    return messages
 
 
 def evaluation(right: int) -> dict[str, Any]:
     return {"accuracy": right / 200, "accuracy_interval": list(wilson(right, 200))}
 
 
-def course(**metrics: list[float]) -> list[dict[str, float]]:
+def curve(**metrics: list[float]) -> list[dict[str, float]]:
     return [dict(zip(metrics, values, strict=True)) for values in zip(*metrics.values(), strict=True)]
 
 
@@ -56,50 +57,48 @@ def line(start: float, end: float, steps: int) -> list[float]:
 
 
 def test_entropy_that_collapses_while_tasks_are_unsolved() -> None:
-    falling = course(entropy=[1.0] * 5 + [0.01] * 10, solved=[0.3] * 15)
+    falling = curve(entropy=[1.0] * 5 + [0.01] * 10, solved=[0.3] * 15)
     assert min(watch(EntropyCollapse(), falling)) == 10  # the fifth step below 5 % of the first five's mean
-    assert "from 1 at the beginning, with 30 %" in watch(EntropyCollapse(), falling)[10]
-    solved = course(entropy=[1.0] * 5 + [0.01] * 10, solved=[0.3] * 5 + [0.97] * 10)
+    assert "from 1 in the first steps, with 30 %" in watch(EntropyCollapse(), falling)[10]
+    solved = curve(entropy=[1.0] * 5 + [0.01] * 10, solved=[0.3] * 5 + [0.97] * 10)
     assert not watch(EntropyCollapse(), solved)
-    assert not watch(
-        EntropyCollapse(), course(entropy=[1.0] * 5 + [0.01, 0.01, 0.01, 0.01, 0.2] * 5, solved=[0.0] * 30)
-    )
+    assert not watch(EntropyCollapse(), curve(entropy=[1.0] * 5 + [0.01, 0.01, 0.01, 0.01, 0.2] * 5, solved=[0.0] * 30))
 
 
-def test_the_entropy_of_a_density_is_not_judged() -> None:
-    assert not watch(EntropyCollapse(), course(entropy=[-0.1] * 20, solved=[0.0] * 20))
-    assert not watch(EntropyCollapse(), course(entropy=[0.1] * 5 + [-2.0] * 20, solved=[0.0] * 25))
+def test_the_entropy_of_a_density_raises_nothing() -> None:
+    assert not watch(EntropyCollapse(), curve(entropy=[-0.1] * 20, solved=[0.0] * 20))
+    assert not watch(EntropyCollapse(), curve(entropy=[0.1] * 5 + [-2.0] * 20, solved=[0.0] * 25))
 
 
 def test_a_reward_that_had_been_learned_and_is_lost() -> None:
     rng = np.random.default_rng(0)
     noise = rng.normal(0, 0.02, 60)
     lost = np.array(line(0.2, 0.8, 30) + line(0.8, 0.2, 30)) + noise
-    said = watch(RewardCollapse(), course(reward=lost.tolist()))
-    assert said and 40 < min(said) <= 60
+    messages = watch(RewardCollapse(), curve(reward=lost.tolist()))
+    assert messages and 40 < min(messages) <= 60
     kept = np.array(line(0.2, 0.8, 30) + [0.75] * 30) + noise
-    assert not watch(RewardCollapse(), course(reward=kept.tolist()))
+    assert not watch(RewardCollapse(), curve(reward=kept.tolist()))
     never = 0.3 + 3 * noise  # nothing was gained, so nothing can be lost
-    assert not watch(RewardCollapse(), course(reward=never.tolist()))
+    assert not watch(RewardCollapse(), curve(reward=never.tolist()))
 
 
 def test_reward_up_while_held_out_accuracy_falls() -> None:
-    reward = course(reward=line(0.2, 0.9, 40))
-    said = watch(HeldOutFalls(), reward, {10: 100, 20: 120, 30: 60})
-    assert list(said) == [31]
-    assert "30.0 % after 60.0 %" in said[31]
+    reward = curve(reward=line(0.2, 0.9, 40))
+    messages = watch(HeldOutFalls(), reward, {10: 100, 20: 120, 30: 60})
+    assert list(messages) == [31]
+    assert "30.0 % after 60.0 %" in messages[31]
     assert not watch(HeldOutFalls(), reward, {10: 100, 20: 120, 30: 112})  # within what luck does
-    assert not watch(HeldOutFalls(), course(reward=line(0.9, 0.2, 40)), {10: 100, 20: 120, 30: 60})  # both fall
+    assert not watch(HeldOutFalls(), curve(reward=line(0.9, 0.2, 40)), {10: 100, 20: 120, 30: 60})  # both fall
 
 
 def test_completions_that_grow_or_shrink_without_earning_more() -> None:
     flat = [0.5] * 60
-    longer = watch(Length(), course(completion_tokens=line(50, 300, 60), reward=flat))
+    longer = watch(Length(), curve(completion_tokens=line(50, 300, 60), reward=flat))
     assert longer and "longer" in next(iter(longer.values()))
-    shorter = watch(Length(), course(completion_tokens=line(300, 20, 60), reward=flat))
+    shorter = watch(Length(), curve(completion_tokens=line(300, 20, 60), reward=flat))
     assert shorter and "shorter" in next(iter(shorter.values()))
-    assert not watch(Length(), course(completion_tokens=line(50, 300, 60), reward=line(0.1, 0.9, 60)))
-    assert not watch(Length(), course(completion_tokens=line(50, 80, 60), reward=flat))
+    assert not watch(Length(), curve(completion_tokens=line(50, 300, 60), reward=line(0.1, 0.9, 60)))
+    assert not watch(Length(), curve(completion_tokens=line(50, 80, 60), reward=flat))
 
 
 @pytest.mark.parametrize(
@@ -126,15 +125,15 @@ def test_duplicates_that_are_right_are_well() -> None:
 
 
 def test_divergence_names_the_farthest_role() -> None:
-    said = watch(Divergence(), [{"kl/near": 0.1, "kl/far": 2.0}] * 3)
-    assert "role 'far'" in said[3]
+    messages = watch(Divergence(), [{"kl/near": 0.1, "kl/far": 2.0}] * 3)
+    assert "role 'far'" in messages[3]
 
 
 def test_a_gradient_spike_is_told_and_does_not_become_the_measure() -> None:
     norms = [1.0] * 15 + [50.0] + [1.0] * 5 + [50.0]
-    assert list(watch(GradientSpike(), course(gradient_norm=norms))) == [16, 22]
-    assert not watch(GradientSpike(), course(gradient_norm=[100.0] + [1.0] * 5))  # not judged at the beginning
-    assert not watch(GradientSpike(), course(gradient_norm=(2.0 ** np.linspace(0, 8, 60)).tolist()))  # slow growth
+    assert list(watch(GradientSpike(), curve(gradient_norm=norms))) == [16, 22]
+    assert not watch(GradientSpike(), curve(gradient_norm=[100.0] + [1.0] * 5))  # none in the first steps
+    assert not watch(GradientSpike(), curve(gradient_norm=(2.0 ** np.linspace(0, 8, 60)).tolist()))  # slow growth
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -154,6 +153,39 @@ def test_the_state_does_not_grow_with_the_run(alarm: Alarm) -> None:
     state, sizes = alarm.start(), []
     for _ in range(300):
         metrics = {name: float(rng.uniform(0.2, 0.4)) for name in names}
-        state, _said = alarm.check(state, Readings(metrics=metrics))
+        state, _ = alarm.check(state, Readings(metrics=metrics))
         sizes.append(len(json.dumps(state)))
     assert max(sizes[200:]) <= max(sizes[:200]) + 20
+
+
+def test_the_planted_collapse_is_found_within_five_steps() -> None:
+    entropy, reward = [2.39, 1.1, 0.18, 0.1, 0.1], [0.81, 0.5, 0.3, 0.2, 0.2]
+    messages = watch(Collapse(), curve(entropy=entropy, reward=reward, solved=reward))
+    assert min(messages) == 4
+    assert "entropy has fallen to 0.1 nats per token from 2.4 in" in messages[4] and "lr=auto" in messages[4]
+    learns = curve(entropy=entropy, reward=[0.2, 0.4, 0.6, 0.8, 0.9], solved=[0.2] * 5)
+    assert not watch(Collapse(), learns), "a policy that stops guessing and is rewarded for it"
+    assert not watch(Collapse(), curve(entropy=[-0.1, -3.0, -5.0, -5.0], reward=[0.5] * 4)), "a density"
+
+
+def test_a_fall_of_held_out_accuracy_beyond_its_interval_is_a_collapse() -> None:
+    steps: Steps = [{"loss": 0.0}] * 5
+
+    def found(before: int, after: int) -> dict[int, str]:
+        state, messages, evaluations = Collapse().start(), {}, [{**evaluation(before), "step": 7}]
+        for step, metrics in enumerate(steps, 8):
+            if step == 8:  # also where the first look comes in the stage's first step
+                evaluations.append({**evaluation(after), "step": 8})
+            state, message = Collapse().check(state, Readings(metrics=metrics, evaluations=evaluations, step=step))
+            messages |= {step - 7: message} if message else {}
+        return messages
+
+    assert "held-out accuracy is 19.5 % after 90.0 %" in found(180, 39)[1]
+    assert not found(180, 172), "within the interval"
+    assert not found(39, 180)
+
+
+def test_a_divergence_that_grows_is_a_collapse_and_a_large_one_from_the_start_is_none() -> None:
+    far = [{"kl/teacher": 4.0}, {"kl/teacher": 4.5}, {"kl/teacher": 3.0}]
+    assert not watch(Collapse(), far)
+    assert "after 0.1" in watch(Collapse(), [{"kl/reference": 0.1}, {"kl/reference": 3.5}])[2]

@@ -19,7 +19,7 @@ from posttrain.components.diagnostics._likelihoods import token_logps, top_entro
 from posttrain.components.diagnostics.contamination import (
     ROWS,
     Contamination,
-    _wish,
+    _filled,
     mean_logp,
     min_k,
     separation,
@@ -118,9 +118,9 @@ def test_entropies_and_likelihoods_are_the_models_own(policy: Policy) -> None:
 
 
 def test_what_is_asked_the_second_time() -> None:
-    assert _wish("{prompt} not {answer}: {prompt}", "1+1={answer}", "3") == "1+1={answer} not 3: 1+1={answer}"
+    assert _filled("{prompt} not {answer}: {prompt}", "1+1={answer}", "3") == "1+1={answer} not 3: 1+1={answer}"
     chat = (Message(role="system", content="s"), Message(role="user", content="q"))
-    assert _wish("{prompt}? {answer}", chat, "a") == (
+    assert _filled("{prompt}? {answer}", chat, "a") == (
         Message(role="system", content="s"),
         Message(role="user", content="q? a"),
     )
@@ -153,7 +153,7 @@ class Serving:
 
 @pytest.mark.parametrize(("context", "shown"), [(4096, 40), (84, 30), (54, 0)])
 def test_the_first_answer_is_cut_to_leave_room(context: int, shown: int) -> None:
-    """A start token, two of the prompt, one more of the wish; 50 of the context are kept; the answer has 40."""
+    """A start token, two of the prompt, one more of the request; 50 of the context are kept; the answer has 40."""
     sampler = Recording(context)
     settings = Contamination(members=SOME, others=SOME, again="{prompt}{answer};", control=CONTROL, max_tokens=64)
     task = Task(key="k", prompt="12")
@@ -164,7 +164,7 @@ def test_the_first_answer_is_cut_to_leave_room(context: int, shown: int) -> None
 
 
 def test_prompts_without_room_are_left_out(policy: Policy) -> None:
-    """The model has a context of 128: the long wish leaves none for the second answer."""
+    """The model has a context of 128: the long request leaves none for the second answer."""
     again, others = "{prompt}" * 4 + "x" * 70 + "{answer}", Arithmetic(size=4, seed=1)
     settings = Contamination(members=SOME, others=others, max_tokens=8, again=again, control=CONTROL)
     found = settings.examine(subject(policy))
@@ -194,7 +194,7 @@ def test_examined_twice_it_is_the_same(policy: Policy) -> None:
     [
         (lambda: (SOME, SOME), "4 tasks are among the members and among the others, the first is"),
         (lambda: (SOME, Nothing()), "there are 4 members and 0 others"),
-        (lambda: (SOME, Bare()), "task bare has no demonstration to look at the likelihood of"),
+        (lambda: (SOME, Bare()), "task bare has no demonstration to compute the likelihood of"),
     ],
 )
 def test_mistakes(policy: Policy, make: Callable[[], tuple[Tasks, Tasks]], message: str) -> None:

@@ -79,9 +79,9 @@ def test_a_request_shows_the_answer() -> None:
 
 
 def test_answers_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from posttrain.components.tasks.workings import Workings
+    from posttrain.components.tasks.worked_solutions import WorkedSolutions
     from posttrain.types import Task
 
-    monkeypatch.setattr(Workings, "load", lambda self: [Task(key="bare", prompt="?")])
+    monkeypatch.setattr(WorkedSolutions, "load", lambda self: [Task(key="bare", prompt="?")])
     with pytest.raises(UserError, match="1 of 1 tasks have no answer to be explained; the first is bare"):
-        examine(monkeypatch, "", "", tasks=Workings(size=1))
+        examine(monkeypatch, "", "", tasks=WorkedSolutions(size=1))

@@ -38,21 +38,21 @@ def test_by_hand() -> None:
     """Four groups of rewards 0 1 2 and scores 0 0 2, as in the test of the statistic: 3/4, 9/11, 1."""
     found = examine(ByNumber(0.0, 1.0, 2.0), ByNumber(0.0, 0.0, 2.0), bins=12).values
     by_rule = found["r_squared"]
-    assert by_rule["none"] == pytest.approx({"bins": 3 / 4, "attempts": 3 / 4})
-    assert by_rule["best_random"]["attempts"] == pytest.approx(9 / 11)
-    assert by_rule["best_worst"] == pytest.approx({"bins": 1.0, "attempts": 1.0})
-    assert by_rule["best"] == {"bins": None, "attempts": None}
-    assert (found["tasks"], found["attempts"], found["left_out"]) == (4, 12, 0)
+    assert by_rule["none"] == pytest.approx({"bins": 3 / 4, "rollouts": 3 / 4})
+    assert by_rule["best_random"]["rollouts"] == pytest.approx(9 / 11)
+    assert by_rule["best_worst"] == pytest.approx({"bins": 1.0, "rollouts": 1.0})
+    assert by_rule["best"] == {"bins": None, "rollouts": None}
+    assert (found["tasks"], found["rollouts"], found["left_out"]) == (4, 12, 0)
     assert ROWS == (240,)
 
 
-def test_what_could_not_be_judged_is_left_out_and_said() -> None:
+def test_rollouts_whose_scoring_failed_are_left_out_and_reported() -> None:
     finding = examine(ByNumber(0.0, None, 2.0), ByNumber(0.0, 1.0, 2.0))
-    assert finding.values["left_out"] == 4 and finding.values["r_squared"]["none"]["attempts"] == pytest.approx(1.0)
-    assert finding.lines[0].startswith("8 attempts at 4 tasks, 4 more left out")
-    assert finding.lines[2] == "the best                     not defined (of attempts by themselves not defined)"
+    assert finding.values["left_out"] == 4 and finding.values["r_squared"]["none"]["rollouts"] == pytest.approx(1.0)
+    assert finding.lines[0].startswith("8 rollouts of 4 tasks, 4 more left out")
+    assert finding.lines[2] == "the best                     not defined (of single rollouts not defined)"
 
 
-def test_a_reward_that_asks_a_model_is_a_mistake() -> None:
-    with pytest.raises(UserError, match="asks the role 'reward', but here is one model only"):
+def test_a_reward_that_requires_a_role_is_a_mistake() -> None:
+    with pytest.raises(UserError, match="requires the role 'reward', but a diagnostic has one model only"):
         examine(RewardModel(), ByNumber(0.0, 0.0, 0.0))

@@ -118,7 +118,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pyt
     norms = sum(t["entries"] for t in found["dtypes"]["float32"]["tensors"] if "norm" in t["name"])
     assert found["dtypes"]["float32"]["unchanged"] == pytest.approx(norms / found["parameters"])
     assert main(["diagnose", "sparsity", "m1"]) == 2
-    assert "sparsity looks at 2 model(s), BEFORE, AFTER; got 1: m1" in capfd.readouterr().err
+    assert "sparsity takes 2 model(s), BEFORE, AFTER; got 1: m1" in capfd.readouterr().err
     assert main(["diagnose", "sparsity", "m1", "m2", "tolerence=1"]) == 2
     assert "did you mean 'tolerance'?" in capfd.readouterr().err
     assert main(["diagnose", "sparsity", "m1", "m2", "tolerance=-1"]) == 2

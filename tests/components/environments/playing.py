@@ -11,15 +11,15 @@ from posttrain.types import Task
 async def _play(
     environment: Environment, task: Task, actions: Sequence[str], seed: int
 ) -> tuple[Observation, list[Outcome], Verdict | None, dict[str, float]]:
-    async with environment.open(task, Random(seed).random) as world:
-        assert isinstance(world, Contained)
-        first = world.begin()
+    async with environment.open(task, Random(seed).random) as instance:
+        assert isinstance(instance, Contained)
+        first = instance.begin()
         outcomes = []
         for action in actions:
-            outcomes.append(await world.step(action))
+            outcomes.append(await instance.step(action))
             if outcomes[-1].done:
                 break
-        return first, outcomes, world.verdict(), world.measures()
+        return first, outcomes, instance.verdict(), instance.measures()
 
 
 def play(

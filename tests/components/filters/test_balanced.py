@@ -38,7 +38,7 @@ def test_the_pool_is_remembered_where_something_was_left_out() -> None:
     _, (whole, chosen), [dropped] = Balanced(n=2)({}, [small, large])
     assert whole is small and whole.pool == ()
     assert chosen.pool == (1, 0, 0, 0.25)
-    assert dropped.reason == "2 of 4 attempts are kept"
+    assert dropped.reason == "2 of 4 rollouts are kept"
     _, [again], _ = Balanced(n=1)({}, [chosen])
     assert again.pool == (1, 0, 0, 0.25), "the pool is what was sampled, not what was chosen before"
 

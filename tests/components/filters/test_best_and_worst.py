@@ -49,11 +49,11 @@ def test_margin(margin: float, survives: bool) -> None:
 
 
 def test_incomplete_groups_are_left_out() -> None:
-    _, kept, dropped = BestAndWorst(attempts=4)({}, [group([0.0, 1.0, 2.0]), group([0.0, 1.0, 2.0, 3.0])])
+    _, kept, dropped = BestAndWorst(min_rollouts=4)({}, [group([0.0, 1.0, 2.0]), group([0.0, 1.0, 2.0, 3.0])])
     assert rewards(kept) == [[0.0, 3.0]]
-    assert dropped[0].reason == "3 attempts, fewer than 4"
+    assert dropped[0].reason == "3 rollouts, fewer than 4"
     _, kept, dropped = BestAndWorst()({}, [group([1.0])])
-    assert not kept and dropped[0].reason == "1 attempts, fewer than 2"
+    assert not kept and dropped[0].reason == "1 rollouts, fewer than 2"
 
 
 def test_a_random_other_is_any_other_with_the_same_chance() -> None:
@@ -73,7 +73,7 @@ def test_a_random_other_is_any_other_with_the_same_chance() -> None:
     assert all(abs(count - 500) < 5 * 19 for count in counts.values())
 
 
-def test_the_same_attempts_give_the_same_choice() -> None:
+def test_the_same_rollouts_give_the_same_choice() -> None:
     groups = [group([0.5, 0.1, 0.9, 0.3], key=f"task-{i}") for i in range(20)]
     random = BestAndWorst(against="random")
     once, again = (rewards(random({}, groups)[1]) for _ in range(2))
@@ -82,10 +82,10 @@ def test_the_same_attempts_give_the_same_choice() -> None:
 
 def test_without_a_margin_every_group_is_kept() -> None:
     every = [group([0.5, 0.5, 0.5]), group([0.0, 1.0]), group([2.0])]
-    _, kept, dropped = BestAndWorst(margin=None, attempts=1)({}, every)
+    _, kept, dropped = BestAndWorst(margin=None, min_rollouts=1)({}, every)
     assert [[t.sample for t in g] for g in kept] == [[0, 1], [0, 1], [0]], "the first two of equals; one alone"
     assert [len(item.group) for item in dropped] == [1]
-    _, kept, _ = BestAndWorst(margin=None, attempts=1, against="random")({}, [group([0.5, 0.5]), group([2.0])])
+    _, kept, _ = BestAndWorst(margin=None, min_rollouts=1, against="random")({}, [group([0.5, 0.5]), group([2.0])])
     assert [len(g) for g in kept] == [2, 1]
-    _, kept, _ = BestAndWorst(attempts=1)({}, [group([2.0])])
+    _, kept, _ = BestAndWorst(min_rollouts=1)({}, [group([2.0])])
     assert not kept, "a margin wants two"

@@ -32,7 +32,7 @@ def refined(own: list[float], shown: list[float]) -> Group:
         ([0, 1], [], [0, 1]),
     ],
 )
-def test_the_first_of_the_best_takes_the_place_of_the_first_attempt(
+def test_the_first_of_the_best_replaces_the_first_rollout(
     own: list[float], shown: list[float], kept: list[int]
 ) -> None:
     whole = refined(own, shown)
@@ -49,12 +49,12 @@ def test_a_right_one_goes_before_a_higher_score_that_is_not_right() -> None:
     assert [t.sample for t in left] == [2]
 
 
-def test_the_reasons_tell_the_two_apart_and_the_group_can_grow() -> None:
+def test_the_two_have_different_reasons_and_the_group_can_grow() -> None:
     whole = refined([0, 0], [1, 1])
     _, _, dropped = BestDemonstration()({}, [whole])
     assert {item.reason: [t.sample for t in item.group] for item in dropped} == {
         "another demonstration is better, or as good": [3],
-        "a demonstration takes its place": [0],
+        "a demonstration replaces it": [0],
     }
     _, [left], _ = BestDemonstration(in_place=False)({}, [whole])
     assert [t.sample for t in left] == [0, 1, 2]

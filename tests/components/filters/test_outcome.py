@@ -11,17 +11,17 @@ def rewards(groups: list[Group]) -> dict[str, list[float]]:
     return {g.key: g.rewards.tolist() for g in groups}
 
 
-def test_right_attempts_only() -> None:
+def test_correct_rollouts_only() -> None:
     _, kept, dropped = Outcome()({}, GROUPS)
     assert rewards(kept) == {"mixed": [1.0], "easy": [1.0, 1.0]}
     assert [(item.group.key, item.group.rewards.tolist(), item.reason) for item in dropped] == [
-        ("mixed", [-1.0, -1.0], "only attempts that are right are kept"),
-        ("hard", [-1.0], "only attempts that are right are kept"),
+        ("mixed", [-1.0, -1.0], "only correct rollouts are kept"),
+        ("hard", [-1.0], "only correct rollouts are kept"),
     ]
     assert kept[0].pool == (1.0, -1.0, -1.0), "for advantages that compare with all of them"
 
 
-def test_wrong_attempts_only() -> None:
+def test_incorrect_rollouts_only() -> None:
     _, kept, dropped = Outcome(keep="wrong")({}, GROUPS)
     assert rewards(kept) == {"mixed": [-1.0, -1.0], "hard": [-1.0]}
     assert [t.sample for t in kept[0]] == [1, 2]
@@ -29,7 +29,7 @@ def test_wrong_attempts_only() -> None:
 
 
 def test_it_is_the_judgement_that_counts_and_not_the_reward() -> None:
-    """A wrong attempt with a reward of 0.5, and a right one with -2."""
+    """An incorrect rollout with a reward of 0.5, and a correct one with -2."""
     wrong, right = group([0.5, 0.0]).trajectories
     right = right.scored(Score(value=-2.0, status="ok"))
     _, kept, _ = Outcome()({}, [Group(trajectories=(wrong, right))])

@@ -29,4 +29,4 @@ def test_the_mean_is_an_euler_step(noise: Learned | Constant) -> None:
 
 def test_constant_is_constant() -> None:
     one = torch.ones(1, 2)
-    assert Constant(deviation=0.25).step(one, one, one, 0.5, None)[1].tolist() == [[0.25, 0.25]]
+    assert Constant(std=0.25).step(one, one, one, 0.5, None)[1].tolist() == [[0.25, 0.25]]

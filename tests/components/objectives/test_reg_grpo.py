@@ -33,7 +33,7 @@ def test_a_group_by_hand() -> None:
     errors = [(1 - 2 * s) ** 2, s**2, (1 - s) ** 2]
     assert result.loss_T.tolist() == pytest.approx([sum(errors) / 3] * 3)
     assert result.metrics["squared_error"].tolist() == pytest.approx(errors)
-    assert result.metrics["log_ratio_deviation"].tolist() == pytest.approx([math.sqrt(3)])
+    assert result.metrics["log_ratio_std"].tolist() == pytest.approx([math.sqrt(3)])
     assert result.metrics["floored"].tolist() == [0.0]
     correlation = (2 + 1) / math.sqrt(6 * 2)
     assert sum(errors) / 3 == pytest.approx((2 - 2 * correlation) * 2 / 3)
@@ -47,7 +47,7 @@ def test_the_log_ratio_is_that_of_the_whole_completion() -> None:
         group_N=[3, 3],
     )
     result = RegGRPO(floor=2.0)(these)
-    assert result.metrics["log_ratio_deviation"].tolist() == pytest.approx([math.sqrt(2)]), "0 and -2"
+    assert result.metrics["log_ratio_std"].tolist() == pytest.approx([math.sqrt(2)]), "0 and -2"
     assert result.loss_T.tolist() == pytest.approx([0.25] * 3), "1 and -1 in units of 2: half of what is aimed at"
 
 

@@ -167,15 +167,15 @@ def test_only_failures() -> None:
         reward_N=[1.0, 0.0, 0.0],
     )
     assert loss_of(KL(form="k1", coefficient=1.0), these) == [1.0, 1.0, 1.0, 1.0]
-    assert loss_of(KL(form="k1", coefficient=1.0, attempts="wrong"), these) == [0.0, 1.0, 1.0, 1.0]
-    assert loss_of(KL(form="k1", coefficient=1.0, attempts="unsolved"), these) == [0.0, 0.0, 0.0, 1.0]
-    term = KL(attempts="unsolved").in_loss(these)
+    assert loss_of(KL(form="k1", coefficient=1.0, rollouts="wrong"), these) == [0.0, 1.0, 1.0, 1.0]
+    assert loss_of(KL(form="k1", coefficient=1.0, rollouts="unsolved"), these) == [0.0, 0.0, 0.0, 1.0]
+    term = KL(rollouts="unsolved").in_loss(these)
     assert term is not None
     assert term.metrics["share"].tolist() == [0.0, 0.0, 1.0]
     assert gradients(term.loss_T.sum(), these)["logp_T"][:3].tolist() == [0.0, 0.0, 0.0]
 
 
-@pytest.mark.parametrize("changed", [{"final": 0.1}, {"attempts": "wrong"}])
+@pytest.mark.parametrize("changed", [{"final": 0.1}, {"rollouts": "wrong"}])
 def test_a_term_in_the_reward_has_no_schedule_and_no_mask(changed: dict[str, object]) -> None:
     with pytest.raises(ValidationError, match="set where to 'loss'"):
         KL(where="reward", **changed)  # type: ignore[arg-type]

@@ -46,9 +46,9 @@ def test_the_gradient_is_one_over_the_length_with_a_sign() -> None:
     assert gradient(REDI(positive=0.0, alpha=1.0), pairs()).tolist() == [[0.0, 1 / 4], [0.0, 1.0]]
 
 
-@pytest.mark.parametrize("fade", [0.0, 0.7])
-def test_finite_differences(fade: float) -> None:
-    loss = REDI(alpha=0.6, positive=1.5, fade=fade)
+@pytest.mark.parametrize("decay", [0.0, 0.7])
+def test_finite_differences(decay: float) -> None:
+    loss = REDI(alpha=0.6, positive=1.5, decay=decay)
     assert torch.autograd.gradcheck(lambda x: loss(pairs(x)).loss_P, torch.tensor(LOGP).double().requires_grad_())
 
 
@@ -80,12 +80,12 @@ def test_no_reference_is_asked_for() -> None:
     assert REDI()(pairs()).loss_P.tolist() == pytest.approx([0.3, -0.3]), "there is none in these pairs"
 
 
-def test_the_second_term_falls_for_ever_and_with_fade_it_comes_back() -> None:
+def test_the_second_term_falls_for_ever_and_with_decay_it_comes_back() -> None:
     """With g = 0.5 the slope alpha exp(g m) (1 + g m) is 0 at m = -2, and negative beyond it."""
     far = [[[-1.0, m]] for m in (-1.0, -2.0, -4.0, -1e4)]
     ones = [[1, 1]]
     assert [REDI(alpha=1.0)(pairs(x, ones)).loss_P.item() for x in far] == [0.0, -1.0, -3.0, -9999.0]
-    slopes = [gradient(REDI(alpha=0.8, fade=0.5), pairs(x, ones))[0, 1].item() for x in far]
+    slopes = [gradient(REDI(alpha=0.8, decay=0.5), pairs(x, ones))[0, 1].item() for x in far]
     assert slopes == pytest.approx([0.8 * math.exp(-0.5) * 0.5, 0.0, -0.8 * math.exp(-2.0), 0.0])
 
 
@@ -120,7 +120,7 @@ def test_arms_are_ordered_by_plain_descent_and_those_of_negative_weight_are_left
     assert logits_A.softmax(0)[0] > 0.99 > 0.01 > logits_A.softmax(0)[2]
 
 
-@pytest.mark.parametrize("wrong", [{"alpha": -0.1}, {"alpha": 1.1}, {"positive": -1.0}, {"fade": -0.5}])
+@pytest.mark.parametrize("wrong", [{"alpha": -0.1}, {"alpha": 1.1}, {"positive": -1.0}, {"decay": -0.5}])
 def test_wrong_settings(wrong: dict[str, float]) -> None:
     with pytest.raises(ValidationError):
         REDI(**wrong)

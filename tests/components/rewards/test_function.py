@@ -326,10 +326,10 @@ class TestLoading:
     @pytest.mark.parametrize(
         ("parameters", "message"),
         [
-            ("completion, anwser", "nothing is known to give for 'anwser'; did you mean 'answer'"),
-            ("a, b", "nothing is known to give for 'a'"),
-            ("solution_str, truth", "nothing is known to give for 'truth'; did you mean 'ground_truth'"),
-            ("", "takes ()"),
+            ("completion, anwser", "there is no value for 'anwser'; did you mean 'answer'"),
+            ("a, b", "there is no value for 'a'"),
+            ("solution_str, truth", "there is no value for 'truth'; did you mean 'ground_truth'"),
+            ("", "takes no parameters, so it could not see what it scores."),
         ],
     )
     def test_a_signature_that_fits_nothing_says_what_would(self, write: Write, parameters: str, message: str) -> None:
@@ -343,11 +343,17 @@ class TestLoading:
         with pytest.raises(UserError, match="'longst', which is no parameter of the function; did you mean 'longest'"):
             reward.prepare()
 
-    def test_modules_and_what_lies_beside(self, write: Write, tmp_path: Path) -> None:
+    def test_what_lies_beside_a_file_can_be_imported_by_it_alone(self, write: Write, tmp_path: Path) -> None:
         (tmp_path / "beside_it.py").write_text("VALUE = 0.5\n")
-        (tmp_path / "my_module_of_rewards.py").write_text(
-            "import beside_it\ndef score(completion):\n    return beside_it.VALUE\n"
-        )
+        path = list(sys.path)
+        reward = write("import beside_it\ndef score(completion):\n    return beside_it.VALUE\n")
+        assert judge(reward, "42").value == 0.5
+        assert sys.path == path and "beside_it" not in sys.modules
+
+    def test_modules_on_the_import_path(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.syspath_prepend(tmp_path)
+        (tmp_path / "my_module_of_rewards.py").write_text("def score(completion):\n    return 0.5\n")
         reward = Function(path="my_module_of_rewards:score")
         assert judge(reward, "42").value == 0.5
         assert list(reward.fingerprint) == ["my_module_of_rewards.py"]
@@ -422,8 +428,9 @@ class TestLimits:
         assert "timeout_wall" in judge(reward, "42").explanation
 
     def test_a_module_that_changed_is_not_loaded_again(
-        self, write: Write, tmp_path: Path, time_limit: float | None
+        self, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, time_limit: float | None
     ) -> None:
+        monkeypatch.syspath_prepend(tmp_path)
         if time_limit is None:
             pytest.skip("loaded once, in the run's own process")
         module = tmp_path / "module_that_changes.py"
@@ -444,3 +451,83 @@ class TestLimits:
             assert score.value == 1.0
         else:
             assert score.status == "error" and "builtins.object cannot be sent" in score.explanation
+
+
+class TestOpenRLHF:
+    def test_a_group_in_one_call(self, write: Write) -> None:
+        reward = write(
+            "def reward_func(queries, prompts, labels):\n"
+            "    assert all(q.startswith(p) for q, p in zip(queries, prompts))\n"
+            "    right = [float(q[len(p):] == label) for q, p, label in zip(queries, prompts, labels)]\n"
+            "    return {'rewards': right, 'scores': [r / 2 for r in right], 'extra_logs': {'calls': 1}}\n",
+            name="reward_func",
+        )
+        scores = score_all(reward, attempt("42"), attempt("41"))
+        assert [score.value for score in scores] == [1.0, 0.0]
+        assert [score.parts["score"].value for score in scores] == [0.5, 0.0]
+        assert scores[0].parts["calls"].value == 1.0
+
+    def test_an_array_is_a_list(self, write: Write) -> None:
+        source = "import numpy\ndef reward_func(queries, prompts, labels, **kwargs):\n    return numpy.arange(2.0)\n"
+        scores = score_all(write(source, name="reward_func"), attempt("a"), attempt("b"))
+        assert [score.value for score in scores] == [0.0, 1.0]
+
+
+class TestOpenAI:
+    def test_grade(self, write: Write) -> None:
+        reward = write(
+            "def grade(sample, item) -> float:\n"
+            "    return float(sample['output_text'] == item['reference_answer'] and item['level'] == 3)\n",
+            name="grade",
+        )
+        assert [judge(reward, text, ROW).value for text in ("42", "41")] == [1.0, 0.0]
+
+    def test_json_and_messages(self, write: Write) -> None:
+        reward = write(
+            "def grade(sample: dict, item: dict):\n"
+            "    assert sample['choices'][0]['message']['content'] == sample['output_text']\n"
+            "    return sample['output_json']['x'] == 1 and item['messages'][0]['role'] == 'system'\n",
+            name="grade",
+        )
+        assert judge(reward, '{"x": 1}', CHAT).value == 1.0
+
+
+class TestVerifiers:
+    @pytest.mark.parametrize(
+        "parameters",
+        ["completion, answer, state", "completion, answer, info, **rest", "completion: list[dict], answer"],
+    )
+    def test_completions_are_messages(self, write: Write, parameters: str) -> None:
+        reward = write(
+            f"async def correct({parameters}) -> float:\n    return completion[-1]['content'] == answer\n", "correct"
+        )
+        assert [judge(reward, text, ROW).value for text in ("42", "41")] == [1.0, 0.0]
+
+    def test_what_is_given(self, write: Write) -> None:
+        source = (
+            "def seen(prompt, completion, answer, task, state, info):\n"
+            "    assert prompt[0]['role'] == 'user' and state['completion'] == completion\n"
+            "    return {'score': 1.0, 'seen': (answer, task, info['level'])}\n"
+        )
+        assert judge(write(source, "seen"), "42", ROW).explanation == "seen: ('42', 'sums', 3)"
+
+    RUBRIC = (
+        "class Rubric:\n"
+        "    def __init__(self, funcs, weights):\n"
+        "        self.funcs, self.weights, self.parser = funcs, weights, str.strip\n"
+        "async def correct(completion, answer, parser):\n"
+        "    return float(parser(completion[-1]['content']) == answer)\n"
+        "def brief(completion, **kwargs):\n"
+        "    return len(completion[-1]['content']) <= 2\n"
+    )
+
+    def test_a_rubric_is_a_weighted_sum(self, write: Write) -> None:
+        reward = write(f"{self.RUBRIC}rubric = Rubric([correct, brief], [1.0, 0.5])\n", "rubric")
+        scores = [judge(reward, text, ROW) for text in ("42", " 42 ", "41")]
+        assert [score.value for score in scores] == [1.5, 1.0, 0.5]
+        assert {name: part.value for name, part in scores[1].parts.items()} == {"correct": 1.0, "brief": 0.0}
+
+    def test_a_function_of_groups_is_refused(self, write: Write) -> None:
+        source = f"{self.RUBRIC}def best(completions):\n    return [1.0]\nrubric = Rubric([best], [1.0])\n"
+        with pytest.raises(UserError, match="takes completions, so it scores a group"):
+            write(source, "rubric").prepare()

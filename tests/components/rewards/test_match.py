@@ -122,3 +122,49 @@ def test_where_numbers_are_demanded_words_are_no_answer() -> None:
     assert judge(reward, "#### 41").value == 0.1
     assert judge(reward, "#### many").value == 0.0
     assert judge(Match(numeric="auto", wrong=0.1, missing=0.0), "#### many").value == 0.1
+
+
+@pytest.mark.parametrize(
+    ("answer", "completion"),
+    [
+        ("6", "1 + 5 = 6"),
+        ("6", "First I add.\n\nThe answer is 1 + 5 = 6."),
+        ("6", r"\boxed{2 \cdot 3 = 1 + 5 = 6}"),
+        ("7", "Tom has 3 + 4 = 7 apples."),
+        ("y + 1", "x = y + 1"),
+        ("x = 6", "x = 6"),
+    ],
+)
+def test_the_right_side_of_an_equation_is_its_answer(answer: str, completion: str) -> None:
+    score = judge(Match(), completion, gold(answer))
+    assert score.status == "ok", score.explanation
+
+
+@pytest.mark.parametrize(
+    ("answer", "completion"),
+    [("6", "6 = 1 + 5 = 7"), ("6", "x = 5 or x = 6"), ("6", "x = 5, x = 6"), ("6", "y == 6"), ("b", "a <= b")],
+)
+def test_what_is_not_one_equation_has_no_right_side(answer: str, completion: str) -> None:
+    assert judge(Match(), completion, gold(answer)).status == "wrong"
+
+
+def test_equations_can_be_compared_whole() -> None:
+    assert judge(Match(equation=False), "1 + 5 = 6", gold("6")).status == "wrong"
+
+
+def test_each_text_of_a_list_is_right() -> None:
+    task = gold('["New York", "NYC"]')
+    assert [judge(Match(), text, task).status for text in ("nyc", "New York", "Boston")] == ["ok", "ok", "wrong"]
+    assert "nor any of 1 other" in judge(Match(), "Boston", task).explanation
+    assert judge(Match(lists="text"), "NYC", task).status == "wrong"
+
+
+def test_a_list_of_numbers_is_one_answer_unless_it_is_set_otherwise() -> None:
+    task = gold("[1, 2]")
+    assert [judge(Match(), text, task).status for text in ("[1, 2]", "1")] == ["ok", "wrong"]
+    assert [judge(Match(lists="any"), text, task).status for text in ("[1, 2]", "2")] == ["wrong", "ok"]
+
+
+@pytest.mark.parametrize("answer", ["[]", '["x"', "[[1]]", '[{"a": 1}]'])
+def test_what_only_looks_like_a_list_is_text(answer: str) -> None:
+    assert judge(Match(), answer, gold(answer)).status == "ok"

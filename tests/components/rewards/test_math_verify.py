@@ -162,3 +162,8 @@ def test_a_missing_library_is_named_with_its_command(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(importlib.util, "find_spec", find)
     with pytest.raises(UserError, match=r"pip install 'posttrain\[math\]'"):
         MathVerify().prepare()
+
+
+def test_each_text_of_a_list_is_right(reward: MathVerify) -> None:
+    task = asked('["7", "x+1"]')
+    assert [judge(reward, text, task).status for text in ("7", "x+1", "8")] == ["ok", "ok", "wrong"]

@@ -76,6 +76,6 @@ def test_what_the_model_is_shown() -> None:
 
 
 def test_a_role_that_nobody_plays_is_named() -> None:
-    with pytest.raises(UserError, match=r"asks the role 'juge', .* did you mean 'judge'\?"):
+    with pytest.raises(UserError, match=r"uses the role 'juge', .* did you mean 'judge'\?"):
         score_all(PreferenceModel(role="juge"), attempt("1"), context=context(Judge()))
     assert PreferenceModel(role="juge").roles == {"juge"}

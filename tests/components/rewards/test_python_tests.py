@@ -84,8 +84,8 @@ def test_tests_after_a_hang_count_as_failed_and_those_before_as_passed(reward: P
 
 def test_the_same_program_is_run_once(reward: PythonTests, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    real = PythonTests._judge
-    monkeypatch.setattr(PythonTests, "_judge", lambda self, t, code: calls.append(code) or real(self, t, code))
+    real = PythonTests._score
+    monkeypatch.setattr(PythonTests, "_score", lambda self, t, code: calls.append(code) or real(self, t, code))
     one, two = "def f(x): return x * x", "def f(x): return x"
     scores = score_all(reward, *(attempted(code, TASK) for code in (one, two, one, one)))
     assert [s.value for s in scores] == [1.0, 0.0, 1.0, 1.0] and sorted(calls) == sorted([one, two])

@@ -17,6 +17,7 @@ def task(dataset: str = "spell_backward", entry: Any = ENTRY) -> Task:
     return Task(key="gym", prompt=ENTRY["question"], answer="tac", fields={"dataset": dataset, "entry": entry})
 
 
+@pytest.mark.slow
 class TestWithTheLibrary:
     @pytest.fixture(autouse=True)
     def library(self) -> None:

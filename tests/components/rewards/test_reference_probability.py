@@ -161,7 +161,7 @@ def test_what_cannot_be_judged_is_an_error() -> None:
     assert score.status == "error" and "task 'bare' has no answer" in score.explanation
     (score,) = score_all(ReferenceProbability(), written(FORM), context=context(Bytes(AFTER, context=20)))
     assert score.status == "error" and "left in the context" in score.explanation
-    with pytest.raises(UserError, match="asks the role 'first', but no model plays it here"):
+    with pytest.raises(UserError, match="uses the role 'first', but no model has it here"):
         score_all(ReferenceProbability(baseline="first"), written(FORM), context=context())
 
 

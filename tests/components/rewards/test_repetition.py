@@ -23,5 +23,5 @@ def test_runs_may_overlap_and_underscores_are_spaces() -> None:
 def test_settings() -> None:
     score = judge(Repetition(words=2, times=3, penalty=0.5), "a b a b a b")
     assert score.value == -0.5
-    assert score.explanation == "says 3 times 'a b'"
+    assert score.explanation == "repeats 3 times 'a b'"
     assert judge(Repetition(), "").value == 0.0

@@ -62,7 +62,7 @@ def test_a_model_that_gives_no_number_has_failed() -> None:
 
 
 def test_a_role_that_nobody_plays_is_named() -> None:
-    with pytest.raises(UserError, match=r"asks the role 'rewards', .* did you mean 'reward'\?"):
+    with pytest.raises(UserError, match=r"uses the role 'rewards', .* did you mean 'reward'\?"):
         score_all(RewardModel(role="rewards"), written(1), context=CONTEXT)
 
 

@@ -95,3 +95,50 @@ def test_prepares_and_fingerprints_its_parts(tmp_path: Path) -> None:
     assert list(good.fingerprint) == [str(file)]
     with pytest.raises(UserError, match="no function 'scor'"):
         Sum(parts={"mine": Function(path=f"{file}:scor")}).prepare()
+
+
+SKIPS = """
+def words(completions, domain, **columns):
+    return [float(c == "42") if d == "words" else None for c, d in zip(completions, domain)]
+
+def sums(completions, domain, **columns):
+    return [0.5 if d == "sums" else None for d in domain]
+"""
+
+
+def of_two_kinds(tmp_path: Path, **settings: object) -> Sum:
+    file = tmp_path / "two.py"
+    file.write_text(SKIPS)
+    parts = {name: Function(path=f"{file}:{name}", time_limit=None) for name in ("words", "sums")}
+    return TypeAdapter(Sum).validate_python(Sum(parts=parts, **settings))
+
+
+def of_kind(domain: str) -> Task:
+    return Task(key=domain, prompt="What?", fields={"domain": domain})
+
+
+def test_a_part_that_does_not_apply_is_left_out(tmp_path: Path) -> None:
+    reward = of_two_kinds(tmp_path, weights={"sums": 2.0})
+    words, sums = (judge(reward, "42", of_kind(domain)) for domain in ("words", "sums"))
+    assert (words.value, words.status, words.explanation) == (1.0, "ok", "1 * 1 (words)")
+    assert (sums.value, sums.status, sums.explanation) == (1.0, "wrong", "2 * 0.5 (sums)")
+    assert not sums.parts["words"].applies and isnan(sums.parts["words"].value)
+
+
+def test_where_no_part_applies_there_is_no_score(tmp_path: Path) -> None:
+    reward = of_two_kinds(tmp_path)
+    score = judge(reward, "42", of_kind("other"))
+    assert score.status == "error" and not score.applies and "no part of the sum applies" in score.explanation
+    nested = Sum(parts={"inner": reward, "always": Regex(pattern="42")})
+    assert judge(nested, "42", of_kind("other")).value == 1.0
+
+
+def test_a_part_that_is_only_recorded_is_no_reward(tmp_path: Path) -> None:
+    reward = of_two_kinds(tmp_path, weights={"sums": 0.0})
+    assert judge(reward, "42", of_kind("sums")).status == "error"
+
+
+def test_a_failure_is_still_one_beside_a_part_that_does_not_apply(tmp_path: Path) -> None:
+    reward = Sum(parts={"match": Match(), "words": of_two_kinds(tmp_path).parts["words"]})
+    score = judge(reward, "42", of_kind("sums"))
+    assert score.status == "error" and score.applies and "no answer to compare with" in score.explanation

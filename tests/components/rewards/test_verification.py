@@ -17,7 +17,7 @@ def test_the_final_verdict_decides_and_the_form_adds() -> None:
     assert judge(Verification(form=0.25), text, RIGHT).value == 1.25
     other = judge(Verification(form=0.25), text, WRONG)
     assert (other.value, other.status, other.answer) == (0.25, "wrong", "+")
-    assert "says + where the rule says -" in other.explanation
+    assert "the verdict is +, that of the rule -" in other.explanation
     assert other.parts["verdict"].value == 0.0 and other.parts["form"].value == 1.0
 
 

@@ -12,7 +12,7 @@ from tests.builders import ScriptedSampler, score, task
 
 
 class Grades:
-    """A judge that gives these values in order, and keeps the sizes of what it judged; None is a failure."""
+    """A scorer that gives these values in order, and keeps the sizes of what it judged; None is a failure."""
 
     def __init__(self, values: Sequence[float | None]) -> None:
         self.values = iter(values)
@@ -26,9 +26,9 @@ class Grades:
 
 
 def attempted(rollout: Adaptive, values: Sequence[float | None]) -> tuple[Group, ScriptedSampler, list[int]]:
-    policy, judge = ScriptedSampler(version=7), Grades(values)
-    [group] = asyncio.run(rollout.collect_judged(task("sum"), {"policy": policy}, judge))
-    return group, policy, judge.sizes
+    policy, scorer = ScriptedSampler(version=7), Grades(values)
+    [group] = asyncio.run(rollout.collect_scored(task("sum"), {"policy": policy}, scorer))
+    return group, policy, scorer.sizes
 
 
 BALANCED = Adaptive(per_round=4, max_rounds=3, right=2, wrong=2)
@@ -80,7 +80,7 @@ def test_attempts_are_numbered_through_and_keep_their_tokens() -> None:
 def test_sampling_reaches_the_sampler_and_another_role_can_write() -> None:
     rollout = Adaptive(per_round=30, max_rounds=1, sampling=Sampling(max_tokens=2, temperature=0.7), role="guide")
     guide = ScriptedSampler()
-    [group] = asyncio.run(rollout.collect_judged(task(), {"guide": guide}, Grades([0] * 30)))
+    [group] = asyncio.run(rollout.collect_scored(task(), {"guide": guide}, Grades([0] * 30)))
     assert max(attempt.num_trained for attempt in group) == 2
     assert rollout.temperature == 0.7
     assert Adaptive(sampling=Sampling(temperature=0)).temperature == 1.0

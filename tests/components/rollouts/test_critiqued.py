@@ -58,13 +58,13 @@ def collected(
     """The group, the policy, and how many attempts were judged at a time; None is a failed judgement."""
     policy, values, sizes = Prompted("policy"), iter(grades), list[int]()
 
-    async def judge(group: Group) -> Group:
+    async def scorer(group: Group) -> Group:
         sizes.append(len(group))
         given = [next(values) for _ in group]
         scores = [Score(value=math.nan, status="error") if g is None else score(g) for g in given]
         return replace(group, trajectories=tuple(t.scored(s) for t, s in zip(group, scores, strict=True)))
 
-    [group] = asyncio.run(rollout.collect_judged(of, {"policy": policy, **others}, judge))
+    [group] = asyncio.run(rollout.collect_scored(of, {"policy": policy, **others}, scorer))
     return group, policy, sizes
 
 

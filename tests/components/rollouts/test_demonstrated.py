@@ -61,9 +61,7 @@ def test_one_that_does_not_fit_is_refused() -> None:
 @pytest.mark.parametrize("rollout", [Demonstrated(), Prefixed()], ids=lambda rollout: rollout.kind)
 def test_tasks_that_are_all_without_one_are_refused(rollout: Rollout) -> None:
     rollout.check([NONE, TWO])
-    with pytest.raises(
-        UserError, match=f"the {rollout.kind} rollout works with demonstrations, but none of the 2 tasks"
-    ):
+    with pytest.raises(UserError, match=f"the {rollout.kind} rollout needs demonstrations, but none of the 2 tasks"):
         rollout.check([NONE, NONE])
 
 

@@ -45,13 +45,13 @@ def collected(
     """The groups, the policy, and how many attempts were judged at a time; None is a failed judgement."""
     policy, values, sizes = Writer(*explanations), iter(grades), list[int]()
 
-    async def judge(group: Group) -> Group:
+    async def scorer(group: Group) -> Group:
         sizes.append(len(group))
         given = [next(values) for _ in group]
         scores = [Score(value=math.nan, status="error") if g is None else score(g) for g in given]
         return replace(group, trajectories=tuple(t.scored(s) for t, s in zip(group, scores, strict=True)))
 
-    return asyncio.run(rollout.collect_judged(of, {"policy": policy}, judge)), policy, sizes
+    return asyncio.run(rollout.collect_scored(of, {"policy": policy}, scorer)), policy, sizes
 
 
 def test_the_answer_is_shown_to_who_explains_and_not_to_who_learns() -> None:

@@ -16,22 +16,22 @@ SCORES = {"one": Score(value=0.25, status="wrong", answer="a"), "two": Score(val
 
 
 def collect(rollout: PioneerObserver, of: Task = TASK) -> tuple[list[Group], list[str], list[str]]:
-    judged: list[str] = []
+    scored: list[str] = []
 
-    async def judge(group: Group) -> Group:
-        judged.extend(t.segments[0].text + t.completion for t in group)
+    async def scorer(group: Group) -> Group:
+        scored.extend(t.segments[0].text + t.completion for t in group)
         scores = [SCORES.get(t.completion, failure("unknown")) for t in group]
         return replace(group, trajectories=tuple(t.scored(s) for t, s in zip(group, scores, strict=True)))
 
     pioneer, observer = Writer(["one", "two", "three"]), Writer(["two", "one", "one"])
-    groups = asyncio.run(rollout.collect_judged(of, {"policy": pioneer, "observer": observer}, judge))
-    return groups, observer.read, judged
+    groups = asyncio.run(rollout.collect_scored(of, {"policy": pioneer, "observer": observer}, scorer))
+    return groups, observer.read, scored
 
 
 def test_the_observer_reads_question_and_answer_and_is_judged_on_the_question_alone() -> None:
-    groups, read, judged = collect(PioneerObserver(n=2))
+    groups, read, scored = collect(PioneerObserver(n=2))
     assert read == ["q:one\nq:", "q:two\nq:"]
-    assert judged == ["q:one", "q:two", "q:two", "q:one"]
+    assert scored == ["q:one", "q:two", "q:two", "q:one"]
     pioneers, observers = groups
     assert [t.segments[0].text for t in observers] == ["q:one\nq:", "q:two\nq:"], "it learns from what it read"
     assert [t.learners for t in (*pioneers, *observers)] == [{"policy"}] * 2 + [{"observer"}] * 2
@@ -62,5 +62,5 @@ def test_a_chat_stays_a_chat() -> None:
 
 
 def test_a_prompt_must_show_the_answer_after_the_question() -> None:
-    with pytest.raises(ValidationError, match="side by side"):
+    with pytest.raises(ValidationError, match="prompt must have"):
         PioneerObserver(prompt="{answer}{problem}")

@@ -21,7 +21,7 @@ def collect(sampler: ScriptedSampler) -> Group:
     return group
 
 
-def judged() -> Group:
+def scored() -> Group:
     group = collect(ScriptedSampler("behavior"))
     return Group(key="t", trajectories=tuple(t.scored(score(info_of(t)["rating"])) for t in group))
 
@@ -42,7 +42,7 @@ def test_completions_are_taken_as_they_are_and_nothing_is_sampled() -> None:
 
 
 def test_they_are_no_attempts_of_the_policy() -> None:
-    group = judged()
+    group = scored()
     assert all(t.given and not t.demonstrated for t in group)
     assert group.solved == 0.0
     assert unaided([group]) == []
@@ -53,7 +53,7 @@ def test_they_are_no_attempts_of_the_policy() -> None:
 
 def test_beside_attempts_only_the_attempts_count() -> None:
     own = trajectory(4, reward=1.0, of=RATED, sample=7)
-    mixed = Group(key="t", trajectories=(*judged(), own))
+    mixed = Group(key="t", trajectories=(*scored(), own))
     metrics = rollout_metrics([mixed])
     alone = rollout_metrics([Group(key="t", trajectories=(own,))])
     assert {name: value for name, value in metrics.items() if not name.startswith("recorded/")} == alone
@@ -63,7 +63,7 @@ def test_beside_attempts_only_the_attempts_count() -> None:
 
 def test_they_do_not_count_in_the_divergence_of_the_policy() -> None:
     own = trajectory(2, logp=[-1.0, -1.0])
-    groups = [judged(), Group(trajectories=(own,))]
+    groups = [scored(), Group(trajectories=(own,))]
     reference = tuple(np.full(t.num_trained, -1.5, np.float32) for g in groups for t in g)
     found = signal_metrics(batch_of(groups, {logp_of("reference"): reference}, {}, 0.0))
     assert found["kl/reference"] == pytest.approx(np.expm1(-0.5) + 0.5)

@@ -1,4 +1,4 @@
-"""ReST-GRPO's beginnings: when, which, and what is given."""
+"""ReST-GRPO: when prefixes are drawn, which ones, and what is given."""
 
 import asyncio
 from collections import Counter
@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from posttrain.components.rollouts.restarted import Restarted, line_ends
 from posttrain.engines import Sampling
 from posttrain.types import Group, Segment
-from tests.components.search.lines import TASK, Judge, Lines
+from tests.components.search.lines import TASK, Lines, Scorer
 
 THREE = "a\nb\nc"
 SCRIPT = {"P:": ["z", THREE, THREE, "y"], "P:a\n": ["b\nc", "q"], "P:a\nb\n": ["c"], "P:a\nb\nc": [""]}
@@ -30,7 +31,7 @@ class Drawing(Lines):
 
 
 def collect(rollout: Restarted, lines: Lines, rewards: dict[str, float] | None = None) -> list[Group]:
-    return asyncio.run(rollout.collect_judged(TASK, {"policy": lines}, Judge(rewards or REWARDS)))
+    return asyncio.run(rollout.collect_scored(TASK, {"policy": lines}, Scorer(rewards or REWARDS)))
 
 
 def given(group: Group) -> list[str]:
@@ -46,7 +47,7 @@ def test_half_of_the_lines_rounded_up_are_drawn() -> None:
     assert [t.completion for t in more[0]] == [THREE, "a\nq", THREE, "a\nq"]
 
 
-def test_the_whole_of_it_may_be_given_and_a_beginning_may_come_twice() -> None:
+def test_the_whole_of_it_may_be_given_and_a_prefix_may_be_drawn_twice() -> None:
     _, *more = collect(Restarted(n=4), Drawing(0.99, 0.69))
     assert [given(group)[0] for group in more] == [THREE, THREE]
     assert all(t.completion_ids.tolist() == [*THREE.encode(), 0] for group in more for t in group)
@@ -65,9 +66,9 @@ def test_the_given_part_is_not_learned_and_is_made_of_the_sampled_ids() -> None:
 @pytest.mark.parametrize(
     ("changes", "rewards"),
     [
-        ({}, {THREE: 0.5, "z": 0.5, "y": 0.5}),  # no deviation
+        ({}, {THREE: 0.5, "z": 0.5, "y": 0.5}),  # no spread
         ({}, {THREE: 0.89, "z": 0.0, "y": 0.0}),  # not good enough
-        ({"deviation": 0.51}, REWARDS),  # the deviation of 0, 1, 1, 0 is 0.5
+        ({"min_std": 0.51}, REWARDS),  # the standard deviation of 0, 1, 1, 0 is 0.5
         ({"accept": 1.1}, REWARDS),
         ({"share": 0.0}, REWARDS),
         ({"sampling": Sampling(max_tokens=2)}, {"z": 0.0, "a\n": 1.0, "y": 0.0}),  # it leaves no room
@@ -78,11 +79,11 @@ def test_when_nothing_is_gone_on_from(changes: dict[str, Any], rewards: dict[str
     assert len(collect(replace(Restarted(n=4), **changes), lines, rewards)) == 1
 
 
-def test_the_deviation_is_that_of_the_population() -> None:
+def test_the_standard_deviation_is_that_of_the_population() -> None:
     """Of 0.9 and 1.0 twice each it is exactly 0.05, where that of a sample would be 0.0577."""
     rewards = {**REWARDS, THREE: 1.0, "z": 0.9, "y": 0.9}
-    assert len(collect(replace(Restarted(n=4), deviation=0.0499), Drawing(0.0, 0.0), rewards)) == 3
-    assert len(collect(replace(Restarted(n=4), deviation=0.0501), Drawing(0.0, 0.0), rewards)) == 1
+    assert len(collect(replace(Restarted(n=4), min_std=0.0499), Drawing(0.0, 0.0), rewards)) == 3
+    assert len(collect(replace(Restarted(n=4), min_std=0.0501), Drawing(0.0, 0.0), rewards)) == 1
 
 
 def test_failed_judgements_are_no_attempts() -> None:
@@ -91,11 +92,11 @@ def test_failed_judgements_are_no_attempts() -> None:
     assert len(collect(Restarted(n=4), Drawing(0.0, 0.0), {THREE: 1.0})) == 1
 
 
-def test_short_beginnings_are_likelier() -> None:
+def test_short_prefixes_are_likelier() -> None:
     rollout, lines = Restarted(n=4, decay=0.5), Drawing(0.0, 0.0)
     plain, *_ = collect(rollout, lines)
     lines.told = np.random.default_rng(0).random(800).tolist()
-    seen = Counter(part.text for _ in range(400) for part in rollout._beginnings(plain, lines))
+    seen = Counter(part.text for _ in range(400) for part in rollout._prefixes(plain, lines))
     # 4/7, 2/7 and 1/7 of 800
     assert [seen["a\n"], seen["a\nb\n"], seen[THREE]] == [
         pytest.approx(expected, abs=45) for expected in (457, 229, 114)
@@ -114,3 +115,8 @@ def test_the_limit_is_of_the_whole_attempt() -> None:
     lines.script = {**SCRIPT, "P:a\n": ["x" * 20]}
     _, group, _ = collect(rollout, lines, {**REWARDS, "a\nxxxxx": 0.0})
     assert {len(t.completion_ids) for t in group} == {7}
+
+
+def test_the_old_name_of_its_setting_is_refused_with_the_new_one() -> None:
+    with pytest.raises(ValidationError, match=r"Restarted\.deviation was renamed: write min_std"):
+        Restarted(deviation=0.1)  # type: ignore[call-arg]

@@ -212,7 +212,7 @@ def test_the_text_is_that_of_the_whole_answer(segment: int) -> None:
 
 
 def test_stop_strings_are_refused() -> None:
-    with pytest.raises(ValidationError, match="may lie across two segments of a tree; use stop_token_ids"):
+    with pytest.raises(ValidationError, match="may span two segments of a tree; use stop_token_ids"):
         Tree(sampling=Sampling(stop=("\n",)))
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from posttrain.components.environments import Draw, Environment, Observation, Outcome, Verdict, World
+from posttrain.components.environments import Draw, Environment, Instance, Observation, Outcome, Verdict
 from posttrain.components.environments.calculator import Calculator
 from posttrain.components.environments.corridor import Corridor
-from posttrain.components.rewards import RewardContext, judged
+from posttrain.components.rewards import RewardContext, scored
 from posttrain.components.rewards.verdict import Verdict as VerdictReward
 from posttrain.components.rollouts.turns import Turns
 from posttrain.engines import Sampling
@@ -143,7 +143,7 @@ def test_turn_rewards_and_verdict_meet_in_the_token_rewards() -> None:
     model = Scripted([["f", "jump", "f", "f", "f"], ["s"] * 9])
     turns = Turns(environment=Corridor(), n=2, max_turns=9)
     (group,) = asyncio.run(turns.collect(FIVE, {"policy": model}))  # type: ignore[dict-item]
-    group = asyncio.run(judged(group, VerdictReward(), RewardContext()))
+    group = asyncio.run(scored(group, VerdictReward(), RewardContext()))
     first, second = group
     assert token_rewards(first, []).tolist() == pytest.approx([0, 0, 0, 0, 0, 0, -0.1, 0, 0, 0, 0, 0, 1])
     assert not token_rewards(second, []).any()
@@ -194,7 +194,7 @@ def test_attempts_are_their_own_however_fast_the_others_are() -> None:
     assert alone[0].token_ids.tolist() == together[0].token_ids.tolist()
 
 
-class Flaky(World):
+class Flaky(Instance):
     """Fails when it is told to."""
 
     async def step(self, action: str) -> Outcome:
@@ -207,12 +207,12 @@ class Flaky(World):
 
 
 class Service(Environment):
-    def world(self, task: Task, draw: Draw) -> World:
+    def instance(self, task: Task, draw: Draw) -> Instance:
         return Flaky()
 
 
 class Closed(Environment):
-    def world(self, task: Task, draw: Draw) -> World:
+    def instance(self, task: Task, draw: Draw) -> Instance:
         raise OSError("no such place")
 
 
@@ -229,7 +229,7 @@ def turns_in() -> Callable[[Environment], Turns]:
 def test_a_world_that_fails_spoils_its_own_attempt_only(turns_in: Callable[[Environment], Turns]) -> None:
     model = Scripted([["go", "fail"], ["go", "end"]])
     (group,) = asyncio.run(turns_in(Service()).collect(FIVE, {"policy": model}))  # type: ignore[dict-item]
-    broken, sound = asyncio.run(judged(group, VerdictReward(), RewardContext()))
+    broken, sound = asyncio.run(scored(group, VerdictReward(), RewardContext()))
     assert broken.score is not None and sound.score is not None
     assert broken.score.status == "error"
     assert "RuntimeError: the service is down (test_turns.py line" in broken.score.explanation
@@ -256,7 +256,7 @@ def test_a_model_that_fails_is_not_the_worlds_fault(turns_in: Callable[[Environm
         attempts(turns_in(Service()), Refusing([[], []]))
 
 
-class Dice(World):
+class Dice(Instance):
     """Shows what it draws."""
 
     def __init__(self, draw: Draw) -> None:
@@ -268,7 +268,7 @@ class Dice(World):
 
 
 class Chance(Environment):
-    def world(self, task: Task, draw: Draw) -> World:
+    def instance(self, task: Task, draw: Draw) -> Instance:
         return Dice(draw)
 
 

@@ -19,7 +19,7 @@ HARD = TwoStage(schedule="hard", n_max=64)
 
 
 class Grades:
-    """A judge that gives these values in order, and keeps the sizes of what it judged; None is a failure."""
+    """A scorer that gives these values in order, and keeps the sizes of what it judged; None is a failure."""
 
     def __init__(self, values: Sequence[float | None]) -> None:
         self.values = iter(values)
@@ -33,9 +33,9 @@ class Grades:
 
 
 def attempted(rollout: TwoStage, values: Sequence[float | None]) -> tuple[Group, ScriptedSampler, list[int]]:
-    policy, judge = ScriptedSampler(version=7), Grades(values)
-    [group] = asyncio.run(rollout.collect_judged(task("sum"), {"policy": policy}, judge))
-    return group, policy, judge.sizes
+    policy, scorer = ScriptedSampler(version=7), Grades(values)
+    [group] = asyncio.run(rollout.collect_scored(task("sum"), {"policy": policy}, scorer))
+    return group, policy, scorer.sizes
 
 
 @pytest.mark.parametrize(
@@ -63,11 +63,11 @@ def test_without_the_cap() -> None:
     assert replace(HARD, n_max=20).more(0.0) == 12
 
 
-def test_with_deviations() -> None:
+def test_with_division_by_the_standard_deviation() -> None:
     """u = 1/5: S = 2 * 0.4 = 0.8 and N S = 4 of 5: ceil(1 / 0.8) = 2; hard 8: 4 / 0.8 = 5 to the dot. u = 1/10 and
     N = 10: S = 0.6, N S = 6: ceil(4 / 0.6) = 7; hard 18: 12 / 0.6 = 20."""
-    five = TwoStage(n=5, n_max=1000, deviation=True)
-    ten = TwoStage(n=10, n_max=1000, deviation=True)
+    five = TwoStage(n=5, n_max=1000, divide_by_std=True)
+    ten = TwoStage(n=10, n_max=1000, divide_by_std=True)
     assert (five.more(0.2), replace(five, schedule="hard").more(0.2)) == (2, 5)
     assert (ten.more(0.1), replace(ten, schedule="hard").more(0.1)) == (7, 20)
 
@@ -111,7 +111,7 @@ def test_all_attempts_are_one_group_judged_stage_by_stage() -> None:
     assert sizes == [8, 11]
     assert group.rewards.tolist() == values
     assert [t.sample for t in group] == list(range(19))
-    assert all(info_of(t) == {"first_stage": 0.125, "more_attempts": 11} for t in group)
+    assert all(info_of(t) == {"first_stage": 0.125, "more_rollouts": 11} for t in group)
     prompt = group.trajectories[0].segments[0]
     for attempt, completion in zip(group, policy.completions, strict=True):
         assert attempt.segments[0] is prompt and attempt.segments[1].token_ids is completion.token_ids
@@ -121,7 +121,7 @@ def test_all_attempts_are_one_group_judged_stage_by_stage() -> None:
 def test_an_easy_task_is_sampled_once() -> None:
     group, policy, sizes = attempted(EQUAL, [1, 0, 1, 0, 1, 0, 1, 0])
     assert sizes == [8] and len(policy.completions) == 8
-    assert {info_of(t)["more_attempts"] for t in group} == {0}
+    assert {info_of(t)["more_rollouts"] for t in group} == {0}
 
 
 def test_parts_of_a_point_count_as_they_are() -> None:
@@ -153,7 +153,12 @@ def test_the_cap_holds_the_first_stage() -> None:
 def test_sampling_reaches_the_sampler_and_another_role_can_write() -> None:
     rollout = TwoStage(n=4, n_max=6, sampling=Sampling(max_tokens=2, temperature=0.7), role="guide")
     guide = ScriptedSampler()
-    [group] = asyncio.run(rollout.collect_judged(task(), {"guide": guide}, Grades([0] * 6)))
+    [group] = asyncio.run(rollout.collect_scored(task(), {"guide": guide}, Grades([0] * 6)))
     assert len(group) == 6 and max(attempt.num_trained for attempt in group) == 2
     assert rollout.temperature == 0.7
     assert TwoStage(sampling=Sampling(temperature=0)).temperature == 1.0
+
+
+def test_the_old_name_of_its_setting_is_refused_with_the_new_one() -> None:
+    with pytest.raises(ValidationError, match=r"TwoStage\.deviation was renamed: write divide_by_std"):
+        TwoStage(deviation=True)  # type: ignore[call-arg]

@@ -49,13 +49,13 @@ def collect(
 ) -> tuple[list[Group], Writer]:
     """Run with scripted texts; solutions get the scores by text, verifications 0."""
 
-    async def judge(group: Group) -> Group:
+    async def scorer(group: Group) -> Group:
         scores = [verdict.get(t.completion, score(0.0)) for t in group]
         return replace(group, trajectories=tuple(t.scored(s) for t, s in zip(group, scores, strict=True)))
 
     verifier = Writer(checks)
     samplers = {"policy": Writer(SOLUTIONS), "verifier": verifier}
-    return asyncio.run(rollout.collect_judged(TASK, samplers, judge)), verifier
+    return asyncio.run(rollout.collect_scored(TASK, samplers, scorer)), verifier
 
 
 def test_the_verifier_reads_the_solution_and_not_the_answer() -> None:

@@ -68,15 +68,15 @@ class Lines:
         return self.values[text]
 
 
-class Judge:
+class Scorer:
     """Rewards by text; a text without one fails to be judged."""
 
     def __init__(self, rewards: Mapping[str, float]) -> None:
         self.rewards = rewards
-        self.judged: list[str] = []
+        self.graded: list[str] = []
 
     async def __call__(self, group: Group) -> Group:
-        self.judged += [t.completion for t in group]
+        self.graded += [t.completion for t in group]
         return replace(group, trajectories=tuple(t.scored(self._score(t.completion)) for t in group))
 
     def _score(self, text: str) -> Score:

@@ -67,24 +67,24 @@ def test_rounds_by_hand() -> None:
     """
     found, lines = answer(Beam(width=2, samples=2), SCRIPT, VALUES)
     assert lines.asked == ["P:"] * 4 + ["P:b\n"] * 2 + ["P:a\n"] * 2 + ["P:a\ny\n"] * 2
-    assert [t.completion for t in found.attempts] == ["a\nx", "a\ny\n1", "a\ny\n2"]
+    assert [t.completion for t in found.trajectories] == ["a\nx", "a\ny\n1", "a\ny\n2"]
     assert found.values == (0.6, 1.7, -0.5)
     assert found.best.completion == "a\ny\n1"
     # lines of 2 tokens, but x and 1 and 2 with their end token: also 2; z as well
     assert found.statistics == {
-        "attempts": 3.0,
+        "rollouts": 3.0,
         "best_after": 2.0,
         "lines": 10.0,
         "rounds": 3.0,
         "sampled_tokens": 20.0,
     }
-    assert [t.stop_reason for t in found.attempts] == ["stop"] * 3
+    assert [t.stop_reason for t in found.trajectories] == ["stop"] * 3
     assert len(lines.scored) == len(set(lines.scored)), "the same tokens are read once"
 
 
 def test_a_wider_beam_goes_on_from_what_was_dropped() -> None:
     found, _ = answer(Beam(width=3, samples=2), {**SCRIPT, "P:c\n": ["5", "6"]}, {**VALUES, "c\n5": 0.2, "c\n6": 0.3})
-    assert {"b\nz\n3", "b\nz\n4"} <= {t.completion for t in found.attempts}
+    assert {"b\nz\n3", "b\nz\n4"} <= {t.completion for t in found.trajectories}
     assert found.best.completion == "a\ny\n1"
 
 
@@ -97,12 +97,12 @@ def test_values_lead_away_from_a_likely_wrong_beginning() -> None:
     assert found.best.completion == "r\n1"
     assert "P:l\n" not in lines.asked
     wide, _ = answer(Beam(width=2, samples=2), script, values)
-    assert wide.best.completion == "r\n1" and len(wide.attempts) == 4
+    assert wide.best.completion == "r\n1" and len(wide.trajectories) == 4
 
 
 def test_segments_are_the_lines_as_they_were_sampled() -> None:
     found, _ = answer(Beam(width=2, samples=2), SCRIPT, VALUES)
-    first, second, third = found.attempts
+    first, second, third = found.trajectories
     assert [s.text for s in second.segments] == ["P:", "a\n", "y\n", "1"]
     assert [s.actor for s in second.segments] == ["prompt", "policy", "policy", "policy"]
     assert bytes(second.segments[3].token_ids.tolist()) == b"1\0", "the end token is the last line's"
@@ -115,25 +115,25 @@ def test_limits_end_an_attempt() -> None:
     script = {"P:": ["a\n"], "P:a\n": ["b\n"]}
     beam = Beam(width=1, samples=1, sampling=Sampling(max_tokens=4))
     found, _ = answer(beam, script, {"a\n": 0.0, "a\nb\n": 0.0})
-    assert [(t.completion, t.stop_reason) for t in found.attempts] == [("a\nb\n", "length")]
+    assert [(t.completion, t.stop_reason) for t in found.trajectories] == [("a\nb\n", "length")]
     found, _ = answer(replace(beam, sampling=Sampling(max_tokens=3)), script, {"a\n": 0.0, "a\nb": 0.0})
-    assert [(t.completion, t.stop_reason) for t in found.attempts] == [("a\nb", "length")]
+    assert [(t.completion, t.stop_reason) for t in found.trajectories] == [("a\nb", "length")]
 
 
 def test_after_the_last_round_open_beginnings_are_answers_only_if_nothing_ended() -> None:
     script = {"P:": ["a\n", "b\n"], "P:a\n": ["c\n", "d\n"], "P:b\n": ["e", "f\n"]}
     values = {"a\n": 1.0, "b\n": 0.5, "a\nc\n": 0.9, "a\nd\n": 0.8, "b\ne": 0.1, "b\nf\n": 0.0}
     found, _ = answer(Beam(width=2, samples=1, rounds=1), script, values)
-    assert [(t.completion, t.stop_reason) for t in found.attempts] == [("a\n", "length"), ("b\n", "length")]
+    assert [(t.completion, t.stop_reason) for t in found.trajectories] == [("a\n", "length"), ("b\n", "length")]
     found, _ = answer(Beam(width=2, samples=2, rounds=2), script, values)
-    assert [t.completion for t in found.attempts] == ["b\ne"]
+    assert [t.completion for t in found.trajectories] == ["b\ne"]
 
 
 def test_what_it_asks_for() -> None:
     beam = Beam(value_role="critic")
-    assert beam.roles == {"policy", "critic"} and not beam.judges
+    assert beam.roles == {"policy", "critic"} and not beam.uses_rewards
     assert (beam.width, beam.samples, beam.rounds, beam.temperature) == (3, 3, 20, 1.0)
-    with pytest.raises(UserError, match="the search asks the role 'critic'"):
+    with pytest.raises(UserError, match="the search uses the role 'critic'"):
         asyncio.run(beam.search(TASK, {"policy": Stopping(SCRIPT)}))
     with pytest.raises(ValidationError, match="use stop_token_ids"):
         Beam(sampling=Sampling(stop=("\n",)))

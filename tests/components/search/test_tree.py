@@ -17,12 +17,12 @@ from posttrain.engines import Sampling
 from posttrain.errors import UserError
 from posttrain.types import Task
 from tests.builders import ScriptedSampler, info_of
-from tests.components.search.lines import TASK, Judge, Lines, never
+from tests.components.search.lines import TASK, Lines, Scorer, never
 from tests.engines.scripted import END, ScriptedPolicy, bigrams, serve
 
 
-def grow(tree: Tree, lines: Lines, judge: Any = None, values: Any = None) -> Found:
-    return asyncio.run(tree.search(TASK, {"policy": lines, "value": values or lines}, judge))
+def grow(tree: Tree, lines: Lines, scorer: Any = None, values: Any = None) -> Found:
+    return asyncio.run(tree.search(TASK, {"policy": lines, "value": values or lines}, scorer))
 
 
 def states(found: Found) -> dict[str, tuple[float, int]]:
@@ -51,18 +51,18 @@ REWARDS = {"a\nx": 1.0, "a\nz": 0.0, "b\ny": 0.0}
     ],
 )
 def test_collecting_by_hand(iterations: int, expected: dict[str, tuple[float, int]]) -> None:
-    judge = Judge(REWARDS)
-    found = grow(Tree(**{**vars(COLLECT), "iterations": iterations}), Lines(SCRIPT), judge)
+    scorer = Scorer(REWARDS)
+    found = grow(Tree(**{**vars(COLLECT), "iterations": iterations}), Lines(SCRIPT), scorer)
     assert states(found) == {text: (pytest.approx(value), visits) for text, (value, visits) in expected.items()}
-    assert len(judge.judged) == len(found.attempts), "every attempt is judged once, ends that are gone to again are not"
+    assert len(scorer.graded) == len(found.trajectories), "every rollout is scored once"
 
 
 def test_statistics() -> None:
-    found = grow(Tree(**{**vars(COLLECT), "iterations": 5}), Lines(SCRIPT), Judge(REWARDS))
-    assert [t.completion for t in found.attempts] == ["a\nx", "b\ny", "a\nx", "a\nz", "b\ny", "b\ny"]
+    found = grow(Tree(**{**vars(COLLECT), "iterations": 5}), Lines(SCRIPT), Scorer(REWARDS))
+    assert [t.completion for t in found.trajectories] == ["a\nx", "b\ny", "a\nx", "a\nz", "b\ny", "b\ny"]
     assert found.values == (1.0, 0.0, 1.0, 0.0, 0.0, 0.0)
     # root, a, b, and the ends x, z, y (which came twice, and is one child)
-    expected = {"attempts": 6, "best_after": 1, "nodes": 6, "expanded": 3, "depth": 2, "revisits": 1}
+    expected = {"rollouts": 6, "best_after": 1, "nodes": 6, "expanded": 3, "depth": 2, "revisits": 1}
     assert {name: found.statistics[name] for name in expected} == expected
 
 
@@ -76,14 +76,14 @@ def test_the_bound_by_hand() -> None:
 
 def test_the_first_children_are_kept_while_nobody_knows_better() -> None:
     lines = Lines({"P:": ["a\n1", "b\n1", "c\n1"], "P:a\n": ["1"], "P:b\n": ["1"], "P:c\n": ["1"]})
-    judge = Judge({"a\n1": 0.0, "b\n1": 0.0, "c\n1": 1.0})
+    scorer = Scorer({"a\n1": 0.0, "b\n1": 0.0, "c\n1": 1.0})
     tree = Tree(iterations=30, samples=3, keep=2, value_role=None)
-    assert set(states(grow(tree, lines, judge))) == {"", "a\n", "b\n"}
+    assert set(states(grow(tree, lines, scorer))) == {"", "a\n", "b\n"}
 
 
 def test_a_failed_judgement_counts_nowhere_and_its_end_is_never_gone_to() -> None:
     lines = Lines({"P:": ["a", "b", "c\nd"], "P:c\n": ["d"]})
-    found = grow(Tree(iterations=9, samples=3, value_role=None), lines, Judge({"b": 0.25, "c\nd": 1.0}))
+    found = grow(Tree(iterations=9, samples=3, value_role=None), lines, Scorer({"b": 0.25, "c\nd": 1.0}))
     assert found.best.completion == "c\nd" and math.isnan(found.values[0])
     gone = 9 - 2  # rounds that came to an end
     root = found.states[0]
@@ -93,8 +93,8 @@ def test_a_failed_judgement_counts_nowhere_and_its_end_is_never_gone_to() -> Non
 
 def test_a_tree_without_any_judgement_stops() -> None:
     lines = Lines({"P:": ["a\nb", "a\nc"], "P:a\n": ["b"]})
-    found = grow(Tree(iterations=9, samples=2, value_role=None), lines, Judge({}))
-    assert len(found.attempts) == 4, "the root and a, then there is nowhere to go"
+    found = grow(Tree(iterations=9, samples=2, value_role=None), lines, Scorer({}))
+    assert len(found.trajectories) == 4, "the root and a, then there is nowhere to go"
     assert found.states == () and found.best.completion == "a\nb"
 
 
@@ -127,7 +127,7 @@ def test_answering_by_hand(iterations: int, best: str, expected: dict[str, tuple
     assert found.best.completion == best, "the best whole continuation anywhere, below hidden children too"
     assert len(set(lines.scored)) == len(lines.scored), "what was said of a sequence is kept"
     assert max(found.values) <= 1.0
-    assert all(t.score is None for t in found.attempts)
+    assert all(t.score is None for t in found.trajectories)
 
 
 def test_ends_and_lines_of_the_same_text_are_two_children() -> None:
@@ -135,7 +135,7 @@ def test_ends_and_lines_of_the_same_text_are_two_children() -> None:
     lines = Lines({"P:": ["a", "a\nb", "a\n"], "P:a\n": ["b"]}, values)
     found = grow(Tree(iterations=1, samples=3), lines)
     # an end that closes its line is an end of its own: three children, of which two are ends
-    assert [info_of(t)["node"] for t in found.attempts] == ["/0", "/1", "/2"]
+    assert [info_of(t)["node"] for t in found.trajectories] == ["/0", "/1", "/2"]
     assert found.states[0].value == pytest.approx((0.1 + 0.4 + 0.4) / 3)
 
 
@@ -145,7 +145,7 @@ def test_a_value_that_is_none_is_refused() -> None:
 
 
 def test_a_model_that_is_not_there() -> None:
-    with pytest.raises(UserError, match="asks the role 'value', but no model plays it"):
+    with pytest.raises(UserError, match="uses the role 'value', but no model has it"):
         asyncio.run(Tree().search(TASK, {"policy": Lines({})}))
 
 
@@ -164,7 +164,7 @@ def test_a_model_that_is_not_there() -> None:
 )
 def test_a_child_is_a_cut_of_what_was_sampled(delimiter: str | int, pieces: list[str]) -> None:
     lines = Lines({"P:": ["ab;\nc;d"]}, dict.fromkeys(["ab;\n", "ab;", "ab", "ab;\nc;d"], 0.5))
-    [attempt] = grow(Tree(iterations=1, samples=1, delimiter=delimiter), lines).attempts
+    [attempt] = grow(Tree(iterations=1, samples=1, delimiter=delimiter), lines).trajectories
     prompt, *written = attempt.segments
     assert prompt.text == "P:" and not prompt.trained
     assert [s.text for s in written] == pieces
@@ -174,8 +174,8 @@ def test_a_child_is_a_cut_of_what_was_sampled(delimiter: str | int, pieces: list
 
 
 def test_attempts_that_begin_alike_share_their_segments() -> None:
-    found = grow(Tree(**{**vars(COLLECT), "iterations": 2}), Lines(SCRIPT), Judge(REWARDS))
-    first, _, third, fourth = found.attempts
+    found = grow(Tree(**{**vars(COLLECT), "iterations": 2}), Lines(SCRIPT), Scorer(REWARDS))
+    first, _, third, fourth = found.trajectories
     assert first.segments[1] is third.segments[1] is fourth.segments[1]
     assert third.segments[2].state_key == "/0" and first.segments[2].state_key == "/0"
     assert third.segments[1].state_key == "/"
@@ -185,19 +185,19 @@ def test_attempts_that_begin_alike_share_their_segments() -> None:
 def test_the_limit_is_of_a_whole_attempt() -> None:
     lines = Lines({"P:": ["a\n" + "x" * 50], "P:a\n": ["y" * 50]})
     tree = Tree(iterations=2, samples=1, value_role=None, sampling=Sampling(max_tokens=6))
-    found = grow(tree, lines, Judge({"a\nxxxx": 0.0, "a\nyyyy": 0.0}))
-    assert [(t.completion, t.stop_reason) for t in found.attempts] == [("a\nxxxx", "length"), ("a\nyyyy", "length")]
+    found = grow(tree, lines, Scorer({"a\nxxxx": 0.0, "a\nyyyy": 0.0}))
+    assert [(t.completion, t.stop_reason) for t in found.trajectories] == [("a\nxxxx", "length"), ("a\nyyyy", "length")]
 
 
 def test_text_whose_bytes_lie_in_two_lines() -> None:
     lines = Lines({"P:": ["€uro"], **{f"P:{'€'.encode()[:k]!r}": [] for k in (1, 2)}}, {"\ufffd": 0.5, "€uro": 0.5})
-    [attempt] = grow(Tree(iterations=1, samples=1, delimiter=2), lines).attempts
+    [attempt] = grow(Tree(iterations=1, samples=1, delimiter=2), lines).trajectories
     assert [s.text for s in attempt.segments[1:]] == ["", "€uro"]
     assert attempt.completion == "€uro"
 
 
 def test_refused_settings() -> None:
-    with pytest.raises(ValidationError, match="may lie across two lines"):
+    with pytest.raises(ValidationError, match="may span two lines"):
         Tree(sampling=Sampling(stop=("x",)))
     for delimiter in ("", 0):
         with pytest.raises(ValidationError, match="delimiter"):
@@ -207,8 +207,8 @@ def test_refused_settings() -> None:
 
 
 def test_where_a_search_may_be_used() -> None:
-    assert Tree().roles == {"policy", "value"} and not Tree().judges
-    assert Tree(value_role=None, role="guide").roles == {"guide"} and Tree(value_role=None).judges
+    assert Tree().roles == {"policy", "value"} and not Tree().uses_rewards
+    assert Tree(value_role=None, role="guide").roles == {"guide"} and Tree(value_role=None).uses_rewards
     assert Tree(sampling=Sampling(temperature=0.7)).temperature == 0.7
     assert Tree(sampling=Sampling(temperature=0.0)).temperature == 1.0
 
@@ -229,7 +229,7 @@ def test_the_tree_does_not_depend_on_what_is_sampled_first() -> None:
         sampler = serve(ScriptedPolicy(ending), slots=slots).bind("step", 7)
         values = ScriptedSampler("value")
         found = asyncio.run(tree.search(Task(key="t", prompt="abc"), {"policy": sampler, "value": values}))
-        shown.append([(info_of(t), t.token_ids.tolist(), t.behavior_logp.tolist()) for t in found.attempts])
+        shown.append([(info_of(t), t.token_ids.tolist(), t.behavior_logp.tolist()) for t in found.trajectories])
     assert shown[0] == shown[1] == shown[2]
     assert max(len(node["node"]) for node, _, _ in shown[0]) > 2
 
@@ -240,15 +240,15 @@ def test_log_probabilities_are_those_of_the_policy() -> None:
     sampler = serve(policy).bind("step", 0)
     tree = Tree(iterations=6, samples=3, delimiter=2, sampling=Sampling(max_tokens=8))
     found = asyncio.run(tree.search(Task(key="t", prompt="abc"), {"policy": sampler, "value": ScriptedSampler("v")}))
-    assert max(len(t.segments) for t in found.attempts) > 3
-    for attempt in found.attempts:
+    assert max(len(t.segments) for t in found.trajectories) > 3
+    for attempt in found.trajectories:
         logp = asyncio.run(sampler.logp(attempt.token_ids))
         np.testing.assert_allclose(attempt.behavior_logp, logp[-len(attempt.completion_ids) :], atol=1e-4)
 
 
 def test_values_of_states_are_means_of_their_continuations() -> None:
     """While only the prompt is expanded, its value is the mean reward: that of the policy, not of the best choice."""
-    found = grow(Tree(**{**vars(COLLECT), "iterations": 1}), Lines(SCRIPT), Judge(REWARDS))
+    found = grow(Tree(**{**vars(COLLECT), "iterations": 1}), Lines(SCRIPT), Scorer(REWARDS))
     assert found.states[0].value == np.mean(found.values)
 
 

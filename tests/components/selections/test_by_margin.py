@@ -41,7 +41,7 @@ FOUR = tasks([(1.1, 1.0)], [(0.0, 0.5)], [(3.0, 1.0)], [(-2.0, 1.0)])
 
 def split(of: list[Task], **settings: Any) -> Chosen:
     selection = ByMargin(reward=Written(), **settings)
-    seen = asyncio.run(selection.look(of, {"policy": ScriptedSampler("policy")}))
+    seen = asyncio.run(selection.measure(of, {"policy": ScriptedSampler("policy")}))
     again = selection.choose(of, json.loads(json.dumps(seen)))
     chosen = selection.choose(of, seen)
     assert again == chosen, "what was seen survives a checkpoint"
@@ -56,8 +56,8 @@ def test_two_are_easy_and_two_are_hard() -> None:
     easy = split(FOUR, keep="easy", quantile=None, margin=1.0)
     hard = split(FOUR, keep="hard", quantile=None, margin=1.0)
     assert (keys(easy), keys(hard)) == (["t2", "t3"], ["t0", "t1"])
-    assert easy.said == f"2 of 4 pairs are easy, with a margin above 1 by '{Written().kind}'"
-    assert hard.said == f"2 of 4 pairs are hard, with a margin of at most 1 by '{Written().kind}'"
+    assert easy.summary == f"2 of 4 pairs are easy, with a margin above 1 by '{Written().kind}'"
+    assert hard.summary == f"2 of 4 pairs are hard, with a margin of at most 1 by '{Written().kind}'"
 
 
 def test_labels_stay_as_they_are() -> None:
@@ -93,8 +93,8 @@ def test_what_could_not_be_judged_is_neither() -> None:
     some = tasks([(1, "?")], [(3, 0)], [(1, 0)], [("?", "?")])
     easy, hard = split(some, keep="easy"), split(some, keep="hard")
     assert (keys(easy), keys(hard)) == (["t1"], ["t2"])
-    assert easy.said.endswith("; 2 could not be judged and are left out")
-    with pytest.raises(AlarmStop, match="no pair of the 1 tasks could be judged"):
+    assert easy.summary.endswith("; 2 could not be scored and are left out")
+    with pytest.raises(AlarmStop, match="no pair of the 1 tasks could be scored"):
         split(tasks([("?", 1)]))
 
 
@@ -105,7 +105,7 @@ def test_tasks_without_pairs_are_refused() -> None:
 
 @pytest.mark.parametrize("wrong", [{"margin": 1.0}, {"quantile": None}])
 def test_one_bound_is_needed(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError, match="set one, the other to null"):
+    with pytest.raises(ValidationError, match="give one, and null for the other"):
         ByMargin(reward=Written(), **wrong)
 
 

@@ -316,7 +316,7 @@ def test_a_misspelt_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         ("a.csv", b"prompt,prompt\na,b\n", "a.csv line 1: two columns are named 'prompt'"),
         ("a.csv", b"prompt,answer\na,b\nc\n", "a.csv line 3: 1 cells, but the first line names 2 columns"),
         ("a.csv", b'prompt,answer\n"a\nb",1\nc,2,3\n', "a.csv line 4: 3 cells"),
-        ("a.csv", b'prompt\n"a\n', "the cells cannot be told apart"),
+        ("a.csv", b'prompt\n"a\n', "the line cannot be split into cells"),
         ("a.csv", b"prompt,answer\n,3\n", "no column is known to hold the prompt"),
         (
             "a.csv",

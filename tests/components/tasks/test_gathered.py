@@ -3,7 +3,7 @@ from pathlib import Path
 from posttrain.components.tasks.files import Files
 from posttrain.components.tasks.gathered import Gathered
 from posttrain.components.tasks.unpaired import Unpaired
-from posttrain.components.tasks.workings import Workings
+from posttrain.components.tasks.worked_solutions import WorkedSolutions
 from tests.components.tasks.written import jsonl
 
 
@@ -30,5 +30,5 @@ def test_another_answer_is_another_task(tmp_path: Path) -> None:
 
 
 def test_tasks_that_are_one_already_stay_as_they_are() -> None:
-    made = Unpaired(tasks=Workings(size=20))
+    made = Unpaired(tasks=WorkedSolutions(size=20))
     assert list(Gathered(tasks=made).load()) == list(made.load())

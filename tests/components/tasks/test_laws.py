@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from posttrain.components.environments.calculator import Calculator
 from posttrain.components.tasks import Tasks
 from posttrain.components.tasks.arithmetic import Arithmetic
-from posttrain.components.tasks.checked_workings import CheckedWorkings
+from posttrain.components.tasks.checked_solutions import CheckedSolutions
 from posttrain.components.tasks.circuits import Circuits
 from posttrain.components.tasks.corridor import Corridor
 from posttrain.components.tasks.countdown import Countdown
@@ -35,7 +35,8 @@ from posttrain.components.tasks.stated_confidence import StatedConfidence
 from posttrain.components.tasks.tagged import Tagged
 from posttrain.components.tasks.two_modes import TwoModes
 from posttrain.components.tasks.unpaired import Unpaired
-from posttrain.components.tasks.workings import Workings
+from posttrain.components.tasks.word_problems import WordProblems
+from posttrain.components.tasks.worked_solutions import WorkedSolutions
 
 ROWS = [{"question": f"{n}+{n}=", "answer": n + n, "level": {"of": [n]}} for n in range(30)]
 
@@ -53,11 +54,11 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "files": files,
     "arithmetic": lambda _: Arithmetic(size=30, operators="+-*", terms=(2, 4)),
     "circuits": lambda _: Circuits(size=30),
-    "checked_workings": lambda _: CheckedWorkings(size=30),
+    "checked_solutions": lambda _: CheckedSolutions(size=30),
     "countdown": lambda _: Countdown(size=30, numbers=(2, 5)),
     "corridor": lambda _: Corridor(size=30, cells=(3, 6)),
     "episodes": lambda _: Episodes(size=30),
-    "gathered": lambda _: Gathered(tasks=Unpaired(tasks=Workings(size=30))),
+    "gathered": lambda _: Gathered(tasks=Unpaired(tasks=WorkedSolutions(size=30))),
     "guessing": lambda _: Guessing(size=30),
     "played": lambda _: Played(tasks=Arithmetic(size=30, calls=True), environment=Calculator()),
     "primer": lambda _: Primer(size=30),
@@ -69,8 +70,9 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "refinements": lambda _: Refinements(of=Arithmetic(size=30)),
     "tagged": lambda _: Tagged(tasks=Arithmetic(size=30)),
     "two_modes": lambda _: TwoModes(size=30),
-    "unpaired": lambda _: Unpaired(tasks=Workings(size=30)),
-    "workings": lambda _: Workings(size=30),
+    "unpaired": lambda _: Unpaired(tasks=WorkedSolutions(size=30)),
+    "word_problems": lambda _: WordProblems(size=30),
+    "worked_solutions": lambda _: WorkedSolutions(size=30),
     "reasoning_gym": lambda _: GYM,
     "stated_confidence": lambda _: StatedConfidence(tasks=Arithmetic(size=30)),
     "mixture": lambda folder: Mixture(
@@ -79,7 +81,9 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
 }
 WRAPPERS = ("files", "gathered", "mixture", "played", "refinements", "stated_confidence", "tagged", "unpaired")
 SIZED = [kind for kind in EXAMPLES if kind not in WRAPPERS]
-KINDS = [pytest.param(kind, id=kind) for kind in EXAMPLES]
+SLOW = {"reasoning_gym"}
+"""Kinds whose library takes seconds to import."""
+KINDS = [pytest.param(kind, id=kind, marks=[pytest.mark.slow] if kind in SLOW else []) for kind in EXAMPLES]
 
 
 @pytest.fixture

@@ -105,7 +105,7 @@ def test_verl(tmp_path: Path) -> None:
 
 def test_openai_reinforcement_fine_tuning(tmp_path: Path) -> None:
     task = load_one(tmp_path, {"messages": [SYSTEM, USER], "reference_answer": "4", "tags": ["a"]})
-    assert (task.prompt, task.answer, task.demonstrations) == ((SYSTEM, USER), None, ())
+    assert (task.prompt, task.answer, task.demonstrations) == ((SYSTEM, USER), "4", ())
     assert task.fields == {"reference_answer": "4", "tags": ["a"]}
 
 
@@ -429,7 +429,7 @@ def test_describe(tmp_path: Path) -> None:
 def test_describe_preferences_ratings_and_chats(tmp_path: Path) -> None:
     jsonl(tmp_path / "a.jsonl", [{"chosen": [USER, RIGHT], "rejected": [USER, WRONG]}])
     assert Files(path=str(tmp_path / "a.jsonl")).describe().splitlines()[1:] == [
-        "  prompt         shared beginning (chat)",
+        "  prompt         shared prefix (chat)",
         "  preferences    chosen over rejected",
         "  key            hash of prompt and answer",
         "  first prompt   user: 'What is 2+2?'",

@@ -1,7 +1,7 @@
 import pytest
 
 from posttrain.components.environments.calculator import Calculator
-from posttrain.components.environments.corridor import Corridor as World
+from posttrain.components.environments.corridor import Corridor as Environment
 from posttrain.components.environments.try_again import TryAgain
 from posttrain.components.tasks.arithmetic import Arithmetic
 from posttrain.components.tasks.corridor import Corridor
@@ -30,7 +30,7 @@ def test_demonstrations_are_cut_at_the_calls_and_the_results_come_in_between() -
 
 def test_random_actions_are_played_until_the_world_ends_or_the_turns_are_over() -> None:
     source = Corridor(size=60, cells=(3, 3))
-    tasks = Played(tasks=source, environment=World(horizon=9), actions=("f", "s"), turns=4).load()
+    tasks = Played(tasks=source, environment=Environment(horizon=9), actions=("f", "s"), turns=4).load()
     assert [t.prompt for t in tasks] == [t.prompt for t in source.load()], "so that held-out tasks are found again"
     lengths = set()
     for task in tasks:
@@ -53,4 +53,4 @@ def test_another_seed_plays_otherwise() -> None:
 
 def test_tasks_of_another_world_are_refused() -> None:
     with pytest.raises(UserError, match="is no corridor"):
-        Played(tasks=Arithmetic(size=3), environment=World(), actions=("f",)).load()
+        Played(tasks=Arithmetic(size=3), environment=Environment(), actions=("f",)).load()

@@ -12,6 +12,10 @@ SEVERAL = ReasoningGym(
 )
 
 
+pytestmark = pytest.mark.slow
+"""The library takes seconds to import."""
+
+
 @pytest.fixture(scope="module")
 def several() -> list[Task]:
     pytest.importorskip("reasoning_gym")

@@ -1,4 +1,4 @@
-"""Graders that misbehave when they are told to."""
+"""Graders that misbehave on request."""
 
 import os
 import signal

@@ -1,10 +1,12 @@
 import asyncio
+import gc
 import math
 import os
 import signal
 import subprocess
 import sys
 import time
+import weakref
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import IntEnum
@@ -15,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from posttrain.grading.workers import Limits, Runner
+from posttrain.grading.workers import Limits, Outcome, Runner
 from posttrain.grading.workers.wire import HEADER, frame, parse
 
 GRADER = "tests.grading.workers.graders:make"
@@ -42,7 +44,7 @@ class TestOutcomes:
             (["crash", signal.SIGKILL], "infra_error", "killed from outside"),
         ],
     )
-    def test_what_goes_wrong_is_told_and_the_next_call_is_fine(self, call: list[Any], how: str, why: str) -> None:
+    def test_a_failure_is_reported_and_the_next_call_is_fine(self, call: list[Any], how: str, why: str) -> None:
         grader = runner()
         bad, good = grader.run_now(call)[0], grader.run_now(7)[0]
         assert (bad.how, bad.value) == (how, None)
@@ -143,6 +145,30 @@ class TestIsolation:
         done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, timeout=120)
         assert done.returncode == -signal.SIGKILL  # and the pipe was closed by all who had it, or run() would hang
         assert len(done.stdout.split()) == 2
+
+    def test_a_zygote_that_is_busy_when_the_run_is_killed_ends_too(self, tmp_path: Path) -> None:
+        (tmp_path / "deadly.py").write_text(
+            "import os, signal, time\nos.kill(os.getppid(), signal.SIGKILL)\ntime.sleep(3600)\n"
+        )
+        code = (
+            f"from posttrain.grading.workers import Runner\nRunner({GRADER!r}, preload=['deadly']).run_now(['pid'])\n"
+        )
+        environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
+        done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environ, timeout=60)
+        assert done.returncode == -signal.SIGKILL  # and its output was closed by all who had it
+
+    def test_nothing_is_kept_of_a_step(self) -> None:
+        grader = runner(workers=1)
+        loops = []
+
+        async def step() -> list[Outcome]:
+            loops.append(weakref.ref(asyncio.get_running_loop()))
+            return await grader.run([1, 2, 3])
+
+        for _ in range(3):
+            assert [outcome.value for outcome in asyncio.run(step())] == [1, 2, 3]
+        gc.collect()
+        assert [loop() for loop in loops] == [None] * 3 and not grader._slots
 
 
 class Level(IntEnum):

@@ -1,4 +1,4 @@
-"""Rewards to credit per token.
+"""Advantages: credit per token from the rewards of a batch.
 
 Contract: finite on constant rewards and on groups of one; equivariant under a permutation of the trajectories; the
 state is JSON and survives saving exactly. Arithmetic is in float64, results in float32.
@@ -23,6 +23,11 @@ class Advantage(Component):
         model that learns as it was before the updates, or of another role's.
         """
         return frozenset()
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether rollouts are compared within their group only, so that in a group of one the advantage is 0."""
+        return False
 
     def start(self) -> State:
         """State before the first step."""

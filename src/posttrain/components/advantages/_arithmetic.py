@@ -1,7 +1,7 @@
-"""What estimators share: group statistics, spreading, whitening.
+"""Arithmetic of advantage estimators: group statistics, values per token, whitening.
 
 Rewards are float32 and sums of them float64, so that the mean of equal rewards is that reward exactly, and a group
-without a comparison gets exact zeros.
+of equal rewards gets exact zeros.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from posttrain.types import Batch, FloatArray, IntArray
 Reals = NDArray[np.float64]
 
 VARIANCE_FLOOR = 1e-8
-"""Added to a variance before its root is divided by, when whitening."""
+"""Added to a variance before the square root that whitening divides by."""
 
 
 def centered(x_N: Reals, group_N: IntArray) -> Reals:
@@ -40,7 +40,7 @@ def whitened(parts: Sequence[Reals]) -> tuple[FloatArray, ...]:
     The variance is the unbiased one plus `VARIANCE_FLOOR`; equal tokens, or a single one, give 0.
     """
     flat_T = np.concatenate([np.zeros(0), *parts])
-    everything_T = np.zeros(len(flat_T), np.int64)
-    scale_T = np.sqrt(group_std(flat_T, everything_T) ** 2 + VARIANCE_FLOOR)
-    white_T = (centered(flat_T, everything_T) / scale_T).astype(np.float32)
+    one_group_T = np.zeros(len(flat_T), np.int64)
+    scale_T = np.sqrt(group_std(flat_T, one_group_T) ** 2 + VARIANCE_FLOOR)
+    white_T = (centered(flat_T, one_group_T) / scale_T).astype(np.float32)
     return tuple(np.split(white_T, np.cumsum([len(part) for part in parts])[:-1])) if parts else ()

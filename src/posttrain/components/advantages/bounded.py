@@ -1,7 +1,7 @@
-"""Another estimator's advantages, held within bounds and scaled.
+"""Another estimator's advantages, clamped to bounds and scaled.
 
 Source: the released code of AWM, Xue et al. 2025, arXiv:2509.25050: standardised advantages are clamped to +-5, divided
-by 5 and multiplied by the largest wanted, 1; so that a rare sample cannot drag the flow far off.
+by 5 and multiplied by the largest wanted, 1. No rare sample can then move the flow far.
 """
 
 from pydantic import PositiveFloat
@@ -14,27 +14,32 @@ from posttrain.types import Batch, Credit
 
 @frozen
 class Bounded(Advantage):
-    """Clamp, then scale."""
+    """Clamps advantages, then scales them."""
 
     of: Advantage
     """The estimator."""
     clamp: PositiveFloat = 5.0
-    """Largest size of the estimator's advantages that counts."""
+    """Bound of the absolute value of the estimator's advantages."""
     largest: PositiveFloat = 1.0
-    """What an advantage of that size becomes."""
+    """Advantage that the bound is scaled to."""
 
     @property
     def needs(self) -> frozenset[Signal]:
-        """What the estimator needs."""
+        """Signals of the estimator."""
         return self.of.needs
 
+    @property
+    def is_relative(self) -> bool:
+        """That of the inner advantage."""
+        return self.of.is_relative
+
     def start(self) -> State:
-        """The estimator's memory."""
+        """State of the estimator."""
         return self.of.start()
 
     def __call__(self, state: State, batch: Batch) -> tuple[State, Credit]:
-        """The estimator's credit, with other advantages."""
+        """Return the estimator's credit with clamped and scaled advantages."""
         state, credit = self.of(state, batch)
-        held = tuple((a_T.clip(-self.clamp, self.clamp) * (self.largest / self.clamp)).astype(a_T.dtype)
+        advantages = tuple((a_T.clip(-self.clamp, self.clamp) * (self.largest / self.clamp)).astype(a_T.dtype)
                      for a_T in credit.advantages)  # fmt: skip
-        return state, Credit(advantages=held, value_targets=credit.value_targets, metrics=credit.metrics)
+        return state, Credit(advantages=advantages, value_targets=credit.value_targets, metrics=credit.metrics)

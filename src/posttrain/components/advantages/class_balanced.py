@@ -1,14 +1,14 @@
-"""Another advantage, in which attempts at the rarer kind of task count more: a verifier sees more of one label.
+"""Another advantage, with a higher weight for rollouts of rarer classes: a verifier's labels are unbalanced.
 
 Source: Zha et al. 2025 (RL Tango), arXiv:2505.15034: the verifier's advantages are multiplied by a scale of the true
-label's class, proportional to 1 / sqrt(n of the class), smoothed by an exponential moving average. Rewards stay as they
-are.
+label's class, proportional to 1 / sqrt(n of the class), smoothed by an exponential moving average. Rewards do not
+change.
 
-The class of an attempt is its task's answer (the rule's verdict, ``+`` or ``-``). Scales are sqrt(n / (c n_class)), for
-n attempts of c classes known so far, which is 1 where all are as many. A class that a step does not have keeps its
-average.
+The class of a rollout is its task's answer (the rule's verdict, ``+`` or ``-``). Scales are sqrt(n / (c n_class)), for
+n rollouts of c classes seen so far, which is 1 where all classes are equally frequent. A class that a step does not
+have keeps its average.
 
-Differs: momentum and the constant in front are not in what could be read of the paper.
+Differs: the momentum and the constant factor are not in the accessible parts of the paper.
 """
 
 from typing import Annotated
@@ -28,24 +28,29 @@ class ClassBalanced(Advantage):
     """An advantage times a scale of the task's class."""
 
     advantage: Advantage = GroupMean()
-    """What is scaled."""
+    """The advantage that is scaled."""
     momentum: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.9
-    """Share of the old average that stays when a step is seen, in [0, 1); the first step is taken as it is."""
+    """Share of the old average that is kept at each step, in [0, 1). The first step is the first average."""
 
     @property
     def needs(self) -> frozenset[Signal]:
-        """Those of what is scaled."""
+        """Signals of the scaled advantage."""
         return self.advantage.needs
 
+    @property
+    def is_relative(self) -> bool:
+        """That of the inner advantage."""
+        return self.advantage.is_relative
+
     def start(self) -> State:
-        """No class was seen."""
+        """State before the first step: no class seen."""
         return {"scales": {}, "inner": self.advantage.start()}
 
     def __call__(self, state: State, batch: Batch) -> tuple[State, Credit]:
-        """Scale what the advantage inside gives."""
+        """Scale the inner advantage's credit."""
         inner, credit = self.advantage(state["inner"], batch)
         labels = [t.task.answer or "" for t in batch.trajectories]
-        scales = self._renewed(state["scales"], labels)
+        scales = self._updated(state["scales"], labels)
         advantages = tuple(
             np.asarray(a_T * scales[label], np.float32) for a_T, label in zip(credit.advantages, labels, strict=True)
         )
@@ -54,13 +59,13 @@ class ClassBalanced(Advantage):
             advantages=advantages, value_targets=credit.value_targets, metrics={**credit.metrics, **metrics}
         )
 
-    def _renewed(self, scales: State, labels: list[str]) -> dict[str, float]:
+    def _updated(self, scales: State, labels: list[str]) -> dict[str, float]:
         """The averages after a step with these labels."""
         seen = {label: labels.count(label) for label in sorted(set(labels))}
         classes = len(seen.keys() | scales.keys())
         now = {label: float(np.sqrt(len(labels) / (classes * count))) for label, count in seen.items()}
-        renewed = {
+        updated = {
             label: self.momentum * scales[label] + (1.0 - self.momentum) * scale if label in scales else scale
             for label, scale in now.items()
         }
-        return {**scales, **renewed}
+        return {**scales, **updated}

@@ -5,10 +5,10 @@ state before a token, delta_t = r_t + gamma V_{t+1} - V_t and A_t = delta_t + ga
 
 The time axis is the trained tokens: the last token of a turn is followed by the first one of the next turn, whatever
 the environment wrote in between (a tool's result is part of the state, not a step). V after the last trained token is
-0, for an attempt cut at the token limit too: its score was given for what it wrote.
+0, also for a rollout cut at the token limit: its score is that of its text.
 
-Differs: whitening (of the advantages, over all tokens of the batch, mean not added back) is not in the paper; it is
-what PPO implementations do. Value targets are A + V before whitening.
+Differs: whitening (of the advantages, over all tokens of the batch, mean not added back) is not in the paper but in
+PPO implementations. Value targets are A + V before whitening.
 """
 
 from typing import Annotated, ClassVar
@@ -34,12 +34,12 @@ class GAE(Advantage):
     gamma: Share = 1.0
     """Discount per trained token, in [0, 1]; below 1, long completions are worth less."""
     lam: Share = 0.95
-    """In [0, 1]: 0 trusts the critic for everything after one token, 1 uses rewards only (section 3)."""
+    """In [0, 1]: 0 uses the critic's values for all after one token, 1 uses rewards only (section 3)."""
     whiten: bool = True
     """Subtract the mean of all advantages of the batch, and divide by their standard deviation."""
 
     def __call__(self, state: State, batch: Batch) -> tuple[State, Credit]:
-        """Estimate the advantage of every token, and what the critic should have said."""
+        """Estimate the advantage of every token, and the critic's targets."""
         values = [value_T.astype(np.float64) for value_T in batch.signals[OLD_VALUE]]
         advantages = [self._estimate(r_T, v_T) for r_T, v_T in zip(batch.token_rewards, values, strict=True)]
         credit = Credit(

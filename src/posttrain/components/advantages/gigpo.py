@@ -1,18 +1,18 @@
-"""GiGPO: credit for the whole attempt, and for each turn among all turns that were taken in the same state.
+"""GiGPO: credit for the whole rollout, and for each turn among all turns taken in the same state.
 
 Source: Feng et al. 2025 (GiGPO), arXiv:2505.10978, sections 4.1 to 4.3. With r_t the reward of turn t and
 G_t = r_t + gamma G_{t+1} the return from there, every token of turn t gets
 
-    A = N(sum of r over the attempt, among the attempts of its group)
+    A = N(sum of r over the rollout, among the rollouts of its group)
       + omega N(G_t, among the turns of its group that were taken in the same state)
 
-where N takes off the mean, and divides by a standard deviation where one is asked for. States are told apart by
-`Segment.state_key`, inside a group only. An attempt that returns to a state is several members of that state's group.
+where N subtracts the mean, and divides by the standard deviation if `scale` is set. States are distinguished by
+`Segment.state_key`, inside a group only. A rollout that returns to a state is several members of that state's group.
 
-Differs: the released code takes mean and deviation of the first term over the turns of all attempts, so that a long
-attempt counts for more: that is ``episodes: turns``; the paper counts every attempt once. A group of one gets 0, where
+Differs: the released code takes mean and std of the first term over the turns of all rollouts, so that a long
+rollout counts more: that is ``episodes: turns``. The paper counts every rollout once. A group of one gets 0, where
 the released code keeps its return. States are the same when their keys are; the code's optional similarity of texts is
-not here.
+not implemented.
 """
 
 from typing import Literal
@@ -28,7 +28,7 @@ from posttrain.types import Batch, Credit, FloatArray, IntArray, Trajectory
 
 @frozen
 class GiGPO(Advantage):
-    """The advantage of the attempt plus `omega` times that of the turn."""
+    """The advantage of the rollout plus `omega` times that of the turn."""
 
     omega: NonNegativeFloat = 1.0
     """Weight of the turn's advantage; 0 leaves GRPO."""
@@ -36,13 +36,13 @@ class GiGPO(Advantage):
     """Discount per turn of the returns that turns are compared by, in [0, 1]."""
     scale: Literal["group", "none"] = "none"
     """Whether differences are divided by the standard deviation of those that are compared."""
-    episodes: Literal["attempts", "turns"] = "attempts"
-    """What counts once in the statistics of whole attempts: each attempt, or each of its turns."""
+    episodes: Literal["rollouts", "turns"] = "rollouts"
+    """What counts once in the statistics of whole rollouts: each rollout, or each of its turns."""
     epsilon: PositiveFloat = 1e-6
     """Added to the standard deviation, in units of reward."""
 
     def __call__(self, state: State, batch: Batch) -> tuple[State, Credit]:
-        """Compare attempts, and turns in the same state."""
+        """Compare rollouts, and turns in the same state."""
         turns = [_turn_of_token(t) for t in batch.trajectories]
         count_N = np.array([int(turn_T[-1]) + 1 if len(turn_T) else 0 for turn_T in turns], np.int64)
         of_turn = np.repeat(np.arange(len(turns)), count_N)
@@ -69,7 +69,7 @@ class GiGPO(Advantage):
         return returns
 
     def _normal(self, x: Reals, among: IntArray) -> Reals:
-        """Each value less the mean of those it is compared with, in the unit of the scale."""
+        """Each value minus the mean of those it is compared with, divided by their std if `scale` is set."""
         if not len(x):
             return x
         difference = centered(x, among)
@@ -93,6 +93,6 @@ def _states(batch: Batch) -> IntArray:
             if segment.trained and len(segment):
                 keys.setdefault(segment.turn, segment.state_key)
         for turn, key in keys.items():
-            name = (int(group), key) if key is not None else (int(group), i, turn)
-            states.append(known.setdefault(name, len(known)))
+            identity = (int(group), key) if key is not None else (int(group), i, turn)
+            states.append(known.setdefault(identity, len(known)))
     return np.array(states, np.int64)

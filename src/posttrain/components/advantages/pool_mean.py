@@ -1,14 +1,14 @@
-"""Reinforce-Ada: reward minus the mean of all attempts that the group was chosen from.
+"""Reinforce-Ada: reward minus the mean of all rollouts that the group was chosen from.
 
-Source: Xiong et al. 2025 (Reinforce-Ada), arXiv:2510.04996, and its released code. More attempts make a better baseline
-than the few that are trained on. A group chosen for balance does not sum to zero: with a success rate p, half right and
-half wrong ones have a mean advantage of 1/2 - p.
+Source: Xiong et al. 2025 (Reinforce-Ada), arXiv:2510.04996, and its released code. More rollouts give a better baseline
+than the few that are trained on. The advantages of a balanced group do not sum to zero: with a success rate p, half
+correct and half incorrect rollouts have a mean advantage of 1/2 - p.
 
-A pool of one has mean 0 and deviation 1. A group that nothing was left out of is its own pool.
+A pool of one has mean 0 and std 1. A group from which nothing was dropped is its own pool.
 
-Differs: the release takes the share of rewards above a threshold for the mean and the deviation of the pool; here they
-are those of the scores themselves, which is the same for scores of 0 and 1 and right for others too. Scores are what a
-grader said: penalties taken from the reward, and rewards of turns, are in the advantage and not in the baseline.
+Differs: the release takes mean and std of the pool from the share of rewards above a threshold. Here they are those of
+the scores themselves, which is the same for scores of 0 and 1. The baseline has scores only: penalties in the reward
+and rewards of turns are in the advantage and not in the baseline.
 """
 
 from typing import Literal
@@ -21,7 +21,7 @@ from posttrain.components.advantages._arithmetic import Reals, per_token
 from posttrain.types import Batch, Credit
 
 SMALLEST = 1e-6
-"""Least deviation of a pool, and what is added to it before it divides, in units of reward."""
+"""Lower bound of the std of a pool, and the epsilon that is added to it, in units of reward."""
 
 
 @frozen
@@ -30,7 +30,7 @@ class PoolMean(Advantage):
 
     scale: Literal["none", "pool"] = "none"
     """Whether the pool's standard deviation (with the unbiased variance) divides the difference; the released runs do
-    without."""
+    not divide."""
 
     def __call__(self, state: State, batch: Batch) -> tuple[State, Credit]:
         """Compare every trajectory's total reward with the pool that its group was chosen from."""
@@ -40,11 +40,11 @@ class PoolMean(Advantage):
             np.asarray(g.pool, np.float32).astype(np.float64) if g.pool else r
             for g, r in zip(batch.groups, own, strict=True)
         ]
-        parts = [self._compared(r, pool) for r, pool in zip(own, pools, strict=True)]
+        parts = [self._advantages(r, pool) for r, pool in zip(own, pools, strict=True)]
         return state, Credit(advantages=per_token(np.concatenate([np.zeros(0), *parts]), batch))
 
-    def _compared(self, reward_N: Reals, pool: Reals) -> Reals:
+    def _advantages(self, reward_N: Reals, pool: Reals) -> Reals:
         """[N] advantages of one group."""
-        mean, deviation = (pool.mean(), pool.std(ddof=1)) if len(pool) > 1 else (0.0, 1.0)
-        scale = max(deviation, SMALLEST) + SMALLEST if self.scale == "pool" else 1.0
+        mean, std = (pool.mean(), pool.std(ddof=1)) if len(pool) > 1 else (0.0, 1.0)
+        scale = max(std, SMALLEST) + SMALLEST if self.scale == "pool" else 1.0
         return np.asarray((reward_N - mean) / scale)

@@ -1,9 +1,9 @@
-"""REINFORCE++: the reward still to come at each token, whitened over all tokens of the batch.
+"""REINFORCE++: the return to go of each token, whitened over all tokens of the batch.
 
-Source: Hu et al. 2025, arXiv:2501.03262. The token advantage is the sum of the token rewards from there to the end:
-the score at the last token, less the KL terms when a penalty takes them from the reward. It is then normalised with
+Source: Hu et al. 2025, arXiv:2501.03262. The token advantage is the sum of the token rewards from there to the end: the
+score at the last token, minus the KL terms when a penalty subtracts them from the reward. It is then normalized with
 the mean and standard deviation of all tokens of the batch. The variant "with baseline" subtracts the group's mean
-return first, and is normalised in the same way.
+return first, and is normalized in the same way.
 
 Differs: the paper divides by the standard deviation; here the unbiased variance plus 1e-8 is under the root, and equal
 tokens get 0. With KL terms in the reward, the baseline is the group's mean return after them.
@@ -29,7 +29,7 @@ class ReinforcePlusPlus(Advantage):
     """
 
     def __call__(self, state: State, batch: Batch) -> tuple[State, Credit]:
-        """Sum each trajectory's rewards backwards, take off the baseline, and whiten."""
+        """Sum each trajectory's rewards from the end, subtract the baseline, and whiten."""
         to_go = [np.cumsum(r[::-1], dtype=np.float64)[::-1] for r in batch.token_rewards]
         if self.baseline == "group":
             baseline_N = batch.return_N - centered(batch.return_N, batch.group_N)

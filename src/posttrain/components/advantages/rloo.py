@@ -4,7 +4,7 @@ Source: Ahmadian et al. 2024, arXiv:2402.14740, after the leave-one-out estimato
 not depend on the sample that it is subtracted from, so the gradient is unbiased. With k samples the advantage is
 k / (k - 1) times the reward minus the group mean.
 
-Differs: a group of one has no others to compare with and gets 0.
+Differs: a group of one has no baseline and gets 0.
 """
 
 import numpy as np
@@ -18,6 +18,11 @@ from posttrain.types import Batch, Credit
 @frozen
 class RLOO(Advantage):
     """Reward minus the mean of the group's other rewards, the same for every token of a trajectory."""
+
+    @property
+    def is_relative(self) -> bool:
+        """True."""
+        return True
 
     def __call__(self, state: State, batch: Batch) -> tuple[State, Credit]:
         """Compare every trajectory's total reward with those of the rest of its group."""

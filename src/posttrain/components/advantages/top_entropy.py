@@ -1,14 +1,14 @@
-"""Another advantage, for the tokens of a step at which the policy was least sure what comes next; 0 for all others.
+"""Another advantage, kept for the tokens of a step with the highest entropy and 0 for all others.
 
 Source: Wang et al. 2025 ("Beyond the 80/20 rule"), arXiv:2506.01939: the policy-gradient loss of the 20 % of tokens
-with the highest entropy. A token without an advantage has no gradient from the objective; penalties still see it, as
-in the paper. With `beside`, the metric ``overlap`` is the share of the chosen tokens that another model (the one that
-training began with, say) would have chosen too, section 3 of the paper.
+with the highest entropy. A token without an advantage has no gradient from the objective; penalties still hold for
+it, as in the paper. With `beside`, the metric ``overlap`` is the share of the chosen tokens that another model (such as
+the initial one) would choose too, section 3 of the paper.
 
 Differs: the release ranks the tokens of each micro-batch by their entropy at every update; here those of the whole step
-are ranked, once, by the entropy of the policy that the step begins with, so that how a step is cut into micro-batches
-changes nothing. With one update a step both entropies are the same. Tokens as uncertain as the last one that is kept
-are all kept: attempts that begin alike are equally uncertain there, and without some of them the comparison would tilt.
+are ranked once, by the entropy of the policy at the start of the step, so that the result does not depend on the
+micro-batches. With one update per step both entropies are the same. Tokens with the same entropy as the last kept one
+are all kept: rollouts with a common prefix have equal entropies there, and dropping some would bias the comparison.
 `objectives/top_entropy` chooses within each sequence, by the weights being trained.
 """
 
@@ -29,34 +29,34 @@ Kept = NDArray[np.bool_]
 
 @frozen
 class TopEntropy(Advantage):
-    """Keeps the credit of the most uncertain tokens."""
+    """Keeps the credit of the tokens with the highest entropy."""
 
     advantage: Advantage
-    """What gives credit."""
+    """The estimator whose credit is kept."""
     share: Annotated[float, Field(ge=0.0, le=1.0)] = 0.2
-    """Of the tokens, in [0, 1], rounded up, at least one, and those that are equal to the last (0.2 in the paper)."""
+    """Share of the tokens, in [0, 1] (0.2 in the paper): rounded up, at least one, and all of equal entropy."""
     which: Literal["highest", "lowest"] = "highest"
     """Tokens of the highest or the lowest entropy (with a share of 0.8: the paper's ablation)."""
     scope: Literal["step", "sequence"] = "step"
-    """Among which tokens: all of the step's, or those of each attempt."""
+    """Tokens that are ranked together: all of the step, or those of each rollout."""
     mean: Literal["kept", "all"] = "kept"
-    """Tokens that the loss is a mean over: ``kept`` raises their advantages by the number of all over that of the kept
-    (the release), ``all`` leaves them as they are (the trl library)."""
+    """Tokens that the loss is a mean over: ``kept`` multiplies their advantages by the number of all tokens over that
+    of the kept ones (the release), ``all`` does not change them (the trl library)."""
     beside: str | None = None
     """Role whose choice is compared with the policy's; None compares nothing."""
 
     @property
     def needs(self) -> frozenset[Signal]:
-        """What gives credit needs, the policy's entropies before the update, and those of the role beside it."""
+        """Signals of the estimator, the policy's entropies before the update, and those of the role `beside`."""
         needs = self.advantage.needs | {OLD_ENTROPY}
         return needs if self.beside is None else needs | {Signal("entropy", of=self.beside)}
 
     def start(self) -> State:
-        """That of what gives credit."""
+        """State of the estimator."""
         return self.advantage.start()
 
     def __call__(self, state: State, batch: Batch) -> tuple[State, Credit]:
-        """Give credit, and take it from all but the chosen tokens."""
+        """Compute the credit, and set it to 0 for all but the chosen tokens."""
         state, credit = self.advantage(state, batch)
         kept = self._kept(batch, OLD_ENTROPY)
         advantages, metrics = credit.advantages, dict(credit.metrics)

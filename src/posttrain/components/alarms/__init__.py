@@ -1,8 +1,8 @@
-"""What watches a run: rules that say when going on would waste it, harm it, or mean something else than it seems.
+"""Alarms: rules that watch a run and report when its training is failing, wasteful or misleading.
 
-Contract: an alarm looks at the numbers of a step that has ended, keeps what it must remember in a JSON state (saved in
-every checkpoint), and says in one sentence what is wrong, with the numbers; or None while all is well. It is silent on
-a step that lacks its metric. A rule's reason stands in its module. What the run then does is the user's choice.
+Contract: an alarm reads the metrics of a finished step and keeps a JSON state, which is saved in every checkpoint. It
+returns a message of one sentence with the numbers, or None while the rule holds. It is silent on a step that lacks its
+metric. The module's docstring has the reason for the rule. What the run then does is the user's choice.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,31 +14,33 @@ from posttrain.component import Component
 State = Mapping[str, Any]
 
 Action = Literal["note", "pause", "stop", "roll_back"]
-"""``note``: say it, and go on. ``pause``: save, and wait until the file ``paused`` in the run's folder is removed.
-``stop``: save, and end with code 3; the run can be resumed. ``roll_back``: go back to the newest checkpoint that was
-saved while no alarm was raised, and on from there with other draws; after three of these, stop."""
+"""``note``: report it and continue. ``pause``: save, and wait until the file ``paused`` in the run's folder is removed.
+``stop``: save, and end with code 3; the run can be resumed. ``roll_back``: return to the newest checkpoint that was
+saved while no alarm was raised, and continue from there with other random draws; after three of these, stop."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Readings:
-    """What there is to see after a step."""
+    """What an alarm reads after a step."""
 
     metrics: Mapping[str, float]
-    """The step's, by name."""
+    """Metrics of the step, by name."""
     evaluations: Sequence[Mapping[str, Any]] = ()
-    """Summaries of the held-out evaluations of the run until now, the oldest first."""
+    """Summaries of the held-out evaluations of the run so far, the oldest first."""
+    step: int = 1
+    """Number of the step in the run."""
 
 
 class Alarm(Component):
-    """A rule, and what to do when it is broken."""
+    """A rule, and the action when it is broken."""
 
     action: Action
-    """What the run does."""
+    """What the run does when it is raised."""
 
     def start(self) -> State:
         """State before the first step of a stage."""
         return {}
 
     def check(self, state: State, readings: Readings) -> tuple[State, str | None]:
-        """Return the new state, and what is wrong."""
+        """Return the new state, and a message where the rule is broken."""
         raise NotImplementedError

@@ -1,8 +1,8 @@
-"""The policy has moved far away from a reference.
+"""The policy has diverged from a reference.
 
-Beyond a nat a token the policy writes text that its reference would hardly ever write: rewards of models trained on the
-reference's text mean little there (Gao, Schulman and Hilton 2022, arXiv:2210.10760), and a KL penalty in the reward
-outweighs the task. Only roles whose log-probabilities the recipe asks for can be compared with.
+Beyond a nat per token the policy writes text that is very unlikely under its reference. Rewards of models trained on
+the reference's text mean little there (Gao, Schulman and Hilton 2022, arXiv:2210.10760), and a KL penalty in the reward
+outweighs the task. Only roles whose log-probabilities the recipe computes can be compared with.
 """
 
 from typing import Annotated
@@ -11,7 +11,7 @@ from pydantic import Field, PositiveInt
 
 from posttrain.component import frozen
 from posttrain.components.alarms import Action, Alarm, Readings, State
-from posttrain.components.alarms._courses import persistent
+from posttrain.components.alarms._curves import persistent
 
 
 @frozen
@@ -21,12 +21,12 @@ class Divergence(Alarm):
     action: Action = "note"
     """What the run does when it is raised."""
     bound: Annotated[float, Field(gt=0.0)] = 1.0
-    """Nats a token (k3), for the role that is farthest."""
+    """Nats per token (k3), of the role with the largest divergence."""
     patience: PositiveInt = 3
-    """Steps in a row that it takes."""
+    """Consecutive steps beyond the bound that raise it."""
 
     def start(self) -> State:
-        """Nothing seen."""
+        """State before the first step."""
         return {"count": 0}
 
     def check(self, state: State, readings: Readings) -> tuple[State, str | None]:
@@ -36,8 +36,8 @@ class Divergence(Alarm):
             return state, None
         role = max(found, key=lambda name: found[name])
         count, fired = persistent(state["count"], found[role] >= self.bound, self.patience)
-        said = (
-            f"the policy is {found[role]:.2g} nats a token away from the role '{role}'. A larger penalty or a smaller "
-            "learning rate keeps it nearer"
+        message = (
+            f"the policy is {found[role]:.2g} nats per token away from the role '{role}'. A larger penalty or a "
+            "smaller learning rate keeps it closer"
         )
-        return {"count": count}, said if fired else None
+        return {"count": count}, message if fired else None

@@ -1,7 +1,7 @@
-"""The attempts at a task are all the same, and wrong.
+"""Most rollouts of a task are identical, and incorrect.
 
-Then comparing them can teach nothing, and the reward per sampled token is thrown away. Where they are the same and
-right, the task is simply solved: the rule looks at steps in which most attempts are wrong.
+A comparison of identical rollouts has no advantage, so that their sampling is wasted. Where they are identical and
+correct, the task is solved: the rule holds for steps in which most rollouts are incorrect.
 """
 
 from typing import Annotated
@@ -10,7 +10,7 @@ from pydantic import Field, PositiveInt
 
 from posttrain.component import frozen
 from posttrain.components.alarms import Action, Alarm, Readings, State
-from posttrain.components.alarms._courses import persistent
+from posttrain.components.alarms._curves import persistent
 
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
 
@@ -22,14 +22,14 @@ class Duplicates(Alarm):
     action: Action = "note"
     """What the run does when it is raised."""
     bound: Share = 0.9
-    """Share of the attempts that are word for word like another one at the same task."""
+    """Share of the rollouts that are identical to another one of the same task."""
     patience: PositiveInt = 5
-    """Steps in a row that it takes."""
+    """Consecutive steps beyond the bound that raise it."""
     solved: Share = 0.5
-    """No alarm where at least this share of the attempts is right."""
+    """No alarm where at least this share of the rollouts is correct."""
 
     def start(self) -> State:
-        """Nothing seen."""
+        """State before the first step."""
         return {"count": 0}
 
     def check(self, state: State, readings: Readings) -> tuple[State, str | None]:
@@ -38,8 +38,8 @@ class Duplicates(Alarm):
         if value is None:
             return state, None
         count, fired = persistent(state["count"], value >= self.bound and solved < self.solved, self.patience)
-        said = (
-            f"{100 * value:.0f} % of the attempts are word for word like another one at their task, and only "
-            f"{100 * solved:.0f} % are right. A higher temperature or an entropy bonus brings variety back"
+        message = (
+            f"{100 * value:.0f} % of the rollouts are identical to another one of their task, and only "
+            f"{100 * solved:.0f} % are correct. A higher temperature or an entropy bonus restores variety"
         )
-        return {"count": count}, said if fired else None
+        return {"count": count}, message if fired else None

@@ -1,8 +1,8 @@
-"""A number of the run is NaN or infinite.
+"""A metric of the run is NaN or infinite.
 
-A loss or gradient that is not finite is caught before the update, and always stops the run. This one is for all other
-numbers: a reward of a grader that divides by zero, a metric of a loss that overflows. From then on nothing that is
-computed from it means anything.
+A loss or gradient that is not finite is caught before the update, and always stops the run. This alarm is for
+all other metrics: a reward of a grader that divides by zero, a metric of a loss that overflows. All that is computed
+from such a number is meaningless.
 """
 
 import math
@@ -19,10 +19,10 @@ class NotFinite(Alarm):
     """What the run does when it is raised."""
 
     def check(self, state: State, readings: Readings) -> tuple[State, str | None]:
-        """Look at every metric."""
+        """Check every metric."""
         wrong = {name: value for name, value in readings.metrics.items() if not math.isfinite(value)}
         if not wrong:
             return state, None
         name, value = next(iter(wrong.items()))
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-        return state, f"the metric {name}{more} is {value}: what is computed from it means nothing"
+        return state, f"the metric {name}{more} is {value}: all that is computed from it is meaningless"

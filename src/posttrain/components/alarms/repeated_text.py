@@ -1,8 +1,7 @@
-"""Completions go round in circles: much of their text has stood in them before.
+"""Completions repeat themselves.
 
-Looping is what a policy falls into when its distribution degenerates, and it fills the context at full cost
-(Holtzman et al. 2019, arXiv:1904.09751). What is counted is the share of 8-token windows that occurred earlier in the
-same completion.
+A policy whose distribution degenerates loops, and fills the context at full cost (Holtzman et al. 2019,
+arXiv:1904.09751). The metric is the share of 8-token windows that occurred earlier in the same completion.
 """
 
 from typing import Annotated
@@ -11,7 +10,7 @@ from pydantic import Field, PositiveInt
 
 from posttrain.component import frozen
 from posttrain.components.alarms import Action, Alarm, Readings, State
-from posttrain.components.alarms._courses import persistent
+from posttrain.components.alarms._curves import persistent
 
 
 @frozen
@@ -23,10 +22,10 @@ class RepeatedText(Alarm):
     bound: Annotated[float, Field(gt=0.0)] = 0.5
     """Share of the 8-token windows of a completion, the mean over a step."""
     patience: PositiveInt = 3
-    """Steps in a row that it takes."""
+    """Consecutive steps beyond the bound that raise it."""
 
     def start(self) -> State:
-        """Nothing seen."""
+        """State before the first step."""
         return {"count": 0}
 
     def check(self, state: State, readings: Readings) -> tuple[State, str | None]:
@@ -35,5 +34,5 @@ class RepeatedText(Alarm):
         if value is None:
             return state, None
         count, fired = persistent(state["count"], value >= self.bound, self.patience)
-        said = f"{100 * value:.0f} % of the text of the completions is repetition of what they have said before"
-        return {"count": count}, said if fired else None
+        message = f"{100 * value:.0f} % of the text of the completions repeats earlier text of the same completion"
+        return {"count": count}, message if fired else None

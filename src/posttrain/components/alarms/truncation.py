@@ -1,6 +1,6 @@
-"""Many completions are cut at the token limit, so that the limit is judged and not the answer.
+"""Many completions are cut at the token limit, so that the reward measures length and not the answer.
 
-A cut completion nearly always earns nothing, however good its reasoning was, and the policy learns to be short
+A cut completion is almost never rewarded, however good its reasoning was, and the policy learns to be short
 (Yu et al. 2025 (DAPO), arXiv:2503.14476, section 3.4).
 """
 
@@ -10,7 +10,7 @@ from pydantic import Field, PositiveInt
 
 from posttrain.component import frozen
 from posttrain.components.alarms import Action, Alarm, Readings, State
-from posttrain.components.alarms._courses import persistent
+from posttrain.components.alarms._curves import persistent
 
 
 @frozen
@@ -22,10 +22,10 @@ class Truncation(Alarm):
     bound: Annotated[float, Field(gt=0.0)] = 0.5
     """Share of the completions of a step."""
     patience: PositiveInt = 5
-    """Steps in a row that it takes."""
+    """Consecutive steps beyond the bound that raise it."""
 
     def start(self) -> State:
-        """Nothing seen."""
+        """State before the first step."""
         return {"count": 0}
 
     def check(self, state: State, readings: Readings) -> tuple[State, str | None]:
@@ -34,8 +34,8 @@ class Truncation(Alarm):
         if value is None:
             return state, None
         count, fired = persistent(state["count"], value >= self.bound, self.patience)
-        said = (
-            f"{100 * value:.0f} % of the completions are cut at the token limit: what is learned is to be short. Raise "
-            "sampling.max_tokens"
+        message = (
+            f"{100 * value:.0f} % of the completions are cut at the token limit, and the policy learns to be short. "
+            "Raise sampling.max_tokens"
         )
-        return {"count": count}, said if fired else None
+        return {"count": count}, message if fired else None

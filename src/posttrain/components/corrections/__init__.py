@@ -1,4 +1,4 @@
-"""Learner-versus-sampler importance weights, for engines whose probabilities are not exactly the learner's."""
+"""Importance weights between learner and sampler, for engines whose probabilities differ from the learner's."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Correction(Component):
-    """A factor, not differentiated, on each token's loss."""
+    """A factor on each token's loss, not differentiated."""
 
     @property
     def needs(self) -> frozenset[Signal]:

@@ -1,10 +1,10 @@
-"""TIS: weigh each token by how much likelier the learner finds it than the sampler did, up to a cap.
+"""TIS: truncated importance weight of each token, its probability under the learner over that under the sampler.
 
 Source: Yao et al. 2025, "Your Efficient RL Framework Secretly Brings You Off-Policy RL Training"
 (fengyao.notion.site/off-policy-rl), truncated importance sampling at the level of tokens: min(pi_learner / pi_sampler,
 C), with pi_learner at the weights that sampled. It is not differentiated.
 
-Differs: a token that nobody sampled (a demonstration) has no sampler to disagree with, and gets 1.
+Differs: a token that was not sampled (of a demonstration) gets 1.
 """
 
 import math

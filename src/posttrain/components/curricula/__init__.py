@@ -1,7 +1,7 @@
-"""Which problems next.
+"""Curricula: the choice of the tasks of each step.
 
-Contract: the state is JSON, `select` is a function of (state, pool, count, seed, step) alone, so that a resumed run
-sees the problems that the uninterrupted one would have seen.
+Contract: the state is JSON. `select` is a function of (state, pool, count, seed, step) alone, so that a resumed run has
+the tasks of the uninterrupted one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ State = Mapping[str, Any]
 
 
 class Curriculum(Component):
-    """Chooses the problems of a step and learns from what came of them."""
+    """Chooses the tasks of a step, and updates its state from their scores."""
 
     def start(self) -> State:
         """State before the first step."""
@@ -27,5 +27,5 @@ class Curriculum(Component):
         raise NotImplementedError
 
     def observe(self, state: State, groups: Sequence[Group]) -> State:
-        """Take note of the scored groups of a step, before any filter."""
+        """Return the state after the scored groups of a step, before any filter."""
         return state

@@ -1,14 +1,14 @@
-"""SEC: categories of tasks are the arms of a bandit that is paid by how much was learned from them.
+"""SEC: a bandit over categories of tasks, whose reward is their mean absolute advantage.
 
 Source: Self-Evolving Curriculum, Chen et al. 2025, arXiv:2505.14970, section 3; defaults from the authors' released
-runs. The payment of a category is the mean over its attempts of |A|, with A the group-normalised advantage of GRPO;
-then Q <- (1 - rate) Q + rate * payment, from Q = 0. The next step draws the category of every place with probability
-proportional to exp(Q / temperature). With rewards of 0 and 1 the payment is largest where half of the attempts succeed,
-and 0 where all or none do; such a category keeps the share of Q = 0, so that it is seen again when things change.
+runs. The gain of a category is the mean over its rollouts of |A|, with A the group-normalized advantage of GRPO. Then Q
+<- (1 - rate) Q + rate * gain, from Q = 0. The next step draws the category of every task with probability proportional
+to exp(Q / temperature). With rewards of 0 and 1 the gain is largest where half of the rollouts are correct, and 0 where
+all or none are. Such a category keeps the share of Q = 0, so that it is still drawn when the policy changes.
 
 Differs: the release shuffles the tasks of all categories anew when one of them runs short; here each category goes
-through its own tasks without replacement and begins again when they are used up. The advantage is worked out here from
-the scores, whatever estimator the policy learns from.
+through its own tasks without replacement, and starts again when they are used up. The advantage is computed from the
+scores, independent of the policy's estimator.
 """
 
 from collections import defaultdict
@@ -28,7 +28,7 @@ Share = Annotated[float, Field(gt=0.0, le=1.0)]
 Reals = NDArray[np.float64]
 
 EPSILON = 1e-6
-"""Added to the deviation of a group's rewards, as in the release."""
+"""Added to the standard deviation of a group's rewards, as in the release."""
 
 
 @frozen
@@ -36,25 +36,24 @@ class Bandit(Curriculum):
     """Boltzmann sampling of categories by a running mean of their absolute advantages."""
 
     features: Annotated[tuple[str, ...], Field(min_length=1)] = ("domain",)
-    """What makes up a category: ``domain``, or names of fields of the tasks. Several are joined: every combination that
-    there is becomes a category."""
+    """Definition of a category: ``domain``, or names of fields of the tasks. Several are joined: every combination
+    among the tasks is a category."""
     rate: Share = 0.5
-    """Share of the newest payment in Q, in (0, 1]; the released runs take 0.5, the release's default is 0.1."""
+    """Share of the newest gain in Q, in (0, 1]; the released runs use 0.5, the release's default is 0.1."""
     temperature: PositiveFloat = 1.0
     """Of the draw, in units of Q. With rewards of 0 and 1, Q is below 1, so that 1 is nearly uniform; the released runs
-    take 1 (Countdown), 0.4 (MATH) and 0.2 (two features)."""
+    use 1 (Countdown), 0.4 (MATH) and 0.2 (two features)."""
     unvisited: Literal["keep", "decay"] = "keep"
-    """What becomes of the Q of a category that no task of the step was from: it stays (the paper), or it counts as paid
-    nothing (the release)."""
+    """Q of a category without a task in the step: unchanged (the paper), or updated with a gain of 0 (the release)."""
 
     def start(self) -> State:
-        """Nothing known, nothing handed out."""
+        """State before the first step: no gains, no tasks drawn."""
         return {"q": {}, "position": {}}
 
     def select(
         self, state: State, pool: Sequence[Task], count: int, *, seed: int, step: int
     ) -> tuple[State, list[Task]]:
-        """Draw a category for each place, with replacement, and take that category's next task."""
+        """Draw a category for each task, with replacement, and take that category's next task."""
         arms: dict[str, list[Task]] = defaultdict(list)
         for task in pool:
             arms[self._category(task)].append(task)
@@ -70,17 +69,17 @@ class Bandit(Curriculum):
         return {"q": dict(zip(names, q_A.tolist(), strict=True)), "position": position}, chosen
 
     def observe(self, state: State, groups: Sequence[Group]) -> State:
-        """Pay every category for the attempts at its tasks; attempts whose judgement failed do not count."""
-        payments: dict[str, list[float]] = defaultdict(list)
+        """Update Q of every category by the gain of its rollouts. Rollouts whose scoring failed do not count."""
+        gains: dict[str, list[float]] = defaultdict(list)
         for group in groups:
-            judged = [t for t in group if t.score is not None and t.score.status != "error"]
-            for trajectory, size in zip(judged, _absolute_advantages([value_of(t) for t in judged]), strict=True):
-                payments[self._category(trajectory.task)].append(size)
+            scored = [t for t in group if t.score is not None and t.score.status != "error"]
+            for trajectory, size in zip(scored, _absolute_advantages([value_of(t) for t in scored]), strict=True):
+                gains[self._category(trajectory.task)].append(size)
         q = dict(state["q"])
-        for name in sorted({*q, *payments}):
-            if name in payments or self.unvisited == "decay":
-                paid = float(np.mean(payments[name])) if name in payments else 0.0
-                q[name] = (1.0 - self.rate) * q.get(name, 0.0) + self.rate * paid
+        for name in sorted({*q, *gains}):
+            if name in gains or self.unvisited == "decay":
+                gain = float(np.mean(gains[name])) if name in gains else 0.0
+                q[name] = (1.0 - self.rate) * q.get(name, 0.0) + self.rate * gain
         return {**state, "q": q}
 
     def _shares(self, q_A: Reals) -> Reals:
@@ -100,8 +99,8 @@ class Bandit(Curriculum):
 
 
 def _absolute_advantages(rewards: Sequence[float]) -> list[float]:
-    """[N] |A| of attempts at one task: distance from their mean in deviations; of one alone, its reward."""
+    """[N] |A| of rollouts of one task: distance from their mean in units of std; of a single one, its |reward|."""
     reward_N = np.asarray(rewards, np.float64)
-    mean, deviation = (reward_N.mean(), reward_N.std(ddof=1)) if len(reward_N) > 1 else (0.0, 1.0)
-    sizes: list[float] = (np.abs(reward_N - mean) / (deviation + EPSILON)).tolist()
+    mean, std = (reward_N.mean(), reward_N.std(ddof=1)) if len(reward_N) > 1 else (0.0, 1.0)
+    sizes: list[float] = (np.abs(reward_N - mean) / (std + EPSILON)).tolist()
     return sizes

@@ -1,7 +1,7 @@
-"""What can be found out about models by looking at them, their weights or their answers; nothing is trained.
+"""Diagnostics: measurements of models, their weights or their answers, without training.
 
-Contract: a diagnostic gives the same finding for the same models and settings. It says how many of the things that it
-was to look at could not be looked at, and leaves them out of every number instead of counting them as something.
+Contract: a diagnostic gives the same finding for the same models and settings. It reports how many of its items could
+not be measured, and leaves them out of every number.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """A model to look at."""
+    """A model to measure."""
 
     name: str
-    """As the user wrote it."""
+    """Name as given by the user."""
     load: "Callable[[], Policy]"
     """Its weights, adapters merged, in float32, which holds every smaller type exactly."""
     serve: "Callable[[Policy], Server]"
-    """Makes what `load` gave write."""
+    """Starts a server that samples from the loaded model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What was found."""
+    """Result of a diagnostic."""
 
     values: Mapping[str, Any]
-    """Everything, for programs: JSON, with null for what is not defined."""
+    """All numbers as JSON, with null for undefined ones."""
     lines: Sequence[str]
-    """The gist, for people."""
+    """Summary in lines of text."""
 
 
 class Diagnostic(Component):
     """A measurement on one model or several."""
 
     subjects: ClassVar[tuple[str, ...]]
-    """What the models are to each other, in the order in which they are given: ``before`` and ``after``, say."""
+    """Names of the models in the order in which they are given, such as ``before`` and ``after``."""
 
     def examine(self, *subjects: Subject) -> Finding:
         """Measure; as many subjects as `subjects` names."""

@@ -1,4 +1,4 @@
-"""What a model thinks of tokens that are already written: log-probabilities, and entropies of the likeliest few."""
+"""Log-probabilities of given tokens under a model, and entropies over the likeliest tokens."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,10 +13,10 @@ from posttrain.types import FloatArray, IntArray
 MAX_TOKENS = 8192
 """Tokens in one forward pass."""
 CHUNK_LOGITS = 1 << 24
-"""Logits that exist at a time."""
+"""Number of logits in memory at a time."""
 
 Written = tuple[IntArray, int]
-"""Token ids, and how many of them come before the first that is asked for (at least one)."""
+"""Token ids, and how many of them precede the first one that is measured (at least one)."""
 
 
 def top_entropies(policy: Policy, written: Sequence[Written], k: int, *, renormalise: bool) -> list[FloatArray]:
@@ -42,22 +42,22 @@ def token_logps(policy: Policy, written: Sequence[Written]) -> list[FloatArray]:
 def top_entropy(logits_TV: Tensor, k: int, *, renormalise: bool) -> Tensor:
     """[T] -sum p log p over the k likeliest tokens (0 takes all), in nats.
 
-    The probabilities are those of the whole vocabulary, so that what is left out is missing from the sum; with
-    `renormalise` they are divided by their own sum first.
+    The probabilities are those of the whole vocabulary, so that the sum is over a part of it. With `renormalise` they
+    are divided by their own sum first.
     """
     logp_TV = logits_TV.float().log_softmax(-1)
     if 0 < k < logp_TV.shape[1]:
         logp_TV = logp_TV.topk(k, dim=-1).values
     if renormalise:
         logp_TV = logp_TV.log_softmax(-1)
-    # A probability of 0 has a logarithm of -inf, and no part in the sum.
+    # A probability of 0 has a logarithm of -inf, and adds 0 to the sum.
     return -torch.nan_to_num(logp_TV.exp() * logp_TV, nan=0.0).sum(-1)
 
 
 def _in_passes(
     policy: Policy, written: Sequence[Written], measure: Callable[[Packed, Tensor], Tensor]
 ) -> list[FloatArray]:
-    """One number for each token that is asked for, from passes over a few texts at a time."""
+    """One number for each measured token, from forward passes over a few texts at a time."""
     device = next(policy.parameters()).device
     found: list[FloatArray] = [np.zeros(0, np.float32) for _ in written]
     passes: list[list[int]] = []

@@ -1,7 +1,7 @@
 """The update between two models of one shape, tensor by tensor.
 
 A weight counts once under its name; buffers are not weights; of tied weights there is one. Differences are taken in a
-type of choice: both weights are rounded to it first, so that in bfloat16 an update that is smaller than the spacing of
+given type: both weights are rounded to it first, so that in bfloat16 an update that is smaller than the spacing of
 its numbers (2^-8 of the weight) may vanish.
 """
 
@@ -45,13 +45,13 @@ def difference(before: Tensor, after: Tensor, dtype: torch.dtype) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class TensorUpdate:
-    """What became of one tensor."""
+    """Statistics of the update of one tensor."""
 
     name: str
     shape: list[int]
     entries: int
     zeros: int
-    """Entries that are exactly as they were."""
+    """Entries that did not change at all."""
     within: int
     """Entries that changed by no more than the tolerance."""
     square: float

@@ -1,24 +1,24 @@
-"""Contamination: whether a model was trained by reinforcement on these tasks, told from how it answers twice.
+"""Contamination: tests whether a model was trained by reinforcement on given tasks, from two answers to each.
 
 Source: Tao et al. 2025, arXiv:2510.09259 (Self-Critique), and its released code. Per task two greedy answers: one to
-the prompt, one to the prompt with the first answer and the wish for another way of reasoning. With h the entropy at
+the prompt, one to the prompt with the first answer and the request for another way of reasoning. With h the entropy at
 each token of an answer,
 
     score = cosine(h1, h2) * min(|h1|, |h2|) / max(|h1|, |h2|)
 
-where the shorter one is filled up with zeros for the cosine: a task that was trained on is answered the same way again.
-Beside it stand the control without the first answer, the likelihood of the text (Min-K: Shi et al. 2023,
-arXiv:2310.16789), and areas with labels dealt at random. An area of 1/2 tells nothing.
+where the shorter one is padded with zeros for the cosine: a task that was trained on is answered the same way again.
+Baselines are the control without the first answer, the likelihood of the text (Min-K: Shi et al. 2023,
+arXiv:2310.16789), and areas with shuffled labels. An area of 1/2 is chance.
 
 The cosine sees the shape of the entropies only, not their size, and is never negative: unrelated answers do not score
 0. The factor of the lengths makes it fall with the shorter length.
 
 Differs: entropies are computed from the model's own logits after the answer is written; the token that ends an answer
-is one of its tokens. The default wording of the wishes is this package's.
+is one of its tokens. The default wording of the requests is this package's.
 
 Measured here: areas for 100 sums that were trained on against 100 others, the bundled model, 20 steps, 5 seeds. After
 GRPO 0.540 [0.504, 0.576], +0.035 [+0.013, +0.057] over the area before; after SFT 0.551 [0.510, 0.592], so that it does
-not tell one kind of training from the other. The likelihood of the demonstrations tells more, 0.676 and 0.741
+not distinguish the two kinds of training. The likelihood of the demonstrations separates better, 0.676 and 0.741
 (docs/experiments.md).
 """
 
@@ -62,41 +62,41 @@ class Contamination(Diagnostic):
     members: Tasks
     """Tasks that the model was trained on, or is suspected to be."""
     others: Tasks
-    """Tasks like them that it was certainly not trained on."""
+    """Similar tasks that it was certainly not trained on."""
     max_tokens: PositiveInt = 512
     """Longest first answer; second ones may be twice as long (the code: 4096)."""
     again: str = (
         "{prompt}\n\nHere is a possible answer. It may be wrong:\n{answer}\n\nAnswer with a different line of "
         "reasoning, by another way to a solution."
     )
-    """What is asked the second time: the last message, or the whole of a plain prompt, with {prompt} and {answer}."""
+    """Prompt of the second answer: the last message, or the whole of a plain prompt, with {prompt} and {answer}."""
     control: str = "{prompt}\n\nAnswer by an unconventional method."
-    """What is asked for the control, which does not show the first answer."""
+    """Prompt of the control, which does not contain the first answer."""
     top_k: NonNegativeInt = 50
     """Likeliest tokens that an entropy is summed over; 0 takes all."""
     renormalise: bool = False
     """Whether the probabilities of these tokens are made to add up to 1 first. The code does not."""
     text: Literal["prompt", "demonstration"] = "prompt"
-    """What the baselines look at the likelihood of: the prompt, or the first demonstration after it."""
+    """Text whose likelihood is the baseline: the prompt, or the first demonstration after it."""
 
     @model_validator(mode="after")
-    def check_wishes(self) -> Self:
-        """Both wishes must ask for the task, and the second one alone may show the answer."""
-        for name, wish, fits in (
+    def check_requests(self) -> Self:
+        """Both prompts must contain the task, and only `again` the answer."""
+        for name, text, fits in (
             ("again", self.again, "{prompt}" in self.again and "{answer}" in self.again),
             ("control", self.control, "{prompt}" in self.control and "{answer}" not in self.control),
         ):
             if not fits:
-                context = {"name": name, "wish": wish}
+                context = {"name": name, "text": text}
                 raise PydanticCustomError(
-                    "wish",
-                    "again needs {prompt} and {answer}, control needs {prompt} only; got {name}: {wish}",
+                    "prompt",
+                    "again needs {prompt} and {answer}, control needs {prompt} only; got {name}: {text}",
                     context,
                 )
         return self
 
     def examine(self, *subjects: Subject) -> Finding:
-        """Answer every task three times, score, and see how well each score tells members from others."""
+        """Answer every task three times, and measure how well each score separates members from others."""
         from posttrain.components.diagnostics._likelihoods import token_logps, top_entropies
 
         members, others = self.members.load(), self.others.load()
@@ -141,29 +141,29 @@ class Contamination(Diagnostic):
             )
         bare = [task.key for task in (*members, *others) if not task.demonstrations]
         if self.text == "demonstration" and bare:
-            raise UserError(f"task {bare[0]} has no demonstration to look at the likelihood of; write text=prompt")
+            raise UserError(f"task {bare[0]} has no demonstration to compute the likelihood of; write text=prompt")
 
     async def _answer_all(self, server: Server, tasks: Sequence[Task]) -> "list[tuple[_Answer, ...]]":
         """The three answers to every task."""
         return list(await asyncio.gather(*(self._answer_thrice(server, task) for task in tasks)))
 
     async def _answer_thrice(self, server: Server, task: Task) -> "tuple[_Answer, ...]":
-        """The answer to the task, to the task with that answer, and to the task with another wish."""
+        """The answer to the task, to `again` with that answer, and to the control."""
         sampler = server.bind("contamination", task.key)
         first = await _answer(sampler, task.prompt, self.max_tokens)
         shown = first.text
-        asked = len(sampler.encode(_wish(self.again, task.prompt, "")))
-        room = sampler.context - asked - RESERVED
+        length = len(sampler.encode(_filled(self.again, task.prompt, "")))
+        room = sampler.context - length - RESERVED
         if len(first.token_ids) > room:
             shown = sampler.decode(first.token_ids[: max(room, 0)])
         missing = room <= 0 or not len(first.token_ids)
-        again = "" if missing else _wish(self.again, task.prompt, shown)
+        again = "" if missing else _filled(self.again, task.prompt, shown)
         second = await _answer(sampler, again, 2 * self.max_tokens)
-        control = await _answer(sampler, _wish(self.control, task.prompt, ""), 2 * self.max_tokens)
+        control = await _answer(sampler, _filled(self.control, task.prompt, ""), 2 * self.max_tokens)
         return first, second, control
 
     def _text(self, policy: "Policy", task: Task) -> "tuple[IntArray, int]":
-        """The tokens that the baselines look at; of a prompt all but the first, before which there is nothing."""
+        """The tokens of the baselines; of a prompt all but the first, which has no context."""
         prompt_ids = policy.tokenizer.encode_prompt(task.prompt)
         if self.text == "prompt":
             return prompt_ids, 1
@@ -181,7 +181,7 @@ class _Answer:
 
     @property
     def written(self) -> tuple[IntArray, int]:
-        """All tokens, and where the answer begins."""
+        """All tokens, and the index at which the answer starts."""
         return np.concatenate([self.prompt_ids, self.token_ids]).astype(np.int64), len(self.prompt_ids)
 
 
@@ -194,11 +194,11 @@ async def _answer(sampler: Sampler, prompt: Prompt, max_tokens: int) -> _Answer:
     return _Answer(prompt_ids=prompt_ids, token_ids=completion.token_ids, text=completion.text)
 
 
-def _wish(wish: str, prompt: Prompt, answer: str) -> Prompt:
-    """The prompt as it is asked again: a plain one in the wish, of messages the last one in it."""
+def _filled(template: str, prompt: Prompt, answer: str) -> Prompt:
+    """A template filled with a prompt: with plain text, or with the last of its messages."""
 
-    def put(asked: str) -> str:
-        return re.sub(r"\{(prompt|answer)\}", lambda found: asked if found[1] == "prompt" else answer, wish)
+    def put(text: str) -> str:
+        return re.sub(r"\{(prompt|answer)\}", lambda found: text if found[1] == "prompt" else answer, template)
 
     if isinstance(prompt, str):
         return put(prompt)
@@ -206,7 +206,7 @@ def _wish(wish: str, prompt: Prompt, answer: str) -> Prompt:
 
 
 def similarity(first_T: FloatArray, second_T: FloatArray) -> float:
-    """Cosine of two entropy sequences, the shorter filled up with zeros, times the ratio of their lengths.
+    """Cosine of two entropy sequences, the shorter padded with zeros, times the ratio of their lengths.
 
     NaN where one is empty, 0 where one has no entropy at all.
     """
@@ -220,17 +220,17 @@ def similarity(first_T: FloatArray, second_T: FloatArray) -> float:
 
 
 def mean_logp(logp_T: FloatArray) -> float:
-    """Mean log-probability, which ranks as the perplexity does, the other way round; NaN for no token."""
+    """Mean log-probability, the reverse ranking of perplexity; NaN without tokens."""
     return float(np.mean(logp_T, dtype=np.float64)) if len(logp_T) else float("nan")
 
 
 def min_k(logp_T: FloatArray, share: float = MIN_K) -> float:
-    """Mean log-probability of the least likely share of the tokens, at least one; NaN for no token."""
+    """Mean log-probability of the least likely share of the tokens, at least one; NaN without tokens."""
     return mean_logp(np.sort(logp_T)[: max(1, int(len(logp_T) * share))])
 
 
 def separation(members: Sequence[float], others: Sequence[float]) -> dict[str, Any]:
-    """How well a score tells members from others, scores that could not be had left out; None where none is left."""
+    """How well a score separates members from others, without undefined scores; None where none is left."""
     sound = [[value for value in values if not np.isnan(value)] for values in (members, others)]
     left_out = [len(members) - len(sound[0]), len(others) - len(sound[1])]
     if not (sound[0] and sound[1]):
@@ -250,8 +250,8 @@ def separation(members: Sequence[float], others: Sequence[float]) -> dict[str, A
 
 
 def _lines(values: dict[str, Any]) -> Sequence[str]:
-    """A line a score."""
-    lines = [f"{values['members']} members, {values['others']} others; area under the ROC curve [95 %], 0.5 is nothing"]
+    """One line per score."""
+    lines = [f"{values['members']} members, {values['others']} others; area under the ROC curve [95 %], 0.5 is chance"]
     for name, found in values["scores"].items():
         left_out = f"; {sum(found['left_out'])} tasks left out" if sum(found["left_out"]) else ""
         if found["auc"] is None:

@@ -1,13 +1,12 @@
-"""Explanations: whether what a model writes with the answer in sight is likely under it without, and leads there.
+"""Explanations: likelihood of explanations written with the answer given, and of the answer after them.
 
 Source: the two properties of Zhou et al. 2025 (ExPO), arXiv:2507.02834, for a task q with the answer a. An explanation
-c, written with a in sight, is to be (1) likelier under the model than an expert's text: log pi(c, a | q) a token,
-beside that of the task's demonstration; the paper reports about half the nats; and (2) worth learning from: pi(a | q,
-c) is higher than it is after what the model writes by itself. What the model writes ends with the marker, and the right
-answer follows.
+c, written with a given, should be (1) likelier under the model than an expert's text: log pi(c, a | q) per token,
+compared with that of the task's demonstration; the paper reports about half the nats; and (2) useful: pi(a | q, c) is
+higher than after the model's own text. The model's text ends with the marker, and the correct answer follows.
 
-Differs: the paper was not at hand, but notes on it. What does not come to the marker is left out of both numbers, and a
-task without a demonstration of the first.
+Differs: implemented from notes on the paper. Texts without the marker are left out of both numbers, and tasks without a
+demonstration out of the first.
 """
 
 import asyncio
@@ -21,7 +20,7 @@ from pydantic import AfterValidator, Field
 from posttrain.component import frozen
 from posttrain.components.diagnostics import Diagnostic, Finding, Subject
 from posttrain.components.tasks import Tasks
-from posttrain.datasets.templates import EXPLAIN, asked, check_revealing
+from posttrain.datasets.templates import EXPLAIN, check_revealing, prompt_from
 from posttrain.engines import Sampler, Sampling, Server, wait_for
 from posttrain.errors import UserError
 from posttrain.statistics.intervals import mean
@@ -37,16 +36,16 @@ class Explanations(Diagnostic):
     subjects: ClassVar[tuple[str, ...]] = ("model",)
 
     tasks: Tasks
-    """What is explained: tasks with answers, and with demonstrations for an expert's texts."""
+    """Tasks with answers, and with demonstrations as the expert's texts."""
     request: Annotated[str, AfterValidator(check_revealing)] = EXPLAIN
-    """What the model is asked when it explains. Places: question, answer."""
+    """Prompt of an explanation. Placeholders: question, answer."""
     marker: Annotated[str, Field(min_length=1)] = "####"
-    """What stands before the final answer."""
+    """Text before the final answer."""
     sampling: Sampling = Sampling()
-    """How both texts are drawn."""
+    """Sampling of both texts."""
 
     def examine(self, *subjects: Subject) -> Finding:
-        """Write two texts for each task, and see how likely they and the answer are."""
+        """Sample two texts for each task, and compute their likelihood and that of the answer."""
         from posttrain.components.diagnostics._likelihoods import token_logps
 
         tasks = self.tasks.load()
@@ -74,32 +73,32 @@ class Explanations(Diagnostic):
         return list(await asyncio.gather(*(self._write(server, task) for task in tasks)))
 
     async def _write(self, server: Server, task: Task) -> "dict[str, _Text]":
-        """The texts of a task behind its bare prompt, by who wrote them."""
+        """The texts of a task after its prompt, by author."""
         sampler = server.bind("explanations", task.key)
         prompt_ids = sampler.encode(task.prompt)
         end_ids = sampler.encode_completion(task.prompt, f" {task.answer}")
-        shown = asked(task, self.request, {"answer": str(task.answer)})
+        shown = prompt_from(task, self.request, {"answer": str(task.answer)})
         found = {}
-        for name, asked_ids in (("own", prompt_ids), ("explained", sampler.encode(shown))):
-            written = await self._to_marker(sampler, asked_ids)
+        for name, prompted_ids in (("own", prompt_ids), ("explained", sampler.encode(shown))):
+            written = await self._to_marker(sampler, prompted_ids)
             if written is not None:
                 found[name] = _Text.of(prompt_ids, written, end_ids)
         if task.demonstrations:
             found["expert"] = _Text.of(prompt_ids, sampler.encode_completion(task.prompt, task.demonstrations[0]))
         return {name: text for name, text in found.items() if len(text.token_ids) <= sampler.context}
 
-    async def _to_marker(self, sampler: Sampler, asked_ids: IntArray) -> IntArray | None:
-        """What is written up to the marker; None where it does not come to it."""
-        if len(asked_ids) >= sampler.context:
+    async def _to_marker(self, sampler: Sampler, prompted_ids: IntArray) -> IntArray | None:
+        """The text up to the marker; None where it does not contain it."""
+        if len(prompted_ids) >= sampler.context:
             return None
         stops = replace(self.sampling, stop=(*self.sampling.stop, self.marker))
-        (completion,) = await sampler.sample(asked_ids, 1, stops)
+        (completion,) = await sampler.sample(prompted_ids, 1, stops)
         return completion.token_ids if sampler.decode(completion.token_ids).endswith(self.marker) else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Text:
-    """A text behind a prompt, with the answer after it where one is asked for."""
+    """A text after a prompt, optionally with the answer at its end."""
 
     token_ids: IntArray
     prompt: int
@@ -116,7 +115,7 @@ class _Text:
 
 @dataclass(frozen=True, kw_only=True)
 class _Likelihood:
-    """How likely a text is, and the answer after it."""
+    """Log-probabilities of a text and of the answer after it."""
 
     per_token: float
     """Mean log-probability of its tokens, the answer's and the end token among them, in nats."""
@@ -145,10 +144,11 @@ def _finding(rows: Sequence[dict[str, _Likelihood]]) -> Finding:
     }
     written = ", ".join(f"{name} {count}" for name, count in values["written"].items())
     lines = [
-        f"{len(rows)} tasks; texts that came to the marker: {written}",
-        f"log-probability of a token of the explanation, above that of the expert's text: {_told(values['likelier'])}",
+        f"{len(rows)} tasks; texts with the marker: {written}",
+        "log-probability of a token of the explanation, above that of the expert's text: "
+        f"{_worded(values['likelier'])}",
         "log-probability of the answer after the explanation, above that after its own text: "
-        f"{_told(values['leading'])}",
+        f"{_worded(values['leading'])}",
     ]
     return Finding(values=values, lines=lines)
 
@@ -161,7 +161,7 @@ def _spread(numbers: Sequence[float]) -> dict[str, Any] | None:
     return {"mean": found.value, "interval": list(found.interval) if len(numbers) > 1 else None, "count": len(numbers)}
 
 
-def _told(spread: dict[str, Any] | None) -> str:
+def _worded(spread: dict[str, Any] | None) -> str:
     """A mean in words."""
     if spread is None:
         return "not defined"

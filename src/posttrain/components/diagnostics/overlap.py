@@ -1,7 +1,7 @@
-"""Overlap of two updates of one model: how many of the weights that one training moved another one moved too.
+"""Overlap of two updates of one model: the share of weights changed by one run that another run changed too.
 
 Source: Mukherjee et al. 2025, arXiv:2505.11711, section 6: |I1 and I2| / |I1| and / |I2| for the sets I of weights that
-two runs from one model changed, beside what chance gives: the density of the other set.
+two runs from one model changed, compared with chance: the density of the other set.
 
 Differs: the definition is from the paper's text, of which there is no code; a weight is in a set if its change in
 bfloat16 is not zero, as in its masks (`dtype` and `tolerance` are settings).
@@ -19,7 +19,7 @@ ROWS: Final = (5,)
 
 @frozen
 class Overlap(Diagnostic):
-    """Shares of two sets of changed weights, and what they would be by chance."""
+    """Shares of two sets of changed weights, compared with chance."""
 
     subjects: ClassVar[tuple[str, ...]] = ("before", "after", "other")
 
@@ -29,7 +29,7 @@ class Overlap(Diagnostic):
     """Type that the models are rounded to before they are compared."""
 
     def examine(self, *subjects: Subject) -> Finding:
-        """Compare both trained models with the first one."""
+        """Compare both trained models with the model before."""
         import torch
 
         from posttrain.components.diagnostics._updates import difference, updates

@@ -1,4 +1,4 @@
-"""Update sparsity: which share of a model's weights training left as they were, and of which rank the update is.
+"""Update sparsity: the share of a model's weights that training did not change, and the rank of the update.
 
 Source: Mukherjee et al. 2025, arXiv:2505.11711, sections 3 and 5, and its released code: both models in one type
 (bfloat16), delta = after - before computed in it, sparsity = share of |delta| <= 1e-5, and for every matrix the
@@ -10,7 +10,7 @@ training kept in bfloat16 has been rounded already, and float32 cannot bring it 
 about the update only if the model before is in bfloat16 too, else about that rounding.
 
 Differs: the code's figure for a layer is called sparsity and is the mean share of weights that did change; here it is
-called density, and sparsity is 1 less it. Tensors of more than two axes are ranked as matrices of their first axis.
+called density, and sparsity is 1 minus it. Tensors of more than two axes are ranked as matrices of their first axis.
 
 Measured here: 15 steps of GRPO and of SFT at one learning rate, the bundled model, 5 seeds. Sparsity 95.7 % for both
 with weights kept in bfloat16 (+0.04 points for GRPO [+0.01, +0.07]); with weights in float32 5.5 % and 4.6 %, or 65.6 %
@@ -48,10 +48,10 @@ class Sparsity(Diagnostic):
     dtypes: Annotated[tuple[Dtype, ...], Field(min_length=1)] = ("bfloat16", "float32")
     """Types that both models are rounded to before they are compared."""
     rank: bool = True
-    """Whether ranks are worked out, which takes a singular value decomposition of every matrix."""
+    """Whether ranks are computed, which takes a singular value decomposition of every matrix."""
     mask: str | None = None
     """File (.safetensors) for the masks of the weights that are not exactly what they were, in the first of the types:
-    what ``learner.mask`` of a stage reads."""
+    the format of ``learner.mask`` of a stage."""
 
     def examine(self, *subjects: Subject) -> Finding:
         """Compare tensor by tensor."""
@@ -106,14 +106,14 @@ def _summary(measured: "Sequence[TensorUpdate]") -> dict[str, Any]:
 
 
 def _layer(name: str) -> str:
-    """The layer that a tensor is of: its name up to the first number, or the whole of it."""
+    """The layer of a tensor: its name up to the first number, or the whole of it."""
     parts = name.split(".")
     number = next((place for place, part in enumerate(parts) if part.isdigit()), len(parts) - 1)
     return ".".join(parts[: number + 1])
 
 
 def _lines(values: dict[str, Any], settings: Sparsity) -> Sequence[str]:
-    """A line a type, and what rounding alone does."""
+    """One line per type, and the effect of rounding alone."""
     lines = []
     for dtype, found in values["dtypes"].items():
         rank = "" if found["rank_ratio"] is None else f", rank {found['rank_ratio']:.1%} of full (mean over matrices)"

@@ -1,11 +1,12 @@
-"""Worlds that answer: several turns, tools, games, simulated users.
+"""Environments for rollouts of several turns: tools, games, simulated users.
 
-Contract: what a world shows first is a function of the task alone, so that all attempts at a task begin alike; what it
-answers is a function of the task, the actions so far and the numbers that it drew; a world serves one attempt and
-shares nothing with others.
+Contract: the first observation is a function of the task alone, so that all rollouts of a task start in the same state.
+Later observations are a function of the task, the actions so far and the random numbers drawn so far. An instance
+serves one rollout and shares nothing with others.
 
-A world may fail: it is somebody's code, a tool, a service. `Environment.open` hands out worlds whose every failure is a
-`WorldFailed`, which breaks off one attempt and is neither a crash of the run nor a wrong answer of the model.
+An environment may fail: it runs the user's code, a tool or a service. `Environment.open` gives instances whose every
+failure is an `EnvironmentFailed`. It ends one rollout, and is neither a crash of the run nor a wrong answer of the
+model.
 """
 
 import asyncio
@@ -22,35 +23,35 @@ from posttrain.types import Fact, Message, Task
 
 T = TypeVar("T")
 Draw = Callable[[], float]
-"""Gives a number in [0, 1), another one at each call."""
+"""Draws a number from [0, 1)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What an actor sees when its turn comes."""
+    """What the policy sees at the start of a turn."""
 
     text: str = ""
     state_key: str | None = None
-    """Names what the actor sees, for methods that compare turns in the same state; None takes the text."""
+    """Identifies the state, for methods that compare turns in the same state. None takes the text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What comes of an action."""
+    """Result of an action."""
 
     observation: Observation = Observation()
-    """Seen in the next turn, if there is one."""
+    """Observation of the next turn, if there is one."""
     reward: float = 0.0
-    """Credited to this turn, whatever the judgement of the whole attempt will be."""
+    """Reward of this turn, independent of the verdict on the whole rollout."""
     done: bool = False
-    """Whether the attempt is over."""
+    """Whether the rollout has ended."""
     valid: bool = True
-    """Whether the action was one that the world knows."""
+    """Whether the action is one that the environment defines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a world says of the whole attempt, beside the rewards of its turns."""
+    """The environment's result for the whole rollout, apart from the rewards of its turns."""
 
     value: float
     solved: bool
@@ -59,14 +60,14 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Episode(Fact):
-    """How a rollout in an environment went; rollouts of several turns give it."""
+    """Record of a rollout in an environment; rollouts of several turns have one."""
 
     valid_turns: tuple[bool, ...] = ()
-    """[turns] whether each action was one that the environment knows."""
+    """[turns] whether each action is one that the environment defines."""
     turn_rewards: tuple[float, ...] = ()
     """[turns] reward of each turn."""
     measures: Mapping[str, float] | None = None
-    """What the environment measured; None where it failed before."""
+    """Measurements of the environment; None where it failed before they were taken."""
     verdict: Verdict | None = None
     """The environment's verdict on the whole rollout, if it gives one."""
 
@@ -77,7 +78,7 @@ class Episode(Fact):
 
     @property
     def invalid_turns(self) -> int:
-        """Number of actions that the environment does not know."""
+        """Number of actions that the environment does not define."""
         return self.valid_turns.count(False)
 
     def record(self) -> dict[str, Any]:
@@ -85,57 +86,57 @@ class Episode(Fact):
         return {"turns": self.turns, "invalid_turns": self.invalid_turns, **super().record()}
 
 
-class World:
-    """One attempt at a task, in progress."""
+class Instance:
+    """An environment in the course of one rollout of a task."""
 
     def begin(self) -> Observation:
-        """What is seen after the task's prompt; by default nothing. Called once, first."""
+        """Return the observation after the task's prompt; by default an empty one. Called once, first."""
         return Observation()
 
     async def step(self, action: str) -> Outcome:
-        """Act: `action` is what the model wrote in its turn, stop strings included."""
+        """Perform an action: the text of the model's turn, stop strings included."""
         raise NotImplementedError
 
     def verdict(self) -> Verdict | None:
-        """Judge the attempt, which is over; None leaves it to somebody else."""
+        """Score the rollout, which has ended; None leaves the scoring to a reward component."""
         return None
 
     def measures(self) -> Mapping[str, float]:
-        """Numbers about the attempt for the record; their means become metrics."""
+        """Measurements of the rollout for the record; their means become metrics."""
         return {}
 
     async def close(self) -> None:
-        """Let go of what the world holds. Called once, last, however the attempt ended."""
+        """Release resources. Called once, last, however the rollout ended."""
 
 
 class Environment(Component):
-    """Makes a world for every attempt at a task."""
+    """Makes an instance for every rollout."""
 
     @property
     def stop(self) -> tuple[str, ...]:
-        """Strings that end a turn, the end of a tool call for example; beside those of the sampling."""
+        """Strings that end a turn, such as the end of a tool call, in addition to those of the sampling."""
         return ()
 
     def check(self, tasks: Sequence[Task]) -> None:
-        """Raise `UserError`, before anything is sampled, for tasks that are not of this world."""
+        """Raise `UserError`, before anything is sampled, for tasks that do not fit this environment."""
 
-    def world(self, task: Task, draw: Draw) -> World:
-        """A fresh world. Its first observation must not depend on `draw`."""
+    def instance(self, task: Task, draw: Draw) -> Instance:
+        """Make a new instance. Its first observation must not depend on `draw`."""
         raise NotImplementedError
 
     @asynccontextmanager
     async def open(self, task: Task, draw: Draw) -> "AsyncIterator[Contained]":
-        """A fresh world, contained, and closed at the end. Raises `WorldFailed`."""
-        with _blamed("begin"):
-            world = Contained(self.world(task, draw))
+        """A new instance, contained, and closed at the end. Raises `EnvironmentFailed`."""
+        with _contained("instance"):
+            instance = Contained(self.instance(task, draw))
         try:
-            yield world
+            yield instance
         finally:
-            await world.close()
+            await instance.close()
 
 
 def with_opening(prompt: str | tuple[Message, ...], opening: str) -> str | tuple[Message, ...]:
-    """A prompt with what a world shows first at its end: in a chat, as a part of what the user says last."""
+    """Append the first observation to a prompt: in a chat, to the user's last message."""
     if not opening:
         return prompt
     if isinstance(prompt, str):
@@ -146,57 +147,57 @@ def with_opening(prompt: str | tuple[Message, ...], opening: str) -> str | tuple
     return (*prompt[:-1], Message(role="user", content=f"{last['content']}\n\n{opening}"))
 
 
-class WorldFailed(Exception):
-    """A world could not go on; the message says what happened and where."""
+class EnvironmentFailed(Exception):
+    """An environment could not continue; the message has the error and its place."""
 
 
 class Contained:
-    """A world whose failures, and answers that are none, are `WorldFailed`."""
+    """An instance whose failures and results of a wrong type are raised as `EnvironmentFailed`."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
 
     def begin(self) -> Observation:
-        """What is seen first."""
-        with _blamed("begin"):
-            return _observation(_of_type(Observation, self._world.begin()))
+        """Return the first observation."""
+        with _contained("begin"):
+            return _observation(_of_type(Observation, self._instance.begin()))
 
     async def step(self, action: str) -> Outcome:
-        """Act."""
-        with _blamed("step"):
-            outcome = _of_type(Outcome, await _awaited(self._world.step(action)))
+        """Perform an action."""
+        with _contained("step"):
+            outcome = _of_type(Outcome, await _awaited(self._instance.step(action)))
             _observation(outcome.observation)
             _finite(outcome.reward, "the reward of a turn")
             return outcome
 
     def verdict(self) -> Verdict | None:
-        """The world's judgement, if it has one."""
-        with _blamed("verdict"):
-            verdict = self._world.verdict()
+        """The environment's verdict, if it gives one."""
+        with _contained("verdict"):
+            verdict = self._instance.verdict()
             if verdict is not None:
                 _finite(_of_type(Verdict, verdict).value, "the value of a verdict")
             return verdict
 
     def measures(self) -> dict[str, float]:
-        """Numbers about the attempt."""
-        with _blamed("measures"):
-            return {str(name): _finite(value, f"'{name}'") for name, value in self._world.measures().items()}
+        """Measurements of the rollout."""
+        with _contained("measures"):
+            return {str(name): _finite(value, f"'{name}'") for name, value in self._instance.measures().items()}
 
     async def close(self) -> None:
-        """Let go."""
-        with _blamed("close"):
-            await _awaited(self._world.close())
+        """Release resources."""
+        with _contained("close"):
+            await _awaited(self._instance.close())
 
 
 @contextmanager
-def _blamed(method: str) -> Iterator[None]:
-    """Turn whatever a world raises, ``exit()`` included, into `WorldFailed`; a stop of the run goes through."""
+def _contained(method: str) -> Iterator[None]:
+    """Turn all that an environment raises, ``exit()`` included, into `EnvironmentFailed`, but a stop of the run."""
     try:
         yield
-    except (WorldFailed, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit):
+    except (EnvironmentFailed, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit):
         raise
     except BaseException as error:
-        raise WorldFailed(f"the world failed in {method}(): {_explained(error)}") from error
+        raise EnvironmentFailed(f"the environment failed in {method}(): {_explained(error)}") from error
 
 
 def _explained(error: BaseException) -> str:

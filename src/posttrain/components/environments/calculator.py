@@ -1,8 +1,8 @@
-"""A calculator that the model may call while it writes: ``<<47+35>>`` is answered by ``82``.
+"""A calculator tool that the model may call: ``<<47+35>>`` is answered by ``82``.
 
-A turn that ends with a call is answered by its value, a turn that ends otherwise is the last one. Expressions are whole
-numbers with + - * / and brackets, evaluated exactly by `posttrain.grading.expressions`. What the answer is worth is
-another reward's business.
+A turn that ends with a call is answered by the call's value; a turn that ends otherwise is the last one. Expressions
+are whole numbers with + - * / and brackets, evaluated exactly by `posttrain.grading.expressions`. The final answer is
+scored by a reward component, not here.
 
 Source: calculator annotations of GSM8K, Cobbe et al. 2021, arXiv:2110.14168, appendix C.
 
@@ -15,21 +15,21 @@ from collections.abc import Mapping
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from posttrain.component import frozen
-from posttrain.components.environments import Draw, Environment, Observation, Outcome, World
+from posttrain.components.environments import Draw, Environment, Instance, Observation, Outcome
 from posttrain.grading.expressions import evaluate
 from posttrain.types import Task
 
 
 @frozen
 class Calculator(Environment):
-    """Answers calls."""
+    """Answers calls of a calculator."""
 
     opening: str = Field(default="<<", min_length=1)
-    """Begins a call."""
+    """Starts a call."""
     closing: str = Field(default=">>", min_length=1)
     """Ends a call, and the turn."""
     invalid_penalty: NonNegativeFloat = 0.0
-    """Taken from the reward of a turn whose call cannot be evaluated."""
+    """Subtracted from the reward of a turn whose call cannot be evaluated."""
     digits: PositiveInt = 20
     """Longest result in characters; a longer one is answered as an error."""
 
@@ -38,13 +38,13 @@ class Calculator(Environment):
         """The end of a call."""
         return (self.closing,)
 
-    def world(self, task: Task, draw: Draw) -> World:
-        """A calculator that was not used yet."""
+    def instance(self, task: Task, draw: Draw) -> Instance:
+        """A calculator with no calls so far."""
         return Desk(self)
 
 
-class Desk(World):
-    """One attempt with a calculator at hand."""
+class Desk(Instance):
+    """A calculator in one rollout."""
 
     def __init__(self, rules: Calculator) -> None:
         self._rules = rules
@@ -63,11 +63,11 @@ class Desk(World):
         return Outcome(observation=Observation(text=result))
 
     def measures(self) -> Mapping[str, float]:
-        """Calls, and those of them that could not be evaluated."""
+        """Numbers of calls, and of calls that could not be evaluated."""
         return {"calls": float(self._calls), "failed_calls": float(self._failed)}
 
     def _result(self, expression: str) -> str | None:
-        """The value of an expression as it is written; None where there is none."""
+        """The value of an expression as text; None where it has none, or one that is too long."""
         value = evaluate(expression)
         written = "" if value is None else str(value)
         return written if 0 < len(written) <= self._rules.digits else None

@@ -1,14 +1,14 @@
-"""A question that may be answered again: whoever is wrong is told so, and nothing else.
+"""A question that may be answered again: a wrong answer gets the feedback that it is wrong, and nothing else.
 
 Source: Liu et al. 2025 (UFO, "A Simple 'Try Again' Can Elicit Multi-Turn LLM Reasoning"), arXiv:2507.14295, and its
-released code: up to 5 answers, right at answer k (from 0) pays gamma^k with gamma 1/2; at the end
-lambda (1 - E / T) is taken off, with lambda 1/2, E different answers among T, for the right ones too; a turn without an
-answer costs 0.1. Answers are compared without regard to case and space. All of it stands in the verdict, for the end.
+released code: up to 5 answers. A correct answer k (from 0) is rewarded gamma^k with gamma 1/2. At the
+end lambda (1 - E / T) is subtracted, with lambda 1/2 and E different answers among T, also where one is correct. A turn
+without an answer costs 0.1. Answers are compared without case and space. The verdict at the end is the sum of these.
 
-Differs: in the released code an attempt that runs out of turns because some held no answer is charged no penalty for
-repetition, so that an empty turn can pay. Here the penalty is charged however the attempt ends (0 without an answer),
-and every turn, with an answer or without, is one of the tries. One answer a turn; the feedback does not tell the
-reward.
+Differs: in the released code a rollout that runs out of turns because some held no answer has no penalty for
+repetition, so that an empty turn can raise the reward. Here the penalty holds however the rollout ends (0 without an
+answer), and every turn, with or without an answer, is one of the tries. There is one answer per turn. The feedback does
+not contain the reward.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from typing import Annotated
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from posttrain.component import frozen
-from posttrain.components.environments import Draw, Environment, Observation, Outcome, Verdict, World
+from posttrain.components.environments import Draw, Environment, Instance, Observation, Outcome, Verdict
 from posttrain.errors import UserError
 from posttrain.types import Task
 
@@ -26,20 +26,20 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 @frozen
 class TryAgain(Environment):
-    """Judges each turn by the task's answer."""
+    """Compares each turn with the task's answer."""
 
     tries: PositiveInt = 5
-    """Turns after which the attempt is over."""
+    """Number of turns after which the rollout ends."""
     gamma: Share = 0.5
-    """The right answer is worth this much less for each wrong one before it."""
+    """Factor on the reward of the correct answer for each wrong one before it, in [0, 1]."""
     repetition: NonNegativeFloat = 0.5
-    """Lambda: what an attempt of nothing but the same answer approaches to lose."""
+    """Lambda: limit of the penalty of a rollout that only repeats one answer, in units of reward."""
     no_answer: NonNegativeFloat = 0.1
-    """What each turn without an answer costs."""
+    """Penalty of each turn without an answer, in units of reward."""
     feedback: str = "Incorrect. Please think again."
-    """What is said after a wrong answer."""
+    """Observation after a wrong answer."""
     tag: str = ""
-    """The answer stands between the last ``<tag>`` and ``</tag>``; when empty, the whole turn is the answer."""
+    """The answer is between the last ``<tag>`` and ``</tag>``; when empty, the whole turn is the answer."""
 
     def check(self, tasks: Sequence[Task]) -> None:
         """Every task must have an answer."""
@@ -47,12 +47,12 @@ class TryAgain(Environment):
             if not normal(task.answer or ""):
                 raise UserError(f"task {task.key} has no answer to compare with; give its row an 'answer' column")
 
-    def world(self, task: Task, draw: Draw) -> World:
-        """No answer yet."""
+    def instance(self, task: Task, draw: Draw) -> Instance:
+        """A question without answers so far."""
         return Questioning(self, normal(task.answer or ""))
 
 
-class Questioning(World):
+class Questioning(Instance):
     """One question and the answers so far."""
 
     def __init__(self, rules: TryAgain, gold: str) -> None:
@@ -61,7 +61,7 @@ class Questioning(World):
         self._empty = 0
 
     async def step(self, action: str) -> Outcome:
-        """Answer."""
+        """Take an answer."""
         answer = normal(self._read(action))
         if answer:
             self._answers.append(answer)
@@ -76,12 +76,12 @@ class Questioning(World):
         return Observation(state_key="")
 
     def verdict(self) -> Verdict:
-        """The whole return."""
+        """Score the rollout."""
         rules, tries = self._rules, len(self._answers)
         gain = rules.gamma ** (tries - 1) if self._solved else 0.0
         repeated = rules.repetition * (1 - len(set(self._answers)) / tries) if tries else 0.0
         explanation = (
-            f"{'right' if self._solved else 'not right'} after {tries} answers, {len(set(self._answers))} different, "
+            f"{'correct' if self._solved else 'incorrect'} after {tries} answers, {len(set(self._answers))} different, "
             f"and {self._empty} turns without one"
         )
         value = gain - repeated - rules.no_answer * self._empty
@@ -96,7 +96,7 @@ class Questioning(World):
         return bool(self._answers) and self._answers[-1] == self._gold
 
     def _read(self, action: str) -> str:
-        """The answer in a turn; empty where there is none."""
+        """The answer in a turn; empty where it has none."""
         if not self._rules.tag:
             return action
         _, found, rest = action.rpartition(f"<{self._rules.tag}>")

@@ -1,11 +1,11 @@
-"""From a larger pool of attempts at a task, keep a few: half of them right and half wrong, as far as there are any.
+"""Keeps `n` rollouts of each group: half correct and half incorrect, as far as the group has them.
 
 Source: the down-sampling of Reinforce-Ada, Xiong et al. 2025, arXiv:2510.04996, and its released code. Of each group
-floor(n/2) right attempts are kept and the rest wrong ones; where one side has too few, more of the other are. First
-come, first kept. A group without a right (or a wrong) attempt is kept too: it teaches nothing, and its tokens count in
-the mean over tokens.
+floor(n/2) correct rollouts are kept, and incorrect ones for the rest. Where one side has too few, more of the other are
+kept. Earlier rollouts come first. A group without a correct (or an incorrect) rollout is kept too: its advantages are
+0, and its tokens count in the mean over tokens.
 
-The kept group remembers the scores of the whole pool (`Group.pool`), so that an advantage can compare with all of it.
+The kept group holds the scores of the whole pool (`Group.pool`), so that an advantage can use all of them as baseline.
 
 Differs: nothing known.
 """
@@ -23,12 +23,13 @@ from posttrain.types import Group
 
 @frozen
 class Balanced(Filter):
-    """Keeps `n` attempts of a group, right and wrong ones in equal parts."""
+    """Keeps `n` rollouts of a group, correct and incorrect ones in equal parts."""
 
     n: PositiveInt = 4
-    """Attempts kept of each group; a smaller group is kept whole."""
+    """Rollouts kept of each group. A smaller group is kept whole."""
     threshold: float = 0.7
-    """A score above this is right, in units of reward; the rollout that decides when to stop should have the same."""
+    """A rollout with a score above this is correct, in units of reward. A rollout component that stops sampling by a
+    threshold should have the same one."""
 
     def __call__(self, state: State, groups: Sequence[Group]) -> tuple[State, list[Group], list[Dropped]]:
         """Choose from every group that is larger than `n`."""
@@ -42,12 +43,12 @@ class Balanced(Filter):
             pool = group.pool or tuple(group.rewards.tolist())
             kept.append(replace(group, trajectories=tuple(t for i, t in enumerate(group) if i in chosen), pool=pool))
             dropped.append(
-                Dropped(group=replace(group, trajectories=rest), reason=f"{self.n} of {len(group)} attempts are kept")
+                Dropped(group=replace(group, trajectories=rest), reason=f"{self.n} of {len(group)} rollouts are kept")
             )
         return state, kept, dropped
 
-    def _choose(self, right_N: np.ndarray) -> set[int]:
-        """Places of the `n` attempts to keep, of more."""
-        right, wrong = np.flatnonzero(right_N).tolist(), np.flatnonzero(~right_N).tolist()
-        num_wrong = min(self.n - min(self.n // 2, len(right)), len(wrong))
-        return {*right[: self.n - num_wrong], *wrong[:num_wrong]}
+    def _choose(self, correct_N: np.ndarray) -> set[int]:
+        """Indices of the `n` rollouts to keep, of more than `n`."""
+        correct, incorrect = np.flatnonzero(correct_N).tolist(), np.flatnonzero(~correct_N).tolist()
+        num_incorrect = min(self.n - min(self.n // 2, len(correct)), len(incorrect))
+        return {*correct[: self.n - num_incorrect], *incorrect[:num_incorrect]}

@@ -1,10 +1,10 @@
-"""Keep the groups whose rewards differ most: where attempts turn out differently there is something to learn.
+"""Keeps the share of the step's groups with the highest reward standard deviation.
 
 Source: the uncertainty filter of RAGEN, Wang et al. 2025, arXiv:2504.20073, section 3.3 (StarPO-S), which keeps a
 quarter of the groups by the standard deviation of their rewards; UFO (arXiv:2507.14295) trains with it.
 
-Differs: the deviation is that of the attempts' scores, with the variance of a population, so that a group of one has
-none. Of equal deviations the first group is kept; groups of equal rewards too, when there are no better ones.
+Differs: the std is that of the rollouts' scores, with the variance of a population, so that it is 0 in a group of one.
+Of equal stds the first group is kept. Groups of equal rewards are kept too where there are not enough others.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class MostVaried(Filter):
     """Share of the groups that is kept, rounded down, and at least one."""
 
     def __call__(self, state: State, groups: Sequence[Group]) -> tuple[State, list[Group], list[Dropped]]:
-        """Keep the first of them, in the order of the step."""
+        """Keep the groups with the highest std, in the order of the step."""
         spread_G = np.array([group.rewards.std() for group in groups])
         count = max(1, int(self.keep * len(groups) + 1e-9))
         chosen = set(np.argsort(-spread_G, kind="stable")[:count].tolist())

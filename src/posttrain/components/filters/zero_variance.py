@@ -1,8 +1,8 @@
-"""Leave out groups whose rewards are all equal: compared with one another, nobody did better, and nothing is learned.
+"""Drops groups whose rewards are all equal, in which every group-relative advantage is 0.
 
 Source: dynamic sampling of DAPO, Yu et al. 2025, arXiv:2503.14476, section 3.2.
 
-Differs: the paper also samples until the batch is full again; a filter only leaves out. A group of one has equal
+Differs: the paper also samples until the batch is full again; a filter only drops. A group of one has equal
 rewards, so this is not for methods that sample once per task.
 """
 
@@ -18,10 +18,15 @@ from posttrain.types import Group
 
 @frozen
 class ZeroVariance(Filter):
-    """Drops groups that hold no comparison."""
+    """Drops groups whose rewards are all equal."""
 
     tolerance: NonNegativeFloat = 1e-6
     """Rewards within this distance of one another are equal, in units of reward."""
+
+    @property
+    def needs_several(self) -> bool:
+        """True."""
+        return True
 
     def __call__(self, state: State, groups: Sequence[Group]) -> tuple[State, list[Group], list[Dropped]]:
         """Keep the groups whose highest and lowest rewards differ."""

@@ -1,4 +1,4 @@
-"""What is done to the models of a stage between its steps, besides learning: copied, swapped, averaged.
+"""Hooks: changes of a stage's models between its steps, other than learning: copy, swap, average.
 
 Contract: models are changed in place, since samplers and learners hold them. The change is a function of the step and
 of the role states, and everything that it changes is saved in the checkpoint.

@@ -1,4 +1,4 @@
-"""Copies one role's weights into another's: a reference that is renewed from the policy.
+"""Copies one role's weights into another's, such as the policy's into its reference.
 
 Source: the moving reference of iterative GRPO, Shao et al. 2024, arXiv:2402.03300, algorithm 1 (line 3).
 """
@@ -14,7 +14,7 @@ from posttrain.components.hooks._weights import paired_parameters
 
 @frozen
 class Copy(Hook):
-    """One model becomes a copy of another."""
+    """Copies the weights of one role into another."""
 
     source: str = "policy"
     """The role that is copied."""

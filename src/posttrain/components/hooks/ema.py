@@ -18,7 +18,7 @@ from posttrain.components.hooks._weights import paired_parameters
 
 @frozen
 class EMA(Hook):
-    """One model is the moving average of another."""
+    """Keeps one model as the moving average of another."""
 
     source: str = "policy"
     """The role that is averaged."""

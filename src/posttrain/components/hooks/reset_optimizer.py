@@ -1,6 +1,6 @@
 """Resets a role's optimizer: its moments of earlier gradients are dropped.
 
-Source: Kimi k1.5, arXiv:2501.12599, section 2.3.2: each iteration solves a new problem, posed by the policy at its
+Source: Kimi k1.5, arXiv:2501.12599, section 2.3.2: each iteration solves a new problem, defined by the policy at its
 start, and so starts with a new optimizer.
 
 The number of updates, and with it the schedule of the learning rate, continues.
@@ -17,7 +17,7 @@ from posttrain.errors import UserError
 
 @frozen
 class ResetOptimizer(Hook):
-    """Reset of one role's optimizer."""
+    """Resets the optimizer of one role."""
 
     role: str = "policy"
     """The role whose optimizer it is."""
@@ -31,7 +31,7 @@ class ResetOptimizer(Hook):
 
     @property
     def changed(self) -> frozenset[str]:
-        """None: weights stay as they are."""
+        """None: weights do not change."""
         return frozenset()
 
     def __call__(self, step: int, states: Mapping[str, RoleState]) -> None:

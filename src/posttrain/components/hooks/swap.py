@@ -2,10 +2,10 @@
 
 Source: role exchange of CORY, Ma et al. 2024, arXiv:2410.06101, section 3.2 (every 5 steps in the released IMDB run).
 
-A model takes along its optimizer state, its number of updates, and the state of its role's advantage and penalties
+A model keeps its optimizer state, its number of updates, and the state of its role's advantage and penalties
 (moments of its scores, the weight of its KL). Settings, such as a learning rate, stay with the role.
 
-Differs: the released code builds both trainers anew at each swap, which drops all that; `reset` does the same, except
+Differs: the released code builds both trainers anew at each swap, which drops all that. `reset` does the same, except
 that a schedule of the learning rate continues.
 """
 
@@ -22,10 +22,10 @@ from posttrain.components.hooks._weights import paired_parameters
 
 @frozen
 class Swap(Hook):
-    """Pairs of roles that swap their models."""
+    """Swaps the models of pairs of roles."""
 
     pairs: Annotated[Mapping[str, str], Field(min_length=1)]
-    """One role and the other; the critics of two agents are a pair of their own."""
+    """Roles that are swapped; the critics of two agents are a separate pair."""
     every: PositiveInt = 5
     """Swap every N steps."""
     reset: bool = False

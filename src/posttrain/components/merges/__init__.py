@@ -1,7 +1,7 @@
-"""How the weights of several models of one shape become those of one.
+"""Merges: combine the weights of several models of one shape into one model.
 
-Contract: tensors come one name at a time, in float64, and are only read; models that are equal give the same model
-again. A method that works on differences takes the first model as what they are differences from.
+Contract: tensors are given one name at a time, in float64, and are only read. Equal models give the same model. A
+method that works on differences takes the first model as their base.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Merge(Component):
-    """A rule for each tensor by itself, so that whole models never have to be held in float64."""
+    """Merges tensor by tensor, so that whole models are never in memory in float64."""
 
     def check(self, count: int) -> None:
         """Raise `UserError` where this many models cannot be merged with these settings."""

@@ -3,7 +3,7 @@
 Source: Wortsman et al. 2022, "Model soups", arXiv:2203.05482, section 3; of two SFT models as the reference of RLHF:
 SALSA, arXiv:2411.01798.
 
-Differs: nothing known. Weights outside of [0, 1] go beyond a model instead of between two, and are allowed.
+Differs: nothing known. Weights outside of [0, 1] extrapolate beyond a model, and are allowed.
 """
 
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 @frozen
 class Soup(Merge):
-    """sum_i w_i theta_i; a model of weight 0 takes no part at all."""
+    """sum_i w_i theta_i; a model of weight 0 is not read."""
 
     weights: tuple[float, ...] | None = None
-    """One a model, in their order, with sum 1; None weighs all alike."""
+    """One weight per model, in their order, with sum 1; None weighs all equally."""
 
     def check(self, count: int) -> None:
         """There must be a weight for each model, and their sum must be 1."""
@@ -30,8 +30,8 @@ class Soup(Merge):
             return
         if len(self.weights) != count:
             raise UserError(
-                f"weights has {len(self.weights)} numbers ({_listed(self.weights)}) for {count} models; give one a "
-                "model in their order, or leave it out to weigh all alike"
+                f"weights has {len(self.weights)} numbers ({_listed(self.weights)}) for {count} models; give one per "
+                "model in their order, or leave it out to weigh all equally"
             )
         if abs(sum(self.weights) - 1.0) > 1e-6:
             raise UserError(
@@ -40,7 +40,7 @@ class Soup(Merge):
             )
 
     def __call__(self, name: str, tensors: "Sequence[torch.Tensor]") -> "torch.Tensor":
-        """The weighted sum; exactly a model's own tensor where that model has all the weight."""
+        """The weighted sum; exactly a model's own tensor where that model has weight 1."""
         weights = self.weights or (1.0 / len(tensors),) * len(tensors)
         parts = [weight * tensor for weight, tensor in zip(weights, tensors, strict=True) if weight]
         merged = parts[0]

@@ -1,7 +1,7 @@
-"""What makes the steps of a flow random when it is sampled, so that each has a density.
+"""Noises: make the sampling steps of a flow random, so that each has a density.
 
-Contract: `step` gives mean and standard deviation of the Gaussian that a step's next point is drawn from; the deviation
-is positive and finite at every time from 0 (noise) up to, not including, 1 (the end point).
+Contract: `step` returns mean and standard deviation of the Gaussian that a step's next point is drawn from. The std is
+positive and finite at every time from 0 (noise) up to, not including, 1 (the end point).
 """
 
 from typing import TYPE_CHECKING, ClassVar
@@ -16,13 +16,13 @@ class Noise(Component):
     """The Gaussian of a step."""
 
     learned: ClassVar[bool] = False
-    """Whether a network of the policy says how much noise there is."""
+    """Whether a network of the policy sets the amount of noise."""
 
     def step(
-        self, point_TP: "Tensor", velocity_TP: "Tensor", time_T1: "Tensor", size: float, said_TP: "Tensor | None"
+        self, point_TP: "Tensor", velocity_TP: "Tensor", time_T1: "Tensor", size: float, level_TP: "Tensor | None"
     ) -> "tuple[Tensor, Tensor]":
         """[T, P] mean and standard deviation of the point at time + size.
 
-        `velocity_TP` points from noise to the end; `said_TP` is the network's word in (-1, 1), where there is one.
+        `velocity_TP` points from noise to the end; `level_TP` is the network's output in (-1, 1), if there is one.
         """
         raise NotImplementedError

@@ -1,9 +1,9 @@
-"""The same noise in every step, whatever the time.
+"""The same noise in every step.
 
 Source: the fixed exploration noise that ReinFlow, arXiv:2505.22094, learns instead.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import PositiveFloat
 
@@ -18,14 +18,16 @@ if TYPE_CHECKING:
 class Constant(Noise):
     """An Euler step, and a constant standard deviation."""
 
-    deviation: PositiveFloat = 0.1
+    RENAMED: ClassVar = {"deviation": "std"}
+
+    std: PositiveFloat = 0.1
     """Standard deviation of each number of a step, in units of the point."""
 
     def step(
-        self, point_TP: "Tensor", velocity_TP: "Tensor", time_T1: "Tensor", size: float, said_TP: "Tensor | None"
+        self, point_TP: "Tensor", velocity_TP: "Tensor", time_T1: "Tensor", size: float, level_TP: "Tensor | None"
     ) -> "tuple[Tensor, Tensor]":
-        """The Euler step, with the deviation everywhere."""
+        """The Euler step, with the same std everywhere."""
         import torch
 
         mean_TP = point_TP + size * velocity_TP
-        return mean_TP, torch.full_like(mean_TP, self.deviation)
+        return mean_TP, torch.full_like(mean_TP, self.std)

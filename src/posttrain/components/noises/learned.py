@@ -1,11 +1,11 @@
-"""Noise that a network sets, between two bounds, for each number of each step.
+"""Noise whose standard deviation a network sets, between two bounds, for each coordinate of each step.
 
 Source: ReinFlow, Zhang et al. 2025, arXiv:2505.22094, and its released code: the network sees the time and what the
-flow is conditioned on, its word z is a tanh, and the log-variance goes straight from its lower to its upper bound as z
-goes from -1 to 1: the standard deviation is interpolated geometrically. Gradient flows into it through the density
+flow is conditioned on, its output z is a tanh, and the log-variance is linear in z from its lower bound at -1 to its
+upper bound at 1: the standard deviation is interpolated geometrically. Gradient flows into it through the density
 only.
 
-Differs: the upper bound stays as it is; the release lets it fall on the way.
+Differs: the upper bound is constant; the release anneals it.
 """
 
 from typing import TYPE_CHECKING, ClassVar, Self
@@ -39,8 +39,8 @@ class Learned(Noise):
         return self
 
     def step(
-        self, point_TP: "Tensor", velocity_TP: "Tensor", time_T1: "Tensor", size: float, said_TP: "Tensor | None"
+        self, point_TP: "Tensor", velocity_TP: "Tensor", time_T1: "Tensor", size: float, level_TP: "Tensor | None"
     ) -> "tuple[Tensor, Tensor]":
-        """The Euler step, with the deviation that the network says."""
-        assert said_TP is not None, "a learned noise has a network"
-        return point_TP + size * velocity_TP, self.lowest * (self.highest / self.lowest) ** ((said_TP + 1.0) / 2.0)
+        """The Euler step, with the std that the network sets."""
+        assert level_TP is not None, "a learned noise has a network"
+        return point_TP + size * velocity_TP, self.lowest * (self.highest / self.lowest) ** ((level_TP + 1.0) / 2.0)

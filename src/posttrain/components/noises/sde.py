@@ -1,4 +1,4 @@
-"""Noise that leaves the distribution of points at every time as it is without: an SDE with the flow's own marginals.
+"""Noise of an SDE with the flow's own marginals: the distribution of points at every time does not change.
 
 Source: Flow-GRPO, Liu et al. 2025, arXiv:2505.05470, equation 9. With t the share of noise, u = dx/dt the velocity
 towards noise and s = level * sqrt(t / (1 - t)), a step down by d is x - (u + s^2 / (2 t) (x + (1 - t) u)) d +
@@ -24,10 +24,10 @@ class SDE(Noise):
     """A step of the SDE."""
 
     level: PositiveFloat = 0.7
-    """How much noise there is (a in the paper, which takes 0.7); without any it would be the flow itself."""
+    """Amount of noise (a in the paper, which takes 0.7); 0 would be the flow itself."""
 
     def step(
-        self, point_TP: "Tensor", velocity_TP: "Tensor", time_T1: "Tensor", size: float, said_TP: "Tensor | None"
+        self, point_TP: "Tensor", velocity_TP: "Tensor", time_T1: "Tensor", size: float, level_TP: "Tensor | None"
     ) -> "tuple[Tensor, Tensor]":
         """Drift towards the end, corrected for the noise."""
         share_T1 = 1.0 - time_T1

@@ -1,4 +1,4 @@
-"""Per-token surrogate losses.
+"""Objectives: surrogate losses of each token.
 
 Contract: a loss for each token, to be minimised; finite at extreme ratios; zero advantage gives zero gradient; on
 policy the gradient is that of REINFORCE; it solves a four-armed bandit. A member for which a law does not hold names
@@ -25,8 +25,8 @@ class Objective(Component):
 
     @property
     def needs(self) -> frozenset[Signal]:
-        """Costly signals that `Tokens` must carry: those of the forward pass that trains, which are differentiated, and
-        columns, among them the old log-probabilities where those of the sampler will not do.
+        """Expensive signals that `Tokens` must carry: those of the forward pass that trains, which are differentiated,
+        and columns, among them the old log-probabilities where those of the sampler do not suffice.
         """
         return frozenset()
 

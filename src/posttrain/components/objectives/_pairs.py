@@ -1,4 +1,4 @@
-"""Every two sequences of a group, for losses that compare them by how much they are worth."""
+"""All pairs of sequences of a group, for losses that compare them by their rewards."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def every_two(tokens: Tokens) -> "torch.Tensor":
-    """[P, 2] indices of every two sequences of a group, each pair once, those that are worth the same too."""
+    """[P, 2] indices of every two sequences of a group, each pair once, also those of equal rewards."""
     same_NN = tokens.group_N[:, None] == tokens.group_N
     return same_NN.triu(diagonal=1).nonzero()
 

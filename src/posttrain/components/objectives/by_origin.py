@@ -1,9 +1,9 @@
-"""One objective for tokens that a model sampled, and another one for tokens of demonstrations.
+"""One objective for sampled tokens, and another one for tokens of demonstrations.
 
 Source: the sum of a reinforcement and an imitation loss over one batch, as in HPT, Lv et al. 2025, arXiv:2509.04419,
 and in LUFFY, Yan et al. 2025, arXiv:2504.14945.
 
-Each objective sees its own tokens only: the same sequences, with fewer tokens. The reducer weighs all of them alike.
+Each objective sees its own tokens only: the same sequences, with fewer tokens. The reducer treats all of them equally.
 """
 
 from typing import TYPE_CHECKING
@@ -25,15 +25,15 @@ class ByOrigin(Objective):
     """Sampled tokens by one loss, demonstrated ones by another."""
 
     sampled: Objective
-    """Of tokens that a model wrote."""
+    """Loss of sampled tokens."""
     demonstrated: Objective = Likelihood()
-    """Of tokens that nobody sampled; its metrics are named ``demonstrated/...``."""
+    """Loss of tokens of demonstrations; its metrics are named ``demonstrated/...``."""
     weight: NonNegativeFloat = 1.0
-    """Of the loss of demonstrations (1 in HPT, 0.3 for its smallest model)."""
+    """Weight of the loss of demonstrations (1 in HPT, 0.3 for its smallest model)."""
 
     @property
     def needs(self) -> frozenset[Signal]:
-        """What either of them needs."""
+        """Signals of both."""
         return self.sampled.needs | self.demonstrated.needs
 
     @property
@@ -48,12 +48,12 @@ class ByOrigin(Objective):
 
     def __call__(self, tokens: Tokens) -> PerToken:
         """Loss of each trained token."""
-        taught_T = tokens.demonstrated_T
-        loss_T = tokens.logp_T.new_zeros(len(taught_T))
+        demonstrated_T = tokens.demonstrated_T
+        loss_T = tokens.logp_T.new_zeros(len(demonstrated_T))
         metrics: dict[str, torch.Tensor] = {}
         for prefix, objective, kept_T, weight in (
-            ("", self.sampled, ~taught_T, 1.0),
-            ("demonstrated/", self.demonstrated, taught_T, self.weight),
+            ("", self.sampled, ~demonstrated_T, 1.0),
+            ("demonstrated/", self.demonstrated, demonstrated_T, self.weight),
         ):
             if kept_T.any():
                 result = objective(tokens.only(kept_T))

@@ -4,7 +4,7 @@ Source: Su et al. 2025 (Klear-Reasoner), arXiv:2508.07629: the loss is that of P
 
     -min(r A, clip(r, 1 - low, 1 + high) A),
 
-and its gradient with respect to log p is -A times the ratio r where PPO learns too, times 1 + high where r is above
+and its gradient with respect to log p is -A times the ratio r where PPO has a gradient, times 1 + high where r is above
 that and A > 0, and times 1 - low where r is below that and A < 0. The weights of these two cases (`beta_high`,
 `beta_low`) are from the released code; with both 0 it is PPO. Dual clip: Ye et al. 2019, arXiv:1912.09729.
 
@@ -24,15 +24,15 @@ MAX_LOG_RATIO = 20.0
 
 @frozen
 class GPPO(Objective):
-    """Clipped surrogate whose clipped tokens go on learning."""
+    """Clipped surrogate whose clipped tokens keep a gradient."""
 
     clip_low: PositiveFloat = 0.2
     """A ratio below 1 - clip_low counts as that where the advantage is negative (0.2 in the paper)."""
     clip_high: PositiveFloat = 0.28
     """A ratio above 1 + clip_high counts as that where the advantage is positive (0.28 in the paper)."""
     beta_low: NonNegativeFloat = 1.0
-    """Weight of the gradient below the range: 1 in the paper, 0 is PPO's. The authors later took 0.25 or 0.5, since all
-    of it lowered the entropy of other models."""
+    """Weight of the gradient below the range: 1 in the paper, 0 is PPO's. The authors later took 0.25 or 0.5, since 1
+    lowered the entropy of other models."""
     beta_high: NonNegativeFloat = 1.0
     """Weight of the gradient above the range (1 in the paper, 0 is PPO's)."""
     dual_clip: Annotated[float, Field(gt=1.0)] | None = None
@@ -55,5 +55,5 @@ class GPPO(Objective):
             value_T = most_T.where(stopped_T, value_T)
             slope_T = slope_T.masked_fill(stopped_T, 0.0)
             metrics["dual_clip_fraction"] = stopped_T.to(ratio_T.dtype)
-        # Value and gradient are two things here: the last factor is 0, and its gradient 1.
+        # Value and gradient differ here: the last factor is 0, and its gradient 1.
         return PerToken(loss_T=value_T - advantage_T * slope_T * (logp_T - logp_T.detach()), metrics=metrics)

@@ -6,10 +6,10 @@ regulariser. With logits Q and V = log-sum-exp Q, the soft value of a state, a d
     r_t = Q(s_t, a_t) - gamma V(s_t+1) = log p(a_t | s_t) + V(s_t) - gamma V(s_t+1),    V = 0 after the last token
 
 and its loss is -log p(a_t | s_t) + c r_t^2, with c = 1 / (4 alpha). Both V have a gradient. The likelihood alone does
-not know a constant that is added to all logits of a position; c ties it down, and neighbouring positions together.
-c = 0 is the likelihood, gamma = 0 a cost for the chosen token's logit.
+not depend on a constant added to all logits of a position; c fixes it, and couples neighbouring positions.
+c = 0 is the likelihood, gamma = 0 penalizes the chosen token's logit.
 
-Differs: the displayed equations were not at hand; this is their derivation, as in a public re-implementation (gamma 1,
+Differs: the displayed equations were not accessible; this is a derivation, as in a public re-implementation (gamma 1,
 c 0.1), whose means also count prompts and padding. What follows a sequence's last trained token counts as its end, also
 where a completion was cut at the limit of tokens, or where another loss has the tokens that follow. Only demonstrations
 are learned from; the paper's online variant mixes in the policy's own samples.
@@ -37,7 +37,7 @@ class IQLearn(Objective):
 
     coefficient: NonNegativeFloat = 0.1
     """c, the weight of the squared reward, at least 0 (0.1: the re-implementation). A model that was trained by
-    likelihood alone has logits with any offset, so that the rewards of last tokens are large at first: begin small."""
+    likelihood alone has logits with any offset, so that the rewards of last tokens are large at first: start small."""
     gamma: Annotated[float, Field(ge=0.0, le=1.0)] = 1.0
     """Discount of the next state's value, in [0, 1]."""
 
@@ -54,7 +54,7 @@ class IQLearn(Objective):
     def reward(self, tokens: Tokens) -> "torch.Tensor":
         """[T] the reward r of each token, in nats; the sum over a sequence scores it."""
         value_T = tokens[LOGIT] - tokens.logp_T
-        goes_on_T = tokens.sequence_T[1:] == tokens.sequence_T[:-1]
+        continues_T = tokens.sequence_T[1:] == tokens.sequence_T[:-1]
         next_T = value_T.new_zeros(len(value_T))
-        next_T[:-1] = value_T[1:] * goes_on_T
+        next_T[:-1] = value_T[1:] * continues_T
         return tokens[LOGIT] - self.gamma * next_T

@@ -17,8 +17,8 @@ class Likelihood(Objective):
     exceptions: ClassVar[frozenset[str]] = frozenset({"zero_advantage", "reinforce", "bandit"})
 
     per: Literal["token", "sequence"] = "token"
-    """What counts once where a reducer averages over the tokens of a sequence: ``sequence`` multiplies by their number,
-    so that their sum is left, the likelihood of the whole."""
+    """Unit of the loss where a reducer averages over the tokens of a sequence: ``sequence`` multiplies by their number,
+    which gives their sum, the likelihood of the whole sequence."""
 
     def __call__(self, tokens: Tokens) -> PerToken:
         """Loss of each trained token."""

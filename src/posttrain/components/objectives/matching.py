@@ -1,4 +1,4 @@
-"""Advantage-weighted matching: a flow's matching error takes the place of the log-probability.
+"""Advantage-weighted matching: PPO's loss with a flow's matching error instead of the log-probability.
 
 Source: AWM, Xue et al. 2025, arXiv:2509.25050, and its released code. A draw has the share of noise t, and m, the mean
 squared error of the velocity there; its pseudo log-probability l is -m (``uniform``), -t m (``linear``), -t^2 m
@@ -8,7 +8,7 @@ l) for each draw, or for each sample from the mean of its l. With one update a b
 grad l: that of flow matching on good samples, and away from bad ones.
 
 Differs: the log-ratio is held within +-20, so that loss and gradient stay finite. The release also samples with, and
-takes old l from, a slow average of the weights; here they are those of the policy itself.
+takes old l from, a slow average of the weights; here both use the policy itself.
 """
 
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -34,7 +34,7 @@ class Matching(Objective):
     needs: ClassVar[frozenset[Signal]] = frozenset({NOISE})
 
     weighting: Literal["uniform", "linear", "square", "huber", "ghuber"] = "ghuber"
-    """What becomes of a matching error."""
+    """Weighting of a matching error."""
     ratio: Literal["draw", "sample"] = "draw"
     """Whether each draw has a ratio (``exp_first`` in the release), or each sample, from the mean of its draws
     (``sum_first``)."""

@@ -1,18 +1,18 @@
-"""Mirror descent: rewards pull the policy away from the one that sampled, a squared log-ratio holds it back.
+"""Mirror descent: policy gradient with a squared log-ratio that regularizes towards the sampling policy.
 
 Source: Kimi k1.5, arXiv:2501.12599, section 2.3.2. The best policy of an iteration, for rewards less tau times the
-divergence from the policy pi_i that it begins with, has r - tau log Z = tau log(pi(y) / pi_i(y)) for every response y.
-The squared difference of the two sides is what is minimised; with the mean reward of a group for tau log Z, so that r
-less it is the advantage A, and divided by 2 tau, that is but for a constant
+divergence from the policy pi_i at its start, has r - tau log Z = tau log(pi(y) / pi_i(y)) for every response y.
+The squared difference of the two sides is minimized. With the mean reward of a group for tau log Z, so that r minus it
+is the advantage A, and divided by 2 tau, that is, up to a constant,
 
     -A s + tau / 2 s^2,    s = log(pi(y) / pi_i(y)), the sum over the tokens of the response
 
-with the gradient -(A - tau s) of log pi(y): that of REINFORCE, and 0 once s is A / tau. There is no ratio and nothing
-is clipped, and responses may be learned from many times. Where a group has no difference, only the square is left,
-which pulls back to pi_i.
+with the gradient -(A - tau s) of log pi(y): that of REINFORCE, and 0 once s is A / tau. There is no ratio and no
+clipping, and responses may be used in many updates. In a group of equal rewards only the square is left, which pulls
+back to pi_i.
 
 The square is that of the whole response. A sum of the tokens' squares, as in the framework ROLL, is another loss:
-it holds back tokens that cancel each other in the response.
+it also penalizes log-ratios that cancel each other in the response.
 
 Differs: nothing known. The paper's other estimate of tau log Z, by the logarithm of mean exponentials, would be another
 advantage.
@@ -30,12 +30,12 @@ class MirrorDescent(Objective):
     """Minus advantage times the response's log-ratio, plus its square."""
 
     tau: NonNegativeFloat = 0.1
-    """Weight of the square, in units of reward per nat; 0 lets the policy drift. The paper does not say it; 0.1 is
-    the framework ROLL's."""
+    """Weight of the square, in units of reward per nat; 0 does not regularize. The paper does not give it; 0.1 is
+    that of the framework ROLL."""
 
     @property
     def exceptions(self) -> frozenset[str]:
-        """Without an advantage the policy is pulled back to where the step began."""
+        """With an advantage of 0 the policy is still regularized towards that at the start of the step."""
         return frozenset({"zero_advantage"}) if self.tau else frozenset()
 
     def __call__(self, tokens: Tokens) -> PerToken:

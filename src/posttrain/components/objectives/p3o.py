@@ -4,7 +4,7 @@ Source: Wu et al. 2023, arXiv:2310.00212. For two completions of a prompt, log p
 
     gradient = (r1 - r2) / 2 x w1 w2 x gradient of (log pi(y1) - log pi(y2)).
 
-Whatever is added to all rewards of a prompt is gone. Two ways of clipping:
+A constant added to all rewards of a prompt cancels. Two ways of clipping:
 
     separate (V1)   1/2 sum over i of min(c w_i, c clip(w_i, 1 - e, 1 + e)),  c = (r_i - r_j) w_j
     joint (V2)      1/2 min(c u, c clip(u, -e, e)),                           c = (r1 - r2) w1 w2
@@ -12,8 +12,8 @@ Whatever is added to all rewards of a prompt is gone. Two ways of clipping:
 with j the other one, u = log(pi(y1) / pi(y2)) - log(old(y1) / old(y2)), and c not differentiated. Equal rewards give no
 gradient, and on policy it is that of RLOO.
 
-The reward is the advantage of a completion's last token; `group_mean` with ``scale="none"`` keeps differences as they
-are.
+The reward is the advantage of a completion's last token; `group_mean` with ``scale="none"`` keeps differences
+unchanged.
 
 Differs: the gradient, the ratios as weights, the steps of the algorithm, and that V1 clips two completions separately
 and V2 jointly were checked, in summaries of the paper; the two expressions with a minimum were not, and are put
@@ -46,9 +46,9 @@ class P3O(Objective):
     """Only differences of advantages count."""
 
     clip: Literal["separate", "joint"] = "joint"
-    """The ratio of each completion (V1), or how far the pair's log-ratio has moved (V2, the stabler one)."""
+    """The ratio of each completion (V1), or the change of the pair's log-ratio (V2, the more stable one)."""
     epsilon: PositiveFloat = 0.2
-    """Beyond it there is nothing to gain: of a ratio's distance from 1, or for ``joint`` in nats (PPO's 0.2; the
+    """Clip range: of a ratio's distance from 1, or for ``joint`` in nats (PPO's 0.2; the
     paper's is not known)."""
     max_weight: PositiveFloat = 10.0
     """Largest importance weight in c: products of ratios of whole completions have heavy tails (ours)."""

@@ -1,10 +1,10 @@
-"""A preference loss between the attempts of a group: whichever has the higher advantage is the chosen one of each two.
+"""A preference loss on pairs of a group's rollouts; the one with the higher advantage is the chosen one.
 
 Source: online DPO as in Dong et al. 2024, arXiv:2405.07863, section 4, where each group is the best and the worst of
-the attempts at one prompt.
+the rollouts of one prompt.
 
 Differs: groups of more than two are allowed; a group's loss is the mean over its pairs, and a tie is no pair. Of a
-larger group only the ``extremes`` may be compared, as where attempts that are in no pair are learned from in another
+larger group only the ``extremes`` may be compared, as where rollouts that are in no pair are learned from in another
 way (SELM, arXiv:2405.19332).
 """
 
@@ -19,7 +19,7 @@ from posttrain.types import PerToken, Tokens
 
 @frozen
 class Pairwise(Objective):
-    """Losses on what was just sampled, pair by pair; only the order of the advantages counts."""
+    """Preference loss on sampled pairs; only the order of the advantages counts."""
 
     whole_groups: ClassVar[bool] = True
     exceptions: ClassVar[frozenset[str]] = frozenset({"reinforce"})
@@ -27,7 +27,7 @@ class Pairwise(Objective):
     loss: PreferenceLoss
     """Of each pair."""
     pairs: Literal["all", "extremes"] = "all"
-    """Which two of a group are compared: all that differ, or the best with the worst, the first one of equals."""
+    """Which pairs of a group are compared: all that differ, or the best with the worst, the first one of equals."""
 
     @property
     def needs(self) -> frozenset[Signal]:

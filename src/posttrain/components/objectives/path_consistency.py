@@ -1,28 +1,28 @@
-r"""Path consistency: along every path, value, reward to come and log-ratios to a reference must add up.
+r"""Path consistency: squared residual between value, return to go and log-ratios to a reference along every path.
 
 Source: Nachum et al. 2017 (PCL), arXiv:1702.08892; for language models Wang et al. 2024 (OREO), arXiv:2412.16145. The
 policy that maximises reward minus beta times its KL to a reference, and its soft value V, are the ones for which
 
     V(s_t) + beta S_t = R_t,    S_t = sum over i >= t of log pi(a_i) - log reference(a_i)
 
-holds at every state of every path, whoever took it: so any data will do, and a response needs no partner. R_t is the
-reward from t on (for a reward at the end the same at every state). The loss is the square of what is missing, averaged
-over the states of a response; policy and value have the same loss and differ in what is differentiated:
+holds at every state of every path, sampled by any policy: so data may be off-policy, and groups are not needed. R_t is
+the reward from t on (for a reward at the end the same at every state). The loss is the squared residual, averaged over
+the states of a response; policy and value have the same loss and differ in what is differentiated:
 
-    learns: value     V, with S_t of the policy as the step found it
-    learns: policy    the log-ratios of the step that begins at t, with V as the step found it and later steps fixed
+    learns: value     V, with S_t of the policy at the start of the step
+    learns: policy    the log-ratios of the step from t, with V at the start of the step and later steps fixed
 
-`states` says what a step is. ``token`` has a state before each token; ``turn`` has one where a turn begins: an agent's,
+`states` defines a step. ``token`` has a state before each token; ``turn`` has one at the start of a turn: an agent's,
 or a line of a recorded completion (`rollouts/recorded`, delimiter); ``sequence`` has the prompt only, and all of the
 response is differentiated.
 
 The policy's advantage must be R_t - V(s_t) and the value's target R_t: the advantage `gae` with gamma 1, lam 1 and no
-whitening. All rewards 0 teach as well: V goes to 0, and what the policy preferred to the reference is taken back.
+whitening. Rewards of 0 have a gradient too: V goes to 0, and the policy goes back to the reference.
 
 Differs: a state stands at its first token and counts for all tokens of its step, so that a mean over tokens is one over
 states. Later steps' log-ratios are those of the weights being trained, also in later updates of a batch. Clipping of
 S_t, weights by the response's ratio and the hinge for right responses, none of which the authors' scripts use, are not
-here.
+implemented.
 """
 
 from typing import TYPE_CHECKING, Literal
@@ -47,28 +47,28 @@ class PathConsistency(Objective):
     beta: PositiveFloat = 0.03
     """Weight of the divergence from the reference, in units of reward per nat (0.03: the authors' scripts)."""
     states: Literal["token", "turn", "sequence"] = "token"
-    """Where states are: before every token, at the beginning of every turn, or at that of the response."""
+    """Where states are: before every token, at the start of every turn, or at that of the response."""
     role: str = "reference"
-    """The model that log-ratios are taken to."""
+    """The role of the reference of the log-ratios."""
 
     @property
     def exceptions(self) -> frozenset[str]:
-        """An advantage of 0 leads back to the reference, and the slope is that of a square; values choose nothing."""
+        """With an advantage of 0 it still regularizes; its loss is a square; a critic has no actions."""
         return frozenset({"zero_advantage", "reinforce"} | ({"bandit"} if self.learns == "value" else set()))
 
     @property
     def needs(self) -> frozenset[Signal]:
-        """The reference's log-probabilities; for the value also the policy's own, as the step found it."""
+        """The reference's log-probabilities; for the value also the policy's own, at the start of the step."""
         return frozenset({logp_of(self.role)} | ({VALUE, OLD_LOGP} if self.learns == "value" else set()))
 
     def __call__(self, tokens: Tokens) -> PerToken:
-        """Loss of each trained token, 0 where no state is; the metric is how much is missing, without its sign."""
-        begins_T = self._begins(tokens)
-        missing_T = self._of_value(tokens) if self.learns == "value" else self._of_policy(tokens, begins_T)
-        share_T = begins_T.to(missing_T.dtype)
+        """Loss of each trained token, 0 where no state is; the metric is the absolute residual."""
+        starts_T = self._starts(tokens)
+        residual_T = self._of_value(tokens) if self.learns == "value" else self._of_policy(tokens, starts_T)
+        share_T = starts_T.to(residual_T.dtype)
         tokens_per_state_N = tokens.length_N / tokens.sequence_sum(share_T).clamp(min=1.0)
-        loss_T = missing_T**2 * share_T * tokens_per_state_N[tokens.sequence_T]
-        return PerToken(loss_T=loss_T, metrics={"residual": missing_T.detach()[begins_T].abs()})
+        loss_T = residual_T**2 * share_T * tokens_per_state_N[tokens.sequence_T]
+        return PerToken(loss_T=loss_T, metrics={"residual": residual_T.detach()[starts_T].abs()})
 
     def _of_value(self, tokens: Tokens) -> "torch.Tensor":
         """[T] V + beta S - R, where only V is differentiated."""
@@ -76,22 +76,22 @@ class PathConsistency(Objective):
         ratio_T = tokens.old_logp_T - tokens[logp_of(self.role)]
         return tokens[VALUE] + self.beta * _to_come(tokens, ratio_T) - tokens.value_target_T
 
-    def _of_policy(self, tokens: Tokens, begins_T: "torch.Tensor") -> "torch.Tensor":
+    def _of_policy(self, tokens: Tokens, starts_T: "torch.Tensor") -> "torch.Tensor":
         """[T] beta S - (R - V) at states, where only the log-ratios of the state's step are differentiated."""
         ratio_T = tokens.logp_T - tokens[logp_of(self.role)]
-        step_T = begins_T.long().cumsum(0) - 1
+        step_T = starts_T.long().cumsum(0) - 1
         own_T = ratio_T.new_zeros(len(ratio_T)).scatter_add(0, step_T, ratio_T)[step_T]
         later_T = _to_come(tokens, ratio_T) - own_T.detach()
         return self.beta * (own_T + later_T) - tokens.advantage_T
 
-    def _begins(self, tokens: Tokens) -> "torch.Tensor":
+    def _starts(self, tokens: Tokens) -> "torch.Tensor":
         """[T] whether a state stands before the token."""
-        begins_T = tokens.sequence_T >= 0
+        starts_T = tokens.sequence_T >= 0
         if self.states != "token":
-            begins_T[1:] = tokens.sequence_T.diff() != 0
+            starts_T[1:] = tokens.sequence_T.diff() != 0
         if self.states == "turn":
-            begins_T[1:] |= tokens.turn_T.diff() != 0
-        return begins_T
+            starts_T[1:] |= tokens.turn_T.diff() != 0
+        return starts_T
 
 
 def _to_come(tokens: Tokens, x_T: "torch.Tensor") -> "torch.Tensor":

@@ -1,4 +1,4 @@
-"""PPO: advantage times probability ratio, with nothing to gain beyond a clipped ratio.
+"""PPO: advantage times probability ratio, with no further gain beyond a clipped ratio.
 
 Source: Schulman et al. 2017, arXiv:1707.06347, equation 7: the loss is -min(r A, clip(r, 1 - low, 1 + high) A), where
 r is the token's probability under the weights being trained over that at the start of the step. Separate bounds: Yu et
@@ -24,11 +24,11 @@ class PPOClip(Objective):
     """Clipped surrogate, token by token."""
 
     clip_low: PositiveFloat = 0.2
-    """A ratio below 1 - clip_low gains nothing more from a negative advantage (0.2: section 6.1 of the PPO paper)."""
+    """A ratio below 1 - clip_low has no gradient from a negative advantage (0.2: section 6.1 of the PPO paper)."""
     clip_high: PositiveFloat = 0.2
-    """A ratio above 1 + clip_high gains nothing more from a positive advantage (DAPO takes 0.28)."""
+    """A ratio above 1 + clip_high has no gradient from a positive advantage (DAPO uses 0.28)."""
     dual_clip: Annotated[float, Field(gt=1.0)] | None = None
-    """c: with a negative advantage, a ratio above c costs nothing more (the paper takes 3); None is plain PPO."""
+    """c: with a negative advantage, a ratio above c has no gradient (the paper uses 3); None is plain PPO."""
 
     def __call__(self, tokens: Tokens) -> PerToken:
         """Loss of each trained token; metrics are the ratio and the shares of tokens that clipping stopped."""

@@ -1,21 +1,21 @@
-"""Reg-GRPO: regression of a group's log-ratios, in units of their own deviation, on its advantages.
+"""Reg-GRPO: regression of a group's log-ratios, in units of their standard deviation, on its advantages.
 
 Source: Park et al. 2025 (DeepVideo-R1), arXiv:2506.07464, section 3.2. With rho = log pi(y) - log old(y), summed over
 the completion, the loss of a group is the mean of
 
     (A - (rho - mean rho) / std rho)^2.
 
-Where the reward is rho times a constant plus another one, as in the optimum of a KL-regularised objective, both are
-gone from the normalised advantage. There is no ratio, no minimum and no clipping, so no completion loses its gradient.
+Where the reward is rho times a constant plus another one, as in the optimum of a KL-regularized objective, both
+cancel in the normalized advantage. There is no ratio, no minimum and no clipping, so no completion loses its gradient.
 
-With the exact deviation the loss is 2 - 2 correlation(A, rho), times (n - 1) / n: it has a direction and no size, and
-nothing holds rho back, so that a KL penalty, the learning rate and the number of updates alone bound a step. On policy
-every rho is 0, and the floor of the deviation takes its place: the gradient is that of -2 A rho / floor.
+With the exact std the loss is 2 - 2 correlation(A, rho), times (n - 1) / n. It does not depend on the scale of rho, so
+that only a KL penalty, the learning rate and the number of updates bound a step. On policy every rho is 0, and `floor`
+replaces the std: the gradient is that of -2 A rho / floor.
 
-A group whose advantages are equal has nothing to be regressed on, and would pull at rho without end; it has no loss.
+A group of equal advantages has no regression target and would change rho without bound; its loss is 0.
 
-Differs: the paper says neither what the deviation is when all rho are equal, nor whether mean and deviation are
-differentiated. The deviation is the unbiased one, as in `group_mean`, and never below `floor`.
+Differs: the paper defines neither the std when all rho are equal, nor whether mean and std are differentiated. The std
+is the unbiased one, as in `group_mean`, and never below `floor`.
 """
 
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -32,36 +32,36 @@ if TYPE_CHECKING:
 
 @frozen
 class RegGRPO(Objective):
-    """Squared distance between advantages and normalised log-ratios."""
+    """Squared distance between advantages and normalized log-ratios."""
 
     whole_groups: ClassVar[bool] = True
     exceptions: ClassVar[frozenset[str]] = frozenset({"reinforce"})
-    """Only differences of advantages count, and the floor decides how much."""
+    """Only differences of advantages count, and the floor sets their scale."""
 
     floor: PositiveFloat = 0.1
-    """Smallest deviation of log-ratios, in nats: a group is asked to move about as far before only the direction counts
-    (ours; a first gradient is 1 / floor times as large as an advantage, so that 1e-4 needs a clipped norm)."""
+    """Lower bound of the std of log-ratios, in nats (ours). The first gradient is 1 / floor times as large as an
+    advantage, so that 1e-4 needs a clipped norm."""
     statistics: Literal["differentiated", "held"] = "differentiated"
-    """Whether the gradient goes through mean and deviation of the log-ratios too."""
+    """Whether the gradient goes through mean and std of the log-ratios too."""
 
     def __call__(self, tokens: Tokens) -> PerToken:
-        """[T] the loss of each token's group; metrics are the squared errors, the deviations of log-ratios, and the
-        share of groups where the floor took their place, of groups that have a loss.
+        """[T] the loss of each token's group; metrics are the squared errors, the stds of log-ratios, and the
+        share of groups in which the floor replaced the std, of groups that have a loss.
         """
         advantage_N, group_N = tokens.last(tokens.advantage_T), tokens.group_N
         rho_N = tokens.sequence_sum(tokens.logp_T - tokens.old_logp_T)
         size_G = group_N.bincount()
         mean_G = _sum(rho_N, group_N, size_G) / size_G.clamp(min=1)
         variance_G = _sum((rho_N - mean_G[group_N]) ** 2, group_N, size_G) / (size_G - 1).clamp(min=1)
-        deviation_G = variance_G.clamp(min=self.floor**2).sqrt()
+        std_G = variance_G.clamp(min=self.floor**2).sqrt()
         if self.statistics == "held":
-            mean_G, deviation_G = mean_G.detach(), deviation_G.detach()
-        error_N = (advantage_N - (rho_N - mean_G[group_N]) / deviation_G[group_N]) ** 2
+            mean_G, std_G = mean_G.detach(), std_G.detach()
+        error_N = (advantage_N - (rho_N - mean_G[group_N]) / std_G[group_N]) ** 2
         varied_G = _varied(advantage_N, group_N, size_G)
         loss_G = (_sum(error_N, group_N, size_G) / size_G.clamp(min=1)).where(varied_G, error_N.new_zeros(()))
         metrics = {
             "squared_error": error_N.detach()[varied_G[group_N]],
-            "log_ratio_deviation": variance_G.detach().sqrt()[varied_G],
+            "log_ratio_std": variance_G.detach().sqrt()[varied_G],
             "floored": (variance_G <= self.floor**2).to(error_N.dtype)[varied_G],
         }
         return PerToken(loss_T=loss_G[group_N][tokens.sequence_T], metrics=metrics)

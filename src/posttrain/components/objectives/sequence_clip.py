@@ -25,9 +25,9 @@ class SequenceClip(Objective):
     """Clipped surrogate, sequence by sequence."""
 
     clip_low: Bound = 3e-4
-    """A ratio below 1 - clip_low gains nothing more from a negative advantage (3e-4: section 5.1)."""
+    """A ratio below 1 - clip_low has no gradient from a negative advantage (3e-4: section 5.1)."""
     clip_high: Bound = 4e-4
-    """A ratio above 1 + clip_high gains nothing more from a positive advantage (4e-4: section 5.1)."""
+    """A ratio above 1 + clip_high has no gradient from a positive advantage (4e-4: section 5.1)."""
 
     def __call__(self, tokens: Tokens) -> PerToken:
         """Loss of each trained token; metrics are its sequence's ratio and the share of tokens that were clipped."""

@@ -1,20 +1,20 @@
-"""TOPR: REINFORCE off policy, where the ratio to the sampling policy fades out negative samples and no positive ones.
+"""TOPR: off-policy REINFORCE with a truncated importance ratio for negative samples and none for positive ones.
 
 Source: Le Roux et al. 2025 (TOPR), arXiv:2503.14286, equations 7 and 8. Where mu sampled the response y, the loss is
 
     -w A log pi(y),    w = clip(pi(y) / mu(y), low, high), not differentiated
 
 with bounds of their own where A > 0 and where A < 0. The ratio is that of the whole response. It is the gradient of
--A T(pi / mu) for a taper T that is the ratio itself between the bounds and goes on with the logarithm beyond them:
+-A T(pi / mu) for a taper T that is the ratio itself between the bounds and logarithmic beyond them:
 high (1 + log(ratio / high)) above, low (1 + log(ratio / low)) below, constant there for low = 0. So with a lower bound
-of 0 a negative sample has a finite worst value and is left alone once the policy no longer writes it, where plain
-REINFORCE (bounds 1 and 1) drives its logits apart without end.
+of 0 the loss of a negative sample is bounded, and its gradient vanishes once it is unlikely under the policy. Plain
+REINFORCE (bounds 1 and 1) changes its logits without bound.
 
 Bounds [1, 1] and [0, 1] are the paper's; [1, 1] and [0, 0] learn from positives only; [0, 1] and [0, 1] is a truncated
 importance weight. A sample with A = 0 has no gradient.
 
-Differs: the log-ratio is held below 20, so that a high bound beyond that is 20's. A response that nobody sampled is
-taken to come from the policy as the step finds it. ``ratio="token"`` weighs each token by its own ratio, as in the
+Differs: the log-ratio is held below 20, so that a high bound beyond that is 20's. A response that was not sampled
+counts as one of the policy at the start of the step. ``ratio="token"`` weighs each token by its own ratio, as in the
 framework ROLL.
 """
 
@@ -45,7 +45,7 @@ class Tapered(Objective):
     positive: Bounds = (1.0, 1.0)
     """Lower and upper bound of the ratio (a+, b+) where the advantage is positive."""
     negative: Bounds = (0.0, 1.0)
-    """Lower and upper bound (a-, b-) where it is negative. A lower bound above 0 never lets go of negative samples."""
+    """Lower and upper bound (a-, b-) where it is negative. A lower bound above 0 keeps a gradient on all of them."""
     ratio: Literal["sequence", "token"] = "sequence"
     """Whose ratio: that of all trained tokens of the response together, or of each token."""
 

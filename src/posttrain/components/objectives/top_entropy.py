@@ -1,11 +1,11 @@
-"""Another objective, for the tokens of each sequence at which the policy is least sure what comes next.
+"""Another objective, kept for the tokens of each sequence with the highest entropy.
 
 Source: the entropy filter of Prefix-RFT, Huang et al. 2025, arXiv:2507.01679 (the 20 % of a demonstration's tokens with
 the highest entropy); for sampled tokens, Wang et al. 2025, arXiv:2506.01939 (by steps: `advantages/top_entropy`).
 
-Differs: both papers pool the tokens of a batch; here each sequence keeps its own share, so that how a step is cut into
-micro-batches changes nothing. Of n tokens n - floor(n (1 - share)) are kept, the earlier ones of equal entropy. The
-entropy is that of the weights being trained, not differentiated; left-out tokens have a loss of 0 and still count where
+Differs: both papers pool the tokens of a batch; here each sequence keeps its own share, so that the result does not
+depend on the micro-batches. Of n tokens n - floor(n (1 - share)) are kept, the earlier ones of equal entropy. The
+entropy is that of the weights being trained, not differentiated; other tokens have a loss of 0 and still count where
 the loss is averaged.
 """
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 @frozen
 class TopEntropy(Objective):
-    """Keeps the loss of a sequence's most uncertain tokens."""
+    """Keeps the loss of a sequence's tokens with the highest entropy."""
 
     objective: Objective
-    """What is minimised."""
+    """The objective whose loss is kept."""
     share: Annotated[float, Field(ge=0.0, le=1.0)] = 0.2
-    """Of each sequence's tokens, in [0, 1] (0.2 in both papers)."""
+    """Share of each sequence's tokens, in [0, 1] (0.2 in both papers)."""
 
     @property
     def needs(self) -> frozenset[Signal]:
-        """The entropy, and what the objective needs."""
+        """The entropy, and the signals of the objective."""
         return self.objective.needs | {ENTROPY}
 
     @property
@@ -43,7 +43,7 @@ class TopEntropy(Objective):
 
     @property
     def exceptions(self) -> frozenset[str]:
-        """Those of the objective; and most tokens have no gradient, REINFORCE's or any other."""
+        """Those of the objective, and ``reinforce``, since most tokens have no gradient."""
         return self.objective.exceptions | {"reinforce"}
 
     def __call__(self, tokens: Tokens) -> PerToken:
@@ -54,7 +54,7 @@ class TopEntropy(Objective):
         return PerToken(loss_T=result.loss_T * kept_T, metrics=metrics)
 
     def _kept(self, tokens: Tokens) -> "torch.Tensor":
-        """[T] whether each token is among the most uncertain ones of its sequence."""
+        """[T] whether each token is among those of the highest entropy of its sequence."""
         by_entropy_T = tokens[ENTROPY].detach().argsort(descending=True, stable=True)
         order_T = by_entropy_T[tokens.sequence_T[by_entropy_T].argsort(stable=True)]
         # Rounded first: 5 * (1 - 0.8) is a little below 1 otherwise.

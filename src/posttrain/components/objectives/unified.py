@@ -1,4 +1,4 @@
-"""The unified policy gradient estimator: four slots, of which most post-training losses are fillings.
+"""The unified policy gradient estimator: four choices, of which most post-training losses are combinations.
 
 Source: Lv et al. 2025, arXiv:2509.04419, table of estimators. The gradient of the objective is, token by token,
 
@@ -6,8 +6,8 @@ Source: Lv et al. 2025, arXiv:2509.04419, table of estimators. The gradient of t
     = mask x advantage x (p / reference policy) x gradient of log p
 
 `SFT`, `REINFORCE`, `PPO`, `SRFT` and `LUFFY` at the end of this file are the table's rows that stay within a token. The
-last two are for tokens of demonstrations: there nobody knows who wrote them, and 1 takes the place of that probability.
-`DFT` (Wu et al. 2025, arXiv:2508.05629) is imitation with that filling: each token weighs as much as it is likely.
+last two are for tokens of demonstrations: the policy that wrote them is unknown, and 1 replaces its probability.
+`DFT` (Wu et al. 2025, arXiv:2508.05629) is imitation with that choice: the weight of each token is its probability.
 
 Differs: the value of the loss is -(coefficient) log p with the coefficient held fixed, so that only its gradient means
 something. Log-ratios are held within +-20. CISPO's mask (the paper's reading of it) and GSPO's sequence ratio are not
@@ -27,7 +27,7 @@ MAX_LOG_RATIO = 20.0
 
 @frozen
 class Unified(Objective):
-    """Minus log-probability, weighed by what the slots hold."""
+    """Minus log-probability, weighted by the four choices."""
 
     mask: Literal["none", "ppo"] = "none"
     """``ppo`` stops a token whose ratio has left the clip range in the direction of its advantage."""

@@ -1,9 +1,9 @@
-"""The critic's loss: half the squared error of a value, which may not profit from moving far in one step.
+"""The critic's loss: half the squared error of a value, clipped around the value at the start of the step.
 
 Source: the value loss of PPO's first implementation (Dhariwal et al. 2017, openai/baselines, ppo2), used for language
 models by Luong et al. 2024 (ReFT), arXiv:2401.08967: 0.5 max((v - R)^2, (old + clip(v - old, -clip, clip) - R)^2), with
 v the value of the state before a token, old the one at the start of the step, and R the target of the advantage
-estimator. The policy's log-probabilities do not enter.
+estimator. It does not use the policy's log-probabilities.
 """
 
 from typing import ClassVar
@@ -24,8 +24,7 @@ class ValueClip(Objective):
     exceptions: ClassVar[frozenset[str]] = frozenset({"zero_advantage", "reinforce", "bandit"})
 
     clip: PositiveFloat | None = 0.2
-    """How far a value may gain from moving away from the one at the start of the step, in units of reward; None is
-    the plain squared error.
+    """Clip range around the value at the start of the step, in units of reward; None is the plain squared error.
     """
 
     def __call__(self, tokens: Tokens) -> PerToken:

@@ -1,4 +1,4 @@
-"""Update rules, from torch. A member says which parameters an optimizer gets and with which settings."""
+"""Update rules, from torch. A member assigns parameters and settings to optimizers."""
 
 from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Protocol
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Updates(Protocol):
-    """What the learner asks of an optimizer; every torch.optim.Optimizer has it."""
+    """The interface of an optimizer that the learner uses; every torch.optim.Optimizer has it."""
 
     param_groups: list[dict[str, Any]]
     """Of each: ``params``, ``lr`` and other settings."""
@@ -18,7 +18,7 @@ class Updates(Protocol):
 
     @property
     def state(self) -> MutableMapping[Any, Any]:
-        """What it keeps for each parameter, by name."""
+        """State of each parameter."""
         ...
 
     def step(self) -> Any:
@@ -26,7 +26,7 @@ class Updates(Protocol):
         ...
 
     def zero_grad(self) -> None:
-        """Forget the gradients."""
+        """Drop the gradients."""
         ...
 
 

@@ -12,7 +12,7 @@ from torch.optim.adamw import adamw
 
 
 class AdamWUpdates:
-    """What torch.optim.AdamW does and keeps, to the bit and by the same names: tested beside it."""
+    """Updates and state of torch.optim.AdamW, bitwise equal and with the same names (tested against it)."""
 
     def __init__(self, groups: Sequence[Mapping[str, Any]], *, fused: bool, **shared: Any) -> None:
         """`groups` have ``params`` and settings of their own, `shared` are those of all: lr, betas, eps, weight_decay.
@@ -24,7 +24,7 @@ class AdamWUpdates:
         self.state: defaultdict[nn.Parameter, dict[str, Tensor]] = defaultdict(dict)
 
     def zero_grad(self) -> None:
-        """Forget the gradients."""
+        """Drop the gradients."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 parameter.grad = None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from posttrain.component import frozen
+from posttrain.component.automatic import Rate
 from posttrain.components.optimizers import Optimizer, Updates
 
 if TYPE_CHECKING:
@@ -18,14 +19,14 @@ Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
 class AdamW(Optimizer):
     """As torch.optim.AdamW; weight decay on matrices only, as is usual for transformers."""
 
-    lr: PositiveFloat = 1e-5
-    """Peak learning rate."""
+    lr: Rate = 1e-5
+    """Peak learning rate; ``auto`` follows the model's size and the method."""
     betas: tuple[Decay, Decay] = (0.9, 0.95)
     """Decay rates of the first and second moment."""
     eps: PositiveFloat = 1e-8
     """Added to the root of the second moment."""
     weight_decay: NonNegativeFloat = 0.0
-    """Share of a matrix's value taken off per unit of learning rate; vectors (norms, biases) are left alone."""
+    """Share of a matrix's value taken off per unit of learning rate; vectors (norms, biases) have no decay."""
 
     def build(self, parameters: "Mapping[str, torch.nn.Parameter]") -> list[Updates]:
         """One AdamW with a group of matrices and a group of vectors, each updated in one pass over the memory where

@@ -9,9 +9,10 @@ AdamW's by ``adjust_lr_fn = match_rms_adamw`` (Liu et al. 2025, arXiv:2502.16982
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat
+from pydantic import Field, NonNegativeFloat
 
 from posttrain.component import frozen
+from posttrain.component.automatic import Rate
 from posttrain.components.optimizers import Optimizer, Updates
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ Momentum = Annotated[float, Field(ge=0.0, lt=1.0)]
 class Muon(Optimizer):
     """torch.optim.Muon for two-dimensional weights inside the layers, AdamW for everything else."""
 
-    lr: PositiveFloat = 1e-4
-    """Peak learning rate, in AdamW's scale."""
+    lr: Rate = 1e-4
+    """Peak learning rate, in AdamW's scale; ``auto`` follows the model's size and the method."""
     momentum: Momentum = 0.95
     """Decay rate of the momentum that is orthogonalised."""
     betas: tuple[Momentum, Momentum] = (0.9, 0.95)

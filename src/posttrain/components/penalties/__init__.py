@@ -1,8 +1,8 @@
-"""Added terms: divergence from a reference, entropy.
+"""Penalties: terms added to the loss or the reward, such as KL from a reference and entropy.
 
 A penalty acts either in the loss (differentiated) or in the reward (a number per sampled token, not differentiated).
-One whose settings follow from what was seen keeps a state, which is JSON: `at` a state it has its settings of the
-moment, and `observe` gives the state of the next step.
+An adaptive penalty has a state, which is JSON: `at` returns the penalty with the settings of a state, and `observe`
+returns the state of the next step.
 """
 
 from collections.abc import Mapping
@@ -16,12 +16,12 @@ State = Mapping[str, Any]
 
 
 class Penalty(Component):
-    """A term added to the objective's loss, taken from the reward, or both."""
+    """A term added to the objective's loss, subtracted from the reward, or both."""
 
     @property
     def needs(self) -> frozenset[Signal]:
-        """Costly signals that it reads: in the loss those of the forward pass that trains, and columns; in the reward
-        columns only.
+        """Expensive signals that it reads: in the loss those of the forward pass that trains, and columns; in the
+        reward columns only.
         """
         return frozenset()
 
@@ -40,7 +40,7 @@ class Penalty(Component):
         return {}
 
     def at(self, state: State) -> "Penalty":
-        """With settings as they are in this state; most penalties stay as they are."""
+        """The penalty with the settings of this state; by default unchanged."""
         return self
 
     def observe(self, state: State, batch: Batch) -> State:

@@ -1,8 +1,8 @@
-"""A divergence taken from the reward, with a weight that is steered so that the divergence stays near a target.
+"""A KL penalty in the reward whose weight is adapted to keep the divergence near a target.
 
 Source: Ziegler et al. 2019, arXiv:1909.08593, section 2.2, as used by CORY (arXiv:2410.06101; start 0.4, target 6,
-horizon 10000, exact divergence over the vocabulary): after a step of n attempts whose divergence, summed over each
-attempt's tokens, has the mean d, the weight is multiplied by 1 + clip(d / target - 1, -0.2, 0.2) n / horizon.
+horizon 10000, exact divergence over the vocabulary): after a step of n rollouts whose divergence, summed over each
+rollout's tokens, has the mean d, the weight is multiplied by 1 + clip(d / target - 1, -0.2, 0.2) n / horizon.
 
 Differs: nothing known.
 """
@@ -20,24 +20,24 @@ from posttrain.signals import Signal, logp_of
 from posttrain.types import Batch, FloatArray, Trajectory
 
 MOST = 0.2
-"""Largest relative error that counts."""
+"""Bound of the relative error."""
 
 
 @frozen
 class AdaptiveKL(Penalty):
-    """A cost for moving away from a reference model, dearer the further away the policy is."""
+    """KL penalty with an adaptive weight: higher while the divergence is above its target."""
 
     coefficient: NonNegativeFloat = 0.4
-    """Weight of the divergence when training begins, in units of reward per nat."""
+    """Initial weight of the divergence, in units of reward per nat."""
     target: PositiveFloat = 6.0
-    """Divergence of a whole attempt that leaves the weight as it is, in nats."""
+    """Divergence of a whole rollout at which the weight does not change, in nats."""
     horizon: PositiveFloat = 10000.0
-    """Attempts in which a divergence far too high raises the weight by about a fifth; infinite would not adapt."""
+    """Number of rollouts in which a divergence far above the target raises the weight by about a fifth."""
     form: Literal["exact", "k1"] = "exact"
     """``exact`` is over the whole vocabulary at each token; ``k1`` the difference of the sampled tokens'
     log-probabilities."""
     role: str = "reference"
-    """The model to stay close to."""
+    """The reference model."""
 
     @property
     def needs(self) -> frozenset[Signal]:
@@ -49,11 +49,11 @@ class AdaptiveKL(Penalty):
         return Signal("reverse_kl", of=self.role, old=True) if self.form == "exact" else logp_of(self.role)
 
     def start(self) -> State:
-        """The weight that training begins with."""
+        """State with the initial weight."""
         return {"coefficient": self.coefficient}
 
     def at(self, state: State) -> "AdaptiveKL":
-        """With the weight of the moment."""
+        """The penalty with the current weight."""
         return replace(self, coefficient=state["coefficient"])
 
     def observe(self, state: State, batch: Batch) -> State:
@@ -68,7 +68,7 @@ class AdaptiveKL(Penalty):
         return {"coefficient": state["coefficient"] * (1.0 + error * len(each) / self.horizon)}
 
     def in_reward(self, trajectory: Trajectory, signals: Mapping[Signal, FloatArray]) -> FloatArray:
-        """[T] minus weight times divergence; 0 for tokens that nobody sampled."""
+        """[T] minus weight times divergence; 0 for tokens that were not sampled."""
         return np.asarray(-self.coefficient * self._divergence(trajectory, signals), np.float32)
 
     def _divergence(self, trajectory: Trajectory, signals: Mapping[Signal, FloatArray]) -> FloatArray:

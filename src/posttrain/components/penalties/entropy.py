@@ -1,4 +1,4 @@
-"""Entropy bonus: a loss term that keeps the policy's choices open.
+"""Entropy bonus: a loss term that raises the policy's entropy.
 
 Source: Mnih et al. 2016, arXiv:1602.01783, section 4; equation 9 of PPO, arXiv:1707.06347.
 """
@@ -14,7 +14,7 @@ class Entropy(Penalty):
     """Minus coefficient times the entropy of the distribution that each token was drawn from."""
 
     coefficient: float = 0.01
-    """Weight in units of reward per nat (0.01 in both papers); a negative one sharpens the policy instead."""
+    """Weight in units of reward per nat (0.01 in both papers); a negative one lowers the entropy."""
 
     @property
     def needs(self) -> frozenset[Signal]:

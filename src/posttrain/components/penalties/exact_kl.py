@@ -1,13 +1,13 @@
-"""The whole divergence from a reference at each token, over all of the vocabulary, differentiated.
+"""The exact KL divergence from a reference at each token, over the whole vocabulary, differentiated.
 
 Source: the anchor of ASFT, arXiv:2509.23753, equation 6: lambda KL(reference || p), with lambda = 0.05 in the paper and
 0.1 in its release. Its gradient with respect to the logits is lambda (p - reference), on every token of the vocabulary:
-a constraint also where nobody chose the token. No token has to be sampled from p for that, so that it holds for
-demonstrations as for attempts.
+also on those that were not sampled. The tokens need not be sampled from p, so that it holds for demonstrations as for
+rollouts.
 
-``forward`` spreads p over all that the reference may say; ``reverse``, KL(p || reference), only keeps p from saying
-what the reference would not, with the gradient lambda p (log(p / reference) - KL). `posttrain.components.penalties.kl`
-estimates either from the chosen token alone, and costs no second pass over the vocabulary.
+``forward`` makes p cover all that is likely under the reference. ``reverse``, KL(p || reference), only keeps p off what
+is unlikely under the reference, with the gradient lambda p (log(p / reference) - KL).
+`posttrain.components.penalties.kl` estimates either from the sampled token alone, without the sum over the vocabulary.
 
 Differs: the mean is that of the stage's reducer over an optimizer step, where the release takes one over each
 micro-batch.
@@ -25,14 +25,14 @@ from posttrain.types import PerToken, Tokens
 
 @frozen
 class ExactKL(Penalty):
-    """A cost for a distribution that moves away from a reference model's."""
+    """Exact KL divergence from a reference model."""
 
     coefficient: NonNegativeFloat = 0.05
     """Weight of the divergence, lambda, in units of the loss per nat (0.05: the paper's)."""
     direction: Literal["forward", "reverse"] = "forward"
     """KL(reference || p), or KL(p || reference)."""
     role: str = "reference"
-    """The model to stay close to, which has the same vocabulary."""
+    """The reference model, with the same vocabulary."""
 
     @property
     def needs(self) -> frozenset[Signal]:

@@ -1,4 +1,4 @@
-"""Optimism: makes less likely what the policy writes by itself, so that it goes where it has not been.
+"""Optimism: lowers the likelihood of the policy's own samples, so that it explores.
 
 Source: the second term of SELM, Zhang et al. 2024, arXiv:2405.19332, and of its released code
 (github.com/shenao-zhang/SELM). With s the log-probability of a response that a model wrote (summed over its tokens),
@@ -7,15 +7,15 @@ each pair's loss has
     coefficient [s under the policy - s under the reference]
 
 more, where the coefficient is alpha times beta of the pair's loss. The gradient is a constant: it lowers the response
-as strongly when it is likely as when it no longer is, so that nothing but a small coefficient ends the way down. What
-the reference says shifts the value only, and makes the metric an estimate of how far the policy has moved from it.
+as strongly when it is likely as when it no longer is, so that only a small coefficient limits it. The
+reference changes the value only, and makes the metric an estimate of the divergence from it.
 
-A negative coefficient is the opposite, imitation of what was written: the term of RPO, Liu et al. 2024,
-arXiv:2405.16436, with the writer's own responses as the baseline.
+A negative coefficient is the opposite, imitation of the samples: the term of RPO, Liu et al. 2024,
+arXiv:2405.16436, with the policy's own responses as the baseline.
 
-Each token of a group carries the mean over the group's written responses, as in
+Each token of a group has the mean over the group's sampled responses, as in
 `posttrain.components.preferences.compare`, so that a reducer that counts sequences alike takes the mean over groups of
-one size. Tokens that nobody sampled, such as given completions beside them, are left out of the sum.
+one size. Tokens that were not sampled, such as those of recorded completions, are left out of the sum.
 
 Differs: nothing known.
 """

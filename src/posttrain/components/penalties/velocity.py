@@ -2,7 +2,7 @@
 
 Source: the regulariser of AWM, Xue et al. 2025, arXiv:2509.25050: coefficient * mean (v - v_reference)^2, for the model
 before training (0.001 to 0.003 in the released runs), and with weight 1 for a slow average of the weights, which bounds
-how far the flow moves at a time. With v of rectified flows it is the divergence of path distributions, up to a factor
+the change of the flow per step. With v of rectified flows it is the divergence of path distributions, up to a factor
 that depends on the time.
 """
 
@@ -16,12 +16,12 @@ from posttrain.types import PerToken, Tokens
 
 @frozen
 class Velocity(Penalty):
-    """A cost for a velocity field that moves away from a reference's."""
+    """Squared distance of a velocity field from a reference's."""
 
     coefficient: NonNegativeFloat = 0.001
     """Weight of the mean squared distance."""
     role: str = "reference"
-    """The flow to stay close to."""
+    """The reference flow."""
 
     @property
     def needs(self) -> frozenset[Signal]:

@@ -1,4 +1,4 @@
-"""Losses on pairs: a completion that is preferred, and another of the same prompt that is not.
+"""Preference losses: on pairs of a chosen and a rejected completion of one prompt.
 
 Contract: a loss for each pair, to be minimised, that depends on no other pair; finite at extreme log-probabilities;
 where the policy is its reference, the gradient raises the chosen completion and lowers the rejected one; it orders the
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Pairs:
-    """What a preference loss sees."""
+    """Inputs of a preference loss."""
 
     logp_P2: "torch.Tensor"
     """Log-probability of each whole completion under the weights being trained: the sum over its trained tokens."""
     length_P2: "torch.Tensor"
     """Number of trained tokens."""
     reference_logp_P2: "Mapping[Signal, torch.Tensor]" = field(default_factory=dict)
-    """The same sums under other models, and under the policy as the step began."""
+    """The same sums under other models, and under the policy at the start of the step."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PerPair:
-    """A loss for each pair, and metrics that were truly computed, each [P], averaged by the learner."""
+    """A loss for each pair, and metrics, each [P], averaged by the learner."""
 
     loss_P: "torch.Tensor"
     metrics: "Mapping[str, torch.Tensor]" = field(default_factory=dict)
 
 
 class PreferenceLoss(Component):
-    """A loss that falls as the chosen completion becomes likelier beside the rejected one."""
+    """A loss that decreases as the chosen completion becomes likelier than the rejected one."""
 
     @property
     def exceptions(self) -> frozenset[str]:
@@ -58,10 +58,10 @@ class PreferenceLoss(Component):
 
 def compare(loss: PreferenceLoss, tokens: Tokens, pair_P2: "torch.Tensor | None" = None) -> PerToken:
     """Apply a preference loss to pairs of sequences: every two of a group whose advantages differ, the higher one
-    chosen, unless others are given.
+    chosen, unless other pairs are given.
 
     The advantage of a sequence is that of its last token. The mean over a group's pairs is the loss of each token of
-    the group, so that a reducer that counts sequences alike takes the mean over groups of one size.
+    the group, so that a reducer that weighs sequences equally takes the mean over groups of one size.
     """
     pair_P2 = pairs_in(tokens) if pair_P2 is None else pair_P2
     read = {OLD_LOGP: tokens.old_logp_T, **{need: x_T for need, x_T in tokens.signals.items() if need.name == "logp"}}

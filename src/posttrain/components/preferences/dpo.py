@@ -6,7 +6,7 @@ preferences" (ericmitchell.ai/cdpo.pdf), as in the paper's released code. With s
 
     loss = -(1 - e) log sigmoid(beta h) - e log sigmoid(-beta h)
 
-Where the policy is the reference, the loss is log 2, and no pair counts as right, since a margin of 0 prefers nothing.
+Where the policy is the reference, the loss is log 2, and no pair counts as correct, since the margin is 0.
 
 Differs: nothing known.
 """
@@ -24,15 +24,15 @@ Rate = Annotated[float, Field(ge=0.0, lt=0.5)]
 
 @frozen
 class DPO(PreferenceLoss):
-    """Direct preference optimisation."""
+    """Direct preference optimization."""
 
     beta: PositiveFloat = 0.1
-    """Reward per nat; smaller lets the policy go further from the reference (0.1 to 0.5 in the released code)."""
+    """Reward per nat; smaller regularizes less towards the reference (0.1 to 0.5 in the released code)."""
     label_smoothing: Rate = 0.0
-    """Share of pairs that are taken to be labelled the wrong way round; 0 is DPO, more is conservative DPO."""
+    """Share of pairs that are assumed to have swapped labels; 0 is DPO, more is conservative DPO."""
     reference: str | None = "reference"
-    """The model to be compared with: a role, or ``old`` for the policy as the step began; None compares with nothing,
-    as if every completion were equally likely."""
+    """The reference: a role, or ``old`` for the policy at the start of the step; None has no reference, as if every
+    completion were equally likely under it."""
 
     @property
     def needs(self) -> frozenset[Signal]:
@@ -51,7 +51,7 @@ class DPO(PreferenceLoss):
         loss_P = -logsigmoid(margin_P)
         if self.label_smoothing:
             loss_P = (1 - self.label_smoothing) * loss_P - self.label_smoothing * logsigmoid(-margin_P)
-        seen = {
+        metrics = {
             "pair_accuracy": (margin_P > 0).to(margin_P.dtype),
             "pair_margin": margin_P,
             "chosen_reward": reward_P2[:, 0],
@@ -59,4 +59,4 @@ class DPO(PreferenceLoss):
             "chosen_logp": pairs.logp_P2[:, 0],
             "rejected_logp": pairs.logp_P2[:, 1],
         }
-        return PerPair(loss_P=loss_P, metrics={name: values.detach() for name, values in seen.items()})
+        return PerPair(loss_P=loss_P, metrics={name: values.detach() for name, values in metrics.items()})

@@ -1,4 +1,4 @@
-"""IPO: bring the margin beside the reference to a set distance, instead of pushing it on without end.
+"""IPO: regression of the margin over the reference on a fixed target, so that it stays bounded.
 
 Source: Azar et al. 2023, arXiv:2310.12036, equation 17. With s the log-probability of a completion and
 h = [s(chosen) - s(rejected)] - [the same under the reference]:
@@ -17,14 +17,14 @@ from posttrain.signals import Signal, logp_of
 
 @frozen
 class IPO(PreferenceLoss):
-    """Identity preference optimisation."""
+    """Identity preference optimization."""
 
     beta: PositiveFloat = 0.1
-    """The margin aimed at is 1 / (2 beta), in nats; smaller lets the policy go further from the reference."""
+    """The target margin is 1 / (2 beta), in nats; smaller regularizes less towards the reference."""
     average: bool = False
     """Whether log-probabilities are means over a completion's tokens, rather than sums."""
     reference: str = "reference"
-    """The model to be compared with: a role, or ``old`` for the policy as the step began."""
+    """The reference: a role, or ``old`` for the policy at the start of the step."""
 
     @property
     def needs(self) -> frozenset[Signal]:

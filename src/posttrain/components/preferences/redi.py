@@ -1,15 +1,15 @@
-"""REDI: raise the chosen completion, lower the rejected one with less weight, both per token and beside no reference.
+"""REDI: raises the likelihood of the chosen completion and lowers the rejected one's, per token, without a reference.
 
 Source: Xu et al. 2025, arXiv:2505.24850, equations 4 and 5. With m the mean log-probability of a completion's tokens,
 
     loss = -positive m(chosen) + alpha m(rejected)
 
 so that alpha = 0 imitates the chosen completions, and alpha = 1 is SimPO without its sigmoid: both completions of a
-pair are then moved with the same weight. Nothing is clipped: the second term falls for ever as the rejected completion
-becomes unlikely, and takes the chosen one along where they share tokens, which `chosen_mean_logp` shows. What stands
-against it is alpha below 1, a small learning rate and one pass. As the loss has no lowest point, a completion that is
-chosen in some pairs and rejected in others goes the way of its net weight, however good the others are. `fade` is an
-option of the released code that is off there too.
+pair then have the same weight. Nothing is clipped: the second term falls without bound as the rejected completion
+becomes unlikely, and lowers the chosen one too where they share tokens, which `chosen_mean_logp` shows. Alpha below 1,
+a small learning rate and a single epoch limit it. As the loss has no minimum, a completion that is chosen in some pairs
+and rejected in others follows its net weight, however good the others are. `decay` is an option of the released code
+that is off there too.
 
 Differs: nothing known.
 """
@@ -28,23 +28,25 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 class REDI(PreferenceLoss):
     """Reinforcement distillation: likelihood with signed weights."""
 
+    RENAMED: ClassVar = {"fade": "decay"}
+
     exceptions: ClassVar[frozenset[str]] = frozenset({"bandit"})
 
     alpha: Share = 0.8
     """Weight of the rejected completions, in [0, 1] (0.8: the released configuration)."""
     positive: NonNegativeFloat = 1.0
     """Weight of the chosen completions."""
-    fade: NonNegativeFloat = 0.0
-    """g: the second term is multiplied by exp(g m(rejected)), which is differentiated too: it is weaker the less likely
-    the completion, and from m = -1 / g on it pulls back. 0 is plain REDI."""
+    decay: NonNegativeFloat = 0.0
+    """g: the second term is multiplied by exp(g m(rejected)), which is differentiated too: it decays as the
+    completion becomes unlikely, and below m = -1 / g it raises the completion again. 0 is plain REDI."""
 
     def __call__(self, pairs: Pairs) -> PerPair:
         """Loss of each pair."""
         mean_P2 = pairs.logp_P2 / pairs.length_P2.clamp(min=1)
         chosen_P, rejected_P = mean_P2[:, 0], mean_P2[:, 1]
         lowered_P = self.alpha * rejected_P
-        if self.fade:
-            lowered_P = lowered_P * (self.fade * rejected_P).exp()
+        if self.decay:
+            lowered_P = lowered_P * (self.decay * rejected_P).exp()
         margin_P = chosen_P - rejected_P
         seen = {
             "pair_accuracy": (margin_P > 0).to(margin_P.dtype),

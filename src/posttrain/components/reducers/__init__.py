@@ -1,7 +1,7 @@
-"""Per-token losses to one number.
+"""Reducers: weights that combine token losses into one loss.
 
-A reducer is a weight for every token, worked out from the lengths of all sequences of an optimizer step. The loss is
-then the weighted sum, whatever micro-batches it is summed over: accumulation cannot change the result.
+A reducer gives a weight for every token, computed from the lengths of all sequences of an optimizer step. The loss is
+then the weighted sum, over any micro-batches: gradient accumulation does not change the result.
 """
 
 from posttrain.component import Component
@@ -9,7 +9,7 @@ from posttrain.types import FloatArray, IntArray
 
 
 class Reducer(Component):
-    """How much each sequence's tokens count in an optimizer step."""
+    """Weights of each sequence's tokens in an optimizer step."""
 
     def weights(self, length_N: IntArray, group_N: IntArray) -> FloatArray:
         """[N] weight of each token of sequence i, from trained-token counts and group indices of the whole step."""

@@ -1,4 +1,4 @@
-"""Sum over a sequence's tokens divided by a constant, averaged over sequences: its length does not change their weight.
+"""Sum over a sequence's tokens divided by a constant, averaged over sequences: weights do not depend on length.
 
 Source: Dr. GRPO, Liu et al. 2025, arXiv:2503.20783, section 3.2, where the constant is the limit on
 tokens per completion. Unlike the mean over all tokens, the scale does not follow the lengths of a batch. The plain sum
@@ -20,8 +20,8 @@ class Constant(Reducer):
     length: PositiveFloat = 1024.0
     """The constant, in tokens; usually the most that a completion may have."""
     average: bool = True
-    """Whether sums are averaged over sequences; if not they are added up, so that more sequences make a larger loss, of
-    which `learner.clip_norm` then cuts more."""
+    """Whether sums are averaged over sequences; otherwise they are summed, so that more sequences give a larger loss,
+    of which `learner.clip_norm` then clips more."""
 
     def weights(self, length_N: IntArray, group_N: IntArray) -> FloatArray:
         """[N] weight of each token of sequence i."""

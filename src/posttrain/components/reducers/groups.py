@@ -1,6 +1,6 @@
-"""Mean over groups of the mean over their sequences of the mean over their tokens: a group's size changes nothing.
+"""Mean over groups of the mean over their sequences of the mean over their tokens: groups have equal weights.
 
-Source: the objective of GRPO as it stands, an expectation over questions of means over their answers and tokens, Shao
+Source: the objective of GRPO as written, an expectation over questions of means over their answers and tokens, Shao
 et al. 2024, arXiv:2402.03300, equation 3. Where all groups are of one size it is the mean over sequences.
 """
 

@@ -1,13 +1,15 @@
-"""Graders, and shapers of other graders' scores.
+"""Rewards: components that score trajectories, or reshape the scores of another reward.
 
-Contract: one `Score` for each trajectory, in order; deterministic; a grader that fails gives status ``error`` with an
-explanation, never a number that looks like a judgement (its value is NaN: see `failure`).
+Contract: one `Score` per trajectory, in order; deterministic. Scoring that fails gives status ``error`` with an
+explanation and the value NaN, never a finite number (`failure`).
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+from pydantic_core import PydanticCustomError
 
 from posttrain.component import Component
 from posttrain.engines import Sampler, sampler_of
@@ -17,66 +19,77 @@ from posttrain.types import Group, Score
 
 @dataclass(frozen=True, kw_only=True)
 class RewardContext:
-    """What a reward may use beside the group that it judges."""
+    """What a reward may use besides the group that it scores."""
 
     samplers: Mapping[str, Sampler] = field(default_factory=dict)
     """The recipe's models by role, for judges and likelihood rewards."""
     progress: float = 0.0
-    """Share of the stage that is done, in [0, 1]."""
+    """Progress of the stage, in [0, 1]."""
     step: int = 0
     state: dict[str, Any] = field(default_factory=dict)
-    """The reward's own memory: JSON, saved in every checkpoint."""
+    """The reward's state: JSON, changed in place, saved in every checkpoint."""
 
     def sampler(self, role: str, reward: str) -> Sampler:
-        """The model that a reward asks, by its kind. Raises `UserError` for a role that no model plays."""
-        return sampler_of(role, self.samplers, f"the {reward} reward asks")
+        """The sampler of a role for a reward of kind `reward`. Raises `UserError` for a role without a model."""
+        return sampler_of(role, self.samplers, f"the {reward} reward uses")
 
 
 class Reward(Component):
-    """Judges the trajectories of a group."""
+    """Scores the trajectories of a group."""
 
     @property
     def roles(self) -> frozenset[str]:
-        """Roles whose models it asks; the recipe must have them."""
+        """Roles whose models it uses; the recipe must have them."""
         return frozenset()
 
     @property
     def needs(self) -> frozenset[Signal]:
-        """Signals that it asks samplers for: log-probabilities or scores of the models in other roles."""
+        """Signals that it needs: log-probabilities or scores under the models of other roles."""
         return frozenset()
 
     @property
+    def needs_answer(self) -> bool:
+        """Whether it compares with the reference answer of the task, and cannot score a task without one."""
+        return False
+
+    @property
     def runs(self) -> str:
-        """Language of the programs that it finds in completions and runs; empty for one that judges what they say."""
+        """Language of the programs that it extracts from completions and runs; empty if it runs none."""
         return ""
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
-        """Judge every trajectory of the group."""
+        """Score every trajectory of the group."""
         raise NotImplementedError
 
     def prepare(self) -> None:
-        """Load what judging needs. Raises `UserError` before anything is sampled, where that cannot be had."""
+        """Load what scoring needs, before anything is sampled. Raises `UserError` where it is not available."""
 
     @property
     def fingerprint(self) -> Mapping[str, str]:
-        """SHA-256 of each of the user's own files that judge, by path, for the record of a run."""
+        """SHA-256 of each of the user's files that compute scores, by path, for the record of a run."""
         return {}
 
     @classmethod
     def from_text(cls, text: str) -> Mapping[str, Any]:
         """``file.py:name`` and ``package.module:name`` are functions; anything else is a kind."""
+        if text.endswith(".py"):
+            raise PydanticCustomError(
+                "kind",
+                "a function is written {file}:NAME, a class that is a Reward {how}",
+                {"file": text, "how": f"{{kind: {text}}}"},
+            )
         return {"kind": "function", "path": text} if ":" in text else {"kind": text}
 
 
-async def judged(group: Group, reward: Reward, context: RewardContext) -> Group:
-    """The group with a score on every trajectory; attempts that broke off are errors, which the reward never sees."""
-    sound = [i for i, t in enumerate(group) if not t.failure]
-    asked = replace(group, trajectories=tuple(group.trajectories[i] for i in sound))
-    scores = dict(zip(sound, await reward.score(asked, context) if sound else (), strict=True))
-    scored = (t.scored(scores[i] if i in scores else failure(t.failure)) for i, t in enumerate(group))
-    return replace(group, trajectories=tuple(scored))
+async def scored(group: Group, reward: Reward, context: RewardContext) -> Group:
+    """The group with a score on every trajectory. Failed rollouts get status ``error``; the reward never sees them."""
+    valid = [i for i, t in enumerate(group) if not t.failure]
+    valid_group = replace(group, trajectories=tuple(group.trajectories[i] for i in valid))
+    scores = dict(zip(valid, await reward.score(valid_group, context) if valid else (), strict=True))
+    trajectories = (t.scored(scores[i] if i in scores else failure(t.failure)) for i, t in enumerate(group))
+    return replace(group, trajectories=tuple(trajectories))
 
 
 def failure(explanation: str, *, answer: str | None = None, parts: Mapping[str, Score] | None = None) -> Score:
-    """The score of a trajectory that could not be judged. Its value is NaN, so that no sum passes for a judgement."""
+    """The score of a trajectory that could not be scored. Its value is NaN, so that no sum with it is a number."""
     return Score(value=math.nan, status="error", answer=answer, explanation=explanation, parts=parts or {})

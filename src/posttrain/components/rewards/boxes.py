@@ -1,4 +1,4 @@
-"""How well the boxes of an answer fit those of the reference: by their overlap, or by how sure they say to be.
+"""Scores bounding boxes against reference boxes, by overlap, confidence or recall.
 
 Source: Liu et al. 2025 (Visual-RFT), arXiv:2503.01785, section 3.2, and its release at 9486633. Boxes are matched one
 to one, the most confident first, each with the free reference box that it overlaps most with, where IoU > 0.5. Then
@@ -8,13 +8,13 @@ to one, the most confident first, each with the free reference box that it overl
     giou        sum of 1 + GIoU / max(reference boxes, stated boxes), matched by GIoU, whatever it is: in [0, 2]
     recall      matched boxes / reference boxes
 
-The first two together, as parts of a sum, are the reward of the paper; each is a member of its own so that weights,
-metrics and records tell them apart. `confidence` alone can be had by one junk box of confidence 0, and `recall` by
-covering everything: neither is a reward by itself. `giou` is the reward of the release for grounding.
+The reward of the paper is the sum of the first two. They are separate parts, so that each has its own weight, metric
+and record. `confidence` alone is maximized by one box of confidence 0 anywhere, and `recall` by boxes everywhere, so
+neither is a reward by itself. `giou` is the reward of the release for grounding.
 
-Differs: the release cuts the mean of confidences to [0, 1], here each confidence is; it judges the whole text where the
-answer has line ends, and gives full marks to what a symbolic check of formulas accepts: neither is done. An answer that
-is cut at the token limit is none.
+Differs: the release clips the mean of confidences to [0, 1], here each confidence is clipped. The release scores the
+whole text where the answer has line breaks, and gives the full reward to what a symbolic check of formulas accepts;
+neither is done here. An answer that is cut at the token limit counts as no answer.
 """
 
 from collections.abc import Sequence
@@ -31,22 +31,22 @@ from posttrain.types import Group, Score, Trajectory
 
 @frozen
 class Boxes(Reward):
-    """Pays for boxes. The task's field `field` holds the reference boxes, ``[[x1, y1, x2, y2], ...]``."""
+    """Scores boxes. The task's field `field` has the reference boxes, ``[[x1, y1, x2, y2], ...]``."""
 
     measure: Literal["iou", "giou", "confidence", "recall"] = "iou"
-    """What is paid for; see above."""
+    """Measure that is the reward; see above."""
     threshold: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.5
-    """Boxes match where their IoU is more than this."""
+    """Boxes match where their IoU is above this."""
     field: str = "boxes"
     """Name of the task's field with the reference boxes."""
     extract: Annotated[tuple[Extractor, ...], Field(min_length=1)] = ("answer_tag", "whole")
-    """Where to look for the list of boxes, in order; the first place that holds something decides."""
+    """Where to find the list of boxes; the first extractor that finds something decides."""
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
-        """Compare each answer's boxes with its task's."""
-        return [self._judge(trajectory) for trajectory in group]
+        """Compare the boxes of each answer with those of its task."""
+        return [self._score(trajectory) for trajectory in group]
 
-    def _judge(self, trajectory: Trajectory) -> Score:
+    def _score(self, trajectory: Trajectory) -> Score:
         task = trajectory.task
         given = task.fields.get(self.field)
         reference = [corners_of(box) for box in given] if isinstance(given, Sequence) else []
@@ -71,7 +71,7 @@ class Boxes(Reward):
         return Score(value=value, status="ok" if right else "wrong", answer=found.text, explanation=explanation)
 
     def _value(self, matched: Sequence[Matched], reference: Sequence[Corners]) -> float:
-        """The measure of stated boxes, of which there is one at least."""
+        """The measure of the stated boxes, at least one."""
         larger = max(len(reference), len(matched))
         if self.measure == "giou":
             anyway = match([m.box for m in matched], reference, giou, -2.0)

@@ -1,7 +1,7 @@
-"""Another reward for each role that writes: solutions are judged by one rule, verifications of them by another.
+"""A reward per role, such as one for solutions and one for verifications of them.
 
-An attempt is judged by the reward of the role that learns from it; where several roles wrote one, by that of the first
-of them to write. Each reward has a memory of its own.
+A rollout is scored by the reward of the role that is trained on it; with several roles, by that of the first one in the
+rollout. Each reward has a state of its own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from posttrain.types import Group, Score, Trajectory
 
 @frozen
 class ByRole(Reward):
-    """Chooses the reward by who wrote."""
+    """Chooses the reward by the trained role."""
 
     parts: Annotated[Mapping[str, Reward], Field(min_length=1)]
     """By role: ``policy``, ``verifier``, ..."""
@@ -30,12 +30,12 @@ class ByRole(Reward):
 
     @property
     def roles(self) -> frozenset[str]:
-        """Those that the parts ask."""
+        """Those of every part."""
         return frozenset().union(*(part.roles for part in self.parts.values()))
 
     @property
     def runs(self) -> str:
-        """What the policy's judge runs: the audit tries the policy's answers."""
+        """What the policy's reward runs: the audit probes answers of the policy."""
         return self.parts["policy"].runs if "policy" in self.parts else ""
 
     @property
@@ -44,19 +44,19 @@ class ByRole(Reward):
         return {file: digest for part in self.parts.values() for file, digest in part.fingerprint.items()}
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
-        """Let each part judge the attempts of its role, as a group."""
-        writers = [_writer(trajectory) for trajectory in group]
+        """Score the rollouts of each role by its part, as a group."""
+        trained = [_trained_role(trajectory) for trajectory in group]
         scores: dict[int, Score] = {}
-        for role in dict.fromkeys(writers):
+        for role in dict.fromkeys(trained):
             if role not in self.parts:
                 raise UserError(f"the by_role reward has no part for the role '{role}'; {nearest(role, self.parts)}")
-            places = [i for i, writer in enumerate(writers) if writer == role]
+            places = [i for i, other in enumerate(trained) if other == role]
             own = replace(group, trajectories=tuple(group.trajectories[i] for i in places))
-            memory = replace(context, state=context.state.setdefault(role, {}))
-            scores |= dict(zip(places, await self.parts[role].score(own, memory), strict=True))
-        return [scores[i] for i in range(len(writers))]
+            part_context = replace(context, state=context.state.setdefault(role, {}))
+            scores |= dict(zip(places, await self.parts[role].score(own, part_context), strict=True))
+        return [scores[i] for i in range(len(trained))]
 
 
-def _writer(trajectory: Trajectory) -> str:
-    """The first role that learns from an attempt."""
+def _trained_role(trajectory: Trajectory) -> str:
+    """The first role that is trained on a rollout."""
     return next((s.learner for s in trajectory.segments if s.trained), "policy")

@@ -1,15 +1,15 @@
-"""RLCR: pays for a right answer and for having said how likely it is to be right.
+"""RLCR: a reward for correct answers plus a proper scoring rule for the stated confidence.
 
-Source: Damani et al. 2025, arXiv:2507.16806: R = c - (q - c)^2, with c 1 for a right answer and 0 for a wrong one, and
-q the confidence that ends the completion, ``<confidence>0.7</confidence>``. Where an answer is right with probability
-p, the mean of R is largest at q = p, and is p^2 there: more for better answers, so that accuracy is not given up. With
-a logarithmic score it is p + p log p + (1 - p) log(1 - p), by which a hopeless answer (p = 0) beats one with p = 0.3.
+Source: Damani et al. 2025, arXiv:2507.16806: R = c - (q - c)^2, with c 1 for a correct answer and 0 for an incorrect
+one, and q the confidence at the end of the completion, ``<confidence>0.7</confidence>``. Where an answer is correct
+with probability p, the mean of R is largest at q = p, where it is p^2. It grows with p, so that accuracy is still
+rewarded. With a logarithmic score it is p + p log p + (1 - p) log(1 - p), which is larger at p = 0 than at p = 0.3.
 
-The confidence must be a plain number in [0, 1] at the very end. In the released code a completion of another form gets
-half a point less than the worst one of the right form, where R counts half: `malformed` is -2, one below -1.
+The confidence must be a plain number in [0, 1] at the very end. In the released code, R has the weight one half, and a
+malformed completion gets half a point less than the worst well-formed one: `malformed` is -2, one below -1.
 
-Differs: the answer is whatever `correct` finds before the confidence; the paper also asks for tags around thoughts,
-answer and analysis. The logarithm is held above that of 0.001, since a reward must be finite.
+Differs: the answer is what `correct` finds before the confidence; the paper also requires tags around thoughts, answer
+and analysis. Probabilities are at least 0.001 in the logarithm, since a reward must be finite.
 """
 
 import math
@@ -33,47 +33,52 @@ _SMALLEST = 1e-3
 
 @frozen
 class Calibrated(Reward):
-    """Correctness plus a proper score of the stated confidence."""
+    """Adds a proper score of the stated confidence to the reward of correctness."""
 
     correct: Reward
-    """Judges the answer: what it gives status ``ok`` is right. It sees what stands before the confidence."""
+    """Scores the answer, the text before the confidence; status ``ok`` is correct."""
     rule: Literal["brier", "log"] = "brier"
-    """``brier`` is -(q - c)^2; ``log`` is the logarithm of the probability given to what came out."""
+    """``brier`` is -(q - c)^2; ``log`` is the logarithm of the probability that was given to the outcome."""
     weight: Weight = 1.0
-    """How much the score of the confidence counts beside the answer's 1 or 0; at 0 it is only recorded."""
+    """Weight of the score of the confidence, beside 1 or 0 for the answer; at 0 it is only recorded."""
     malformed: float | None = -2.0
-    """Reward of a completion that does not end with a confidence; None judges its answer alone."""
+    """Reward of a completion that does not end with a confidence; None scores its answer alone."""
     tag: TagName = "confidence"
     """Name of the tag around the confidence."""
 
     def prepare(self) -> None:
-        """Prepare the judge of the answer."""
+        """Prepare the reward of correctness."""
         self.correct.prepare()
 
     @property
     def roles(self) -> frozenset[str]:
-        """Those of the judge of the answer."""
+        """Those of the reward of correctness."""
         return self.correct.roles
 
     @property
     def runs(self) -> str:
-        """What the judge of the answer runs."""
+        """What the reward of correctness runs."""
         return self.correct.runs
 
     @property
     def fingerprint(self) -> Mapping[str, str]:
-        """The files of the judge of the answer."""
+        """The files of the reward of correctness."""
         return self.correct.fingerprint
 
+    @property
+    def needs_answer(self) -> bool:
+        """Whether the reward of correctness does."""
+        return self.correct.needs_answer
+
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
-        """Take off each confidence, have the rest judged, and put both together."""
+        """Split off each confidence, score the rest, and add both."""
         split = [self._split(trajectory.completion) for trajectory in group]
         bare = [_with_text(t, text) for t, (text, _) in zip(group, split, strict=True)]
-        judged = await self.correct.score(replace(group, trajectories=tuple(bare)), context)
-        return [self._join(score, confidence) for score, (_, confidence) in zip(judged, split, strict=True)]
+        scored = await self.correct.score(replace(group, trajectories=tuple(bare)), context)
+        return [self._join(score, confidence) for score, (_, confidence) in zip(scored, split, strict=True)]
 
     def _split(self, text: str) -> tuple[str, float | None]:
-        """The text before the confidence, and the confidence; the whole text and None where there is none."""
+        """The text before the confidence, and the confidence; the whole text and None without one."""
         opening, closing = f"<{self.tag}>", f"</{self.tag}>"
         stripped = text.rstrip()
         start = stripped.rfind(opening)
@@ -84,25 +89,25 @@ class Calibrated(Reward):
             return text, None
         return text[:start], float(number)
 
-    def _join(self, judged: Score, confidence: float | None) -> Score:
-        if judged.status == "error":
-            return judged
-        right, parts = float(judged.status == "ok"), {"correct": judged}
+    def _join(self, scored: Score, confidence: float | None) -> Score:
+        if scored.status == "error":
+            return scored
+        right, parts = float(scored.status == "ok"), {"correct": scored}
         if confidence is None:
             value = right if self.malformed is None else self.malformed
-            explanation = f"{judged.explanation}; does not end with a number from 0 to 1 in <{self.tag}>"
-            return replace(judged, value=value, explanation=explanation, parts=parts)
-        said = self._said(confidence, right)
-        explanation = f"{judged.explanation}; confidence {confidence:g}: {self.rule} score {said:.4g}"
+            explanation = f"{scored.explanation}; does not end with a number from 0 to 1 in <{self.tag}>"
+            return replace(scored, value=value, explanation=explanation, parts=parts)
+        proper = self._proper_score(confidence, right)
+        explanation = f"{scored.explanation}; confidence {confidence:g}: {self.rule} score {proper:.4g}"
         return replace(
-            judged,
-            value=right + self.weight * said,
+            scored,
+            value=right + self.weight * proper,
             confidence=confidence,
             explanation=explanation,
-            parts=parts | {self.rule: Score(value=said, status="ok")},
+            parts=parts | {self.rule: Score(value=proper, status="ok")},
         )
 
-    def _said(self, confidence: float, right: float) -> float:
+    def _proper_score(self, confidence: float, right: float) -> float:
         """The proper score of a confidence."""
         if self.rule == "brier":
             return -((confidence - right) ** 2)
@@ -110,7 +115,7 @@ class Calibrated(Reward):
 
 
 def _with_text(trajectory: Trajectory, text: str) -> Trajectory:
-    """The attempt as it would be with another completion."""
+    """The rollout with another completion."""
     place = next(i for i, s in enumerate(trajectory.segments) if s.actor != "prompt")
     segments = [replace(s, text=s.text if s.actor == "prompt" else "") for s in trajectory.segments]
     segments[place] = replace(segments[place], text=text)

@@ -1,7 +1,7 @@
-"""Whether an expression makes the target of a countdown task out of its numbers.
+"""Whether an expression makes the target of a countdown task from its numbers.
 
-The expression is evaluated exactly, by `posttrain.grading.expressions`. An equation, ``(1 + 2) * 4 = 12``, is judged by
-what stands before its first equals sign. The game of TinyZero (Pan et al. 2025), which asks for every number once.
+The expression is evaluated exactly, by `posttrain.grading.expressions`. Of an equation, ``(1 + 2) * 4 = 12``, the part
+before the first equals sign is scored. The game of TinyZero (Pan et al. 2025), which requires every number once.
 """
 
 from collections import Counter
@@ -20,24 +20,24 @@ from posttrain.types import Group, Score, Trajectory
 
 @frozen
 class Countdown(Reward):
-    """Pays for an expression that reaches the target. The task's fields ``numbers`` and ``target`` say which."""
+    """Rewards an expression that reaches the target. The task has the fields ``numbers`` and ``target``."""
 
     extract: Annotated[tuple[Extractor, ...], Field(min_length=1)] = CASCADE
-    """Where to look for the expression, in order; the first place that holds something decides."""
+    """Where to find the expression; the first extractor that finds something decides."""
     use_all: bool = True
-    """Whether every number must be used; if not, each may be used at most as often as it is given."""
+    """Whether every number must be used; otherwise each may be used at most as often as it is given."""
     right: float = 1.0
     """Reward of an expression that reaches the target."""
     wrong: float = 0.0
-    """Reward of an expression that does not, or uses other numbers, or is none."""
+    """Reward of another expression, of one with other numbers, and of text that is no expression."""
     missing: float = 0.0
-    """Reward of a completion in which nothing was found."""
+    """Reward of a completion without an expression."""
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Evaluate each expression."""
-        return [self._judge(trajectory) for trajectory in group]
+        return [self._score(trajectory) for trajectory in group]
 
-    def _judge(self, trajectory: Trajectory) -> Score:
+    def _score(self, trajectory: Trajectory) -> Score:
         fields = trajectory.task.fields
         numbers, target = fields.get("numbers"), fields.get("target")
         if not _are_whole(numbers) or not _is_whole(target):
@@ -55,7 +55,7 @@ class Countdown(Reward):
         return Score(value=self.right, status="ok", answer=expression, explanation=explanation)
 
     def _fault(self, expression: str, numbers: list[int], target: int) -> str:
-        """Why an expression is no solution, or nothing."""
+        """Why an expression is no solution; empty for a solution."""
         used = numbers_used(expression)
         if used is None:
             return "is no expression"
@@ -71,7 +71,7 @@ class Countdown(Reward):
 
 
 def _expression(text: str) -> str:
-    """What an answer has before an equals sign, in plain notation and without quotes or emphasis around it."""
+    """The part of an answer before an equals sign, in plain notation, without quotes or emphasis around it."""
     for latex, plain in ((r"\times", "*"), (r"\cdot", "*"), (r"\div", "/")):
         text = text.replace(latex, plain)
     text = text.strip("`$ \n").removesuffix(".").removeprefix("**").removesuffix("**")

@@ -1,13 +1,13 @@
-"""Programs that are right, and the more the less work they do: instructions are counted, not seconds.
+"""Rewards correct programs by efficiency: executed instructions relative to a reference program.
 
 Tasks are those of `io_tests`, with a reference program as the answer or in the field ``reference``. Source: Yang et al.
-2024 (ACECode), arXiv:2412.17264: 0.5 + 0.5 * min(t_ref / t_own, 1) for a program that passes every test, less than that
-by a step for each way of failing.
+2024 (ACECode), arXiv:2412.17264: 0.5 + 0.5 * min(t_ref / t_own, 1) for a program that passes every test, and a lower
+level for each kind of failure.
 
-Differs: t is the number of instructions that Valgrind counts in all tests together, without those of an empty program:
-the same at every load, where seconds are not, and for languages without random hashes to the instruction. The cap of 1
-and the levels of failure are not in the sources that are to be had; the levels are ours. A program has one process, so
-that no work is done uncounted; one that replaces itself, or writes what only the counter writes, is not paid.
+Differs: t is not a time but the number of instructions that Valgrind counts over all tests, without those of an empty
+program. It does not depend on the load of the machine, and is exact for languages without random hashes. The cap of 1
+and the levels of failure are not in the available sources; the levels are ours. A program has one process, so that all
+work is counted. A program that replaces itself, or prints what only the counter prints, is not rewarded.
 """
 
 import json
@@ -32,7 +32,7 @@ from posttrain.grading.languages import (
     need_commands,
     verdict,
 )
-from posttrain.grading.programs import broken, how_it_ended, judge_each
+from posttrain.grading.programs import broken, how_it_ended, score_each
 from posttrain.sandbox import Limits, Result, Tier, missing_programs, open_pool
 from posttrain.types import Group, Score, Task, Trajectory
 
@@ -48,40 +48,40 @@ _COUNTED: Final = re.compile(rb"^==\d+== I\s+refs:\s+([\d,]+)", re.MULTILINE)
 _nothing: dict[Language, int] = {}
 """Instructions of a program that does nothing: measured once."""
 MOST_REFERENCES: Final = 4096
-"""References whose work is remembered; their tasks come again, in later steps and in evaluations."""
+"""Number of references whose work is cached for later steps and evaluations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a program did in all tests."""
+    """Work and outcome of a program over all tests."""
 
     instructions: int = 0
     fault: str = ""
-    """Which test it failed and how; empty where it passed all."""
+    """Which test it failed and how; empty if it passed all."""
     ran: bool = True
-    """Whether it ran to its end, so that the fault is in what it printed."""
+    """Whether it ran to its end, so that the fault is in its output."""
     error: Score | None = None
-    """Set where nothing can be said."""
+    """The score where counting failed."""
 
 
 @frozen
 class CountedWork(Reward):
-    """Pays for programs that are right, more for those that do no more work than a reference."""
+    """Rewards programs that pass all tests, more the fewer instructions they execute."""
 
     language: str = "python"
     """Language of the programs."""
     languages: Mapping[str, Language] = Field(default_factory=dict)
-    """More languages by name, as for `io_tests`."""
+    """Further languages by name, as in `io_tests`."""
     cap: float = Field(default=1.0, gt=0.0)
-    """The most that reference / own work counts."""
+    """Largest value of the ratio of reference work to own work."""
     unbuilt: float = -1.0
-    """Reward of what does not compile, and of a completion without a program."""
+    """Reward of a program that does not compile, and of a completion without a program."""
     crashed: float = -0.6
-    """Reward of a program that crashes or breaks a limit."""
+    """Reward of a program that crashes or exceeds a limit."""
     wrong: float = -0.3
-    """Reward of a program that prints something wrong."""
+    """Reward of a program with a wrong output."""
     limits: Limits = Limits(cpu_s=60.0, wall_s=300.0, memory_mb=1024)
-    """What one counted run may use; counting takes fifty times as long as running."""
+    """Limits of one counted run, which takes fifty times as long as a plain one."""
     weakest: Tier = "cgroup"
     """The weakest sandbox in which programs may be run: see ``posttrain doctor``."""
 
@@ -91,7 +91,7 @@ class CountedWork(Reward):
         return self.language
 
     def prepare(self) -> None:
-        """Open the sandbox. Raises `UserError` where there is none, no counter, or not the language."""
+        """Open the sandbox. Raises `UserError` where it, Valgrind or the language is missing."""
         open_pool(self.weakest)
         need_commands(self.language, self._language)
         if missing_programs(["valgrind"]):
@@ -103,23 +103,23 @@ class CountedWork(Reward):
 
     @cached_property
     def _references(self) -> dict[str, int]:
-        """Instructions of references, by program and tests."""
+        """Instructions of reference programs, by program and tests."""
         return {}
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
-        """Count the reference's work once, and that of every program."""
+        """Count the instructions of each reference once, and those of every program."""
         references: dict[int, int | Score] = {}
         for task in {id(trajectory.task): trajectory.task for trajectory in group}.values():
             if not _fault(task):
                 references[id(task)] = await self._reference(task)
 
-        async def judge(trajectory: Trajectory, code: str) -> Score:
-            return await self._judge(trajectory.task, code, references[id(trajectory.task)])
+        async def score(trajectory: Trajectory, code: str) -> Score:
+            return await self._score(trajectory.task, code, references[id(trajectory.task)])
 
-        return await judge_each(group, judge, self.unbuilt, lambda trajectory: _fault(trajectory.task))
+        return await score_each(group, score, self.unbuilt, lambda trajectory: _fault(trajectory.task))
 
     async def _reference(self, task: Task) -> int | Score:
-        """Work of the reference program; a failure where it does not pass its own tests."""
+        """Instructions of the reference program; a failure if it does not pass its own tests."""
         name = json.dumps([reference_of(task), task.fields["tests"]])
         if name in self._references:
             return self._references[name]
@@ -133,13 +133,13 @@ class CountedWork(Reward):
             self._references[name] = work.instructions
         return work.instructions
 
-    async def _judge(self, task: Task, code: str, reference: int | Score) -> Score:
+    async def _score(self, task: Task, code: str, reference: int | Score) -> Score:
         if isinstance(reference, Score):
             return reference
         built = await build(open_pool(self.weakest), self._language, code)
         if isinstance(built, Result):
-            said = f"does not compile: {how_it_ended(built)}"
-            return broken(built) or Score(value=self.unbuilt, status="wrong", answer=code, explanation=said)
+            fault = f"does not compile: {how_it_ended(built)}"
+            return broken(built) or Score(value=self.unbuilt, status="wrong", answer=code, explanation=fault)
         work = await self._work(task, built)
         if work.error:
             return work.error
@@ -151,7 +151,7 @@ class CountedWork(Reward):
         return Score(value=value, status="ok", answer=code, explanation=explanation)
 
     async def _work(self, task: Task, built: Files) -> Work:
-        """Run a program for every test, and an empty one, and count."""
+        """Count the instructions of a program over all tests, without those of an empty one."""
         nothing, total = await self._start(), 0
         if isinstance(nothing, Score):
             return Work(error=nothing)
@@ -159,8 +159,8 @@ class CountedWork(Reward):
             result = await self._count(built, test["input"])
             if error := broken(result):
                 return Work(error=error)
-            if (said := verdict(result, test["output"])) != PASSED:
-                fault = f"test {number + 1} of {len(task.fields['tests'])}: {said}"
+            if (outcome := verdict(result, test["output"])) != PASSED:
+                fault = f"test {number + 1} of {len(task.fields['tests'])}: {outcome}"
                 return Work(fault=fault, ran=result.outcome == "ok")
             counted = instructions(result.stderr)
             if counted is None:
@@ -169,7 +169,7 @@ class CountedWork(Reward):
         return Work(instructions=total)
 
     async def _start(self) -> int | Score:
-        """What starting and ending a program takes: the work of an empty one; a failure where nothing is counted."""
+        """Instructions of an empty program; a failure where nothing is counted."""
         if self._language not in _nothing:
             built = await build(open_pool(self.weakest), self._language, self._language.empty or "\n")
             ran = built if isinstance(built, Result) else await self._count(built, "")
@@ -187,13 +187,13 @@ class CountedWork(Reward):
 
 
 def efficiency(own: int, reference: int, cap: float = 1.0) -> float:
-    """0.5 + 0.5 * min(reference / own, cap); a program without work has the cap."""
+    """0.5 + 0.5 * min(reference / own, cap); a program without instructions gets the cap."""
     return 0.5 + 0.5 * (min(reference / own, cap) if own > 0 else cap)
 
 
-def instructions(said: bytes) -> int | None:
-    """The count in what the counter said; None unless it began once and counted once, so that nothing is forged."""
-    begun, counted = _BEGINS.findall(said), _COUNTED.findall(said)
+def instructions(log: bytes) -> int | None:
+    """The count in the counter's log; None unless it has exactly one start and one count, so that none is forged."""
+    begun, counted = _BEGINS.findall(log), _COUNTED.findall(log)
     return int(counted[0].replace(b",", b"")) if len(begun) == len(counted) == 1 else None
 
 

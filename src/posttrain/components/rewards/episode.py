@@ -1,7 +1,7 @@
-"""What an episode came to: the sum of what its turns were paid.
+"""The return of an episode: the sum of the rewards of its turns.
 
-A turn's pay is credited to the turn by itself, so in training the judgement adds nothing to it; an evaluation, which
-credits nobody, takes the sum as its value.
+In training, each turn's reward is credited to the turn, so the score of the episode adds 0. An evaluation, which has no
+credit assignment, takes the return as the score.
 """
 
 from collections.abc import Sequence
@@ -14,18 +14,19 @@ from posttrain.types import Group, Score, Trajectory
 
 @frozen
 class Episode(Reward):
-    """The return of an episode."""
+    """Scores episodes by their return."""
 
     value: Literal["nothing", "return"] = "nothing"
-    """What the judgement is worth: nothing beside the turns (training), or their sum (evaluation)."""
+    """Value of the score: ``nothing`` is 0, beside the rewards of turns (training); ``return`` their sum
+    (evaluation)."""
     solved_at: float = 0.0
-    """An episode whose return is at least this counts as solved."""
+    """Smallest return of a solved episode."""
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
-        """Judge every episode."""
-        return [self._judge(trajectory) for trajectory in group]
+        """Score every episode."""
+        return [self._score(trajectory) for trajectory in group]
 
-    def _judge(self, trajectory: Trajectory) -> Score:
+    def _score(self, trajectory: Trajectory) -> Score:
         total = float(sum(segment.reward for segment in trajectory.segments))
         status: Literal["ok", "wrong"] = "ok" if total >= self.solved_at else "wrong"
         part = Score(value=total, status=status)

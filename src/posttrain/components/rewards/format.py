@@ -1,7 +1,7 @@
-"""Whether the completion has the parts that it was asked for: tags, once each and in order, and an end.
+"""Whether the completion has the required format: tags, once each and in order, and an end.
 
-The form that DeepSeek-R1 trains with (arXiv:2501.12948, section 2.2.2): ``<think>...</think><answer>...</answer>``.
-Judges the form only; what stands in the parts is another reward's business.
+The format of DeepSeek-R1 (arXiv:2501.12948, section 2.2.2): ``<think>...</think><answer>...</answer>``. Only the format
+is scored; the content of the parts is for another reward.
 """
 
 from collections.abc import Sequence
@@ -16,36 +16,36 @@ from posttrain.types import Group, Score, Trajectory
 
 @frozen
 class Format(Reward):
-    """Pays for the required form."""
+    """Rewards the required format."""
 
     tags: tuple[TagName, ...] = ("think", "answer")
-    """Names of the parts: each opened and closed once, in this order, none within another, none empty. Where the
-    prompt ends with the first opening tag, as some chat templates do, the completion goes on from there."""
+    """Names of the parts: each opened and closed once, in this order, not nested, not empty. Where the prompt ends with
+    the first opening tag, as in some chat templates, the completion continues from there."""
     alone: bool = True
-    """Whether there may be nothing but white space outside the parts."""
+    """Whether only white space is allowed outside the parts."""
     closed: bool = True
     """Whether the last part must be closed; false where its closing tag is a stop string, which is cut off."""
     finished: bool = True
-    """Whether the completion must have ended by itself, not at the token limit."""
+    """Whether the completion must end before the token limit."""
     max_characters: PositiveInt | None = None
-    """Longest completion that is paid; None for no limit."""
+    """Longest completion that is rewarded, in characters; None for no limit."""
     right: float = 1.0
-    """Reward of the required form."""
+    """Reward of the required format."""
     wrong: float = 0.0
-    """Reward of any other."""
+    """Reward of any other format."""
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
-        """Check the form of each completion."""
-        return [self._judge(trajectory) for trajectory in group]
+        """Check the format of each completion."""
+        return [self._score(trajectory) for trajectory in group]
 
-    def _judge(self, trajectory: Trajectory) -> Score:
+    def _score(self, trajectory: Trajectory) -> Score:
         fault = self._fault(trajectory)
         if fault:
             return Score(value=self.wrong, status="wrong", explanation=fault)
         return Score(value=self.right, status="ok", explanation="has the required form")
 
     def _fault(self, trajectory: Trajectory) -> str:
-        """What is wrong with the form, or nothing."""
+        """What is wrong with the format; empty if nothing is."""
         text = trajectory.completion
         if self.finished and trajectory.stop_reason == "length":
             return "was cut at the token limit"

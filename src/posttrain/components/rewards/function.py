@@ -1,19 +1,24 @@
 """Any Python function as a reward: ``file.py:name`` or ``package.module:name``.
 
-The function may be plain (``f(completion, task)`` and the like), or written for TRL or for verl, sync or async; which
-one it is is told from the names of its parameters: `posttrain.grading.conventions`.
+The function may be plain, as ``f(completion, task)``, or written for TRL, verl, OpenRLHF, verifiers or OpenAI, sync or
+async. The names of its parameters decide which: `posttrain.grading.conventions`.
 
-What goes wrong is recorded, never scored: a function that raises, returns NaN, or returns something else than a
-judgement gives status ``error``, with the line of the user's file. So does None, which says that the function does not
-apply to this completion. ``exit()`` inside the function counts as raising.
+Failures are recorded, never scored. A function that raises, returns NaN, or returns no score gives status ``error``,
+with the line of the user's file. ``exit()`` inside the function counts as raising. None means that the function does
+not apply to a completion: a `sum` leaves it out, and where no reward applies the rollout has status ``error``.
 
-The function runs in worker processes (`posttrain.grading.workers`), so one that hangs, crashes or eats memory costs the
-judgement that it was at, which is recorded as an error with the reason, and never the run. What is different from a
-call in the run's own process: the file is run again in each worker, and what the function keeps in variables of its
-module is kept by each worker alone and gone when it is replaced (`workers: 1` makes it one); columns must be plain
-data; it sees the environment, working directory and import path that the run had when judging began; a plain function
-is given one completion at a time in a worker's main thread, so it may use signals; async functions run side by side
-within a group. ``time_limit: null`` calls it in the process of the run, as it is, where nothing can stop it.
+The function runs in worker processes (`posttrain.grading.workers`). If it hangs, crashes or runs out of memory, the
+score in progress is recorded as an error with the reason, and the run continues. Compared with a call in the run's own
+process:
+
+- the file is executed again in each worker, and each worker has its own module variables, which are lost when it is
+  replaced (`workers: 1` keeps a single worker);
+- columns must be plain data;
+- environment variables, working directory and import path are those of the run when scoring began;
+- a plain function gets one completion at a time in a worker's main thread, so it may use signals;
+- async functions run concurrently within a group.
+
+``time_limit: null`` calls the function in the process of the run, where nothing can stop it.
 """
 
 import asyncio
@@ -29,54 +34,70 @@ from pydantic_core import PydanticCustomError
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
 from posttrain.errors import UserError
-from posttrain.grading.conventions import Log, Signature, plain_values, read_signature, trl_values, verl_values
+from posttrain.grading.conventions import (
+    OF_GROUPS,
+    Log,
+    Signature,
+    openai_values,
+    openrlhf_values,
+    plain_values,
+    read_signature,
+    trl_values,
+    verifiers_values,
+    verl_values,
+)
 from posttrain.grading.isolated import WIDE, Isolated
-from posttrain.grading.results import NOT_APPLICABLE, as_score, with_notes
-from posttrain.grading.user_function import UserFunction, explain, load_function, read_file
+from posttrain.grading.results import as_score, from_openrlhf, with_notes
+from posttrain.grading.user_function import UserFunction, explain, is_held, load_function, read_file
 from posttrain.grading.workers import Limits, inside_worker
 from posttrain.types import Group, Score, Trajectory
 
 ON_THE_CLOCK = 10.0
-"""Times `time_limit`: how long a call may take that waits for something."""
+"""Wall-clock limit of a call as a multiple of `time_limit`, for functions that wait."""
 _CACHED = ("_loaded", "_traits", "_isolated")
 
 
 @frozen
 class Function(Reward):
-    """Judges by a function of the user's."""
+    """Scores by a function of the user."""
 
     path: str
     """``file.py:name``, relative to the working directory, or ``package.module:name``."""
     arguments: Mapping[str, JsonValue] = Field(default_factory=dict)
-    """Settings of the function's own, passed by keyword."""
+    """Keyword arguments of the function."""
     correct_at: float = 1.0
-    """A result of at least this has status ``ok``, a smaller one ``wrong``; a returned `Score` keeps its own."""
+    """Smallest result with status ``ok``; others are ``wrong``. A returned `Score` keeps its own status."""
     time_limit: PositiveFloat | None = 60.0
-    """Seconds of processor time for one completion, and on the clock ten times that; a function that judges a group in
-    one call has as many times more. None: no limit, and no process of its own."""
+    """Seconds of processor time per completion; the wall-clock limit is ten times that. A function that scores a group
+    in one call has the sum. None: no limit, and no worker process."""
     memory_limit: PositiveFloat | None = 8.0
-    """GiB that a worker may take, its imports included; None for no limit."""
+    """Memory limit of a worker in GiB, its imports included; None for no limit."""
     workers: PositiveInt | None = None
-    """Processes that judge at the same time; None is one a processor, and more for async functions, which wait."""
+    """Number of worker processes. None is one per processor, and more for async functions."""
 
     @field_validator("path")
     @classmethod
     def check_path(cls, path: str) -> str:
-        """Refuse what is not spelled as a function."""
+        """Refuse a path that is not FILE:NAME or MODULE:NAME."""
         source, _, name = path.rpartition(":")
         if not source or not name.isidentifier():
             raise PydanticCustomError("path", "a function is written file.py:name or package.module:name")
         if source == "__main__":
             raise PydanticCustomError(
                 "path",
-                "__main__ is another module in the processes that judge; give the function itself, as in "
+                "__main__ is another module in the worker processes; give the function itself, as in "
                 "posttrain.run(..., reward={name}), or write file.py:{name}",
                 {"name": name},
             )
         return path
 
+    @property
+    def user_code(self) -> tuple[str, ...]:
+        """The function, unless this process was given it as an object."""
+        return () if is_held(self.path) else (self.path,)
+
     def prepare(self) -> None:
-        """Load the function and tell its signature. Raises `UserError`."""
+        """Load the function and read its signature. Raises `UserError`."""
         _ = self._loaded if self._runs_here else self._traits
 
     @property
@@ -94,19 +115,19 @@ class Function(Reward):
 
     async def _score_here(self, group: Group, context: RewardContext) -> Sequence[Score]:
         function, signature = self._loaded
-        if signature.convention == "trl":
-            return await self._judge_group(function, signature, group, context)
-        return await asyncio.gather(*(self._judge(function, signature, trajectory) for trajectory in group))
+        if signature.convention in OF_GROUPS:
+            return await self._score_group(function, signature, group, context)
+        return await asyncio.gather(*(self._score(function, signature, trajectory) for trajectory in group))
 
     def pin(self, pinned: Mapping[str, Any]) -> None:
-        """In a worker: load what the run began with. Raises `UserError` where that is no longer there."""
+        """In a worker: load the function as the run began. Raises `UserError` if the file has changed since."""
         function = load_function(self.path, pinned.get("content"))
         if pinned.get("sha256", function.sha256) != function.sha256:
             raise UserError(f"reward function '{self.path}': {function.file} was changed since the run began")
         self.__dict__["_loaded"] = function, read_signature(function.call, self.arguments, self.path)
 
     def traits(self) -> dict[str, Any]:
-        """In a worker: what the run must know about the function without loading it."""
+        """In a worker: properties of the function that the run needs without loading it."""
         function, signature = self._loaded
         asynchronous = inspect.iscoroutinefunction(function.call) or inspect.iscoroutinefunction(
             getattr(function.call, "__call__", None)  # noqa: B004  an object with an async __call__
@@ -115,7 +136,7 @@ class Function(Reward):
             "file": function.file,
             "sha256": function.sha256,
             "asynchronous": asynchronous,
-            "together": asynchronous or signature.convention == "trl",
+            "together": asynchronous or signature.convention in OF_GROUPS,
             "ids": signature.takes_rest or not {"trajectory", "completion_ids"}.isdisjoint(signature.names),
         }
 
@@ -136,24 +157,36 @@ class Function(Reward):
 
     @cached_property
     def _traits(self) -> dict[str, Any]:
-        traits: dict[str, Any] = self._isolated.ask("traits")
+        traits: dict[str, Any] = self._isolated.query("traits")
         self._isolated.pin(sha256=traits["sha256"])
         if traits["asynchronous"] and self.workers is None:
             self._isolated.widen(WIDE)
         return traits
 
-    async def _judge(self, function: UserFunction, signature: Signature, trajectory: Trajectory) -> Score:
-        verl = signature.convention == "verl"
-        available = verl_values(trajectory) if verl else plain_values(trajectory, signature)
+    async def _score(self, function: UserFunction, signature: Signature, trajectory: Trajectory) -> Score:
+        match signature.convention:
+            case "verl":
+                available = verl_values(trajectory)
+            case "openai":
+                available = openai_values(trajectory)
+            case "verifiers":
+                available = verifiers_values(trajectory)
+            case _:
+                available = plain_values(trajectory, signature)
         result, fault = await self._call(function, signature, available)
         return failure(fault) if fault else as_score(result, self.correct_at)
 
-    async def _judge_group(
+    async def _score_group(
         self, function: UserFunction, signature: Signature, group: Group, context: RewardContext
     ) -> Sequence[Score]:
         log = Log(len(group))
-        available = trl_values(group.trajectories, signature, context, log)
+        if signature.convention == "openrlhf":
+            available = openrlhf_values(group.trajectories)
+        else:
+            available = trl_values(group.trajectories, signature, context, log)
         results, fault = await self._call(function, signature, available)
+        if signature.convention == "openrlhf" and not fault:
+            results = from_openrlhf(results, log)
         if not fault:
             results, fault = _listed(results, len(group))
         scores = [failure(fault)] * len(group) if fault else [as_score(r, self.correct_at) for r in results]
@@ -163,7 +196,7 @@ class Function(Reward):
     async def _call(
         self, function: UserFunction, signature: Signature, available: Mapping[str, Any]
     ) -> tuple[Any, str]:
-        """The result of one call, and what went wrong if something did."""
+        """The result of one call, and a description of the failure or an empty string."""
         try:
             by_position, by_name = signature.arguments(available)
             result = function.call(*by_position, **{**by_name, **self.arguments})
@@ -172,7 +205,7 @@ class Function(Reward):
             return result, ""
         except (KeyboardInterrupt, asyncio.CancelledError, GeneratorExit):
             raise
-        except BaseException as error:  # exit(), and libraries whose time limits are no Exception
+        except BaseException as error:  # exit(), and libraries whose time limits do not raise an Exception
             return None, explain(error, function.file)
 
     @cached_property
@@ -186,13 +219,13 @@ class Function(Reward):
 
 
 def _listed(results: Any, count: int) -> tuple[list[Any], str]:
-    """The results of a function that judges a group, and what is wrong with them if something is."""
+    """The results of a function that scores a group, and what is wrong with them or an empty string."""
     if results is None:
-        return [], NOT_APPLICABLE
+        return [None] * count, ""
     try:
         listed = list(results)
     except TypeError:
-        return [], f"the function returned a {type(results).__name__}; a list with one number a completion is needed"
+        return [], f"the function returned a {type(results).__name__}; a list with one number per completion is needed"
     if isinstance(results, str | bytes | Mapping) or len(listed) != count:
         kind = type(results).__name__
         return [], f"the function returned a {kind} of {len(listed)} for {count} completions; one number each is needed"
@@ -200,6 +233,6 @@ def _listed(results: Any, count: int) -> tuple[list[Any], str]:
 
 
 def _relative(file: str) -> str:
-    """A file as seen from the working directory, where it is inside it."""
+    """A file relative to the working directory, where it is inside it."""
     path = Path(file)
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file

@@ -1,6 +1,6 @@
-"""Whether the point that a completion ends at lies in a region: a ball around a centre.
+"""Whether the end point of a completion is inside a ball.
 
-The point is read from the text of the completion, as flows write theirs: numbers with spaces between them.
+The point is read from the text of the completion, numbers separated by spaces, as flows write them.
 """
 
 import math
@@ -16,18 +16,18 @@ from posttrain.types import Group, Score, Trajectory
 
 @frozen
 class InRegion(Reward):
-    """Pays 1 for a point in the ball, 0 for another, or nothing that is a point."""
+    """Rewards a point in the ball by 1; another point, and text that is no point, by 0."""
 
     centre: Annotated[tuple[float, ...], Field(min_length=1)] = (2.0, 0.0)
-    """Middle of the ball."""
+    """Centre of the ball."""
     radius: PositiveFloat = 1.5
-    """Largest distance from it."""
+    """Radius of the ball."""
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
-        """Judge every end point."""
-        return [self._judge(trajectory) for trajectory in group]
+        """Score every end point."""
+        return [self._score(trajectory) for trajectory in group]
 
-    def _judge(self, trajectory: Trajectory) -> Score:
+    def _score(self, trajectory: Trajectory) -> Score:
         words = trajectory.completion.split(maxsplit=len(self.centre))
         try:
             point = [float(word[:64]) for word in words]

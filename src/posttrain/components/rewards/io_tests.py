@@ -1,12 +1,12 @@
-"""Programs in any language, tested by what they print for given input.
+"""Programs in any language, tested by their output for given input.
 
-A task's field ``tests`` is a list of ``{"input": text, "output": text}``; ``language`` may name the task's own. A
+A task's field ``tests`` is a list of ``{"input": text, "output": text}``; its field ``language`` is optional. A
 language is a few lines of YAML (`languages.yaml`): file name, compile command, run command. Source: Boruch-Gruszecki et
-al. 2025 (Agnostics), arXiv:2508.04865: the first test that fails decides, outputs are equal but for space at their
-ends, and a program that runs and prints something wrong earns `wrong_output` (0.2 in the paper's runs).
+al. 2025 (Agnostics), arXiv:2508.04865: the first failed test decides, outputs are compared up to white space at their
+ends, and a program that runs with a wrong output gets `wrong_output` (0.2 in the paper's runs).
 
-Differs: a program is compiled once, not for every test, and each test runs in a sandbox of its own; limits are part of
-the reward. The language is the task's or the reward's, never taken from the fence.
+Differs: a program is compiled once, not for every test, and each test runs in a sandbox of its own. Limits are part of
+the reward. The language is that of the task or the reward, never that of the code fence.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,29 +26,29 @@ from posttrain.grading.languages import (
     shipped_languages,
     verdict,
 )
-from posttrain.grading.programs import broken, how_it_ended, judge_each
+from posttrain.grading.programs import broken, how_it_ended, score_each
 from posttrain.sandbox import Limits, Result, Tier, open_pool
 from posttrain.types import Group, Score, Trajectory
 
 
 @frozen
 class IOTests(Reward):
-    """Pays for programs that print what is expected."""
+    """Rewards programs with the expected output."""
 
     language: str = "python"
-    """Language of the programs, where a task does not name its own."""
+    """Language of the programs, for tasks without their own."""
     languages: Mapping[str, Language] = Field(default_factory=dict)
-    """More languages by name, or others in the place of those that ship."""
+    """Further languages by name; they override shipped ones of the same name."""
     right: float = 1.0
     """Reward when all tests pass."""
     wrong_output: float = 0.0
-    """Reward when the first test that fails ran to its end; 0.2 in Agnostics."""
+    """Reward when the first failed test ran to its end; 0.2 in Agnostics."""
     failed: float = 0.0
-    """Reward when the program does not compile, crashes, or breaks a limit."""
+    """Reward when the program does not compile, crashes, or exceeds a limit."""
     missing: float = 0.0
     """Reward of a completion without a program."""
     limits: Limits = Limits(cpu_s=5.0)
-    """What one run of a program may use."""
+    """Limits of one run of a program."""
     weakest: Tier = "cgroup"
     """The weakest sandbox in which programs may be run: see ``posttrain doctor``."""
 
@@ -58,13 +58,13 @@ class IOTests(Reward):
         return self.language
 
     def prepare(self) -> None:
-        """Open the sandbox, and look for the language. Raises `UserError` where one of them is not there."""
+        """Open the sandbox and find the language. Raises `UserError` where one of them is missing."""
         open_pool(self.weakest)
         need_commands(self.language, find_language(self.language, self.languages))
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
-        """Compile each program once, and run it for one test after the other."""
-        return await judge_each(group, self._judge, self.missing, self._fault)
+        """Compile each program once, and run its tests in order until one fails."""
+        return await score_each(group, self._score, self.missing, self._fault)
 
     def _fault(self, trajectory: Trajectory) -> str:
         fields = trajectory.task.fields
@@ -73,7 +73,7 @@ class IOTests(Reward):
             return f"is in the language {name!r:.40}, which is not known"
         return fault_of_tests(fields.get("tests"))
 
-    async def _judge(self, trajectory: Trajectory, code: str) -> Score:
+    async def _score(self, trajectory: Trajectory, code: str) -> Score:
         language = find_language(trajectory.task.fields.get("language", self.language), self.languages)
         pool = open_pool(self.weakest)
         built = await build(pool, language, code)
@@ -84,9 +84,9 @@ class IOTests(Reward):
             result = await pool.result(job_of(language, built, test["input"]), self.limits)
             if error := broken(result):
                 return error
-            if (said := verdict(result, test["output"])) != PASSED:
+            if (outcome := verdict(result, test["output"])) != PASSED:
                 value = self.wrong_output if result.outcome == "ok" else self.failed
-                explanation = f"test {number + 1} of {len(tests)}: {said}"
+                explanation = f"test {number + 1} of {len(tests)}: {outcome}"
                 return Score(value=value, status="wrong", answer=code, explanation=explanation)
         return Score(value=self.right, status="ok", answer=code, explanation=f"passes {len(tests)} tests")
 

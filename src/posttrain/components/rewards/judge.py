@@ -1,9 +1,9 @@
-"""What a judge says of a completion: a model of any role is asked in words, and its reply is read.
+"""LLM as a judge: a model of any role is prompted to score a completion, and its reply is parsed.
 
-The judge may be loaded here or be an endpoint (``models.judge.source: http://.../v1``). It sees the completion between
-marks that the completion cannot contain, and is told that what stands there is no instruction; a judge can be fooled
-all the same. Its last statement after `label` counts. A reply without one, a number outside of the scale, and a judge
-that gives no answer are errors, never a low score.
+The judge is a local model or an endpoint (``models.judge.source: http://.../v1``). The prompt shows the completion
+between marks that the completion cannot contain, and instructs the judge to take no instruction from it. A judge can be
+fooled all the same. Its last verdict after `label` counts. A reply without a verdict, a number outside the scale, and a
+missing reply are errors, never a low score.
 
 Source: Zheng et al. 2023, arXiv:2306.05685, section 3.1 (single answer grading, reference-guided).
 
@@ -45,33 +45,33 @@ number from 0 (worthless) to 10 (fully right)."""
 
 @frozen
 class Judge(Reward):
-    """Judges by asking a model."""
+    """Scores by prompting a model."""
 
     role: str = "judge"
-    """The model that is asked."""
+    """The judge's role."""
     template: str = TEMPLATE
-    """What it is asked. Places: question, answer (the task's), completion between marks, and raw_completion without
-    them, for judges that were trained on another form."""
+    """Prompt template. Placeholders: question, answer (the task's), completion between marks, and raw_completion
+    without marks, for judges that were trained on another format."""
     label: str = "Score"
-    """Word before the judgement, in any case; empty takes the last number or verdict of the reply."""
+    """Word before the verdict, in any case; empty takes the last number or verdict word of the reply."""
     verdicts: tuple[float, float] | Mapping[str, float] = (0.0, 10.0)
-    """The ends of a scale, which become 0 and 1, or a value for each word that is a verdict: {correct: 1, wrong: 0}."""
+    """The ends of a scale, which are mapped to 0 and 1, or a value per verdict word: {correct: 1, wrong: 0}."""
     samples: PositiveInt = 1
-    """Replies whose judgements are averaged; those without one are left out, which is said."""
+    """Replies per completion, whose verdicts are averaged. The explanation counts those without a verdict."""
     sampling: Sampling = Sampling(temperature=0.0, max_tokens=512)
-    """How each is drawn; several need a temperature."""
+    """How each reply is sampled; several need a temperature."""
     chat: bool = True
-    """Whether the judge is asked by a chat message, or by text to be continued."""
+    """Whether the prompt is a chat message, or text to be continued."""
     correct_at: float = Field(default=0.5, allow_inf_nan=False)
-    """A value of at least this counts as solved."""
+    """Smallest value that counts as correct."""
 
     @field_validator("template")
     @classmethod
     def check_template(cls, template: str) -> str:
-        """The completion must be shown."""
+        """Refuse a template without the completion."""
         if not places(template) & {"completion", "raw_completion"}:
             raise PydanticCustomError(
-                "place", "the judge is never shown the completion: write {{completion}} somewhere"
+                "place", "the template does not show the completion to the judge: write {{completion}} somewhere"
             )
         return check_places(template, PLACES)
 
@@ -80,7 +80,7 @@ class Judge(Reward):
     def check_verdicts(
         cls, verdicts: tuple[float, float] | Mapping[str, float]
     ) -> tuple[float, float] | Mapping[str, float]:
-        """A scale has two different ends, a list of words at least two."""
+        """Require two different ends of a scale, or at least two words."""
         if isinstance(verdicts, Mapping):
             if len({word.casefold() for word in verdicts}) < 2 or not all(word.strip() for word in verdicts):
                 raise PydanticCustomError("verdicts", "at least two words are needed to choose from")
@@ -90,38 +90,38 @@ class Judge(Reward):
 
     @property
     def roles(self) -> frozenset[str]:
-        """The model that is asked."""
+        """The judge."""
         return frozenset({self.role})
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
-        """Ask about every trajectory, all at once."""
+        """Request a verdict on every trajectory, concurrently."""
         writer = context.sampler(self.role, self.kind)
-        # Draws are a function of the order in which a sampler is asked, so each question is put in place at once.
-        return await asyncio.gather(*(self._judge(trajectory, writer) for trajectory in group))
+        # Draws depend on the order of a sampler's requests, which gather starts in the order of the group.
+        return await asyncio.gather(*(self._score(trajectory, writer) for trajectory in group))
 
-    async def _judge(self, trajectory: Trajectory, writer: Writer) -> Score:
+    async def _score(self, trajectory: Trajectory, writer: Writer) -> Score:
         task = trajectory.task
         if task.answer is None and "answer" in places(self.template):
-            return failure("the judge is to be told the reference answer, and the task has none")
+            return failure("the judge's template shows the reference answer, and the task has none")
         text = trajectory.completion
         values = {"question": question_of(task), "answer": task.answer or "", "raw_completion": text}
-        asked = fill(self.template, {**values, "completion": marked(text)})
-        prompt = (Message(role="user", content=asked),) if self.chat else asked
+        request = fill(self.template, {**values, "completion": marked(text)})
+        prompt = (Message(role="user", content=request),) if self.chat else request
         try:
             replies = await writer.write(prompt, self.samples, self.sampling)
         except NoAnswer as error:
             return failure(str(error))
-        judged = [value for reply in replies if (value := self._read(reply)) is not None]
-        if not judged:
-            return failure(f"no judgement was found in the judge's reply: {shown(replies[0], 200)}")
-        value = sum(judged) / len(judged)
-        explanation = f"the role '{self.role}' says: {shown(replies[0], 200)}"
+        scored = [value for reply in replies if (value := self._read(reply)) is not None]
+        if not scored:
+            return failure(f"the judge's reply has no verdict: {shown(replies[0], 200)}")
+        value = sum(scored) / len(scored)
+        explanation = f"reply of the role '{self.role}': {shown(replies[0], 200)}"
         if len(replies) > 1:
-            explanation += f" ({len(judged)} of {len(replies)} replies hold a judgement)"
+            explanation += f" ({len(scored)} of {len(replies)} replies have a verdict)"
         return Score(value=value, status="ok" if value >= self.correct_at else "wrong", explanation=explanation)
 
     def _read(self, reply: str) -> float | None:
-        """The last judgement in a reply; None where there is none, or it is not on the scale."""
+        """The value of the last verdict in a reply; None without one, or for one outside the scale."""
         words = tuple(self.verdicts) if isinstance(self.verdicts, Mapping) else ()
         found = [match[1] for match in _pattern(self.label, words).finditer(reply)]
         if not found:
@@ -135,8 +135,8 @@ class Judge(Reward):
 
 @lru_cache(maxsize=64)
 def _pattern(label: str, words: tuple[str, ...]) -> re.Pattern[str]:
-    """A label, a few marks, and a number or one of the words. Every repeat is bounded, so that it is linear."""
+    """A label, a few marks, and a number or one of the words. Every repeat is bounded, so matching is linear."""
     longest_first = sorted(words, key=len, reverse=True)
-    judgement = "|".join(map(re.escape, longest_first)) or r"[-+]?[0-9]{1,9}(?:\.[0-9]{1,9})?"
+    verdict = "|".join(map(re.escape, longest_first)) or r"[-+]?[0-9]{1,9}(?:\.[0-9]{1,9})?"
     before = rf"(?<!\w){re.escape(label)}[\s*_:=\"'`(\[]{{0,9}}" if label else r"(?<![\w.])"
-    return re.compile(rf"{before}({judgement})(?!\w|\.[0-9])", re.IGNORECASE)
+    return re.compile(rf"{before}({verdict})(?!\w|\.[0-9])", re.IGNORECASE)

@@ -1,8 +1,8 @@
-"""Whether the answer names the reference answer's class, in capitals or not, with spaces, underscores or without.
+"""Whether the answer is the label of the reference answer, ignoring case, spaces and underscores.
 
-Source: Liu et al. 2025 (Visual-RFT), arXiv:2503.01785, and its release at 9486633, grpo_classification.py: right is an
-answer that contains the label or is contained in it. There an empty answer is contained in every label, and is paid:
-`empty=True` brings that back, as an example of a reward that is hacked.
+Source: Liu et al. 2025 (Visual-RFT), arXiv:2503.01785, and its release at 9486633, grpo_classification.py: an answer is
+correct if it contains the label or is contained in it. There an empty answer is contained in every label, and is
+rewarded: `empty=True` reproduces that, as an example of reward hacking.
 
 Differs: ``exact`` is the default.
 """
@@ -20,21 +20,26 @@ from posttrain.types import Group, Score, Trajectory
 
 @frozen
 class Label(Reward):
-    """Pays for the right class: 1, else 0."""
+    """Rewards the correct label by 1, others by 0."""
 
     match: Literal["exact", "containment"] = "exact"
-    """``exact``: the same label; ``containment``: one of the two in the other."""
+    """``exact``: the same label; ``containment``: one of the two is in the other."""
     empty: bool = False
-    """With containment, whether an empty answer is in every label. For experiments: it teaches saying nothing."""
+    """Whether containment includes the empty answer. For experiments: it trains the policy to give empty answers."""
     extract: Annotated[tuple[Extractor, ...], Field(min_length=1)] = ("answer_tag",)
-    """Where to look for the answer, in order; the first place that holds something decides. With more than the tag, a
-    completion whose tag is empty is judged by what else it says."""
+    """Where to find the answer; the first extractor that finds something decides. With further extractors, a completion
+    with an empty tag is scored by the rest of its text."""
+
+    @property
+    def needs_answer(self) -> bool:
+        """True."""
+        return True
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
-        """Compare each answer with its task's label."""
-        return [self._judge(trajectory) for trajectory in group]
+        """Compare each answer with the label of its task."""
+        return [self._score(trajectory) for trajectory in group]
 
-    def _judge(self, trajectory: Trajectory) -> Score:
+    def _score(self, trajectory: Trajectory) -> Score:
         task = trajectory.task
         label = _plain(task.answer or "")
         if not label:
@@ -54,5 +59,5 @@ class Label(Reward):
 
 
 def _plain(text: str) -> str:
-    """Small letters without spaces and underscores."""
+    """The text in lower case without spaces and underscores."""
     return "".join(text.lower().replace("_", " ").split())

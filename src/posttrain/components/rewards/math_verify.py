@@ -1,13 +1,14 @@
-r"""Whether the answer in a completion equals the task's reference answer, as mathematics, by the library math-verify.
+r"""Whether the answer is mathematically equal to the reference answer, by the library math-verify.
 
-Which part of the completion is its answer: `posttrain.grading.extraction`. Equal texts are equal, plain numbers are
-compared exactly here (`posttrain.grading.numbers`), and everything else goes to math-verify in a worker that is killed
-when its time is up: `posttrain.grading.math_comparison`. An answer that takes too long (``9^{9^{9^9}}``), crashes the
-library or eats memory gives status ``error`` with the reason, never ``wrong``.
+How the answer is extracted: `posttrain.grading.extraction`. Equal texts are equal, and plain numbers are compared
+exactly (`posttrain.grading.numbers`). All else is compared by math-verify in a worker that is killed at its time limit:
+`posttrain.grading.math_comparison`. An answer that takes too long (``9^{9^{9^9}}``), crashes the library or runs out of
+memory gives status ``error`` with the reason, never ``wrong``.
 
-Differs: from math-verify's defaults, which call equal 1 and 1%, 1/3 and 0.333333333, 5 and "5 or 6", and unequal two
-copies of a number with 5000 digits. A percent sign is a hundredth (see `percent`), decimals are exact unless there is a
-tolerance, an answer has as many parts as the reference, and a single letter after a number is an unknown, not a unit.
+Differs: from the defaults of math-verify, by which 1 equals 1%, 1/3 equals 0.333333333, 5 equals "5 or 6", and two
+copies of a number with 5000 digits are unequal. Here a percent sign is a hundredth (see `percent`), decimals are exact
+unless there is a tolerance, an answer has as many parts as the reference, and a single letter after a number is a
+variable, not a unit.
 """
 
 import importlib.util
@@ -22,17 +23,17 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
 from posttrain.errors import UserError
-from posttrain.grading.extraction import CASCADE, Extractor, find_answer, gold_answer, shown
+from posttrain.grading.extraction import CASCADE, Extractor, Lists, find_answer, gold_answers, shown
 from posttrain.grading.numbers import Number, read_number, same_number, unwrapped
 from posttrain.grading.workers import Limits, Outcome, Runner, inside_worker
 from posttrain.types import Group, Score, Trajectory
 
 LONGEST = 2000
-"""Characters of an answer that is looked at, unless it is the reference answer letter by letter."""
+"""Most characters of an answer that is parsed; a longer one must equal the reference answer letter by letter."""
 DEEPEST = 20
-"""Levels of brackets of such an answer; the parser's time doubles with each."""
+"""Most nested brackets of an answer that is parsed; the parser's time doubles with each."""
 ON_THE_CLOCK = 12.0
-"""Times `time_limit`."""
+"""Wall-clock limit as a multiple of `time_limit`."""
 
 _PERCENT = re.compile(r"\s*\\?%$")
 _LETTER = re.compile(r"[a-z]", re.IGNORECASE)
@@ -40,41 +41,51 @@ _LETTER = re.compile(r"[a-z]", re.IGNORECASE)
 
 @frozen
 class MathVerify(Reward):
-    """Pays for an answer that is mathematically the reference answer."""
+    """Rewards an answer that is mathematically equal to the reference answer."""
 
     extract: Annotated[tuple[Extractor, ...], Field(min_length=1)] = CASCADE
-    """Where to look for the answer, in order; the first place that holds something decides."""
+    """Where to find the answer; the first extractor that finds something decides."""
     tolerance: NonNegativeFloat = 0.0
-    """Largest difference between two numbers that are called equal; 0 is exact (to 40 digits for irrational ones)."""
+    """Largest difference between two equal numbers; 0 is exact (to 40 digits for irrational ones)."""
     percent: Literal["hundredth", "ignored"] = "hundredth"
-    """What a percent sign means that only one of the two has; both having one, it counts as nothing."""
+    """Meaning of a percent sign that only one of the two has; if both have one, it is ignored."""
+    lists: Lists = "auto"
+    """Meaning of a reference answer that is a JSON list. ``auto``: of texts (``["1/2", "0.5"]``), each is right; any
+    other list (``[1, 2]``) is itself the answer. ``any``: each item is right. ``text``: a list is itself the answer."""
     time_limit: PositiveFloat = 5.0
-    """Seconds of processor time for one comparison; twelve times that on the clock."""
+    """Seconds of processor time for one comparison; the wall-clock limit is twelve times that."""
     right: float = 1.0
-    """Reward of an answer that is equal."""
+    """Reward of an equal answer."""
     wrong: float = 0.0
-    """Reward of one that is not, or that cannot be read."""
+    """Reward of an unequal answer, or one that cannot be parsed."""
     missing: float = 0.0
-    """Reward of a completion in which no answer was found."""
+    """Reward of a completion without an answer."""
 
     def prepare(self) -> None:
-        """See that the library is there. Raises `UserError`."""
+        """Check that the library is installed. Raises `UserError`."""
         for name in ("math_verify", "latex2sympy2_extended"):
             if importlib.util.find_spec(name) is None:
                 raise UserError(f"the reward 'math_verify' needs the library {name}; pip install 'posttrain[math]'")
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        """Modules that workers should find imported."""
+        """Modules that workers import when they start."""
         return ("posttrain.grading.math_warm",)
 
+    @property
+    def needs_answer(self) -> bool:
+        """True."""
+        return True
+
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
-        """Compare each answer with its task's; equal pairs once."""
-        drafts = [self._draft(trajectory) for trajectory in group]
-        open_pairs = list(dict.fromkeys(pair for pair in drafts if not isinstance(pair, Score)))
+        """Compare each answer with the reference answer; equal pairs are compared once."""
+        drafts = [self._drafts(trajectory) for trajectory in group]
+        pairs = (draft for one in drafts for draft in one if not isinstance(draft, Score))
+        open_pairs = list(dict.fromkeys(pairs))
         calls = [{"gold": gold, "answer": answer, "tolerance": repr(self.tolerance)} for gold, answer in open_pairs]
         compared = dict(zip(open_pairs, await self._compare(calls), strict=True))
-        return [draft if isinstance(draft, Score) else self._verdict(*draft, compared[draft]) for draft in drafts]
+        scores = [[d if isinstance(d, Score) else self._verdict(*d, compared[d]) for d in one] for one in drafts]
+        return [next((s for kind in ("ok", "error") for s in one if s.status == kind), one[0]) for one in scores]
 
     async def _compare(self, calls: Sequence[Mapping[str, Any]]) -> list[Outcome]:
         if not inside_worker():
@@ -82,12 +93,16 @@ class MathVerify(Reward):
         grader = _opened()
         return [Outcome(how="ok", value=grader(call)) for call in calls]
 
-    def _draft(self, trajectory: Trajectory) -> Score | tuple[str, str]:
-        """The score, where text or plain numbers decide; else the reference answer and the answer."""
+    def _drafts(self, trajectory: Trajectory) -> list[Score | tuple[str, str]]:
+        """A draft for each answer that is right."""
         task = trajectory.task
-        gold = gold_answer(task.answer or "")
-        if not gold:
-            return failure(f"task '{task.key}' has no answer to compare with; give its row an 'answer' column")
+        golds = gold_answers(task.answer or "", self.lists)
+        if not golds:
+            return [failure(f"task '{task.key}' has no answer to compare with; give its row an 'answer' column")]
+        return [self._draft(trajectory, gold) for gold in golds]
+
+    def _draft(self, trajectory: Trajectory, gold: str) -> Score | tuple[str, str]:
+        """The score, where texts or plain numbers decide; else the reference answer and the answer."""
         found = find_answer(trajectory, self.extract, gold=gold)
         if found is None:
             explanation = f"no answer found by {', '.join(self.extract)}"
@@ -140,19 +155,19 @@ class MathVerify(Reward):
 
 @cache
 def _opened() -> Any:
-    """The comparison in this process, which is a worker already."""
+    """The comparison in this process, where it is a worker."""
     from posttrain.grading.math_worker import open_comparison
 
     return open_comparison(None)
 
 
 def _bare(text: str) -> str:
-    """An answer without what stands around it: a last full stop, dollars, emphasis."""
+    """An answer without a final full stop, dollar signs and emphasis around it."""
     return unwrapped(text).strip()
 
 
 def _hundredth(text: str) -> str:
-    """A percentage as a fraction; anything else as it is."""
+    """A percentage as a fraction; other text unchanged."""
     if not _PERCENT.search(text):
         return text
     bare = _PERCENT.sub("", text)
@@ -161,7 +176,7 @@ def _hundredth(text: str) -> str:
 
 
 def _number(text: str) -> Number | None:
-    """A plain number, with a unit only where that is clearly one; ``5x`` is none."""
+    """A plain number, with a unit of more than one letter at most; None for others, such as ``5x``."""
     number = read_number(text)
     if number is None or len(number.unit) > 1:
         return number

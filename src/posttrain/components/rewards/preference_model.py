@@ -1,12 +1,12 @@
-"""How often a model prefers an attempt to each of the others of its group, when it is shown two at a time.
+"""Pairwise preferences of a model: the mean probability that it prefers a rollout to the others of its group.
 
 Source: the pairwise preference model of RLHF Workflow, Dong et al. 2024, arXiv:2405.07863, section 2.2, and its
 released code (github.com/RLHFlow/RLHF-Reward-Modeling, pair-pm). The model reads the prompt and both responses and
-names the better one by a letter; with l the log-probability of a letter, and averaged over both orders of the two:
+names the better one by a letter. With l the log-probability of a letter, and averaged over both orders of the two:
 
     p(first is better) = exp(l_A / T) / (exp(l_A / T) + exp(l_B / T))
 
-Differs: every two attempts are compared, where the authors suggest a tournament for large groups.
+Differs: all pairs of rollouts are compared, where the authors suggest a tournament for large groups.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ QUESTION = "[CONTEXT] {context} [RESPONSE A] {first} [RESPONSE B] {second}\n"
 
 @frozen
 class PreferenceModel(Reward):
-    """Mean probability of being the better one; an attempt without others gets one half."""
+    """Mean probability of being preferred; one half for a rollout without others."""
 
     role: str = "judge"
-    """The language model that compares."""
+    """Role of the language model that compares."""
     temperature: PositiveFloat = 1.0
-    """T: higher makes the model less sure."""
+    """T: a higher temperature gives probabilities closer to one half."""
 
     @property
     def roles(self) -> frozenset[str]:
@@ -45,12 +45,12 @@ class PreferenceModel(Reward):
         return frozenset({logp_of(self.role)})
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
-        """Compare every two attempts, in both orders."""
+        """Compare all pairs of rollouts, in both orders."""
         sampler, count = context.sampler(self.role, self.kind), len(group)
         orders = list(permutations(range(count), 2))
-        asked = (self._first_is_better(sampler, *(group.trajectories[i] for i in order)) for order in orders)
+        requests = (self._first_is_better(sampler, *(group.trajectories[i] for i in order)) for order in orders)
         first_NN = np.full((count, count), 0.5)
-        for (i, j), probability in zip(orders, await asyncio.gather(*asked), strict=True):
+        for (i, j), probability in zip(orders, await asyncio.gather(*requests), strict=True):
             first_NN[i, j] = probability
         better_NN = (first_NN + 1.0 - first_NN.T) / 2
         values = (better_NN.sum(1) - 0.5) / (count - 1) if count > 1 else np.full(count, 0.5)
@@ -64,14 +64,14 @@ class PreferenceModel(Reward):
         ]
 
     async def _first_is_better(self, sampler: Sampler, first: Trajectory, second: Trajectory) -> float:
-        """Probability that the model names the first of two, shown in this order."""
-        text = QUESTION.format(context=asked_by(first.task), first=first.completion, second=second.completion)
+        """Probability that the model prefers the first of two responses, shown in this order."""
+        text = QUESTION.format(context=prompt_text(first.task), first=first.completion, second=second.completion)
         prompt_ids = sampler.encode((Message(role="user", content=text),))
         answers = (np.append(prompt_ids, sampler.encode(letter)[-1]) for letter in "AB")
         logp_a, logp_b = [float(logp[-1]) for logp in await asyncio.gather(*map(sampler.logp, answers))]
         return float(1 / (1 + np.exp(np.clip((logp_b - logp_a) / self.temperature, -700, 700))))
 
 
-def asked_by(task: Task) -> str:
+def prompt_text(task: Task) -> str:
     """The prompt as one text."""
     return task.prompt if isinstance(task.prompt, str) else "\n".join(message["content"] for message in task.prompt)

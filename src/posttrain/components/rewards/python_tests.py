@@ -1,13 +1,13 @@
-"""Python functions, tested in a sandbox by calls whose results are compared outside of it.
+"""Python functions, tested by calls in a sandbox whose results are compared outside of it.
 
 A task's field ``tests`` is a list of ``assert f(1) == 2`` (MBPP, HumanEval) or of ``{"call": "f(1)", "expected": 2}``.
-Only the calls go in. What comes out is compared by type and value, so a program can call itself right, end early with
-code 0, redefine equality or leave by any other door: without the right values nothing is paid.
+Only the calls enter the sandbox. Results are compared by type and value, so a program that claims success, exits early
+with code 0 or redefines equality is not rewarded without the expected values.
 
 Source: the tests of MBPP (Austin et al. 2021, arXiv:2108.07732) and HumanEval (Chen et al. 2021, arXiv:2107.03374).
 
-Differs: an ``assert`` that is not one call compared with a value written down in full cannot be split into what goes in
-and what stays out; its task is an ``error``, and not run the way that a program can cheat.
+Differs: an ``assert`` that does not compare one call with a literal cannot be split into a call and an expected value.
+Its task gives status ``error``: to run the whole ``assert`` in the sandbox would let programs cheat.
 """
 
 import ast
@@ -20,7 +20,7 @@ from pydantic import NonNegativeFloat
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext
-from posttrain.grading.programs import broken, encoded, how_it_ended, judge_each
+from posttrain.grading.programs import broken, encoded, how_it_ended, score_each
 from posttrain.grading.values import ENCODER, Tree, literal, parse, same, tree_of
 from posttrain.sandbox import Limits, Tier, open_pool, python_job
 from posttrain.types import Group, Score, Trajectory
@@ -30,7 +30,7 @@ WORKER: Final = (
     + """
 import json, os, sys
 job = json.loads(sys.stdin.buffer.read())
-told = os.fdopen(os.dup(1), "w")
+channel = os.fdopen(os.dup(1), "w")
 os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 sys.stdin = open(os.devnull)
 sys.setrecursionlimit(5000)
@@ -41,16 +41,16 @@ for number, call in enumerate(job["calls"]):
         answer = ["value", encode(eval(call, space), [100_000])]
     except Exception as error:
         answer = ["raised", type(error).__name__]
-    told.write(json.dumps([number, answer]) + "\\n")
-    told.flush()
+    channel.write(json.dumps([number, answer]) + "\\n")
+    channel.flush()
 """
 )
-"""What runs inside, before and after the program that is tested. Nothing that it says is believed."""
+"""Runs in the sandbox, around the program that is tested. Its output is not trusted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One call, and the tree of what it should give."""
+    """One call, and the tree of its expected result."""
 
     call: str
     expected: Tree
@@ -59,12 +59,12 @@ class Check:
 
 @frozen
 class PythonTests(Reward):
-    """Pays for functions that give the right values."""
+    """Rewards functions that return the expected values."""
 
     partial: bool = False
-    """Whether the share of passed tests is paid; else all must pass."""
+    """Whether the share of passed tests is rewarded; otherwise all must pass."""
     tolerance: NonNegativeFloat = 1e-9
-    """Largest difference of two fractional numbers that are called equal, relative to the larger one; 0 is exact."""
+    """Largest difference of two equal floating-point numbers, relative to the larger one; 0 is exact."""
     right: float = 1.0
     """Reward when all tests pass."""
     wrong: float = 0.0
@@ -72,7 +72,7 @@ class PythonTests(Reward):
     missing: float = 0.0
     """Reward of a completion without a program."""
     limits: Limits = Limits(cpu_s=5.0)
-    """What one program may use, for all its tests together."""
+    """Limits of one program, for all its tests together."""
     weakest: Tier = "cgroup"
     """The weakest sandbox in which programs may be run: see ``posttrain doctor``."""
 
@@ -82,14 +82,14 @@ class PythonTests(Reward):
         return "python"
 
     def prepare(self) -> None:
-        """Open the sandbox. Raises `UserError` where there is none that is strong enough."""
+        """Open the sandbox. Raises `UserError` without one that is strong enough."""
         open_pool(self.weakest)
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
-        """Run each program once with all calls, and compare."""
-        return await judge_each(group, self._judge, self.missing, _fault)
+        """Run each program once with all calls, and compare the results."""
+        return await score_each(group, self._score, self.missing, _fault)
 
-    async def _judge(self, trajectory: Trajectory, code: str) -> Score:
+    async def _score(self, trajectory: Trajectory, code: str) -> Score:
         checks = checks_of(trajectory.task.fields["tests"])
         message = json.dumps({"code": code, "calls": [check.call for check in checks]})
         job = python_job(encoded(WORKER), stdin=message.encode("ascii"), warm=True)
@@ -103,8 +103,8 @@ class PythonTests(Reward):
         passed = 1 - len(failed) / len(checks)
         value = self.wrong + (self.right - self.wrong) * passed * self.partial
         first = checks[failed[0]].call[:80]
-        said = _said(answers.get(failed[0])) or how_it_ended(result)
-        explanation = f"fails {len(failed)} of {len(checks)} tests; {first} {said}"
+        outcome = _in_words(answers.get(failed[0])) or how_it_ended(result)
+        explanation = f"fails {len(failed)} of {len(checks)} tests; {first} {outcome}"
         return Score(value=value, status="wrong", answer=code, explanation=explanation)
 
     def _passes(self, answer: Any, check: Check) -> bool:
@@ -114,7 +114,7 @@ class PythonTests(Reward):
 
 
 def checks_of(tests: Any) -> list[Check]:
-    """The tests of a task. Raises `ValueError` that says what is wrong with them."""
+    """The tests of a task. Raises `ValueError` with what is wrong with them."""
     if not isinstance(tests, Sequence) or isinstance(tests, str) or not tests:
         raise ValueError("has no field 'tests', a list of asserts or of mappings with 'call' and 'expected'")
     return [_check(test) for test in tests]
@@ -148,16 +148,16 @@ def _fault(trajectory: Trajectory) -> str:
 
 
 def _answers(output: bytes) -> dict[int, Any]:
-    """What was said about each call; the first word counts."""
+    """The outcome of each call by its number; the first one counts."""
     answers: dict[int, Any] = {}
     for line in output.split(b"\n"):
-        said = parse(line)
-        if isinstance(said, list) and len(said) == 2 and type(said[0]) is int:
-            answers.setdefault(said[0], said[1])
+        parsed = parse(line)
+        if isinstance(parsed, list) and len(parsed) == 2 and type(parsed[0]) is int:
+            answers.setdefault(parsed[0], parsed[1])
     return answers
 
 
-def _said(answer: Any) -> str:
+def _in_words(answer: Any) -> str:
     if not isinstance(answer, list) or len(answer) != 2:
         return ""
     return f"raises {answer[1]!r:.60}" if answer[0] == "raised" else f"gives {answer[1]!r:.120}"

@@ -1,6 +1,6 @@
-"""The rating that a recorded completion came with: for the rollout `recorded`, whose completions were judged before.
+"""The rating of a recorded completion, for the rollout `recorded`.
 
-Only such completions have one: held-out answers of the policy need another judge (`evaluation.verifier`).
+Only recorded completions have a rating. Held-out answers of the policy need another reward (`evaluation.verifier`).
 """
 
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from posttrain.types import Group, Score, Trajectory
 
 @frozen
 class Rating(Reward):
-    """Pays what the data says."""
+    """Takes the rating of the data as the score."""
 
     correct_at: float = 1.0
-    """A rating of at least this counts as solved, for the record only."""
+    """Smallest rating that counts as correct, for the record only."""
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Read the rating of each completion."""
@@ -26,8 +26,8 @@ class Rating(Reward):
         rated = trajectory.fact(DataRating)
         if rated is None:
             return failure(
-                "this completion came without a rating: the rating reward is for the rollout 'recorded'; to judge what "
-                "the policy writes, name another reward (for held-out answers evaluation.verifier)"
+                "this completion has no rating: the rating reward is for the rollout 'recorded'; to score completions "
+                "of the policy, name another reward (for held-out answers evaluation.verifier)"
             )
         return Score(
             value=float(rated.rating),

@@ -1,9 +1,9 @@
-"""The verifier that a reasoning-gym data set brings along. Stojanovski et al. 2025, arXiv:2505.24760.
+"""The verifier of a reasoning-gym data set. Stojanovski et al. 2025, arXiv:2505.24760.
 
-Differs: the library's default verifier pays ``len(answer) / len(text)`` for a text that merely contains the answer,
-which a model learns to collect by writing several, and a few verifiers take any text at all for a "no"
-(``game_of_life_halting``). `strict` pays for what the verifier calls fully right and nothing else; and where the
-verifier would call a text without an answer right too, for the entry's own answer only.
+Differs: the library's default verifier gives ``len(answer) / len(text)`` to a text that contains the answer, which a
+model learns to exploit by giving several. A few verifiers take any text for a "no" (``game_of_life_halting``). `strict`
+rewards only a score of 1. Where the verifier gives 1 to a text without an answer too, it rewards only the entry's own
+answer.
 """
 
 import importlib
@@ -24,39 +24,39 @@ from posttrain.grading.workers import Limits, inside_worker
 from posttrain.types import Group, Score, Trajectory
 
 NO_ANSWER = "I do not know."
-"""A text that no verifier should call right."""
+"""A text that no verifier should accept."""
 
 
 @frozen
 class ReasoningGym(Reward):
-    """Judges by the verifier of the data set that the task's fields ``dataset`` (its name) and ``entry`` come from."""
+    """Scores by the verifier of the task's data set, from the fields ``dataset`` (its name) and ``entry``."""
 
     extract: Annotated[tuple[Extractor, ...], Field(min_length=1)] = CASCADE
-    """Where to look for the answer, in order; the first place that holds something decides."""
+    """Where to find the answer; the first extractor that finds something decides."""
     strict: bool = True
-    """Whether a score below 1 counts as 0, and a verifier that anything pleases is not believed."""
+    """Whether a score below 1 counts as 0, and a verifier that accepts any text is not trusted."""
     raising: Literal["error", "wrong"] = "error"
-    """What it means that a verifier raises. Some raise about any answer that they cannot read (``prime_factorization``
-    does); with ``wrong`` such an answer is wrong, and so is one that the verifier has a bug about."""
+    """Status where a verifier raises. Some raise for every answer that they cannot parse (``prime_factorization``
+    does). With ``wrong`` such an answer is wrong, and so is one that triggers a bug of the verifier."""
 
     time_limit: PositiveFloat | None = 30.0
-    """Seconds of processor time for one answer, in a worker that is killed when they are up: some verifiers solve what
-    they are given. On the clock ten times that. None: no limit, and no process of its own."""
+    """Seconds of processor time per answer, in a worker that is killed at the limit: some verifiers solve the puzzle.
+    The wall-clock limit is ten times that. None: no limit, and no worker process."""
 
     def prepare(self) -> None:
         """Load the library. Raises `UserError` where it is not installed."""
         _library()
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
-        """Ask the verifier about each answer."""
+        """Score each answer by the verifier."""
         self.prepare()
         if self.time_limit is None or inside_worker():
-            return [self._judge(trajectory) for trajectory in group]
+            return [self._score(trajectory) for trajectory in group]
         return await self._isolated.score(group, context)
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        """Modules that workers should find imported."""
+        """Modules that workers import when they start."""
         return ("reasoning_gym", "posttrain.components.rewards.reasoning_gym")
 
     @cached_property
@@ -69,7 +69,7 @@ class ReasoningGym(Reward):
         """The settings without the workers."""
         return {name: value for name, value in self.__dict__.items() if name != "_isolated"}
 
-    def _judge(self, trajectory: Trajectory) -> Score:
+    def _score(self, trajectory: Trajectory) -> Score:
         task = trajectory.task
         name, entry = task.fields.get("dataset"), task.fields.get("entry")
         if not isinstance(name, str) or not isinstance(entry, Mapping):
@@ -82,22 +82,22 @@ class ReasoningGym(Reward):
                 f"{shown(found.text)} is written in digits other than 0 to 9, which Python reads and people do not"
             )
             return Score(value=0.0, status="wrong", answer=found.text, explanation=explanation)
-        verified = self._ask(name, found.text, entry)
+        verified = self._verify(name, found.text, entry)
         if verified.status == "error" or not self.strict:
             return verified
         value, explanation = float(verified.value >= 1), f"{verified.explanation} (by {found.where})"
-        if value and self._ask(name, NO_ANSWER, entry).value >= 1:
+        if value and self._verify(name, NO_ANSWER, entry).value >= 1:
             value = float(_same(found.text, entry.get("answer")))
             explanation = f"{explanation}, and for any text; as texts they are {'equal' if value else 'not equal'}"
         return Score(value=value, status="ok" if value else "wrong", answer=found.text, explanation=explanation)
 
-    def _ask(self, name: str, answer: str, entry: Mapping[str, Any]) -> Score:
-        """What a data set's verifier says about an answer."""
+    def _verify(self, name: str, answer: str, entry: Mapping[str, Any]) -> Score:
+        """The score that a data set's verifier gives to an answer."""
         library = _library()
         try:
             verifier = _verifier(library, name)
             scored = float(verifier(answer, dict(entry)))
-        except Exception as error:  # whatever a hundred verifiers may raise about a text that a model wrote
+        except Exception as error:  # a hundred verifiers, each of which may raise anything for a text of a model
             explanation = f"the verifier of '{name}' failed on {shown(answer)}: {type(error).__name__}: {error}"
             if self.raising == "error" or name not in library.factory.DATASETS:
                 return failure(explanation, answer=answer)
@@ -129,6 +129,6 @@ def _library() -> Any:
 
 @lru_cache(maxsize=256)
 def _verifier(library: Any, name: str) -> Callable[[str, Mapping[str, Any]], float]:
-    """How a data set scores an answer; the same for every configuration of it."""
+    """The verifier of a data set, which is the same for each of its configurations."""
     verifier: Callable[[str, Mapping[str, Any]], float] = library.get_score_answer_fn(name)
     return verifier

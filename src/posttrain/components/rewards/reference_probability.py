@@ -1,19 +1,19 @@
-"""RLPR: how likely the reference answer is after the completion's thoughts, compared with before them.
+"""RLPR: the probability of the reference answer after the completion's thoughts, relative to that before them.
 
 Source: Yu et al. 2025, arXiv:2506.18254, and its released code (github.com/OpenBMB/RLPR). In a completion
 ``<think>z</think><answer>y</answer>`` the answer y is replaced by the reference answer; with p_t the probability that
 the policy gives to its t-th token,
 
-    b = mean of p_t,    a = the same right after the prompt, by the policy as it was first,    reward = max(0, b - a)
+    b = mean of p_t,    a = the same right after the prompt, by the initial policy,    reward = max(0, b - a)
 
-The mean of the probabilities, and not their product, so that one unlikely token does not hide the others. Tags, white
-space and the end token are not counted. A completion without all four tags, once each and in order, gets `malformed`.
-No verifier is asked: what there is of right or wrong is for the reference answer's likelihood to say.
+The mean of the probabilities is less sensitive to a single unlikely token than their product. Tags, white space and the
+end token are not counted. A completion without all four tags, once each and in order, gets `malformed`. No verifier is
+needed.
 
-The parts of the paper's reward: 0.9 of this and 0.1 of the form (`format`), less a point for `repetition`.
+The paper's reward is 0.9 of this and 0.1 of the format (`format`), less one for `repetition`.
 
-Differs: thoughts keep the ids that were sampled, where the release encodes the text again; probabilities are not
-rounded to bfloat16; a is worked out whenever it is needed, from the frozen copy in `baseline`.
+Differs: thoughts keep the sampled ids, where the release tokenizes the text again. Probabilities are not rounded to
+bfloat16. a is computed in every step, from the frozen copy in `baseline`.
 """
 
 import asyncio
@@ -35,24 +35,24 @@ from posttrain.types import FloatArray, Group, IntArray, Score, Segment, Task, T
 
 @frozen
 class ReferenceProbability(Reward):
-    """Pays for thoughts that make the reference answer likely."""
+    """Rewards thoughts that make the reference answer likely."""
 
     aggregate: Literal["mean", "product", "geometric"] = "mean"
-    """What becomes of the probabilities of the answer's tokens: their mean, their product, or its T-th root."""
+    """How the probabilities of the answer's tokens are combined: their mean, their product, or its T-th root."""
     baseline: str | None = "reference"
-    """The role of the policy as it was first, frozen; None compares with nothing, and pays b itself."""
+    """Role of the frozen initial policy; None has no baseline, and the reward is b."""
     role: str = "policy"
-    """The model that is asked how likely the answer is."""
+    """The model that gives the probability of the answer."""
     tags: tuple[TagName, TagName] = ("think", "answer")
-    """Names of the parts: thoughts, answer. Where the prompt ends with the first opening tag, it counts."""
+    """Names of the parts: thoughts, answer. An opening tag at the end of the prompt counts."""
     malformed: float = 0.0
-    """Reward of a completion of another form (the release's other mode pays -1, and nothing for the form)."""
+    """Reward of a malformed completion (the release's other mode gives -1, and no reward for the format)."""
     correct_at: float = 0.5
-    """A reward of at least this counts as solved, for the record only."""
+    """Smallest reward that counts as correct, for the record only."""
 
     @property
     def roles(self) -> frozenset[str]:
-        """The models that are asked."""
+        """The models that give probabilities."""
         return frozenset({self.role} if self.baseline is None else {self.role, self.baseline})
 
     @property
@@ -61,7 +61,7 @@ class ReferenceProbability(Reward):
         return frozenset(logp_of(role) for role in self.roles)
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
-        """Judge every trajectory; attempts at one task share the number that they are compared with."""
+        """Score every trajectory; a is computed once per task."""
         sampler = context.sampler(self.role, self.kind)
         first = None if self.baseline is None else context.sampler(self.baseline, self.kind)
         tasks = {trajectory.task.key: trajectory.task for trajectory in group}
@@ -69,7 +69,7 @@ class ReferenceProbability(Reward):
         return await asyncio.gather(*(self._score(t, before[t.task.key], sampler) for t in group))
 
     async def _before(self, task: Task, sampler: Sampler | None) -> float | None:
-        """a: of the answer right after the prompt; None where there is nothing to compare with or no answer."""
+        """a, of the answer right after the prompt; None without a baseline or a reference answer."""
         gold = gold_answer(task.answer or "")
         if sampler is None or not gold:
             return None
@@ -77,7 +77,7 @@ class ReferenceProbability(Reward):
         return await self._likelihood(sampler, prompt, _ids(f" {gold}", sampler), 0)
 
     async def _score(self, trajectory: Trajectory, before: float | None, sampler: Sampler) -> Score:
-        """The judgement of one completion."""
+        """The score of one completion."""
         gold = gold_answer(trajectory.task.answer or "")
         if not gold:
             return failure(f"task '{trajectory.task.key}' has no answer; give its row an 'answer' column")
@@ -100,14 +100,14 @@ class ReferenceProbability(Reward):
         )
 
     async def _likelihood(self, sampler: Sampler, head: Trajectory, answer_ids: IntArray, start: int) -> float:
-        """The probabilities of an answer's tokens from `start` on, put together; white space and end left out."""
+        """The combined probability of an answer's tokens from `start` on, without white space and end token."""
         whole = replace(head, segments=(*head.segments, Segment(actor="answer", token_ids=answer_ids)))
         logp = (await sampler.logp(whole.token_ids, vectors=whole.vectors))[len(head.token_ids) - 1 :]
         counted = [i for i in range(start, len(answer_ids)) if sampler.decode(answer_ids[i : i + 1]).strip()]
         return self._together(logp[counted])
 
     def _together(self, logp_T: FloatArray) -> float:
-        """One number for the log-probabilities of the answer's tokens; 0 where there is no token."""
+        """[T] log-probabilities of the answer's tokens combined into a probability; 0 without tokens."""
         if not len(logp_T):
             return 0.0
         log = logp_T.astype(np.float64)
@@ -117,10 +117,10 @@ class ReferenceProbability(Reward):
 
 
 def _swapped(trajectory: Trajectory, at: int, gold: str, sampler: Sampler) -> tuple[Trajectory, IntArray, int]:
-    """The attempt up to character `at` of its completion, the tokens of the reference answer in the place of what
-    follows, and how many of these come before the answer.
+    """The rollout up to character `at` of its completion, the tokens that follow with the reference answer, and the
+    number of these before the answer.
 
-    The former are those that were sampled. Where a token holds the end of the tag and more, its text is encoded again.
+    The kept tokens are the sampled ones. A token that spans the end of the tag is replaced, its text tokenized again.
     """
     text, written = trajectory.completion, trajectory.completion_ids
     count = bisect_left(range(len(written)), at, key=lambda n: len(sampler.decode(written[:n])))
@@ -140,5 +140,5 @@ def _swapped(trajectory: Trajectory, at: int, gold: str, sampler: Sampler) -> tu
 
 
 def _ids(text: str, sampler: Sampler) -> IntArray:
-    """Tokens of a part of a completion, with an end token after it and nothing of a chat template around it."""
+    """Tokens of a part of a completion with an end token, without a chat template."""
     return sampler.encode_completion("", text)

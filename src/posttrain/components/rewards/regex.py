@@ -1,8 +1,8 @@
 """Whether a regular expression matches the completion.
 
-Python's syntax. Matching is linear in the completion for every pattern that is accepted, whatever the model writes;
-what cannot be matched so (back-references, look-around, possessive repeats, atomic groups) is refused when the recipe
-is read: `posttrain.grading.linear_regex` says why. A pattern that needs them is a few lines as a function of your own.
+The syntax is Python's. Matching takes time linear in the length of the completion. Patterns that cannot be matched in
+linear time (back-references, look-around, possessive repeats, atomic groups) are refused when the recipe is read:
+`posttrain.grading.linear_regex`. A function of the user (`function`) can use them.
 """
 
 import re
@@ -20,12 +20,12 @@ from posttrain.types import Group, Score
 
 @frozen
 class Regex(Reward):
-    """Pays for text of a given form."""
+    """Rewards text that matches a pattern."""
 
     pattern: str
-    """The expression; flags are written inside it, ``(?is)`` for example."""
+    """The expression; flags are inside it, ``(?is)`` for example."""
     full: bool = False
-    """Whether all of the completion must match, or any part of it may."""
+    """Whether the whole completion must match, or any part of it."""
     matched: float = 1.0
     """Reward where it matches."""
     unmatched: float = 0.0
@@ -34,7 +34,7 @@ class Regex(Reward):
     @field_validator("pattern")
     @classmethod
     def check_pattern(cls, pattern: str) -> str:
-        """Refuse what is no expression, or none that can be matched in linear time."""
+        """Refuse text that is no regular expression, or one that cannot be matched in linear time."""
         try:
             re.compile(pattern)
             _compiled(pattern, False)
@@ -51,9 +51,9 @@ class Regex(Reward):
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Match each completion."""
-        return [self._judge(trajectory.completion) for trajectory in group]
+        return [self._score(trajectory.completion) for trajectory in group]
 
-    def _judge(self, text: str) -> Score:
+    def _score(self, text: str) -> Score:
         way = "all" if self.full else "some part"
         if _compiled(self.pattern, self.full).matches(text):
             return Score(value=self.matched, status="ok", explanation=f"{way} of the text matches {self.pattern!r}")

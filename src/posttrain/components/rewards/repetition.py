@@ -1,9 +1,9 @@
-"""Takes a point off completions that go round in circles: the same run of words again and again.
+"""A penalty for completions that repeat a run of words too often.
 
 Source: the released code of RLPR, Yu et al. 2025, arXiv:2506.18254: a window of 10 words, split at white space and
 underscores, that occurs at least 10 times costs 1.
 
-Differs: the release leaves the penalty out where the rest of the reward is exactly 0; here it does not depend on it.
+Differs: the release omits the penalty where the rest of the reward is exactly 0; here it does not depend on that.
 """
 
 import re
@@ -19,25 +19,25 @@ from posttrain.types import Group, Score, Trajectory
 
 @frozen
 class Repetition(Reward):
-    """0, or a penalty for a run of words that is repeated too often."""
+    """Scores 0, or minus the penalty for a run of words that is repeated too often."""
 
     words: PositiveInt = 10
     """Length of the runs that are counted."""
     times: PositiveInt = Field(default=10, ge=2)
-    """Occurrences at which a run is a repetition; they may overlap."""
+    """Occurrences, which may overlap, from which a run is penalized."""
     penalty: NonNegativeFloat = 1.0
-    """Taken off, in units of reward."""
+    """Size of the penalty, in units of reward."""
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Count the runs of words of each completion."""
-        return [self._judge(trajectory) for trajectory in group]
+        return [self._score(trajectory) for trajectory in group]
 
-    def _judge(self, trajectory: Trajectory) -> Score:
-        said = [word for word in re.split(r"[\s_]+", trajectory.completion) if word]
-        places = range(len(said) - self.words + 1)
+    def _score(self, trajectory: Trajectory) -> Score:
+        words = [word for word in re.split(r"[\s_]+", trajectory.completion) if word]
+        places = range(len(words) - self.words + 1)
         # Runs are compared by hash first, so that long texts take linear work.
-        runs = Counter(tuple(said[i : i + self.words]) for i in places)
+        runs = Counter(tuple(words[i : i + self.words]) for i in places)
         run, count = runs.most_common(1)[0] if runs else ((), 0)
         if count < self.times:
             return Score(value=0.0, status="ok", explanation="does not repeat itself")
-        return Score(value=-self.penalty, status="wrong", explanation=f"says {count} times {' '.join(run)[:80]!r}")
+        return Score(value=-self.penalty, status="wrong", explanation=f"repeats {count} times {' '.join(run)[:80]!r}")

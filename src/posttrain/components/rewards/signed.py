@@ -1,6 +1,6 @@
-"""Another reward's verdicts as +1 for what is right and -1 for what is not, for methods that learn from failures.
+"""Another reward mapped to +1 for correct and -1 for incorrect rollouts, for methods that learn from failures.
 
-A judgement that failed stays an error. What the other reward gave is recorded as a part.
+An error remains an error. The score of the other reward is recorded as a part.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,10 +13,10 @@ from posttrain.types import Group, Score
 
 @frozen
 class Signed(Reward):
-    """Pays 1 for a right attempt and takes 1 for a wrong one."""
+    """Rewards correct rollouts by 1 and incorrect ones by -1."""
 
     of: Reward
-    """Judges the attempts: what it gives status ``ok`` is right."""
+    """The other reward; status ``ok`` is correct."""
 
     def prepare(self) -> None:
         """Prepare the other reward."""
@@ -37,11 +37,16 @@ class Signed(Reward):
         """The files of the other reward."""
         return self.of.fingerprint
 
+    @property
+    def needs_answer(self) -> bool:
+        """Whether the other reward does."""
+        return self.of.needs_answer
+
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
-        """Have the attempts judged, and keep only whether they are right."""
+        """Score the rollouts, and map each status to a sign."""
         return [self._sign(score) for score in await self.of.score(group, context)]
 
-    def _sign(self, judged: Score) -> Score:
-        if judged.status == "error":
-            return judged
-        return replace(judged, value=1.0 if judged.status == "ok" else -1.0, parts={"of": judged})
+    def _sign(self, scored: Score) -> Score:
+        if scored.status == "error":
+            return scored
+        return replace(scored, value=1.0 if scored.status == "ok" else -1.0, parts={"of": scored})

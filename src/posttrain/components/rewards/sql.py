@@ -1,11 +1,11 @@
-"""SQL queries, judged by the rows that they give: on SQLite or DuckDB, run in a sandbox, compared outside as multisets.
+"""SQL queries, scored by their result: run on SQLite or DuckDB in a sandbox, and compared outside as multisets of rows.
 
-A task's field ``schema`` is a script that makes and fills the database; its answer is the reference query, or its
-field ``rows`` the rows themselves. Rows come in any order unless the reference query ends in ORDER BY; names of columns
-do not count. Source: Papicchio et al. 2025 (Think2SQL), arXiv:2504.15077: execution accuracy, and the finer cell
-precision, cell recall and tuple cardinality of QATCH, which are recorded as parts and paid by `partial`.
+A task's field ``schema`` is a script that makes and fills the database. Its answer is the reference query, or its field
+``rows`` has the expected rows. The order of rows counts only where the reference query ends in ORDER BY; names of
+columns are ignored. Source: Papicchio et al. 2025 (Think2SQL), arXiv:2504.15077: execution accuracy, and cell
+precision, cell recall and tuple cardinality of QATCH, which are recorded as parts and rewarded by `partial`.
 
-Differs: the weight of the finer measures, and that they are averaged, is ours.
+Differs: the weight of these measures, and that they are averaged, is ours.
 """
 
 import importlib.util
@@ -22,7 +22,7 @@ from pydantic import Field
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
 from posttrain.errors import UserError
-from posttrain.grading.programs import broken, encoded, how_it_ended, judge_each
+from posttrain.grading.programs import broken, encoded, how_it_ended, score_each
 from posttrain.grading.values import ENCODER, Tree, in_order, parse, same, tree_of
 from posttrain.sandbox import Limits, Result, Tier, open_pool, python_job
 from posttrain.types import Group, Score, Task, Trajectory
@@ -51,29 +51,29 @@ print(json.dumps([encode([plain(x) for x in row], [10_000]) for row in rows]))
 '''
 )
 MOST_ROWS: Final = 5000
-"""A query that gives more rows than this is wrong, unless the reference gives as many."""
+"""Most rows of a correct query, unless the reference gives as many."""
 _ORDERED: Final = re.compile(r"\border\s+by\b[^()]*$", re.IGNORECASE)
 
 
 @frozen
 class SQL(Reward):
-    """Pays for a query that gives the rows of the reference query."""
+    """Rewards a query with the rows of the reference query."""
 
     engine: Literal["sqlite", "duckdb"] = "sqlite"
-    """What runs the queries."""
+    """The database that runs the queries."""
     partial: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
-    """Share of the way from `wrong` to `right` that a wrong query is paid, times the mean of its cell precision, cell
-    recall and cardinality."""
+    """Partial reward of a wrong query, as a share of the way from `wrong` to `right`; multiplied by the mean of cell
+    precision, cell recall and cardinality."""
     tolerance: Annotated[float, Field(ge=0.0)] = 1e-9
-    """Largest difference of two fractional numbers that are called equal, relative to the larger one."""
+    """Largest difference of two equal floating-point numbers, relative to the larger one."""
     right: float = 1.0
-    """Reward of a query that gives the right rows."""
+    """Reward of a query with the expected rows."""
     wrong: float = 0.0
-    """Reward of a query that gives other rows, or none because it fails."""
+    """Reward of a query with other rows, and of one that fails."""
     missing: float = 0.0
     """Reward of a completion without a query."""
     limits: Limits = Limits(cpu_s=10.0, output_kb=4096)
-    """What one query may use, making the database included."""
+    """Limits of one query, the creation of the database included."""
     weakest: Tier = "cgroup"
     """The weakest sandbox in which queries may be run: see ``posttrain doctor``."""
 
@@ -83,32 +83,32 @@ class SQL(Reward):
         return "sql"
 
     def prepare(self) -> None:
-        """Open the sandbox. Raises `UserError` where there is none that is strong enough, or no engine."""
+        """Open the sandbox. Raises `UserError` without one that is strong enough, or without the engine."""
         open_pool(self.weakest)
         if self.engine == "duckdb":
             _duckdb()
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
-        """Run every query, and the reference query once, and compare."""
+        """Run every query, and each reference query once, and compare the rows."""
         rows: dict[int, Any] = {}
         for task in {id(trajectory.task): trajectory.task for trajectory in group}.values():
             if not _fault(task):
                 rows[id(task)] = await self._expected(task)
 
-        async def judge(trajectory: Trajectory, code: str) -> Score:
-            return await self._judge(trajectory.task, code, rows[id(trajectory.task)])
+        async def score(trajectory: Trajectory, code: str) -> Score:
+            return await self._score(trajectory.task, code, rows[id(trajectory.task)])
 
-        return await judge_each(group, judge, self.missing, lambda trajectory: _fault(trajectory.task))
+        return await score_each(group, score, self.missing, lambda trajectory: _fault(trajectory.task))
 
     async def _expected(self, task: Task) -> "list[Tree] | Score":
-        """The rows of the reference; a failure where it has none."""
+        """The expected rows; a failure if the reference query fails."""
         if "rows" in task.fields:
             return [tree_of(list(row)) for row in task.fields["rows"]]
         result = await self._run(task, task.answer or "")
         rows = _rows(result)
         return failure(f"the reference query of '{task.key}' {how_it_ended(result)}") if rows is None else rows
 
-    async def _judge(self, task: Task, query: str, expected: "list[Tree] | Score") -> Score:
+    async def _score(self, task: Task, query: str, expected: "list[Tree] | Score") -> Score:
         if isinstance(expected, Score):
             return expected
         result = await self._run(task, query)
@@ -148,7 +148,7 @@ class SQL(Reward):
 
 
 def measures(rows: Sequence[Any], expected: Sequence[Any]) -> dict[str, float]:
-    """Cell precision, cell recall and tuple cardinality of rows against those expected, each in [0, 1]."""
+    """Cell precision, cell recall and tuple cardinality relative to the expected rows, each in [0, 1]."""
     found, wanted = (Counter(json.dumps(cell) for row in table for cell in _cells(row)) for table in (rows, expected))
     common = (found & wanted).total()
     most = max(len(rows), len(expected))
@@ -164,7 +164,7 @@ def _cells(row: Any) -> list[Any]:
 
 
 def _rows(result: Result) -> list[Any] | None:
-    """The rows that a run claims; None where it failed or claims something else."""
+    """The rows in the output of a run; None if it failed or printed something else."""
     rows = parse(result.stdout) if result.outcome == "ok" else None
     return rows if isinstance(rows, list) else None
 
@@ -181,7 +181,7 @@ def _fault(task: Task) -> str:
 
 @cache
 def _duckdb() -> dict[str, str]:
-    """Where DuckDB lies, by the place where it is shown inside. Raises `UserError` where it is not installed."""
+    """Folders of DuckDB, by their path in the sandbox. Raises `UserError` if it is not installed."""
     found = {}
     for name in ("duckdb", "_duckdb"):
         spec = importlib.util.find_spec(name)
@@ -190,6 +190,6 @@ def _duckdb() -> dict[str, str]:
         path = Path(spec.origin)
         path = path.parent if path.name == "__init__.py" else path
         found[f"{PACKAGES}/{path.name}"] = str(path)
-        about = next(path.parent.glob("duckdb-*.dist-info"), None)  # the package asks for its own version
+        about = next(path.parent.glob("duckdb-*.dist-info"), None)  # the package reads its own version
         found |= {f"{PACKAGES}/{about.name}": str(about)} if about else {}
     return found

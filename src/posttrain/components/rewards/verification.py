@@ -1,12 +1,12 @@
-"""Whether a verifier is right about a result: 1 for the verdict that a rule gives, and something for the form.
+"""Whether a verifier's final verdict is correct: 1 if it agrees with the rule, plus a reward of the format.
 
-Source: Zha et al. 2025 (RL Tango), arXiv:2505.15034: the verifier is paid for its final verdict only, by the rule that
-judges the generator's answers; verdicts on steps are not judged by themselves, and are learned through it.
+Source: Zha et al. 2025 (RL Tango), arXiv:2505.15034: only the final verdict of the verifier is rewarded, by the rule
+that scores the generator's answers. Verdicts on steps have no reward of their own.
 
-The task is the one that a rollout makes of a solution: its answer is the mark of the rule (``+`` or ``-``), and its
-field `steps` the number of steps to be marked (`posttrain.grading.verdicts` has the form).
+The task is made by a rollout from a solution. Its answer is the mark of the rule (``+`` or ``-``), and its field
+`steps` the number of steps to be marked (the format is in `posttrain.grading.verdicts`).
 
-Differs: the weight of the form is not in the paper's text that could be read.
+Differs: the weight of the format is not in the available text of the paper.
 """
 
 from collections.abc import Sequence
@@ -21,16 +21,16 @@ from posttrain.types import Group, Score, Trajectory
 
 @frozen
 class Verification(Reward):
-    """Pays a verifier for the right final verdict."""
+    """Rewards a verifier for the correct final verdict."""
 
     form: NonNegativeFloat = 0.1
-    """Added where every step and the result have a mark, right or not."""
+    """Reward of the format: every step and the result have a mark, correct or not."""
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
-        """Compare each final verdict with the rule's."""
-        return [self._judge(trajectory) for trajectory in group]
+        """Compare each final verdict with that of the rule."""
+        return [self._score(trajectory) for trajectory in group]
 
-    def _judge(self, trajectory: Trajectory) -> Score:
+    def _score(self, trajectory: Trajectory) -> Score:
         task = trajectory.task
         steps = task.fields.get("steps")
         if task.answer not in MARKS.values() or not isinstance(steps, int):
@@ -40,19 +40,19 @@ class Verification(Reward):
         if verdicts is None:
             why = "cut at the token limit" if cut else f"not a verdict on {steps} steps and the result"
             return Score(value=0.0, status="wrong", explanation=why, parts=_parts(0.0, 0.0))
-        said = MARKS[verdicts.result]
-        right = float(said == task.answer)
+        mark = MARKS[verdicts.result]
+        right = float(mark == task.answer)
         return Score(
             value=right + self.form,
             status="ok" if right else "wrong",
-            answer=said,
-            explanation=f"says {said} where the rule says {task.answer}",
+            answer=mark,
+            explanation=f"the verdict is {mark}, that of the rule {task.answer}",
             parts=_parts(right, 1.0),
         )
 
 
 def _parts(right: float, form: float) -> dict[str, Score]:
-    """The verdict and the form, each 0 or 1."""
+    """The scores of the verdict and of the format, each 0 or 1."""
     return {
         name: Score(value=value, status="ok" if value else "wrong")
         for name, value in (("verdict", right), ("form", form))

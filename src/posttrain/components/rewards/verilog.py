@@ -1,15 +1,14 @@
-"""Verilog modules, simulated with a test bench by Icarus in a sandbox; the rows that are printed are compared outside.
+"""Verilog modules, simulated with a test bench by Icarus in a sandbox; the printed rows are compared outside of it.
 
-A task has the fields ``testbench`` (it prints one row for each vector with ``$display``), ``rows`` (what should be
-printed), and, for the structure part, ``reference`` (a module that is right). Source: the published code of VeriReason
-(Wang et al. 2025, arXiv:2505.11849): 0 for what does not compile, 0.1 plus up to 1 for likeness to the reference for
-what does, 2.1 for what passes. VeriPrefer (Wang et al. 2025, arXiv:2504.15804) ranks by the share that is right:
-`partial`.
+A task has the fields ``testbench`` (prints one row per input vector with ``$display``), ``rows`` (the expected rows),
+and, for the structure part, ``reference`` (a correct module). Source: the published code of VeriReason (Wang et al.
+2025, arXiv:2505.11849): 0 for a module that does not compile, 0.1 plus up to 1 for its similarity to the reference for
+one that compiles, 2.1 for one that passes. VeriPrefer (Wang et al. 2025, arXiv:2504.15804) ranks by the share of
+correct rows: `partial`.
 
-Differs: the expected rows never enter the sandbox, a row that is missing, or one too many, is wrong (in the published
-code a design that prints one right row and ends the simulation passes), and a design that calls a system task is taken
-for one that does not compile, since it could print the rows itself. The extra 0.1 for think and answer
-tags is the reward `format`.
+Differs: the expected rows never enter the sandbox. Missing and additional rows are wrong (in the published code a
+design that prints one correct row and ends the simulation passes). A design that calls a system task counts as one that
+does not compile, since it could print the rows itself. The extra 0.1 for think and answer tags is the reward `format`.
 """
 
 import re
@@ -22,7 +21,7 @@ from pydantic import Field
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext
 from posttrain.errors import UserError
-from posttrain.grading.programs import broken, encoded, how_it_ended, judge_each
+from posttrain.grading.programs import broken, encoded, how_it_ended, score_each
 from posttrain.sandbox import Job, Limits, Result, Tier, missing_programs, open_pool
 from posttrain.types import Group, Score, Trajectory
 
@@ -32,7 +31,7 @@ _MODULE: Final = re.compile(r"\bmodule\s+(\w+)")
 _STATEMENT: Final = re.compile(r"[^;]+")
 _CALL: Final = re.compile(r"\$(?![0-9])(\w*)")
 HARMLESS: Final = frozenset({"bits", "clog2", "high", "low", "left", "right", "signed", "size", "unsigned"})
-"""System functions that a design may call: they compute. Others print rows, end the simulation, or read files."""
+"""System functions without side effects, which a design may call. Others print, end the simulation or read files."""
 _NUMBER: Final = re.compile(r"0x([0-9a-fA-F]+)|0b([01]+)|(\d+)")
 CHECK = "iverilog -g2012 -t null design.v"
 BUILD = "iverilog -g2012 -o simulation design.v bench.v"
@@ -40,22 +39,22 @@ BUILD = "iverilog -g2012 -o simulation design.v bench.v"
 
 @frozen
 class Verilog(Reward):
-    """Pays for a module that behaves as the test bench wants."""
+    """Rewards a module with the expected behaviour."""
 
     right: float = 2.1
     """Reward of a module that passes."""
     compiles: float = 0.1
     """Reward of a module that compiles and does not pass."""
     structure: float = 1.0
-    """Weight of the likeness to the reference, in [0, 1], of a module that compiles and does not pass."""
+    """Weight of the similarity to the reference, in [0, 1], for a module that compiles and does not pass."""
     partial: float = 0.0
-    """Weight of the share of right rows of a module that does not pass."""
+    """Weight of the share of correct rows, for a module that does not pass."""
     needed: Annotated[float, Field(gt=0.0, le=1.0)] = 0.99
-    """Share of the rows that a passing module gets right."""
+    """Smallest share of correct rows of a passing module."""
     broken: float = 0.0
-    """Reward of what does not compile, and of a completion without a module."""
+    """Reward of a module that does not compile, and of a completion without a module."""
     limits: Limits = Limits(cpu_s=10.0)
-    """What compiling and what simulating may use, each."""
+    """Limits of a compilation, and of a simulation."""
     weakest: Tier = "cgroup"
     """The weakest sandbox in which simulations may be run: see ``posttrain doctor``."""
 
@@ -65,19 +64,19 @@ class Verilog(Reward):
         return "verilog"
 
     def prepare(self) -> None:
-        """Open the sandbox. Raises `UserError` where there is none that is strong enough, or no Icarus."""
+        """Open the sandbox. Raises `UserError` without one that is strong enough, or without Icarus."""
         open_pool(self.weakest)
         if missing_programs(["iverilog", "vvp"]):
             raise UserError("the reward 'verilog' needs Icarus Verilog (on Debian: apt install iverilog)")
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Compile, simulate and compare each module."""
-        return await judge_each(group, self._judge, self.broken, _fault)
+        return await score_each(group, self._score, self.broken, _fault)
 
-    async def _judge(self, trajectory: Trajectory, code: str) -> Score:
+    async def _score(self, trajectory: Trajectory, code: str) -> Score:
         fields = trajectory.task.fields
         reference = str(fields.get("reference") or "")
-        # Comments and strings too: who takes them out can be led to take out what the compiler will see.
+        # Comments and strings are searched too: a removal of them could be tricked into removing code.
         if calls := [name for name in _CALL.findall(code) if name not in HARMLESS]:
             return self._wrong(code, self.broken, f"has ${calls[0]}: a design computes, and calls nothing else")
         design = renamed(code, reference)
@@ -88,21 +87,22 @@ class Verilog(Reward):
             return self._wrong(code, self.broken, f"does not compile: {how_it_ended(checked)}")
         files = {"design.v": encoded(design), "bench.v": encoded(fields["testbench"])}
         built = await self._compile(f"{BUILD} >&2 && cat simulation", files)
-        share, said = 0.0, f"does not fit the test bench: {how_it_ended(built)}"
+        share, outcome = 0.0, f"does not fit the test bench: {how_it_ended(built)}"
         if built.outcome == "ok":
             job = Job(command=("vvp", "-n", "simulation"), files={"simulation": built.stdout})
             ran = await open_pool(self.weakest).result(job, self.limits)
             if error := broken(ran):
                 return error
             share = matching(ran.stdout, fields["rows"]) if ran.outcome == "ok" else 0.0
-            said = how_it_ended(ran) if ran.outcome != "ok" else f"{share:.0%} of {len(fields['rows'])} rows are right"
+            counted = f"{share:.0%} of {len(fields['rows'])} rows are right"
+            outcome = counted if ran.outcome == "ok" else how_it_ended(ran)
         elif error := broken(built):
             return error
         if share >= self.needed:
-            return Score(value=self.right, status="ok", answer=code, explanation=said)
+            return Score(value=self.right, status="ok", answer=code, explanation=outcome)
         value = self.compiles + self.partial * share
         value += self.structure * likeness(code, reference) if reference else 0.0
-        return self._wrong(code, min(value, self.right), said)
+        return self._wrong(code, min(value, self.right), outcome)
 
     async def _compile(self, command: str, files: dict[str, bytes]) -> Result:
         return await open_pool(self.weakest).result(Job(command=("sh", "-c", command), files=files), self.limits)
@@ -112,7 +112,7 @@ class Verilog(Reward):
 
 
 def renamed(code: str, reference: str) -> str:
-    """A design whose first module has the name that the test bench knows: that of the reference's first."""
+    """The design with its first module renamed to the first module of the reference, as the test bench expects."""
     own, wanted = _MODULE.search(code), _MODULE.search(reference)
     if own is None or wanted is None or own[1] == wanted[1]:
         return code
@@ -120,14 +120,14 @@ def renamed(code: str, reference: str) -> str:
 
 
 def matching(printed: bytes, rows: Sequence[str]) -> float:
-    """Share of the rows that were printed right, each in its place, of the longer of the two lists."""
+    """Share of the rows that are equal at the same position, of the longer of the two lists."""
     lines = [_normal(line) for line in printed.decode("utf-8", errors="replace").splitlines() if line.strip()]
     right = sum(line == _normal(row) for line, row in zip(lines, rows, strict=False))
     return right / max(len(lines), len(rows), 1)
 
 
 def likeness(code: str, reference: str) -> float:
-    """0.7 * similarity + 0.3 * coverage - 0.2 * redundancy of the statements, in [0, 1]: VeriReason's."""
+    """VeriReason's similarity: 0.7 * similarity + 0.3 * coverage - 0.2 * redundancy of the statements, in [0, 1]."""
     own, wanted = statements(code), statements(reference)
     similarity = SequenceMatcher(None, own, wanted, autojunk=False).ratio()
     coverage = len(set(own) & set(wanted)) / max(len(set(wanted)), 1)
@@ -143,7 +143,7 @@ def statements(code: str) -> list[str]:
 
 
 def _normal(line: str) -> str:
-    """A row with single spaces, no comment, and numbers as plain decimals."""
+    """A row without comments, with single spaces and decimal numbers."""
     text = " ".join(line.partition("//")[0].split())
     return _NUMBER.sub(lambda n: str(int(n[1] or n[2] or n[3], 16 if n[1] else 2 if n[2] else 10)), text)
 

@@ -1,8 +1,8 @@
-"""How to sample.
+"""Rollouts: strategies of sampling trajectories for a task.
 
-Contract: every sampled token keeps its log-probability and the version of the weights that wrote it; token ids are
-never made from text again once sampled; with the same samplers the same trajectories come back. What other components
-should know of a trajectory beyond its tokens is a `Fact` that this contract, or that of the environments, declares.
+Contract: every sampled token keeps its log-probability and the version of the weights that sampled it. Sampled token
+ids are never tokenized again. Equal samplers give equal trajectories. Information about a trajectory beyond its tokens,
+for other components, is a `Fact` that this contract or that of the environments declares.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -13,29 +13,29 @@ from posttrain.engines import Sampler, Sampling
 from posttrain.signals import Signal
 from posttrain.types import Fact, Group, Task
 
-Judge = Callable[[Group], Awaitable[Group]]
-"""Gives the group back with a score on every trajectory."""
+Scorer = Callable[[Group], Awaitable[Group]]
+"""Returns a group with a score on every trajectory."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prefix(Fact):
-    """How much of a rollout was given as a prefix."""
+    """Size of the prefix that a rollout was given."""
 
     prefix_tokens: int
     prefix_share: float | None = None
-    """Share of the demonstration that was asked for, in [0, 1]."""
+    """Share of the demonstration that was drawn for the prefix, in [0, 1]."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataRating(Fact):
-    """The rating that a recorded completion came with."""
+    """The rating of a recorded completion in the data."""
 
     rating: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verification(Fact):
-    """What a verifier said of the steps of a solution."""
+    """A verifier's verdicts on the steps of a solution."""
 
     verdicts: tuple[float, ...]
     """[K] mean verdict on each step, in [-1, 1]; empty without a well-formed verification."""
@@ -44,48 +44,53 @@ class Verification(Fact):
 
 
 class Rollout(Component):
-    """A sampling strategy, written as straight-line asynchronous code; the engine batches whatever is waiting."""
+    """A sampling strategy, written as sequential asynchronous code; the engine batches concurrent requests."""
 
     @property
     def temperature(self) -> float:
-        """Of the distribution that trained tokens are drawn from; the learner's log-probabilities use it too."""
+        """Sampling temperature of the trained tokens; the learner's log-probabilities use it too."""
         return 1.0
 
     @property
+    def group_size(self) -> int | None:
+        """Rollouts in each group, where all of them are sampled alike and their number is fixed; else None."""
+        return None
+
+    @property
     def roles(self) -> frozenset[str]:
-        """Roles beside the policy whose models it asks; the recipe must have them."""
+        """Roles besides the policy whose models it uses; the recipe must have them."""
         return frozenset()
 
     @property
     def needs(self) -> frozenset[Signal]:
-        """Signals that it asks samplers for: log-probabilities or scores of the models in other roles."""
+        """Signals that it needs: log-probabilities or scores under the models of other roles."""
         return frozenset()
 
     def check(self, tasks: Sequence[Task]) -> None:
-        """Raise `UserError`, before anything is sampled, for tasks that lack what the rollout is for."""
+        """Raise `UserError`, before anything is sampled, for tasks that lack what the rollout requires."""
 
     def held_out(self, n: int, sampling: Sampling) -> "Rollout | None":
-        """How a held-out task is attempted `n` times: in the same world, without any help that training has.
+        """The rollout for held-out tasks: `n` trajectories in the same environment, without the help of training.
 
-        None asks the model for `n` answers to the prompt, which is what it means for every rollout of a single turn.
+        None, for rollouts of a single turn, samples `n` completions of the prompt.
         """
         return None
 
     def at(self, progress: float) -> "Rollout":
-        """With settings as they are at this point of the stage, in [0, 1]; most rollouts stay as they are."""
+        """The rollout with its scheduled settings at this progress of the stage, in [0, 1]."""
         return self
 
     async def collect(self, task: Task, samplers: Mapping[str, Sampler]) -> list[Group]:
-        """Attempt a task with the models of the recipe, by role, and return groups of comparable trajectories.
+        """Sample a task with the models of the recipe, by role, and return groups of comparable trajectories.
 
-        Each call receives samplers that are bound to (seed, step, task): the n-th completion asked of one of them is
-        the same whatever else is being sampled at the time.
+        The samplers of a call are bound to (seed, step, task): the n-th completion of a sampler does not depend on what
+        else is being sampled.
         """
         raise NotImplementedError
 
-    async def collect_judged(self, task: Task, samplers: Mapping[str, Sampler], judge: Judge) -> list[Group]:
-        """Attempt a task and have every attempt judged, once. This is what a stage calls.
+    async def collect_scored(self, task: Task, samplers: Mapping[str, Sampler], scorer: Scorer) -> list[Group]:
+        """Sample a task and score every trajectory once. Stages call this method.
 
-        A rollout whose sampling depends on the scores so far overrides this in place of `collect`.
+        A rollout whose sampling depends on scores overrides it instead of `collect`.
         """
-        return [await judge(group) for group in await self.collect(task, samplers)]
+        return [await scorer(group) for group in await self.collect(task, samplers)]

@@ -1,4 +1,4 @@
-"""The pieces that every rollout is made of."""
+"""What rollouts share: samplers, segments, checks."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,22 +9,23 @@ from posttrain.types import Completion, IntArray, Segment, Task, Trajectory
 
 
 def sampler_of(role: str, samplers: Mapping[str, Sampler]) -> Sampler:
-    """The sampler of a role. Raises `UserError` for a role that no model of the recipe plays."""
+    """The sampler of a role. Raises `UserError` for a role without a model in the recipe."""
     return engines.sampler_of(role, samplers, "the rollout samples from")
 
 
 def prompt_segment(task: Task, sampler: Sampler) -> Segment:
-    """The task's prompt in the ids of one model, with its images as vectors."""
+    """The task's prompt in the token ids of a model, with its images as vectors."""
     return sampler.prompt(task)
 
 
 def sampled_segment(completion: Completion, role: str, *, trained: bool = True, turn: int = 0) -> Segment:
-    """What a model wrote, with the log-probabilities and the version that it was written with."""
+    """A completion as a segment, with its log-probabilities and the version of the weights."""
     return Segment(
         actor=role,
         token_ids=completion.token_ids,
         trained=trained,
         logp=completion.logp,
+        entropy=completion.entropy,
         version=completion.version,
         turn=turn,
         text=completion.text,
@@ -35,7 +36,7 @@ def sampled_segment(completion: Completion, role: str, *, trained: bool = True, 
 def answers(
     task: Task, prompt: Segment, completions: Sequence[Completion], role: str, *, first: int = 0
 ) -> tuple[Trajectory, ...]:
-    """Attempts that are a prompt and what a model wrote after it, numbered from `first`."""
+    """Trajectories of a prompt and one completion each, numbered from `first`."""
     return tuple(
         Trajectory(task=task, segments=(prompt, sampled_segment(c, role)), stop_reason=c.stop_reason, sample=first + i)
         for i, c in enumerate(completions)
@@ -43,18 +44,18 @@ def answers(
 
 
 def check_demonstrations(tasks: Sequence[Task], rollout: str) -> None:
-    """Raise `UserError` when no task has a demonstration; some may be without."""
+    """Raise `UserError` if no task has a demonstration; some tasks may lack one."""
     if not any(task.demonstrations for task in tasks):
         raise UserError(
-            f"the {rollout} rollout works with demonstrations, but none of the {len(tasks)} tasks has one; give a "
+            f"the {rollout} rollout needs demonstrations, but none of the {len(tasks)} tasks has one; give a "
             "column named completion, response, demonstration or solution, or take the rollout 'independent'"
         )
 
 
 def demonstration_segment(task: Task, text: str, prompt: Segment, sampler: Sampler) -> Segment:
-    """A demonstration of a task, its end token included, for the policy to learn from: nobody sampled it.
+    """A demonstration as a trained segment, its end token included; it was not sampled.
 
-    Raises `UserError` when it does not fit into the model's context.
+    Raises `UserError` if it does not fit into the model's context.
     """
     token_ids = sampler.encode_completion(task.prompt, text)
     check_length(task, prompt, token_ids, sampler, "demonstration")
@@ -62,9 +63,9 @@ def demonstration_segment(task: Task, text: str, prompt: Segment, sampler: Sampl
 
 
 def check_length(task: Task, prompt: Segment, token_ids: IntArray, sampler: Sampler, what: str) -> None:
-    """Raise `UserError` when a text that came with a task does not fit into the model's context after its prompt."""
+    """Raise `UserError` if a text of a task does not fit into the model's context after the prompt."""
     if len(prompt) + len(token_ids) > sampler.context:
         raise UserError(
-            f"task {task.key}: prompt ({len(prompt)} tokens) and {what} ({len(token_ids)}) together pass the "
+            f"task {task.key}: prompt ({len(prompt)} tokens) and {what} ({len(token_ids)}) together exceed the "
             f"model's context of {sampler.context} tokens; shorten or leave out the row"
         )

@@ -1,12 +1,12 @@
-"""Reinforce-Ada's sampling: rounds of completions of one prompt, until enough right and wrong ones are among them.
+"""Reinforce-Ada: sampling in rounds until a prompt has enough correct and incorrect completions.
 
-Source: Xiong et al. 2025 (Reinforce-Ada), arXiv:2510.04996, and its released code: 4 rounds of 8, a reward above 0.7 is
-right. A prompt leaves as soon as a round's end finds at least `right` right and `wrong` wrong attempts; the whole round
-enters the pool first. The rule "balanced" for groups of n is floor(n/2) and n - floor(n/2), "positive-focused" is 1 and
-0. The pool comes back whole, in the order in which it was sampled: choosing from it is a filter's work (`balanced`),
-and the record and the curriculum see all of it.
+Source: Xiong et al. 2025 (Reinforce-Ada), arXiv:2510.04996, and its released code: 4 rounds of 8; a reward above 0.7 is
+correct. Sampling of a prompt ends after a round with at least `right` correct and `wrong` incorrect rollouts in the
+pool, which includes the whole last round. The rule "balanced" for groups of n is floor(n/2) and n - floor(n/2),
+"positive-focused" is 1 and 0. The whole pool is returned, in the order of sampling. A filter selects from it
+(`balanced`); the record and the curriculum get all of it.
 
-A reward judges one round at a time. An attempt whose judgement failed is neither right nor wrong.
+The reward scores one round at a time. A rollout that could not be scored is neither correct nor incorrect.
 
 Differs: nothing known.
 """
@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pydantic import NonNegativeInt, PositiveInt
 
 from posttrain.component import frozen
-from posttrain.components.rollouts import Judge, Rollout
+from posttrain.components.rollouts import Rollout, Scorer
 from posttrain.components.rollouts._segments import answers, prompt_segment, sampler_of
 from posttrain.engines import Sampler, Sampling
 from posttrain.types import Group, Task, Trajectory
@@ -24,43 +24,43 @@ from posttrain.types import Group, Task, Trajectory
 
 @frozen
 class Adaptive(Rollout):
-    """Completions in rounds, as many as it takes, up to a cap."""
+    """Samples completions in rounds, as many as needed, up to a limit."""
 
     per_round: PositiveInt = 8
-    """Completions that a round adds."""
+    """Completions per round."""
     max_rounds: PositiveInt = 4
-    """Rounds after which sampling ends anyway; at most `per_round` times this many completions."""
+    """Most rounds, and so at most `per_round` times this many completions."""
     right: NonNegativeInt = 2
-    """Right attempts that end the sampling, if there are enough wrong ones too."""
+    """Correct rollouts that are needed to end the sampling."""
     wrong: NonNegativeInt = 2
-    """Wrong attempts that end the sampling, if there are enough right ones too."""
+    """Incorrect rollouts that are needed to end the sampling."""
     threshold: float = 0.7
-    """A score above this is right, in units of reward."""
+    """A score above this is correct, in units of reward."""
     sampling: Sampling = Sampling()
-    """How each is drawn."""
+    """How each completion is sampled."""
     role: str = "policy"
-    """The model that writes, and whose tokens are trained."""
+    """The model that is sampled from and trained."""
 
     @property
     def temperature(self) -> float:
-        """Of the distribution that the tokens are drawn from; greedy ones have their log-probability at 1."""
+        """Sampling temperature; log-probabilities of greedy tokens are at temperature 1."""
         return self.sampling.temperature or 1.0
 
-    async def collect_judged(self, task: Task, samplers: Mapping[str, Sampler], judge: Judge) -> list[Group]:
-        """One group: every attempt of every round, judged."""
+    async def collect_scored(self, task: Task, samplers: Mapping[str, Sampler], scorer: Scorer) -> list[Group]:
+        """One group: the scored rollouts of all rounds."""
         sampler = sampler_of(self.role, samplers)
         prompt = prompt_segment(task, sampler)
         pool: list[Trajectory] = []
         for _ in range(self.max_rounds):
             completions = await sampler.sample(prompt.token_ids, self.per_round, self.sampling, prompt.vectors)
             fresh = answers(task, prompt, completions, self.role, first=len(pool))
-            pool += await judge(Group(key=task.key, trajectories=fresh))
+            pool += await scorer(Group(key=task.key, trajectories=fresh))
             if self._enough(pool):
                 break
         return [Group(key=task.key, trajectories=tuple(pool))]
 
     def _enough(self, pool: Sequence[Trajectory]) -> bool:
-        """Whether the pool holds what sampling was for."""
-        judged = [t.score.value for t in pool if t.score is not None and t.score.status != "error"]
-        right = sum(value > self.threshold for value in judged)
-        return right >= self.right and len(judged) - right >= self.wrong
+        """Whether the pool has enough correct and incorrect rollouts."""
+        scored = [t.score.value for t in pool if t.score is not None and t.score.status != "error"]
+        right = sum(value > self.threshold for value in scored)
+        return right >= self.right and len(scored) - right >= self.wrong

@@ -1,16 +1,17 @@
-"""ExPO's sampling: attempts at the bare question, and an explanation that the policy writes while it sees the answer.
+"""ExPO: completions of the bare question, and an explanation that the policy samples with the answer in the prompt.
 
-Source: Zhou et al. 2025 (ExPO), arXiv:2507.02834. An explanation c is drawn from pi(. | question, answer) and learned
-as if it had followed the bare question, with the answer after it: c is likelier under the policy than what an expert
-would write, and it raises the chance of the answer. It is no attempt: advantages are those of the attempts alone.
+Source: Zhou et al. 2025 (ExPO), arXiv:2507.02834. An explanation c is sampled from pi(. | question, answer), and
+trained as if it followed the bare question, with the answer after it. c is likelier under the policy than an expert's
+solution, and raises the probability of the answer. It is not a rollout of the question: advantages are those of the
+completions alone.
 
-An explanation ends where the `marker` of the answer begins; the marker stays, and the right answer follows in the place
-of what the policy would have said. Nobody sampled it under the bare question, so it is a demonstration, and it comes
-back as a group of its own, which nothing is compared with. Objectives tell its tokens by that (`by_origin`).
+An explanation ends where the `marker` of the answer begins. The marker is kept, and the reference answer follows it,
+instead of the policy's. It was not sampled under the bare question, so it is a demonstration, in a group of its own
+without comparisons. Objectives distinguish its tokens by their origin (`by_origin`).
 
-Differs: one that never comes to the marker, whose prompt leaves no room, or that does not fit behind the bare question
-is not learned, nor is one for a task of which nothing could be judged, with `when: unsolved`. Whether what leads to the
-marker is sound is not looked at, as in the paper.
+Differs: an explanation without the marker, one whose prompt leaves no room in the context, and one that does not fit
+after the bare question are not trained; with `when: unsolved`, neither is one of a task whose completions could not be
+scored. As in the paper, the reasoning before the marker is not verified.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,9 +22,9 @@ import numpy as np
 from pydantic import AfterValidator, Field, PositiveInt
 
 from posttrain.component import frozen
-from posttrain.components.rollouts import Judge, Rollout
+from posttrain.components.rollouts import Rollout, Scorer
 from posttrain.components.rollouts._segments import answers, prompt_segment, sampler_of
-from posttrain.datasets.templates import EXPLAIN, asked, check_revealing
+from posttrain.datasets.templates import EXPLAIN, check_revealing, prompt_from
 from posttrain.engines import Sampler, Sampling
 from posttrain.errors import UserError
 from posttrain.types import Fact, Group, Segment, Task, Trajectory
@@ -31,7 +32,7 @@ from posttrain.types import Fact, Group, Segment, Task, Trajectory
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation(Fact):
-    """What an explanation was written after."""
+    """Source of an explanation."""
 
     explained: str
     """The prompt with the answer in it."""
@@ -39,28 +40,28 @@ class Explanation(Fact):
 
 @frozen
 class Explained(Rollout):
-    """`n` completions, and an explanation beside them."""
+    """Samples `n` completions, and an explanation."""
 
     n: PositiveInt = 8
     """Completions per task."""
     request: Annotated[str, AfterValidator(check_revealing)] = EXPLAIN
-    """What the policy is asked when it explains. Places: question, answer. Of messages the last one is replaced."""
+    """Prompt template for an explanation. Placeholders: question, answer. In a chat it replaces the last message."""
     marker: Annotated[str, Field(min_length=1)] = "####"
-    """What stands before the final answer in the form that the reward reads."""
+    """Text before the final answer in the format that the reward reads."""
     when: Literal["always", "unsolved"] = "always"
-    """Whether every task is explained, or those alone at which every attempt failed."""
+    """Whether every task is explained, or only those without a correct completion."""
     sampling: Sampling = Sampling()
-    """How attempts and explanations are drawn."""
+    """How completions and explanations are sampled."""
     role: str = "policy"
-    """The model that writes, and learns."""
+    """The model that is sampled from and trained."""
 
     @property
     def temperature(self) -> float:
-        """Of the distribution that the tokens are drawn from; greedy ones have their log-probability at 1."""
+        """Sampling temperature; log-probabilities of greedy tokens are at temperature 1."""
         return self.sampling.temperature or 1.0
 
     def check(self, tasks: Sequence[Task]) -> None:
-        """Every task must have an answer to be explained."""
+        """Every task must have an answer."""
         without = [task.key for task in tasks if task.answer is None]
         if without:
             raise UserError(
@@ -68,22 +69,22 @@ class Explained(Rollout):
                 f"first: {without[0]}); give answers, or take the rollout 'independent'"
             )
 
-    async def collect_judged(self, task: Task, samplers: Mapping[str, Sampler], judge: Judge) -> list[Group]:
-        """A group of the attempts; where there is an explanation to learn, another one that holds it."""
+    async def collect_scored(self, task: Task, samplers: Mapping[str, Sampler], scorer: Scorer) -> list[Group]:
+        """A group of the completions, and one of the explanation if there is one."""
         sampler = sampler_of(self.role, samplers)
         prompt = prompt_segment(task, sampler)
         completions = await sampler.sample(prompt.token_ids, self.n, self.sampling, prompt.vectors)
-        own = await judge(Group(key=task.key, trajectories=answers(task, prompt, completions, self.role)))
+        own = await scorer(Group(key=task.key, trajectories=answers(task, prompt, completions, self.role)))
         if self.when == "unsolved" and (own.solved or all(t.score and t.score.status == "error" for t in own)):
             return [own]
         explanation = await self._explain(task, prompt, sampler)
         if explanation is None:
             return [own]
-        return [own, await judge(Group(key=task.key, trajectories=(explanation,)))]
+        return [own, await scorer(Group(key=task.key, trajectories=(explanation,)))]
 
     async def _explain(self, task: Task, prompt: Segment, sampler: Sampler) -> Trajectory | None:
-        """An explanation with the right answer, as a completion of the bare prompt."""
-        shown = sampler.prompt(replace(task, prompt=asked(task, self.request, {"answer": task.answer or ""})))
+        """An explanation with the reference answer, as a completion of the bare prompt; None if it is not usable."""
+        shown = sampler.prompt(replace(task, prompt=prompt_from(task, self.request, {"answer": task.answer or ""})))
         if len(shown) >= sampler.context:
             return None
         sampling = replace(self.sampling, stop=(*self.sampling.stop, self.marker))

@@ -1,4 +1,4 @@
-"""Several completions of one prompt, each sampled without regard to the others; they make one group.
+"""Independent completions of one prompt, as one group.
 
 Source: the sampling of GRPO, Shao et al. 2024, arXiv:2402.03300, section 4.1.1.
 """
@@ -16,22 +16,27 @@ from posttrain.types import Group, Task
 
 @frozen
 class Independent(Rollout):
-    """`n` completions of the task's prompt."""
+    """Samples `n` completions of the prompt."""
 
     n: PositiveInt = 8
     """Completions per task; a method that compares them needs at least 2 (64 in the DeepSeekMath paper)."""
     sampling: Sampling = Sampling()
-    """How each is drawn."""
+    """How each completion is sampled."""
     role: str = "policy"
-    """The model that writes, and whose tokens are trained."""
+    """The model that is sampled from and trained."""
+
+    @property
+    def group_size(self) -> int:
+        """The setting `n`."""
+        return self.n
 
     @property
     def temperature(self) -> float:
-        """Of the distribution that the tokens are drawn from; greedy ones have their log-probability at 1."""
+        """Sampling temperature; log-probabilities of greedy tokens are at temperature 1."""
         return self.sampling.temperature or 1.0
 
     async def collect(self, task: Task, samplers: Mapping[str, Sampler]) -> list[Group]:
-        """One group of `n` trajectories: the prompt, and what the model wrote."""
+        """One group of `n` trajectories."""
         sampler = sampler_of(self.role, samplers)
         prompt = prompt_segment(task, sampler)
         completions = await sampler.sample(prompt.token_ids, self.n, self.sampling, prompt.vectors)

@@ -1,7 +1,7 @@
-"""A pioneer answers, an observer answers after reading that, and both are paid for both answers.
+"""A pioneer answers, an observer answers after reading that answer, and both get the sum of their rewards.
 
 Source: Ma et al. 2024 (CORY), arXiv:2410.06101, section 3.2, and the released IMDB run: the observer reads the question
-and the pioneer's answer in full, and then the question again; its answer is scored as one to the question alone; the
+and the pioneer's whole answer, and then the question again. Its answer is scored as one to the question alone. The
 reward of both is the sum of the two scores.
 
 Differs: nothing known.
@@ -16,7 +16,7 @@ from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
 from posttrain.components.rewards import failure
-from posttrain.components.rollouts import Judge, Rollout
+from posttrain.components.rollouts import Rollout, Scorer
 from posttrain.components.rollouts._segments import answers, prompt_segment, sampler_of
 from posttrain.engines import Sampler, Sampling
 from posttrain.types import Group, Message, Score, Segment, Task, Trajectory
@@ -24,42 +24,42 @@ from posttrain.types import Group, Message, Score, Segment, Task, Trajectory
 
 @frozen
 class PioneerObserver(Rollout):
-    """`n` pairs of answers to a task."""
+    """Samples `n` pairs of answers."""
 
     n: PositiveInt = 1
-    """Pairs."""
+    """Pairs per task."""
     sampling: Sampling = Sampling()
-    """How both answers are drawn."""
+    """How both answers are sampled."""
     prompt: str = "{problem}{answer}\n{problem}"
-    """What the observer reads."""
+    """Template of the observer's prompt."""
     role: str = "policy"
-    """The pioneer."""
+    """Role of the pioneer."""
     observer_role: str = "observer"
-    """The observer."""
+    """Role of the observer."""
 
     @field_validator("prompt")
     @classmethod
     def check_prompt(cls, prompt: str) -> str:
         """Refuse a prompt that does not show the pioneer's answer after its question."""
         if "{problem}{answer}" not in prompt:
-            raise PydanticCustomError("prompt", "the observer's prompt must hold {problem}{answer}, side by side")
+            raise PydanticCustomError("prompt", "the observer's prompt must have {problem}{answer} in it")
         return prompt
 
     @property
     def temperature(self) -> float:
-        """Of the distribution that the tokens are drawn from; greedy ones have their log-probability at 1."""
+        """Sampling temperature; log-probabilities of greedy tokens are at temperature 1."""
         return self.sampling.temperature or 1.0
 
-    async def collect_judged(self, task: Task, samplers: Mapping[str, Sampler], judge: Judge) -> list[Group]:
-        """Two groups: the pioneer's answers and the observer's, pair by pair, all with the reward of their pair."""
+    async def collect_scored(self, task: Task, samplers: Mapping[str, Sampler], scorer: Scorer) -> list[Group]:
+        """Two groups: the pioneer's answers and the observer's in the same order, with the rewards of the pairs."""
         pioneer, observer = sampler_of(self.role, samplers), sampler_of(self.observer_role, samplers)
         prompt = prompt_segment(task, pioneer)
         first = answers(task, prompt, await pioneer.sample(prompt.token_ids, self.n, self.sampling), self.role)
         second = await asyncio.gather(*(self._observe(task, answer, observer) for answer in first))
-        # The reward sees the observer's answers as answers to the question, as it stands.
+        # The reward scores the observer's answers as answers to the question alone.
         plain = tuple(replace(t, segments=(prompt_segment(task, observer), *t.segments[1:])) for t in second)
-        judged = [(await judge(Group(key=task.key, trajectories=those))).trajectories for those in (first, plain)]
-        pairs = [(_score(one), _score(other)) for one, other in zip(*judged, strict=True)]
+        scored = [(await scorer(Group(key=task.key, trajectories=those))).trajectories for those in (first, plain)]
+        pairs = [(_score(one), _score(other)) for one, other in zip(*scored, strict=True)]
         return [
             Group(
                 key=task.key,
@@ -69,7 +69,7 @@ class PioneerObserver(Rollout):
         ]
 
     async def _observe(self, task: Task, answer: Trajectory, observer: Sampler) -> Trajectory:
-        """The observer's answer to a question with the pioneer's answer."""
+        """The observer's answer to the question and the pioneer's answer."""
         text = self._merged(task, answer.completion)
         token_ids = observer.encode(text)
         shown = text if isinstance(text, str) else observer.decode(token_ids)
@@ -90,12 +90,12 @@ class PioneerObserver(Rollout):
 
 
 def _score(trajectory: Trajectory) -> Score:
-    assert trajectory.score is not None, "answers are judged"
+    assert trajectory.score is not None, "answers are scored"
     return trajectory.score
 
 
 def _team(pair: tuple[Score, Score], of: int) -> Score:
-    """The score of one of a pair: the sum of both; whether it is solved, and by what, is its own."""
+    """The score of one answer of a pair: the sum of both values, with its own status and answer."""
     parts = dict(zip(("pioneer", "observer"), pair, strict=True))
     failed = [f"the {name}'s answer: {score.explanation}" for name, score in parts.items() if score.status == "error"]
     if failed:

@@ -1,11 +1,11 @@
-"""Completions of a prompt, some of which begin with the first part of a demonstration and are finished by the policy.
+"""Completions of a prompt, some of which continue a prefix of a demonstration.
 
-Source: Prefix-RFT, Huang et al. 2025, arXiv:2507.01679: n - 1 ordinary attempts and a hybrid one in a group. How much
-of the demonstration is given is drawn anew for each hybrid, uniformly between a low share, which falls along a cosine
-as training goes on, and a high one that stays. At least one token is given, and at least one is left to write.
+Source: Prefix-RFT, Huang et al. 2025, arXiv:2507.01679: n - 1 ordinary rollouts and one hybrid in a group. The length
+of the prefix is drawn for each hybrid, uniformly between a low share of the demonstration, which decays along a cosine
+during training, and a constant high share. The prefix has at least one token, and at least one token is sampled.
 
-Differs: a demonstration that leaves the policy no room to write is cut shorter, as in the released code; a task without
-demonstrations is attempted without help.
+Differs: a prefix that leaves no room in the context is cut, as in the released code. A task without demonstrations has
+ordinary rollouts only.
 """
 
 import asyncio
@@ -35,45 +35,50 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 @frozen
 class Prefixed(Rollout):
-    """`n` completions of the task's prompt, the last of them with a head start."""
+    """Samples `n` completions of the prompt, the last ones after a prefix."""
 
     n: PositiveInt = 8
     """Completions per task, hybrids included."""
     hybrids: NonNegativeInt = 1
-    """How many of them begin with a part of a demonstration, each drawn by itself."""
+    """Number of completions with a prefix, each drawn independently."""
     high: Share = 0.95
-    """Largest share of a demonstration that is given, and the smallest one when training begins."""
+    """Largest share of a demonstration in a prefix, and the smallest share when the stage begins."""
     low: Share = 0.05
-    """Smallest share when training ends."""
+    """Smallest share when the stage ends."""
     trained: bool = True
-    """Whether the given part is learned from too, as tokens of a demonstration."""
+    """Whether the prefix is trained too, as tokens of a demonstration."""
     sampling: Sampling = Sampling()
-    """How the rest is drawn."""
+    """How the continuations and the ordinary completions are sampled."""
     role: str = "policy"
-    """The model that writes."""
+    """The model that is sampled from."""
 
     @model_validator(mode="after")
     def check_shares(self) -> Self:
-        """Refuse a window that is none."""
+        """Refuse a low share above the high one."""
         if self.low > self.high:
             raise PydanticCustomError("share", "low is above high; the shares of a prefix are drawn between them")
         return self
 
     @property
+    def follows_progress(self) -> bool:
+        """The share of a prefix falls over the stage."""
+        return self.low != self.high
+
+    @property
     def temperature(self) -> float:
-        """Of the distribution that the tokens are drawn from; greedy ones have their log-probability at 1."""
+        """Sampling temperature; log-probabilities of greedy tokens are at temperature 1."""
         return self.sampling.temperature or 1.0
 
     def check(self, tasks: Sequence[Task]) -> None:
-        """Some task must have a demonstration."""
+        """At least one task must have a demonstration."""
         check_demonstrations(tasks, self.kind)
 
     def at(self, progress: float) -> "Prefixed":
-        """With the smallest share as it is at this point of the stage: a cosine from `high` to `low`."""
+        """The rollout with `low` at this progress of the stage: a cosine from `high` to `low`."""
         return replace(self, low=self.low + (self.high - self.low) * (1.0 + math.cos(math.pi * progress)) / 2.0)
 
     async def collect(self, task: Task, samplers: Mapping[str, Sampler]) -> list[Group]:
-        """One group: ordinary attempts, then hybrids."""
+        """One group: ordinary rollouts, then hybrids."""
         sampler = sampler_of(self.role, samplers)
         prompt = prompt_segment(task, sampler)
         hybrids = min(self.hybrids, self.n) if task.demonstrations else 0
@@ -81,15 +86,15 @@ class Prefixed(Rollout):
             self._ordinary(task, prompt, sampler, self.n - hybrids),
             *(self._hybrid(task, prompt, sampler, sample=self.n - hybrids + i) for i in range(hybrids)),
         )
-        return [Group(key=task.key, trajectories=tuple(attempt for part in parts for attempt in part))]
+        return [Group(key=task.key, trajectories=tuple(rollout for part in parts for rollout in part))]
 
     async def _ordinary(self, task: Task, prompt: Segment, sampler: Sampler, n: int) -> tuple[Trajectory, ...]:
-        """Attempts without help."""
+        """Rollouts without a prefix."""
         completions = await sampler.sample(prompt.token_ids, n, self.sampling, prompt.vectors)
         return answers(task, prompt, completions, self.role)
 
     async def _hybrid(self, task: Task, prompt: Segment, sampler: Sampler, sample: int) -> tuple[Trajectory, ...]:
-        """One attempt that goes on from a part of one of the demonstrations."""
+        """One rollout that continues a prefix of one of the demonstrations."""
         text = task.demonstrations[int(sampler.uniform() * len(task.demonstrations))]
         share = self.low + (self.high - self.low) * sampler.uniform()
         whole = sampler.encode_completion(task.prompt, text)

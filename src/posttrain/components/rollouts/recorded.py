@@ -1,14 +1,14 @@
-"""Completions that were written and rated before the run, in the place of samples: learning from a fixed set of data.
+"""Rated completions of the data instead of samples, for offline learning.
 
 Every rated completion of a task becomes a trajectory of the task's group. Its log-probabilities are those of the model
-in `role`: a copy of the policy as the stage finds it is what data of unknown origin is taken to come from, as in
-offline runs of TOPR (Le Roux et al. 2025, arXiv:2503.14286). That copy stays as it is, so that they do not move while
-the policy does. What a completion is worth is for a reward to say: `rating` reads the rating, any other judges anew.
+in `role`. Data of unknown origin is taken to come from the initial policy of the stage, as in offline runs of TOPR (Le
+Roux et al. 2025, arXiv:2503.14286); a frozen copy of it keeps the log-probabilities constant. The reward `rating` takes
+the rating as the score; any other reward scores the completions itself.
 
-Recorded completions are no attempts of the policy: they do not count in its metrics or its curriculum.
+Recorded completions are not the policy's: they do not count in its metrics or its curriculum.
 
-With a `delimiter`, such as the newline of OREO (Wang et al. 2024, arXiv:2412.16145), a completion is cut into its
-lines, each a segment and a turn, for losses that go by steps.
+With a `delimiter`, such as the newline of OREO (Wang et al. 2024, arXiv:2412.16145), a completion is split into lines,
+each a segment and a turn, for losses of steps.
 
 Differs: nothing known.
 """
@@ -33,23 +33,23 @@ from posttrain.types import Group, Rated, Segment, Task, Trajectory
 
 @frozen
 class Recorded(Rollout):
-    """The rated completions of a task, as one group; nothing is sampled."""
+    """Returns the rated completions of a task as one group; nothing is sampled."""
 
     role: str = "behavior"
-    """The model that is taken to have written them; with ``policy`` it is the policy as each step finds it."""
+    """The behavior policy of the data; ``policy`` is the current policy of each step."""
     delimiter: Annotated[str, Field(min_length=1)] | None = None
-    """What ends a line, where each line of a completion is a turn by itself; None leaves completions whole."""
+    """What ends a line, where each line of a completion is a turn; None does not split completions."""
     fewest: PositiveInt = 1
-    """Rated completions that some task must have: 2 for losses that compare those of one task."""
+    """Rated completions that at least one task must have: 2 for losses that compare those of a task."""
 
     @property
     def roles(self) -> frozenset[str]:
-        """The model that is taken to have written them."""
+        """The behavior policy."""
         return frozenset({self.role})
 
     @property
     def needs(self) -> frozenset[Signal]:
-        """Log-probabilities of what was recorded."""
+        """Log-probabilities under the behavior policy."""
         return frozenset({logp_of(self.role)})
 
     def check(self, tasks: Sequence[Task]) -> None:
@@ -86,13 +86,13 @@ class Recorded(Rollout):
         return [Group(key=task.key, trajectories=trajectories)] if trajectories else []
 
     def _lines(self, whole: Segment, sampler: Sampler) -> list[Segment]:
-        """A completion line by line, cut after the tokens that complete a delimiter; the end token is the last line's.
+        """A completion as lines, cut after the tokens that complete a delimiter; the last line has the end token.
 
-        The texts are those of the beginnings, since a line by itself may lack what a tokenizer leaves out.
+        Texts are differences of decoded prefixes, since a line decoded by itself may lack characters.
         """
         if self.delimiter is None:
             return [whole]
-        assert whole.logp is not None, "recorded completions were judged by a model"
+        assert whole.logp is not None, "recorded completions have log-probabilities"
         cuts = line_ends(whole, self.delimiter, sampler)[:-1]
         until = [len(sampler.decode(whole.token_ids[:cut])) for cut in cuts]
         ids, texts = pairwise([0, *cuts, len(whole)]), pairwise([0, *until, len(whole.text)])
@@ -104,7 +104,7 @@ class Recorded(Rollout):
 
 
 async def _segment(task: Task, rated: Rated, prompt: Segment, sampler: Sampler) -> Segment:
-    """A completion, its end token included, with the log-probabilities that its writer would have given it."""
+    """A completion, its end token included, with its log-probabilities under the behavior policy."""
     token_ids = sampler.encode_completion(task.prompt, rated.completion)
     check_length(task, prompt, token_ids, sampler, "rated completion")
     segment = Segment(actor="recorded", token_ids=token_ids, trained=True, text=rated.completion)

@@ -1,11 +1,11 @@
-"""Several end points of a flow for one condition, each with draws of fresh noise that the policy learns from.
+"""End points of a flow for one condition, each with renoised copies that the policy is trained on.
 
-Source: AWM, Xue et al. 2025, arXiv:2509.25050, section 4, and its released code: how a sample was made does not matter
-(by default without noise in the steps), and what is trained are T times for each, stratified over the places of the
-sampler; the first place, which is noise only, and the last tenth are left out. The draws are in the trajectory, so that
-the old, the reference and the trained weights judge the same ones.
+Source: AWM, Xue et al. 2025, arXiv:2509.25050, section 4, and its released code. The end points may come from any
+sampler (by default one without noise in the steps). Trained are T noise levels per end point, stratified over the time
+steps of the sampler, without the first one, which is noise only, and the last tenth. The draws are in the trajectory,
+so that old, reference and trained weights evaluate the same ones.
 
-Differs: the release draws one set of times a batch and fresh noise for each sample; here both are each sample's own.
+Differs: the release draws one set of times per batch and noise per sample; here each sample has both of its own.
 """
 
 from collections.abc import Mapping
@@ -27,21 +27,21 @@ Share = Annotated[float, Field(gt=0.0, le=1.0)]
 
 @frozen
 class Renoised(Rollout):
-    """`n` end points of the task's condition, and `times` draws on each."""
+    """Samples `n` end points for the task's condition, and `times` renoised copies of each."""
 
     n: PositiveInt = 24
-    """End points per task (24 images a prompt in the paper)."""
+    """End points per task (24 images per prompt in the paper)."""
     times: PositiveInt = 6
-    """Draws on each (T, 6 in the released runs)."""
+    """Renoised copies per end point (T, 6 in the released runs)."""
     last: Share = 0.9
-    """Places up to this share of the steps are drawn from."""
+    """Share of the time steps that are drawn from, from the start."""
     sampling: Sampling = Sampling(temperature=0.0)
-    """How end points are made; temperature 0 has no noise in the steps."""
+    """How end points are sampled; temperature 0 has no noise in the steps."""
     role: str = "policy"
-    """The flow."""
+    """Role of the flow."""
 
     async def collect(self, task: Task, samplers: Mapping[str, Sampler]) -> list[Group]:
-        """One group."""
+        """One group of `n` end points."""
         sampler = sampler_of(self.role, samplers)
         prompt = prompt_segment(task, sampler)
         completions = await sampler.sample(prompt.token_ids, self.n, self.sampling, vectors=prompt.vectors)
@@ -57,14 +57,14 @@ class Renoised(Rollout):
         return [Group(key=task.key, trajectories=tuple(trajectories))]
 
     def _draws(self, completion: Completion, sampler: Sampler) -> Segment:
-        """Fresh noise on an end point."""
+        """Renoised copies of an end point."""
         if completion.vectors is None:
             raise UserError(
                 f"the renoised rollout is for flows, and role '{self.role}' writes text; take 'independent'"
             )
         end_id = int(completion.token_ids[-1])
         steps = chains.steps_of(end_id)
-        # At place 0 there is noise only: what a sample was like makes no difference to it.
+        # Place 0 is noise only, and does not depend on the end point.
         places = range(1, max(int(steps * self.last), 2)) if steps > 1 else range(1)
         rng = np.random.Generator(np.random.Philox(key=[int(sampler.uniform() * 2**53), 0]))
         return chains.draws(end_id, chains.stratified(places, self.times, rng), completion.vectors.shape[1], rng)

@@ -1,15 +1,15 @@
-"""What a search found, as a group: every whole attempt, those that begin alike with the segments that they share.
+"""The rollouts of a search as a group; those with a common prefix share its segments.
 
-Source: ReST-RL, arXiv:2508.19576, section on data from MCTS; the group is this package's shape for it.
+Source: ReST-RL, arXiv:2508.19576, section on data from MCTS; it does not define the group.
 
-Differs: the log-probability of each token is that of the policy, given what is before it; that the search goes on where
-values are high is not in it. Attempts of a search are therefore more like one another, and better, than plain samples.
+Differs: the log-probability of each token is that of the policy given all tokens before it. It does not include the
+selection by the search, so rollouts of a search are more similar to one another, and better, than independent ones.
 """
 
 from collections.abc import Mapping
 
 from posttrain.component import frozen
-from posttrain.components.rollouts import Judge, Rollout
+from posttrain.components.rollouts import Rollout, Scorer
 from posttrain.components.search import Search
 from posttrain.engines import Sampler, Sampling
 from posttrain.types import Group, Task
@@ -17,23 +17,23 @@ from posttrain.types import Group, Task
 
 @frozen
 class Searched(Rollout):
-    """Attempts by a search instead of independent ones."""
+    """Samples rollouts by a search."""
 
     search: Search
-    """What looks for attempts; one that judges while it searches is shown the reward."""
+    """The search; one that is guided by rewards gets the reward of the stage."""
 
     @property
     def temperature(self) -> float:
-        """Of the distribution that the search's writer draws from."""
+        """Sampling temperature of the search."""
         return self.search.temperature
 
     @property
     def sampling(self) -> Sampling:
-        """How the search's writer draws; held-out answers are written under the same limits."""
+        """Sampling settings of the search; held-out answers have the same limits."""
         return getattr(self.search, "sampling", Sampling())
 
-    async def collect_judged(self, task: Task, samplers: Mapping[str, Sampler], judge: Judge) -> list[Group]:
-        """One group of all that was found, each attempt judged once."""
-        found = await self.search.search(task, samplers, judge)
-        group = Group(key=task.key, trajectories=found.attempts)
-        return [group if self.search.judges else await judge(group)]
+    async def collect_scored(self, task: Task, samplers: Mapping[str, Sampler], scorer: Scorer) -> list[Group]:
+        """One group of all rollouts that were found, each scored once."""
+        found = await self.search.search(task, samplers, scorer)
+        group = Group(key=task.key, trajectories=found.trajectories)
+        return [group if self.search.uses_rewards else await scorer(group)]

@@ -1,22 +1,23 @@
-"""TreePO's sampling: completions grow as a tree of segments, so that what they share is sampled once.
+"""TreePO: completions are sampled as a tree of segments, so that common prefixes are sampled once.
 
 Source: Li et al. 2025 (TreePO), arXiv:2508.17445, and the released run: segments of 512 tokens, 16 leaves, at most 14
 segments deep, uniform branching. After each segment a path has ended (stop token, limit of tokens or depth,
-repetition) or goes deeper. With A paths going deeper, F ended and f of these just now, the next segments are
-max(A, min(n - F, width A + width f)), shared out evenly, what is left over to the last path. When no path goes deeper
-and leaves are missing, paths that ended by a stop token are taken in a random order, each is cut back to a random
-segment end (or to the prompt) and grown again from there, `width` times; without such a path it begins at the prompt.
+repetition) or is open. With A open paths, F ended ones and f of these in the last round, the number of next segments is
+max(A, min(n - F, width A + width f)), split evenly among open paths, the remainder to the last one. When no path is
+open and leaves are missing, paths that ended by a stop token are taken in a random order. Each is cut at a random
+segment end (or at the prompt) and continued from there `width` times. Without such a path, sampling restarts at the
+prompt.
 
 A leaf is a trajectory whose trained segments are the nodes above it; leaves share the `Segment` objects of their common
-nodes. The `state_key` of a segment names the node that it was written after, so that attempts with a key in common
-went the same way until there.
+nodes. The `state_key` of a segment is the name of the node that it follows, so that rollouts with a common key have the
+same prefix up to there.
 
-A sampler gives its n-th completion by n alone, so the order of requests must not depend on which of them is answered
-first: the tree grows in rounds, one segment deeper everywhere, and a round's requests are made in the order of the
-paths and awaited together. Random choices are a function of what was sampled.
+A sampler's n-th completion depends on n alone, so the order of requests must not depend on the order of replies. The
+tree grows in rounds, by one segment everywhere; the requests of a round are made in the order of the paths and awaited
+together. Random choices are a function of the sampled tokens.
 
-Differs: the paper also branches by likelihood; its trained run does not, and neither does this. A stop string could lie
-across two segments, where it would not be seen, so stop strings are refused.
+Differs: the paper also describes branching by likelihood, which its trained run does not use; it is not implemented.
+Stop strings are refused, since one that spans two segments would not be found.
 """
 
 import asyncio
@@ -36,21 +37,21 @@ from posttrain.engines import Sampler, Sampling
 from posttrain.types import Completion, Fact, Group, IntArray, Segment, Task, Trajectory
 
 REPLACEMENT = "\ufffd"
-"""What a character is shown as while some of its bytes are missing."""
+"""Stands for a character some of whose bytes are missing."""
 
 
 Ending = Literal["", "stop", "length", "repetition"]
-"""Why a path goes no deeper; empty while it does."""
+"""Why a path ended; empty for an open one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Path:
-    """The way from the prompt to the end of one segment."""
+    """The path from the prompt to the end of a segment."""
 
     way: tuple[int, ...] = ()
-    """Number of the child that was taken at each node."""
+    """Index of the child that was taken at each node."""
     segments: tuple[Segment, ...]
-    """The prompt, then what was written."""
+    """The prompt, then the sampled segments."""
     ended: Ending = ""
 
     @property
@@ -60,58 +61,58 @@ class Path:
 
     @property
     def written_ids(self) -> IntArray:
-        """Ids of everything after the prompt."""
+        """Token ids after the prompt."""
         return np.concatenate([np.zeros(0, np.int64), *(s.token_ids for s in self.segments[1:])])
 
     def cut(self, depth: int) -> "Path":
-        """Its first `depth` segments, open again."""
+        """Its first `depth` segments, as an open path."""
         return Path(way=self.way[:depth], segments=self.segments[: depth + 1])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Leaf(Fact):
-    """Where in the tree a rollout ends."""
+    """The leaf of the tree at which a rollout ends."""
 
     node: str
-    """Names of the branches from the root."""
+    """Name of the leaf: indices of the branches from the root."""
     ended: str | None
     """Why the path ended."""
 
 
 @frozen
 class Tree(Rollout):
-    """`n` completions that begin with common segments."""
+    """Samples `n` completions that share prefixes."""
 
     n: PositiveInt = 16
     """Leaves: completions per task."""
     segment: PositiveInt = 512
     """Tokens of a segment that does not end its path."""
     depth: PositiveInt = 14
-    """Segments after which a path ends anyway, with stop reason ``length``."""
+    """Most segments of a path; one that reaches it has stop reason ``length``."""
     width: PositiveInt = 2
-    """Segments that follow one another's end, while there are fewer than `n` paths."""
+    """Branches at each node while there are fewer than `n` paths."""
     repeat_length: PositiveInt = 32
-    """Characters of a text whose return counts as repetition."""
+    """Length in characters of the texts that are counted as repetitions."""
     repeat_count: PositiveInt = 8
-    """A path ends, with stop reason ``length``, when some text of that length is this many times in one segment."""
+    """A path ends, with stop reason ``length``, when a text of that length occurs this many times in one segment."""
     sampling: Sampling = Sampling(max_tokens=7168)
-    """How tokens are drawn; `max_tokens` limits a whole completion. Stop strings are not allowed, stop tokens are."""
+    """How tokens are sampled; `max_tokens` limits a whole completion. Stop strings are not allowed, stop tokens are."""
     role: str = "policy"
-    """The model that writes, and whose tokens are trained."""
+    """The model that is sampled from and trained."""
 
     @field_validator("sampling")
     @classmethod
     def refuse_stop_strings(cls, sampling: Sampling) -> Sampling:
-        """Refuse what could not be seen."""
+        """Refuse stop strings, which may span two segments."""
         if sampling.stop:
             raise PydanticCustomError(
-                "stop", "a stop string may lie across two segments of a tree; use stop_token_ids instead"
+                "stop", "a stop string may span two segments of a tree; use stop_token_ids instead"
             )
         return sampling
 
     @property
     def temperature(self) -> float:
-        """Of the distribution that the tokens are drawn from; greedy ones have their log-probability at 1."""
+        """Sampling temperature; log-probabilities of greedy tokens are at temperature 1."""
         return self.sampling.temperature or 1.0
 
     async def collect(self, task: Task, samplers: Mapping[str, Sampler]) -> list[Group]:
@@ -131,14 +132,14 @@ class Tree(Rollout):
             leaves += ended
             deeper = [path for path in grown if not path.ended]
             growing = self._branch(deeper, len(ended), len(leaves)) if deeper else self._fall_back(root, leaves)
-        return [Group(key=task.key, trajectories=tuple(_attempt(task, leaves, i) for i in range(len(leaves))))]
+        return [Group(key=task.key, trajectories=tuple(_rollout(task, leaves, i) for i in range(len(leaves))))]
 
     async def _grow(self, path: Path, width: int, first: int, sampler: Sampler) -> list[Path]:
-        """Write `width` segments after a path; the first of them is its child number `first`."""
+        """Sample `width` segments after a path, numbered as its children from `first`."""
         written = path.written_ids
         before = np.concatenate([path.segments[0].token_ids, written])
         room = min(self.sampling.max_tokens - len(written), sampler.context - len(before))
-        # A prompt that leaves no room is the sampler's to refuse.
+        # The sampler refuses a prompt that leaves no room.
         sampling = replace(self.sampling, max_tokens=max(1, min(self.segment, room)))
         completions = await sampler.sample(before, width, sampling, path.segments[0].vectors)
         children = []
@@ -149,7 +150,7 @@ class Tree(Rollout):
         return children
 
     def _ending(self, completion: Completion, room: int, depth: int) -> Ending:
-        """Why a path ends with a segment, if it does."""
+        """Why a path ends with this segment; empty if it does not."""
         if completion.stop_reason != "length":
             return "stop"
         if len(completion.token_ids) >= room or depth >= self.depth:
@@ -157,15 +158,15 @@ class Tree(Rollout):
         return "repetition" if self._repeats(completion.text) else ""
 
     def _repeats(self, text: str) -> bool:
-        """Whether some text of `repeat_length` characters is there `repeat_count` times, overlaps included."""
+        """Whether some text of `repeat_length` characters occurs `repeat_count` times, overlaps included."""
         windows = Counter(text[i : i + self.repeat_length] for i in range(len(text) - self.repeat_length + 1))
         return max(windows.values(), default=0) >= self.repeat_count
 
     def _segment(self, path: Path, completion: Completion, ended: Ending, sampler: Sampler) -> Segment:
         """A completion as a node of the tree, with its part of the text of the whole path.
 
-        The text of a segment by itself would lack spaces that tokenizers leave out at the beginning, and characters
-        whose bytes lie in two segments.
+        The text of a segment decoded by itself would lack spaces that tokenizers leave out at the start, and characters
+        whose bytes are in two segments.
         """
         text = sampler.decode(np.concatenate([path.written_ids, completion.token_ids]))
         if ended == "stop":
@@ -176,18 +177,18 @@ class Tree(Rollout):
         return replace(sampled_segment(completion, self.role), state_key=path.node, text=text[before:])
 
     def _branch(self, deeper: Sequence[Path], just_ended: int, ended: int) -> list[tuple[Path, int]]:
-        """Share the next segments out among the paths that go deeper."""
+        """Split the number of next segments among the open paths."""
         budget = max(len(deeper), min(self.n - ended, self.width * (len(deeper) + just_ended)))
         width, rest = divmod(budget, len(deeper))
         return [*((path, width) for path in deeper[:-1]), (deeper[-1], width + rest)]
 
     def _fall_back(self, root: Path, leaves: Sequence[Path]) -> list[tuple[Path, int]]:
-        """Where to grow again when every path has ended; nowhere when there are enough of them."""
+        """Paths to continue, with their widths, when all have ended; none if there are enough leaves."""
         rng = np.random.default_rng(np.concatenate([leaf.segments[-1].token_ids for leaf in leaves]))
-        answered = [leaf for leaf in leaves if leaf.ended == "stop"]
+        stopped = [leaf for leaf in leaves if leaf.ended == "stop"]
         again: list[tuple[Path, int]] = []
         missing = self.n - len(leaves)
-        for leaf in [answered[i] for i in rng.permutation(len(answered))] or [root]:
+        for leaf in [stopped[i] for i in rng.permutation(len(stopped))] or [root]:
             depth = int(rng.integers(max(len(leaf.way), 1)))
             width = min(self.width, missing)
             missing -= width
@@ -195,8 +196,8 @@ class Tree(Rollout):
         return again
 
 
-def _attempt(task: Task, leaves: Sequence[Path], sample: int) -> Trajectory:
-    """A leaf as an attempt; its parent is the first leaf with which it has the most segments in common."""
+def _rollout(task: Task, leaves: Sequence[Path], sample: int) -> Trajectory:
+    """A leaf as a trajectory; its parent is the first leaf with the most common segments."""
     leaf = leaves[sample]
     common = [sum(a is b for a, b in zip(leaf.segments, other.segments, strict=False)) for other in leaves[:sample]]
     most = max(common, default=1)

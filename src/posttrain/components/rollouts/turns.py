@@ -1,15 +1,15 @@
-"""Attempts in which model and world take turns, each in a fresh world of its own.
+"""Rollouts of several turns, in which the model and an environment alternate.
 
-The prompt and what the world shows first are encoded once; after that ids are only appended. What the model sampled
-stays as it was sampled, and the world's answer is encoded by itself: as text after a text prompt, by the chat template
-(what it puts between two turns of the assistant) after messages. Observations are not trained.
+The prompt and the first observation are tokenized once; after that, ids are only appended. Sampled ids are kept, and
+each observation is tokenized by itself: as text after a text prompt, by the chat template (with what it puts between
+two turns of the assistant) after messages. Observations are not trained.
 
-Attempts and tasks run side by side, each at its own pace; each attempt has a sampler of its own, so that what it draws
-does not depend on how far the others are. An attempt ends when the world says so, after `max_turns`, or when the
-context has no room for the next turn; the last two have stop reason ``length``. An attempt whose world failed ends with
-a `Trajectory.failure`, and is judged an error.
+Rollouts and tasks run concurrently. Each rollout has an environment instance and a sampler of its own, so that its
+draws do not depend on the progress of others. A rollout ends when the environment is done, after `max_turns`, or when
+the context has no room for the next turn; the last two have stop reason ``length``. A rollout whose environment failed
+ends with a `Trajectory.failure`, and its score is an error.
 
-Each trajectory has an `Episode` that says how it went.
+Each trajectory has an `Episode` with its statistics.
 
 Source: the interaction loop of ReAct, Yao et al. 2022, arXiv:2210.03629; groups of episodes from one initial state as
 in GiGPO, Feng et al. 2025, arXiv:2505.10978, section 4.1.
@@ -26,10 +26,10 @@ from posttrain.component import frozen
 from posttrain.components.environments import (
     Contained,
     Environment,
+    EnvironmentFailed,
     Episode,
     Observation,
     Outcome,
-    WorldFailed,
     with_opening,
 )
 from posttrain.components.rollouts import Rollout
@@ -40,99 +40,112 @@ from posttrain.types import Completion, Group, IntArray, Message, Segment, StopR
 
 @frozen
 class Turns(Rollout):
-    """`n` attempts of up to `max_turns` turns."""
+    """Samples `n` rollouts of up to `max_turns` turns."""
 
     environment: Environment
-    """The worlds."""
+    """The environment, of which each rollout has a new instance."""
     n: PositiveInt = 8
-    """Attempts per task."""
+    """Rollouts per task."""
     max_turns: PositiveInt = 8
-    """Turns of the model after which an attempt ends anyway."""
+    """Most turns of the model in a rollout."""
     sampling: Sampling = Sampling()
-    """How each turn is drawn; `max_tokens` limits one turn. The world's own stop strings are added."""
+    """How each turn is sampled; `max_tokens` limits one turn. The stop strings of the environment are added."""
     speaker: str = "user"
-    """In chats, the message role in which the world answers: ``user``, or ``tool`` where the template knows it."""
+    """Message role of observations in chats: ``user``, or ``tool`` where the template has it."""
     role: str = "policy"
-    """The model that acts, and whose tokens are trained."""
+    """The model that acts and is trained."""
+
+    @property
+    def group_size(self) -> int:
+        """The setting `n`."""
+        return self.n
 
     @property
     def temperature(self) -> float:
-        """Of the distribution that the tokens are drawn from; greedy ones have their log-probability at 1."""
+        """Sampling temperature; log-probabilities of greedy tokens are at temperature 1."""
         return self.sampling.temperature or 1.0
 
     def check(self, tasks: Sequence[Task]) -> None:
-        """The tasks must be of the world."""
+        """The tasks must be tasks of the environment."""
         self.environment.check(tasks)
 
     def held_out(self, n: int, sampling: Sampling) -> "Turns":
-        """The same world and the same number of turns."""
+        """The same environment and number of turns."""
         return replace(self, n=n, sampling=sampling)
 
     async def collect(self, task: Task, samplers: Mapping[str, Sampler]) -> list[Group]:
-        """One group of the `n` attempts."""
+        """One group of `n` rollouts."""
         sampler = sampler_of(self.role, samplers)
-        attempts = [self._attempt(task, sampler.bind("attempt", i), i) for i in range(self.n)]
-        return [Group(key=task.key, trajectories=tuple(await asyncio.gather(*attempts)))]
+        # The name is a part of the key of random draws: another one would change them.
+        rollouts = [self._rollout(task, sampler.bind("attempt", i), i) for i in range(self.n)]
+        return [Group(key=task.key, trajectories=tuple(await asyncio.gather(*rollouts)))]
 
-    async def _attempt(self, task: Task, sampler: Sampler, sample: int) -> Trajectory:
-        """One attempt, whatever the world does."""
-        story = _Story(prompt=task.prompt)
+    async def _rollout(self, task: Task, sampler: Sampler, sample: int) -> Trajectory:
+        """One rollout; a failure of the environment ends it."""
+        progress = _Progress(prompt=task.prompt)
         failure = ""
         try:
-            async with self.environment.open(task, sampler.uniform) as world:
-                await self._play(world, story, sampler)
-                story.judge(world)
-        except WorldFailed as error:
+            async with self.environment.open(task, sampler.uniform) as instance:
+                await self._play(instance, progress, sampler)
+                progress.end(instance)
+        except EnvironmentFailed as error:
             failure = str(error)
-            story.segments = story.segments or [_prompt(story.prompt, sampler)]
+            progress.segments = progress.segments or [_prompt(progress.prompt, sampler)]
         return Trajectory(
             task=task,
-            segments=tuple(story.segments),
-            stop_reason=story.stop_reason,
+            segments=tuple(progress.segments),
+            stop_reason=progress.stop_reason,
             sample=sample,
-            facts=(story.episode,),
+            facts=(progress.episode,),
             failure=failure,
         )
 
-    async def _play(self, world: Contained, story: "_Story", sampler: Sampler) -> None:
-        """Take turns until the end."""
-        seen = world.begin()
-        story.prompt = with_opening(story.prompt, seen.text)
-        story.segments = [_prompt(story.prompt, sampler)]
+    async def _play(self, instance: Contained, progress: "_Progress", sampler: Sampler) -> None:
+        """Alternate turns of the model and the environment until the end."""
+        observation = instance.begin()
+        progress.prompt = with_opening(progress.prompt, observation.text)
+        progress.segments = [_prompt(progress.prompt, sampler)]
         own = self.sampling.stop
         sampling = replace(self.sampling, stop=(*own, *(s for s in self.environment.stop if s not in own)))
         for turn in range(self.max_turns):
-            (completion,) = await sampler.sample(story.token_ids, 1, sampling)
+            (completion,) = await sampler.sample(progress.token_ids, 1, sampling)
             text = sampler.decode(completion.token_ids)
-            outcome = await world.step(text)
-            story.take(self._segment(completion, text, turn, seen, outcome), outcome)
+            outcome = await instance.step(text)
+            progress.take(self._segment(completion, text, turn, observation, outcome), outcome)
             if outcome.done:
-                story.stop_reason = "length" if completion.stop_reason == "length" else "environment"
+                progress.stop_reason = "length" if completion.stop_reason == "length" else "environment"
                 return
-            seen = outcome.observation
-            observed = self._observed(story.prompt, completion, seen, turn + 1, sampler)
-            if turn + 1 == self.max_turns or len(story.token_ids) + len(observed) >= sampler.context:
+            observation = outcome.observation
+            observed = self._observed(progress.prompt, completion, observation, turn + 1, sampler)
+            if turn + 1 == self.max_turns or len(progress.token_ids) + len(observed) >= sampler.context:
                 return
-            story.segments.append(observed)
+            progress.segments.append(observed)
 
-    def _segment(self, completion: Completion, text: str, turn: int, seen: Observation, outcome: Outcome) -> Segment:
-        """The model's turn, with what it saw and what it earned."""
-        key = seen.text if seen.state_key is None else seen.state_key
+    def _segment(
+        self, completion: Completion, text: str, turn: int, observation: Observation, outcome: Outcome
+    ) -> Segment:
+        """The model's turn, with the key of its observation and its reward."""
+        key = observation.text if observation.state_key is None else observation.state_key
         segment = sampled_segment(completion, self.role, turn=turn)
         return replace(segment, state_key=key, reward=float(outcome.reward), text=text)
 
     def _observed(
-        self, prompt: str | tuple[Message, ...], completion: Completion, seen: Observation, turn: int, sampler: Sampler
+        self,
+        prompt: str | tuple[Message, ...],
+        completion: Completion,
+        observation: Observation,
+        turn: int,
+        sampler: Sampler,
     ) -> Segment:
-        """What the world answers, in ids that go on from the model's turn."""
-        reply = Message(role=self.speaker, content=seen.text)
+        """An observation, in ids that continue the model's turn."""
+        reply = Message(role=self.speaker, content=observation.text)
         token_ids = sampler.encode_reply(prompt, completion.token_ids, reply)
-        return Segment(actor="environment", token_ids=token_ids, turn=turn, text=seen.text)
+        return Segment(actor="environment", token_ids=token_ids, turn=turn, text=observation.text)
 
 
 @dataclass(kw_only=True)
-class _Story:
-    """An attempt as far as it has come."""
+class _Progress:
+    """A rollout in progress."""
 
     prompt: str | tuple[Message, ...]
     segments: list[Segment] = field(default_factory=list)
@@ -141,11 +154,11 @@ class _Story:
 
     @property
     def token_ids(self) -> IntArray:
-        """Everything so far."""
+        """All token ids so far."""
         return np.concatenate([segment.token_ids for segment in self.segments])
 
     def take(self, segment: Segment, outcome: Outcome) -> None:
-        """Note a turn."""
+        """Add a turn of the model and its outcome."""
         self.segments.append(segment)
         self.episode = replace(
             self.episode,
@@ -153,14 +166,14 @@ class _Story:
             turn_rewards=(*self.episode.turn_rewards, segment.reward),
         )
 
-    def judge(self, world: Contained) -> None:
-        """Note what the world says of it all."""
-        self.episode = replace(self.episode, measures=world.measures())
-        self.episode = replace(self.episode, verdict=world.verdict())
+    def end(self, instance: Contained) -> None:
+        """Add the measures and the verdict of the environment."""
+        self.episode = replace(self.episode, measures=instance.measures())
+        self.episode = replace(self.episode, verdict=instance.verdict())
 
 
 def _prompt(prompt: str | tuple[Message, ...], sampler: Sampler) -> Segment:
-    """The prompt with what the world shows first, in the ids of the model."""
+    """The prompt with the first observation, in the ids of the model."""
     token_ids = sampler.encode(prompt)
     return Segment(
         actor="prompt", token_ids=token_ids, text=prompt if isinstance(prompt, str) else sampler.decode(token_ids)

@@ -1,16 +1,15 @@
-"""A generator solves, and a verifier reads each solution, without the reference answer, and marks its steps and result.
+"""A generator samples solutions, and a verifier marks their steps and results without the reference answer.
 
-Source: Zha et al. 2025 (RL Tango), arXiv:2505.15034. Solutions are judged first; the verification of one is a task of
-its own, whose answer is what the rule said of the solution, and the verdicts on the steps go with the solution to the
-generator's advantage (`Verification`: 1 or -1 for each step, and how many tokens each ends after).
+Source: Zha et al. 2025 (RL Tango), arXiv:2505.15034. Solutions are scored first. The verification of a solution is a
+task of its own, whose answer is the verdict of the rule. The verdicts on steps are passed to the generator's advantage
+(`Verification`: 1 or -1 per step, and the number of tokens up to its end).
 
-A verification with another number of marks than there are steps, or of another form, gives no verdicts on the steps.
-With several verifications of a solution, those that are well-formed are averaged. A solution that could not be judged
-is not verified.
+A malformed verification, or one with another number of marks than steps, gives no verdicts on steps. The well-formed
+verifications of a solution are averaged. A solution that could not be scored is not verified.
 
-Differs: a step is what ends with the separator (the last one holds the result), since the paper's generator is asked
-for marked steps and the bundled model cannot be. All verifications of the solutions to a task are one group, to be
-compared with each other; which ones the paper compares was not seen.
+Differs: a step ends with the separator (the last one has the result), since the bundled model cannot be prompted for
+marked steps like the paper's generator. All verifications of the solutions of a task are one group; which ones the
+paper compares is not in the available text.
 """
 
 import asyncio
@@ -22,7 +21,7 @@ from pydantic import PositiveInt, field_validator
 from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
-from posttrain.components.rollouts import Judge, Rollout, Verification
+from posttrain.components.rollouts import Rollout, Scorer, Verification
 from posttrain.components.rollouts._segments import answers, prompt_segment, sampler_of
 from posttrain.engines import Sampler, Sampling
 from posttrain.grading.verdicts import MARKS, read_verdicts, steps_of
@@ -31,62 +30,62 @@ from posttrain.types import Group, Segment, Task, Trajectory
 
 @frozen
 class Verified(Rollout):
-    """`n` solutions of a task, and `checks` verifications of each."""
+    """Samples `n` solutions of a task, and `checks` verifications of each."""
 
     n: PositiveInt = 8
-    """Solutions."""
+    """Solutions per task."""
     checks: PositiveInt = 1
-    """Verifications of each solution."""
+    """Verifications per solution."""
     sampling: Sampling = Sampling()
-    """How both are drawn."""
+    """How both are sampled."""
     prompt: str = "{problem}{solution}\nCheck:"
-    """What the verifier reads."""
+    """Template of the verifier's prompt."""
     separator: str = ";"
-    """What a step of a solution ends with."""
+    """Text that ends a step of a solution."""
     verifier_role: str = "verifier"
-    """The model that verifies."""
+    """Role of the verifier."""
     role: str = "policy"
-    """The model that solves."""
+    """Role of the generator."""
 
     @field_validator("prompt")
     @classmethod
     def check_prompt(cls, prompt: str) -> str:
-        """Refuse a prompt without the two things to be read."""
+        """Refuse a prompt without the problem or the solution."""
         if "{problem}" not in prompt or "{solution}" not in prompt:
             raise PydanticCustomError("prompt", "the verifier's prompt must name {problem} and {solution}")
         return prompt
 
     @property
     def temperature(self) -> float:
-        """Of the distribution that the tokens are drawn from; greedy ones have their log-probability at 1."""
+        """Sampling temperature; log-probabilities of greedy tokens are at temperature 1."""
         return self.sampling.temperature or 1.0
 
-    async def collect_judged(self, task: Task, samplers: Mapping[str, Sampler], judge: Judge) -> list[Group]:
-        """Two groups: the solutions with what was said of their steps, and the verifications."""
+    async def collect_scored(self, task: Task, samplers: Mapping[str, Sampler], scorer: Scorer) -> list[Group]:
+        """Two groups: the solutions with the verdicts on their steps, and the verifications."""
         sampler, verifier = sampler_of(self.role, samplers), sampler_of(self.verifier_role, samplers)
         prompt = prompt_segment(task, sampler)
         completions = await sampler.sample(prompt.token_ids, self.n, self.sampling)
-        solved = await judge(Group(key=task.key, trajectories=answers(task, prompt, completions, self.role)))
-        asked = [self._question(solution) for solution in solved]
-        checked = await asyncio.gather(*(self._verify(question, verifier) for question in asked))
-        said = [_mean_verdicts(checks) for checks in checked]
+        solved = await scorer(Group(key=task.key, trajectories=answers(task, prompt, completions, self.role)))
+        questions = [self._question(solution) for solution in solved]
+        checked = await asyncio.gather(*(self._verify(question, verifier) for question in questions))
+        mean_verdicts = [_mean_verdicts(checks) for checks in checked]
         solutions = tuple(
             replace(
                 solution,
                 facts=(Verification(verdicts=tuple(verdicts), step_ends=tuple(self._step_ends(solution, sampler))),),
             )
-            for solution, verdicts in zip(solved, said, strict=True)
+            for solution, verdicts in zip(solved, mean_verdicts, strict=True)
         )
         numbered = [replace(check, sample=i) for i, check in enumerate(c for checks in checked for c in checks)]
         groups = [replace(solved, trajectories=solutions)]
         if numbered:
-            groups.append(await judge(Group(key=f"{task.key}/check", trajectories=tuple(numbered))))
+            groups.append(await scorer(Group(key=f"{task.key}/check", trajectories=tuple(numbered))))
         return groups
 
     def _question(self, solution: Trajectory) -> Task | None:
-        """A solution as a task for the verifier; None where the rule could not judge it."""
+        """A solution as a task for the verifier; None if it could not be scored."""
         task, score = solution.task, solution.score
-        assert score is not None, "solutions are judged first"
+        assert score is not None, "solutions are scored first"
         if score.status == "error":
             return None
         problem = task.prompt if isinstance(task.prompt, str) else task.prompt[-1]["content"] + "\n"
@@ -108,7 +107,7 @@ class Verified(Rollout):
         return answers(question, prompt, completions, self.verifier_role)
 
     def _step_ends(self, solution: Trajectory, sampler: Sampler) -> list[int]:
-        """After how many of its tokens each step of a solution ends; the last one ends with the last token."""
+        """Number of tokens of a solution up to the end of each step; the last step ends with the last token."""
         segment: Segment = solution.segments[-1]
         ends, written = [], 0
         lengths = [len(sampler.decode(segment.token_ids[: i + 1])) for i in range(len(segment))]
@@ -119,7 +118,7 @@ class Verified(Rollout):
 
 
 def _mean_verdicts(checks: Sequence[Trajectory]) -> list[float]:
-    """For each step, the mean of the marks that well-formed verifications give it, 1 or -1; empty without any."""
+    """[K] mean of the marks of each step, 1 or -1, over well-formed verifications; empty without any."""
     read = [
         read_verdicts(check.completion, check.task.fields["steps"]) for check in checks if check.stop_reason != "length"
     ]

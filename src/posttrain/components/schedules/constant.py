@@ -1,23 +1,18 @@
-"""Full learning rate after an optional warm-up."""
-
-from typing import Annotated
-
-from pydantic import Field
+"""Constant learning rate after an optional warm-up."""
 
 from posttrain.component import frozen
+from posttrain.component.automatic import Share as Warmup
 from posttrain.components.schedules import Schedule, warmed_up
-
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 @frozen
 class Constant(Schedule):
-    """Full learning rate after an optional warm-up."""
+    """Constant learning rate after an optional warm-up."""
 
-    warmup: Share = 0.0
-    """Share of the stage over which the rate rises linearly to its peak."""
+    warmup: Warmup = 0.0
+    """Share of the stage over which the rate rises linearly to its peak; ``auto`` follows the model and the method."""
 
     def factor(self, progress: float) -> float:
-        """Factor at a share of the stage's updates done."""
+        """Factor of the peak rate at a progress in [0, 1)."""
         rise = warmed_up(progress, self.warmup)
         return 1.0 if rise is None else rise

@@ -1,4 +1,4 @@
-"""Half a cosine down to a last share of the peak, after an optional warm-up.
+"""Cosine decay to a share of the peak, after an optional warm-up.
 
 Source: Loshchilov and Hutter 2016, arXiv:1608.03983, equation 5.
 """
@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from posttrain.component import frozen
+from posttrain.component.automatic import Share as Warmup
 from posttrain.components.schedules import Schedule, warmed_up
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -16,15 +17,15 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 @frozen
 class Cosine(Schedule):
-    """Half a cosine down to a last share of the peak, after an optional warm-up."""
+    """Cosine decay to a share of the peak, after an optional warm-up."""
 
-    warmup: Share = 0.0
-    """Share of the stage over which the rate rises linearly to its peak."""
+    warmup: Warmup = 0.0
+    """Share of the stage over which the rate rises linearly to its peak; ``auto`` follows the model and the method."""
     final: Share = 0.0
     """Share of the peak at the end of the stage."""
 
     def factor(self, progress: float) -> float:
-        """Factor at a share of the stage's updates done."""
+        """Factor of the peak rate at a progress in [0, 1)."""
         rise = warmed_up(progress, self.warmup)
         if rise is not None:
             return rise

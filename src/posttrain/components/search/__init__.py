@@ -1,9 +1,9 @@
-"""Looking for a good attempt among many: a search decides from values what to sample next.
+"""Searches: sampling of one task in which values decide what is sampled next.
 
-Contract: token ids are never made from text again once sampled; with the same samplers the same attempts are found;
-every token keeps its log-probability under the model that wrote it, given all before it. What is chosen by value is
-no longer a plain sample of that model, which is for whoever learns from it to know. Either every attempt that is found
-has been judged by the reward, once, or none has.
+Contract: sampled token ids are never tokenized again. With the same samplers a search finds the same rollouts. Every
+token keeps its log-probability under the model that sampled it, given all tokens before it. Rollouts that are selected
+by value are not on-policy samples, which methods that learn from them must take into account. Either every rollout that
+is found has been scored by the reward, once, or none has.
 """
 
 import math
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from posttrain.component import Component
-from posttrain.components.rollouts import Judge
+from posttrain.components.rollouts import Scorer
 from posttrain.engines import Sampler
 from posttrain.signals import Signal
 from posttrain.types import IntArray, Task, Trajectory
@@ -19,12 +19,12 @@ from posttrain.types import IntArray, Task, Trajectory
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """A beginning of attempts, and how good those that went on from it were."""
+    """A prefix of rollouts, with the mean value of its continuations."""
 
     token_ids: IntArray
-    """Prompt and what was written after it."""
+    """Prompt and prefix."""
     text: str
-    """What was written after the prompt."""
+    """The prefix, without the prompt."""
     value: float
     """Mean over its visits."""
     visits: int
@@ -32,54 +32,56 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What a search found at one task."""
+    """Result of a search on one task."""
 
-    attempts: tuple[Trajectory, ...]
-    """Every whole attempt, in the order in which they were sampled; attempts that begin alike share segments."""
+    trajectories: tuple[Trajectory, ...]
+    """Every complete rollout, in the order of sampling. Rollouts with a common prefix share its segments."""
     values: tuple[float, ...]
-    """What the search holds of each; NaN where judging it failed."""
+    """[N] value of each; NaN where scoring failed."""
     states: tuple[State, ...] = ()
-    """Every state that was gone on from, the prompt first."""
+    """Every state that was continued, the prompt first."""
     statistics: Mapping[str, float] = field(default_factory=dict)
-    """``attempts``, ``sampled_tokens`` and ``best_after``, the attempts until the best one, and more."""
+    """``rollouts`` (their number), ``sampled_tokens``, ``best_after`` (the number of rollouts up to the best
+    one), and those of each search."""
 
     @property
     def best(self) -> Trajectory:
-        """The attempt with the highest value, the first of equals."""
-        return self.attempts[place_of_best(self.values)]
+        """The rollout with the highest value, the first of equals."""
+        return self.trajectories[place_of_best(self.values)]
 
 
 class Search(Component):
-    """Looks for a good attempt at one task."""
+    """Searches for a good rollout of one task."""
 
     @property
     def roles(self) -> frozenset[str]:
-        """Roles whose models it asks."""
+        """Roles whose models it uses."""
         raise NotImplementedError
 
     @property
     def needs(self) -> frozenset[Signal]:
-        """Signals that it asks samplers for: log-probabilities or scores of the models in other roles."""
+        """Signals that it needs: log-probabilities or scores under the models of other roles."""
         return frozenset()
 
     @property
-    def judges(self) -> bool:
-        """Whether it looks at rewards while it searches. Such a search makes data; it cannot answer a question."""
+    def uses_rewards(self) -> bool:
+        """Whether the reward guides the search. Such a search makes training data; it cannot answer held-out tasks."""
         raise NotImplementedError
 
     @property
     def temperature(self) -> float:
-        """Of the distribution that tokens are drawn from."""
+        """Sampling temperature."""
         return 1.0
 
-    async def search(self, task: Task, samplers: Mapping[str, Sampler], judge: Judge | None = None) -> Found:
-        """Search with the models of the recipe, by role; `judge` is needed where `judges` says so, else never called.
+    async def search(self, task: Task, samplers: Mapping[str, Sampler], scorer: Scorer | None = None) -> Found:
+        """Search with the models of the recipe, by role.
 
-        The samplers are bound to one use, as for a rollout.
+        `scorer` is required where `uses_rewards` is true, and not called otherwise. The samplers are bound to (seed,
+        step, task), as for a rollout.
         """
         raise NotImplementedError
 
 
 def place_of_best(values: Sequence[float]) -> int:
-    """Place of the highest value, the first of equals; a failed judgement (NaN) is lower than any."""
+    """Index of the highest value, the first of equals; a failed score (NaN) is lower than any."""
     return max(range(len(values)), key=lambda i: -math.inf if math.isnan(values[i]) else values[i])

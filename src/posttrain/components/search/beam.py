@@ -1,16 +1,16 @@
-r"""Beam search over lines, led by a value model: the best beginnings are gone on from, the others are dropped.
+r"""Beam search over lines, guided by a value model.
 
 Source: the step-level beam search of OREO, Wang et al. 2024, arXiv:2412.16145, and its released code
-(github.com/jwhj/OREO): each of K beginnings is gone on from by K sampled lines at temperature 1, the K with the highest
-value are kept, for up to 20 rounds; the answer is the whole attempt with the highest value (K = 3).
+(github.com/jwhj/OREO). Each of K prefixes is continued by K sampled lines at temperature 1, and the K with the highest
+value are kept, for up to 20 rounds. The answer is the complete rollout with the highest value (K = 3).
 
-The values are a critic's, of the state that a line leads to; for a whole attempt of the state before its end token, the
-last one that a critic learns. They are not clipped. A model with a reward head will do as well.
+The values are a critic's, of the state after a line. For a complete rollout it is the state before its end token, the
+last one that a critic is trained on. They are not clipped. A model with a reward head works as well.
 
-Differs: the prompt is a single beginning, so the first round samples as many lines from it as later rounds do in all.
-Beginnings of the same tokens are one. An attempt that ends in a round counts even if it is not among the K best; those
-that go on make up the K among themselves and the ends. Beginnings that are still open after the last round are attempts
-only if none has ended.
+Differs: the prompt is a single prefix, so the first round samples as many lines from it as later rounds do in all.
+Prefixes of the same tokens are merged. A rollout that ends in a round is kept even if it is not among the K best; ended
+and open prefixes are ranked together for the K that are continued. Prefixes that are still open after the last round
+are rollouts only if none has ended.
 """
 
 import asyncio
@@ -24,9 +24,9 @@ from pydantic import Field, PositiveInt, field_validator
 from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
-from posttrain.components.rollouts import Judge
+from posttrain.components.rollouts import Scorer
 from posttrain.components.search import Found, Search
-from posttrain.components.search._attempts import Values, found, sampler_of
+from posttrain.components.search._found import Values, found, sampler_of
 from posttrain.engines import Sampler, Sampling
 from posttrain.signals import Signal
 from posttrain.types import Completion, IntArray, Segment, StopReason, Task, Trajectory
@@ -34,17 +34,17 @@ from posttrain.types import Completion, IntArray, Segment, StopReason, Task, Tra
 
 @dataclass(frozen=True, kw_only=True)
 class Path:
-    """A beginning of an attempt, or all of it."""
+    """A prefix of a rollout, or a complete one."""
 
     segments: tuple[Segment, ...]
     """The prompt, then the lines so far."""
     ended: StopReason | None = None
-    """Why nothing comes after it; None while something does."""
+    """Why it ended; None for a prefix that can be continued."""
     value: float = math.nan
 
     @property
     def token_ids(self) -> IntArray:
-        """Ids of everything, prompt included."""
+        """Token ids, prompt included."""
         return np.concatenate([s.token_ids for s in self.segments])
 
     @property
@@ -55,53 +55,53 @@ class Path:
 
 @frozen
 class Beam(Search):
-    """The `width` best beginnings, line by line."""
+    """Keeps the `width` best prefixes, line by line."""
 
     width: PositiveInt = 3
-    """K: beginnings that are kept in a round."""
+    """K: prefixes that are kept in a round."""
     samples: PositiveInt = 3
     """Lines that are sampled after each of them."""
     rounds: PositiveInt = 20
-    """Lines of the longest attempt."""
+    """Most lines of a rollout."""
     delimiter: Annotated[str, Field(min_length=1)] = "\n"
     """What ends a line."""
     value_role: str = "value"
-    """The model with a value head or a reward head that ranks beginnings and attempts."""
+    """The model with a value head or a reward head that ranks prefixes and rollouts."""
     sampling: Sampling = Sampling()
-    """How lines are drawn; `max_tokens` limits a whole attempt. Stop strings are not allowed."""
+    """How lines are sampled; `max_tokens` limits a whole rollout. Stop strings are not allowed."""
     role: str = "policy"
-    """The model that writes."""
+    """The model that is sampled from."""
 
     @field_validator("sampling")
     @classmethod
     def refuse_stop_strings(cls, sampling: Sampling) -> Sampling:
-        """Refuse what could not be told from the end of a line."""
+        """Refuse stop strings, which cannot be distinguished from the end of a line."""
         if sampling.stop:
             raise PydanticCustomError("stop", "the delimiter is the stop string of a beam; use stop_token_ids")
         return sampling
 
     @property
     def roles(self) -> frozenset[str]:
-        """Writer and value model."""
+        """The sampled model and the value model."""
         return frozenset((self.role, self.value_role))
 
     @property
     def needs(self) -> frozenset[Signal]:
-        """What the value model says of states."""
+        """The value model's scores of states."""
         return frozenset({Signal("score", of=self.value_role)})
 
     @property
-    def judges(self) -> bool:
-        """Never: it goes by values."""
+    def uses_rewards(self) -> bool:
+        """False: it is guided by values."""
         return False
 
     @property
     def temperature(self) -> float:
-        """Of the distribution that the tokens are drawn from; greedy ones have their log-probability at 1."""
+        """Sampling temperature; log-probabilities of greedy tokens are at temperature 1."""
         return self.sampling.temperature or 1.0
 
-    async def search(self, task: Task, samplers: Mapping[str, Sampler], judge: Judge | None = None) -> Found:
-        """Grow the beginnings until none is left open, or for the given number of rounds."""
+    async def search(self, task: Task, samplers: Mapping[str, Sampler], scorer: Scorer | None = None) -> Found:
+        """Continue prefixes until all have ended, or for the given number of rounds."""
         sampler = sampler_of(self.role, samplers)
         values = Values(sampler_of(self.value_role, samplers), clipped=False)
         open_ones, ended = [Path(segments=(sampler.prompt(task),))], list[Path]()
@@ -116,20 +116,20 @@ class Beam(Search):
             open_ones = [path for path in ranked[: self.width] if not path.ended]
             number, rounds = self.samples, rounds + 1
         whole = ended or [replace(path, ended="length") for path in open_ones]
-        attempts = [_attempt(task, path, i) for i, path in enumerate(whole)]
-        return found(attempts, [p.value for p in whole], sampled_tokens=tokens, lines=lines, rounds=rounds)
+        rollouts = [_rollout(task, path, i) for i, path in enumerate(whole)]
+        return found(rollouts, [p.value for p in whole], sampled_tokens=tokens, lines=lines, rounds=rounds)
 
     async def _grow(self, path: Path, number: int, sampler: Sampler) -> list[Path]:
-        """So many lines after a beginning."""
+        """Sample `number` lines after a prefix."""
         before = path.token_ids
-        # A prompt that leaves no room is the sampler's to refuse.
+        # The sampler refuses a prompt that leaves no room.
         room = max(1, self._room(path, sampler))
         sampling = replace(self.sampling, max_tokens=room, stop=(self.delimiter,))
         completions = await sampler.sample(before, number, sampling, path.segments[0].vectors)
         return [self._after(path, completion, sampler) for completion in completions]
 
     def _after(self, path: Path, completion: Completion, sampler: Sampler) -> Path:
-        """A beginning with one more line. It ends there unless the line was ended by the delimiter."""
+        """A prefix with one more line. It ends there unless the delimiter ended the line."""
         before = np.concatenate([np.zeros(0, np.int64), *(s.token_ids for s in path.segments[1:])])
         text = sampler.decode(np.concatenate([before, completion.token_ids]))
         own = sampler.decode(completion.token_ids)
@@ -141,6 +141,7 @@ class Beam(Search):
             token_ids=completion.token_ids,
             trained=True,
             logp=completion.logp,
+            entropy=completion.entropy,
             version=completion.version,
             text=text[sum(len(s.text) for s in path.segments[1:]) :],
         )
@@ -148,19 +149,19 @@ class Beam(Search):
         return replace(grown, ended=ended or (None if self._room(grown, sampler) > 0 else "length"))
 
     def _room(self, path: Path, sampler: Sampler) -> int:
-        """Tokens that may follow."""
+        """Number of tokens that may follow."""
         return min(self.sampling.max_tokens - path.written, sampler.context - len(path.token_ids))
 
 
 async def _ranked(grown: Sequence[Path], values: Values) -> list[Path]:
-    """What was grown, each once, from the highest value to the lowest; equals stay in their order."""
+    """Distinct prefixes by falling value; equals stay in their order."""
     different = list({path.token_ids.tobytes(): path for path in reversed(grown)}.values())[::-1]
-    said = await values([path.token_ids for path in different])
-    valued = [replace(path, value=value) for path, value in zip(different, said, strict=True)]
+    scores = await values([path.token_ids for path in different])
+    valued = [replace(path, value=value) for path, value in zip(different, scores, strict=True)]
     return sorted(valued, key=lambda path: -path.value)
 
 
-def _attempt(task: Task, path: Path, sample: int) -> Trajectory:
-    """A path as an attempt."""
-    assert path.ended is not None, "open beginnings are ended before"
+def _rollout(task: Task, path: Path, sample: int) -> Trajectory:
+    """A path as a trajectory."""
+    assert path.ended is not None, "open prefixes are ended before"
     return Trajectory(task=task, segments=path.segments, stop_reason=path.ended, sample=sample)

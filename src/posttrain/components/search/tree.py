@@ -1,28 +1,28 @@
 r"""Monte Carlo tree search over lines: a state is the text so far, an action is one line.
 
 Source: VM-MCTS of ReST-RL, arXiv:2508.19576, and its released code (github.com/THUDM/ReST-RL, algorithms/MCTS). A state
-is expanded by sampling whole continuations of it; the first line of each is a child, equal lines are one child, a
-continuation without another line ends there. Of the children only the `keep` best stay selectable. With N visits and
-V the sum of what was backed up over N, from each state the child with the highest
+is expanded by sampling complete continuations of it. The first line of each is a child, equal lines are one child, and
+a continuation without another line ends there. Only the `keep` best children stay selectable. With N visits, and V the
+sum of the backed-up values over N, selection goes from each state to the child with the highest
 
     V + c sqrt((1 + ln N_parent) / (eps + N)),    eps = 0.1
 
-is gone to, ties at random, until a state that is not expanded yet. What is backed up depends on who values:
+with ties broken at random, until a state that is not expanded. What is backed up depends on the source of values:
 
     the reward (`value_role` none)    collecting: the rewards of the continuations; a new child has N = 0 and V = 0
-    a value model                     answering: a new child has N = 1 and the model's value, and once more for each
-                                      time that its line came again; sum and count of all children go up, also those
-                                      that are not selectable
+    a value model                     answering: a new child has N = 1 and the model's value, plus one more of both for
+                                      each repetition of its line; sum and count of all children are backed up, also of
+                                      those that are not selectable
 
-An end that is gone to again adds its own value once. Value models read tokens and are clipped to [0, 1]; the answer is
-the whole continuation with the highest value anywhere in the tree. Collecting has c = 0.2, 3 children and 100 rounds
-there; answering c = 0.1, 5 children and 15 rounds, which are the defaults here.
+A terminal state that is selected again adds its own value once. Value models read tokens, and their values are clipped
+to [0, 1]. The answer is the complete continuation with the highest value in the tree. In the source, collecting has c =
+0.2, 3 children and 100 rounds; answering has c = 0.1, 5 children and 15 rounds, which are the defaults here.
 
-A child is a cut of sampled ids after the token that completes the delimiter; nothing is tokenized again.
+A child is cut from the sampled ids after the token that completes the delimiter; nothing is tokenized again.
 
-Differs: an end and a line with the same text are two children (the code merges them). A continuation whose judgement
-failed counts nowhere, and an end like that is not gone to. What a value model said of a sequence is kept, not asked
-twice. Stop strings could lie across two lines, where they would not be seen, so they are refused.
+Differs: a terminal state and a line with the same text are two children (the code merges them). A continuation that
+could not be scored is not counted, and a terminal one is not selected. The value of a sequence is computed once. Stop
+strings are refused, since one that spans two lines would not be found.
 """
 
 import math
@@ -34,71 +34,71 @@ from pydantic import NonNegativeFloat, PositiveInt, field_validator
 from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
-from posttrain.components.rollouts import Judge
+from posttrain.components.rollouts import Scorer
 from posttrain.components.search import Found, Search, State
-from posttrain.components.search._attempts import Values, found, judged, sampler_of
+from posttrain.components.search._found import Values, found, sampler_of, scored
 from posttrain.engines import Sampler, Sampling
 from posttrain.signals import Signal
 from posttrain.types import Completion, Fact, IntArray, Segment, Task, Trajectory
 
 EPSILON = 0.1
 REPLACEMENT = "\ufffd"
-"""What a character is shown as while some of its bytes are missing."""
+"""Stands for a character some of whose bytes are missing."""
 
 
 @dataclass(eq=False, kw_only=True)
 class Node:
-    """A state, and what is known of it."""
+    """A state with its statistics."""
 
     segments: tuple[Segment, ...]
     """The prompt, then the lines so far."""
     way: tuple[int, ...] = ()
-    """Number of the child that was taken at each state."""
+    """Index of the child that was taken at each state."""
     parent: "Node | None" = None
     ended: bool = False
-    """Whether nothing comes after it."""
+    """Whether the state is terminal."""
     children: list["Node"] = field(default_factory=list)
     selectable: bool = True
     visits: int = 0
     total: float = 0.0
     own: float = math.nan
-    """Value of an end, or what a value model says of the state; NaN where nobody knows."""
+    """Value of a terminal state, or the value model's value of the state; NaN where unknown."""
 
     @property
     def value(self) -> float:
-        """Mean of what was backed up; 0 before that."""
+        """Mean of the backed-up values; 0 without any."""
         return self.total / self.visits if self.visits else 0.0
 
     @property
     def token_ids(self) -> IntArray:
-        """Ids of everything, prompt included."""
+        """Token ids, prompt included."""
         return np.concatenate([s.token_ids for s in self.segments])
 
     @property
     def text(self) -> str:
-        """What was written after the prompt."""
+        """The text after the prompt."""
         return "".join(s.text for s in self.segments[1:])
 
     @property
     def name(self) -> str:
-        """Of the node: ``/1/0`` is the first child of the prompt's second child."""
+        """Name of the node: ``/1/0`` is the first child of the prompt's second child."""
         return "/" + "/".join(map(str, self.way))
 
     def below(self) -> Iterator["Node"]:
-        """The node and everything under it, parents first."""
+        """The node and its descendants, parents first."""
         yield self
         for child in self.children:
             yield from child.below()
 
     def back_up(self, total: float, count: int) -> None:
-        """Add to it and all above it."""
+        """Add a sum of `count` values to the node and its ancestors."""
         node: Node | None = self
         while node is not None:
             node.total, node.visits = node.total + total, node.visits + count
             node = node.parent
 
     def close(self) -> None:
-        """Never go to it again, nor to a state above it that has no other way on."""
+        """Exclude the node from selection, and each ancestor that is left without a selectable child."""
         self.selectable = False
         if self.parent is not None and not any(child.selectable for child in self.parent.children):
             self.parent.close()
@@ -106,75 +106,75 @@ class Node:
 
 @dataclass(frozen=True, kw_only=True)
 class Leaf(Fact):
-    """Which child of the tree a rollout went through."""
+    """The node of the tree that a rollout continues."""
 
     node: str
-    """Names of the branches from the root."""
+    """Name of the node: indices of the branches from the root."""
 
 
 @frozen
 class Tree(Search):
-    """Monte Carlo tree search with whole continuations at every step."""
+    """Monte Carlo tree search with complete continuations at every step."""
 
     iterations: PositiveInt = 15
-    """Rounds: each expands one state, or comes to an end that is known."""
+    """Rounds: each expands one state, or selects a terminal one again."""
     samples: PositiveInt = 5
-    """Continuations that a state is expanded by."""
+    """Continuations that are sampled to expand a state."""
     keep: PositiveInt = 5
-    """Children of a state that can be gone to; the others only count."""
+    """Selectable children of a state; the others only count in its statistics."""
     exploration: NonNegativeFloat = 0.1
     """c, in units of value."""
     delimiter: str | PositiveInt = "\n"
     """What ends a line: a text, or a number of tokens."""
     value_role: str | None = "value"
-    """The model with a reward head that values states and continuations; None collects, by the reward itself."""
+    """The model with a reward head that gives values of states and continuations; None collects with the reward."""
     sampling: Sampling = Sampling()
-    """How continuations are drawn; `max_tokens` limits a whole attempt. Stop strings are not allowed."""
+    """How continuations are sampled; `max_tokens` limits a whole rollout. Stop strings are not allowed."""
     role: str = "policy"
-    """The model that writes."""
+    """The model that is sampled from."""
 
     @field_validator("sampling")
     @classmethod
     def refuse_stop_strings(cls, sampling: Sampling) -> Sampling:
-        """Refuse what could not be seen."""
+        """Refuse stop strings, which may span two lines."""
         if sampling.stop:
-            raise PydanticCustomError("stop", "a stop string may lie across two lines of a tree; use stop_token_ids")
+            raise PydanticCustomError("stop", "a stop string may span two lines of a tree; use stop_token_ids")
         return sampling
 
     @field_validator("delimiter")
     @classmethod
     def refuse_nothing(cls, delimiter: str | int) -> str | int:
-        """Refuse a delimiter that is everywhere."""
+        """Refuse an empty delimiter."""
         if delimiter == "":
             raise PydanticCustomError("delimiter", "an empty delimiter ends no line; give a text or a number of tokens")
         return delimiter
 
     @property
     def roles(self) -> frozenset[str]:
-        """Writer and value model."""
+        """The sampled model and the value model."""
         return frozenset(filter(None, (self.role, self.value_role)))
 
     @property
     def needs(self) -> frozenset[Signal]:
-        """What the value model says of states."""
+        """The value model's scores of states."""
         return frozenset() if self.value_role is None else frozenset({Signal("score", of=self.value_role)})
 
     @property
-    def judges(self) -> bool:
-        """Only without a value model."""
+    def uses_rewards(self) -> bool:
+        """True without a value model."""
         return self.value_role is None
 
     @property
     def temperature(self) -> float:
-        """Of the distribution that the tokens are drawn from; greedy ones have their log-probability at 1."""
+        """Sampling temperature; log-probabilities of greedy tokens are at temperature 1."""
         return self.sampling.temperature or 1.0
 
-    async def search(self, task: Task, samplers: Mapping[str, Sampler], judge: Judge | None = None) -> Found:
+    async def search(self, task: Task, samplers: Mapping[str, Sampler], scorer: Scorer | None = None) -> Found:
         """Grow the tree for the given number of rounds."""
         sampler = sampler_of(self.role, samplers)
         values = None if self.value_role is None else Values(sampler_of(self.value_role, samplers))
         root = Node(segments=(sampler.prompt(task),))
-        attempts: list[Trajectory] = []
+        rollouts: list[Trajectory] = []
         known: list[float] = []
         again = 0
         for _ in range(self.iterations):
@@ -185,9 +185,9 @@ class Tree(Search):
                 again += leaf.visits > 0
                 leaf.back_up(leaf.value if leaf.visits else leaf.own, 1)
                 continue
-            fresh, worth = await self._expand(leaf, task, sampler, values, judge, first=len(attempts))
-            attempts += fresh
-            known += worth
+            fresh, fresh_values = await self._expand(leaf, task, sampler, values, scorer, first=len(rollouts))
+            rollouts += fresh
+            known += fresh_values
         nodes = list(root.below())
         states = [
             State(token_ids=n.token_ids, text=n.text, value=n.value, visits=n.visits)
@@ -195,7 +195,7 @@ class Tree(Search):
             if n.children and n.visits
         ]
         return found(
-            attempts,
+            rollouts,
             known,
             states,
             nodes=len(nodes),
@@ -205,7 +205,7 @@ class Tree(Search):
         )
 
     def select(self, root: Node, sampler: Sampler) -> Node:
-        """Go down to a state that is not expanded."""
+        """Descend to a state that is not expanded."""
         node = root
         while node.children:
             open_ones = [child for child in node.children if child.selectable]
@@ -219,39 +219,39 @@ class Tree(Search):
         return value + self.exploration * math.sqrt((1 + math.log(max(parent_visits, 1))) / (EPSILON + visits))
 
     async def _expand(
-        self, node: Node, task: Task, sampler: Sampler, values: Values | None, judge: Judge | None, *, first: int
+        self, node: Node, task: Task, sampler: Sampler, values: Values | None, scorer: Scorer | None, *, first: int
     ) -> tuple[Sequence[Trajectory], Sequence[float]]:
-        """Give a state its children and back up what they are worth; returns the continuations and their values."""
+        """Expand a state and back up the values; returns the continuations and their values."""
         ids, prompt = node.token_ids, node.segments[0]
         room = min(self.sampling.max_tokens - (len(ids) - len(prompt)), sampler.context - len(ids))
-        # A prompt that leaves no room is the sampler's to refuse.
+        # The sampler refuses a prompt that leaves no room.
         sampling = replace(self.sampling, max_tokens=max(1, room))
         completions = await sampler.sample(ids, self.samples, sampling)
         lines = [self._line(node, completion, sampler) for completion in completions]
         owners = _merge(node, lines)
-        attempts: Sequence[Trajectory] = [
-            _attempt(task, owner, line, completion, first + i)
+        rollouts: Sequence[Trajectory] = [
+            _rollout(task, owner, line, completion, first + i)
             for i, (owner, line, completion) in enumerate(zip(owners, lines, completions, strict=True))
         ]
         if values is None:
-            attempts = await judged(task, attempts, judge)
-            worth = [t.score.value for t in attempts if t.score is not None]
-            for owner, value in zip(owners, worth, strict=True):
+            rollouts = await scored(task, rollouts, scorer)
+            rollout_values = [t.score.value for t in rollouts if t.score is not None]
+            for owner, value in zip(owners, rollout_values, strict=True):
                 owner.own = value if owner.ended else math.nan
-            sound = [value for value in worth if not math.isnan(value)]
-            node.back_up(sum(sound), len(sound))
+            valid = [value for value in rollout_values if not math.isnan(value)]
+            node.back_up(sum(valid), len(valid))
         else:
-            worth = await values([t.token_ids for t in attempts])
-            said = await values([child.token_ids for child in node.children])
-            for child, value in zip(node.children, said, strict=True):
+            rollout_values = await values([t.token_ids for t in rollouts])
+            child_values = await values([child.token_ids for child in node.children])
+            for child, value in zip(node.children, child_values, strict=True):
                 child.own, child.visits = value, owners.count(child)
                 child.total = child.own * child.visits
             node.back_up(sum(child.total for child in node.children), sum(child.visits for child in node.children))
         self._hide(node)
-        return attempts, worth
+        return rollouts, rollout_values
 
     def _hide(self, node: Node) -> None:
-        """Leave the best children selectable; an end that could not be judged never is."""
+        """Leave the best children selectable; a terminal one that could not be scored never is."""
         ranked = sorted(node.children, key=lambda child: -child.value)
         for place, child in enumerate(ranked):
             child.selectable = place < self.keep and not (child.ended and math.isnan(child.own))
@@ -259,7 +259,7 @@ class Tree(Search):
             node.close()
 
     def _line(self, node: Node, completion: Completion, sampler: Sampler) -> tuple[Segment, Segment | None]:
-        """A continuation in two pieces, its first line and the rest; an end has no rest."""
+        """A continuation as its first line and the rest; None as the rest for a terminal line."""
         before, ids = node.token_ids[len(node.segments[0]) :], completion.token_ids
         text = sampler.decode(np.concatenate([before, ids]))
         if completion.stop_reason == "stop":
@@ -273,10 +273,10 @@ class Tree(Search):
         return first, _piece(completion, self.role, "", slice(cut, None), text[start + len(line) :])
 
     def _cut(self, ids: IntArray, sampler: Sampler) -> int:
-        """Number of tokens of the first line, the one that completes the delimiter included."""
+        """Number of tokens of the first line, up to the token that completes the delimiter."""
         if isinstance(self.delimiter, int):
             return min(self.delimiter, len(ids))
-        fewest, most = 0, len(ids)  # a longer beginning never loses the delimiter
+        fewest, most = 0, len(ids)  # a longer prefix never loses the delimiter
         while fewest < most:
             middle = (fewest + most) // 2
             if self.delimiter in sampler.decode(ids[:middle]):
@@ -287,12 +287,13 @@ class Tree(Search):
 
 
 def _piece(completion: Completion, role: str, state: str, part: slice, text: str) -> Segment:
-    """A part of what was sampled."""
+    """A part of a sampled completion."""
     return Segment(
         actor=role,
         token_ids=completion.token_ids[part],
         trained=True,
         logp=completion.logp[part],
+        entropy=None if completion.entropy is None else completion.entropy[part],
         version=completion.version,
         state_key=state or None,
         text=text,
@@ -312,10 +313,10 @@ def _merge(node: Node, lines: Sequence[tuple[Segment, Segment | None]]) -> list[
     return [children[line.text, rest is None] for line, rest in lines]
 
 
-def _attempt(
+def _rollout(
     task: Task, child: Node, pieces: tuple[Segment, Segment | None], completion: Completion, sample: int
 ) -> Trajectory:
-    """A whole continuation. Lines of the same ids are the same segment; the same text in other ids is not."""
+    """A complete continuation. Equal lines share a segment where their ids are equal, not only their texts."""
     line, rest = pieces
     common = child.segments[-1]
     line = common if np.array_equal(common.token_ids, line.token_ids) else line

@@ -1,7 +1,7 @@
-"""Which of a stage's tasks are trained on, where that takes a look by the models: decided once, as the stage begins.
+"""Selections: which tasks a stage trains on, by measurements of models when the stage begins.
 
-Contract: what is seen is JSON, and what is chosen follows from it alone, so that a resumed run, whose models have moved
-on since, goes on with the same tasks; a task comes back as it was or with fewer of its pairs.
+Contract: the measurements are JSON, and the selection is a function of them alone, so that a resumed run, whose models
+have changed, continues with the same tasks. A task is returned unchanged, or with fewer of its pairs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,26 +15,26 @@ from posttrain.types import Task
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """The tasks that are left."""
+    """Result of a selection."""
 
     tasks: Sequence[Task]
-    """In their old order; none at all, and the stage is left out."""
-    said: str
-    """How many of how many, and by what bound: a sentence for the record."""
+    """The selected tasks, in their order; without any, the stage is skipped."""
+    summary: str
+    """A sentence for the record: numbers before and after, and the bound."""
 
 
 class Selection(Component):
-    """Chooses among tasks by what models make of them."""
+    """Selects tasks by measurements of models."""
 
     @property
     def roles(self) -> frozenset[str]:
-        """Roles whose models it asks; the recipe must have them when the stage begins."""
+        """Roles whose models it uses; the recipe must have them when the stage begins."""
         return frozenset()
 
-    async def look(self, tasks: Sequence[Task], samplers: Mapping[str, Sampler]) -> Any:
-        """What must be known of the tasks, in their order."""
+    async def measure(self, tasks: Sequence[Task], samplers: Mapping[str, Sampler]) -> Any:
+        """The measurements of the tasks, in their order; JSON."""
         raise NotImplementedError
 
-    def choose(self, tasks: Sequence[Task], seen: Any) -> Chosen:
-        """The tasks to train on, by what was seen."""
+    def choose(self, tasks: Sequence[Task], measured: Any) -> Chosen:
+        """The tasks to train on, by the measurements."""
         raise NotImplementedError

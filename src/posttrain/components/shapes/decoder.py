@@ -14,23 +14,23 @@ class Decoder(Shape):
     """Sizes of a decoder."""
 
     architecture: Literal["qwen3", "llama"] = "qwen3"
-    """Of the decoder, as its Hugging Face config says it."""
+    """Architecture of the decoder, by its name in Hugging Face configs."""
     layers: PositiveInt = 4
     """Transformer layers."""
     width: PositiveInt = 128
-    """Numbers in a hidden state."""
+    """Size of the hidden states."""
     heads: PositiveInt = 4
-    """Attention heads of width / heads numbers each."""
+    """Attention heads, each of size width / heads."""
     kv_heads: PositiveInt = 2
     """Heads of keys and values, each shared by heads / kv_heads attention heads."""
     mlp_width: PositiveInt = 384
-    """Numbers between the two matrices of an MLP."""
+    """Size of the hidden layer of an MLP."""
     context: PositiveInt = 512
     """Longest sequence in tokens."""
     words: tuple[Annotated[str, Field(min_length=1)], ...] = ()
-    """Texts that are one token each, beside the bytes."""
+    """Texts that are one token each, besides the bytes."""
     vision: VisionShape | None = None
-    """How it sees images; None for a model of text only."""
+    """Image input; None for a text model."""
     seed: NonNegativeInt = 0
     """Which random weights."""
 

@@ -1,6 +1,6 @@
-"""A flow: a velocity field that carries noise to a point, an image's latent or an action, in a few Euler steps.
+"""A flow: a velocity field that maps noise to a point, the latent of an image or an action, in a few Euler steps.
 
-With noise in every step the chain of points has an exact density, so that it can be learned from like text:
+With noise in every step, the chain of points has an exact density, so that policy gradients apply to it as to text:
 `posttrain.policies.flow`.
 """
 
@@ -16,29 +16,29 @@ from posttrain.components.shapes import Shape
 
 @frozen
 class Flow(Shape):
-    """Sizes of the networks, and what one token of a chain is."""
+    """Sizes of the networks, and the tokens of a chain."""
 
     dims: PositiveInt = 2
-    """Numbers in a point."""
+    """Dimension of a point."""
     condition: NonNegativeInt = 0
-    """Numbers that the velocity depends on beside point and time: an observation, a condition; 0 is unconditional."""
+    """Dimension of the condition of the velocity, such as an observation; 0 is unconditional."""
     steps: PositiveInt = 8
     """Euler steps from noise to the end point."""
     width: PositiveInt = 64
-    """Numbers in a hidden layer."""
+    """Size of a hidden layer."""
     layers: PositiveInt = 2
     """Hidden layers."""
     noise: Noise
-    """What is added in every step when a chain is sampled."""
+    """Noise that is added in every step when a chain is sampled."""
     token: Literal["step", "chain"] = "step"
-    """What one token is, and so what has a ratio and gets credit: a step of a chain, or a whole chain."""
+    """What a token is, and so what has a ratio and an advantage: a step of a chain, or a whole chain."""
     per_number: bool = False
-    """Whether log-probabilities and entropies are divided by the numbers that were drawn, so that a ratio is the root
+    """Whether log-probabilities and entropies are divided by the number of drawn coordinates, so that a ratio is a root
     of the true one."""
     bound: PositiveFloat | None = None
-    """Means of steps are held within plus and minus this (actions that the world clips); None leaves them free."""
+    """Means of steps are clipped to plus and minus this (for environments that clip actions); None does not clip."""
     seed: NonNegativeInt = 0
-    """Which random weights."""
+    """Seed of the random weights."""
 
     def make(self, path: Path) -> Path:
         """Write a folder with ``config.json`` and ``model.safetensors``."""

@@ -1,4 +1,4 @@
-"""Generated arithmetic with its working: ``47+35-8``, one step at a time, the result after ``####``."""
+"""Generated arithmetic with worked solutions: ``47+35-8``, one step at a time, the result after ``####``."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -21,9 +21,10 @@ Digits = Annotated[int, Field(ge=1, le=12)]
 
 @frozen
 class Arithmetic(Tasks):
-    r"""Sums, differences and products of whole numbers, multiplication before addition, all different while they last.
+    r"""Sums, differences and products of whole numbers; no task is repeated before all have been drawn.
 
-    ``Q: 47+35-8\nA:`` asks, `` 47+35=82; 82-8=74\n#### 74`` demonstrates. A larger `size` begins with the same tasks.
+    The prompt is ``Q: 47+35-8\nA:``, the demonstration `` 47+35=82; 82-8=74\n#### 74``. A larger `size` begins with the
+    same tasks.
     """
 
     size: PositiveInt = 1000
@@ -35,11 +36,11 @@ class Arithmetic(Tasks):
     digits: Annotated[tuple[Digits, Digits], Ordered] = (1, 2)
     """Fewest and most digits of a number, 1 to 12, every length equally likely."""
     operators: Annotated[str, Field(pattern=r"^[-+*]+$")] = "+-"
-    """Which of ``+-*`` are used; one that is named twice is drawn twice as often."""
+    """Which of ``+-*`` are used; one that is listed twice is drawn twice as often."""
     demonstrate: bool = True
-    """Whether tasks come with their working, to be imitated."""
+    """Whether tasks have their worked solution as a demonstration."""
     calls: bool = False
-    """Whether the working leaves the results to a calculator: `` 47+35=; 82-8=``."""
+    """Whether worked solutions leave the results to a calculator: `` 47+35=; 82-8=``."""
 
     def load(self) -> Sequence[Task]:
         """The tasks, in the order in which they are drawn."""
@@ -100,12 +101,12 @@ def solve(expression: str) -> tuple[list[str], int]:
 
 
 def _smallest(digits: int) -> int:
-    """The smallest number of so many digits."""
+    """The smallest number with `digits` digits."""
     return 0 if digits == 1 else 10 ** (digits - 1)
 
 
 def _tuples(numbers: range, length: int) -> Iterator[tuple[int, ...]]:
-    """Every tuple of numbers, without holding them all."""
+    """Every tuple of `length` numbers, generated lazily."""
     if length == 0:
         yield ()
         return

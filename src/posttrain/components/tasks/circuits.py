@@ -1,8 +1,8 @@
-r"""Generated hardware tasks: write a Verilog module whose output is a formula of three bits, said in words.
+r"""Generated hardware tasks: write a Verilog module for a formula of three bits, given in words.
 
-``Verilog: a and not b then or c\n`` asks; demonstrated is the formula in Verilog's signs as a thought, then the module
-in a fenced block, in tags. Judged by `verilog`: a test bench tries all eight inputs, and the rows that it should print
-are worked out here, not by a simulator.
+The prompt is ``Verilog: a and not b then or c\n``. The demonstration has the formula in Verilog's operators as a
+thought, then the module in a fenced block, in tags. The reward is `verilog`: a test bench runs all eight inputs, and
+the expected rows are computed here, not by a simulator.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ Formula = tuple[tuple[str, bool, str], ...]
 
 @frozen
 class Circuits(Tasks):
-    """Formulas of three bits, worked from left to right, all different while they last."""
+    """Formulas of three bits, evaluated from left to right; none is repeated before all have been drawn."""
 
     size: PositiveInt = 800
     """Number of tasks."""
@@ -52,7 +52,7 @@ class Circuits(Tasks):
     operands: Annotated[int, Field(ge=2, le=6)] = 4
     """Most operands of a formula; the fewest are two."""
     reasoned: bool = True
-    """Whether demonstrations think of the formula in signs before the module; without it, the thought is a dash."""
+    """Whether demonstrations have the formula in operators before the module; without it, the thought is a dash."""
 
     def load(self) -> Sequence[Task]:
         """The tasks, in the order in which they are drawn."""
@@ -79,7 +79,7 @@ class Circuits(Tasks):
 
 
 def rows_of(formula: Formula) -> list[str]:
-    """What the test bench prints for a right module: the inputs and the output, for all eight inputs."""
+    """Output of the test bench for a correct module: inputs and output, for all eight inputs."""
     rows = []
     for bits in product((0, 1), repeat=len(INPUTS)):
         values, total = dict(zip(INPUTS, bits, strict=True)), 0
@@ -92,8 +92,8 @@ def rows_of(formula: Formula) -> list[str]:
 
 def in_words(formula: Formula) -> str:
     """``a and not b then or c``: from left to right."""
-    said = [f"{operator} {'not ' if negated else ''}{name}".strip() for operator, negated, name in formula]
-    return " ".join([*said[:2], *(f"then {more}" for more in said[2:])])
+    operands = [f"{operator} {'not ' if negated else ''}{name}".strip() for operator, negated, name in formula]
+    return " ".join([*operands[:2], *(f"then {more}" for more in operands[2:])])
 
 
 def in_signs(formula: Formula) -> str:

@@ -1,6 +1,6 @@
-"""Corridors to walk through, for the world of the same name: numbered, and some cells long.
+"""Corridors to walk through, for the environment of the same name, with a number and a length.
 
-The number means nothing: it makes two corridors two tasks, so that what is held out was never walked.
+The number only makes corridors of the same length different tasks, so that held-out tasks are not trained on.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ Cells = Annotated[int, Field(ge=2, le=100)]
 
 @frozen
 class Corridor(Tasks):
-    r"""``Corridor 137, 5 cells.\n`` asks; there is no answer but to walk."""
+    r"""Tasks with the prompt ``Corridor 137, 5 cells.\n`` and no reference answer."""
 
     size: Annotated[PositiveInt, Field(le=5_000)] = 200
     """Number of tasks."""

@@ -1,6 +1,6 @@
-"""Generated countdown tasks: reach a target from given numbers with + - * /, each number used exactly once.
+"""Generated countdown tasks: make a target from given numbers with + - * /, using each number exactly once.
 
-Every task can be solved, because it is made by solving it: numbers are drawn and combined until one is left.
+Every task has a solution, since the target is computed: numbers are drawn and combined until one is left.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,10 +23,10 @@ Count = Annotated[int, Field(ge=2, le=8)]
 
 @frozen
 class Countdown(Tasks):
-    """Puzzles that differ while there are any more; a larger `size` begins with the same ones.
+    """Puzzles, none of which is repeated before all have been drawn; a larger `size` begins with the same ones.
 
-    The answer is one solution of possibly many: judge with the fields ``numbers`` and ``target``. In the working that
-    is demonstrated every step gives a positive whole number.
+    The answer is one of possibly many solutions, so rewards need the fields ``numbers`` and ``target``. Every step of
+    the demonstration gives a positive whole number.
     """
 
     size: PositiveInt = 1000
@@ -36,11 +36,11 @@ class Countdown(Tasks):
     numbers: Annotated[tuple[Count, Count], Ordered] = (3, 4)
     """Fewest and most numbers in a task, 2 to 8, every count equally likely."""
     largest: Annotated[int, Field(ge=2, le=1000)] = 25
-    """Largest number that is given; the smallest is 1."""
+    """Largest given number; the smallest is 1."""
     largest_target: Annotated[int, Field(ge=10, le=100_000)] = 100
     """Largest target; the smallest is 1."""
     demonstrate: bool = True
-    """Whether tasks come with a solution, to be imitated."""
+    """Whether tasks have a demonstration."""
 
     def load(self) -> Sequence[Task]:
         """The tasks, in the order in which they are drawn."""
@@ -52,7 +52,7 @@ class Countdown(Tasks):
         return describe(f"countdown ({difficulty}, targets up to {self.largest_target}; seed {self.seed})", self.load())
 
     def _draw(self, rng: Random) -> "_Puzzle":
-        """Draw numbers until the target is within its limit."""
+        """Draw numbers until the target is within the limit."""
         count = rng.randint(*self.numbers)
         while True:
             numbers = tuple(rng.randint(1, self.largest) for _ in range(count))
@@ -62,20 +62,20 @@ class Countdown(Tasks):
 
     def _task(self, puzzle: "_Puzzle") -> Task:
         given = " ".join(map(str, puzzle.numbers))
-        working = f" {'; '.join(puzzle.steps)}\n#### {puzzle.solution}"
+        demonstration = f" {'; '.join(puzzle.steps)}\n#### {puzzle.solution}"
         return Task(
             key="",
             prompt=f"Numbers: {given}\nTarget: {puzzle.target}\nUse each number once, with + - * / and brackets.\nA:",
             answer=puzzle.solution,
             domain=f"{len(puzzle.numbers)} numbers",
-            demonstrations=(working,) if self.demonstrate else (),
+            demonstrations=(demonstration,) if self.demonstrate else (),
             fields={"numbers": list(puzzle.numbers), "target": puzzle.target},
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Puzzle:
-    """Two puzzles are the same when they ask the same, however they were solved."""
+    """A puzzle with its solution; puzzles are equal if their numbers and targets are."""
 
     numbers: tuple[int, ...]
     target: int
@@ -89,18 +89,18 @@ _OPERATIONS: Mapping[str, tuple[int, Callable[[int, int], int]]] = {
     "*": (2, mul),
     "/": (2, floordiv),
 }
-"""How tightly each operator binds, and what it does to two numbers (which divide without rest)."""
+"""Precedence and function of each operator (divisions have no remainder)."""
 
 
 class _Term(NamedTuple):
     value: int
     text: str
     binding: int = 3
-    """How tightly its outermost operator binds; a single number holds together by itself."""
+    """Precedence of its outermost operator; 3 for a single number."""
 
 
 def _combine(numbers: Sequence[int], rng: Random) -> tuple[_Term, tuple[str, ...]]:
-    """Join two of the numbers that are left, until one is left; every result is a positive whole number."""
+    """Combine two random numbers until one is left; every result is a positive whole number."""
     left = [_Term(number, str(number)) for number in numbers]
     steps = []
     while len(left) > 1:

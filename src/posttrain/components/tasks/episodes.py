@@ -1,4 +1,4 @@
-"""Names of episodes of a control task: each draws the state that the world begins in."""
+"""Numbered episodes of a control environment; the task's key draws the initial state."""
 
 from collections.abc import Sequence
 
@@ -13,12 +13,12 @@ from posttrain.types import Task
 
 @frozen
 class Episodes(Tasks):
-    """Episodes by number."""
+    """Numbered episodes without other content."""
 
     size: PositiveInt = 2000
     """Number of tasks."""
     seed: NonNegativeInt = 0
-    """Which episodes: another seed names others."""
+    """Seed of the episodes, a part of their names."""
 
     def load(self) -> Sequence[Task]:
         """The tasks, in order."""

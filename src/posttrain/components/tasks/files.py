@@ -1,9 +1,10 @@
-"""Tasks from data that the user has: a file, a folder, or a Hugging Face data set, its columns found by their names.
+"""Tasks from the user's data: a file, a folder, or a Hugging Face data set, with columns detected by name.
 
-What is read, and what each column is taken for, is told by `Files.describe` and in docs/data.md.
+`Files.describe` prints what was read, and the role of each column. The rules are in docs/data.md.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,14 +21,20 @@ from posttrain.datasets.keys import keyed
 from posttrain.datasets.layout import Layout, Role, detect
 from posttrain.datasets.messages import to_chat
 from posttrain.datasets.rows import Row
-from posttrain.datasets.sources import files_of, open_source
+from posttrain.datasets.sources import Source, files_of, open_source
+from posttrain.datasets.values import memory
 from posttrain.errors import UserError
 from posttrain.types import Task
+
+MOST_ROWS = 1_000_000
+"""Rows that are taken without being asked for by `Files.limit`."""
+MOST_MEMORY = 768 << 20
+"""The same for the bytes that all rows take in memory."""
 
 
 @frozen
 class Files(Tasks):
-    """One task a row."""
+    """One task per row."""
 
     path: str = Field(min_length=1)
     """A file (.jsonl, .json, .csv, .tsv, .parquet), a folder of such files or one saved by `datasets`, or the name of
@@ -37,27 +44,31 @@ class Files(Tasks):
     split: str | None = None
     """Split of a folder or data set; when left out, the only one, or else ``train``."""
     limit: PositiveInt | None = None
-    """Number of rows taken from the start; None takes all."""
+    """Number of rows, from the start; None takes all."""
     columns: Mapping[Role, str | None] = field(default_factory=dict)
-    """What a column is, where its name does not tell: ``{prompt: my_question, answer: my_gold}``. A dot reaches into
-    a column (``extra.gold``); null takes nothing for that role."""
+    """Columns by role, where detection by name fails: ``{prompt: my_question, answer: my_gold}``. A dot selects a
+    nested field (``extra.gold``); null disables a role."""
     as_chat: bool = False
-    """Make each text prompt the one message of a user, for models with a chat template."""
+    """Whether each text prompt becomes a user message, for models with a chat template."""
     system: str | None = None
-    """System message before it; needs `as_chat`."""
+    """System message of the chat; needs `as_chat`."""
     special_tokens: Literal["text", "allow"] = "text"
-    """What the texts of the model's special tokens mean in rows: ``text`` as any other, so that a row can neither end
-    a turn nor speak for another role; ``allow`` takes them as tokens, in all data of the run, for data made with them
-    on purpose. What environments and tools say is text in either case."""
+    """How texts of the model's special tokens in rows are tokenized. ``text``: as ordinary text, so that a row can
+    neither end a turn nor write for another role. ``allow``: as special tokens, in all data of the run. Text of
+    environments and tools is ordinary text in either case."""
 
     def load(self) -> Sequence[Task]:
         """Every row as a task, in the order of the file."""
         return self._found.tasks
 
     def describe(self) -> str:
-        """What was read, and what each column was taken for."""
+        """What was read, and the role of each column."""
         found = self._found
-        return describe(f"{self.path} ({found.form})", found.tasks, found.layout, found.keys_from)
+        return describe(f"{self.path} ({found.form})", found.tasks, found.layout, found.keys_from, found.places)
+
+    def place(self, key: str) -> str:
+        """File and line."""
+        return self._found.places.get(key, "")
 
     @property
     def fingerprint(self) -> Mapping[str, str]:
@@ -70,16 +81,16 @@ class Files(Tasks):
 
     @property
     def allows_special_tokens(self) -> bool:
-        """As its setting says."""
+        """True for `special_tokens` ``allow``."""
         return self.special_tokens == "allow"
 
     @cached_property
     def _found(self) -> "_Found":
-        """Everything that was read. Kept, so that the data is read once."""
+        """Everything that was read, cached so that the data is read once."""
         if self.system is not None and not self.as_chat:
             raise UserError("tasks.system opens a chat, but as_chat is not set; set as_chat: true, or leave system out")
         source = open_source(self.path, self.subset, self.split)
-        rows = list(islice(source.rows, self.limit))
+        rows = self._taken(source)
         if not rows:
             raise UserError(f"{self.path} is empty: it holds no rows")
         layout = detect(rows, self.columns, self.path)
@@ -87,7 +98,28 @@ class Files(Tasks):
         tasks = keyed((build(row, layout) for row in rows), ids)
         tasks = tuple(self._in_chat(task, row) for task, row in zip(tasks, rows, strict=True))
         form = source.form if self.limit is None else f"{source.form}, limit {self.limit} rows"
-        return _Found(form=form, layout=layout, keys_from=keys_from, tasks=tasks)
+        places = {task.key: row.place for task, row in zip(tasks, rows, strict=True)}
+        return _Found(form=form, layout=layout, keys_from=keys_from, tasks=tasks, places=places)
+
+    def _taken(self, source: Source) -> list[Row]:
+        """The first rows up to the limit. Raises `UserError` for more than memory should hold where none is set."""
+        taken: list[Row] = []
+        if self.limit is None and source.count(MOST_ROWS) > MOST_ROWS:
+            raise self._too_many()
+        size = 0
+        for row in islice(source.rows, self.limit):
+            taken.append(row)
+            if self.limit is None:
+                size += memory(row.values)
+                if len(taken) > MOST_ROWS or size > MOST_MEMORY:
+                    raise self._too_many()
+        return taken
+
+    def _too_many(self) -> UserError:
+        return UserError(
+            f"{self.path} has more than {MOST_ROWS:,} rows or {MOST_MEMORY >> 20:,} MiB of values, all of which would "
+            "be held in memory; set the number of rows to take: tasks.limit=N"
+        )
 
     def _in_chat(self, task: Task, row: Row) -> Task:
         if not self.as_chat:
@@ -99,14 +131,15 @@ class Files(Tasks):
         return replace(task, prompt=to_chat(task.prompt, self.system))
 
     def _ids(self, rows: Sequence[Row], layout: Layout) -> tuple[str | None, Sequence[str]]:
-        """The column that names every row differently, and those names; nothing where there is none."""
+        """The first column with a distinct key in every row, and the keys; None and no keys without one."""
         for column in layout.keys:
             ids = [own_key(row, column) for row in rows]
             named = [key for key in ids if key is not None]
             if len(set(named)) == len(rows):
                 return column, named
             if self.columns.get("key") is not None:
-                place = next(row.place for row, key in zip(rows, ids, strict=True) if key is None or ids.count(key) > 1)
+                times = Counter(ids)
+                place = next(row.place for row, key in zip(rows, ids, strict=True) if key is None or times[key] > 1)
                 raise UserError(
                     f"{place}: columns.key names '{column}', whose value here is missing, is no name, or "
                     "is also another row's"
@@ -120,3 +153,4 @@ class _Found:
     layout: Layout
     keys_from: str | None
     tasks: tuple[Task, ...]
+    places: Mapping[str, str]

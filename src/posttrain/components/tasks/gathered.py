@@ -1,8 +1,8 @@
-"""Other tasks, those with the same prompt made one: rated completions that were given row by row, side by side.
+"""Other tasks merged by prompt, so that rated completions of one prompt are in one task.
 
-A row of a file with a prompt, a completion and a rating is a task by itself. Losses that compare completions of one
-prompt need them in one task. Rows with another answer to the same prompt are another task. Whatever completions do not
-have a part in is that of the first row.
+Without it, each row with a prompt, a completion and a rating is a task. Losses that compare completions of one prompt
+need them in one task. Rows with different answers to the same prompt are different tasks. Fields other than completions
+are those of the first row.
 """
 
 from collections.abc import Sequence
@@ -17,17 +17,17 @@ from posttrain.types import Task
 
 @frozen
 class Gathered(Tasks):
-    """One task for each prompt, with the completions of all."""
+    """One task per prompt, with the completions of all its rows."""
 
     tasks: Tasks
-    """Where the tasks come from."""
+    """The source of the tasks."""
 
     def load(self) -> Sequence[Task]:
-        """A task for each prompt, in the order in which prompts are first seen."""
+        """One task per prompt, in the order of first occurrence."""
         return self._loaded
 
     def describe(self) -> str:
-        """What the tasks are, and how many are left."""
+        """The description of the source, and the number of prompts."""
         return f"{self.tasks.describe()}\n{len(self.tasks.load())} rows have {len(self.load())} prompts"
 
     @cached_property
@@ -39,7 +39,7 @@ class Gathered(Tasks):
 
 
 def _one_of(members: Sequence[Task]) -> Task:
-    """The first task, with what was written for any of them, in their order."""
+    """The first task, with the completions of all tasks in their order."""
     return replace(
         members[0],
         demonstrations=tuple(text for task in members for text in task.demonstrations),

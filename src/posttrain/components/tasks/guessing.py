@@ -1,7 +1,7 @@
-"""Which box is it in: questions of which only some can be answered from what they say.
+"""Questions about which box a ball is in, only some of which have the answer in the prompt.
 
-The others can only be guessed, one box after another, as in the smallest trial of UFO (arXiv:2507.14295): whoever never
-says the same box twice finds the thing in as many tries as there are boxes.
+The others can only be guessed, one box after another, as in the smallest experiment of UFO (arXiv:2507.14295): a policy
+that never repeats a box finds the ball in at most as many turns as there are boxes.
 """
 
 from collections.abc import Sequence
@@ -23,16 +23,16 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 @frozen
 class Guessing(Tasks):
-    r"""``Ball 4711, boxes abcdef, in c.\nBox:`` can be answered, ``Ball 4711, boxes abcdef, hidden.\nBox:`` cannot."""
+    r"""Prompts with the answer, ``Ball 4711, boxes abcdef, in c.\nBox:``, or without, ``... abcdef, hidden.\nBox:``."""
 
     size: Annotated[PositiveInt, Field(le=5_000)] = 400
     """Number of tasks."""
     seed: NonNegativeInt = 0
     """Which tasks are drawn."""
     options: Annotated[int, Field(ge=2, le=26)] = 6
-    """Boxes, every one equally likely."""
+    """Number of boxes, all equally likely."""
     hidden: Share = 0.5
-    """Share of the tasks that do not say which box it is."""
+    """Share of the tasks whose prompt does not have the answer."""
 
     def load(self) -> Sequence[Task]:
         """The tasks, in the order in which they are drawn."""

@@ -1,6 +1,6 @@
-"""Several sources of tasks as one, in fixed shares that hold from the first task to the last.
+"""A mixture of several sources of tasks in fixed shares, which hold throughout.
 
-The k-th task of a source stands at (k + 1/2) / share, and all are put in that order: nothing is drawn.
+The k-th task of a source has the place (k + 1/2) / share, and all tasks are sorted by place: nothing is random.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,13 +17,13 @@ from posttrain.types import Task
 
 @frozen
 class Mixture(Tasks):
-    """Sources interleaved. Keys become ``source/key``; a task without a domain gets its source's name as one."""
+    """Interleaved sources. Keys become ``source/key``; the default domain of a task is the name of its source."""
 
     sources: Mapping[str, Tasks]
-    """By a name of your own."""
+    """The sources by name."""
     shares: Mapping[str, PositiveFloat] = field(default_factory=dict)
-    """Share of each source, in any unit. The mixture ends where the first source does, so that the shares hold. When
-    left out, every source is used up, in shares of its size."""
+    """Share of each source, in any unit. The mixture ends with the first source that is exhausted, so that the shares
+    hold. Without shares, all tasks are used, in proportion to the sizes of the sources."""
 
     def load(self) -> Sequence[Task]:
         """The tasks of all sources, in the order of the mixture."""
@@ -39,7 +39,7 @@ class Mixture(Tasks):
         return tuple(_renamed(loaded[name][index], name) for _, name, index in placed)
 
     def describe(self) -> str:
-        """How many tasks of each source, then each source by itself."""
+        """Number of tasks of each source, and the description of each source."""
         taken = [task.key.split("/", 1)[0] for task in self.load()]
         lines = [f"mixture: {len(taken):,} tasks"]
         for name, source in self.sources.items():
@@ -47,9 +47,14 @@ class Mixture(Tasks):
             lines += [f"  {line}" for line in source.describe().splitlines()]
         return "\n".join(lines)
 
+    def place(self, key: str) -> str:
+        """The place in the task's source."""
+        name, _, inner = key.partition("/")
+        return self.sources[name].place(inner) if name in self.sources else ""
+
     @cached_property
     def _loaded(self) -> Mapping[str, Sequence[Task]]:
-        """Every source's own tasks. Kept, so that each is read once."""
+        """The tasks of every source, cached so that each is read once."""
         for name in self.shares:
             if name not in self.sources:
                 raise UserError(f"tasks.shares names '{name}', which is no source; {nearest(name, self.sources)}")

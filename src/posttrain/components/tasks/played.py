@@ -1,8 +1,7 @@
-"""Other tasks with episodes to imitate, which are made by playing in a world.
+"""Other tasks with demonstrated episodes, which are made by running actions in an environment.
 
-A task's demonstrations are played: each is cut after every one of the world's stop strings, and what the world answers
-comes in between. Where `actions` are given, they are played instead, every turn one of them at random: a player who
-knows the forms of the world and nothing of how to win.
+Each demonstration of a task is split after every stop string of the environment, and observations are inserted between
+the parts. With `actions`, each turn is a random one of them instead: a policy with valid actions but no strategy.
 """
 
 import re
@@ -13,7 +12,7 @@ from random import Random
 from pydantic import NonNegativeInt, PositiveInt
 
 from posttrain.component import frozen
-from posttrain.components.environments import Environment, WorldFailed
+from posttrain.components.environments import Environment, EnvironmentFailed
 from posttrain.components.tasks import Tasks
 from posttrain.datasets.describe import describe
 from posttrain.engines import wait_for
@@ -23,18 +22,18 @@ from posttrain.types import Task, Utterance
 
 @frozen
 class Played(Tasks):
-    """Tasks with an episode for each demonstration, or one at random."""
+    """Tasks with an episode per demonstration, or with one random episode."""
 
     tasks: Tasks
-    """What is played."""
+    """The source of the tasks."""
     environment: Environment
-    """Where."""
+    """The environment of the episodes."""
     actions: tuple[str, ...] = ()
-    """Turns to choose from at random; empty plays the tasks' own demonstrations."""
+    """Actions to choose from at random; empty uses the demonstrations of the tasks."""
     turns: PositiveInt = 8
-    """Turns after which an episode ends anyway."""
+    """Most turns of a random episode."""
     seed: NonNegativeInt = 0
-    """Which actions are chosen."""
+    """Seed of the random actions."""
 
     def load(self) -> Sequence[Task]:
         """The tasks of the source, in its order. Raises `UserError` for one that cannot be played."""
@@ -56,28 +55,28 @@ class Played(Tasks):
             scripts = [[rng.choice(self.actions) for _ in range(self.turns)]]
         try:
             played = [await self._episode(task, script, rng) for script in scripts]
-        except WorldFailed as error:
+        except EnvironmentFailed as error:
             raise UserError(f"task {task.key} cannot be played: {error}") from None
         return replace(task, demonstrations=(), episodes=tuple(episode for episode in played if episode))
 
     async def _episode(self, task: Task, script: Sequence[str], rng: Random) -> tuple[Utterance, ...]:
-        """What is seen first, and the turns that follow: the policy has the last word."""
-        said: list[Utterance] = []
-        async with self.environment.open(task, rng.random) as world:
-            if opening := world.begin().text:
-                said.append(Utterance(actor="environment", text=opening))
+        """The first observation, and alternating turns; the last one is the policy's."""
+        utterances: list[Utterance] = []
+        async with self.environment.open(task, rng.random) as instance:
+            if opening := instance.begin().text:
+                utterances.append(Utterance(actor="environment", text=opening))
             for text in script:
-                said.append(Utterance(actor="policy", text=text, ended=not text.endswith(self.environment.stop)))
-                outcome = await world.step(text)
+                utterances.append(Utterance(actor="policy", text=text, ended=not text.endswith(self.environment.stop)))
+                outcome = await instance.step(text)
                 if outcome.done:
                     break
-                said.append(Utterance(actor="environment", text=outcome.observation.text))
-        while said and said[-1].actor == "environment":
-            said.pop()
-        return tuple(said)
+                utterances.append(Utterance(actor="environment", text=outcome.observation.text))
+        while utterances and utterances[-1].actor == "environment":
+            utterances.pop()
+        return tuple(utterances)
 
     def _turns(self, text: str) -> list[str]:
-        """A demonstration cut after every stop string of the world."""
+        """A demonstration cut after every stop string of the environment."""
         ends = "|".join(map(re.escape, self.environment.stop))
         parts = re.split(f"({ends})", text) if ends else [text]
         turns = ["".join(parts[at : at + 2]) for at in range(0, len(parts), 2)]

@@ -1,12 +1,12 @@
-"""A schoolbook of generated drills: what the bundled model was first taught.
+"""Generated exercises: the pretraining data of the bundled model.
 
-Short exercises in a few plain forms: sums, problems with and without written working, copying, reversing, sorting,
-counting, comparing, and the same as questions in a chat. Everything is made here, by a seeded generator.
+Short exercises in a few plain forms: sums, problems with and without worked solutions, copying, reversing, sorting,
+counting, comparing, and the same as questions in a chat. All are made by a seeded generator.
 """
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
@@ -31,15 +31,17 @@ WORDS = (  # noqa: SIM905
 
 @frozen
 class Primer(Tasks):
-    """Endless drills, numbered: exercise i depends on (seed, i) only."""
+    """Numbered exercises: exercise i depends on (seed, i) only."""
+
+    RENAMED: ClassVar = {"working": "worked"}
 
     size: PositiveInt = 10000
     """Number of exercises."""
     seed: NonNegativeInt = 0
     """Which exercises are drawn."""
     problems: Share = 0.5
-    """Share of exercises that are problems of several numbers (``Q: 47+35-8``); the rest are single drills."""
-    working: Share = 0.4
+    """Share of the exercises that are problems of several numbers (``Q: 47+35-8``); the rest have a single step."""
+    worked: Share = 0.4
     """Share of the problems that are solved one step at a time; the others are answered at once."""
 
     def load(self) -> Sequence[Task]:
@@ -48,30 +50,30 @@ class Primer(Tasks):
 
     def describe(self) -> str:
         """Count and forms."""
-        return f"{self.size} generated exercises: problems, {', '.join(sorted({name for name, _ in DRILLS}))}"
+        return f"{self.size} generated exercises: problems, {', '.join(sorted({name for name, _ in EXERCISES}))}"
 
     def _task(self, index: int) -> Task:
         rng = random.Random(f"primer:{self.seed}:{index}")
         if rng.random() < self.problems:
-            name, (prompt, completion) = "problem", problem(rng, written=rng.random() < self.working)
+            name, (prompt, completion) = "problem", problem(rng, written=rng.random() < self.worked)
         else:
-            name, drill = rng.choice(DRILLS)
-            prompt, completion = drill(rng)
-        asked: str | tuple[Message, ...] = prompt
+            name, exercise = rng.choice(EXERCISES)
+            prompt, completion = exercise(rng)
+        shown: str | tuple[Message, ...] = prompt
         if name != "sum" and rng.random() < 0.25:
-            asked, completion = (Message(role="user", content=prompt.strip()),), completion.strip()
+            shown, completion = (Message(role="user", content=prompt.strip()),), completion.strip()
         return Task(
-            key=f"primer-{self.seed}-{index}", prompt=asked, answer=None, domain=name, demonstrations=(completion,)
+            key=f"primer-{self.seed}-{index}", prompt=shown, answer=None, domain=name, demonstrations=(completion,)
         )
 
 
 def number(rng: random.Random, digits: int) -> int:
-    """A whole number of up to so many digits, every length equally likely."""
+    """A whole number of up to `digits` digits, every length equally likely."""
     return rng.randrange(10 ** rng.randint(1, digits))
 
 
 def plain_sum(rng: random.Random) -> Exercise:
-    """A sum or difference without working; results are never negative."""
+    """A sum or difference without steps; results are never negative."""
     a, b = number(rng, 3), number(rng, 2)
     if rng.random() < 0.5:
         return f"{a}+{b}=", str(a + b)
@@ -80,7 +82,7 @@ def plain_sum(rng: random.Random) -> Exercise:
 
 
 def problem(rng: random.Random, *, written: bool) -> Exercise:
-    """A sum of two to four numbers, answered after `written` working, one step at a time, or at once."""
+    """A sum of two to four numbers, answered by a worked solution where `written`, else by the result alone."""
     total = number(rng, 2)
     expression, steps = str(total), []
     for _ in range(rng.choice((1, 1, 2, 2, 3))):
@@ -134,7 +136,7 @@ def spell(rng: random.Random) -> Exercise:
     return f"Spell: {word}\n", " ".join(word)
 
 
-DRILLS: tuple[tuple[str, Callable[[random.Random], Exercise]], ...] = (
+EXERCISES: tuple[tuple[str, Callable[[random.Random], Exercise]], ...] = (
     ("sum", plain_sum),
     ("sum", plain_sum),
     ("product", product),

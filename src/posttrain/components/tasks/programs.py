@@ -1,7 +1,7 @@
-"""Generated programming tasks: write a program that reads two numbers and prints what an expression makes of them.
+"""Generated programming tasks: write a program that reads two numbers and prints the value of an expression.
 
-``Bash: a*3+b`` asks; ``read a b; echo $((a*3+b))`` demonstrates, in the form of the language that is asked for. Judged
-by `io_tests`, with the fields ``language`` and ``tests``; the tests' outputs are worked out here, not by a program.
+The prompt is ``Bash: a*3+b``, the demonstration ``read a b; echo $((a*3+b))``, in the language of the prompt. The
+reward is `io_tests`, with the fields ``language`` and ``tests``. Expected outputs are computed here, not by a program.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,25 +25,25 @@ PROGRAMS: Final[Mapping[Name, str]] = {
     "perl": "($a, $b) = split ' ', <STDIN>; print {}",
     "python": "a, b = map(int, input().split()); print({})",
 }
-"""A right program of each language, around an expression; Perl's variables have a dollar sign."""
+"""A correct program of each language, around an expression; Perl's variables have a dollar sign."""
 
 
 @frozen
 class Programs(Tasks):
-    """Expressions of two variables and constants, all different while they last."""
+    """Expressions of two variables and constants; none is repeated before all have been drawn."""
 
     size: PositiveInt = 1000
     """Number of tasks."""
     seed: NonNegativeInt = 0
     """Which tasks are drawn."""
     languages: Annotated[tuple[Name, ...], Field(min_length=1)] = ("bash",)
-    """Languages that are asked for, every one equally likely."""
+    """Languages of the tasks, all equally likely."""
     terms: Annotated[int, Field(ge=2, le=6)] = 3
     """Most variables and constants in an expression; the fewest are two."""
     tests: PositiveInt = 2
-    """Inputs that each program is tried with."""
+    """Number of test inputs of each task."""
     demonstrate: bool = True
-    """Whether tasks come with a program, to be imitated."""
+    """Whether tasks have a demonstration."""
 
     def load(self) -> Sequence[Task]:
         """The tasks, in the order in which they are drawn."""
@@ -76,7 +76,7 @@ class Programs(Tasks):
 
 
 def _result(expression: str, a: int, b: int) -> int:
-    """What the expression comes to: products first."""
+    """Value of the expression, products first."""
     total = 0
     for part in expression.replace("-", "+-").split("+"):
         sign, factors = (-1, part[1:]) if part.startswith("-") else (1, part)

@@ -1,8 +1,7 @@
-"""States of the small control task ``reaching``, each with an action that is worth imitating, towards one target or the
-other (`posttrain.datasets.reaching`).
+"""States of the small control environment ``reaching``, each with a demonstrated action towards one of two targets.
 
-The prompt is the observation, and the demonstration the action, as numbers: what a flow conditioned on observations is
-made ready with.
+The prompt is the observation, and the demonstration the action, as numbers (`posttrain.datasets.reaching`): data for
+the flow matching of a flow that is conditioned on observations.
 """
 
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ from posttrain.types import Task
 
 @frozen
 class Reaching(Tasks):
-    """States and actions."""
+    """Pairs of state and action."""
 
     size: PositiveInt = 2000
     """Number of tasks."""

@@ -1,4 +1,4 @@
-"""Tasks of reasoning-gym, a library of generated puzzles with graders, by the names of its data sets.
+"""Tasks of reasoning-gym, a library of generated puzzles with verifiers, by the names of its data sets.
 
 Source: Stojanovski et al. 2025, arXiv:2505.24760; needs ``pip install 'posttrain[reasoning-gym]'``.
 """
@@ -25,10 +25,10 @@ from posttrain.types import Task
 
 @frozen
 class ReasoningGym(Tasks):
-    """Entries of one data set, or of several in turn.
+    """Entries of one data set, or of several interleaved.
 
-    The library's entry is kept as the field ``entry``, and the name of its data set as ``dataset``, for its grader.
-    A larger `size` begins with the same tasks, except for ``acre``, which the library draws as a whole.
+    Fields are ``entry``, the library's entry, and ``dataset``, the name of its data set, for its verifier. A larger
+    `size` begins with the same tasks, except for ``acre``, which the library draws as a whole.
     """
 
     name: str | tuple[str, ...]
@@ -36,14 +36,14 @@ class ReasoningGym(Tasks):
     size: PositiveInt = 1000
     """Number of tasks."""
     seed: NonNegativeInt = 0
-    """Seed given to the library. It draws entry i with seed + i, so seeds that differ by less than `size` share
-    tasks; held-out tasks are told apart by what they ask, not by seed."""
+    """Seed of the library. It draws entry i with seed + i, so seeds that differ by less than `size` share tasks;
+    held-out tasks are distinguished by their prompts, not by seed."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Difficulty, by the data set's own names (``{max_animals: 5}``); for several data sets, by data set."""
     as_chat: bool = False
-    """Make each question the one message of a user, for models with a chat template."""
+    """Whether each question becomes a user message, for models with a chat template."""
     system: str | None = None
-    """System message before it; needs `as_chat`."""
+    """System message of the chat; needs `as_chat`."""
 
     def load(self) -> Sequence[Task]:
         """The tasks; with k data sets, task i is entry i // k of data set i modulo k."""
@@ -55,7 +55,7 @@ class ReasoningGym(Tasks):
 
     @cached_property
     def _tasks(self) -> tuple[Task, ...]:
-        """Kept, so that entries are drawn once."""
+        """The tasks, cached so that entries are drawn once."""
         if self.system is not None and not self.as_chat:
             raise UserError("tasks.system opens a chat, but as_chat is not set; set as_chat: true, or leave system out")
         names = self._names()
@@ -67,7 +67,7 @@ class ReasoningGym(Tasks):
         return tuple(replace(t, prompt=to_chat(t.prompt, self.system)) for t in tasks) if self.as_chat else tasks
 
     def _names(self) -> tuple[str, ...]:
-        """The data sets, all of which there are, once each."""
+        """The names of the data sets. Raises `UserError` for unknown and repeated ones."""
         names = (self.name,) if isinstance(self.name, str) else self.name
         known = extra("reasoning_gym", "reasoning-gym").factory.DATASETS
         for name in names:
@@ -84,7 +84,7 @@ class ReasoningGym(Tasks):
         return names
 
     def _settings_of(self, name: str) -> Mapping[str, Any]:
-        """The settings of one data set, all of which it knows."""
+        """The settings of one data set. Raises `UserError` for unknown ones."""
         settings = self.settings if isinstance(self.name, str) else self.settings.get(name, {})
         if not isinstance(settings, Mapping):
             raise UserError(f"tasks.settings.{name} is {settings!r}; it must be a mapping of settings")

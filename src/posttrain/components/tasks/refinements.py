@@ -1,8 +1,7 @@
-"""Exercises in doing better: a problem, a made up attempt at it and a critique; the problem's demonstration is right.
+"""Refinement tasks: a problem, a synthetic answer and a critique, with the problem's demonstration as the target.
 
-The prompt is what `rollouts/critiqued` asks of a policy, by the same texts, so that imitating these teaches a small
-model what a critique is for. An attempt is the demonstration, or the demonstration with another task's answer in the
-place of its own.
+The prompt has the templates of `rollouts/critiqued`, so that supervised training on these tasks prepares a small model
+for refinements. The synthetic answer is the demonstration, or the demonstration with the answer of another task.
 """
 
 from collections.abc import Sequence
@@ -22,21 +21,21 @@ from posttrain.types import Task
 
 @frozen
 class Refinements(Tasks):
-    """Tasks that ask for a refinement, made of others that have answers and demonstrations."""
+    """Refinement tasks, made from tasks with answers and demonstrations."""
 
     of: Tasks
     """The problems."""
     texts: Critiques = Critiques()
-    """How the critique is said and the refinement asked for; those of the rollout."""
+    """Templates of critiques and prompts, equal to those of the rollout."""
     seed: NonNegativeInt = 0
-    """Which attempts are made up."""
+    """Seed of the synthetic answers."""
     right: Annotated[float, Field(ge=0.0, le=1.0)] = 0.25
-    """Share of the attempts that are right."""
+    """Share of the synthetic answers that are correct."""
     bare: bool = False
-    """Whether a made up attempt is the answer alone, as ``#### 74``, without the working before it."""
+    """Whether a synthetic answer is the result alone, as ``#### 74``, without a worked solution."""
 
     def load(self) -> Sequence[Task]:
-        """An exercise for each problem. Raises `UserError` where one lacks an answer or a demonstration."""
+        """One task per problem. Raises `UserError` for a problem without an answer or a demonstration."""
         problems = self.of.load()
         for task in problems:
             if task.answer is None or not task.demonstrations:
@@ -47,21 +46,21 @@ class Refinements(Tasks):
 
     def describe(self) -> str:
         """Number and an example."""
-        return describe(f"refinements ({self.right:.0%} of the attempts are right; seed {self.seed})", self.load())
+        return describe(f"refinements ({self.right:.0%} of the answers are correct; seed {self.seed})", self.load())
 
     def _exercise(self, task: Task, others: Sequence[Task]) -> Task:
-        """One exercise; it depends on the task, the seed and the list of problems alone."""
+        """One task, a function of the problem, the seed and the list of problems."""
         rng = Random(f"refinements:{self.seed}:{task.key}")
         (answer, demonstration), other = (str(task.answer), task.demonstrations[0]), str(rng.choice(others).answer)
         right = rng.random() < self.right or other == answer
-        attempt = f" #### {answer}" if self.bare else demonstration
+        given = f" #### {answer}" if self.bare else demonstration
         if not right:
-            head, found, tail = attempt.rpartition(answer)
-            attempt = f"{head}{other}{tail}" if found else f"{attempt} {other}"
+            head, found, tail = given.rpartition(answer)
+            given = f"{head}{other}{tail}" if found else f"{given} {other}"
         critique = self.texts.revealed(right=right, answer=answer)
         return Task(
             key="",
-            prompt=self.texts.asked_of_policy(task, attempt, critique),
+            prompt=self.texts.request_to_policy(task, given, critique),
             answer=answer,
             domain="refinement",
             demonstrations=(demonstration,),

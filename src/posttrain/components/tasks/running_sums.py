@@ -1,7 +1,7 @@
-r"""Generated programming tasks with two right answers, of which one does a fraction of the work: sum a line up to n.
+r"""Generated programming tasks with a slow and a fast solution: sum a linear function up to n.
 
-``C: sum 3*i+2\n`` asks for a C program that reads n and prints the sum of 3*i+2 for i from 1 to n. Half of the
-demonstrations add term by term, half use the closed form, which is also the reference of `counted_work`.
+The prompt ``C: sum 3*i+2\n`` requests a C program that reads n and prints the sum of 3*i+2 for i from 1 to n. Half of
+the demonstrations add term by term, half use the closed form, which is also the reference of `counted_work`.
 """
 
 from collections.abc import Sequence
@@ -27,16 +27,16 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 @frozen
 class RunningSums(Tasks):
-    """Lines with two coefficients, all different while they last."""
+    """Linear functions with two coefficients; none is repeated before all have been drawn."""
 
     size: PositiveInt = 800
     """Number of tasks."""
     seed: NonNegativeInt = 0
-    """Which tasks are drawn, and which of them are demonstrated slowly."""
+    """Which tasks are drawn, and which of them have a slow demonstration."""
     largest: Annotated[int, Field(ge=3, le=999)] = 30
     """Largest coefficient; the smallest is 2."""
     tests: PositiveInt = 1
-    """Inputs that each program is tried with, between 5,000 and 9,999."""
+    """Number of test inputs of each task, between 5,000 and 9,999."""
     slow: Share = 0.5
     """Share of the demonstrations that add term by term."""
 

@@ -1,9 +1,9 @@
-"""Generated pictures of coloured shapes, with a question: where is every red square, or what is this?
+"""Generated pictures of coloured shapes, with questions for the boxes of all shapes of a name, or for a label.
 
-Boxes are answered as in Visual-RFT (arXiv:2503.01785): ``<think>1 red square</think><answer>[{"Position": [3, 4, 12,
+Boxes have the format of Visual-RFT (arXiv:2503.01785): ``<think>1 red square</think><answer>[{"Position": [3, 4, 12,
 13], "Confidence": 0.7}]</answer>``, left, top, right and bottom in pixels. Demonstrations are imperfect on purpose, so
-that imitation leaves something to be learned from a reward: corners are off by a little, confidences are drawn at
-random, and some have a mistake: a box too many or too few, another label, or no answer at all.
+that a reward can improve on imitation: corners have random offsets, confidences are random, and some demonstrations
+have a mistake: an additional or a missing box, another label, or an empty answer.
 """
 
 import json
@@ -29,7 +29,7 @@ FORMS = ("square", "circle", "triangle")
 BACKGROUND = (128, 128, 128)
 CONFIDENCES = ("0.1", "0.3", "0.5", "0.7", "0.9")
 PLACEMENTS = 20
-"""Places that are tried for a shape before the picture does without it."""
+"""Random places that are tried for a shape before it is left out."""
 
 Count = Annotated[int, Field(ge=1, le=6)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -44,33 +44,33 @@ class Drawn(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What it is, in words."""
+        """Colour and form."""
         return f"{self.colour} {self.form}"
 
 
 class Scene(NamedTuple):
-    """What a picture shows, and which of it is asked for."""
+    """The shapes of a picture, and the name in the question."""
 
     shapes: tuple[Drawn, ...]
-    asked: str
+    target: str
 
 
 @frozen
 class Shapes(Tasks):
-    """Pictures that differ; a larger `size` begins with the same ones. No shapes overlap."""
+    """Distinct pictures without overlapping shapes; a larger `size` begins with the same ones."""
 
     size: PositiveInt = 1000
     """Number of tasks."""
     seed: NonNegativeInt = 0
     """Which tasks are drawn."""
     question: Literal["boxes", "label"] = "boxes"
-    """``boxes``: where every shape of one name is; ``label``: what the only shape is."""
+    """``boxes``: the box of every shape of a name; ``label``: the name of the only shape."""
     side: Annotated[int, Field(ge=12, le=256)] = 24
     """Pixels on each side of a picture; shapes take a quarter to a half of it."""
     shapes: Annotated[tuple[Count, Count], Ordered] = (1, 3)
-    """Fewest and most shapes in a picture that asks for boxes; few may have to do where there is no room for more."""
+    """Fewest and most shapes in a picture for boxes; a picture without room for more may have fewer."""
     jitter: NonNegativeInt = 2
-    """Pixels that each corner of a demonstrated box is off at most."""
+    """Largest offset of each corner of a demonstrated box, in pixels."""
     mistakes: Share = 0.3
     """Share of the demonstrations that have a mistake."""
 
@@ -79,9 +79,9 @@ class Shapes(Tasks):
         return self._loaded
 
     def describe(self) -> str:
-        """What is asked, number and an example."""
-        asked = "where shapes are" if self.question == "boxes" else "what a shape is"
-        return describe(f"shapes ({asked}, {self.side} pixels a side; seed {self.seed})", self.load())
+        """Question, number and an example."""
+        question = "where shapes are" if self.question == "boxes" else "what a shape is"
+        return describe(f"shapes ({question}, {self.side} pixels a side; seed {self.seed})", self.load())
 
     @cached_property
     def _loaded(self) -> Sequence[Task]:
@@ -91,18 +91,18 @@ class Shapes(Tasks):
     def _draw(self, rng: Random) -> Scene:
         count = rng.randint(*self.shapes) if self.question == "boxes" else 1
         drawn: list[Drawn] = []
-        asked = f"{rng.choice(list(COLOURS))} {rng.choice(FORMS)}"
+        target = f"{rng.choice(list(COLOURS))} {rng.choice(FORMS)}"
         for number in range(count):
-            again = number == 0 or rng.random() < 0.4  # one that is asked for, and sometimes more of the same name
-            name = asked if again else f"{rng.choice(list(COLOURS))} {rng.choice(FORMS)}"
+            again = number == 0 or rng.random() < 0.4  # the one in the question, and sometimes more of its name
+            name = target if again else f"{rng.choice(list(COLOURS))} {rng.choice(FORMS)}"
             box = self._place(rng, drawn)
             if box is not None:
                 colour, form = name.split()
                 drawn.append(Drawn(colour, form, box))
-        return Scene(tuple(sorted(drawn, key=lambda shape: shape.box)), asked)
+        return Scene(tuple(sorted(drawn, key=lambda shape: shape.box)), target)
 
     def _place(self, rng: Random, others: Sequence[Drawn]) -> tuple[int, int, int, int] | None:
-        """A box that touches no other one; None where none was found."""
+        """A box that touches no other one; None if none was found."""
         for _ in range(PLACEMENTS):
             width, height = (rng.randint(self.side // 4, self.side // 2) for _ in range(2))
             left, top = rng.randint(0, self.side - width), rng.randint(0, self.side - height)
@@ -112,36 +112,36 @@ class Shapes(Tasks):
         return None
 
     def _task(self, scene: Scene, index: int) -> Task:
-        boxes = [list(shape.box) for shape in scene.shapes if shape.name == scene.asked]
+        boxes = [list(shape.box) for shape in scene.shapes if shape.name == scene.target]
         rng = Random(f"shapes demonstration:{self.seed}:{index}")
         picture = Image(data=write_png(painted(scene.shapes, self.side)), name=f"shapes-{digest(scene)}")
         if self.question == "label":
             return Task(
                 key="",
                 prompt=f"What is it?{IMAGE}\n",
-                answer=scene.asked,
-                domain=scene.asked,
-                demonstrations=(self._named(scene.asked, rng),),
+                answer=scene.target,
+                domain=scene.target,
+                demonstrations=(self._named(scene.target, rng),),
                 images=(picture,),
             )
         return Task(
             key="",
-            prompt=f"Find every {scene.asked}.{IMAGE}\n",
+            prompt=f"Find every {scene.target}.{IMAGE}\n",
             answer=json.dumps([{"Position": box} for box in boxes]),
             domain=f"{len(boxes)} of {len(scene.shapes)}",
-            demonstrations=(self._found(boxes, scene.asked, rng),),
+            demonstrations=(self._found(boxes, scene.target, rng),),
             fields={"boxes": boxes},
             images=(picture,),
         )
 
     def _named(self, label: str, rng: Random) -> str:
-        """A demonstration that names the shape, or makes a mistake."""
+        """A demonstration with the label, or with a mistake."""
         if rng.random() < self.mistakes:
             label = rng.choice(["", f"{rng.choice(list(COLOURS))} {rng.choice(FORMS)}"])
         return f"<think>one shape</think><answer>{label}</answer>"
 
     def _found(self, boxes: Sequence[Sequence[int]], name: str, rng: Random) -> str:
-        """A demonstration that gives the boxes with jitter, or makes a mistake beside."""
+        """A demonstration of the boxes with jitter, and possibly a mistake."""
         stated = [self._jittered(box, rng) for box in boxes]
         if rng.random() < self.mistakes:
             if len(stated) > 1 and rng.random() < 0.5:
@@ -158,7 +158,7 @@ class Shapes(Tasks):
 
 
 def painted(shapes: Sequence[Drawn], side: int) -> Pixels:
-    """[side, side, 3] the picture; whole-number arithmetic, so that it is the same everywhere."""
+    """[side, side, 3] pixels of the picture, by integer arithmetic, so that they are equal on all machines."""
     pixels = np.empty((side, side, 3), np.uint8)
     pixels[:] = BACKGROUND
     for shape in shapes:
@@ -168,7 +168,7 @@ def painted(shapes: Sequence[Drawn], side: int) -> Pixels:
 
 
 def _filled(form: str, height: int, width: int) -> NDArray[np.bool_]:
-    """[height, width] which pixels of its box a shape covers. Every shape touches all four sides."""
+    """[height, width] mask of the pixels of its box that a shape covers. Every shape touches all four sides."""
     row, column = np.ogrid[:height, :width]
     x, y = 2 * column + 1 - width, 2 * row + 1 - height  # twice the distance from the middle of the box
     if form == "circle":

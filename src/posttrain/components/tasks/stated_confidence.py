@@ -1,7 +1,6 @@
 """Other tasks, whose demonstrations end with a stated confidence, ``<confidence>0.7</confidence>``.
 
-The confidence is drawn at random: imitating it teaches the form, and nothing about how sure to be. That is what a
-reward for calibration is for.
+The confidence is random: imitation teaches the format without any calibration, which a reward can train.
 """
 
 from collections.abc import Sequence
@@ -22,9 +21,9 @@ class StatedConfidence(Tasks):
     """Adds a confidence to every demonstration, on a line of its own."""
 
     tasks: Tasks
-    """Where the tasks come from."""
+    """The source of the tasks."""
     levels: Annotated[int, Field(ge=2, le=101)] = 11
-    """How many different confidences there are, from 0 to 1 in equal steps."""
+    """Number of different confidences, from 0 to 1 in equal steps."""
     seed: NonNegativeInt = 0
     """Which confidences are drawn."""
     tag: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]*$")] = "confidence"
@@ -35,7 +34,7 @@ class StatedConfidence(Tasks):
         return self._loaded
 
     def describe(self) -> str:
-        """What the tasks are, and what is added."""
+        """The description of the source, and the added confidence."""
         return f"{self.tasks.describe()}\nevery demonstration ends with a random <{self.tag}>, {self.levels} levels"
 
     @cached_property

@@ -1,7 +1,7 @@
 """Other tasks, whose demonstrations have their parts in tags: ``<think>47+35=82; 82-8=74</think><answer>74</answer>``.
 
-The answer is what stands after the last ``####`` of a demonstration, and the thoughts are what stands before it; a
-demonstration without one is all thoughts, and its answer is the task's.
+The answer is the text after the last ``####`` of a demonstration, and the thoughts are the text before it. A
+demonstration without ``####`` consists of thoughts, and its answer is that of the task.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ class Tagged(Tasks):
     """Puts tags around the thoughts and the answer of every demonstration."""
 
     tasks: Tasks
-    """Where the tasks come from."""
+    """The source of the tasks."""
     tags: tuple[TagName, TagName] = ("think", "answer")
     """Names of the tags around the thoughts and around the answer."""
 
@@ -33,7 +33,7 @@ class Tagged(Tasks):
         return self._loaded
 
     def describe(self) -> str:
-        """What the tasks are, and the form of their demonstrations."""
+        """The description of the source, and the format of its demonstrations."""
         form = "".join(f"<{tag}>...</{tag}>" for tag in self.tags)
         return f"{self.tasks.describe()}\nevery demonstration has the form {form}"
 

@@ -1,4 +1,4 @@
-"""Other tasks, each preference of which is taken apart into two rated completions: thumbs up and thumbs down."""
+"""Other tasks, with each preference split into two rated completions."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,10 +12,10 @@ from posttrain.types import Rated, Task
 
 @frozen
 class Unpaired(Tasks):
-    """The chosen completion with a good rating, the rejected one with a bad one."""
+    """Rates chosen completions as good, rejected ones as bad."""
 
     tasks: Tasks
-    """Where the tasks come from; some must have preferences."""
+    """The source of the tasks; at least one must have preferences."""
     chosen: float = 1.0
     """Rating of a chosen completion."""
     rejected: float = -1.0
@@ -26,7 +26,7 @@ class Unpaired(Tasks):
         return self._loaded
 
     def describe(self) -> str:
-        """What the tasks are, and what becomes of them."""
+        """The description of the source, and the ratings."""
         return f"{self.tasks.describe()}\nchosen completions are rated {self.chosen:g}, rejected ones {self.rejected:g}"
 
     @cached_property
@@ -34,12 +34,12 @@ class Unpaired(Tasks):
         tasks = self.tasks.load()
         if not any(task.preferences for task in tasks):
             raise UserError(
-                f"none of the {len(tasks)} tasks of kind '{self.tasks.kind}' has a preference to take apart; give "
+                f"none of the {len(tasks)} tasks of kind '{self.tasks.kind}' has a preference to split; give "
                 "columns named chosen and rejected, or use the tasks as they are"
             )
-        return [replace(task, preferences=(), rated=(*task.rated, *self._taken_apart(task))) for task in tasks]
+        return [replace(task, preferences=(), rated=(*task.rated, *self._split(task))) for task in tasks]
 
-    def _taken_apart(self, task: Task) -> Sequence[Rated]:
+    def _split(self, task: Task) -> Sequence[Rated]:
         return [
             rated
             for pair in task.preferences

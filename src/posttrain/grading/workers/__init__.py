@@ -1,18 +1,18 @@
-"""Runs graders that may hang, crash or eat memory, in worker processes that can be killed without harm to the others.
+"""Runs graders that may hang, crash or exhaust memory, in worker processes that can be killed independently.
 
-For trusted grader code on hostile input (a mathematical answer that takes for ever to simplify); code that a model
-wrote belongs into a sandbox. A `Runner` holds warm workers. Each is forked from a small *zygote*, a process of its own
-that has imported what the grader needs and nothing else (never torch), so a killed worker is replaced in milliseconds.
+For trusted grader code on hostile input (a mathematical answer whose simplification does not end); code that a model
+wrote belongs into a sandbox. A `Runner` holds warm workers. Each is forked from a small *zygote*, a separate process
+that has imported only what the grader needs (never torch), so a killed worker is replaced in milliseconds.
 
-    deadline     processor time, counted by the kernel, so a busy machine does not change a result; beside it a wider
-                 one on the clock, for what waits instead of working
-    stopping     SIGKILL to the worker's process group; nothing is asked of the grader, no alarm, no thread
+    deadline     processor time, counted by the kernel, so that a busy machine does not change a result; and a longer
+                 limit of wall-clock time, for graders that wait
+    stopping     SIGKILL to the worker's process group; the grader need not cooperate, no alarm, no thread
     memory       RLIMIT_DATA, and the kernel's memory killer takes workers before the run
     messages     JSON with a length in front; no pickle, so a worker can send nothing that runs here
     results      in the order of the arguments, one `Outcome` each; one that dies takes no other with it
 
-What goes wrong outside the grader (no process could be started, somebody killed the worker) is tried again; a grader
-that ran out of time or memory or crashed is not, as it would again.
+A call that failed outside the grader (no process could be started, the worker was killed from outside) is retried. A
+grader that exceeded its time or memory or crashed is not, as it would again.
 """
 
 from posttrain.grading.workers.outcomes import Limits, Outcome

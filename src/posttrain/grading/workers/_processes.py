@@ -1,4 +1,4 @@
-"""This side of the zygote: starts it, has it fork and end workers, and starts another one where it died."""
+"""The run's side of the zygote: starts it, makes it fork and end workers, and starts another one if it died."""
 
 import atexit
 import contextlib
@@ -32,14 +32,14 @@ class Lost(Exception):
 
 @dataclass(slots=True)
 class Worker:
-    """A worker process, as the run sees it."""
+    """The run's handle of a worker process."""
 
     pid: int
     connection: socket.socket
     zygote: "Zygote"
 
     def end(self) -> int | None:
-        """Kill it. Its wait status; None where that is not known."""
+        """Kill it; returns its wait status, or None if that is unknown."""
         with contextlib.suppress(OSError):
             self.connection.close()
         try:
@@ -58,7 +58,7 @@ class Zygote:
         self._control, theirs = socket.socketpair()
         self._control.settimeout(STARTUP_SECONDS)
         environ = {**dict.fromkeys(_THREADS, "1"), **os.environ, "PYTHONHASHSEED": "0"}
-        command = [sys.executable, "-c", _START, str(theirs.fileno()), json.dumps(import_path())]
+        command = [sys.executable, "-P", "-c", _START, str(theirs.fileno()), json.dumps(import_path())]
         with theirs:
             self._process = subprocess.Popen(
                 command, pass_fds=[theirs.fileno()], env=environ, stdin=subprocess.DEVNULL, start_new_session=True
@@ -73,7 +73,7 @@ class Zygote:
             raise Lost(f"no process for graders could be started: {answer['failed'] if answer else 'it died'}")
 
     def fork(self, orders: Mapping[str, Any]) -> Worker:
-        """A new worker. Raises `Lost` where there can be none."""
+        """A new worker. Raises `Lost` if it cannot be started."""
         ours, theirs = socket.socketpair()
         with theirs:
             try:
@@ -88,7 +88,7 @@ class Zygote:
         return Worker(answer["pid"], ours, self)
 
     def order(self, order: bytes, message: Mapping[str, Any], *descriptors: int) -> Any:
-        """Have an order carried out. Raises `Lost`."""
+        """Send an order to the zygote; returns its answer. Raises `Lost`."""
         with self._lock:
             try:
                 socket.send_fds(self._control, [order], descriptors)
@@ -105,7 +105,7 @@ class Zygote:
 
     @property
     def alive(self) -> bool:
-        """Whether it can be asked, from this process."""
+        """Whether this process can send it orders."""
         return self.owner == os.getpid() and self._control.fileno() >= 0 and self._process.poll() is None
 
     def close(self) -> None:
@@ -126,7 +126,7 @@ _making = threading.Lock()
 
 
 def zygote(preload: tuple[str, ...]) -> Zygote:
-    """The zygote of this process with these modules; a new one where there is none or it died."""
+    """The zygote of this process with these modules; a new one if there is none or it died."""
     with _making:
         found = _zygotes.get(preload)
         if found is None or not found.alive:
@@ -135,7 +135,7 @@ def zygote(preload: tuple[str, ...]) -> Zygote:
 
 
 def import_path() -> list[str]:
-    """Where this process imports from, without its working directory's nickname."""
+    """The import path of this process, with the working directory as an absolute path."""
     return [os.getcwd() if entry == "" else entry for entry in sys.path]
 
 

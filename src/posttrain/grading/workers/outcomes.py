@@ -1,36 +1,36 @@
-"""What a worker may use, and what became of one call."""
+"""Limits of a worker, and the outcome of one call."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
 
 How = Literal["ok", "raised", "timeout_cpu", "timeout_wall", "memory", "crashed", "unstarted", "infra_error"]
 """``raised``: the grader raised; ``crashed``: a signal ended its process; ``unstarted``: the grader cannot be loaded;
-``infra_error``: it could not be run, through no fault of its own, also when tried again."""
+``infra_error``: it could not be run, for a reason outside the grader, also when retried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one call may use."""
+    """Limits of one call."""
 
     cpu_seconds: float = 10.0
     """Processor time of all threads of the worker."""
     wall_seconds: float = 120.0
-    """Time on the clock, from when a worker takes the call."""
+    """Wall-clock time, from when a worker takes the call."""
     memory_mib: int | None = 2048
-    """Private writable memory of the worker's process, what its imports take included; None for no limit."""
+    """Private writable memory of the worker's process, imports included; None for no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of one call."""
+    """The outcome of one call."""
 
     how: How
     value: Any = None
     """What the grader returned; JSON."""
     explanation: str = ""
-    """What went wrong, for people."""
+    """What went wrong, in words."""
     cpu_seconds: float = 0.0
-    """Processor time that the call took; the limit where it ran into it."""
+    """Processor time of the call; the limit if it was exceeded."""
     wall_seconds: float = 0.0
     attempts: int = 1
-    """How often it was started."""
+    """Number of times that it was started."""

@@ -8,8 +8,8 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from posttrain.grading.workers._processes import Lost, Worker, import_path, zygote
@@ -24,7 +24,15 @@ ATTEMPTS = 3
 
 
 class Unstarted(Exception):
-    """The grader cannot be loaded; says why."""
+    """The grader cannot be loaded; the message is the reason."""
+
+
+@dataclass(slots=True)
+class _Slots:
+    """How many calls of one event loop may run, and how many run or wait."""
+
+    free: asyncio.Semaphore
+    users: int = 0
 
 
 class Runner:
@@ -49,9 +57,7 @@ class Runner:
         self._preload = tuple(preload)
         self._idle: list[Worker] = []
         self._lock = threading.Lock()
-        self._slots: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._slots: dict[asyncio.AbstractEventLoop, _Slots] = {}
         self._orders = {
             "grader": grader,
             "argument": argument,
@@ -90,14 +96,29 @@ class Runner:
             message = frame({"argument": argument, "cpu_seconds": limits.cpu_seconds})
         except (TypeError, ValueError, RecursionError) as error:
             return Outcome(how="infra_error", explanation=str(error))
-        slots = self._slots.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self.workers))
-        async with slots:
+        async with self._slot():
             attempts = 0
             while True:
                 attempts += 1
                 outcome = await self._try(message, limits)
                 if outcome.how != "infra_error" or attempts == ATTEMPTS:
                     return replace(outcome, attempts=attempts)
+
+    @contextlib.asynccontextmanager
+    async def _slot(self) -> AsyncIterator[None]:
+        """Wait until one call more may run. A step has an event loop of its own: with its last call goes what is kept
+        of it, since a semaphore for which a call has waited holds its loop, and all that the loop holds.
+        """
+        loop = asyncio.get_running_loop()
+        slots = self._slots.setdefault(loop, _Slots(asyncio.Semaphore(self.workers)))
+        slots.users += 1
+        try:
+            async with slots.free:
+                yield
+        finally:
+            slots.users -= 1
+            if not slots.users:
+                del self._slots[loop]
 
     def close(self) -> None:
         """End the workers that wait for work."""
@@ -122,7 +143,7 @@ class Runner:
             )
         except (OSError, EOFError, ValueError) as error:
             outcome = _death(worker.end(), limits, error)
-        except BaseException:  # cancelled: nobody waits for the answer, which must not be the next call's
+        except BaseException:  # cancelled: the answer is not awaited, and must not be the next call's
             worker.end()
             raise
         else:
@@ -166,7 +187,7 @@ class Runner:
 
 
 def _death(status: int | None, limits: Limits, error: Exception) -> Outcome:
-    """What a worker's wait status says about the call that it died of."""
+    """The cause of a worker's death, from its wait status."""
     if status is None:
         return Outcome(how="infra_error", explanation=f"the worker was lost ({type(error).__name__})")
     if os.WIFEXITED(status):

@@ -1,6 +1,6 @@
-"""Messages between processes: JSON with its length in front, and the plain Python values that JSON has not.
+"""Messages between processes: JSON with a length prefix, and plain Python values that JSON lacks.
 
-What comes out of a message is data of the types below, whatever the other side sends; nothing is ever run.
+A parsed message is data of the types below, whatever the other side sends. Nothing in it is ever run.
 """
 
 import base64
@@ -18,7 +18,7 @@ import numpy as np
 
 HEADER = struct.Struct(">Q")
 LARGEST = 1 << 30
-"""Bytes of a message; what is larger is a mistake."""
+"""Most bytes of a message."""
 
 _TAG = "\0type"
 _TEXTS: dict[str, tuple[type, Callable[[str], Any]]] = {
@@ -29,7 +29,7 @@ _TEXTS: dict[str, tuple[type, Callable[[str], Any]]] = {
     "time": (datetime.time, datetime.time.fromisoformat),
     "uuid": (uuid.UUID, uuid.UUID),
 }
-"""Types that their text says all about; a subclass stands before its base."""
+"""Types that are defined by their text; a subclass comes before its base."""
 
 
 def frame(value: Any) -> bytes:
@@ -46,7 +46,7 @@ def parse(content: bytes) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON; what JSON has not becomes an object with a tag."""
+    """A value as JSON; types that JSON lacks become an object with a tag."""
     if value is None or isinstance(value, bool | str) or type(value) in (int, float):
         return str(value) if isinstance(value, str) else value
     if type(value) is list:
@@ -65,7 +65,7 @@ def _plain(value: Any) -> Any:
         return _tagged("array", [value.dtype.str, list(value.shape), content, isinstance(value, np.generic)])
     if isinstance(value, datetime.timedelta):
         return _tagged("timedelta", [value.days, value.seconds, value.microseconds])
-    if isinstance(value, int | float):  # an enumeration, say
+    if isinstance(value, int | float):  # for example an enumeration
         return value + 0
     for kind, (owner, _) in _TEXTS.items():
         if isinstance(value, owner):
@@ -78,7 +78,7 @@ def _tagged(kind: str, content: Any) -> dict[str, Any]:
 
 
 def _rich(value: Any) -> Any:
-    """What `_plain` was given."""
+    """The inverse of `_plain`."""
     if isinstance(value, list):
         return [_rich(item) for item in value]
     if not isinstance(value, dict):

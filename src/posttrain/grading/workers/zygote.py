@@ -1,16 +1,18 @@
 """The process that workers are forked from, and the worker.
 
-The zygote has one thread, imports what it is told to, and then answers two orders on its control socket: fork a worker
-that serves the socket sent along, or end one and say how it died. When the control socket closes, because the run is
-over or was killed, it ends every worker and goes.
+The zygote has one thread, imports the modules of its first message, and then answers two orders on its control socket:
+fork a worker that serves the attached socket, or end a worker and return its wait status. When the control socket
+closes, because the run ended or was killed, it ends every worker and exits.
 """
 
 import contextlib
 import ctypes
+import fcntl
 import gc
 import importlib
 import os
 import resource
+import select
 import signal
 import socket
 import sys
@@ -22,7 +24,7 @@ from posttrain.grading.workers.wire import HEADER, frame, parse
 
 FORK, END = b"F", b"E"
 PATIENCE = 10.0
-"""Seconds that a killed process is waited for."""
+"""Seconds to wait for a killed process."""
 NO_SPACE = 77
 """Exit status of a worker that had no memory left to answer with."""
 
@@ -35,10 +37,11 @@ def inside_worker() -> bool:
 
 
 def serve(control: socket.socket) -> None:
-    """Be the zygote, until the control socket closes."""
+    """Run as the zygote until the control socket closes."""
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, signal.SIG_IGN)
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    _end_with(control)
     orders = receive(control)
     if orders is None:
         return
@@ -53,6 +56,25 @@ def serve(control: socket.socket) -> None:
     finally:
         for pid in list(workers):
             _end(pid)
+
+
+def _end_with(control: socket.socket) -> None:
+    """Have the kernel send a signal when the control socket closes, so that a zygote which is busy ends at once too.
+
+    Not the parent-death signal: that comes when the *thread* ends that started the process.
+    """
+
+    def look(*_: object) -> None:
+        gone = select.poll()
+        gone.register(control, 0)
+        if gone.poll(0):
+            signal.signal(signal.SIGIO, signal.SIG_IGN)
+            sys.exit(0)
+
+    signal.signal(signal.SIGIO, look)
+    fcntl.fcntl(control, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(control, fcntl.F_SETFL, fcntl.fcntl(control, fcntl.F_GETFL) | os.O_ASYNC)
+    look()
 
 
 def _preload(modules: list[str]) -> str:
@@ -70,6 +92,7 @@ def _serve_one(control: socket.socket, workers: set[int]) -> bool:
     if message is None:
         return False
     if order == FORK:
+        zygote = os.getpid()
         try:
             pid = os.fork()
         except OSError as error:
@@ -78,9 +101,9 @@ def _serve_one(control: socket.socket, workers: set[int]) -> bool:
             return True
         if pid == 0:
             control.close()
-            _be_worker(socket.socket(fileno=descriptors[0]), message)
+            _be_worker(socket.socket(fileno=descriptors[0]), message, zygote)
         with contextlib.suppress(OSError):
-            os.setpgid(pid, pid)  # both sides do, whoever comes first
+            os.setpgid(pid, pid)  # both processes do this, in either order
         os.close(descriptors[0])
         workers.add(pid)
         control.sendall(frame({"pid": pid}))
@@ -91,8 +114,8 @@ def _serve_one(control: socket.socket, workers: set[int]) -> bool:
 
 
 def _end(pid: int) -> int | None:
-    """Kill a worker and whatever it started; its wait status, which is that of its own death if it was dead before."""
-    # Nobody else waits for it, so until the wait below its number belongs to nobody else.
+    """Kill a worker and its child processes; returns its wait status, from before if it was dead already."""
+    # No other code waits for it, so its process id is not reused until the wait below.
     for kill in (os.killpg, os.kill):
         with contextlib.suppress(OSError):
             kill(pid, signal.SIGKILL)
@@ -109,10 +132,11 @@ def _end(pid: int) -> int | None:
         time.sleep(0.0005)
 
 
-def _be_worker(connection: socket.socket, orders: Mapping[str, Any]) -> Never:
+def _be_worker(connection: socket.socket, orders: Mapping[str, Any], zygote: int) -> Never:
     """Load the grader and serve it; never returns."""
     status = 1
     try:
+        _die_with(zygote)
         _settle(orders)
         _work(connection, orders)
         status = 0
@@ -125,11 +149,10 @@ def _be_worker(connection: socket.socket, orders: Mapping[str, Any]) -> Never:
 
 
 def _settle(orders: Mapping[str, Any]) -> None:
-    """Become what the run is: folder, import path, environment; and less, where there are limits."""
+    """Take over the run's folder, import path and environment, and set the limits."""
     global _inside
     _inside = True
     os.setpgid(0, 0)
-    _die_with_parent()
     sys.stdin = open(os.devnull)  # noqa: SIM115  for the life of the worker
     os.dup2(sys.stdin.fileno(), 0)
     os.environ.update(orders["environ"])
@@ -147,16 +170,19 @@ def _settle(orders: Mapping[str, Any]) -> None:
             resource.setrlimit(which, (limit, limit))
 
 
-def _die_with_parent() -> None:
+def _die_with(zygote: int) -> None:
+    """Be killed when the zygote ends, which has one thread; its number is from before the fork, or it could have
+    ended, and another have become the parent, before it was requested.
+    """
+    signal.signal(signal.SIGIO, signal.SIG_DFL)
     if sys.platform == "linux":
-        parent = os.getppid()
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-        if os.getppid() != parent or parent == 1:
-            os._exit(0)
+    if os.getppid() != zygote:
+        os._exit(0)
 
 
 def _work(connection: socket.socket, orders: Mapping[str, Any]) -> None:
-    """Answer calls one after the other, until the socket closes."""
+    """Answer calls one by one until the socket closes."""
     from posttrain.errors import UserError
 
     try:
@@ -173,7 +199,7 @@ def _work(connection: socket.socket, orders: Mapping[str, Any]) -> None:
 
 def _answer(grader: Callable[[Any], Any], call: Mapping[str, Any]) -> bytes:
     started = time.process_time()
-    # The kernel ends the process by SIGPROF when the time is used up, whatever it is doing then.
+    # The kernel ends the process by SIGPROF when the time is used up.
     signal.setitimer(signal.ITIMER_PROF, call["cpu_seconds"])
     try:
         answer = {"how": "ok", "value": grader(call["argument"])}

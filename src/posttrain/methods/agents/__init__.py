@@ -1,1 +1,1 @@
-"""Agents of several turns."""
+"""Multi-turn agents."""

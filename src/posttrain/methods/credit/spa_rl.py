@@ -1,20 +1,20 @@
-"""SPA-RL: a model learns from totals what each turn of an agent contributed, and PPO is rewarded turn by turn.
+"""SPA-RL: PPO for agents with dense turn rewards from a model that attributes the final reward to turns.
 
-Source: Wang et al. 2025, arXiv:2505.20732, and its released code (github.com/WangHanLinHenry/SPA-RL-Agent): imitation,
-then an estimator trained on attempts and frozen, then PPO with a critic and the KL in the reward, where the end of each
-turn earns alpha c_t + beta g_t (`penalties/progress`) and the end of the attempt nothing more.
+Source: Wang et al. 2025, arXiv:2505.20732, and its released code (github.com/WangHanLinHenry/SPA-RL-Agent): SFT, then
+an estimator trained on rollouts and frozen, then PPO with a critic and the KL in the reward. The end of each turn has
+the reward alpha c_t + beta g_t (`penalties/progress`), and the end of the rollout has no other reward.
 
-With the score at the end, as plain PPO has it: `rl.penalties={kl: {kind: kl, coefficient: 0.01, form: k1, where:
-reward}}`.
+With the score at the end, as in plain PPO: `rl.penalties={kl: {kind: kl, coefficient: 0.01, form: k1, where: reward}}`.
 
-Differs: the authors make one pass of PPO over the attempts that the estimator learned from; here both sample afresh.
-PPO's constants and alpha are not in the release. In the corridor success ends an attempt early, so that a beta above 0
-pays for not arriving, and it is 0.
+Differs: the authors make one epoch of PPO over the rollouts that the estimator was trained on; here both sample new
+ones. PPO's constants and alpha are not in the release. In the corridor success ends a rollout early, so that a beta
+above 0 would reward not arriving; it is 0.
 
-Measured here: solved while PPO learns, 15 steps, five seeds: 58.3 % against 74.7 % with the score at the end, -16.4
-points [-47.2, +14.5], lower in every seed. Four are 2 to 8 points behind; in the fifth the first policy solves too
-little for the estimator to learn more than a mean, every turn earns the same, and attempts only get longer, as they do
-in two of five seeds after 512 attempts in the place of 2,560, and in all with beta 0.5 (docs/experiments.md).
+Measured here: success rate during PPO, 15 steps, five seeds: 58.3 % against 74.7 % with the score at the end, -16.4
+points [-47.2, +14.5], lower in every seed. Four seeds are 2 to 8 points lower. In the fifth the initial policy solves
+too little for the estimator to learn more than a mean: every turn gets the same reward, and rollouts only get longer.
+The same happens in two of five seeds after 512 rollouts instead of 2,560, and in all with beta 0.5
+(docs/experiments.md).
 """
 
 from dataclasses import replace
@@ -38,7 +38,7 @@ ROWS: Final = (228,)
 
 
 def spa_rl(recipe: Recipe | None = None) -> Recipe:
-    """A change to PPO: an estimator of progress comes before it, whose rewards take the place of the score."""
+    """A change to PPO: an estimator of progress is trained first, and its turn rewards replace the score."""
     recipe = ppo(recipe or free_corridor())
     stage = rl_of(recipe)
     progress = ProgressTraining(

@@ -1,1 +1,1 @@
-"""Which tasks are trained on."""
+"""Curricula: which tasks are trained on, and when."""

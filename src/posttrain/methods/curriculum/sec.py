@@ -1,16 +1,16 @@
-"""SEC: the next step's tasks come from the kinds of task on which the policy is learning most.
+"""SEC: a self-evolving curriculum, a bandit over task categories rewarded by the mean absolute advantage.
 
-Source: Self-Evolving Curriculum, Chen et al. 2025, arXiv:2505.14970, section 3: a bandit over categories, paid by the
-mean absolute advantage, drawn from a Boltzmann distribution. Rate 0.5 and temperature 0.4 are those of the released
-MATH runs.
+Source: Self-Evolving Curriculum, Chen et al. 2025, arXiv:2505.14970, section 3: a bandit over categories, rewarded by
+the mean absolute advantage and sampled from a Boltzmann distribution. Learning rate 0.5 and temperature 0.4 are those
+of the released MATH runs.
 
-Differs: in its default setting, sums of two to five numbers are the four categories. Steps leave out groups of equal
-rewards, as the parent does. What is not in the step keeps its value, as in the paper; the release lets it decay
+Differs: in its default setting, sums of two to five numbers are the four categories. Groups of equal rewards are
+dropped, as in the parent. A category that is not in the step keeps its value, as in the paper; in the release it decays
 (`curriculum.unvisited=decay`).
 
-Measured here: against uniform draws (sums of two to five numbers, 30 steps of 16 x 8, 5 seeds): held-out accuracy 64.8
-% against 65.4 %, -0.6 points [-3.6, +2.4]; groups with a difference grow, so that 39 % more tokens are trained on, but
-no more is learned that five seeds can show (docs/experiments.md).
+Measured here: against uniform sampling (sums of two to five numbers, 30 steps of 16 x 8, 5 seeds): held-out accuracy
+64.8 % against 65.4 %, -0.6 points [-3.6, +2.4]; more groups have different rewards, so that 39 % more tokens are
+trained on, but there is no gain that five seeds can show (docs/experiments.md).
 """
 
 from dataclasses import replace
@@ -28,7 +28,7 @@ ROWS: Final = (61,)
 
 
 def sec(recipe: Recipe | None = None) -> Recipe:
-    """A change to GRPO: tasks are drawn by category, in proportion to what there is to learn."""
+    """A change to GRPO: tasks are sampled by category, more often where advantages are large."""
     recipe = recipe or mixed_sums()
     stage = replace(rl_of(recipe), curriculum=Bandit(rate=0.5, temperature=0.4))
     return with_stage(replace(recipe, name="sec"), stage)

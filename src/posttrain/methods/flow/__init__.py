@@ -1,1 +1,1 @@
-"""Flows and diffusion."""
+"""Flow and diffusion policies."""

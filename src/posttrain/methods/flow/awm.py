@@ -1,20 +1,19 @@
-"""AWM: reinforcement by flow matching, on the samples that were good and away from those that were bad.
+"""AWM: RL of a flow by advantage-weighted flow matching on its own samples.
 
 Source: Advantage Weighted Matching, Xue et al. 2025, arXiv:2509.25050, with the settings of its released runs: groups
-of 24, six draws a sample, the error's generalised Huber transform, advantages over the deviation of the whole batch
-and held within +-1, velocity regulariser 0.001 against the model as it was before, samples made without noise in the
-steps, groups of equal rewards kept.
+of 24, six noise draws per sample, the generalized Huber transform of the error, advantages over the std of the whole
+batch and clipped to +-1, velocity regularizer 0.001 towards the initial model, deterministic sampling, groups of equal
+rewards kept.
 
     posttrain run awm tasks=mine.jsonl reward=mine.py:score    # columns: prompt, completion (a point: 0.3 -1)
 
-Differs: a flow in the plane in place of SD 3.5 with adapters. The release also samples with, takes old values from,
-and stays close to, a slow average of the weights; that average is not kept here, and samples and old values are the
+Differs: a flow in the plane in place of SD 3.5 with adapters. The release samples with, takes old values from, and is
+regularized towards a slow average of the weights. There is no such average here: samples and old values are the
 policy's own.
 
-Measured here: against DDPO at as many samples (30 steps, rate 1e-3, 5 seeds): the mean reward while training is higher,
-0.733 against 0.673, +0.061 [+0.032, +0.090], but the mode holds less at the end, 88.4 % against 99.9 % of deterministic
-samples, -11.5 points [-14.0, -9.0]. Samples of AWM are drawn without noise in the steps, those of DDPO with it
-(docs/experiments.md).
+Measured here: against DDPO at as many samples (30 steps, rate 1e-3, 5 seeds): the mean training reward is higher, 0.733
+against 0.673, +0.061 [+0.032, +0.090], but fewer deterministic samples are in the rewarded mode at the end, 88.4 %
+against 99.9 %, -11.5 points [-14.0, -9.0]. AWM samples without noise in the steps, DDPO with it (docs/experiments.md).
 """
 
 from dataclasses import replace
@@ -27,7 +26,7 @@ from posttrain.components.penalties.velocity import Velocity
 from posttrain.components.rollouts.renoised import Renoised
 from posttrain.methods.flow.ddpo import ddpo
 from posttrain.models import Model
-from posttrain.recipes.changes import attempts_of, every_group, sampled_of, sampling_of, with_models, with_stage
+from posttrain.recipes.changes import every_group, rollouts_of, sampled_of, sampling_of, with_models, with_stage
 from posttrain.recipes.tree import Recipe
 from posttrain.settings.two_modes import two_modes
 
@@ -35,17 +34,17 @@ PARENT: Final = "ddpo"
 SETTING: Final = "two_modes"
 PAPER: Final = "arXiv:2509.25050"
 ROWS: Final = (109,)
-# Samples are drawn without noise, since draws of fresh noise are learned from.
+# Sampling is deterministic, since the loss draws its own noise.
 CHANGES: Final = ("models.policy.shape.noise", "rollout.sampling.temperature")
 
 
 def awm(recipe: Recipe | None = None) -> Recipe:
-    """A change to DDPO: draws of fresh noise on end points are trained, not the steps that led there."""
+    """A change to DDPO: the loss is flow matching on final samples with fresh noise, not on sampling steps."""
     recipe = ddpo(recipe or two_modes())
     stage = sampled_of(recipe)
     stage = replace(
         stage,
-        rollout=Renoised(n=attempts_of(stage), sampling=replace(sampling_of(stage), temperature=0.0)),
+        rollout=Renoised(n=rollouts_of(stage), sampling=replace(sampling_of(stage), temperature=0.0)),
         filters=every_group(stage),
         advantage=Bounded(of=GroupMean(scale="batch", epsilon=1e-4)),
         objective=Matching(),

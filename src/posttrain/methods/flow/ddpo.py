@@ -1,16 +1,15 @@
-"""DDPO: policy gradient on the steps of a diffusion or a flow, each a choice with a likelihood of its own.
+"""DDPO: policy gradient on the denoising steps of a diffusion or flow model, each an action with a likelihood.
 
 Source: Black et al. 2023, arXiv:2305.13301, section 4.3 (DDPO-IS: importance weights per step, clipped), with the SDE
-of Flow-GRPO, Liu et al. 2025, arXiv:2505.05470, which makes the steps of a flow random, and its group-normalised
+of Flow-GRPO, Liu et al. 2025, arXiv:2505.05470, which makes the steps of a flow stochastic, and its group-normalized
 rewards.
 
     posttrain run ddpo tasks=mine.jsonl reward=mine.py:score    # columns: prompt, completion (a point: 0.3 -1)
 
-`CHANGES`: the noise in the steps of a new flow is what makes them random. A model that is read from a folder keeps its
-own.
+`CHANGES`: a new flow gets noise in its steps. A model that is loaded from a folder keeps its own.
 
-Differs: the default setting is a flow in the plane. The start of a chain is a token too; it has the same density under
-all weights, so that its ratio is 1.
+Differs: the default setting is a flow in the plane. The start of a chain is a token too. It has the same density under
+all weights, so its ratio is 1.
 """
 
 from dataclasses import replace
@@ -31,7 +30,7 @@ INHERITED: Final = {"penalties": "none; Flow-GRPO has a KL to the first model"}
 
 
 def ddpo(recipe: Recipe | None = None) -> Recipe:
-    """A change to GRPO, which has a ratio a token: the steps of a flow, each a token, follow an SDE."""
+    """A change to GRPO: the steps of a flow follow an SDE, and each is a token with a ratio."""
     recipe = with_rl(recipe or two_modes())
     policy = recipe.models["policy"]
     if isinstance(policy.shape, Flow):

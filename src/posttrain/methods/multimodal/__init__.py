@@ -1,1 +1,1 @@
-"""Policies that see."""
+"""Vision-language policies."""

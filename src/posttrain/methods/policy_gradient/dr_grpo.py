@@ -1,4 +1,4 @@
-"""Dr. GRPO: GRPO without its two biases: no division by the group's deviation, none by a completion's length.
+"""Dr. GRPO: GRPO without two of its biases, the division by the group's reward std and by the completion's length.
 
 Source: Liu et al. 2025, arXiv:2503.20783, section 3.2: the constant is the largest number of tokens of a completion.
 
@@ -21,7 +21,7 @@ ROWS: Final = ()
 
 
 def dr_grpo(recipe: Recipe | None = None) -> Recipe:
-    """A change to GRPO: advantage in units of reward, tokens summed and divided by a constant."""
+    """A change to GRPO: advantages without division by the std, token losses summed and divided by a constant."""
     recipe = recipe or arithmetic()
     stage = rl_of(recipe)
     budget = Constant(length=float(sampling_of(stage).max_tokens))

@@ -1,10 +1,10 @@
-"""GRPO: compare attempts at one task with each other, without a critic.
+"""GRPO: clipped policy gradient with rewards normalized within the rollouts of one task, without a critic.
 
-Source: Shao et al. 2024 (DeepSeekMath), arXiv:2402.03300, section 4.1: 64 attempts a task, group-normalised rewards,
-clip 0.2, one update a batch, KL to the reference in the loss.
+Source: Shao et al. 2024 (DeepSeekMath), arXiv:2402.03300, section 4.1: 64 rollouts per task, group-normalized rewards,
+clip 0.2, one update per batch, KL to the reference in the loss.
 
 Differs: tokens are averaged over the whole step (DAPO, arXiv:2503.14476, section 3.3), and there is no KL term, as in
-most later work; `penalties.kl.kind=kl` with a reference model brings it back. The number of attempts is the setting's.
+most later work; `penalties.kl.kind=kl` with a reference model restores it. The number of rollouts is the setting's.
 """
 
 from dataclasses import replace
@@ -26,7 +26,7 @@ ROWS: Final = ()
 
 
 def grpo(recipe: Recipe | None = None) -> Recipe:
-    """The root of the reinforcement methods: group-normalised rewards and PPO's clip, no critic and no KL."""
+    """The root of the RL methods: group-normalized rewards and PPO's clip, no critic and no KL."""
     recipe = with_rl(recipe or arithmetic())
     stage = replace(
         rl_of(recipe),
@@ -39,7 +39,7 @@ def grpo(recipe: Recipe | None = None) -> Recipe:
 
 
 def with_rl(recipe: Recipe) -> Recipe:
-    """The recipe with a stage of reinforcement at its end; unchanged where it has one."""
+    """Appends an RL stage to the recipe; unchanged if it has one."""
     if any(isinstance(stage, RL) for stage in recipe.stages.values()):
         return recipe
     return replace(recipe, stages={**recipe.stages, "rl": rl_of(arithmetic())})

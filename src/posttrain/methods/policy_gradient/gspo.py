@@ -1,12 +1,12 @@
-"""GSPO: GRPO with the ratio of whole sequences, clipped much closer to one, and each sequence counted once.
+"""GSPO: GRPO with one length-normalized importance ratio per sequence, clipped much closer to one.
 
 Source: Zheng et al. 2025, arXiv:2507.18071, sections 4.1 and 5.1 (clip 3e-4 and 4e-4).
 
     posttrain run gspo tasks=mine.jsonl model=FOLDER
     # columns: prompt, answer
 
-Differs: nothing known. On a batch that is learned from once, as by default here, all ratios are one, and GSPO is GRPO
-with another reducer; `learner.minibatches=4`, as in the paper, gives it something to clip.
+Differs: nothing known. With one update per batch, as by default here, all ratios are one, and GSPO is GRPO with another
+reducer. With `learner.minibatches=4`, as in the paper, ratios differ from one and are clipped.
 """
 
 from dataclasses import replace
@@ -25,7 +25,7 @@ ROWS: Final = ()
 
 
 def gspo(recipe: Recipe | None = None) -> Recipe:
-    """A change to GRPO: one ratio a sequence, and one weight a sequence."""
+    """A change to GRPO: one ratio per sequence, and the same weight for every sequence."""
     recipe = recipe or arithmetic()
     stage = replace(rl_of(recipe), objective=SequenceClip(), reducer=Sequences())
     return with_stage(replace(recipe, name="gspo"), stage)

@@ -1,21 +1,22 @@
-"""Klear-Reasoner: GRPO with many updates a step, whose clipped tokens go on learning, and imitation of right answers.
+"""Klear-Reasoner: GRPO with gradient-preserving clipping (GPPO) and a likelihood term on correct rollouts.
 
 Source: Su et al. 2025, arXiv:2508.07629, and its released code: GPPO with clip 0.2 and 0.28; 0.1 times the negative
-log-likelihood of attempts with the full reward; rewards +1 and -1; 8 attempts a task, 8 updates a step, no KL, no
+log-likelihood of rollouts with the full reward; rewards +1 and -1; 8 rollouts per task, 8 updates per step, no KL, no
 entropy bonus. For programs the reward is 2 (share of passed tests) - 1, which is `reward={kind: python_tests, partial:
-true, wrong: -1, missing: -1}`, and only what passes all of them is imitated. `objective.beta_low=0.25` is what the
-authors later took for other models; with `objective.beta_low=0 objective.beta_high=0` the objective is PPO's.
+true, wrong: -1, missing: -1}`, and the likelihood term is only of programs that pass all of them.
+`objective.beta_low=0.25` is the authors' later value for other models. With `objective.beta_low=0
+objective.beta_high=0` the objective is PPO's.
 
-`CHANGES`: rewards of both signs are the paper's, and the clip acts only where a step has several updates.
+`CHANGES`: signed rewards are the paper's, and the clip acts only in a step with several updates.
 
 Differs: the released runs also stop tokens with a negative advantage and a ratio above 10 (`objective.dual_clip=10`),
-which the paper's formula does not. The likelihood is averaged over all tokens, not over those that are imitated
-(`posttrain.components.penalties.likelihood`). Attempts that were left out for equal rewards are not sampled again.
+which the paper's formula does not. The likelihood is averaged over all tokens, not over those of correct rollouts
+(`posttrain.components.penalties.likelihood`). Groups dropped for equal rewards are not sampled again.
 
-Measured here: against PPO's clip at the same bounds and updates (10 steps of 16 x 8, 5 seeds): mean reward while
-training, of +1 and -1, -0.047 [-0.059, -0.035]; of GPPO without the likelihood -0.068 [-0.096, -0.040], and -0.034
-[-0.055, -0.014] with a quarter of the gradient below the range; held-out accuracy 67.8 % against 75.2 %, -7.4 points
-[-17.8, +3.0]. So at this size it learns more slowly (docs/experiments.md).
+Measured here: against PPO's clip at the same bounds and updates (10 steps of 16 x 8, 5 seeds): mean training reward, of
++1 and -1, -0.047 [-0.059, -0.035]; of GPPO without the likelihood -0.068 [-0.096, -0.040], and -0.034 [-0.055, -0.014]
+with a quarter of the gradient below the range; held-out accuracy 67.8 % against 75.2 %, -7.4 points [-17.8, +3.0]. At
+this size it learns more slowly (docs/experiments.md).
 """
 
 from dataclasses import replace
@@ -36,7 +37,7 @@ CHANGES: Final = ("reward", "learner.minibatches")
 
 
 def klear_reasoner(recipe: Recipe | None = None) -> Recipe:
-    """A change to GRPO: 8 updates a step, a clip that keeps gradients, imitation of right answers, signed rewards."""
+    """A change to GRPO: 8 updates per step, GPPO, a likelihood term on correct rollouts, signed rewards."""
     recipe = recipe or arithmetic()
     stage = rl_of(recipe)
     stage = replace(

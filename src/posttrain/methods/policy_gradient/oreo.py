@@ -1,22 +1,23 @@
-"""OREO: policy and value learn offline, from unpaired rated answers, that every path must add up; values lead a search.
+"""OREO: offline RL of policy and value by soft Bellman (path) consistency, with value-guided beam search at test time.
 
 Source: Wang et al. 2024, arXiv:2412.16145, and its released code (github.com/jwhj/OREO): the loss of
 `objectives/path_consistency` for both, beta 0.03, the KL over the whole vocabulary with weight 0.01, rewards 1 and 0, a
-critic as large as the policy whose head begins at 0, the same rate for both, one pass over the data. In a step the
-policy learns by the values from before the critic's update. Held-out tasks are answered by a beam search with the
-critic, beside the greedy answers (3 beginnings, 3 lines each, up to 20 lines).
+critic as large as the policy whose head is initialized to 0, the same learning rate for both, one epoch. In each step
+the policy's update uses the values from before the critic's update. Held-out tasks are answered by a beam search with
+the critic, in addition to greedy decoding (3 beams, 3 lines each, up to 20 lines).
 
-By lines: `rollout.delimiter=";" objective.states=turn critic.states=turn`; by responses: `states=sequence` for both.
+States per line: `rollout.delimiter=";" objective.states=turn critic.states=turn`; per response: `states=sequence` for
+both.
 
-`CHANGES`: answers that the values lead are the other half of the paper.
+`CHANGES`: value-guided search is a part of the method.
 
-Differs: the data is that of `topr_offline`, a right answer and one with a slip, where the authors sample the first
-policy; rates are constant, theirs fall by a cosine.
+Differs: the data is that of `topr_offline`, a correct solution and one with a slip per task. The authors sample the
+initial policy. Learning rates are constant, theirs follow a cosine.
 
-Measured here: 30 steps of 16 prompts, five seeds, from 21.2 % held-out accuracy: 84.4 % by greedy answers, against 82.0
-% of `topr_offline` (+2.4 points [-2.9, +7.7]) and 84.4 % of imitating the right answers alone. Answers by search are
-right in 64.6 %, plain samples of the same temperature in 58.0 % (+6.6 points [+1.1, +12.1]), so that the values help,
-but not past greedy answers (docs/experiments.md).
+Measured here: 30 steps of 16 prompts, five seeds, from 21.2 % held-out accuracy: 84.4 % with greedy decoding, against
+82.0 % of `topr_offline` (+2.4 points [-2.9, +7.7]) and 84.4 % of SFT on the correct solutions alone. Search has 64.6 %,
+plain samples of the same temperature 58.0 % (+6.6 points [+1.1, +12.1]): the values help, but search stays below greedy
+decoding (docs/experiments.md).
 """
 
 from dataclasses import replace
@@ -40,7 +41,7 @@ CHANGES: Final = ("evaluation.search",)
 
 
 def oreo(recipe: Recipe | None = None) -> Recipe:
-    """A change to TOPR offline: consistency of paths in the place of advantages, with a critic, which then leads."""
+    """A change to TOPR offline: path consistency in place of advantages, with a critic that also guides the search."""
     recipe = recipe or rated_outcomes()
     stage, evaluation = rl_of(recipe), recipe.evaluation
     search = Beam(delimiter=";", value_role="critic")

@@ -1,9 +1,9 @@
-"""PPO with a critic: advantages from a learned value of every token's state, and several passes over each batch.
+"""PPO: clipped policy gradient with token-level advantages (GAE) from a learned critic.
 
 Source: Schulman et al. 2017, arXiv:1707.06347; for language models Ouyang et al. 2022, arXiv:2203.02155, appendix C
 (gamma 1, lambda 0.95, clip 0.2, KL in the reward).
 
-`CHANGES`: several updates with each batch are what the clip is for; two passes of two are made here.
+`CHANGES`: the clip acts only with several updates per batch; here two epochs of two minibatches.
 
 Differs: the critic is a copy of the policy with a fresh head that starts at zero.
 """
@@ -30,7 +30,7 @@ CHANGES: Final = ("learner.epochs", "learner.minibatches")
 
 
 def ppo(recipe: Recipe | None = None) -> Recipe:
-    """A change to GRPO: GAE with a critic in place of the group, two passes a batch, KL in the reward."""
+    """A change to GRPO: GAE with a critic in place of the group baseline, two epochs per batch, KL in the reward."""
     recipe = with_critic(with_rl(recipe or arithmetic()))
     stage = rl_of(recipe)
     stage = replace(
@@ -45,7 +45,7 @@ def ppo(recipe: Recipe | None = None) -> Recipe:
 
 
 def with_critic(recipe: Recipe) -> Recipe:
-    """The recipe with a critic, its loss and its learner; what it has of them is kept."""
+    """Adds a critic, its loss and its learner to the recipe; those that it has are kept."""
     stage = rl_of(recipe)
     if stage.critic is None:
         learner = Learning(optimizer=AdamW(lr=1e-3), epochs=2, minibatches=2)
@@ -54,6 +54,6 @@ def with_critic(recipe: Recipe) -> Recipe:
 
 
 def as_ppo(recipe: Recipe) -> Recipe:
-    """The recipe under PPO; unchanged where it has a critic, so that what was tuned is kept."""
+    """Applies PPO to the recipe; unchanged if it has a critic, so that tuned values are kept."""
     recipe = with_rl(recipe)
     return recipe if rl_of(recipe).critic is not None else ppo(recipe)

@@ -1,17 +1,17 @@
-"""Reg-GRPO: the advantages of a group are regressed on its log-ratios; no clip, and a KL to hold it.
+"""Reg-GRPO: GRPO as a regression of group-normalized advantages on log-ratios, with a KL and without clipping.
 
-Source: Park et al. 2025 (DeepVideo-R1), arXiv:2506.07464, sections 3.2 and 3.3: eight attempts, rewards normalised by
-the group, KL to the first policy in the loss with weight 0.1.
+Source: Park et al. 2025 (DeepVideo-R1), arXiv:2506.07464, sections 3.2 and 3.3: eight rollouts, group-normalized
+rewards, KL to the initial policy in the loss with weight 0.1.
 
-`CHANGES`: with one update a batch every log-ratio is 0, so that four passes are made.
+`CHANGES`: with one update per batch every log-ratio is 0, so there are four epochs.
 
-Differs: only the loss is here. The paper also makes tasks harder or easier by how their mean reward compares with that
-of the last steps (noise in the frames of a video, or a part of a reasoning trace as a hint); `rollout.kind=prefixed`
-gives hints from demonstrations, to all tasks alike. The number of passes over a batch is not stated.
+Differs: only the loss is here. The paper also adapts the difficulty of tasks to their mean reward, compared with that
+of the last steps (noise in the frames of a video, or a part of a reasoning trace as a hint). `rollout.kind=prefixed`
+gives hints from demonstrations, to all tasks equally. The number of epochs per batch is not stated.
 
-Measured here: five seeds, 10 steps of four passes, against GRPO with as many: held-out accuracy 83.0 % against 80.0 %,
-+3.0 points [1.8, 4.2], training reward -0.019 [-0.030, -0.007], KL from the first policy 0.012 nats a token against
-0.021. Without the penalty it is the same, so that nothing drifts in so few steps (docs/experiments.md).
+Measured here: five seeds, 10 steps of four epochs, against GRPO with as many: held-out accuracy 83.0 % against 80.0 %,
++3.0 points [1.8, 4.2], training reward -0.019 [-0.030, -0.007], KL to the initial policy 0.012 nats per token against
+0.021. Without the penalty the result is the same: the policy does not drift in so few steps (docs/experiments.md).
 """
 
 from dataclasses import replace
@@ -33,7 +33,7 @@ CHANGES: Final = ("learner.epochs",)
 
 
 def reg_grpo(recipe: Recipe | None = None) -> Recipe:
-    """A change to GRPO: regression in the place of the clipped ratio, a KL in the loss, four passes a batch."""
+    """A change to GRPO: regression in place of the clipped ratio, a KL in the loss, four epochs per batch."""
     recipe = recipe or arithmetic()
     stage = rl_of(recipe)
     stage = replace(

@@ -1,4 +1,4 @@
-"""REINFORCE++: KL-shaped rewards to go, normalised over the whole batch, with PPO's clip and no critic.
+"""REINFORCE++: critic-free PPO with KL-shaped returns normalized over the whole batch.
 
 Source: Hu 2025, arXiv:2501.03262, section 3.
 
@@ -22,7 +22,7 @@ ROWS: Final = ()
 
 
 def reinforce_plus_plus(recipe: Recipe | None = None) -> Recipe:
-    """A change to GRPO: global normalisation of token-level returns, k1 in the reward; every group counts."""
+    """A change to GRPO: token-level returns normalized over the batch, k1 KL in the reward, all groups kept."""
     recipe = recipe or arithmetic()
     stage = rl_of(recipe)
     stage = replace(

@@ -1,4 +1,4 @@
-"""RLOO: plain policy gradient with the other attempts' mean reward as the baseline, KL taken from the reward.
+"""RLOO: REINFORCE with a leave-one-out baseline, the mean reward of a task's other rollouts, and the KL in the reward.
 
 Source: Ahmadian et al. 2024, arXiv:2402.14740, section 3.3.
 
@@ -23,7 +23,7 @@ ROWS: Final = ()
 
 
 def rloo(recipe: Recipe | None = None) -> Recipe:
-    """A change to GRPO: leave-one-out advantage, no ratio, KL in the reward; every group counts."""
+    """A change to GRPO: leave-one-out advantages, no ratio, KL in the reward, all groups kept."""
     recipe = recipe or arithmetic()
     stage = rl_of(recipe)
     stage = replace(

@@ -1,18 +1,19 @@
-"""TOPR: few rounds of sampling, many updates from each; failures fade out as the policy leaves them, successes do not.
+"""TOPR: off-policy REINFORCE with truncated importance ratios on negative rollouts and full weight on positive ones.
 
-Source: Le Roux et al. 2025, arXiv:2503.14286: R = +1 or -1, weight 1 for right samples and clip(pi / mu, 0, 1) for
-wrong ones, no KL, 16 samples a problem, mu the policy as the round began. `advantage.baseline` is c, and the metric
-``effective_positives`` the share that right samples have in the update. Fully offline: the recipe `topr_offline`.
+Source: Le Roux et al. 2025, arXiv:2503.14286: R = +1 or -1, weight 1 for correct samples and clip(pi / mu, 0, 1) for
+incorrect ones, no KL, 16 samples per problem, mu the policy at the start of the round. `advantage.baseline` is c, and
+the metric ``effective_positives`` is the share of correct samples in the update. The method `topr_offline` is fully
+offline.
 
 The paper's comparisons: `objective.negative=[1,1]` is REINFORCE without any correction, `objective.negative=[0,0]`
-learns from right samples only. To hold back easy problems' right samples: `filters.balanced.kind=balanced`.
+trains on correct samples only. To drop correct samples of easy problems: `filters.balanced.kind=balanced`.
 
-`CHANGES`: rewards are +1 and -1 in the paper, and many updates from each round are what it is about.
+`CHANGES`: rewards are +1 and -1 in the paper, and the method is for many updates per round.
 
 Differs: the paper does not give learning rates and epochs.
 
-Measured here: see `topr_offline` for five seeds; iterated, one seed: 78.5 % held-out accuracy, 26.5 % with negatives at
-their full weight, 78.0 % with positives only (docs/experiments.md).
+Measured here: see `topr_offline` for five seeds; with several rounds, one seed: 78.5 % held-out accuracy, 26.5 % with
+negatives at full weight, 78.0 % with positives only (docs/experiments.md).
 """
 
 from dataclasses import replace
@@ -37,7 +38,7 @@ CHANGES: Final = ("reward", "learner.epochs", "learner.minibatches")
 
 
 def topr(recipe: Recipe | None = None) -> Recipe:
-    """A change to GRPO: many updates a round, rewards of both signs as they are, a taper in the place of the clip."""
+    """A change to GRPO: many updates per round, raw signed rewards, a tapered ratio in place of the clip."""
     recipe = recipe or few_rounds()
     stage = tapered(rl_of(recipe))
     learner = several_updates(stage.learner, epochs=2, minibatches=8)
@@ -45,7 +46,7 @@ def topr(recipe: Recipe | None = None) -> Recipe:
 
 
 def tapered(stage: RL) -> RL:
-    """The stage with TOPR's loss, of attempts that are compared with nothing."""
+    """The stage with TOPR's loss, without a group baseline."""
     return replace(
         stage,
         filters=every_group(stage),
@@ -56,7 +57,7 @@ def tapered(stage: RL) -> RL:
 
 
 def signed(reward: Reward) -> Reward:
-    """The reward as +1 for what is right and -1 for what is not; a match says so by its own settings."""
+    """The reward as +1 for correct and -1 for incorrect rollouts; a match by its own settings."""
     if isinstance(reward, Match):
         return replace(reward, right=1.0, wrong=-1.0, missing=-1.0)
     return reward if isinstance(reward, Signed) else Signed(of=reward)

@@ -1,14 +1,14 @@
-"""TOPR offline: learn from completions that somebody else wrote and rated, without ever sampling.
+"""TOPR offline: tapered off-policy REINFORCE on a fixed set of rated completions, without sampling.
 
-Source: Le Roux et al. 2025, arXiv:2503.14286, single offline iterations. The data is taken to come from the policy as
-it begins (mu is a frozen copy). For ratings of 1 and 0, `advantage.baseline=0.5`.
+Source: Le Roux et al. 2025, arXiv:2503.14286, single offline iterations. The data is taken to be sampled from the
+initial policy (mu is a frozen copy). For ratings of 1 and 0, `advantage.baseline=0.5`.
 
-Differs: the data is generated: sums worked out right (+1), and with a slip in the working (-1). It is gone through step
-by step, so that the ratio is taken where the policy is by then.
+Differs: the data is generated: correct worked solutions of sums (+1), and solutions with a slip (-1). Each step takes
+the next batch of it, so that the ratio is of the current policy.
 
-Measured here: five seeds at rate 1e-3, from 19 % held-out accuracy: 69.0 %, with negatives at their full weight 4.6 %
-(TOPR is higher by 64.4 points [55.2, 73.6]), with positives only 74.6 %: what tapering prevents is seen, what negatives
-add is not (docs/experiments.md).
+Measured here: five seeds at rate 1e-3, from 19 % held-out accuracy: 69.0 %, with negatives at full weight 4.6 % (TOPR
+is higher by 64.4 points [55.2, 73.6]), with positives only 74.6 %. Tapering prevents the collapse; no gain from
+negatives is seen (docs/experiments.md).
 """
 
 from dataclasses import replace
@@ -17,15 +17,15 @@ from typing import Final
 from posttrain.methods.policy_gradient.topr import tapered
 from posttrain.recipes.changes import rl_of, with_stage
 from posttrain.recipes.tree import Recipe
-from posttrain.settings.rated_workings import rated_workings
+from posttrain.settings.rated_solutions import rated_solutions
 
 PARENT: Final = "topr"
-SETTING: Final = "rated_workings"
+SETTING: Final = "rated_solutions"
 PAPER: Final = "arXiv:2503.14286"
 ROWS: Final = (99,)
 
 
 def topr_offline(recipe: Recipe | None = None) -> Recipe:
-    """A change to TOPR: ratings as they are, each batch gone through once."""
-    recipe = recipe or rated_workings()
+    """A change to TOPR: the ratings of the data as rewards, one epoch per batch."""
+    recipe = recipe or rated_solutions()
     return with_stage(replace(recipe, name="topr_offline"), tapered(rl_of(recipe)))

@@ -1,24 +1,26 @@
-"""W-REINFORCE: wrong attempts count ten times as much as right ones, and are compared with nothing.
+"""W-REINFORCE: REINFORCE without a baseline, with incorrect rollouts weighted ten times as much as correct ones.
 
-Source: Zhu et al. 2025, arXiv:2506.01347, section 5, and its released code: +0.1 for a right attempt and -1 for a wrong
-one, for every token, no baseline, no comparison within the group; clip 0.2, four updates a batch, mean over tokens, no
-KL, and an entropy bonus of 0.001 that the release has by default. Its halves, where the other attempts are left out:
+Source: Zhu et al. 2025, arXiv:2506.01347, section 5, and its released code: +0.1 for a correct rollout and -1 for an
+incorrect one, for every token, no baseline, no normalization within the group; clip 0.2, four updates per batch, mean
+over tokens, no KL, and an entropy bonus of 0.001, the release's default. Its two halves, positive and negative sample
+reinforcement:
 
     posttrain run w_reinforce 'filters={only: {kind: outcome, keep: right}}' advantage.positive=1    # PSR
     posttrain run w_reinforce 'filters={only: {kind: outcome, keep: wrong}}'                         # NSR
 
-and `advantage.positive=1` is REINFORCE. On policy all four have the same expected gradient for a task, up to its scale:
-they differ by a constant. What they do differs through sampling, clipping and the number of tokens in the mean.
+and `advantage.positive=1` is REINFORCE. On-policy all four have the same expected gradient for a task, up to scale:
+their rewards differ by a constant. They differ through sampling, clipping and the number of tokens in the mean.
 
-`CHANGES`: rewards of both signs are what the paper weighs, and the clip acts only where a batch has several updates.
+`CHANGES`: the paper weights signed rewards, and the clip acts only with several updates per batch.
 
-Differs: nothing known; the paper has 1024 tasks x 8 a step and a rate of 1e-6.
+Differs: nothing known; the paper has 1024 tasks x 8 per step and a learning rate of 1e-6.
 
-Measured here: ten steps of 16 x 8 attempts (5 seeds): pass@1 58.6 %, GRPO 61.9 %, -3.4 points [-4.8, -1.9]; pass@8 93.2
-% and 92.8 %, +0.4 points [-2.7, +3.5]; entropy higher by 0.009 nats [0.006, 0.012]. NSR beside PSR: pass@1 -4.1 points
-[-6.7, -1.5], pass@8 +0.4 [-2.7, +3.5], entropy +0.013 nats [0.008, 0.018]: slower and less sharp, and no gain at eight
-samples that five seeds show. On a bandit of fifty arms, at 80 % right pulls, 6.9 of ten right arms are alive with NSR
-and 3.7 with PSR from a nearly even start, 1.8 and 1.7 from an uneven one (docs/experiments.md).
+Measured here: ten steps of 16 x 8 rollouts (5 seeds): pass@1 58.6 %, GRPO 61.9 %, -3.4 points [-4.8, -1.9]; pass@8 93.2
+% and 92.8 %, +0.4 points [-2.7, +3.5]; entropy higher by 0.009 nats [0.006, 0.012]. NSR against PSR: pass@1 -4.1 points
+[-6.7, -1.5], pass@8 +0.4 [-2.7, +3.5], entropy +0.013 nats [0.008, 0.018]: NSR learns more slowly and keeps more
+entropy, with no gain at eight samples that five seeds can show. On a bandit of fifty arms, at 80 % correct pulls, 6.9
+of ten correct arms are still sampled with NSR and 3.7 with PSR from a nearly uniform start, 1.8 and 1.7 from a skewed
+one (docs/experiments.md).
 """
 
 from dataclasses import replace
@@ -39,7 +41,7 @@ CHANGES: Final = ("reward", "learner.minibatches")
 
 
 def w_reinforce(recipe: Recipe | None = None) -> Recipe:
-    """A change to GRPO: rewards of both signs as they are, right ones weighed by 0.1; nothing is left out."""
+    """A change to GRPO: raw signed rewards, positive ones weighted by 0.1; all groups kept."""
     recipe = recipe or arithmetic()
     stage = rl_of(recipe)
     stage = replace(

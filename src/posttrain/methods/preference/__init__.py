@@ -1,1 +1,1 @@
-"""Preference optimisation."""
+"""Preference optimization."""

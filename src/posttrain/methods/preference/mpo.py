@@ -1,22 +1,22 @@
-"""MPO: DPO on the pairs that a reward model tells apart, then PPO at the prompts of the others, beside the DPO model.
+"""MPO: DPO on pairs that a reward model separates easily, then PPO on the prompts of the hard pairs.
 
-Source: Gou and Nguyen 2024, arXiv:2403.19443: a trained reward model scores both completions of every pair; where they
-are far apart the pair is easy, else hard. DPO from the first policy learns from the easy pairs; PPO samples at the hard
-prompts only, begins as what DPO left, and takes the KL to that.
+Source: Gou and Nguyen 2024, arXiv:2403.19443: a trained reward model scores both completions of every pair; pairs of
+large margin are easy, others hard. DPO trains the initial policy on the easy pairs. PPO samples on the hard prompts
+only, starts from the DPO model, and has the KL to it.
 
-To swap the two sets: `dpo.selection.keep=hard rl.selection.keep=easy`. To split by a number instead of the median:
-`dpo.selection={kind: by_margin, reward: reward_model, quantile: null, margin: 1}`, and the same with ``keep: hard`` for
-`rl.selection`. Without the split: `dpo.selection=null rl.selection=null`.
+To swap the two sets: `dpo.selection.keep=hard rl.selection.keep=easy`. To split by a fixed margin instead of the
+median: `dpo.selection={kind: by_margin, reward: reward_model, quantile: null, margin: 1}`, and the same with ``keep:
+hard`` for `rl.selection`. Without the split: `dpo.selection=null rl.selection=null`.
 
     posttrain run mpo tasks=mine.jsonl model=FOLDER    # columns: prompt, chosen, rejected, answer (to evaluate)
 
-Differs: the paper's bound, coefficients and sizes were not to be had; the bound is the median of the margins, and
-everything else is that of DPO and PPO here. The reward model of the default setting learns from the same preferences.
+Differs: the paper's bound, coefficients and sizes were not found. The bound is the median of the margins, and
+everything else is that of DPO and PPO here. The reward model of the default setting is trained on the same preferences.
 
-Not the loss of the same name that adds a sigmoid, a classifier and imitation, which is another method.
+The loss of the same name that adds a sigmoid, a classifier and imitation is another method.
 
-Measured here: three pairs in ten labelled the wrong way round, 10 steps of DPO and 5 of PPO, 5 seeds: held-out accuracy
-86.2 % against 87.2 % without the split, -1.0 points [-10.3, +8.3]; with the sets swapped 87.6 %, +0.4 [-2.5, +3.3]: no
+Measured here: three pairs in ten with swapped labels, 10 steps of DPO and 5 of PPO, 5 seeds: held-out accuracy 86.2 %
+against 87.2 % without the split, -1.0 points [-10.3, +8.3]; with the sets swapped 87.6 %, +0.4 [-2.5, +3.3]: no
 difference that so little training shows (docs/experiments.md).
 """
 
@@ -31,18 +31,18 @@ from posttrain.methods.preference.dpo import with_pairs
 from posttrain.methods.preference.rlhf_workflow import with_reward_model
 from posttrain.recipes.changes import preference_of, rl_of, with_stage
 from posttrain.recipes.tree import Recipe
-from posttrain.settings.judged_sums import judged_sums
+from posttrain.settings.reward_model_sums import reward_model_sums
 
 PARENT: Final = "ppo"
-SETTING: Final = "judged_sums"
+SETTING: Final = "reward_model_sums"
 PAPER: Final = "arXiv:2403.19443"
 ROWS: Final = (235,)
 CHANGES: Final = ("reward",)  # a reward model that is trained first
 
 
 def mpo(recipe: Recipe | None = None) -> Recipe:
-    """A change to PPO: a reward model judges; DPO learns from easy pairs before it, PPO at the prompts of hard ones."""
-    recipe = with_pairs(with_reward_model(as_ppo(recipe or judged_sums())))
+    """A change to PPO: a reward model scores; DPO trains on easy pairs first, then PPO on hard prompts."""
+    recipe = with_pairs(with_reward_model(as_ppo(recipe or reward_model_sums())))
     stage = rl_of(recipe)
     easy = ByMargin(reward=stage.reward)
     pairs = replace(preference_of(recipe), loss=DPO(), reducer=Sequences(), selection=easy)

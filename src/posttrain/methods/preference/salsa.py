@@ -1,19 +1,19 @@
-"""SALSA: PPO whose KL is taken to a soup, the average of two SFT models, instead of the one that the policy begins as.
+"""SALSA: PPO whose KL reference is a model soup, the weight average of two SFT models.
 
 Source: Chegini et al. 2024, arXiv:2411.01798: theta_soup = alpha theta_SFT1 + (1 - alpha) theta_SFT2 of two SFT runs
-from one base with seeds of their own, alpha 1/2; the policy begins as SFT1. Nothing else differs from PPO, and
-``soup.method.weights=[1, 0]`` is PPO with the first policy as the reference.
+from one base with different seeds, alpha 1/2. The policy starts from SFT1. Nothing else differs from PPO, and
+``soup.method.weights=[1, 0]`` is PPO with the initial policy as the reference.
 
     posttrain run salsa tasks=mine.jsonl model=FOLDER    # columns: prompt, answer, completion
 
-`CHANGES`: a reference that the setting has gives way to the soup.
+`CHANGES`: the soup replaces a reference of the setting.
 
-Differs: the paper's coefficient, learning rates and batch were not seen. The two SFT
-runs share their tasks and differ in order, which follows from the stage's name. Compare at several coefficients: since
-the policy begins away from the soup, the same coefficient holds it less.
+Differs: the paper's coefficient, learning rates and batch were not found. The two SFT runs share their tasks and differ
+in order, which follows from the stage's name. Compare at several coefficients: the policy does not start at the soup,
+so the same coefficient regularizes it differently.
 
-Measured here: against the first policy as the reference (12 steps, coefficient 0.05, 5 seeds): held-out accuracy 72.8 %
-against 73.2 %, -0.4 points [-6.1, +5.3]; reward over the last five steps +0.010 [-0.027, +0.047]
+Measured here: against the initial policy as the reference (12 steps, coefficient 0.05, 5 seeds): held-out accuracy 72.8
+% against 73.2 %, -0.4 points [-6.1, +5.3]; reward over the last five steps +0.010 [-0.027, +0.047]
 (docs/experiments.md).
 """
 
@@ -37,7 +37,7 @@ CHANGES: Final = ("models.reference",)
 
 
 def salsa(recipe: Recipe | None = None) -> Recipe:
-    """A change to PPO: two models imitate first, and the average of them is the reference."""
+    """A change to PPO: two SFT models are trained first, and their average is the reference."""
     recipe = with_imitation(as_ppo(recipe or arithmetic()))
     second = replace(sft_of(recipe), role="second")
     soup = Merging(role="reference", of=("policy", "second"), method=Soup(weights=(0.5, 0.5)))
@@ -47,5 +47,5 @@ def salsa(recipe: Recipe | None = None) -> Recipe:
         recipe,
         name="salsa",
         models={**recipe.models, **roles},
-        stages={"second": second, **recipe.stages},  # before the policy is trained: both begin as the base
+        stages={"second": second, **recipe.stages},  # before the policy is trained: both start from the base
     )

@@ -1,23 +1,23 @@
-"""SELM: rounds of DPO on a fresh greedy response and the data's pair, and whatever the policy writes is pushed away.
+"""SELM: online iterative DPO with an optimism term for active exploration.
 
 Source: Zhang et al. 2024, arXiv:2405.19332, and its released code (github.com/shenao-zhang/SELM). In each round the
-policy, as the round began, answers every prompt of a fresh slice greedily; a reward model ranks the answer with the two
-completions of the data's pair; the best is preferred to the worst (beta 0.01, one pass). To the loss comes
-alpha beta [log pi(answer) - log pi_old(answer)], also where the answer is the best or the middle one, alpha 1e-3.
+policy at the start of the round answers every prompt of a new slice greedily. A reward model ranks the answer with the
+two completions of the data's pair; the best is preferred to the worst (beta 0.01, one epoch). The term alpha beta [log
+pi(answer) - log pi_old(answer)] is added to the loss, also where the answer is the best or the middle one, alpha 1e-3.
 `penalties.optimism.coefficient` is alpha beta, and with 0 this is DPO in rounds.
 
     posttrain run selm tasks=mine.jsonl model=FOLDER    # columns: prompt, chosen, rejected, answer (to evaluate)
 
-`CHANGES`: a response is learned from once, since the loss pushes it down without bound.
+`CHANGES`: one epoch per batch, since the loss decreases a response's likelihood without bound.
 
-Differs: a round is a step of the rl stage, so that optimizer and schedule go on from round to round, and is not
-preceded by one of plain DPO (as in the paper's runs from Llama 3, not in those from Zephyr). The reward model is
-trained here on the same preferences, in the place of PairRM. Of equal rewards the answer is taken, as the best and as
-the worst, before a completion of the data's.
+Differs: a round is a step of the rl stage, so that optimizer and schedule continue between rounds, and no round of
+plain DPO precedes it (as in the paper's runs from Llama 3, not in those from Zephyr). The reward model is trained here
+on the same preferences, in place of PairRM. Ties are resolved in favor of the answer, as the best and as the worst,
+over the data's completions.
 
-Measured here: against the same without optimism (5 seeds): the paper's weight changes no held-out accuracy; 300 times
-as much makes the third round's greedy answers less likely by 0.0006 nats a token [0.0000, 0.0013] (in 4 of 5 seeds), at
-accuracy -0.4 points [-8.9, +8.1] (docs/experiments.md).
+Measured here: against the same without optimism (5 seeds): the paper's weight does not change held-out accuracy; 300
+times that weight lowers the log-likelihood of the third round's greedy answers by 0.0006 nats per token [0.0000,
+0.0013] (in 4 of 5 seeds), at accuracy -0.4 points [-8.9, +8.1] (docs/experiments.md).
 """
 
 from dataclasses import replace
@@ -31,19 +31,19 @@ from posttrain.components.rollouts.demonstrated import Demonstrated
 from posttrain.methods.preference.rlhf_workflow import rlhf_workflow
 from posttrain.recipes.changes import sampled_of, sampling_of, with_stage
 from posttrain.recipes.tree import Recipe
-from posttrain.settings.judged_rounds import judged_rounds
+from posttrain.settings.reward_model_rounds import reward_model_rounds
 
 PARENT: Final = "rlhf_workflow"
-SETTING: Final = "judged_rounds"
+SETTING: Final = "reward_model_rounds"
 PAPER: Final = "arXiv:2405.19332"
 ROWS: Final = (203,)
-# Each prompt gets one greedy answer, which a reward model ranks among the given pair; one pass over each batch.
+# One greedy answer per prompt, ranked with the data's pair by a reward model; one epoch per batch.
 CHANGES: Final = ("learner.epochs", "reward", "rollout.n", "rollout.sampling.temperature")
 
 
 def selm(recipe: Recipe | None = None) -> Recipe:
-    """A change to RLHF Workflow: one greedy response and the data's pair in the place of samples; optimism."""
-    recipe = rlhf_workflow(recipe or judged_rounds())
+    """A change to RLHF Workflow: one greedy response and the data's pair in place of samples; an optimism term."""
+    recipe = rlhf_workflow(recipe or reward_model_rounds())
     stage = sampled_of(recipe)
     stage = replace(
         stage,

@@ -1,15 +1,15 @@
-"""ACECode: PPO for programs that are right and do little work.
+"""ACECode: PPO for correct and efficient programs, with a reward for passing tests and for speed.
 
 Source: Yang et al. 2024, arXiv:2412.17264: 0.5 + 0.5 * min(t_ref / t_own, 1) for a program that passes every test, and
-by steps less for one that prints something wrong, crashes, or does not compile; a critic, and a KL to the model that
-training began with.
+decreasing levels for one that prints a wrong result, crashes, or does not compile; a critic, and a KL to the initial
+model.
 
     posttrain run acecode tasks=mine.jsonl "models.policy={source: FOLDER, trained: true}"
     # columns: prompt, tests ([{input: ..., output: ...}, ...]), answer (a reference program), completion (to imitate)
 
-Programs are in the language that the setting's reward runs, or in Python.
+Programs are in the language of the setting's reward, or in Python.
 
-Differs: work is counted in instructions, not timed; the cap of 1 and the levels of failure are ours
+Differs: efficiency is the number of instructions instead of time. The cap of 1 and the levels of failure are ours
 (`posttrain.components.rewards.counted_work`). The default setting is sums up to n in C.
 """
 
@@ -20,7 +20,7 @@ from posttrain.components.rewards import Reward
 from posttrain.components.rewards.counted_work import CountedWork
 from posttrain.components.rewards.io_tests import IOTests
 from posttrain.methods.policy_gradient.ppo import as_ppo
-from posttrain.recipes.changes import judged_as_before, rl_of, with_stage
+from posttrain.recipes.changes import keep_verifier, rl_of, with_stage
 from posttrain.recipes.tree import Recipe
 from posttrain.settings.running_sums import running_sums
 
@@ -31,14 +31,14 @@ ROWS: Final = (64,)
 
 
 def acecode(recipe: Recipe | None = None) -> Recipe:
-    """A change to PPO: a right program is rewarded by how much work it does."""
-    recipe = judged_as_before(as_ppo(recipe or running_sums()))
+    """A change to PPO: a correct program is rewarded by the number of instructions it executes."""
+    recipe = keep_verifier(as_ppo(recipe or running_sums()))
     stage = rl_of(recipe)
     return with_stage(replace(recipe, name="acecode"), replace(stage, reward=_counted(stage.reward)))
 
 
 def _counted(reward: Reward) -> CountedWork:
-    """The reward for work, of programs in the language that another reward runs."""
+    """The efficiency reward, for programs in the language of the given reward."""
     match reward:
         case CountedWork():
             return reward

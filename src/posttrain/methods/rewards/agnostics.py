@@ -1,13 +1,13 @@
-"""Agnostics: learn to program, in any language, from what programs print.
+"""Agnostics: GRPO for programming in any language, with a language-agnostic verifier of program outputs.
 
-Source: Boruch-Gruszecki et al. 2025, arXiv:2508.04865: GRPO with a verifier that knows of a language only how to
-compile and run it; 1 for a program that prints what is expected for every input, 0.2 for one that runs and prints
+Source: Boruch-Gruszecki et al. 2025, arXiv:2508.04865: GRPO with a verifier that needs only the commands to compile and
+run a language. The reward is 1 for a program with the expected output for every input, 0.2 for one that runs and prints
 something else, 0 for one that fails.
 
     posttrain run agnostics tasks=mine.jsonl model=FOLDER
     # columns: prompt, tests ([{input: ..., output: ...}, ...]), language (bash, ...), completion (a program to imitate)
 
-Differs: samples are of the weights that are trained, not a step old.
+Differs: samples are on-policy, not one step old.
 """
 
 from dataclasses import replace
@@ -30,7 +30,7 @@ INHERITED: Final = {
 
 
 def agnostics(recipe: Recipe | None = None) -> Recipe:
-    """A change to GRPO: programs are judged by what they print, and running to the end is worth something."""
+    """A change to GRPO: programs are scored by their output, with a partial reward for running to the end."""
     recipe = with_rl(recipe or programs())
     stage = rl_of(recipe)
     tests = stage.reward if isinstance(stage.reward, IOTests) else IOTests()

@@ -1,20 +1,20 @@
-"""RLCR: the model says how sure it is, and is rewarded for being right about that too.
+"""RLCR: GRPO with a reward for correctness and for calibration, the Brier score of a stated confidence.
 
-Source: Damani et al. 2025, arXiv:2507.16806: reward c - (q - c)^2 for a right (c = 1) or wrong (c = 0) answer of stated
-confidence q, one point less than the worst for another form; advantage in units of reward (no division by the group's
-deviation), no KL; 32 samples a task at temperature 0.7. Calibration is in the metrics (``calibration/...``) and in the
+Source: Damani et al. 2025, arXiv:2507.16806: reward c - (q - c)^2 for a correct (c = 1) or incorrect (c = 0) answer of
+stated confidence q, and one point below the worst for a malformed answer; advantages without division by the group's
+std, no KL; 32 samples per task at temperature 0.7. Calibration is in the metrics (``calibration/...``) and in the
 evaluation (``calibration``, and with ``evaluation.samples`` the vote weighed by confidence).
 
     posttrain run rlcr tasks=mine.jsonl model=FOLDER
     # columns: prompt, answer, completion (to imitate; ends with <confidence>0.7</confidence>)
 
-Whatever the setting's reward calls right is right. Where the setting judges held-out answers by its reward, it goes on
-to, without the confidences.
+Correctness is that of the setting's reward. If held-out answers are scored by the setting's reward, they still are,
+without the confidences.
 
-Differs: answers that are cut count as malformed, and are not left out. Temperature 1, and groups of 16.
+Differs: truncated answers count as malformed, and are not dropped. Temperature 1, and groups of 16.
 
-Measured here: against rewards for being right alone (12 steps of 8 tasks after 80 of imitation, 5 seeds): Brier score
-of sampled answers over the last five steps 0.295 against 0.324, -0.029 [-0.053, -0.004]; calibration error of greedy
+Measured here: against rewards for correctness alone (12 steps of 8 tasks after 80 of SFT, 5 seeds): Brier score of
+sampled answers over the last five steps 0.295 against 0.324, -0.029 [-0.053, -0.004]; calibration error of greedy
 held-out answers -0.045 [-0.18, +0.089], accuracy +0.6 points [-3.0, +4.2] (docs/experiments.md).
 """
 
@@ -35,7 +35,7 @@ ROWS: Final = (169,)
 
 
 def rlcr(recipe: Recipe | None = None) -> Recipe:
-    """A change to GRPO: a proper score of the stated confidence in the reward, and no division by the deviation."""
+    """A change to GRPO: a proper scoring rule of the stated confidence in the reward, no division by the std."""
     recipe = with_rl(recipe or stated_confidence())
     stage = rl_of(recipe)
     correct = stage.reward.correct if isinstance(stage.reward, Calibrated) else stage.reward

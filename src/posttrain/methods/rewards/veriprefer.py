@@ -1,15 +1,15 @@
-"""VeriPrefer: DPO on modules that a test bench ranks, sampled once from a model that has imitated.
+"""VeriPrefer: DPO for Verilog generation on pairs of sampled modules, ranked by a test bench.
 
 Source: Wang et al. 2025, arXiv:2504.15804: several modules are sampled for each specification, ranked by the share of
-the test bench that they get right, and the better and the worse of them are a pair for DPO, with the imitating model
-as the reference.
+the test bench that they pass, and the better and the worse of them are a pair for DPO, with the SFT model as the
+reference.
 
     posttrain run veriprefer tasks=mine.jsonl "models.policy={source: FOLDER, trained: true}"
-    # columns: prompt, testbench, rows (the lines that it prints for a right module), completion (to imitate)
+    # columns: prompt, testbench, rows (the lines that it prints for a correct module), completion (to imitate)
 
 Differs: one step of the default setting is the whole round, in ``learner.minibatches`` updates; the best is compared
-with the worst. Test benches are generated with the formulas, where the paper has a language model write and mend them.
-Number of samples and beta are ours.
+with the worst. Test benches are generated with the formulas, where in the paper a language model writes and repairs
+them. The number of samples and beta are ours.
 """
 
 from dataclasses import replace
@@ -22,7 +22,7 @@ from posttrain.components.reducers.sequences import Sequences
 from posttrain.components.rewards.verilog import Verilog
 from posttrain.methods.policy_gradient.grpo import with_rl
 from posttrain.models import Model
-from posttrain.recipes.changes import every_group, judged_as_before, rl_of, with_models, with_stage
+from posttrain.recipes.changes import every_group, keep_verifier, rl_of, with_models, with_stage
 from posttrain.recipes.tree import Recipe
 from posttrain.settings.verilog_round import verilog_round
 
@@ -33,8 +33,8 @@ ROWS: Final = (261,)
 
 
 def veriprefer(recipe: Recipe | None = None) -> Recipe:
-    """A change to GRPO: the share of right rows ranks modules, and the best and the worst are a pair for DPO."""
-    recipe = judged_as_before(with_rl(recipe or verilog_round()))
+    """A change to GRPO: DPO on the best and the worst module of a group, ranked by correct rows."""
+    recipe = keep_verifier(with_rl(recipe or verilog_round()))
     stage = rl_of(recipe)
     stage = replace(
         stage,

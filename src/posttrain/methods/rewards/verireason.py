@@ -1,16 +1,16 @@
-"""VeriReason: think, then write a Verilog module; rewarded by a test bench, and for likeness to a module that is right.
+"""VeriReason: GRPO for reasoning Verilog generation, rewarded by a test bench and by similarity to a reference module.
 
 Source: Wang et al. 2025, arXiv:2505.11849, and its release at d215b7fe: 0 for what does not compile, 0.1 plus up to 1
-for likeness to the reference for what does, 2.1 for what passes, and 0.1 more for the form; GRPO with 8 attempts at
-temperature 0.5 and a KL to the model of the imitation before it.
+for similarity to the reference for what does, 2.1 for what passes, and 0.1 more for the format; GRPO with 8 rollouts at
+temperature 0.5 and a KL to the SFT model.
 
     posttrain run verireason tasks=mine.jsonl "models.policy={source: FOLDER, trained: true}"
-    # columns: prompt, testbench, rows (the lines that it prints for a right module), reference (a right module),
+    # columns: prompt, testbench, rows (the lines that it prints for a correct module), reference (a correct module),
     #          completion (an answer to imitate: <think>...</think><answer>```verilog ...```</answer>)
 
 ``reward.parts.bench.structure=0`` rewards passing alone.
 
-Differs: rows that are missing are wrong (`posttrain.components.rewards.verilog`). No penalty for repetition while
+Differs: missing rows count as incorrect (`posttrain.components.rewards.verilog`). No penalty for repetition while
 sampling.
 """
 
@@ -23,7 +23,7 @@ from posttrain.components.rewards.sum import Sum
 from posttrain.components.rewards.verilog import Verilog
 from posttrain.methods.policy_gradient.grpo import with_rl
 from posttrain.models import Model
-from posttrain.recipes.changes import judged_as_before, rl_of, with_models, with_stage
+from posttrain.recipes.changes import keep_verifier, rl_of, with_models, with_stage
 from posttrain.recipes.tree import Recipe
 from posttrain.settings.verilog import verilog
 
@@ -37,8 +37,8 @@ FORM: Final = r"(?s)<think>.*</think>.*<answer>.*```(verilog|v)\n.*```.*</answer
 
 
 def verireason(recipe: Recipe | None = None) -> Recipe:
-    """A change to GRPO: likeness of modules that fail, and the form, are rewarded too; KL in the loss."""
-    recipe = judged_as_before(with_rl(recipe or verilog()))
+    """A change to GRPO: rewards for the similarity of failing modules and for the format; KL in the loss."""
+    recipe = keep_verifier(with_rl(recipe or verilog()))
     parts = {"bench": Verilog(), "form": Regex(pattern=FORM, matched=0.1)}
     stage = rl_of(recipe)
     stage = replace(stage, reward=Sum(parts=parts), penalties={**stage.penalties, "kl": KL()})

@@ -1,1 +1,1 @@
-"""How attempts are sampled and which are kept."""
+"""Sampling of rollouts, and selection among them."""

@@ -1,15 +1,14 @@
-"""DARS: a first look at each task, then more attempts at the harder ones, so that they are not learned from least.
+"""DARS: difficulty-adaptive rollout sampling, with additional rollouts for harder tasks to rebalance advantages.
 
-Source: Yang et al. 2025 (Depth-Breadth Synergy), arXiv:2508.13755, and its released code: 8 attempts, then up to 32 in
-all so that a hard task's advantages come to as much as those of a task solved half of the time; advantages without
-deviation, tokens summed and divided by a constant, clip 0.2, entropy bonus 0.001, no KL. Groups that are all right or
-all wrong are left out. `rollout.schedule=hard rollout.n_max=64` asks for more the harder a task is. Breadth (DARS-B):
-all of a step is one minibatch, gone over twice, `learner.epochs=2`.
+Source: Yang et al. 2025 (Depth-Breadth Synergy), arXiv:2508.13755, and its released code: 8 rollouts, then up to 32 in
+total, so that a hard task's cumulative advantage equals that of a task with a success rate of one half; advantages
+without division by the std, tokens summed and divided by a constant, clip 0.2, entropy bonus 0.001, no KL. Groups that
+are all correct or all incorrect are dropped. With `rollout.schedule=hard rollout.n_max=64` the number of rollouts grows
+with difficulty. Breadth (DARS-B): the whole step is one minibatch, with two epochs, `learner.epochs=2`.
 
-Differs: the entropy bonus is summed as the loss is. The loss is averaged over the sequences of the step, whatever their
-number.
+Differs: the entropy bonus is summed as the loss is. The loss is averaged over all sequences of the step.
 
-Measured here: against Dr. GRPO with groups of 16 at as many sampled tokens, and so fewer tasks a step (10 steps, sums
+Measured here: against Dr. GRPO with groups of 16 at as many sampled tokens, and so fewer tasks per step (10 steps, sums
 of four or five numbers, 5 seeds): groups of equal rewards 28.7 % against 39.8 %, -11.1 points [-19.6, -2.5]; pass@16
 58.4 % against 59.0 %, -0.6 points [-5.1, +3.9]; held-out accuracy 24.0 % against 31.0 %, -7.0 points [-13.8, -0.2].
 With the other schedule pass@16 differs as little, and accuracy is lower by 9.0 points [-16.6, -1.4]

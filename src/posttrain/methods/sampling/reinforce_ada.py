@@ -1,11 +1,11 @@
-"""Reinforce-Ada: sample each task until right and wrong attempts are found, train on a balanced few of them.
+"""Reinforce-Ada: adaptive sampling of each task until both correct and incorrect rollouts are found.
 
 Source: Xiong et al. 2025, arXiv:2510.04996, and its released script: up to 4 rounds of 8, groups of 4, clip 0.2 and
-0.28, dual clip at 10, no KL. Both variants are here: "balanced" (as it stands) and "positive-focused" (`rollout.right=1
+0.28, dual clip at 10, no KL. Both variants are here: "balanced" (the default) and "positive-focused" (`rollout.right=1
 rollout.wrong=0`).
 
-Differs: nothing known. A task on which every attempt fails is kept with no credit, as in the release (its tokens count
-in the mean over tokens); `filters.zero_variance.kind=zero_variance` leaves it out.
+Differs: nothing known. A task on which every rollout fails is kept with zero advantages, as in the release (its tokens
+count in the mean over tokens); `filters.zero_variance.kind=zero_variance` drops it.
 
 Measured here: against GRPO with groups of 4 at as many sampled tokens (20 steps, 5 seeds): groups of equal rewards 4.3
 % against 31.1 %, -26.9 points [-29.3, -24.4]; held-out accuracy 81.8 % against 81.0 %, +0.8 points [-2.2, +3.8], from
@@ -30,7 +30,7 @@ ROWS: Final = (110,)
 
 
 def reinforce_ada(recipe: Recipe | None = None) -> Recipe:
-    """A change to GRPO: rounds of sampling that end by what came of them, and a baseline from all of it."""
+    """A change to GRPO: rounds of sampling with an early stop per task, and a baseline from all samples."""
     recipe = recipe or arithmetic()
     stage = sampled_of(recipe)
     stage = replace(

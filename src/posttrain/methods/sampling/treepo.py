@@ -1,13 +1,13 @@
-"""TreePO: attempts grow as a tree of segments, and each is compared with its relatives at every branching.
+"""TreePO: GRPO with tree-structured sampling of segments, and advantages from the subgroup at each branching.
 
-Source: Li et al. 2025, arXiv:2508.17445, and the released run: 16 leaves, uniform branching in two, subgroup means
-averaged over the way and whitened over the tokens of the batch, clip 0.2 and 0.28, dual clip at 10, no KL, groups of
-equal rewards left out.
+Source: Li et al. 2025, arXiv:2508.17445, and the released run: 16 leaves, uniform binary branching, subgroup advantages
+averaged along the path and whitened over the tokens of the batch, clip 0.2 and 0.28, dual clip at 10, no KL, groups of
+equal rewards dropped.
 
-Differs: as many leaves as the setting has attempts, and segments of 8 tokens, for the bundled model. The run's penalty
-on overlong answers, and its sampling again until the batch is full, are not part of it.
+Differs: as many leaves as the setting has rollouts, and segments of 8 tokens, for the bundled model. The run's penalty
+on overlong answers, and its resampling until the batch is full, are left out.
 
-Measured here: against GRPO (20 steps of 16 x 8, 5 seeds): 22 % fewer tokens sampled for as many attempts (42,600
+Measured here: against GRPO (20 steps of 16 x 8, 5 seeds): 22 % fewer tokens sampled for as many rollouts (42,600
 against 54,900), held-out accuracy 78.4 % against 82.4 %, -4.0 points [-9.4, +1.4]: no difference that five seeds can
 show (docs/experiments.md).
 """
@@ -18,7 +18,7 @@ from typing import Final
 from posttrain.components.advantages.tree_mean import TreeMean
 from posttrain.components.objectives.ppo_clip import PPOClip
 from posttrain.components.rollouts.tree import Tree
-from posttrain.recipes.changes import attempts_of, sampled_of, sampling_of, with_stage
+from posttrain.recipes.changes import rollouts_of, sampled_of, sampling_of, with_stage
 from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 
@@ -29,12 +29,12 @@ ROWS: Final = (125,)
 
 
 def treepo(recipe: Recipe | None = None) -> Recipe:
-    """A change to GRPO: a tree in place of independent attempts, and an advantage that knows it."""
+    """A change to GRPO: a tree of rollouts in place of independent ones, and tree-based advantages."""
     recipe = recipe or arithmetic()
     stage = sampled_of(recipe)
     stage = replace(
         stage,
-        rollout=Tree(n=attempts_of(stage), segment=8, sampling=sampling_of(stage)),
+        rollout=Tree(n=rollouts_of(stage), segment=8, sampling=sampling_of(stage)),
         advantage=TreeMean(),
         objective=PPOClip(clip_high=0.28, dual_clip=10.0),
     )

@@ -1,1 +1,1 @@
-"""Search, and learning from it."""
+"""Search at test time, and training on its results."""

@@ -1,12 +1,14 @@
-"""ReST-RL: ReST-GRPO, then a value model from the tuned policy's searches, then answers by search with it.
+"""ReST-RL: ReST-GRPO, then a value model trained on tree searches of the policy, then value-guided search at test time.
 
-Source: ReST-RL, arXiv:2508.19576, and its released code (github.com/THUDM/ReST-RL): the value model learns by squared
-error the values of all expanded states and the rewards of all whole continuations of searches that collect (c = 0.2, 3
-children); held-out tasks are answered by the same search with the value model (15 rounds of 5, c = 0.1, 5 children).
+Source: ReST-RL, arXiv:2508.19576, and its released code (github.com/THUDM/ReST-RL): the value model is trained with
+squared error on the values of all expanded states and the rewards of all complete continuations, from searches for data
+(c = 0.2, 3 children). Held-out tasks are answered by the same search with the value model (15 rounds of 5, c = 0.1, 5
+children).
 
-`CHANGES`: answers by search with the value model are what it learns for.
+`CHANGES`: search with the value model is a part of the method.
 
-Differs: as in rest_grpo; searches go on while the value model learns, 6 rounds each instead of 100.
+Differs: as in rest_grpo. The value model is trained while data is searched for, with 6 rounds per search instead of
+100.
 """
 
 from dataclasses import replace
@@ -31,7 +33,7 @@ CHANGES: Final = ("evaluation.search",)
 
 
 def rest_rl(recipe: Recipe | None = None) -> Recipe:
-    """A change to ReST-GRPO: a value model after it, and guided answers beside the greedy ones."""
+    """A change to ReST-GRPO: a value model is trained afterwards and guides search, in addition to greedy decoding."""
     recipe = rest_grpo(recipe or arithmetic())
     stage = rl_of(recipe)
     guided = Tree(delimiter=";", sampling=sampling_of(stage))

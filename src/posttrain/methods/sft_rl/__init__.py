@@ -1,1 +1,1 @@
-"""Imitation, and imitation joined with reinforcement."""
+"""Supervised fine-tuning, and its combinations with RL."""

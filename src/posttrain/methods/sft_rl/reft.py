@@ -1,23 +1,23 @@
-"""ReFT: a short warm-up by imitation, then PPO on the same questions, with a little reward for an answer that parses.
+"""ReFT: a short SFT warm-up, then PPO on the same questions, with a partial reward for answers that parse.
 
 Source: Luong et al. 2024, arXiv:2401.08967, with the settings of its scripts: two epochs of SFT, then PPO with the SFT
-model as the first policy, the reference and the critic's body; reward 1 for the right number, 0.1 for another number, 0
-for none, less 0.01 KL(policy || SFT model) per token (0.05 where the working is in words); GAE with gamma 1 and
-lambda 0.95, whitened; clip 0.2; one answer a question, two passes over each batch, loss averaged over an answer first.
+model as the initial policy, the reference and the critic's body; reward 1 for the correct number, 0.1 for another
+number, 0 for none, minus 0.01 KL(policy || SFT model) per token (0.05 for natural-language solutions); GAE with gamma 1
+and lambda 0.95, whitened; clip 0.2; one answer per question, two epochs per batch, the mean over an answer's tokens,
+then over answers.
 
     posttrain run reft tasks=mine.jsonl model=FOLDER    # columns: prompt, answer (a number), completion (to imitate)
 
-A reward of another kind than `match` is kept as it is. Where the setting judges held-out answers by its reward, it goes
-on to.
+A reward of another kind than `match` is kept. If held-out answers are scored by the setting's reward, they still are.
 
-`CHANGES`: two passes over each batch are PPO's; ReFT makes each of them in one update.
+`CHANGES`: two epochs per batch are PPO's; in ReFT each is one update.
 
-Differs: the critic has a body and a learning rate of its own, so the weight of its loss (5 in the paper) has nothing to
-weigh against. The score of an answer that was cut stands at its last token. A vote among answers comes with
-``evaluation.samples``, a trained reranker does not.
+Differs: the critic has its own body and learning rate, so the weight of its loss (5 in the paper) does not apply. The
+score of a truncated answer is at its last token. Majority voting is available with ``evaluation.samples``, a trained
+reranker is not.
 
 Measured here: SFT alone (2 epochs) against ReFT (as much SFT, then 20 steps of PPO; 5 seeds): held-out accuracy 82.6 %
-against 86.0 %, -3.4 points [-8.2, +1.4]: no gain of the reinforcement that so few steps show (docs/experiments.md).
+against 86.0 %, -3.4 points [-8.2, +1.4]: no gain of RL that so few steps can show (docs/experiments.md).
 """
 
 from dataclasses import replace
@@ -27,7 +27,7 @@ from posttrain.components.reducers.sequences import Sequences
 from posttrain.components.rewards.match import Match
 from posttrain.methods.policy_gradient.ppo import as_ppo
 from posttrain.methods.sft_rl.sft import with_imitation
-from posttrain.recipes.changes import judged_as_before, rl_of, with_stage
+from posttrain.recipes.changes import keep_verifier, rl_of, with_stage
 from posttrain.recipes.tree import Recipe
 from posttrain.settings.single_sums import single_sums
 
@@ -39,8 +39,8 @@ CHANGES: Final = ("learner.minibatches", "critic_learner.minibatches")
 
 
 def reft(recipe: Recipe | None = None) -> Recipe:
-    """A change to PPO: imitation comes first, a wrong number is worth something, one update a pass."""
-    recipe = judged_as_before(with_imitation(as_ppo(recipe or single_sums()), epochs=2.0))
+    """A change to PPO: SFT first, a partial reward for an incorrect number, one update per epoch."""
+    recipe = keep_verifier(with_imitation(as_ppo(recipe or single_sums()), epochs=2.0))
     stage = rl_of(recipe)
     reward = stage.reward
     if isinstance(reward, Match):

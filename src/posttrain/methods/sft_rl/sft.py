@@ -1,4 +1,4 @@
-"""SFT: imitate demonstrations, completions only.
+"""SFT: supervised fine-tuning on demonstrations, with the loss on completions only.
 
 Source: Ouyang et al. 2022, arXiv:2203.02155, section 3.5 (step 1).
 
@@ -24,14 +24,14 @@ ROWS: Final = ()
 
 
 def sft(recipe: Recipe | None = None) -> Recipe:
-    """The root of the imitation methods: the likelihood of every token of a demonstration."""
+    """The root of the SFT methods: the likelihood of every token of a demonstration."""
     recipe = with_imitation(recipe or demonstrations())
     stage = replace(sft_of(recipe), objective=Likelihood(), reducer=Tokens())
     return with_stage(replace(recipe, name="sft"), stage)
 
 
 def with_imitation(recipe: Recipe, *, epochs: float = 1.0) -> Recipe:
-    """The recipe with a stage of imitation at its beginning, of so many passes; unchanged where it has one."""
+    """Puts an SFT stage of `epochs` epochs first in the recipe; unchanged if it has one."""
     if any(isinstance(stage, SFT) for stage in recipe.stages.values()):
         return recipe
     return replace(recipe, stages={"sft": replace(sft_of(demonstrations()), epochs=epochs), **recipe.stages})

@@ -34,10 +34,10 @@ def family_page(family: str) -> str:
 
 
 def settings_page() -> str:
-    """The settings: complete recipes that methods are put on."""
+    """The settings: complete recipes to which methods are applied."""
     sections = [
         "# Settings",
-        "Complete recipes of a world: tasks, model, warm-up, verifier, sizes. A method runs on its default setting, or "
+        "Complete recipes: tasks, model, warm-up, verifier, sizes. A method runs on its default setting, or "
         "on any other: `posttrain run METHOD setting=NAME`, or `setting=mine.yaml` for one's own.",
     ]
     for entry in listed("setting"):

@@ -1,6 +1,6 @@
 """The measured experiments of a method, from the files of its comparisons.
 
-    docs/measured/experiments/NAME.json    what `posttrain compare` wrote, with title, rows, a sentence and the command;
+    docs/measured/experiments/NAME.json    output of `posttrain compare`, with title, rows, a sentence and the command;
                                            or the table of a script in docs/experiments
 
 An installed package has no such folder, and its pages have no experiments.
@@ -26,25 +26,25 @@ class Experiment:
     name: str
     title: str
     rows: tuple[int, ...]
-    """Rows of the catalogue of methods that it is about."""
-    said: str
+    """Rows of the catalogue of methods that it covers."""
+    text: str
     command: str
     measures: tuple[str, ...] = ()
     contenders: tuple[Mapping[str, Any], ...] = ()
-    """Of each recipe its spread and difference by measure, the first recipe being the base; none for a script."""
+    """For each recipe its spread and difference by measure, with the first recipe as the base; empty for a script."""
     columns: tuple[str, ...] = ()
     table: tuple[Sequence[str], ...] = ()
-    """What a script found."""
+    """Results of a script."""
 
     @property
     def has_curves(self) -> bool:
-        """Whether values of every step were kept, not only those of whole runs."""
+        """Whether values of every step are available, not only those of whole runs."""
         return any("curves" in contender for contender in self.contenders)
 
 
 @cache
 def all_experiments(folder: Path = MEASURED) -> tuple[Experiment, ...]:
-    """Every experiment that was kept, in the order of their names; none where there is no such folder."""
+    """Every stored experiment, ordered by name; empty if there is no such folder."""
     return tuple(read(path) for path in sorted(folder.glob("*.json")))
 
 
@@ -55,7 +55,7 @@ def read(path: Path) -> Experiment:
         name=path.stem,
         title=found["title"],
         rows=tuple(found["rows"]),
-        said=found.get("said", ""),
+        text=found.get("said", ""),
         command=found["command"],
         measures=tuple(found.get("measures", ())),
         contenders=tuple(found.get("contenders", ())),
@@ -67,11 +67,11 @@ def read(path: Path) -> Experiment:
 def section(experiment: Experiment, *, level: int, pictures: str | None = None) -> Iterator[str]:
     """Heading, sentence, picture, table and command of an experiment, as blocks of Markdown.
 
-    `pictures` is where its picture lies, from the page; without it there is none.
+    `pictures` is the folder of its picture, relative to the page; without it there is none.
     """
     yield f"{'#' * level} {experiment.title}"
-    if experiment.said:
-        yield experiment.said
+    if experiment.text:
+        yield experiment.text
     if experiment.contenders and pictures is not None:
         what = "curves, mean of the seeds with 95 % interval" if experiment.has_curves else "seeds, mean, 95 % interval"
         yield f"![{experiment.title}: {what}]({pictures}/{experiment.name}.svg)"

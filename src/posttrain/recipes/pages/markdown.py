@@ -1,4 +1,4 @@
-"""Docstrings and tables as Markdown, for pages that are made from code."""
+"""Docstrings and tables as Markdown, for pages generated from code."""
 
 import inspect
 import re
@@ -17,13 +17,13 @@ def paragraphs(docstring: str) -> list[str]:
 
 
 def section_of(paragraph: str) -> str:
-    """The words that a paragraph begins with, as in ``Differs: ...``; empty where it has none."""
+    """The label of a paragraph, as in ``Differs: ...``; empty if it has none."""
     found = _SECTION.match(paragraph)
     return found[1] if found else ""
 
 
 def without_section(paragraph: str) -> str:
-    """A paragraph without the words that `section_of` gives, as a sentence of its own."""
+    """A paragraph without its label, as a complete sentence."""
     text = paragraph.partition(":")[2].strip()
     return text[:1].upper() + text[1:]
 
@@ -48,7 +48,7 @@ def block(text: str) -> str:
 
 
 def inline(text: str) -> str:
-    """One line of a docstring: code in single backticks, everything else safe from being read as Markdown."""
+    """One line of a docstring: code in single backticks, all other marks of Markdown escaped."""
     parts = _CODE.split(text)
     return "".join(_code(part) if i % 2 else _plain(part) for i, part in enumerate(parts))
 
@@ -65,14 +65,14 @@ def _plain(text: str) -> str:
 
 
 def source(text: str) -> str:
-    """A source as a link, where it has an address."""
+    """A source as a link, if it has an address."""
     if PAPER.fullmatch(text):
         return _plain(text)
     return f"<{text}>" if text.startswith("http") else text
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A table; empty where it has no rows."""
+    """A table; empty if it has no rows."""
     cells = [[str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
     lines = [columns, ["---"] * len(columns), *cells]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) if cells else ""

@@ -1,8 +1,8 @@
 """The page of a method and the index of an area.
 
-A method's page has what it changes in its parent, the formulas of the components that it sets, where each number comes
-from, what it inherits although its paper says otherwise, where it departs from its paper, its experiments, and how to
-run it on one's own data.
+A method's page has its changes to the parent, the formulas of the components that it sets, the source of each number,
+inherited values that differ from its paper, its departures from the paper, its experiments, and how to run it on one's
+own data.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,9 +34,9 @@ SHORT: Final = 72
 
 
 def method_page(name: str, *, pictures: bool = False) -> str:
-    """The page of a method, with links to the pictures of its experiments if asked for.
+    """The page of a method, with links to the pictures of its experiments if `pictures` is set.
 
-    Raises `UserError` for a name that is no method.
+    Raises `UserError` for an unknown method.
     """
     methods = {entry.name: entry for entry in listed("recipe")}
     if name not in methods:
@@ -67,7 +67,7 @@ def area_page(area: str) -> str:
 
 
 def _head(entry: Entry, docstring: str) -> Iterator[str]:
-    """Title, summary, facts, and what the docstring says of the paper."""
+    """Title, summary, facts, and the docstring's part on the paper."""
     first, *rest = paragraphs(docstring)
     yield f"# {entry.name}"
     yield inline(" ".join(first.split()))
@@ -83,7 +83,7 @@ def _head(entry: Entry, docstring: str) -> Iterator[str]:
 
 
 def _changes(entry: Entry, found: Sequence[Difference], methods: dict[str, Entry]) -> Iterator[str]:
-    """The difference from the parent, as the command line spells it."""
+    """The differences from the parent, in the syntax of the command line."""
     yield "## What it changes"
     if not entry.setting:
         yield f"It is a whole recipe: `posttrain show {entry.name}`."
@@ -101,11 +101,11 @@ def _changes(entry: Entry, found: Sequence[Difference], methods: dict[str, Entry
     yield "\n".join(["```text", *(f"{SIGNS[d.change]} {d.path:<{width}}  {d.text}" for d in found), "```"])
     if entry.changes:
         changed = ", ".join(f"`{path}`" for path in entry.changes)
-        yield f"Everything else of a setting is kept. Of what belongs to a setting, the paper is about {changed}."
+        yield f"Everything else of a setting is kept. Of a setting's values, these are a part of the method: {changed}."
 
 
 def _formulas(entry: Entry, parts: Sequence[Part], methods: dict[str, Entry]) -> Iterator[str]:
-    """The docstrings of the components that decide what is computed, and a list of the others."""
+    """The docstrings of the components with formulas, and a list of the others."""
     yield "## Formula"
     members = {(part.family, part.value.kind): part for part in parts if part.family}
     shown = [part for (family, _), part in members.items() if family in FORMULAS]
@@ -126,11 +126,11 @@ def _formulas(entry: Entry, parts: Sequence[Part], methods: dict[str, Entry]) ->
 
 
 def _numbers(parts: Sequence[Part]) -> Iterator[str]:
-    """Every value that the method sets, with what its field says about it."""
+    """Every value that the method sets, with its field's docstring."""
     rows = [
-        (f"`{path}`", f"`{_short(value)}`", inline(" ".join(said.split())))
+        (f"`{path}`", f"`{_short(value)}`", inline(" ".join(source.split())))
         for p in parts
-        for path, value, said in p.numbers()
+        for path, value, source in p.numbers()
     ]
     if rows:
         yield "## Where the numbers come from"
@@ -139,7 +139,7 @@ def _numbers(parts: Sequence[Part]) -> Iterator[str]:
 
 
 def _inherited(entry: Entry, recipe: Recipe) -> Iterator[str]:
-    """Values that the paper has otherwise."""
+    """Values of the parent that differ from the paper."""
     if not entry.inherited:
         return
     yield f"## Inherited from `{entry.parent}`, otherwise in the paper"
@@ -148,30 +148,30 @@ def _inherited(entry: Entry, recipe: Recipe) -> Iterator[str]:
     for path, paper in entry.inherited.items():
         try:
             value = f"`{_short(spell(essence(value_at(recipe, tuple(resolve(tree, path))))))}`"
-        except (UserError, LookupError, AttributeError):  # a path that its default setting does not have
+        except (UserError, LookupError, AttributeError):  # a path that is not in its default setting
             value = "not set"
         rows.append((f"`{path}`", value, inline(paper)))
     yield table(("Setting", "Here", "The paper"), rows)
 
 
 def _departures(entry: Entry, docstring: str, parts: Sequence[Part]) -> Iterator[str]:
-    """Where the method and its components depart from their papers."""
+    """Departures of the method and its components from their papers."""
     yield "## Where it departs from the paper"
     own = [text for text in paragraphs(docstring) if section_of(text) == "Differs"]
     yield from (block(without_section(text)) for text in own)
     members = {part.family + part.value.kind: part for part in parts if part.family in FORMULAS}
-    told = False
+    stated = False
     for part in members.values():
         for text in paragraphs(part.docstring):
             if section_of(text) == "Differs":
-                told = True
+                stated = True
                 yield f"{_member(part)}: {block(without_section(text))}"
-    if not own and not told:
-        yield f"Nothing is said of it in `{entry.name}`."
+    if not own and not stated:
+        yield f"`{entry.name}` states none."
 
 
 def _experiments(entry: Entry, docstring: str, *, pictures: bool) -> Iterator[str]:
-    """What was measured here, in a sentence and in tables."""
+    """Measured results, in a sentence and in tables."""
     measured = [text for text in paragraphs(docstring) if section_of(text) == "Measured here"]
     own = [experiment for experiment in all_experiments() if set(experiment.rows) & set(entry.rows)]
     if not measured and not own:
@@ -183,7 +183,7 @@ def _experiments(entry: Entry, docstring: str, *, pictures: bool) -> Iterator[st
 
 
 def _running(entry: Entry, recipe: Recipe) -> Iterator[str]:
-    """Commands that run it, and that put it on one's own recipe."""
+    """Commands that run it, also on one's own recipe."""
     yield "## Run it"
     lines = [f"posttrain run {entry.name}"]
     if entry.parent:
@@ -201,7 +201,7 @@ def _running(entry: Entry, recipe: Recipe) -> Iterator[str]:
 
 
 def _own_data(recipe: Recipe) -> list[str]:
-    """Changes that put one's own data, model and reward into a recipe; none where it takes more than these."""
+    """Changes that set one's own data, model and reward; none if more than these are needed."""
     policy = recipe.models.get("policy")
     if policy is None or policy.source == "new" or any(getattr(s, "tasks", None) for s in recipe.stages.values()):
         return []
@@ -209,7 +209,7 @@ def _own_data(recipe: Recipe) -> list[str]:
 
 
 def _applies(recipe: Recipe, change: str) -> bool:
-    """Whether a recipe has what a change changes."""
+    """Whether a recipe has the path of a change."""
     try:
         override(recipe, [change])
     except UserError:
@@ -233,5 +233,5 @@ def _member(part: Part) -> str:
 
 
 def _short(value: str) -> str:
-    """A value that fits into a table."""
+    """A value shortened for a table."""
     return value if len(value) <= SHORT else f"{value[: SHORT - 4]} ..."

@@ -26,13 +26,13 @@ class Part:
     """A component or another settings object, and which of its fields are shown."""
 
     path: str
-    """Where it stands in the recipe."""
+    """Its path in the recipe."""
     value: Any
     fields: tuple[str, ...]
 
     @property
     def family(self) -> str:
-        """The family of a component, as the catalogue calls it; empty for other settings."""
+        """The family of a component, as in the catalogue; empty for other settings."""
         if not isinstance(self.value, Component):
             return ""
         folder = self.value.family().rpartition(".")[2]
@@ -47,8 +47,8 @@ class Part:
         """Path, value and docstring of each field that is shown."""
         described = getattr(type(self.value), "__pydantic_fields__", {})
         for name in self.fields:
-            said = described[name].description if name in described else None
-            yield f"{self.path}.{name}".lstrip("."), spell(essence(getattr(self.value, name))), said or ""
+            description = described[name].description if name in described else None
+            yield f"{self.path}.{name}".lstrip("."), spell(essence(getattr(self.value, name))), description or ""
 
 
 def function_of(name: str) -> Callable[..., Recipe]:
@@ -58,10 +58,10 @@ def function_of(name: str) -> Callable[..., Recipe]:
 
 
 def changes_of(entry: Entry) -> tuple[list[Difference], Recipe]:
-    """What a method changes in its parent on its default setting, and the recipe that comes of it.
+    """A method's differences from its parent on its default setting, and the resulting recipe.
 
-    A method without a parent is a difference from its setting; one without a setting is a whole recipe, and differs
-    from nothing.
+    A method without a parent is compared with its setting; one without a setting is a complete recipe, without
+    differences.
     """
     if not entry.setting:
         return [], function_of(entry.name)()
@@ -72,7 +72,7 @@ def changes_of(entry: Entry) -> tuple[list[Difference], Recipe]:
 
 
 def parts_of(found: Sequence[Difference], recipe: Recipe) -> list[Part]:
-    """The settings objects that differences add or replace, and the fields of those that they change."""
+    """The settings objects that differences add or replace, and the changed fields of others."""
     parts: dict[str, Part] = {}
     for difference in found:
         if difference.change == "removed" or difference.keys == ("stages",):
@@ -89,7 +89,7 @@ def parts_of(found: Sequence[Difference], recipe: Recipe) -> list[Part]:
 
 
 def parts_of_root(recipe: Recipe) -> list[Part]:
-    """The components by which the last stage of a recipe learns."""
+    """The components of the last stage's learning."""
     stage: Any = list(recipe.stages.values())[-1]
     fields = [field.name for field in dataclasses.fields(stage)]
     found = [part for name in fields for part in inside_of(name, getattr(stage, name))]
@@ -97,7 +97,7 @@ def parts_of_root(recipe: Recipe) -> list[Part]:
 
 
 def inside_of(path: str, value: Any) -> Iterator[Part]:
-    """A settings object and those inside it, each with the fields that hold plain values."""
+    """A settings object and those inside it, each with its fields of plain values."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from inside_of(f"{path}.{key}", item)

@@ -4,8 +4,8 @@
                  ^                                                               |
                  +------------- observe            new weights, version v+1 <----+
 
-Each role that learns has a line of its own from the advantage on (`posttrain.stages.rl.roles`). The loop knows
-contracts only. A method is a choice of what stands in the fields below, never a branch here.
+Advantages and updates are separate for each role that learns (`posttrain.stages.rl.roles`). The loop uses contracts
+only: a method sets the fields below and never needs a branch here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,14 @@ from posttrain.stages import Models, PreviewContext, Stage, StageContext
 from posttrain.stages.fit import Step, fit
 from posttrain.stages.needs import Need, needs_of
 from posttrain.stages.prompts import check_prompts
-from posttrain.stages.rl.collect import collect_groups, filter_groups, learned_by, stop_if_grading_fails, unaided
+from posttrain.stages.rl.collect import (
+    collect_groups,
+    describe_failures,
+    filter_groups,
+    learned_by,
+    stop_if_grading_fails,
+    unaided,
+)
 from posttrain.stages.rl.metrics import describe, metrics_by_role
 from posttrain.stages.rl.roles import (
     RoleLearning,
@@ -55,7 +62,7 @@ Share = Annotated[float, Field(gt=0.0, le=1.0)]
 
 @frozen
 class RL(Stage):
-    """Sample, score, give credit, update; and again."""
+    """Reinforcement learning: sample, score, assign credit, update, repeat."""
 
     RENAMED: ClassVar = {"upkeep": "hooks"}
 
@@ -72,47 +79,47 @@ class RL(Stage):
     filters: Mapping[str, Filter] = field(default_factory=dict)
     """By name, applied in order."""
     penalties: Mapping[str, Penalty] = field(default_factory=dict)
-    """By name, each in the loss or in the reward."""
+    """By name; each acts in the loss or in the reward."""
     correction: Correction | None = None
-    """Importance weights for an engine whose probabilities are not the learner's."""
+    """Importance weights for an engine whose probabilities differ from the learner's."""
     learner: Learning = Learning()
-    """How the policy, and any other role that writes trained tokens, is updated. The policy learns from trained
-    demonstrations too."""
+    """How the policy and other roles that sample trained tokens are updated. The policy also learns from trained
+    demonstrations."""
     by_role: Mapping[str, RoleLearning] = field(default_factory=dict)
-    """Roles that learn differently. Each role is given credit by itself, for the attempts that it learns from."""
+    """Roles that learn differently. Advantages are computed for each role over the rollouts that it learns from."""
     hooks: Mapping[str, Hook] = field(default_factory=dict)
-    """By name, in order: changes of the models after a step, such as copies and averages."""
+    """By name, in order; what they do to models after a step: copy, swap, average, reset the optimizer."""
     critic: Objective | None = None
     """Loss of the role ``critic``, for advantages that need values."""
     critic_learner: Learning = Learning()
     """How the critic is updated."""
     old_logp: Literal["sampled", "recomputed"] = "sampled"
-    """Log-probabilities that ratios are taken against: the sampler's, or computed again by the learner first. Those of
-    demonstrations, which nobody sampled, are always the learner's."""
+    """Denominator of ratios: the sampler's log-probabilities, or those that the learner recomputes before the update.
+    Those of demonstrations, which were not sampled, are always the learner's."""
     tasks: Tasks | None = None
-    """Problems of this stage; None takes the recipe's."""
+    """Tasks of this stage; None takes the recipe's."""
     selection: Selection | None = None
-    """Which of them are trained on, chosen once with the models as the stage finds them; None takes all."""
+    """Which tasks are trained on, chosen once with the models at the start of the stage; None takes all."""
     max_grader_errors: Share = 0.5
-    """Share of failed judgements in one step at which the run stops."""
+    """Share of a step's rollouts that could not be scored, at which the run stops."""
 
     @property
     def roles(self) -> frozenset[str]:
-        """Roles that this stage updates, compares with, samples from or judges by."""
+        """Roles that this stage updates, compares with, samples from or scores with."""
         learned = {"policy", *self.by_role}
         compared = roles_in(frozenset().union(*(self._declared(role) for role in learned)))
         critics = {own.critic for own in self.by_role.values() if own.critic} | ({"critic"} if self.critic else set())
         hooked = frozenset().union(*(hook.roles for hook in self.hooks.values()))
-        asked = self.rollout.roles | self.reward.roles | (self.selection.roles if self.selection else frozenset())
-        return frozenset(learned | compared | critics | hooked | asked)
+        used = self.rollout.roles | self.reward.roles | (self.selection.roles if self.selection else frozenset())
+        return frozenset(learned | compared | critics | hooked | used)
 
     @property
     def needs(self) -> frozenset[Signal]:
-        """Signals to compute before credit is given, for one role or another."""
+        """Signals to compute before advantages, for any role that learns."""
         return columns_in(frozenset().union(*(self._declared(role) for role in {"policy", *self.by_role})))
 
     def needed(self, models: Mapping[str, Model]) -> Sequence[Need]:
-        """What every part needs, for each role that learns."""
+        """The needs of every part, for each role that learns."""
         sampling = [("rollout", self.rollout), ("reward", self.reward), ("selection", self.selection)]
         found = [need for path, part in sampling for need in needs_of(path, part, role="policy")]
         for role in self._writers(models):
@@ -120,17 +127,17 @@ class RL(Stage):
         return found
 
     def check(self, models: Models, tasks: Sequence[Task]) -> None:
-        """Every prompt must be there and leave room for an answer."""
+        """Every task must have a prompt that leaves room for an answer."""
         check_prompts(models["policy"], tasks, f"the {self.kind} stage")
         self.rollout.check(tasks)
         check_hooks(self.hooks, models)
 
     def total_steps(self, tasks: Sequence[Task]) -> int:
-        """As many as are asked for."""
+        """The setting `steps`."""
         return self.steps
 
     def run(self, models: Models, context: StageContext) -> Models:
-        """Train for the rounds that are left, and return the models with their new weights."""
+        """Train for the remaining steps, and return the models with their new weights."""
         trainings = {role: self._training(role) for role in self._writers(context.model_settings)}
         learners = make_learners(updates_of(trainings), models, steps_of(trainings, self.steps), seed=context.seed)
         memory = context.memory or self._initial_memory(trainings)
@@ -141,7 +148,7 @@ class RL(Stage):
                 before = context.sampled_tokens(models)
                 groups = self._collect(models, context, step, memory)
                 sampled = context.sampled_tokens(models) - before
-            context.attempts = groups
+            context.groups = groups
             step.record.metrics |= metrics_by_role(groups) | {"sampled_tokens": float(sampled)}
             stop_if_grading_fails(groups, self.max_grader_errors)
             memory["curriculum"] = self.curriculum.observe(memory["curriculum"], unaided(learned_by("policy", groups)))
@@ -155,21 +162,24 @@ class RL(Stage):
         return models
 
     def _collect(self, models: Models, context: StageContext, step: Step, memory: dict[str, Any]) -> list[Group]:
-        """Choose the step's tasks, attempt and judge them."""
+        """Select the step's tasks, sample their rollouts and score them."""
         memory["curriculum"], tasks = self.curriculum.select(
             memory["curriculum"], context.tasks, self.prompts, seed=context.seed, step=step.index
         )
-        asked = RewardContext(progress=step.progress, step=step.index, state=memory["reward"])
+        scoring = RewardContext(progress=step.progress, step=step.index, state=memory["reward"])
         samplers = [context.samplers(models, step.index, place) for place in range(len(tasks))]
-        return wait_for(collect_groups(tasks, self.rollout.at(step.progress), self.reward, samplers, asked))
+        return wait_for(collect_groups(tasks, self.rollout.at(step.progress), self.reward, samplers, scoring))
 
     def preview(self, models: Models, context: PreviewContext) -> list[str]:
-        """Sample and judge the first step's tasks, and say what came of it."""
+        """Sample and score the first step's tasks, and describe the rollouts."""
         _, tasks = self.curriculum.select(
             self.curriculum.start(), context.tasks, self.prompts, seed=context.seed, step=0
         )
         samplers = [context.samplers(models, 0, place) for place in range(len(tasks))]
-        return describe(wait_for(collect_groups(tasks, self.rollout, self.reward, samplers, RewardContext())))
+        groups = wait_for(collect_groups(tasks, self.rollout, self.reward, samplers, RewardContext()))
+        if failures := describe_failures(groups):
+            context.errors.append(f"stage {context.name}: {failures}")
+        return describe(groups)
 
     def _initial_memory(self, trainings: Mapping[str, RoleTraining]) -> dict[str, Any]:
         """The state of every part that has one, before the first step."""
@@ -181,13 +191,13 @@ class RL(Stage):
         }
 
     def _writers(self, models: Mapping[str, Model]) -> list[str]:
-        """The trained roles that write, the policy first. Raises `UserError` for settings of roles that do not."""
+        """The trained roles that sample text, the policy first. Raises `UserError` for settings of other roles."""
         writers = {name for name, model in models.items() if model.trained and model.head == "language"}
         check_roles(self.by_role, writers, self.critic)
         return sorted(writers, key=lambda role: (role != "policy", role))
 
     def _learning(self, role: str) -> RoleLearning:
-        """How a role learns: its own settings, then those of the stage."""
+        """Learning settings of a role: its own, and the stage's for those that are None."""
         own = self.by_role.get(role, RoleLearning())
         critic = "critic" if role == "policy" and self.critic is not None else None
         return replace(
@@ -199,7 +209,7 @@ class RL(Stage):
         )
 
     def _declared(self, role: str) -> frozenset[Signal]:
-        """Signals that a role's components declare, and those that the settings of the stage need."""
+        """Signals that a role's components declare, and those that settings of the stage need."""
         own = self._learning(role)
         assert own.advantage is not None and own.objective is not None, "see _learning"
         wanted = own.advantage.needs.union(own.objective.needs, *(p.needs for p in self.penalties.values()))
@@ -210,25 +220,25 @@ class RL(Stage):
         return wanted
 
     def _needed_by(self, role: str) -> list[Need]:
-        """What the components by which a role learns need, each with its path."""
-        own, learning, mine = self.by_role.get(role, RoleLearning()), self._learning(role), f"by_role.{role}."
+        """The needs of the components that a role learns with, each with its path."""
+        own, learning, prefix = self.by_role.get(role, RoleLearning()), self._learning(role), f"by_role.{role}."
         critic = learning.critic or "critic"
         parts: list[tuple[str, Component | None]] = [
-            (f"{mine if own.advantage else ''}advantage", learning.advantage),
-            (f"{mine if own.objective else ''}objective", learning.objective),
+            (f"{prefix if own.advantage else ''}advantage", learning.advantage),
+            (f"{prefix if own.objective else ''}objective", learning.objective),
             *((f"penalties.{name}", penalty) for name, penalty in self.penalties.items()),
             ("correction", self.correction),
         ]
         found = [need for path, part in parts for need in needs_of(path, part, role=role, critic=critic)]
         if self.old_logp == "recomputed":
-            found.append(Need(signal=OLD_LOGP, asked=role, path="old_logp"))
+            found.append(Need(signal=OLD_LOGP, role=role, path="old_logp"))
         if learning.critic is not None and self.critic is not None:
-            found.append(Need(signal=OLD_VALUE, asked=critic, path="critic"))
+            found.append(Need(signal=OLD_VALUE, role=critic, path="critic"))
             found += needs_of("critic", self.critic, role=role, critic=critic, trained=critic)
         return found
 
     def _training(self, role: str) -> RoleTraining:
-        """How a role is trained; a critic is trained on what its role wrote."""
+        """How a role is trained. A critic is trained on the rollouts of its role."""
         own = self._learning(role)
         assert own.advantage is not None and own.objective is not None and own.learner is not None, "see _learning"
         temperature = self.rollout.temperature

@@ -1,4 +1,4 @@
-"""Token rewards of scored rollouts, as the batch that an advantage sees."""
+"""The batch that an advantage takes: groups, signals and token rewards."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,8 +10,8 @@ from posttrain.types import Batch, Credit, FloatArray, Group, Trajectory, value_
 
 
 def token_rewards(trajectory: Trajectory, penalties: Sequence[FloatArray]) -> FloatArray:
-    """[T] reward of each trained token: penalties where they fall, each turn's reward at the last trained token up to
-    the end of that turn's segment, the score at the last token.
+    """[T] reward of each trained token: the penalties of the token; the reward of each turn, at the last trained token
+    up to the end of that turn's segment; the score, at the last token.
     """
     rewards = np.zeros(trajectory.num_trained, np.float64)
     if not len(rewards):
@@ -33,7 +33,7 @@ def batch_of(
     penalties: Mapping[str, Penalty],
     progress: float,
 ) -> Batch:
-    """All that an advantage may look at."""
+    """The groups of a step with their token rewards and signals."""
     trajectories = [t for group in groups for t in group]
     rewards = []
     for i, trajectory in enumerate(trajectories):
@@ -44,7 +44,7 @@ def batch_of(
 
 
 def columns_of(batch: Batch, credit: Credit) -> list[dict[Signal, FloatArray]]:
-    """For each trajectory, the [T] columns that the learner and the record take."""
+    """For each trajectory, [T] signals for the learner and the record."""
     columns = []
     for i, trajectory in enumerate(batch.trajectories):
         own = {signal: values[i] for signal, values in batch.signals.items()}

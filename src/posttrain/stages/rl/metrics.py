@@ -9,13 +9,13 @@ from posttrain.components.environments import Episode
 from posttrain.signals import Signal
 from posttrain.stages.rl.collect import learned_by, unaided
 from posttrain.statistics.calibration import calibration
-from posttrain.types import GIVEN, Batch, FloatArray, Group, IntArray, Trajectory
+from posttrain.types import GIVEN, Batch, FloatArray, Group, IntArray, Segment, Trajectory
 
 
 def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
-    """What a step's attempts were like, before any filter. What came with the task is no attempt of its own.
+    """Metrics of a step's rollouts, before any filter. Demonstrations and recorded completions are not counted.
 
-    ``sampled_tokens`` are those that somebody learns from; a stage says in their place what all samplers wrote.
+    ``sampled_tokens`` are those that a role learns from; a stage replaces the number by the tokens of all samplers.
     """
     failed = [t.score is None or t.score.status == "error" for group in groups for t in group]
     everything = np.concatenate([np.zeros(0), *_sampled(groups)])
@@ -28,8 +28,6 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
             "sampled_tokens": float(np.isfinite(everything).sum()),
         }
     scores = [t.score for t in trajectories if t.score is not None and t.score.status != "error"]
-    logps = np.concatenate([np.zeros(0), *_sampled(groups)])
-    logps = logps[np.isfinite(logps)]
     metrics = recorded | {
         "completion_tokens": float(np.mean([t.num_trained for t in trajectories])),
         "truncated": float(np.mean([t.stop_reason == "length" for t in trajectories])),
@@ -38,10 +36,7 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
         "repeated": float(np.mean([repeated(t.completion_ids) for t in trajectories])),
         "duplicates": float(np.mean([share for group in groups for share in duplicated(group)])),
     }
-    if len(logps):
-        # An unbiased estimate of the policy's mean entropy per token, in nats, without any extra computation.
-        metrics["entropy"] = -float(np.mean(logps, dtype=np.float64))
-    metrics |= turn_metrics(trajectories)
+    metrics |= sampling_metrics(groups) | turn_metrics(trajectories)
     if scores:
         metrics["reward"] = float(np.mean([s.value for s in scores]))
         metrics["solved"] = float(np.mean([s.status == "ok" for s in scores]))
@@ -57,15 +52,30 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
     return metrics
 
 
+def sampling_metrics(groups: Sequence[Group]) -> dict[str, float]:
+    """Means over sampled tokens in nats: ``entropy`` of the distributions that they were drawn from, where the sampler
+    gives it, and ``sampled_nll``, minus the log-probability of what was drawn, whose expected value is that entropy.
+    """
+    entropies = [s.entropy for s in _segments(groups) if s.entropy is not None]
+    found = {"entropy": np.concatenate([np.zeros(0), *entropies])}
+    found["sampled_nll"] = -np.concatenate([np.zeros(0), *_sampled(groups)])
+    known = {name: values[np.isfinite(values)] for name, values in found.items()}
+    return {name: float(np.mean(values, dtype=np.float64)) for name, values in known.items() if len(values)}
+
+
 def _sampled(groups: Sequence[Group]) -> list[FloatArray]:
-    """Log-probabilities of all that was sampled; a segment that several attempts share, as in a tree, counts once."""
+    """Log-probabilities of all sampled tokens."""
+    return [s.logp for s in _segments(groups) if s.logp is not None]
+
+
+def _segments(groups: Sequence[Group]) -> list[Segment]:
+    """What was sampled. A segment that several rollouts share, as in a tree, counts once."""
     written = (s for group in groups for t in group for s in t.segments if s.trained and s.actor not in GIVEN)
-    segments = {id(s): s for s in written}
-    return [s.logp for s in segments.values() if s.logp is not None]
+    return list({id(s): s for s in written}.values())
 
 
 def repeated(token_ids: IntArray, window: int = 8) -> float:
-    """Share of a completion's windows that have occurred in it before, in [0, 1]; 0 for one without two windows."""
+    """Share of a completion's windows that occurred in it before, in [0, 1]; 0 if it is shorter than two windows."""
     if len(token_ids) < 2 * window:
         return 0.0
     data, size = token_ids.tobytes(), token_ids.itemsize
@@ -74,14 +84,14 @@ def repeated(token_ids: IntArray, window: int = 8) -> float:
 
 
 def duplicated(group: Group) -> list[float]:
-    """For each attempt 1 if another one of the group is the same, token by token, else 0."""
+    """For each rollout 1 if another one of the group has the same tokens, else 0."""
     written = [t.completion_ids.tobytes() for t in group]
     counts = Counter(written)
     return [float(counts[own] > 1) for own in written]
 
 
 def turn_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
-    """How attempts in a world went, where there are any that did not break off."""
+    """Metrics of rollouts in an environment, without those that failed; empty if there are none."""
     episodes = [episode for t in trajectories if (episode := t.fact(Episode)) is not None and not t.failure]
     if not episodes:
         return {}
@@ -97,7 +107,7 @@ def turn_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
 
 
 def metrics_by_role(groups: Sequence[Group]) -> dict[str, float]:
-    """What the attempts of a step were like: the policy's with plain names, other roles' with the role in front."""
+    """Metrics of a step's rollouts: the policy's with plain names, other roles' with the role as a prefix."""
     metrics: dict[str, float] = {}
     for role in sorted(set().union(*(t.learners for group in groups for t in group))):
         own = rollout_metrics(learned_by(role, groups))
@@ -106,7 +116,7 @@ def metrics_by_role(groups: Sequence[Group]) -> dict[str, float]:
 
 
 def recorded_metrics(groups: Sequence[Group]) -> dict[str, float]:
-    """What the step's recorded completions were like, where it has any."""
+    """Metrics of the step's recorded completions; empty if there are none."""
     recorded = [t for g in groups for t in g if any(s.actor == "recorded" for s in t.segments)]
     scores = [t.score for t in recorded if t.score is not None and t.score.status != "error"]
     metrics = {"recorded/tokens": float(np.mean([t.num_trained for t in recorded]))} if recorded else {}
@@ -117,10 +127,10 @@ def recorded_metrics(groups: Sequence[Group]) -> dict[str, float]:
 
 
 def signal_metrics(batch: Batch) -> dict[str, float]:
-    """Divergence of the sampling policy from each reference role, in nats per token: the exact one where it is known,
-    else k3, which is never negative.
+    """KL(policy || role) for each reference role, in nats per token: exact where it was computed, else k3, which is
+    never negative.
 
-    Over the tokens that were sampled just now: recorded ones are another policy's.
+    The estimate is over the tokens that were sampled in this step, without recorded ones of other policies.
     """
     metrics = {}
     now = [s.actor not in GIVEN for t in batch.trajectories for s in t.segments if s.trained for _ in range(len(s))]
@@ -138,23 +148,23 @@ def signal_metrics(batch: Batch) -> dict[str, float]:
 
 
 def describe(groups: Sequence[Group]) -> list[str]:
-    """Judged attempts in a few lines, with the first group's attempts in full."""
+    """Describes scored rollouts in a few lines, with the first group's rollouts in full."""
     metrics = rollout_metrics(groups)
     numbers = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
     lines = [
-        f"{sum(map(len, groups))} attempts at {len(groups)} tasks: {numbers}",
+        f"{sum(map(len, groups))} rollouts of {len(groups)} tasks: {numbers}",
         f"first task: {groups[0].trajectories[0].task.prompt!r}",
     ]
     for trajectory in groups[0]:
         score = trajectory.score
-        assert score is not None, "attempts are described after they were judged"
-        lines.append(f"[{score.status} {score.value:g}] {told(trajectory)} {score.explanation}")
+        assert score is not None, "rollouts are described after they were scored"
+        lines.append(f"[{score.status} {score.value:g}] {transcript(trajectory)} {score.explanation}")
     return lines
 
 
-def told(trajectory: Trajectory) -> str:
-    """What came after the prompt, turn by turn where there are several: what the world said stands after an arrow."""
-    said = [s for s in trajectory.segments if s.actor != "prompt"]
-    if all(s.turn == 0 for s in said):
+def transcript(trajectory: Trajectory) -> str:
+    """The text after the prompt, turn by turn if there are several; observations are marked by an arrow."""
+    segments = [s for s in trajectory.segments if s.actor != "prompt"]
+    if all(s.turn == 0 for s in segments):
         return repr(trajectory.completion)
-    return " ".join(f"-> {s.text!r}" if s.actor == "environment" else repr(s.text) for s in said)
+    return " ".join(f"-> {s.text!r}" if s.actor == "environment" else repr(s.text) for s in segments)

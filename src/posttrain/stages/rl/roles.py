@@ -1,4 +1,4 @@
-"""How each trained role learns: the stage's defaults, and what differs by role."""
+"""How each trained role learns: the stage's settings, and those of single roles."""
 
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -34,7 +34,7 @@ Phase = Callable[[str], AbstractContextManager[None]]
 
 @frozen
 class RoleLearning:
-    """What is different for one role; what is None is as the stage says."""
+    """Learning settings of one role; those that are None are the stage's."""
 
     RENAMED: ClassVar = {"alone": "warmup_steps"}
 
@@ -43,7 +43,7 @@ class RoleLearning:
     learner: Learning | None = None
     """How it is updated."""
     critic: str | None = None
-    """Role of the model that gives its values, where its advantage needs values: no critic serves two roles."""
+    """Role of the model that gives its values, if its advantage needs values. No critic serves two roles."""
     every: PositiveInt = 1
     """Update every N steps."""
     warmup_steps: NonNegativeInt = 0
@@ -58,16 +58,16 @@ class RoleTraining:
     advantage: Advantage
     penalties: Mapping[str, Penalty]
     needs: frozenset[Signal]
-    """Signals that are computed before credit is given."""
+    """Signals that are computed before advantages."""
     updates: Mapping[str, Update]
-    """By role: its own, and its critic's."""
+    """By role: its own update, and its critic's."""
     critic: str | None
     temperature: float
     every: int
     warmup_steps: int
 
     def due(self, step: int, warmup: int) -> bool:
-        """Whether the role is updated in a step, counted from 0; `warmup` is that of the stage, see `warmup_of`."""
+        """Whether the role is updated in a step, counted from 0. `warmup` is that of the stage, see `warmup_of`."""
         if step < warmup:
             return step < self.warmup_steps
         return (step - warmup + 1) % self.every == 0
@@ -88,7 +88,7 @@ class RoleTraining:
         step: Step,
         phase: Phase,
     ) -> None:
-        """Give credit to the rollouts that the role learns from, and update it. Its memory is changed in place."""
+        """Compute advantages of the rollouts that the role learns from, and update it. Changes `memory` in place."""
         index_G = [i for i, group in enumerate(groups) if any(self.role in t.learners for t in group)]
         own = learned_by(self.role, groups)
         if not own:
@@ -108,7 +108,7 @@ class RoleTraining:
         memory["advantage"], credit = self.advantage(memory["advantage"], batch)
         for name, penalty in penalties.items():
             memory["penalties"][name] = penalty.observe(memory["penalties"][name], batch)
-        step.record.tell(self.role, signal_metrics(batch) | dict(credit.metrics))
+        step.record.add_metrics(self.role, signal_metrics(batch) | dict(credit.metrics))
         with phase("learn"):
             learn(self.updates, learners, models, batch, credit, penalties, index_G, step.record)
 
@@ -119,14 +119,14 @@ def warmup_of(trainings: Mapping[str, RoleTraining]) -> int:
 
 
 def steps_of(trainings: Mapping[str, RoleTraining], steps: int) -> dict[str, int]:
-    """For each role that is updated, critics too, the number of steps in which that happens."""
+    """For each role that is updated, critics included, the number of steps in which it is."""
     warmup = warmup_of(trainings)
     due = {role: sum(training.due(step, warmup) for step in range(steps)) for role, training in trainings.items()}
     return {name: max(due[role], 1) for role, training in trainings.items() for name in training.updates}
 
 
 def updates_of(trainings: Mapping[str, RoleTraining]) -> dict[str, Update]:
-    """Every update of a step by role, those of critics too."""
+    """All updates of a step by role, critics included."""
     return {role: update for training in trainings.values() for role, update in training.updates.items()}
 
 
@@ -150,11 +150,11 @@ def role_states(
 
 
 def check_roles(by_role: Mapping[str, RoleLearning], writers: AbstractSet[str], critic: Objective | None) -> None:
-    """Raise `UserError` for settings of roles that do not learn by writing, and for critics that cannot be."""
+    """Raise `UserError` for settings of roles that do not learn from rollouts, and for critics that are shared."""
     for role, own in by_role.items():
         if role not in writers:
             raise UserError(
-                f"by_role.{role}: only a trained model with a language head learns by writing; "
+                f"by_role.{role}: only a trained model with a language head learns from rollouts; "
                 f"{nearest(role, writers)}, or set models.{role}.trained=true"
             )
         if own.critic is not None and critic is None:
@@ -171,7 +171,7 @@ def check_roles(by_role: Mapping[str, RoleLearning], writers: AbstractSet[str], 
 def check_hooks(hooks: Mapping[str, Hook], models: Models) -> None:
     """Raise `UserError` for a frozen model that a hook would change although no checkpoint saves it.
 
-    `models` are those that are loaded at the beginning, so that copies, which are saved, are not among them.
+    `models` are those that are loaded at the start of the run; copies, which are saved, are not among them.
     """
     for name, hook in hooks.items():
         for role in sorted(hook.changed & models.keys()):

@@ -1,4 +1,4 @@
-"""Computes the signals that credit assignment needs."""
+"""Computes the signals that advantages and penalties need."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from posttrain.signals import OLD_LOGP, Signal
-from posttrain.stages.columns import told_by_models
+from posttrain.stages.columns import signals_of_models
 from posttrain.types import FloatArray, Group
 
 if TYPE_CHECKING:
@@ -23,12 +23,11 @@ def signals_for(
     role: str = "policy",
     critic: str = "critic",
 ) -> dict[Signal, tuple[FloatArray, ...]]:
-    """Costly signals of every trained token, from one forward pass a model, where `role` learns and `critic` gives its
-    values.
+    """[T] signals of every trajectory, from one forward pass per model; `role` learns and `critic` gives its values.
 
-    Where there are demonstrations to learn from, old log-probabilities are among them: the sampler's, and for tokens
-    that nobody sampled the learner's. `max_tokens` bounds a pass; `temperature` is that of the distribution which the
-    tokens were drawn from.
+    If there are trained demonstrations, old log-probabilities are included: the sampler's for sampled tokens, and the
+    learner's for the others. `max_tokens` bounds a pass. `temperature` is that of the distribution that the tokens were
+    drawn from.
     """
     trajectories = [trajectory for group in groups for trajectory in group]
     sampled = [trajectory.behavior_logp for trajectory in trajectories]
@@ -39,10 +38,10 @@ def signals_for(
 
     examples = [example_of(trajectory, {}) for trajectory in trajectories]
 
-    def told(places: Sequence[int], asked: frozenset[Signal]) -> list[dict[Signal, FloatArray]]:
-        return told_by_models(
+    def computed(places: Sequence[int], wanted: frozenset[Signal]) -> list[dict[Signal, FloatArray]]:
+        return signals_of_models(
             [examples[i] for i in places],
-            asked,
+            wanted,
             models,
             role=role,
             critic=critic,
@@ -50,11 +49,11 @@ def signals_for(
             temperature=temperature,
         )
 
-    goes_over_all = any(need.asked(role, critic) == role for need in needs)
-    together = bool(unsampled) and goes_over_all
-    found = told(range(len(examples)), needs | {OLD_LOGP} if together else needs)
+    passes_over_all = any(need.computed_by(role, critic) == role for need in needs)
+    together = bool(unsampled) and passes_over_all
+    found = computed(range(len(examples)), needs | {OLD_LOGP} if together else needs)
     if unsampled and not together:
-        for i, own in zip(unsampled, told(unsampled, frozenset({OLD_LOGP})), strict=True):
+        for i, own in zip(unsampled, computed(unsampled, frozenset({OLD_LOGP})), strict=True):
             found[i] |= own
     signals = {need: tuple(own[need] for own in found) for need in sorted(needs, key=lambda need: need.column)}
     if unsampled:

@@ -1,4 +1,4 @@
-"""Updates each role from its batch with credit."""
+"""Updates of roles from a batch and its advantages."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,18 +28,18 @@ class Update:
     objective: Objective
     reducer: Reducer
     penalized: bool = True
-    """Whether penalties that act in the loss are added to it; not to a critic's."""
+    """Whether penalties that act in the loss are added; false for a critic."""
     correction: Correction | None = None
     role: str | None = None
-    """The role whose tokens it learns from (`Segment.learner`); None learns from everybody's, as a critic does."""
+    """The role whose tokens it learns from (`Segment.learner`); None learns from all trained tokens, as a critic."""
     temperature: float = 1.0
-    """Of the distribution that the tokens were drawn from."""
+    """Temperature of the distribution that the tokens were drawn from."""
 
 
 def make_learners(
     updates: Mapping[str, Update], models: Models, steps: Mapping[str, int], *, seed: int
 ) -> "dict[str, Learner]":
-    """A learner for each role; `steps` is the number of steps in which each of them will be updated."""
+    """A learner for each role; `steps` is the number of steps in which each role is updated."""
     from posttrain.training.learner import Learner
 
     return {
@@ -58,7 +58,7 @@ def learn(
     index_G: Sequence[int],
     record: StepRecord,
 ) -> None:
-    """Update every role once; what each learner saw goes into the record, where `index_G` numbers the groups."""
+    """Update every role once, and record metrics and rollouts; `index_G` numbers the groups in the record."""
     from posttrain.training.learner import Loss
     from posttrain.training.packing import example_of
 

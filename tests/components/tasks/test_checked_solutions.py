@@ -2,12 +2,12 @@
 
 import re
 
-from posttrain.components.tasks.checked_workings import CheckedWorkings, verification
+from posttrain.components.tasks.checked_solutions import CheckedSolutions, verification
 from posttrain.grading.verdicts import read_verdicts
 
 
 def test_every_mark_is_right_and_every_form_can_be_read() -> None:
-    tasks = CheckedWorkings(size=300, terms=(2, 4), unworked=0.0).load()
+    tasks = CheckedSolutions(size=300, terms=(2, 4), unworked=0.0).load()
     marks = set()
     for task in tasks:
         problem, solution = str(task.prompt).removesuffix("\nCheck:").split("\nA: ")
@@ -28,6 +28,6 @@ def test_a_slip_in_the_middle_and_a_right_step_after_it() -> None:
 
 
 def test_results_without_working_are_worked_out_and_marked_once() -> None:
-    for task in CheckedWorkings(size=40, unworked=1.0).load():
+    for task in CheckedSolutions(size=40, unworked=1.0).load():
         assert re.fullmatch(r"Q: [^\n]+\nA: #### -?\d+\nCheck:", str(task.prompt))
         assert task.fields["steps"] == 1 and read_verdicts(task.demonstrations[0], 1) is not None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from posttrain.components.filters.deviation import Deviation
+from posttrain.components.filters.std import Std
 from tests.builders import group
 
 
@@ -18,12 +18,12 @@ from tests.builders import group
 )
 def test_by_hand(rewards: list[float], kept: bool) -> None:
     """Of 0, 0, 0, x it is x sqrt(3) / 4: 0.0433 and 0.0866."""
-    _, left, dropped = Deviation()({}, [group(rewards)])
+    _, left, dropped = Std()({}, [group(rewards)])
     assert bool(left) is kept and bool(dropped) is not kept
 
 
 def test_the_bound_belongs_to_what_is_kept_and_the_reason_says_it() -> None:
-    _, left, _ = Deviation(least=0.5)({}, [group([0.0, 1.0])])
+    _, left, _ = Std(least=0.5)({}, [group([0.0, 1.0])])
     assert left
-    _, _, [dropped] = Deviation(least=0.6)({}, [group([0.0, 1.0])])
-    assert dropped.reason == "rewards deviate by 0.5, less than 0.6"
+    _, _, [dropped] = Std(least=0.6)({}, [group([0.0, 1.0])])
+    assert dropped.reason == "the std of the rewards is 0.5, below 0.6"

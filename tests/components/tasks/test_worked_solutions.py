@@ -2,9 +2,11 @@ import re
 from random import Random
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
+from posttrain.components.tasks import Tasks
 from posttrain.components.tasks.arithmetic import Arithmetic
-from posttrain.components.tasks.workings import SLIPS, Workings, slipped
+from posttrain.components.tasks.worked_solutions import SLIPS, WorkedSolutions, slipped
 from posttrain.grading.expressions import evaluate
 
 
@@ -14,7 +16,7 @@ def steps_of(working: str) -> list[tuple[str, int]]:
 
 
 class Scripted(Random):
-    """Workings in the step and by the amount that it is told."""
+    """A random generator that puts the slip in a given step, by a given amount."""
 
     def __init__(self, at: int, off: int) -> None:
         super().__init__(0)
@@ -43,7 +45,7 @@ def test_a_slip_below_zero_reads_as_such() -> None:
 
 
 def test_exactly_one_step_of_the_rejected_working_is_wrong() -> None:
-    tasks = Workings(size=80, terms=(2, 5)).load()
+    tasks = WorkedSolutions(size=80, terms=(2, 5)).load()
     assert [(t.key, t.prompt, t.answer) for t in tasks] == [
         (t.key, t.prompt, t.answer) for t in Arithmetic(size=80, terms=(2, 5)).load()
     ]
@@ -63,12 +65,26 @@ def test_exactly_one_step_of_the_rejected_working_is_wrong() -> None:
 
 
 def test_careless_annotators() -> None:
-    tasks = Workings(size=400, wrong_share=0.25).load()
+    tasks = WorkedSolutions(size=400, wrong_share=0.25).load()
     wrong = [task for task in tasks if task.preferences[0].rejected == task.demonstrations[0]]
     assert 60 < len(wrong) < 140
 
 
 def test_an_answer_at_once_can_be_what_is_rejected() -> None:
-    for task in Workings(size=20, rejected="unworked").load():
+    for task in WorkedSolutions(size=20, rejected="unworked").load():
         assert task.preferences[0].chosen == task.demonstrations[0]
         assert task.preferences[0].rejected == f" #### {task.answer}"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"kind": "workings"}, "the tasks 'workings' was renamed: write worked_solutions"),
+        ("checked_workings", "the tasks 'checked_workings' was renamed: write checked_solutions"),
+        ({"kind": "primer", "working": 0.5}, "Primer.working was renamed: write worked"),
+        ({"kind": "two_modes", "deviation": 0.5}, "TwoModes.deviation was renamed: write std"),
+    ],
+)
+def test_old_names_are_refused_with_the_new_ones(given: object, message: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(message)):
+        TypeAdapter(Tasks).validate_python(given)

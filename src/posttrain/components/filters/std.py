@@ -1,9 +1,9 @@
-"""Leave out groups whose rewards hardly differ, by their standard deviation.
+"""Drops groups whose reward standard deviation is below a bound.
 
 Source: the prompt filter of ReST-RL, arXiv:2508.19576, and its released code (github.com/THUDM/ReST-RL,
 process_gen_data.py): a population standard deviation below 0.05 drops the prompt.
 
-Differs: the authors filter prompts once, by attempts before training; this filters the groups that are learned from.
+Differs: the authors filter prompts once, by rollouts before training. This filters the groups of every step.
 """
 
 from collections.abc import Sequence
@@ -17,20 +17,25 @@ from posttrain.types import Group
 
 
 @frozen
-class Deviation(Filter):
-    """Keeps groups that hold enough of a comparison."""
+class Std(Filter):
+    """Keeps groups whose reward std is at least `least`."""
 
     least: NonNegativeFloat = 0.05
     """Smallest population standard deviation of a group that is kept, in units of reward."""
 
+    @property
+    def needs_several(self) -> bool:
+        """True, unless any group is kept."""
+        return self.least > 0
+
     def __call__(self, state: State, groups: Sequence[Group]) -> tuple[State, list[Group], list[Dropped]]:
-        """Split by the deviation."""
+        """Split by the std of each group's rewards."""
         kept, dropped = [], []
         for group in groups:
-            deviation = float(np.std(group.rewards))
-            if deviation >= self.least:
+            std = float(np.std(group.rewards))
+            if std >= self.least:
                 kept.append(group)
             else:
-                reason = f"rewards deviate by {deviation:.3g}, less than {self.least:g}"
+                reason = f"the std of the rewards is {std:.3g}, below {self.least:g}"
                 dropped.append(Dropped(group=group, reason=reason))
         return state, kept, dropped

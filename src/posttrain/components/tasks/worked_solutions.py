@@ -1,9 +1,8 @@
-r"""Generated preferences: a sum worked out right, preferred to one with a slip in its working, or without any working.
+r"""Generated preferences: a worked solution of a sum, preferred to one with a slip, or to the bare result.
 
-The tasks are those of `posttrain.components.tasks.arithmetic` of the same size, seed and difficulty, with its working
-as the chosen completion, `` 47+35=82; 82-8=74\n#### 74``. Rejected is a ``slip``, one step that is off by a little and
-all later ones right for what they are given, `` 47+35=92; 92-8=84\n#### 84``; or ``unworked``, the result at once, ``
-#### 74``.
+The tasks are those of `posttrain.components.tasks.arithmetic` of the same size, seed and difficulty. The chosen
+completion is the worked solution, `` 47+35=82; 82-8=74\n#### 74``. The rejected one is a ``slip``, one wrong step that
+is carried on correctly, `` 47+35=92; 92-8=84\n#### 84``; or ``unworked``, the result without steps, `` #### 74``.
 """
 
 from collections.abc import Sequence
@@ -21,12 +20,12 @@ from posttrain.datasets.generated import Ordered
 from posttrain.types import Preference, Task
 
 SLIPS = (-10, -2, -1, 1, 2, 10)
-"""How far off a step can be: a carry forgotten or made up, or a number next to the right one."""
+"""Errors of a step: a carry that was forgotten or made up, or a number next to the correct one."""
 
 
 @frozen
-class Workings(Tasks):
-    """Sums and differences of whole numbers, each with a working to be preferred."""
+class WorkedSolutions(Tasks):
+    """Sums and differences of whole numbers, each with a preferred worked solution."""
 
     size: PositiveInt = 1000
     """Number of tasks."""
@@ -37,11 +36,11 @@ class Workings(Tasks):
     digits: Annotated[tuple[Digits, Digits], Ordered] = (1, 2)
     """Fewest and most digits of a number."""
     operators: Literal["+-", "+", "-"] = "+-"
-    """Which are used."""
+    """Operators that are used."""
     rejected: Literal["slip", "unworked"] = "slip"
-    """What the rejected completion is."""
+    """Kind of the rejected completion."""
     wrong_share: Annotated[float, Field(ge=0.0, le=0.5)] = 0.0
-    """Share of the pairs that are labelled the wrong way round, as careless annotators do."""
+    """Share of the pairs whose labels are swapped: label noise."""
 
     def load(self) -> Sequence[Task]:
         """The tasks, in the order in which they are drawn."""
@@ -49,7 +48,7 @@ class Workings(Tasks):
 
     def describe(self) -> str:
         """Number and an example."""
-        return describe(f"workings of arithmetic, rejected: {self.rejected} (seed {self.seed})", self.load())
+        return describe(f"worked solutions of arithmetic, rejected: {self.rejected} (seed {self.seed})", self.load())
 
     @property
     def _arithmetic(self) -> Arithmetic:
@@ -58,22 +57,22 @@ class Workings(Tasks):
         )
 
     def _with_preference(self, task: Task) -> Task:
-        """The task with its right working preferred to something worse."""
-        rng = Random(f"workings:{self.seed}:{task.key}")
+        """The task with its correct solution preferred to a worse one."""
+        rng = Random(f"workings:{self.seed}:{task.key}")  # not the kind: draws stay those of before its renaming
         (right,) = task.demonstrations
         wrong = slipped(right, rng) if self.rejected == "slip" else f" #### {task.answer}"
         chosen, rejected = (wrong, right) if rng.random() < self.wrong_share else (right, wrong)
         return replace(task, preferences=(Preference(chosen=chosen, rejected=rejected),))
 
 
-def slipped(working: str, rng: Random) -> str:
-    """The same working with one wrong step, carried on to the answer."""
-    steps, answer = working.strip().split("\n#### ")
-    asked = [step.partition("=")[0] for step in steps.split("; ")]
+def slipped(solution: str, rng: Random) -> str:
+    """The same solution with one wrong step, carried on to the answer."""
+    steps, answer = solution.strip().split("\n#### ")
+    expressions = [step.partition("=")[0] for step in steps.split("; ")]
     right = [int(step.partition("=")[2]) for step in steps.split("; ")]
-    at, off = rng.randrange(len(asked)), rng.choice(SLIPS)
+    at, off = rng.randrange(len(expressions)), rng.choice(SLIPS)
     results = [result + off if place >= at else result for place, result in enumerate(right)]
-    for place in range(at + 1, len(asked)):
-        asked[place] = f"{results[place - 1]}{asked[place].removeprefix(str(right[place - 1]))}"
-    steps = "; ".join(f"{question}={result}" for question, result in zip(asked, results, strict=True))
+    for place in range(at + 1, len(expressions)):
+        expressions[place] = f"{results[place - 1]}{expressions[place].removeprefix(str(right[place - 1]))}"
+    steps = "; ".join(f"{expression}={result}" for expression, result in zip(expressions, results, strict=True))
     return f" {steps}\n#### {int(answer) + off}"

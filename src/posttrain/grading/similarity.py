@@ -1,0 +1,53 @@
+"""Similarity of two texts, from 0 to 1: edit distance and ROUGE.
+
+`fuzzy` is 1 minus the insertions and deletions that make one text the other, divided by the length of both (the ratio
+of the library rapidfuzz). `rouge` is the F-measure of shared n-grams, `rouge_l` that of the longest common subsequence
+(Lin 2004, ROUGE: a package for automatic evaluation of summaries), over lower-case words of letters and digits.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+LONGEST = 4000
+"""Most characters, or words, of a text that is compared; time is quadratic in it."""
+
+
+def fuzzy(text: str, other: str) -> float:
+    """Twice the length of the longest common subsequence of characters, divided by both lengths."""
+    total = len(text[:LONGEST]) + len(other[:LONGEST])
+    return 2 * _common(text[:LONGEST], other[:LONGEST]) / total if total else 1.0
+
+
+def rouge(text: str, other: str, n: int) -> float:
+    """F-measure of shared n-grams; 0 where one text has none."""
+    found, wanted = _grams(_words(text), n), _grams(_words(other), n)
+    total = found.total() + wanted.total()
+    return 2 * (found & wanted).total() / total if found and wanted else 0.0
+
+
+def rouge_l(text: str, other: str) -> float:
+    """F-measure of the longest common subsequence of words; 0 where one text has none."""
+    found, wanted = _words(text), _words(other)
+    return 2 * _common(found, wanted) / (len(found) + len(wanted)) if found and wanted else 0.0
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[a-z0-9]+", text.lower())[:LONGEST]
+
+
+def _grams(words: Sequence[str], n: int) -> Counter[tuple[str, ...]]:
+    return Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1))
+
+
+def _common(left: Sequence[str], right: Sequence[str]) -> int:
+    """Length of the longest common subsequence, bit-parallel: one pass with whole numbers as bit sets (Hyyro 2004)."""
+    places: dict[str, int] = {}
+    for i, item in enumerate(left):
+        places[item] = places.get(item, 0) | 1 << i
+    mask = (1 << len(left)) - 1
+    state = mask
+    for item in right:
+        shared = state & places.get(item, 0)
+        state = ((state + shared) | (state - shared)) & mask
+    return len(left) - state.bit_count()
