@@ -43,4 +43,4 @@ def test_a_grader_that_always_hangs_stops_the_run_with_the_evidence(
 ) -> None:
     assert run(tmp_path, {str(n) for n in range(100)}, monkeypatch) == 3
     error = capfd.readouterr().err
-    assert "14 of 14 judgements of this step failed" in error and "timeout_cpu" in error
+    assert "14 of 14 rollouts of this step could not be scored" in error and "timeout_cpu" in error

@@ -19,15 +19,19 @@ def test_a_method_says_its_area_parent_and_setting(capfd: pytest.CaptureFixture[
     assert gigpo["source"] == "arXiv:2505.10978" and gigpo["inherited"].keys() == {"penalties"}
 
 
-@pytest.mark.parametrize("columns", [80, 200])
+@pytest.mark.parametrize("columns", [60, 80, 200])
 def test_a_list_fits_into_its_terminal(
     columns: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    shown = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in lines(capfd, "list", "recipe")]
+    assert main(["list", "recipe"]) == 0
+    told = capfd.readouterr()
+    shown = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in told.out.splitlines()]
     assert max(map(len, shown)) <= columns
     assert ("parent" in shown[0]) == (columns == 200)
+    assert "high_entropy_tokens" in told.out, "no name is broken"
+    assert "posttrain list --help explains the columns" in told.err
 
 
 def test_a_method_is_compared_with_its_parent_on_its_setting(
@@ -48,3 +52,10 @@ def test_what_methods_change_of_one_another_is_told_beside_the_answer(capfd: pyt
     written = capfd.readouterr()
     assert json.loads(written.out)["name"] == "lite_ppo+gigpo"
     assert written.err.startswith("note: gigpo changes what lite_ppo had changed: advantage  ")
+
+
+def test_the_help_explains_every_column() -> None:
+    from posttrain.cli import list as verb
+
+    for column in verb.COLUMNS:
+        assert re.search(rf"^    {column} +\w", verb.__doc__ or "", re.MULTILINE), column

@@ -192,27 +192,6 @@ def test_no_color_where_nobody_wants_it(monkeypatch: pytest.MonkeyPatch, capfd: 
     assert "\x1b" not in capfd.readouterr().out
 
 
-def test_a_kind_is_found_in_the_working_directory(tmp_path: Path) -> None:
-    """A dotted kind is anybody's own module, also where the command is an installed script."""
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "loud.py").write_text(
-        '"""Loud."""\n'
-        "from posttrain.component import frozen\n"
-        "from posttrain.components.objectives.policy_gradient import PolicyGradient\n"
-        "from posttrain.components.objectives import Objective\n"
-        "@frozen\n"
-        "class Loud(Objective):\n"
-        "    volume: int = 11\n"
-    )
-    done = subprocess.run(
-        [str(Path(sys.executable).with_name("posttrain")), "show", "grpo", "objective=mine.loud", "--json"],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-    )
-    assert json.loads(done.stdout)["stages"]["rl"]["objective"] == {"kind": "mine.loud", "volume": 11}
-
-
 def test_help_and_list_answer_in_time() -> None:
     """Generous: five times what is promised, for a machine that is busy."""
     started = time.monotonic()

@@ -220,7 +220,10 @@ def test_a_mistake_in_a_python_recipe_has_its_line(refused: Refused, body: str, 
         (["resume", "tiny"], "tiny is not a run: it holds no recipe.yaml"),
         (["sample", "tinny", "a"], "the model folder 'tinny' does not exist;"),
         (["sample", "tiny", ""], "the prompt is empty"),
-        (["sample", "tiny", "x" * 70], "its context is 64 tokens, of which 1 must be left to write in. Use at most 63"),
+        (
+            ["sample", "tiny", "x" * 70],
+            "its context is 64 tokens, of which 1 must be left for the completion. Use at most 63",
+        ),
         (["eval", "tinny", "tasks=sums.jsonl"], "the model folder 'tinny' does not exist;"),
         (["eval", "tiny", "tasks=sum.jsonl"], "named 'sum.jsonl'"),
         (["eval", "tiny", "tasks=sums.jsonl", "model=other"], "so 'model=other' would do nothing"),
@@ -247,7 +250,12 @@ def test_a_command_that_means_nothing(refused: Refused, arguments: list[str], me
         ("x.json", "[]", [], "x.json is empty: it holds no rows"),
         ("x.csv", "question,answer\n", [], "x.csv is empty: it holds no rows"),
         ("x.jsonl", '{"question": "a", "answer": "b"}\n{"question"', [], "x.jsonl line 2, column 12: not JSON"),
-        ("x.jsonl", '{"question": "a", "answer": "b"}\n' * 3, [], "the 3 tasks of kind 'files' all ask the same"),
+        (
+            "x.jsonl",
+            '{"question": "a", "answer": "b"}\n' * 3,
+            [],
+            "the 3 tasks of kind 'files' all have the same prompt",
+        ),
         ("x.jsonl", '{"ask": "a", "tell": "b"}\n', [], "no column is known to hold the prompt; the columns are 'ask'"),
         (
             "sums.jsonl",
@@ -330,9 +338,9 @@ def test_a_model_can_be_measured_on_a_whole_file(capfd: pytest.CaptureFixture[st
     [
         ("mine.py:fin", "reward function 'mine.py:fin': no function 'fin' in {here}/mine.py; did you mean 'fine'?"),
         ("mime.py:fine", "reward function 'mime.py:fine': no file {here}/mime.py (working in {here}); did you mean"),
-        ("mine.py:strange", "reward function 'mine.py:strange' takes (weight, height). nothing is known to give"),
+        ("mine.py:strange", "reward function 'mine.py:strange' takes (weight, height). there is no value"),
         ("broken.py:fine", "{here}/broken.py does not run: SyntaxError: "),
-        ("mine.py", "no module 'mine.py' on the import path"),
+        ("mine.py", "a function is written mine.py:NAME"),
     ],
 )
 def test_a_reward_that_cannot_be_called(refused: Refused, here: Path, reward: str, message: str) -> None:
@@ -348,7 +356,6 @@ def test_a_reward_that_cannot_be_called(refused: Refused, here: Path, reward: st
             "ConnectionError: the judge does not answer (mine.py line 6: raise ConnectionError(",
         ),
         ("reward=mine.py:no_number", "the function returned nan"),
-        ("tasks.columns.answer=null", "has no answer to compare with; give its row an 'answer' column"),
     ],
 )
 def test_a_run_that_nobody_can_judge_stops_with_the_evidence(
@@ -356,7 +363,7 @@ def test_a_run_that_nobody_can_judge_stops_with_the_evidence(
 ) -> None:
     code, message = ended("run", "grpo", *SMALL, change)
     assert code == 3
-    assert message.startswith("4 of 4 judgements of this step failed, so there is nothing sound to learn from.")
+    assert message.startswith("4 of 4 rollouts of this step could not be scored, so it is not learned from.")
     assert why in message
     with RunStore.open(Path("runs/grpo-1"), reading=True) as run:
         assert [event["message"] for event in run.events() if event["kind"] == "alarm"] == [message]
@@ -370,6 +377,13 @@ def test_a_run_that_nobody_can_judge_stops_with_the_evidence(
             assert why in row["score_explanation"]
 
 
+def test_without_answers_nothing_is_sampled(ended: Callable[..., tuple[int, str]]) -> None:
+    code, message = ended("run", "grpo", *SMALL, "tasks.columns.answer=null")
+    assert code == 2 and "has an answer, which match compares with" in message
+    assert not Path("runs/grpo-1/rollouts").exists()
+
+
+@pytest.mark.slow
 def test_a_run_goes_on_with_a_mended_reward(ended: Callable[..., tuple[int, str]]) -> None:
     assert ended("run", "grpo", *SMALL, "reward=mine.py:raises")[0] == 3
     Path("mine.py").write_text(REWARDS.replace('raise ConnectionError("the judge does not answer")', "return 0.5"))
@@ -403,7 +417,7 @@ def test_judgements_that_fail_now_and_then_are_recorded_and_not_learned_from(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("model=tinny", "models.policy: the model folder 'tinny' does not exist; of model folders there"),
+        ("model=tinny", "models.policy: the model folder 'tinny' does not exist; did you mean 'tiny'?"),
         ("model=.", "models.policy: '.' has no config.json, so it is not a model folder; it holds: "),
         ("model=mine.py", "models.policy: the model folder 'mine.py' is a file, not a folder"),
         ("model=new", "models.policy: source is 'new' and shape is not given"),
@@ -422,7 +436,7 @@ def test_models_that_cannot_be_had(refused: Refused, change: str, message: str) 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_a_gpu_that_is_not_there(refused: Refused) -> None:
     assert refused("run", "grpo", *SMALL, "device=cuda").startswith(
-        "device=cuda was asked for and torch sees no GPU here; use device=cpu or device=auto"
+        "device=cuda was requested and torch sees no GPU here; use device=cpu or device=auto"
     )
 
 
@@ -447,6 +461,7 @@ def test_a_dry_run_leaves_nothing_behind(capfd: pytest.CaptureFixture[str], here
 # Runs
 
 
+@pytest.mark.slow
 def test_two_processes_on_one_run(capfd: pytest.CaptureFixture[str], refused: Refused) -> None:
     assert main(["run", "grpo", *SMALL]) == 0
     record = {path: path.read_bytes() for path in Path("runs/grpo-1").rglob("*") if path.is_file()}
@@ -488,6 +503,7 @@ def test_a_run_whose_recipe_was_damaged(refused: Refused, damage: Callable[[str]
     assert Path("runs/grpo-1/model/model.safetensors").is_file()
 
 
+@pytest.mark.slow
 def test_resuming_checks_the_data_again_and_loses_nothing(
     capfd: pytest.CaptureFixture[str], ended: Callable[..., tuple[int, str]]
 ) -> None:
@@ -508,6 +524,7 @@ def test_resuming_checks_the_data_again_and_loses_nothing(
     assert Path("runs/grpo-1/metrics.jsonl").read_bytes() == metrics
 
 
+@pytest.mark.slow
 def test_an_edited_recipe_is_refused_until_it_is_accepted(refused: Refused, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "grpo", *SMALL]) == 0
     recipe = Path("runs/grpo-1/recipe.yaml")

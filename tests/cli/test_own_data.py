@@ -40,7 +40,7 @@ def test_two_columns_and_a_function_are_enough(capfd: pytest.CaptureFixture[str]
     assert summary["steps"] == 2
     assert summary["tasks_evaluated"] == 10
     assert summary["verifier_is_training_reward"] is True
-    assert any("judged by the training reward itself" in warning for warning in summary["warnings"])
+    assert any("scored by the training reward itself" in warning for warning in summary["warnings"])
     assert json.loads(Path("runs/grpo-1/summary.json").read_text()) == summary
 
     specification = importlib.util.spec_from_file_location("mine", "mine.py")
@@ -78,6 +78,30 @@ def test_special_tokens_in_rows_are_counted_and_taken_for_text(capfd: pytest.Cap
     command = [*COMMAND, "prompts=2", "rollout.n=2", "evaluation.holdout=4", "threads=1", "--dry-run"]
     assert main(command) == 0
     said = "5 of 10 tasks hold <|end|> in their texts, each taken for "
-    assert f"{said}text, not a special token; data made with them on purpose says" in capfd.readouterr().out
+    assert f"{said}text, not a special token; if they are intended, set" in capfd.readouterr().out
     assert main([*command, "tasks.special_tokens=allow"]) == 0
-    assert f"{said}a special token, as tasks.special_tokens=allow asks" in capfd.readouterr().out
+    assert f"{said}a special token, as tasks.special_tokens=allow sets" in capfd.readouterr().out
+
+
+SMALL = ["steps=1", "prompts=2", "rollout.n=2", "evaluation.holdout=4", "threads=1"]
+
+
+def test_a_dry_run_in_which_scoring_fails_exits_with_1(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("mine.py").write_text("def score(completion, task):\n    return 1 / 0\n")
+    assert main([*COMMAND[:-1], *SMALL, "--dry-run"]) == 1
+    printed = capfd.readouterr().out
+    assert "errors\n  stage rl: 4 of 4 rollouts could not be scored. The first failure: ZeroDivisionError" in printed
+    assert main([*COMMAND[:-1], *SMALL, "--dry-run", "--json"]) == 1
+    assert json.loads(capfd.readouterr().out)["errors"]
+
+
+def test_warnings_are_in_the_dry_run_and_in_the_record(capfd: pytest.CaptureFixture[str]) -> None:
+    changes = [*COMMAND, *SMALL[:3], "evaluation.holdout=500", "threads=1"]
+    assert main([*changes, "--dry-run", "--json"]) == 0
+    twice, warning = json.loads(capfd.readouterr().out)["warnings"]
+    assert twice == "'steps=20' does nothing, because 'steps=1' sets stages.rl.steps after it"
+    assert warning.startswith("evaluation.holdout is 500, but only 28 tasks could be held out")
+    assert main(changes) == 0
+    assert f"warning: {warning}" in capfd.readouterr().out.replace("\n", " ")
+    with RunStore.open(Path("runs/grpo-1"), reading=True) as run:
+        assert [event["message"] for event in run.events() if event["kind"] == "warning"] == [twice, warning]

@@ -34,7 +34,7 @@ def answer(capfd: pytest.CaptureFixture[str], *arguments: str, code: int = 0) ->
 
 def test_eval_answers_by_search_too(capfd: pytest.CaptureFixture[str], tiny: str) -> None:
     found = answer(capfd, "eval", tiny, *SMALL, "--search", TREE, "--value", "value", "--save", "answers.parquet")
-    assert found["searched"]["tasks"] == 4 and 2 <= found["searched"]["attempts"] <= 4
+    assert found["searched"]["tasks"] == 4 and 2 <= found["searched"]["rollouts"] <= 4
     assert "accuracy" in found and Path("answers.parquet").is_file()
     assert "searched" not in answer(capfd, "eval", tiny, *SMALL)
 
@@ -57,10 +57,10 @@ def test_generate_writes_what_tasks_read(capfd: pytest.CaptureFixture[str], tiny
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("eval", *SMALL, "--search", "tree"), "which no model plays here; name one with --value FOLDER"),
+        (("eval", *SMALL, "--search", "tree"), "and there is none; name one with --value FOLDER"),
         (("eval", *SMALL, "--value", "value"), "but there is no search; add --search tree"),
         (("eval", *SMALL, "--search", "{kind: tree, value_role: null}"), "cannot answer held-out tasks"),
-        (("sample", "Q:", "--search", "best_of"), "which no model plays here"),
+        (("sample", "Q:", "--search", "best_of"), "and there is none"),
         (("sample", "Q:", "--search", "{kind: tree, value_role: null}"), "cannot answer a prompt"),
         (("sample", "Q:", "--value", "value"), "but there is no search"),
         (("sample", "Q:", "--search", "tre"), "no search named 'tre'; did you mean 'tree'?"),

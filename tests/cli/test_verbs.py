@@ -108,7 +108,7 @@ def test_doctor_reports_every_check_and_fails_if_one_fails(
     assert main(["doctor"]) == 1
     lines = capfd.readouterr().out.splitlines()
     assert "fail  model          no such model" in lines
-    assert "ok    vision         not installed (optional); to have it: pip install 'posttrain[vision]'" in lines
+    assert "ok    vision         not installed (optional); to install it: pip install 'posttrain[vision]'" in lines
     assert [line.split()[1] for line in lines][:6] == ["python", "torch", "processor", "kernels", "memory", "disk"]
     assert main(["doctor", "--json"]) == 1
     found = json.loads(capfd.readouterr().out)

@@ -8,16 +8,18 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
 from posttrain.component import Component
+from posttrain.component.user_code import accept, find_code
 from posttrain.errors import UserError
+from posttrain.recipes.files import named_code
 from posttrain.recipes.overrides import parse_value
 
 C = TypeVar("C", bound=Component)
 
 
 def component(contract: type[C], kind: str, settings: Sequence[str], fixed: Mapping[str, Any] | None = None) -> C:
-    """The member `kind` of a family with ``name=value`` settings, over those that are `fixed` already.
+    """The member `kind` of a family with ``name=value`` settings, in addition to the `fixed` ones.
 
-    Raises `UserError` that names what is wrong.
+    Raises `UserError` for unknown settings and invalid values.
     """
     given: dict[str, str] = {}
     for setting in settings:
@@ -26,8 +28,8 @@ def component(contract: type[C], kind: str, settings: Sequence[str], fixed: Mapp
             raise UserError(f"'{setting}' is not a setting of {kind}; write name=value")
         given[matched[1]] = matched[2]
     try:
-        known: dict[str, Any] = vars(contract.find(kind))["__pydantic_fields__"]
-        texts = {name for name, field in known.items() if field.annotation is str}
+        declared: dict[str, Any] = vars(contract.find(kind))["__pydantic_fields__"]
+        texts = {name for name, field in declared.items() if field.annotation is str}
         tree = {name: text if name in texts else parse_value(text) for name, text in given.items()}
         made: C = TypeAdapter(contract).validate_python({**(fixed or {}), **tree, "kind": kind})
     except PydanticCustomError as error:
@@ -39,6 +41,7 @@ def component(contract: type[C], kind: str, settings: Sequence[str], fixed: Mapp
             got = "" if item["type"] in ("unknown_field", "kind", "missing") else f", got {item['input']!r:.80}"
             lines.append(f"{kind}{f'.{place}' if place else ''}: {item['msg']}{got}")
         raise UserError("\n".join(lines)) from None
+    accept([find_code(spelling) for spelling in named_code(made)], "the command line")
     return made
 
 

@@ -20,37 +20,37 @@ GB = 1e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """What one check found."""
+    """The result of one check."""
 
     name: str
     status: Literal["ok", "warn", "fail"]
     found: str
     advice: str = ""
-    """What to do; empty where there is nothing to do."""
+    """What to do; empty if nothing."""
 
 
 def checks() -> Iterator[Check]:
-    """Every check, in turn. One that cannot be made fails, with the reason."""
-    yield _made("python", check_python)
-    yield _made("torch", check_torch)
-    yield _made("processor", check_processor)
-    yield _made("kernels", check_kernels)
-    yield _made("memory", check_memory)
-    yield _made("disk", check_disk)
-    yield _made("write access", check_write_access)
-    yield _made("gpu", check_gpu)
-    yield _made("sandbox", check_sandbox)
+    """Runs every check in order. One that raises an error fails, with the reason."""
+    yield _result("python", check_python)
+    yield _result("torch", check_torch)
+    yield _result("processor", check_processor)
+    yield _result("kernels", check_kernels)
+    yield _result("memory", check_memory)
+    yield _result("disk", check_disk)
+    yield _result("write access", check_write_access)
+    yield _result("gpu", check_gpu)
+    yield _result("sandbox", check_sandbox)
     for extra, packages in extras().items():
         yield check_extra(extra, packages)
-    yield _made("model", check_model)
-    yield _made("speed", check_speed)
+    yield _result("model", check_model)
+    yield _result("speed", check_speed)
 
 
-def _made(name: str, check: Callable[[], Check]) -> Check:
-    """The result of a check, or that it could not be made."""
+def _result(name: str, check: Callable[[], Check]) -> Check:
+    """The result of a check, or a failure where it raises an error."""
     try:
         return check()
-    except Exception as error:  # whatever it is, it is the finding
+    except Exception as error:  # any error is a finding
         found = str(error) if isinstance(error, PosttrainError) else f"{type(error).__name__}: {error}"
         return Check(name=name, status="fail", found=found)
 
@@ -64,7 +64,7 @@ def check_python() -> Check:
 
 
 def check_torch() -> Check:
-    """The build of torch, and that it computes."""
+    """The build of torch, and whether it computes."""
     import torch
 
     build = f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPU build"
@@ -75,16 +75,16 @@ def check_torch() -> Check:
 
 
 def check_processor() -> Check:
-    """Cores that this process may use."""
+    """The number of usable cores."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     found = f"{usable} of {os.cpu_count()} cores, {platform.machine()}"
     if usable == 1:
-        return Check(name="processor", status="warn", found=found, advice="two cores are twice as fast")
+        return Check(name="processor", status="warn", found=found, advice="two cores are about twice as fast")
     return Check(name="processor", status="ok", found=found)
 
 
 def check_kernels() -> Check:
-    """The compiled parts of the decoder: what a CPU without them loses is speed only."""
+    """The compiled parts of the decoder; without them decoding on the CPU is only slower."""
     from posttrain import kernels
 
     found = kernels.status()
@@ -94,7 +94,7 @@ def check_kernels() -> Check:
 
 
 def check_memory() -> Check:
-    """Memory that is free, within the limit of the container if there is one."""
+    """Free memory, within the container's limit."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     free = total
     if (meminfo := Path("/proc/meminfo")).exists():
@@ -109,7 +109,7 @@ def check_memory() -> Check:
 
 
 def check_disk() -> Check:
-    """Room for runs in the working directory."""
+    """Free disk space in the working directory."""
     free = shutil.disk_usage(Path.cwd()).free
     found = f"{free / GB:.1f} GB free in {Path.cwd()}"
     if free < 0.2 * GB:
@@ -120,7 +120,7 @@ def check_disk() -> Check:
 
 
 def check_write_access() -> Check:
-    """Whether runs can be written where they go."""
+    """Whether the folder of runs can be written to."""
     folder = Path("runs") if Path("runs").is_dir() else Path()
     try:
         with tempfile.NamedTemporaryFile(dir=folder):
@@ -131,7 +131,7 @@ def check_write_access() -> Check:
 
 
 def check_gpu() -> Check:
-    """The GPUs that torch can use, and one that it cannot."""
+    """GPUs that torch can use, or a GPU that it cannot use."""
     import torch
 
     from posttrain.kernels import paged
@@ -145,13 +145,13 @@ def check_gpu() -> Check:
         return Check(name="gpu", status="ok", found="none; everything runs on the CPU")
     if torch.version.cuda is None:
         advice = "install torch's CUDA build (README, Installation)"
-        return Check(name="gpu", status="warn", found="there is one, and torch is a CPU build", advice=advice)
+        return Check(name="gpu", status="warn", found="the machine has one, but torch is a CPU build", advice=advice)
     advice = f"the driver must support CUDA {torch.version.cuda}: see nvidia-smi"
-    return Check(name="gpu", status="warn", found="there is one, and torch cannot use it", advice=advice)
+    return Check(name="gpu", status="warn", found="the machine has one, but torch cannot use it", advice=advice)
 
 
 def check_sandbox() -> Check:
-    """The tier of the sandbox for programs that models write, found by attacking it."""
+    """The tier of the sandbox for model-written programs, measured by attacking it."""
     from posttrain.sandbox import find_tier
 
     found = find_tier()
@@ -163,7 +163,7 @@ def check_sandbox() -> Check:
 
 
 def extras() -> dict[str, list[str]]:
-    """The packages of each optional extra, the developers' aside."""
+    """The packages of each optional extra except that of developers."""
     found: dict[str, list[str]] = {}
     for requirement in importlib.metadata.requires("posttrain") or ():
         if (extra := re.search(r"extra == ['\"]([\w-]+)['\"]", requirement)) and extra[1] != "dev":
@@ -172,13 +172,13 @@ def extras() -> dict[str, list[str]]:
 
 
 def check_extra(extra: str, packages: list[str]) -> Check:
-    """Whether an optional extra is installed; it is no fault if it is not."""
+    """Whether an optional extra is installed; a missing one is ok."""
     versions = []
     for package in packages:
         try:
             versions.append(f"{package} {importlib.metadata.version(package)}")
         except importlib.metadata.PackageNotFoundError:
-            advice = f"to have it: pip install 'posttrain[{extra}]'"
+            advice = f"to install it: pip install 'posttrain[{extra}]'"
             return Check(name=extra, status="ok", found="not installed (optional)", advice=advice)
     return Check(name=extra, status="ok", found=", ".join(versions))
 
@@ -204,7 +204,7 @@ def check_model() -> Check:
 
 
 def check_speed() -> Check:
-    """How fast the processor multiplies matrices, in float32."""
+    """Rate of matrix products in float32."""
     import torch
 
     size, best = 1024, float("inf")

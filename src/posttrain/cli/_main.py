@@ -1,4 +1,4 @@
-"""The entry point: dispatches to a verb, and maps every failure to a message and an exit code."""
+"""The entry point: dispatches to a verb, and maps every error to a message and an exit code."""
 
 import ast
 import contextlib
@@ -16,11 +16,13 @@ import click
 
 from posttrain.cli._output import only_answers_on_stdout, print_json
 from posttrain.errors import Overlap, PosttrainError
-from posttrain.runs.garbage import rarely_looked_for
+from posttrain.errors.foreign import printable
+from posttrain.errors.temporary import sweep
+from posttrain.runs.garbage import rarely_collected
 from posttrain.runs.threads import wait_briefly
 
 FOLDER = Path(__file__).parent
-READER_WENT_AWAY = 141
+CLOSED_PIPE = 141
 
 
 class Verbs(click.Group):
@@ -40,15 +42,20 @@ class Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the verb that the arguments begin with, and name the nearest one where there is none."""
-        if args and not args[0].startswith("-") and args[0] not in self.list_commands(ctx):
+        """Finds the verb of the arguments. Raises an error with the nearest verb for an unknown one."""
+        if (
+            args
+            and not ctx.resilient_parsing
+            and not args[0].startswith("-")
+            and args[0] not in self.list_commands(ctx)
+        ):
             from posttrain.component import nearest
 
             raise click.UsageError(f"no verb '{args[0]}'; {nearest(args[0], self.list_commands(ctx))}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the verbs with the first lines of their docstrings, read without importing anything."""
+        """Lists the verbs with the first lines of their docstrings, read without importing anything."""
         rows = [(name, _summary(FOLDER / f"{name}.py")) for name in self.list_commands(ctx)]
         with formatter.section("Verbs"):
             formatter.write_dl(rows)
@@ -70,35 +77,38 @@ def group() -> None:
     """Post-training of generative models by reinforcement and imitation.
 
     \b
-    posttrain run quickstart                         a tiny model learns, in a minute or two
+    posttrain run quickstart                         trains a tiny model in a minute or two
     posttrain run grpo tasks=mine.jsonl steps=100    a published method on your own data
     posttrain run gigpo setting=mine.yaml            a method on a recipe of your own
-    posttrain diff dr_grpo                           what a method is
-    posttrain VERB --help                            every verb, with an example
+    posttrain diff dr_grpo                           the difference that a method makes
+    posttrain VERB --help                            the options of a verb, with examples
     """  # noqa: D301
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
+    """Runs one command and returns its exit code."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if "_POSTTRAIN_COMPLETE" in os.environ:
+        from posttrain.cli._completion import install
+
+        install()
         group.main(arguments, prog_name="posttrain")
-    if str(Path.cwd()) not in sys.path:
-        sys.path.append(str(Path.cwd()))  # for a dotted `kind` in the user's own module
     wait_briefly()
+    sweep()
     as_json = "--json" in arguments
     try:
-        with rarely_looked_for(), only_answers_on_stdout(as_json), _warnings_as_notes():
+        with rarely_collected(), only_answers_on_stdout(as_json), _warnings_as_notes():
             return _run(arguments, as_json)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python flushes when it ends
-        return READER_WENT_AWAY
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python flushes at exit
+        return CLOSED_PIPE
 
 
 def _run(arguments: list[str], as_json: bool) -> int:
-    """Run one command and turn every way in which it can end into a message and an exit code."""
+    """Runs one command and maps its result to a message and an exit code."""
     try:
-        with group.make_context("posttrain", arguments, color=False if os.environ.get("NO_COLOR") else None) as context:
+        color = False if os.environ.get("NO_COLOR") else None
+        with group.make_context("posttrain", list(arguments), obj=arguments, color=color) as context:
             group.invoke(context)
         sys.stdout.flush()
         return 0
@@ -112,7 +122,7 @@ def _run(arguments: list[str], as_json: bool) -> int:
             traceback.print_exception(problem)
         message, code = _explain(problem)
     click.secho("error: ", fg="red", bold=True, nl=False, err=True)
-    click.echo(message, err=True)
+    click.echo(printable(message), err=True)
     if as_json:
         print_json({"error": message, "exit_code": code})
     return code
@@ -120,12 +130,12 @@ def _run(arguments: list[str], as_json: bool) -> int:
 
 @contextlib.contextmanager
 def _warnings_as_notes() -> Iterator[None]:
-    """Tell what is said about a recipe in a line on standard error, every time."""
+    """Prints warnings about a recipe as a line on standard error, every time."""
     shown = warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         if issubclass(category, Overlap):
-            click.secho(f"note: {message}", fg="yellow", err=True)
+            click.secho(f"note: {printable(str(message))}", fg="yellow", err=True)
         else:
             shown(message, category, *place, **more)
 
@@ -136,7 +146,7 @@ def _warnings_as_notes() -> Iterator[None]:
 
 
 def _explain(problem: BaseException) -> tuple[str, int]:
-    """The message and the exit code for a way in which a command can end."""
+    """The message and the exit code of an error."""
     match problem:
         case KeyboardInterrupt() | click.Abort():
             return "interrupted", 130
@@ -148,12 +158,15 @@ def _explain(problem: BaseException) -> tuple[str, int]:
             return f"{path}: {reason}", 1
         case MemoryError():
             return f"out of memory (at {_place(problem)})", 1
-    what = f"{type(problem).__name__}: {problem}".partition("\n")[0]
-    return f"{what} (at {_place(problem)})\nThis is a bug in posttrain. POSTTRAIN_TRACEBACK=1 shows the traceback.", 1
+    summary = f"{type(problem).__name__}: {problem}".partition("\n")[0]
+    return (
+        f"{summary} (at {_place(problem)})\nThis is a bug in posttrain. POSTTRAIN_TRACEBACK=1 shows the traceback.",
+        1,
+    )
 
 
 def _usage(problem: click.ClickException) -> str:
-    """What click found wrong with the command line, and where the help is."""
+    """The message of a click error, with the usage and a pointer to the help."""
     message = problem.format_message()
     if isinstance(problem, click.NoSuchOption) and "." in problem.option_name:
         name = problem.option_name.lstrip("-")

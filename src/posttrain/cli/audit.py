@@ -1,7 +1,7 @@
-"""Audit a reward before training with it: does it score what it should, and nothing else?
+"""Audit a reward before training with it: are only correct completions rewarded?
 
 REWARD is written as in a recipe: a kind of `posttrain list reward`, file.py:name, or {kind: ..., settings}. Then come
-tasks=... and the reward's settings as name=value. Without tasks a few of our own are used.
+tasks=... and the reward's settings as name=value. Without tasks a few bundled ones are used.
 
     posttrain audit match
     posttrain audit ./mine.py:score tasks=mine.jsonl
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from posttrain.cli._output import print_json, print_table, verb
+from posttrain.cli._output import print_json, print_table, trusting, verb
+from posttrain.errors.foreign import printable
 
 if TYPE_CHECKING:
     from posttrain.audit.auditing import Report
@@ -24,16 +25,17 @@ SHOWN = 40
 
 
 @verb
+@trusting
 @click.argument("reward")
 @click.argument("settings", nargs=-1, metavar="[tasks=TASKS] [NAME=VALUE]...")
-@click.option("--form", default="{answer}", show_default=True, help="How a completion gives an answer.")
+@click.option("--form", default="{answer}", show_default=True, help="The form of a completion with an answer.")
 @click.option("--about", default="answer", show_default=True, type=click.Choice(["answer", "form"]))
 @click.option("--skip", default="", metavar="KIND,...", help="Kinds of probes to leave out.")
-@click.option("--limit", default=5.0, show_default=True, help="Seconds of processor time for one judgement.")
+@click.option("--limit", default=5.0, show_default=True, help="Seconds of processor time for one score.")
 def command(
     reward: str, settings: tuple[str, ...], form: str, about: str, skip: str, limit: float, as_json: bool
 ) -> None:
-    """Make the reward, judge the probes, tell."""
+    """Makes the reward, scores the probes, prints the findings."""
     from posttrain.audit.auditing import Settings, audit
     from posttrain.audit.samples import sample_tasks
     from posttrain.recipes.overrides import parse_value
@@ -63,21 +65,25 @@ def _made(text: str, settings: list[str]) -> "Reward":
     if not isinstance(value, dict) or "kind" not in value:
         from posttrain.errors import UserError
 
-        raise UserError(f"'{text}' is no reward; write a kind, file.py:name, or {{kind: ..., settings}}")
+        raise UserError(f"'{text}' is not a reward; write a kind, file.py:name, or {{kind: ..., settings}}")
     fixed = {name: item for name, item in value.items() if name != "kind"}
     return component(Reward, str(value["kind"]), settings, fixed)
 
 
 def _show(report: "Report") -> None:
     rows = [
-        (kind, f"{n['probes']:g}", f"{n['paid']:g}", f"{n['errors']:g}", f"{n['slowest']:.3f}")
+        (kind, f"{n['probes']:g}", f"{n['rewarded']:g}", f"{n['errors']:g}", f"{n['slowest']:.3f}")
         for kind, n in report.kinds.items()
     ]
-    print_table(("probes", "tried", "paid", "errors", "slowest, s"), rows)
+    print_table(("probes", "tried", "rewarded", "errors", "slowest, s"), rows)
     click.echo("")
     for finding in report.findings[:SHOWN]:
-        click.echo(f"{finding.fault}: {finding.kind}, {finding.probe}, task {finding.task}: {finding.completion}")
-        click.echo(f"    {'' if finding.value is None else f'value {finding.value:g}; '}{finding.explanation}")
+        click.echo(
+            f"{finding.fault}: {finding.kind}, {finding.probe}, task {finding.task}: {printable(finding.completion)}"
+        )
+        click.echo(
+            f"    {'' if finding.value is None else f'value {finding.value:g}; '}{printable(finding.explanation)}"
+        )
     if len(report.findings) > SHOWN:
         click.echo(f"... and {len(report.findings) - SHOWN} more; --json prints all")
     tried = sum(int(n["probes"]) for n in report.kinds.values())

@@ -1,9 +1,9 @@
 """Measure how fast this machine samples and trains, as a share of its limits.
 
-Models are made on the spot, with random weights: 0.2M, 3.2M and 25M parameters, or with --device cuda the shapes of
-Qwen2.5-0.5B and 1.5B. Everything takes turns, A B A B, and the median of the rounds counts. Each figure stands beside
-its share of the limit: the same work at the rate of a matrix product, measured in the same turns. Without options it
-takes a minute or two; leave the machine alone meanwhile.
+Models have random weights: 0.2M, 3.2M and 25M parameters, or with --device cuda the shapes of Qwen2.5-0.5B and 1.5B.
+Measurements alternate, A B A B; each figure is the median of the rounds, with its share of the limit: the same work at
+the rate of a matrix product, measured in the same rounds. Without options it takes a minute or two; run nothing else
+meanwhile.
 
     posttrain bench
     posttrain bench --what sampling,learning --dtypes float32,bfloat16 --threads 1
@@ -20,16 +20,16 @@ from posttrain.cli._output import print_json, print_table, verb
 
 
 @verb
-@click.option("--sizes", help="Models, with commas between: 0.2M,3.2M,25M.  [default: 3.2M]")
+@click.option("--sizes", help="Models, separated by commas: 0.2M,3.2M,25M.  [default: 3.2M]")
 @click.option("--dtypes", help="float32, bfloat16 or both.  [default: float32]")
-@click.option("--workloads", default="fixed,ragged", show_default=True, help="What is asked for.")
+@click.option("--workloads", default="fixed,ragged", show_default=True, help="Lengths: fixed, ragged or both.")
 @click.option("--batches", help="Sequences decoded at a time.  [default: 256]")
 @click.option("--what", help="Of sampling,learning,grpo,growth,start_up.  [default: all of them]")
-@click.option("--rounds", default=5, show_default=True, type=click.IntRange(1), help="Turns of everything.")
+@click.option("--rounds", default=5, show_default=True, type=click.IntRange(1), help="Measurements of each.")
 @click.option("--threads", type=click.IntRange(1), help="CPU threads.  [default: all cores]")
 @click.option("--device", default="cpu", show_default=True, type=click.Choice(["cpu", "cuda"]))
 @click.option("--all", "everything", is_flag=True, help="All sizes, both types, batches of 128 and 256.")
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Keep the result in a JSON file.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the result to a JSON file.")
 def command(
     sizes: str | None,
     dtypes: str | None,
@@ -43,7 +43,7 @@ def command(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Measure, print, keep."""
+    """Measures, prints, writes."""
     from posttrain.runs.environment import available_cores
     from posttrain.runs.launch import find_device
     from posttrain.speed.benchmark import measure, plan_of
@@ -68,6 +68,7 @@ def command(
     if as_json:
         print_json(result)
         return
-    told = result["machine"]
-    click.echo(f"{told['cpu']}, {told['threads']} threads of {told['cores']} cores, torch {told['packages']['torch']}")
+    machine = result["machine"]
+    threads_used = f"{machine['threads']} threads of {machine['cores']} cores"
+    click.echo(f"{machine['cpu']}, {threads_used}, torch {machine['packages']['torch']}")
     print_table(COLUMNS, rows(result["figures"]))

@@ -1,6 +1,6 @@
 """Diagnose models without training: what an update changed, what a model was trained on.
 
-KIND is one of `posttrain list diagnostic`. Then come the models that it looks at (bundled names, Hugging Face folders,
+KIND is one of `posttrain list diagnostic`. Then come the models to inspect (bundled names, Hugging Face folders,
 folders of runs), and its settings as name=value.
 
     posttrain diagnose sparsity pebble runs/grpo-1
@@ -10,15 +10,16 @@ folders of runs), and its settings as name=value.
 
 import click
 
-from posttrain.cli._output import print_json, verb
+from posttrain.cli._output import print_json, trusting, verb
 
 
 @verb
+@trusting
 @click.argument("kind")
 @click.argument("words", nargs=-1, metavar="MODELS... [NAME=VALUE]...")
 @click.option("--device", default="auto", show_default=True, type=click.Choice(["auto", "cpu", "cuda"]))
 def command(kind: str, words: tuple[str, ...], device: str, as_json: bool) -> None:
-    """Load, look, print."""
+    """Loads the models, examines them, prints the finding."""
     from functools import partial
 
     from posttrain.cli._component import component, split_settings
@@ -33,7 +34,7 @@ def command(kind: str, words: tuple[str, ...], device: str, as_json: bool) -> No
     diagnostic = component(Diagnostic, kind, settings)
     if len(names) != len(diagnostic.subjects):
         raise UserError(
-            f"{kind} looks at {len(diagnostic.subjects)} model(s), {', '.join(diagnostic.subjects).upper()}; got "
+            f"{kind} takes {len(diagnostic.subjects)} model(s), {', '.join(diagnostic.subjects).upper()}; got "
             f"{len(names)}: {', '.join(names) or 'none'}"
         )
     where = find_device(device)  # type: ignore[arg-type]

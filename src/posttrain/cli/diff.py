@@ -1,10 +1,10 @@
-"""Print the difference between two recipes: what a method is.
+"""Print the difference between two recipes.
 
-RECIPE and BASE are anything that `posttrain show` takes: names of recipes, FILE.py:FUNCTION, YAML files, folders of
+RECIPE and BASE are what `posttrain show` takes: names of recipes, FILE.py:FUNCTION, YAML files, folders of
 runs. Without BASE a method is compared with its parent, both on the method's default setting. CHANGES are path=value
-pairs for both, and setting=NAME puts both on another setting. Every line is a path as it is written on the command
-line, with what it holds in BASE and in RECIPE: what to change in BASE to get RECIPE. Names of recipes are not compared,
-and settings at their defaults are not printed.
+pairs for both, and setting=NAME puts both on another setting. Every line is a path, as on the command line, with
+its values in BASE and in RECIPE: what to change in BASE to get RECIPE. Names of recipes are not compared, and settings
+at their defaults are not printed.
 
     posttrain diff dr_grpo
     posttrain diff gigpo setting=mine.yaml
@@ -14,16 +14,18 @@ and settings at their defaults are not printed.
 
 import click
 
-from posttrain.cli._output import print_json, verb
+from posttrain.cli._completion import complete_recipe
+from posttrain.cli._output import print_json, reading_verb, trusting
 
 SIGNS = {"changed": ("~", "yellow"), "added": ("+", "green"), "removed": ("-", "red")}
 
 
-@verb
-@click.argument("recipe")
-@click.argument("others", nargs=-1, metavar="[BASE] [CHANGES]...")
+@reading_verb
+@trusting
+@click.argument("recipe", shell_complete=complete_recipe)
+@click.argument("others", nargs=-1, metavar="[BASE] [CHANGES]...", shell_complete=complete_recipe)
 def command(recipe: str, others: tuple[str, ...], as_json: bool) -> None:
-    """Compare and print."""
+    """Compares and prints."""
     from posttrain.errors import UserError
     from posttrain.recipes.differences import differences
     from posttrain.recipes.files import find_parent, find_recipe

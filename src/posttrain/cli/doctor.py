@@ -1,6 +1,6 @@
-"""Check this machine: Python, torch, memory, disk, GPU, extras, and that the bundled model runs.
+"""Check this machine: Python, torch, memory, disk, GPU, extras, and whether the bundled model runs.
 
-Every line says ok, warn or fail, what was found, and what to do. The exit code is 1 if something failed.
+Every line has a status (ok, warn or fail), the finding, and advice. The exit code is 1 if a check failed.
 
     posttrain doctor
     posttrain doctor --json
@@ -10,14 +10,14 @@ from dataclasses import asdict
 
 import click
 
-from posttrain.cli._output import print_json, verb
+from posttrain.cli._output import print_json, reading_verb
 
 COLORS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
-@verb
+@reading_verb
 def command(as_json: bool) -> None:
-    """Check one thing after the other."""
+    """Runs the checks and prints each result."""
     from posttrain.cli._machine import checks
 
     found = []

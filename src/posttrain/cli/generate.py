@@ -1,8 +1,8 @@
-"""Generate training data with a model by search, into a file that tasks=FILE reads back.
+"""Generate training data with a model by search, into a file that tasks=FILE reads.
 
 MODEL and CHANGES are as for eval. The tasks are the recipe's training tasks, never its held-out ones; the reward is its
-verifier. Without --search, 8 independent attempts are made at each task. A generation that was killed goes on when the
-same command is given again.
+verifier. Without --search, 8 independent rollouts of each task are sampled. After an interruption the same command
+continues.
 
     posttrain generate pebble tasks.size=400 --out solved.jsonl --rows demonstrations
     posttrain generate pebble --out values.jsonl --search '{kind: tree, value_role: null, delimiter: ;}'
@@ -15,15 +15,17 @@ from typing import Any, Literal
 
 import click
 
-from posttrain.cli._output import print_json, verb
+from posttrain.cli._completion import complete_changes, complete_model
+from posttrain.cli._output import print_json, trusting, verb
 from posttrain.runs.measuring import SEARCH_HELP, VALUE_HELP
 
 DEFAULT_SEARCH = "{kind: best_of, n: 8, value_role: null}"
 
 
 @verb
-@click.argument("model")
-@click.argument("changes", nargs=-1)
+@trusting
+@click.argument("model", shell_complete=complete_model)
+@click.argument("changes", nargs=-1, shell_complete=complete_changes)
 @click.option(
     "--out", required=True, type=click.Path(path_type=Path, dir_okay=False), help="The file to write, FILE.jsonl."
 )
@@ -35,7 +37,7 @@ DEFAULT_SEARCH = "{kind: best_of, n: 8, value_role: null}"
     default="rated",
     show_default=True,
     type=click.Choice(["rated", "demonstrations"]),
-    help="Every state and attempt with its value, or the best attempts only.",
+    help="Every state and rollout with its value, or the best rollouts only.",
 )
 @click.option("--at-least", default=1.0, show_default=True, help="Smallest reward of a demonstration.")
 @click.option("--most", default=1, show_default=True, type=click.IntRange(1), help="Demonstrations of one task.")
@@ -50,14 +52,14 @@ def command(
     most: int,
     as_json: bool,
 ) -> None:
-    """Search, judge, write."""
-    from posttrain.components.rewards import RewardContext, judged
+    """Searches, scores, writes."""
+    from posttrain.components.rewards import RewardContext, scored
     from posttrain.components.search import Found
     from posttrain.engines import Sampler
     from posttrain.errors import UserError
     from posttrain.evaluation.generation import Rows, generate
     from posttrain.recipes.overrides import to_tree
-    from posttrain.runs.measuring import bench_for, read_search
+    from posttrain.runs.measuring import context_for, read_search
     from posttrain.stages.prompts import check_prompts
     from posttrain.types import Group, Task, Trajectory
 
@@ -65,24 +67,24 @@ def command(
         raise UserError(f"--out {out}: rows are written as JSON lines; name a file that ends with .jsonl")
     if not out.absolute().parent.is_dir():
         raise UserError(f"no folder {out.parent} to write {out.name} into (working in {Path.cwd()}); make it first")
-    looking = read_search(search)
-    bench = bench_for(model, changes, looking, value)
-    policies = bench.first_models()
-    tasks, reward = bench.problems.train, bench.problems.verifier
+    method = read_search(search)
+    run = context_for(model, changes, method, value)
+    policies = run.first_models()
+    tasks, reward = run.problems.train, run.problems.verifier
     check_prompts(policies["policy"], tasks, "the tasks")
 
     async def find(task: Task) -> tuple[Found, tuple[Trajectory, ...]]:
         samplers: dict[str, Sampler] = {
-            role: bench.server(policy).bind("generate", task.key) for role, policy in policies.items()
+            role: run.server(policy).bind("generate", task.key) for role, policy in policies.items()
         }
         context = RewardContext(samplers=samplers)
-        found = await looking.search(task, samplers, lambda group: judged(group, reward, context))
-        if looking.judges:
-            return found, found.attempts
-        return found, (await judged(Group(key=task.key, trajectories=found.attempts), reward, context)).trajectories
+        found = await method.search(task, samplers, lambda group: scored(group, reward, context))
+        if method.uses_rewards:
+            return found, found.trajectories
+        return found, (await scored(Group(key=task.key, trajectories=found.trajectories), reward, context)).trajectories
 
     rows = Rows(kind=kind, at_least=at_least, most=most)
-    settings = {"recipe": to_tree(bench.recipe), "search": search, "rows": [kind, at_least, most]}
+    settings = {"recipe": to_tree(run.recipe), "search": search, "rows": [kind, at_least, most]}
     with click.progressbar(length=len(tasks), label="tasks", file=sys.stderr) as bar:
 
         def show(done: Any) -> None:
@@ -92,4 +94,4 @@ def command(
     if as_json:
         print_json({"model": model, "out": str(out), "kind": kind, **done})
         return
-    click.echo(f"{out}: {done['rows']} rows from {done['attempts']} attempts at {done['tasks']} tasks")
+    click.echo(f"{out}: {done['rows']} rows from {done['rollouts']} rollouts of {done['tasks']} tasks")

@@ -1,7 +1,17 @@
 """List methods, settings and the members of every family.
 
-With FAMILY, only that one: recipe (methods), setting, objective, advantage, reward, tasks, ... Names are what recipes
-and the command line call them by. The options leave out what does not fit all of them.
+With FAMILY, only that one: recipe (methods), setting, objective, advantage, reward, tasks, ... Names are those of
+recipes and the command line. Entries must match all options. Columns, of which those are shown that differ and fit
+(--json has all):
+
+    name     what recipes and the command line call it
+    family   what it is: recipe (a method), setting, or the kind of component
+    area     of a method: what it is about
+    parent   the method that it changes; posttrain diff NAME prints the difference
+    setting  what a method is tried on where no other is given
+    rows     its numbers in the catalogue of published methods
+    source   the paper
+    summary  what it is, in a sentence
 
     posttrain list recipe
     posttrain list --area sft_rl
@@ -18,7 +28,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from posttrain.cli._output import print_json, print_table, verb
+from posttrain.cli._completion import complete_family
+from posttrain.cli._output import listing_verb, print_json, print_table
 
 if TYPE_CHECKING:
     from posttrain.recipes.catalogue import Entry
@@ -35,16 +46,16 @@ COLUMNS: dict[str, "Callable[[Entry], str]"] = {
 }
 
 WIDE = 140
-"""Characters of a terminal in which all columns can be read."""
+"""Width of a terminal, in characters, at which all columns are printed."""
 
 
-@verb
-@click.argument("family", required=False)
+@listing_verb
+@click.argument("family", required=False, shell_complete=complete_family)
 @click.option("--area", help="Methods of one area: policy_gradient, sft_rl, agents, ...")
-@click.option("--row", type=int, help="What covers a row of the catalogue of methods.")
-@click.option("--text", help="What has this text in its name, source or summary.")
+@click.option("--row", type=int, help="Entries that cover a row of the catalogue of methods.")
+@click.option("--text", help="Entries with this text in name, source or summary.")
 def command(family: str | None, area: str | None, row: int | None, text: str | None, as_json: bool) -> None:
-    """Read docstrings, import nothing."""
+    """Reads docstrings without importing."""
     from posttrain.recipes.catalogue import entries, select
 
     found = select(entries(family), area=area, text=text, row=row)
@@ -52,13 +63,16 @@ def command(family: str | None, area: str | None, row: int | None, text: str | N
         print_json([asdict(entry) for entry in found])
     elif found:
         columns = {name: read for name, read in COLUMNS.items() if name in _columns(found)}
-        print_table(list(columns), [[read(entry) for read in columns.values()] for entry in found])
+        rows = [[read(entry) for read in columns.values()] for entry in found]
+        print_table(list(columns), rows, whole=["name", "family"])
+        if sys.stdout.isatty():
+            click.secho(f"{len(found)} entries; posttrain list --help explains the columns", dim=True, err=True)
     else:
-        click.echo("nothing fits; posttrain list shows all there is", err=True)
+        click.echo("nothing matches; posttrain list prints all entries", err=True)
 
 
 def _columns(found: "list[Entry]") -> list[str]:
-    """What says something about these entries, as far as the terminal is wide enough for it."""
+    """Columns whose values differ among these entries; fewer on a narrow terminal."""
     if sys.stdout.isatty() and shutil.get_terminal_size().columns < WIDE:
-        return ["name", "family", "source", "summary"] if len({e.family for e in found}) > 1 else ["name", "summary"]
+        return ["name", "family", "summary"] if len({e.family for e in found}) > 1 else ["name", "summary"]
     return [name for name, read in COLUMNS.items() if name in ("name", "summary") or len(set(map(read, found))) > 1]

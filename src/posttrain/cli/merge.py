@@ -13,15 +13,16 @@ from typing import Literal
 
 import click
 
+from posttrain.cli._completion import complete_model
 from posttrain.cli._output import print_json, verb
 
 
 @verb
-@click.argument("models", nargs=-1, required=True)
-@click.option("--method", default="soup", show_default=True, help="What is done with the weights.")
+@click.argument("models", nargs=-1, required=True, shell_complete=complete_model)
+@click.option("--method", default="soup", show_default=True, help="How the weights are combined.")
 @click.option("--out", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder to write.")
 def command(models: tuple[str, ...], method: str, out: Path, as_json: bool) -> None:
-    """Load, merge, write."""
+    """Loads, merges, writes."""
     import torch
 
     from posttrain.cli._component import component, split_settings

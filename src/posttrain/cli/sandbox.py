@@ -1,9 +1,9 @@
 """Attack and time the sandbox for model-written programs on this machine.
 
-Without an ACTION: which tier this machine has, what it does not hold, and why no stronger one is to be had. ``attack``
-tries every hostile program of ours against it (exit code 1 if one is not contained), as a started job and, where
-warm Python jobs are forked, as a forked one. ``bench`` times it beside a plain subprocess. ``--tier`` takes another one
-than the strongest; ``--write FILE`` keeps the result for docs/trust.md.
+Without an ACTION: which tier this machine has, what that tier does not protect, and why no stronger one is available.
+``attack`` runs every bundled hostile program (exit code 1 if one is not contained), as a started job and, where warm
+Python jobs are forked, as a forked one. ``bench`` compares its time with a plain subprocess. ``--tier`` takes another
+tier than the strongest; ``--write FILE`` writes the result for docs/trust.md.
 
     posttrain sandbox
     posttrain sandbox attack
@@ -21,18 +21,18 @@ import click
 from posttrain.cli._output import print_json, print_table, verb
 
 STARTED, FORKED = "started", "forked"
-"""How a job came to be: its program was started, or it was forked from an interpreter that waits."""
+"""How a job starts: as a new program, or forked from a waiting interpreter."""
 _NONE: dict[str, Any] = {"columns": ["attack", "", "against"], "rows": []}
 
 
 @verb
 @click.argument("action", type=click.Choice(["show", "attack", "bench"]), default="show")
 @click.option("--tier", type=click.Choice(["cgroup", "namespaces", "landlock", "none"]), help="Default: the strongest.")
-@click.option("--only", multiple=True, metavar="NAME", help="One attack, or several.")
-@click.option("--runs", default=100, show_default=True, type=click.IntRange(1), help="Programs that are timed.")
-@click.option("--write", type=click.Path(dir_okay=False, path_type=Path), help="Keep the result in a JSON file.")
+@click.option("--only", multiple=True, metavar="NAME", help="One attack; repeatable.")
+@click.option("--runs", default=100, show_default=True, type=click.IntRange(1), help="Programs to time.")
+@click.option("--write", type=click.Path(dir_okay=False, path_type=Path), help="Write the result to a JSON file.")
 def command(action: str, tier: Any, only: tuple[str, ...], runs: int, write: Path | None, as_json: bool) -> None:
-    """Find, attack or time."""
+    """Prints the tier, attacks it, or times it."""
     from posttrain.sandbox import find_tier
 
     if action == "show":
@@ -60,7 +60,7 @@ def command(action: str, tier: Any, only: tuple[str, ...], runs: int, write: Pat
 
 
 def _attack(tier: Any, only: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Try the attacks; one that escapes breaks a promise only where the tier makes it."""
+    """Runs the attacks; one that escapes breaks a promise only where the tier makes it."""
     from posttrain.component import nearest
     from posttrain.errors import RunFailed, UserError
     from posttrain.sandbox import attacks
@@ -72,7 +72,7 @@ def _attack(tier: Any, only: tuple[str, ...]) -> list[dict[str, Any]]:
         if name not in known:
             raise UserError(f"there is no attack '{name}'; {nearest(name, known)}")
     if reason := obstacle(tier):
-        raise RunFailed(f"tier '{tier}' is not to be had here: {reason}")
+        raise RunFailed(f"tier '{tier}' is not available here: {reason}")
     pool = Pool(tier, 1)
     try:
         chosen = [known[name] for name in only or known]
@@ -87,7 +87,7 @@ def _attack(tier: Any, only: tuple[str, ...]) -> list[dict[str, Any]]:
 
 
 def _keep(path: Path, action: str, tier: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write a part of docs/trust.md. Attacks on several tiers become columns of one table, in the order of the runs."""
+    """Writes a part of docs/trust.md. Attacks on several tiers are columns of one table, in the order of the runs."""
     part: dict[str, Any] = {"command": f"posttrain sandbox {action} --tier TIER --write {path}"}
     if action == "bench":
         table = {"caption": f"Tier {tier}.", "columns": list(rows[0]), "rows": [list(row.values()) for row in rows]}
@@ -98,10 +98,10 @@ def _keep(path: Path, action: str, tier: str, rows: Sequence[Mapping[str, Any]])
     old = json.loads(path.read_text())["tables"][0] if path.exists() else _NONE
     results = {row[0]: dict(zip(old["columns"], row, strict=True)) for row in old["rows"]}
     for row in rows:
-        said = row["verdict"] if row["outcome"] == "ok" else f"{row['verdict']} ({row['outcome']})"
-        known = results.get(row["attack"], {})
+        result = row["verdict"] if row["outcome"] == "ok" else f"{row['verdict']} ({row['outcome']})"
+        earlier = results.get(row["attack"], {})
         column = tier if row["way"] == STARTED else f"{tier}, {FORKED}"
-        results[row["attack"]] = known | {"attack": row["attack"], "against": row["promise"], column: said}
+        results[row["attack"]] = earlier | {"attack": row["attack"], "against": row["promise"], column: result}
     any_forked = any(row["way"] == FORKED for row in rows)
     summaries = {attack.name: attack.summary for attack in all_attacks()}
     columns = list(dict.fromkeys([*old["columns"], tier, *([f"{tier}, {FORKED}"] * any_forked)]))

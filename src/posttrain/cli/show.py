@@ -1,13 +1,13 @@
 """Print the resolved tree of a recipe as YAML.
 
 RECIPE is the name of a recipe, FILE.py:FUNCTION, a YAML file, or the folder of a run. CHANGES are path=value pairs.
-What is printed is a whole recipe; running it gives the same run.
+The output is a complete recipe; running it gives the same run.
 
     posttrain show grpo rollout.n=16 > mine.yaml
     posttrain run mine.yaml
 
-With ``--page``, print the page of a method instead: what it changes, its formula, where its numbers come from, where it
-departs from its paper, what was measured, and how to run it.
+With ``--page``, print the page of a method instead: what it changes, its formula, the sources of its numbers,
+differences from its paper, measurements, and how to run it.
 
     posttrain show gigpo --page
 """
@@ -16,15 +16,17 @@ import sys
 
 import click
 
-from posttrain.cli._output import print_json, verb
+from posttrain.cli._completion import complete_changes, complete_recipe
+from posttrain.cli._output import print_json, reading_verb, trusting
 
 
-@verb
-@click.argument("recipe")
-@click.argument("changes", nargs=-1)
+@reading_verb
+@trusting
+@click.argument("recipe", shell_complete=complete_recipe)
+@click.argument("changes", nargs=-1, shell_complete=complete_changes)
 @click.option("--page", is_flag=True, help="Print the page of a method.")
 def command(recipe: str, changes: tuple[str, ...], page: bool, as_json: bool) -> None:
-    """Resolve and print."""
+    """Resolves and prints."""
     if page:
         _print_page(recipe, changes, as_json=as_json)
         return
@@ -39,7 +41,7 @@ def command(recipe: str, changes: tuple[str, ...], page: bool, as_json: bool) ->
 
 
 def _print_page(method: str, changes: tuple[str, ...], *, as_json: bool) -> None:
-    """Print a method's page: laid out for a terminal, as Markdown into a file or a pipe."""
+    """Prints a method's page: formatted in a terminal, as Markdown into a file or a pipe."""
     from posttrain.errors import UserError
     from posttrain.recipes.pages import method_page
 
