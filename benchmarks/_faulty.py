@@ -1,5 +1,8 @@
 """A small run in a process that can be broken at any place, and the judgement of what came of it."""
 
+import contextlib
+import gc
+import importlib.util
 import json
 import os
 import random
@@ -15,11 +18,19 @@ from posttrain.cli import main
 from posttrain.policies.folder import new_folder
 from tests.runs.processes import contents
 
-RECIPE = """
-from dataclasses import replace
+IMPORTS = """
 from posttrain.recipes.changes import rl_of, sft_of
 from posttrain.methods.policy_gradient.ppo import ppo
 from posttrain.methods.sft_rl.sft import sft
+"""
+IMPORTS_BEFORE = """
+from posttrain.recipe_changes import rl_of, sft_of
+from posttrain.recipes.ppo import ppo
+from posttrain.recipes.sft import sft
+"""
+"""The same in commits before methods/, which `python -m benchmarks.power --against` compares with."""
+RECIPE = """
+from dataclasses import replace
 
 def score(completion, task):
     return (sum(map(ord, completion)) + len(task.prompt)) % 7 / 6
@@ -43,6 +54,8 @@ SETTINGS = (
     "threads=1",
 )
 RUN = Path("runs/small-1")
+_IMPORTED = ("posttrain.", "torch.", "transformers", "ruamel", "duckdb", "numpy", "safetensors", "tokenizers", "jinja2")
+"""What takes long to import, and can be imported at any time."""
 TRACES = ("Traceback", "bug in posttrain")
 Sabotage = Callable[[], None]
 
@@ -81,28 +94,35 @@ class Tally:
 class Workshop:
     """A folder with a model, tasks and a recipe; runs of it in forked processes, which start in milliseconds."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
-        """Makes everything and runs the recipe once, left alone."""
+    def __init__(self, folder: Path, seed: int, *settings: str) -> None:
+        """Makes everything and runs the recipe once, left alone; `settings` come after `SETTINGS`."""
+        self.settings = (*SETTINGS, *settings)
         self.rng = random.Random(seed)
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         os.chdir(folder)
-        Path("mine.py").write_text(RECIPE)
+        before = importlib.util.find_spec("posttrain.recipe_changes") is not None
+        Path("mine.py").write_text((IMPORTS_BEFORE if before else IMPORTS) + RECIPE)
         rows = [{"question": f"{i}+{i % 7}=", "answer": str(i + i % 7), "solution": f" {i + i % 7}"} for i in range(40)]
         Path("sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         new_folder(Path("tiny"), layers=1, width=32, heads=2, kv_heads=1, context=64)
         began = time.monotonic()
-        ended = self.run(count_operations)
+        ended = self.run(count_operations_and_modules)
         self.seconds = time.monotonic() - began
         assert ended.code == 0, ended.output
         self.operations = int(Path("operations").read_text())
         self.undisturbed = contents(RUN)
         shutil.move(RUN, "alone")
+        for name in Path("modules").read_text().split():
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
+        gc.collect()
+        gc.freeze()  # or each child would look through all of it
 
     def run(self, sabotage: Sabotage | None = None, meanwhile: Callable[[int], None] | None = None) -> Ended:
         """A new run, in place of the one before."""
         shutil.rmtree(RUN, ignore_errors=True)
-        return self.command(["run", *SETTINGS], sabotage, meanwhile)
+        return self.command(["run", *self.settings], sabotage, meanwhile)
 
     def resume(self, sabotage: Sabotage | None = None, meanwhile: Callable[[int], None] | None = None) -> Ended:
         """The run, continued."""
@@ -199,13 +219,15 @@ def _on_file_operations(act: Callable[[str], None]) -> None:
     sys.addaudithook(hook)
 
 
-def count_operations() -> None:
-    """Leave the number of file operations in a file."""
+def count_operations_and_modules() -> None:
+    """Leave the number of file operations in a file, and what is imported in another, for later runs to find it so."""
     seen = 0
 
     def act(path: str) -> None:
         nonlocal seen
         seen += 1
+        if path.endswith(".report.html.tmp"):
+            Path("modules").write_text("\n".join(name for name in list(sys.modules) if name.startswith(_IMPORTED)))
         descriptor = os.open("operations", os.O_WRONLY | os.O_CREAT)
         os.pwrite(descriptor, str(seen).encode(), 0)
         os.close(descriptor)
@@ -262,7 +284,7 @@ def kill_in_evaluation(number: int) -> Sabotage:
 
         left, evaluate = number, evaluation.evaluate
 
-        def judged_and_dead(*arguments: object, **settings: object) -> object:
+        def scored_and_dead(*arguments: object, **settings: object) -> object:
             nonlocal left
             left -= 1
             evaluated = evaluate(*arguments, **settings)  # type: ignore[arg-type]
@@ -270,7 +292,7 @@ def kill_in_evaluation(number: int) -> Sabotage:
                 die()
             return evaluated
 
-        vars(run)["evaluate"] = judged_and_dead
+        vars(run)["evaluate"] = scored_and_dead
 
     return sabotage
 

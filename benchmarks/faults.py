@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+from benchmarks import _power_cuts
 from benchmarks._faulty import (
     RUN,
     SETTINGS,
@@ -305,8 +306,14 @@ def records(shop: Workshop, quick: bool) -> Iterator[Tally]:
     yield journals
 
 
+def power_cuts(shop: Workshop, quick: bool) -> Iterator[Tally]:
+    """What power cuts may leave; `python -m benchmarks.power` tries a thousand."""
+    yield from _power_cuts.sweep(Workshop(shop.folder / "cut", 0, *_power_cuts.SHORT), 10 if quick else 100, 0)
+    os.chdir(shop.folder)
+
+
 SCENES: tuple[Scene, ...] = (
-    signals, disks, folders, checkpoint_files, two_processes, clocks, inputs, records
+    signals, disks, folders, checkpoint_files, two_processes, clocks, inputs, records, power_cuts
 )  # fmt: skip
 
 

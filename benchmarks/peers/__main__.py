@@ -126,7 +126,7 @@ def make_sides(options: argparse.Namespace, size: str, workload: str, model: str
         }
         ours = start("limits", OURS, options, stack, cases=cases)
         figure = {**base, "measure": "limits", "side": "machine", "dtype": dtype}
-        yield Side(figure, lambda child=ours[0]: child.ask(do="turn", case="limits"))
+        yield Side(figure, lambda child=ours[0]: child.request(do="turn", case="limits"))
     for name in [side for side in TRAINERS if side in options.sides]:
         for dtype in options.dtypes if name == "posttrain" else options.peer_dtypes:
             figure = {**base, "measure": "grpo", "side": name, "dtype": dtype, "samples": options.samples}
@@ -144,7 +144,7 @@ def make_sides(options: argparse.Namespace, size: str, workload: str, model: str
                 if name == "posttrain":
                     case = {**asked, "measure": "sampling", "size": size, "slots": batch}
                     child, _ = start(f"posttrain sampling {dtype}", OURS, options, stack, cases={"sampling": case})
-                    yield Side(figure, lambda child=child: child.ask(do="turn", case="sampling"))
+                    yield Side(figure, lambda child=child: child.request(do="turn", case="sampling"))
                 else:
                     yield from one_side(figure, THEIRS, options, stack, {**asked, "kind": "generate"})
 
@@ -164,7 +164,7 @@ def one_side(
     figure["seconds_to_ready"] = ready["seconds_to_ready"]
     if "logp" in ready:
         figure["logp"] = ready["logp"]
-    side = Side(figure, lambda: child.ask(do="turn"))
+    side = Side(figure, lambda: child.request(do="turn"))
     side.child = child
     yield side
 

@@ -171,7 +171,7 @@ def train_bare(steps: Steps, question: dict[str, Any], asked: Workload) -> None:
         reward = torch.tensor([share_of_digits(text) for text in texts], device=ids.device)
         grouped = reward.view(-1, GROUP)
         advantage = ((grouped - grouped.mean(1, keepdim=True)) / (grouped.std(1, keepdim=True) + EPSILON)).view(-1, 1)
-        judged = clock(model)
+        scored = clock(model)
         positions = (mask.cumsum(1) - 1).clamp(min=0)
         # The logits of what was written, and no others.
         count = written.shape[1]
@@ -191,7 +191,7 @@ def train_bare(steps: Steps, question: dict[str, Any], asked: Workload) -> None:
             loss=float(loss.detach()),
             gradient_norm=float(norm),
             sampling_seconds=sampled - begun,
-            not_learning_seconds=judged - begun,
+            not_learning_seconds=scored - begun,
         )
 
 

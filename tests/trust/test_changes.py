@@ -19,6 +19,8 @@ from posttrain.runs.store import RunStore
 from posttrain.types import Preference, Task
 from tests.runs.processes import history
 
+pytestmark = pytest.mark.slow  # seconds for many of them
+
 RUN = Path("runs/grpo-1")
 SETTINGS = (
     "grpo", "model=tiny", "tasks=sums.jsonl", "evaluation.holdout=2", "steps=2", "prompts=2", "rollout.n=2",
@@ -67,8 +69,10 @@ def test_tasks_that_changed_stop_it_and_name_the_file(capfd: pytest.CaptureFixtu
 def test_a_reward_that_changed_is_told(capfd: pytest.CaptureFixture[str]) -> None:
     Path("mine.py").write_text("def score(completion):\n    return 1.0\n")
     capfd.readouterr()
-    assert main(["resume", str(RUN)]) == 0
-    said = "the reward in mine.py is not the one that the run began with; steps from here on are judged by the new one"
+    assert main(["resume", str(RUN)]) == 2, "the run came from another folder, and this code was not named here"
+    assert "mine.py:score" in capfd.readouterr().err
+    assert main(["resume", str(RUN), "--trust-code"]) == 0
+    said = "the reward in mine.py is not the one that the run began with; steps from here on are scored by the new one"
     assert f"changed: {said}" in capfd.readouterr().out
     assert ("changed", said) in history(RUN)
 
@@ -137,9 +141,7 @@ def adapted(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert main(["run", *SETTINGS, "models.policy.lora={rank: 2, targets: [q_proj]}"]) == 0
         Path("runs/grpo-2/model/adapter").rename("mine")
         new_folder(Path("based"), layers=1, width=16, heads=2, kv_heads=1, context=64)
-        config = json.loads(Path("mine/adapter_config.json").read_text())
-        Path("mine/adapter_config.json").write_text(json.dumps({**config, "base_model_name_or_path": "../based"}))
-        assert main(["run", *SETTINGS, "model=mine"]) == 0
+        assert main(["run", *SETTINGS, "model=mine", "models.policy.base=based"]) == 0
     return folder
 
 
@@ -147,17 +149,17 @@ def adapted(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_model_that_an_adapter_is_made_for_is_looked_at_too(
     adapted: Path, here: Path, fault: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The first run's base is `tiny`, which is still there; the adapter's files name another folder."""
+    """The first run's base is `tiny`, which is still there; the recipe names another folder."""
     shutil.copytree(adapted, here, dirs_exist_ok=True)
     run, weights = Path("runs/grpo-3"), Path("based/model.safetensors")
     assert set(json.loads((run / "environment.json").read_text())["models_sha256"]) == {"policy", "policy's base"}
     kept = weights.read_bytes()
     if fault == "changed":
         weights.write_bytes(kept[:-1] + bytes([kept[-1] ^ 1]))
-        said = "the model that the adapter is made for, in 'mine/../based' changed since the run"
+        said = "the model that the adapter is made for, in 'based' changed since the run"
     elif fault == "gone":
         Path("based").rename("elsewhere")
-        said = "the model that the adapter is made for, in 'mine/../based' is gone since the run"
+        said = "the model that the adapter is made for, in 'based' is gone since the run"
     else:
         Path("mine").rename("elsewhere")
         said = "the model in 'mine' is gone since the run"

@@ -1,24 +1,17 @@
 """A small part of `python -m benchmarks.faults`: what is broken ends like the undisturbed run, or in a clear stop."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.trust.commands import run_benchmark
 
 
 @pytest.mark.slow
 def test_no_fault_is_met_badly(tmp_path: Path) -> None:
     found = tmp_path / "faults.json"
-    command = [sys.executable, "-m", "benchmarks.faults", "--kills", "10", "--quick", "--output", str(found)]
-    done = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=280
-    )
-    assert done.returncode == 0, done.stderr
+    run_benchmark("-m", "benchmarks.faults", "--kills", "10", "--quick", "--output", str(found))
     [table] = json.loads(found.read_text())["tables"]
     rows = {row[0]: dict(zip(table["columns"], row, strict=True)) for row in table["rows"]}
     assert sum(row["tried"] for name, row in rows.items() if name.startswith("kill -9")) == 10

@@ -88,4 +88,6 @@ def test_a_run_goes_on_without_what_could_not_be_judged() -> None:
 def test_a_run_of_which_nothing_can_be_judged_stops_with_the_evidence(capfd: pytest.CaptureFixture[str]) -> None:
     assert begun("every") == 3
     said = capfd.readouterr().err
-    assert "8 of 8 judgements of this step failed" in said and "MemoryError" in said and "Traceback" not in said
+    assert (
+        "8 of 8 rollouts of this step could not be scored" in said and "MemoryError" in said and "Traceback" not in said
+    )

@@ -1,0 +1,177 @@
+"""Whether a long run grows: steps of rewards that run in workers and sandboxes, and what the process holds after each.
+
+    python -m benchmarks.endurance                    ten thousand steps
+    python -m benchmarks.endurance --write docs/measured/trust/endurance.json
+
+A step scores a group of rollouts with each reward at once, in an event loop of its own, as a step of training does. A
+table shows the least that was held in the first, the fifth and the last tenth of the steps, at ten looks each: resident
+memory, descriptors, threads, processes, temporary files and event loops. What is held for a moment comes and goes; what
+leaks is in the least. Exit code 1 where any of it grew by over a twentieth after the first tenth.
+"""
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from posttrain.components.rewards import Reward, RewardContext
+from posttrain.components.rewards.counted_work import CountedWork
+from posttrain.components.rewards.function import Function
+from posttrain.components.rewards.io_tests import IOTests
+from posttrain.components.rewards.math_verify import MathVerify
+from posttrain.components.rewards.openai_grader import OpenAIGrader
+from posttrain.components.rewards.python_tests import PythonTests
+from posttrain.components.rewards.reasoning_gym import ReasoningGym
+from posttrain.components.rewards.sql import SQL
+from posttrain.components.rewards.verilog import Verilog
+from posttrain.engines import wait_for
+from posttrain.errors import PosttrainError
+from posttrain.sandbox import find_tier
+from posttrain.sandbox.processes import descendants
+from posttrain.types import Group, Segment, Task, Trajectory
+
+SANDBOXED_EVERY = 20
+"""Steps between two with the rewards that start a sandboxed program, which take far longer than the others."""
+FILLING = 50
+"""The first steps have all rewards: every slot of the pool starts its interpreters then."""
+SQUARE = Task(key="square", prompt="Write f.", answer="sqrt(8)", fields={"tests": ["assert f(2) == 4"]})
+QUERY = Task(key="t", prompt="?", answer="SELECT 1", fields={"schema": "CREATE TABLE t(a INTEGER);"})
+INCREMENT = '#include <stdio.h>\nint main(void) { int a; scanf("%d", &a); printf("%d", a + 1); }'
+NEXT = Task(key="next", prompt="?", answer=INCREMENT, fields={"tests": [{"input": "1", "output": "2"}]})
+ENTRY = {"question": "Spell it backward, please: cat", "answer": "tac", "metadata": {}}
+SPELLED = Task(key="gym", prompt="?", answer="tac", fields={"dataset": "spell_backward", "entry": ENTRY})
+BENCH = """module bench; reg a; wire y; inverter unit(a, y);
+initial begin a = 0; #1 $display("%d", y); a = 1; #1 $display("%d", y); $finish; end
+endmodule"""
+INVERTER = Task(key="inverter", prompt="?", fields={"testbench": BENCH, "rows": ["1", "0"]})
+DESIGN = "module inverter(input a, output y); assign y = ~a; endmodule"
+GRADER = "def grade(sample, item):\n    return len(sample['output_text']) / 100\n"
+MINE = "def score(completion):\n    return len(completion) / 100\n"
+
+
+def group(task: Task, *texts: str) -> Group:
+    """Rollouts with these completions."""
+    return Group(
+        trajectories=tuple(
+            Trajectory(
+                task=task,
+                segments=(Segment(actor="policy", token_ids=np.arange(2), trained=True, text=text),),
+                stop_reason="stop",
+            )
+            for text in texts
+        ),
+        key=task.key,
+    )
+
+
+def rewards(folder: Path) -> tuple[dict[str, tuple[Reward, Group]], dict[str, tuple[Reward, Group]]]:
+    """Rewards that run in workers, and those that run in sandboxes, each with what it scores; those to be had here."""
+    mine = folder / "mine.py"
+    mine.write_text(MINE)
+    tier = find_tier().tier
+    answers = group(SQUARE, r"\boxed{2\sqrt{2}}", r"\boxed{\sqrt{8}}", r"\boxed{x}", "none")
+    in_workers: dict[str, tuple[Reward, Group]] = {
+        "function": (Function(path=f"{mine}:score"), answers),
+        "math_verify": (MathVerify(), answers),
+        "reasoning_gym": (ReasoningGym(), group(SPELLED, "<answer>tac</answer>", "<answer>cat</answer>")),
+    }
+    sandboxed: dict[str, tuple[Reward, Group]] = {
+        "counted_work": (CountedWork(language="c", weakest=tier), group(NEXT, INCREMENT, "int main(")),
+        "io_tests": (IOTests(weakest=tier), group(NEXT, "print(1 + int(input()))", "print(1)")),
+        "openai_grader": (OpenAIGrader(type="python", source=GRADER, weakest=tier), answers),
+        "python_tests": (PythonTests(weakest=tier), group(SQUARE, "def f(x): return x * x", "def f(x): return x")),
+        "sql": (SQL(weakest=tier), group(QUERY, "SELECT 1", "SELEC")),
+        "verilog": (Verilog(weakest=tier), group(INVERTER, DESIGN, "module inverter(")),
+    }
+    return _to_be_had(in_workers), _to_be_had(sandboxed)
+
+
+def _to_be_had(made: dict[str, tuple[Reward, Group]]) -> dict[str, tuple[Reward, Group]]:
+    found = {}
+    for name, (reward, scored) in made.items():
+        try:
+            reward.prepare()
+            found[name] = (reward, scored)
+        except PosttrainError as error:
+            print(f"without {name}: {error}", file=sys.stderr)
+    return found
+
+
+async def step(chosen: Mapping[str, tuple[Reward, Group]], number: int) -> None:
+    """Score everything at once."""
+    context = RewardContext(step=number)
+    found = await asyncio.gather(*(reward.score(scored, context) for reward, scored in chosen.values()))
+    failed = [score.explanation for scores in found for score in scores if score.status == "error"]
+    assert not failed, failed
+
+
+def held(folder: Path) -> dict[str, int]:
+    """What this process and those below it hold."""
+    gc.collect()
+    resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return {
+        "resident kB": resident >> 10,
+        "descriptors": len(os.listdir("/proc/self/fd")),
+        "threads": len(os.listdir("/proc/self/task")),
+        "processes": len(descendants(os.getpid())),
+        "temporary files": len(list(folder.rglob("*"))),
+        "event loops": sum(isinstance(item, asyncio.AbstractEventLoop) for item in gc.get_objects()),
+    }
+
+
+def grown(first: Mapping[str, int], last: Mapping[str, int]) -> list[str]:
+    """What is more at the end than it was, by over a twentieth."""
+    return [f"{name}: {value} -> {last[name]}" for name, value in first.items() if last[name] > value + value // 20]
+
+
+def endure(steps: int, folder: Path) -> Sequence[dict[str, int]]:
+    """Run so many steps; the least that was held in each tenth of them, at ten looks."""
+    working, sandboxed = rewards(folder)
+    print(f"rewards: {', '.join([*working, *sandboxed])}", file=sys.stderr)
+    rows, least = [], dict[str, int]()
+    for number in range(1, steps + 1):
+        both = number % SANDBOXED_EVERY == 0 or number <= min(FILLING, steps // 10)
+        wait_for(step(working | sandboxed if both else working, number))
+        if number % (steps // 100) == 0:
+            least = {name: min(value, least.get(name, value)) for name, value in held(folder).items()}
+        if number % (steps // 10) == 0:
+            rows.append({"step": number, **least})
+            print(json.dumps(rows[-1]), file=sys.stderr)
+            least = {}
+    return rows
+
+
+def main() -> int:
+    """The table; 1 where anything grew."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=10_000)
+    parser.add_argument("--write", type=Path, help="Write the table to a JSON file.")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="endurance-") as folder:
+        tempfile.tempdir = os.environ["TMPDIR"] = folder
+        rows = endure(given.steps, Path(folder))
+    shown = [list(row.values()) for row in (rows[0], rows[4], rows[-1])]
+    print(f"| {' | '.join(rows[0])} |\n|{'---|' * len(rows[0])}")
+    for row in shown:
+        print(f"| {' | '.join(map(str, row))} |")
+    if given.write is not None:
+        command = f"python -m benchmarks.endurance --steps {given.steps} --write {given.write}"
+        tables = [{"columns": list(rows[0]), "rows": shown}]
+        given.write.write_text(
+            json.dumps({"title": "Long runs", "command": command, "tables": tables}, indent=1) + "\n"
+        )
+    worse = grown({k: v for k, v in rows[0].items() if k != "step"}, rows[-1])
+    for text in worse:
+        print(f"grew: {text}")
+    return int(bool(worse))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
