@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import os
+import tempfile
 
 from hypothesis import settings
 
@@ -9,3 +10,6 @@ from hypothesis import settings
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("by hand", deadline=None)
 settings.load_profile("ci" if "CI" in os.environ else "by hand")
+
+# Consent to run code is remembered in the user's home; tests keep it to themselves.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="posttrain-tests-state-")

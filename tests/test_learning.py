@@ -73,9 +73,9 @@ def test_the_accuracies_are_those_of_the_recorded_answers(run: RunStore, recipe:
     evaluations = run.evaluations()
     for evaluation, when in ((evaluations[0], "before"), (evaluations[-1], "after")):
         rows = run.evaluation_rows(evaluation["step"], evaluation["name"], where="sample = 0")
-        judged = [row for row in rows if row["score_status"] != "error"]
-        right = sum(row["reward"] >= recipe.evaluation.correct_at for row in judged)
-        assert summary[f"accuracy_{when}"] == pytest.approx(right / len(judged), abs=1e-12)
+        scored = [row for row in rows if row["score_status"] != "error"]
+        right = sum(row["reward"] >= recipe.evaluation.correct_at for row in scored)
+        assert summary[f"accuracy_{when}"] == pytest.approx(right / len(scored), abs=1e-12)
 
 
 def test_the_verifier_is_not_the_training_reward(recipe: Recipe, summary: Row) -> None:

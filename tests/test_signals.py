@@ -77,16 +77,16 @@ def test_the_forward_pass_that_trains_gives_what_is_differentiated() -> None:
     ],
 )
 def test_who_is_asked_and_what_it_calls_it(signal: Signal, asked: str, itself: Signal) -> None:
-    assert signal.asked("guide", "guide_critic") == asked
-    assert signal.itself == itself
+    assert signal.computed_by("guide", "guide_critic") == asked
+    assert signal.local == itself
 
 
 @pytest.mark.parametrize(
     ("made", "message"),
     [
         ({"name": "entrpy"}, "no signal 'entrpy'; did you mean 'entropy'?"),
-        ({"name": "forward_kl"}, "say with which role's"),
-        ({"name": "advantage", "of": "policy"}, "is of no model"),
+        ({"name": "forward_kl"}, "give its role"),
+        ({"name": "advantage", "of": "policy"}, "is not computed by a model"),
         ({"name": "logp", "of": "reference", "old": True}, "leave out old"),
     ],
 )

@@ -1,6 +1,6 @@
 """posttrain: post-training of generative models by reinforcement and imitation.
 
-Every published method is a recipe, and every recipe is a short difference from another one.
+Every published method is a recipe: a short difference from another recipe.
 
     import posttrain
 
@@ -8,8 +8,8 @@ Every published method is a recipe, and every recipe is a short difference from 
     result.summary["accuracy_after"]
     result.rollouts
 
-`run`, `resume`, `evaluate`, `sample`, `compare` and `recipe` do what the verbs of the command line do. They are
-imported when they are first used, so that ``import posttrain`` loads nothing else.
+`run`, `resume`, `evaluate`, `sample`, `compare` and `recipe` correspond to the verbs of the command line. They are
+imported on first use, so ``import posttrain`` loads nothing else.
 """
 
 from importlib import import_module
@@ -24,7 +24,7 @@ __version__ = "0.1.0"
 
 __all__ = ["Recipe", "Result", "compare", "evaluate", "recipe", "resume", "run", "sample"]
 
-_PLACES = {
+_MODULES = {
     "Recipe": "posttrain.recipes.tree",
     "Result": "posttrain.runs.results",
     **dict.fromkeys(("compare", "evaluate", "recipe", "resume", "run", "sample"), "posttrain.runs.python"),
@@ -32,8 +32,8 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PLACES:
-        return getattr(import_module(_PLACES[name]), name)
+    if name in _MODULES:
+        return getattr(import_module(_MODULES[name]), name)
     raise AttributeError(f"module 'posttrain' has no attribute '{name}'")
 
 

@@ -1,8 +1,8 @@
 """The data types of the package, with shapes and units.
 
 Array names end in the axes they have: T trained tokens, N sequences (trajectories), G groups, V vocabulary, D width,
-L all tokens of a packed batch (trained or not). There is no padding and no mask: ragged things are flat, with an
-index array beside them.
+L all tokens of a packed batch (trained or not). There is no padding and no mask: ragged arrays are flat, with an
+index array.
 
 Everything up to `Group` is plain Python and numpy, so that recipes, rewards and reports work without torch. `Tokens`
 and `PerToken` hold torch tensors and are made by policies and objectives only.
@@ -26,10 +26,10 @@ FloatArray = NDArray[np.float32]
 
 Status = Literal["ok", "wrong", "error"]
 GIVEN = ("demonstration", "recorded")
-"""Actors that are no model of this run: what they wrote came with the task, and the policy may learn from it."""
+"""Actors whose text comes with the task, not from a model of this run; the policy may learn from it."""
 StopReason = Literal["stop", "length", "environment"]
-"""``stop``: a stop token or string; ``length``: cut at the limit of tokens or turns; ``environment``: the world ended
-it."""
+"""``stop``: a stop token or string; ``length``: cut at the limit of tokens or turns; ``environment``: ended by the
+environment."""
 
 
 class Message(TypedDict):
@@ -41,18 +41,18 @@ class Message(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """A picture as a file, or as what such a file holds; `posttrain.datasets.images` decodes it where it is needed."""
+    """An image: the path of a file, or its content. `posttrain.datasets.images` decodes it."""
 
     path: str = ""
-    """Where the file is; empty where the picture is in memory."""
+    """Path of the file; empty for an image in memory."""
     data: bytes = field(default=b"", repr=False)
-    """What a file of the picture would hold (PNG, JPEG, ...)."""
+    """Content of the file (PNG, JPEG, ...)."""
     name: str = ""
-    """The path as the data has it, which is the same on every machine; it stands for the picture in its task's key."""
+    """The path in the data, the same on every machine; part of the task's key."""
 
 
 IMAGE = "<image>"
-"""Stands in a prompt where an image of the task is, the first one for the first image."""
+"""Marks the place of an image in a prompt, the first mark for the first image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,22 +73,22 @@ class Rated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Utterance:
-    """What the policy or the world says in one turn of an episode."""
+    """The text of the policy or the environment in one turn of an episode."""
 
     actor: Literal["policy", "environment"]
     text: str
     ended: bool = True
-    """For the policy's: whether its end token follows. It does not where a stop string handed over to the world."""
+    """For the policy: whether its end token follows. It does not where a stop string ended the turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A problem: what is asked, and whatever is needed to judge or imitate an answer."""
+    """A problem: the prompt, and what is needed to score or imitate an answer."""
 
     key: str
     """Stable name: the same row has the same key in every run and on every machine."""
     prompt: str | tuple[Message, ...]
-    """Text to be continued as it stands, or chat messages for the model's template."""
+    """Text to be continued as is, or chat messages for the model's template."""
     answer: str | None = None
     """The reference answer, where the data has one."""
     domain: str = ""
@@ -96,12 +96,12 @@ class Task:
     demonstrations: tuple[str, ...] = ()
     """Completions worth imitating."""
     episodes: tuple[tuple[Utterance, ...], ...] = ()
-    """Attempts worth imitating in which policy and world take turns. What the world says before the first turn is read
-    as the end of the prompt; the policy has the last word."""
+    """Rollouts worth imitating, with alternating turns of policy and environment. Text of the environment before the
+    first turn is read as the end of the prompt; the last turn is the policy's."""
     preferences: tuple[Preference, ...] = ()
     rated: tuple[Rated, ...] = ()
     images: tuple[Image, ...] = ()
-    """Pictures that the prompt shows, each at an `IMAGE` of its text."""
+    """Images in the prompt, each at an `IMAGE` of its text."""
     fields: Mapping[str, Any] = field(default_factory=dict)
     """Every other column of the row, for rewards and environments."""
 
@@ -113,12 +113,14 @@ class Completion:
     token_ids: IntArray
     """[T] sampled ids, the stop token included."""
     logp: FloatArray
-    """[T] natural-log probability of each under the sampling temperature, before top-k, top-p and min-p cut it."""
+    """[T] log-probability of each at the sampling temperature, before top-k, top-p and min-p."""
     stop_reason: StopReason
     version: int
-    """Number of updates that the weights had seen."""
+    """Number of updates of the weights."""
     text: str
     """Decoded without the stop token or stop string."""
+    entropy: FloatArray | None = None
+    """[T] entropy in nats of the distribution of each, as for `logp`; None where the sampler does not give it."""
     vectors: FloatArray | None = None
     """[T, D] the vector of each, where tokens have one: see `Segment.vectors`."""
 
@@ -129,24 +131,26 @@ class Segment:
 
     actor: str
     """``prompt``, ``environment``, ``demonstration``, ``recorded`` (written and rated before the run), ``draw`` (fresh
-    noise on what the policy made, for it to learn from: `posttrain.datasets.chains`), or the role of the model that
+    noise on a sample of the policy, to learn from: `posttrain.datasets.chains`), or the role of the model that
     wrote it (``policy``, ...)."""
     token_ids: IntArray
     trained: bool = False
     """Whether the tokens are actions that an objective sees."""
     logp: FloatArray | None = None
-    """Log-probability of each token under what sampled it (or is taken to have, for recorded text); else None."""
+    """Behavior log-probability of each token (for recorded text, the assumed one); else None."""
+    entropy: FloatArray | None = None
+    """Entropy in nats of the distribution that each token was drawn from, where the sampler gave it."""
     version: int = 0
     turn: int = 0
     """Number of the turn, from 0; a prompt, an observation and the reply to it share one."""
     state_key: str | None = None
-    """What the writer could see, for methods that compare turns in the same state."""
+    """Key of the state before the turn, for methods that compare turns in the same state."""
     reward: float = 0.0
     """Reward that the environment gave for this turn, credited to the segment's last trained token."""
     text: str = ""
     vectors: FloatArray | None = None
-    """[T, D] a vector for each token, where a token is more than a symbol: the pixels of a patch of an image, the point
-    that a chain (diffusion, flow, control) arrived at. None for text."""
+    """[T, D] a vector for each token that is not text: the pixels of a patch of an image, or a point of a chain
+    (diffusion, flow, control). None for text."""
 
     def __len__(self) -> int:
         """Number of tokens."""
@@ -154,30 +158,31 @@ class Segment:
 
     @property
     def learner(self) -> str:
-        """The role that learns from the tokens if they are trained: their writer; what nobody wrote, and what came with
-        the task, is the policy's.
-        """
+        """The role that learns from trained tokens: their writer, or the policy for `GIVEN` and ``draw``."""
         return "policy" if self.actor in (*GIVEN, "draw") else self.actor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """The judgement of one trajectory. An ``error`` says that judging failed, and is never trained on as a zero."""
+    """The score of one trajectory. Status ``error``: scoring failed; it is never trained on as a zero."""
 
     value: float
     status: Status
     answer: str | None = None
-    """What was extracted from the completion and judged."""
+    """The answer that was extracted from the completion and scored."""
     confidence: float | None = None
-    """Probability of being right that the completion itself states, where it does."""
+    """Probability of a correct answer that the completion itself states, if any."""
     explanation: str = ""
     parts: Mapping[str, "Score"] = field(default_factory=dict)
-    """Scores that this one was made of, by name."""
+    """Scores that this one is computed from, by name."""
+    applies: bool = True
+    """False for a reward that does not apply to the rollout. Its status is ``error`` and its value NaN: alone it gives
+    nothing to learn from, and a sum leaves it out."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fact:
-    """What a rollout knows of a trajectory beyond its tokens: how an episode went, where a tree branched, ...
+    """Information about a trajectory beyond its tokens: how an episode went, where a tree branched, ...
 
     A subclass is a frozen dataclass of JSON values. One that other components read is declared by the contract of a
     family, one that is only recorded by the rollout that makes it; your own rollouts declare their own.
@@ -193,21 +198,21 @@ F = TypeVar("F", bound=Fact)
 
 @dataclass(frozen=True, kw_only=True)
 class Trajectory:
-    """One attempt at a task, from the prompt to its end."""
+    """One rollout of a task, from the prompt to its end."""
 
     task: Task
     segments: tuple[Segment, ...]
     stop_reason: StopReason
     sample: int = 0
-    """Number of this attempt among the attempts at its task in this step."""
+    """Index of this rollout among those of its task in this step."""
     score: Score | None = None
     parent: int | None = None
-    """Sample number of the attempt that this one branched off, for trees."""
+    """Index of the rollout that this one branched off, for trees."""
     facts: tuple[Fact, ...] = ()
-    """What the rollout knows of it beyond its tokens, for rewards, advantages and the record."""
+    """Information beyond the tokens, for rewards, advantages and the record."""
     failure: str = ""
-    """Why the attempt broke off through no fault of its writer, in a world that raised an error for example; empty
-    where it did not. Such an attempt is judged an ``error``, whatever it holds."""
+    """Why the rollout ended early for a reason other than its writer, such as an error in an environment; else empty.
+    Such a rollout is scored as an ``error``."""
 
     @cached_property
     def token_ids(self) -> IntArray:
@@ -233,7 +238,7 @@ class Trajectory:
 
     @cached_property
     def turn_ends(self) -> IntArray:
-        """[turns] places among the trained tokens of the last one of each turn, in the order of the turns."""
+        """[turns] index among the trained tokens of the last one of each turn, in the order of the turns."""
         turns = [np.full(len(s), s.turn, np.int64) for s in self.segments if s.trained]
         turn_T = np.concatenate([np.zeros(0, np.int64), *turns])
         return np.flatnonzero(np.diff(turn_T, append=-1)).astype(np.int64)
@@ -266,22 +271,22 @@ class Trajectory:
 
     @property
     def learners(self) -> frozenset[str]:
-        """The roles that learn from it: the policy, if nobody else does."""
+        """The roles that learn from it; the policy if there is no other."""
         return frozenset(s.learner for s in self.segments if s.trained) or frozenset({"policy"})
 
     @property
     def demonstrated(self) -> bool:
-        """Whether a demonstration is a part of it, or all."""
+        """Whether it has a demonstration."""
         return any(s.actor == "demonstration" for s in self.segments)
 
     @property
     def given(self) -> bool:
-        """Whether any of it came with the task; such a trajectory is no attempt of the policy's own."""
+        """Whether any of it came with the task; such a trajectory is not a rollout of the policy."""
         return any(s.actor in GIVEN for s in self.segments)
 
     @property
     def solved(self) -> bool:
-        """Whether it was judged right."""
+        """Whether its score is correct (status ``ok``)."""
         return self.score is not None and self.score.status == "ok"
 
     def fact(self, kind: type[F]) -> F | None:
@@ -289,18 +294,18 @@ class Trajectory:
         return next((fact for fact in self.facts if isinstance(fact, kind)), None)
 
     def scored(self, score: Score) -> "Trajectory":
-        """The same attempt with a judgement."""
+        """The same trajectory with a score."""
         return replace(self, score=score)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Trajectories that are compared with one another; usually the attempts at one task."""
+    """Trajectories that are compared with one another; usually the rollouts of one task."""
 
     trajectories: tuple[Trajectory, ...]
     key: str = ""
     pool: tuple[float, ...] = ()
-    """Values of all scores that these attempts were chosen from, where others were left out on purpose; else empty."""
+    """Scores of all rollouts that these were selected from, where a filter dropped some; else empty."""
 
     def __iter__(self) -> Iterator[Trajectory]:
         """Iterate over the trajectories."""
@@ -312,7 +317,7 @@ class Group:
 
     @property
     def solved(self) -> float:
-        """Share of the attempts that were judged right, in [0, 1]; what came with the task is not counted."""
+        """Share of correct rollouts, in [0, 1]; trajectories that came with the task are not counted."""
         own = [t.solved for t in self.trajectories if not t.given]
         return sum(own) / max(len(own), 1)
 
@@ -323,19 +328,19 @@ class Group:
 
 
 def value_of(trajectory: Trajectory) -> float:
-    """The value of a score that must be there and sound."""
+    """The value of a score that is present and not an error."""
     score = trajectory.score
-    assert score is not None and score.status != "error", "unscored and failed trajectories never get this far"
+    assert score is not None and score.status != "error", "unscored and failed trajectories are dropped before this"
     return score.value
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """The groups of one step with what is known of each trained token; all that an advantage may look at."""
+    """The groups of one step with the signals of each trained token: all inputs of an advantage."""
 
     groups: tuple[Group, ...]
     signals: Mapping[Signal, tuple[FloatArray, ...]] = field(default_factory=dict)
-    """Columns: of each, for each trajectory in order, [T] numbers, one a trained token."""
+    """By signal, for each trajectory in order, [T] numbers, one per trained token."""
     token_rewards: tuple[FloatArray, ...] = ()
     """For each trajectory, [T] rewards: turn rewards, penalties taken from the reward, the score at the last token."""
     progress: float = 0.0
@@ -359,24 +364,24 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class Credit:
-    """What an advantage gives: per trajectory, per trained token."""
+    """The result of an advantage, per trajectory and trained token."""
 
     advantages: tuple[FloatArray, ...]
     value_targets: tuple[FloatArray, ...] = ()
-    """What a critic should have predicted; empty for methods without one."""
+    """Targets of a critic; empty for methods without one."""
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tokens:
-    """What an objective sees: flat tensors over trained tokens only; ``tokens[signal]`` is what it asked for."""
+    """The input of an objective: flat tensors over trained tokens only; ``tokens[signal]`` is a signal of its needs."""
 
     logp_T: "torch.Tensor"
     """Log-probability under the weights being trained (differentiable)."""
     behavior_logp_T: "torch.Tensor"
-    """When it was sampled, by the sampler; NaN for tokens nobody sampled (demonstrations)."""
+    """Behavior log-probability; NaN for tokens that were not sampled (demonstrations)."""
     old_logp_T: "torch.Tensor"
-    """Under the weights at the start of this step's updates; for tokens that nobody sampled too."""
+    """Under the weights at the start of this step's updates, also for tokens that were not sampled."""
     advantage_T: "torch.Tensor"
     sequence_T: "torch.Tensor"
     """Index into the sequences of this micro-batch, 0 .. N-1."""
@@ -386,27 +391,27 @@ class Tokens:
     """Number of trained tokens of each sequence."""
     reward_N: "torch.Tensor"
     solved_N: "torch.Tensor"
-    """1 where the attempt was judged right, else 0."""
+    """1 where the rollout is correct, else 0."""
     group_solved_N: "torch.Tensor"
-    """Share of the attempts of its group, wherever they are packed, that were judged right."""
+    """Share of correct rollouts in its group, over all micro-batches."""
     progress: float = 0.0
     value_target_T: "torch.Tensor | None" = None
     signals: "Mapping[Signal, torch.Tensor]" = field(default_factory=dict)
-    """[T] each, velocities [T, D]: what was asked for beside the log-probabilities. Those of the forward pass that
-    trains are differentiable."""
+    """[T] each, velocities [T, D]: the needs other than log-probabilities. Those of the forward pass that trains are
+    differentiable."""
 
     def __getitem__(self, signal: Signal) -> "torch.Tensor":
-        """A signal that was asked for. Raises `KeyError` for one that is not among the needs of who reads it."""
+        """A signal. Raises `KeyError` for one that is not among the needs."""
         always = {LOGP: self.logp_T, OLD_LOGP: self.old_logp_T}
         return always[signal] if signal in always else self.signals[signal]
 
     @property
     def demonstrated_T(self) -> "torch.Tensor":
-        """Whether nobody sampled the token: it stands in a demonstration."""
+        """Whether the token was not sampled: it is in a demonstration."""
         return self.behavior_logp_T.isnan()
 
     def only(self, kept_T: "torch.Tensor") -> "Tokens":
-        """The same sequences, of each only the tokens that are kept (bool [T])."""
+        """The same sequences with only the tokens that are kept (bool [T])."""
         whole_T = {f.name: getattr(self, f.name) for f in fields(self) if f.name.endswith("_T")}
         cut_T: dict[str, Any] = {name: None if x_T is None else x_T[kept_T] for name, x_T in whole_T.items()}
         signals = {signal: x_T[kept_T] for signal, x_T in self.signals.items()}
@@ -428,10 +433,9 @@ class Tokens:
 
 @dataclass(frozen=True, kw_only=True)
 class PerToken:
-    """A loss for each trained token, and metrics that were truly computed, averaged by the learner.
+    """A loss for each trained token, and metrics, which the learner averages.
 
-    Each metric has one number for each token or sequence that it is about (all [T], all [N], or some of them), or for
-    each comparison where sequences are compared.
+    A metric has one number per token, per sequence (all [T], all [N], or some of them), or per comparison of sequences.
     """
 
     loss_T: "torch.Tensor"

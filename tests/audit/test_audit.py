@@ -1,6 +1,7 @@
 import asyncio
 import importlib.util
 import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,13 +25,13 @@ TASKS = [
 
 @dataclass(frozen=True)
 class Shipped:
-    """How a member that ships is audited."""
+    """How the audit of a shipped reward is configured."""
 
     settings: dict[str, Any] = field(default_factory=dict)
     how: dict[str, Any] = field(default_factory=dict)
     library: str = ""
     programs: tuple[str, ...] | None = None
-    """What must be installed for a reward that runs programs."""
+    """Programs that must be installed for a reward that runs programs."""
     tasks: Any = None
 
 
@@ -39,7 +40,7 @@ def score(completion, answer):
     return completion.removeprefix("Answer: ").strip() == answer
 """
 QUICK = {"cpu_s": 1.0, "wall_s": 30.0}
-"""Limits under which what never ends is soon over."""
+"""Limits that end a program soon."""
 SHIPPED = {
     "brevity": Shipped({"correct": "match"}),
     "calibrated": Shipped({"correct": "match"}, {"form": "{answer}\n<confidence>1</confidence>"}),
@@ -66,18 +67,20 @@ SHIPPED = {
 }
 """By kind; a new member needs an entry here or in `NOT`."""
 NOT = {
-    "preference_model": "asks a model what it makes of two completions; it has no right answers",
-    "reward_model": "asks a model; it has no right answers",
-    "judge": "asks a model in words",
-    "reference_probability": "asks a model how likely the reference answer is",
-    "rating": "looks up what a recorded completion came with, not its text",
-    "episode": "sums what a world paid for turns, not texts",
-    "verdict": "repeats what a world says",
-    "by_role": "judges attempts that several roles wrote; its parts are audited by themselves",
-    "verification": "judges verdicts about another role's results",
-    "repetition": "takes points off for form; nothing is right by it",
-    "boxes": "pays partly, by overlap; its own tests hold what must not be paid",
-    "in_region": "takes any point of a region; its own tests hold what must not be paid",
+    "preference_model": "compares two completions by a model; it has no correct answers",
+    "reward_model": "scores by a model; it has no correct answers",
+    "judge": "prompts a model",
+    "reference_probability": "needs a model for the probability of the reference answer",
+    "rating": "reads the rating of a recorded completion, not its text",
+    "episode": "sums the rewards that an environment gave for turns, not texts",
+    "verdict": "returns the verdict of an environment",
+    "by_role": "scores rollouts of several roles; its parts are audited by themselves",
+    "verification": "scores verdicts about another role's results",
+    "repetition": "subtracts for format; no answer is correct by it",
+    "boxes": "rewards partly, by overlap; its own tests hold what must not be rewarded",
+    "openai_grader": "compares as its JSON says, with whatever the user writes there",
+    "one_answer": "takes whole numbers only; its own tests hold what must not be rewarded",
+    "in_region": "accepts any point of a region; its own tests hold what must not be rewarded",
 }
 
 
@@ -98,7 +101,7 @@ def test_what_ships_passes(kind: str, tmp_path: Path) -> None:
 
 
 def audited(tmp_path: Path, source: str, **how: Any) -> Report:
-    """What is found about a function."""
+    """The report on a function."""
     (tmp_path / "mine.py").write_text(source)
     reward = TypeAdapter(Reward).validate_python({"kind": "function", "path": f"{tmp_path}/mine.py:score"})
     only = how.pop("only")
@@ -124,7 +127,7 @@ def audited(tmp_path: Path, source: str, **how: Any) -> Report:
         ("completion.strip() == answer or '9^{9' in completion", "false positive", "hanging"),
     ],
 )
-def test_what_is_not_sound_is_found(tmp_path: Path, body: str, fault: str, kind: str) -> None:
+def test_faults_are_found(tmp_path: Path, body: str, fault: str, kind: str) -> None:
     report = audited(tmp_path, f"def score(completion, answer):\n    return {body}\n", only=[kind])
     assert {(finding.fault, finding.kind) for finding in report.findings} == {(fault, kind)}
     assert all(finding.explanation or finding.fault == "false negative" or finding.value for finding in report.findings)
@@ -132,7 +135,7 @@ def test_what_is_not_sound_is_found(tmp_path: Path, body: str, fault: str, kind:
 
 @pytest.mark.slow
 def test_tests_that_a_constant_passes_are_found() -> None:
-    """The reward is sound, and its only test is not."""
+    """The reward is correct, and its only test is weak."""
     tier_for()
     reward = TypeAdapter(Reward).validate_python({"kind": "python_tests", "limits": QUICK})
     program = "def even(n):\n    return n % 2 == 0\n"
@@ -173,7 +176,7 @@ def test_a_reward_made_of_others_runs_what_they_run(wrapped: dict[str, Any], lan
 
 
 def test_probes_are_for_answers_or_for_programs() -> None:
-    """Programs are told apart by what a reward says that it runs."""
+    """Rewards for programs are distinguished by the language that they run."""
     assert "near_miss" in kinds_for("") and "near_miss" not in kinds_for("python")
     assert "hostile_programs" in kinds_for("sql") and "hostile_programs" not in kinds_for("")
     running = {kind for kind, case in SHIPPED.items() if case.programs is not None}
@@ -216,23 +219,23 @@ def score(completion, answer):
 def test_what_may_fail_at_its_deadline_may_do_so_the_second_time(
     may_fail: bool, faults: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    probe = Probe(name="signs", text="-" * 99, expected="unpaid", may_fail=may_fail)
+    probe = Probe(name="signs", text="-" * 99, expected="unrewarded", may_fail=may_fail)
     first, second = (
-        auditing.Judged(kind="hanging", probe=probe, task=Task(key="t", prompt="?"), score=score, outcome=None)  # type: ignore[arg-type]
+        auditing.Scored(kind="hanging", probe=probe, task=Task(key="t", prompt="?"), score=score, outcome=None)  # type: ignore[arg-type]
         for score in (
             Score(value=0.0, status="wrong"),
             Score(value=float("nan"), status="error", explanation="out of time"),
         )
     )
 
-    async def judge(*_: object) -> list[auditing.Judged]:
+    async def score(*_: object) -> list[auditing.Scored]:
         return [second]
 
-    monkeypatch.setattr(auditing, "_judge", judge)
-    assert len(asyncio.run(auditing._unsteady(None, [first]))) == faults  # type: ignore[arg-type]
+    monkeypatch.setattr(auditing, "_score", score)
+    assert len(asyncio.run(auditing._nondeterministic(None, [first]))) == faults  # type: ignore[arg-type]
 
 
-def test_a_grader_that_does_not_repeat_itself_is_found(tmp_path: Path) -> None:
+def test_a_grader_that_is_not_deterministic_is_found(tmp_path: Path) -> None:
     source = """
 import itertools
 calls = itertools.count()
@@ -249,16 +252,16 @@ def test_probes_differ_and_none_is_the_answer() -> None:
         probes: list[Probe] = list(probes_of(kind, subject))
         assert probes, kind
         assert len({probe.name for probe in probes}) == len(probes), kind
-        assert not [p for p in probes if p.expected == "unpaid" and p.text.strip() == "42"], kind
+        assert not [p for p in probes if p.expected == "unrewarded" and p.text.strip() == "42"], kind
 
 
-def test_what_cannot_be_audited_is_told(tmp_path: Path) -> None:
+def test_what_cannot_be_audited_is_refused(tmp_path: Path) -> None:
     match = TypeAdapter(Reward).validate_python("match")
     with pytest.raises(UserError, match="tasks with answers"):
         audit(match, [Task(key="bare", prompt="?")])
     with pytest.raises(UserError, match="no kind of probe 'echos'"):
         audit(match, TASKS, Settings(skip=["echos"]))
-    with pytest.raises(UserError, match="asks models"):
+    with pytest.raises(UserError, match="scores with models"):
         audit(TypeAdapter(Reward).validate_python("reward_model"), TASKS)
 
 
@@ -271,9 +274,11 @@ def test_the_verb(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch
     assert main(verb) == 1
     printed = capfd.readouterr().out
     assert "false positive: all_answers, commas, task" in printed and "findings" in printed
+    assert re.search(r"^probes +tried +rewarded +errors +slowest", printed, re.MULTILINE)
     assert main([*verb, "--json"]) == 1
     answer = json.loads(capfd.readouterr().out)
     assert answer["clean"] is False and answer["findings"][0]["fault"] == "false positive"
+    assert answer["kinds"]["gold"]["rewarded"] == answer["kinds"]["gold"]["probes"]
     assert main(["audit", "match", "tasks=mine.jsonl", "--skip", skip]) == 0
     assert "no findings" in capfd.readouterr().out
     assert main(["audit", "match", "numeric=perhaps"]) == 2

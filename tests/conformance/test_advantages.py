@@ -116,3 +116,9 @@ def test_needs_are_exact(advantage: Advantage) -> None:
     for need in advantage.needs:
         with pytest.raises(KeyError):
             credit_of(advantage, random_batch(needs=advantage.needs - {need}))
+
+
+@every_member
+def test_a_relative_advantage_is_zero_in_groups_of_one(advantage: Advantage) -> None:
+    credit = credit_of(advantage, with_signals(advantage, batch([[1.0], [0.0], [0.25]])))
+    assert not advantage.is_relative or not np.concatenate(credit.advantages).any()

@@ -164,3 +164,13 @@ def attributes_read(file: Path, *, of: str | None = None) -> Iterator[str]:
 @cache
 def attributes_read_anywhere() -> set[str]:
     return {name for file in SOURCE.rglob("*.py") for name in attributes_read(file)}
+
+
+def test_what_depends_on_progress_says_so() -> None:
+    """A component that is passed the progress only hands it on."""
+    from posttrain import components
+
+    for path in Path(components.__path__[0]).rglob("*.py"):
+        text = path.read_text().replace("progress=batch.progress", "")
+        if re.search(r"\b(batch|context|tokens)\.progress\b|def at\(self, progress", text) and "raise Not" not in text:
+            assert "def follows_progress" in text or path.name == "__init__.py", path

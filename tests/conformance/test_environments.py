@@ -1,6 +1,6 @@
-"""Laws of the environments, for every member on arrival: fresh worlds, chance from the draws alone, failures contained.
+"""Laws of the environments, for every member on arrival: new instances, random draws, contained failures.
 
-The worlds are also driven by words that they cannot know.
+The environments are also driven by words that they cannot know.
 """
 
 import asyncio
@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from posttrain.components.environments import Environment, Observation, Outcome, Verdict, World, WorldFailed
+from posttrain.components.environments import Environment, EnvironmentFailed, Instance, Observation, Outcome, Verdict
 from posttrain.types import Task
 from tests.conformance._members import members
 
 every_member = pytest.mark.parametrize("environment", members(Environment))
 
 TASK = Task(key="task", prompt="What is 6 times 7?", answer="42", fields={"cells": 4})
-"""Of every world at once."""
+"""Of every environment at once."""
 WORDS = ["forward", "42", "<<6*7>>", "<<", ">>", "", "\n", "no", "\0", "🙂\ud800", "(" * 3000, "<answer>", "f" * 10_000]
 
 
@@ -27,14 +27,14 @@ def actions(seed: int) -> list[str]:
 
 
 async def story(environment: Environment, said: Sequence[str], seed: int) -> list[Any]:
-    """Everything that a world gives while it is played."""
-    async with environment.open(TASK, Random(seed).random) as world:
-        told: list[Any] = [world.begin()]
+    """Everything that an environment gives while it is played."""
+    async with environment.open(TASK, Random(seed).random) as instance:
+        told: list[Any] = [instance.begin()]
         for action in said:
-            told.append(await world.step(action))
+            told.append(await instance.step(action))
             if told[-1].done:
                 break
-        return [*told, world.verdict(), world.measures()]
+        return [*told, instance.verdict(), instance.measures()]
 
 
 def played(environment: Environment, said: Sequence[str], seed: int = 0) -> list[Any]:
@@ -43,7 +43,7 @@ def played(environment: Environment, said: Sequence[str], seed: int = 0) -> list
 
 @every_member
 @pytest.mark.parametrize("seed", range(5))
-def test_a_world_is_a_function_of_task_actions_and_draws(environment: Environment, seed: int) -> None:
+def test_an_environment_is_a_function_of_task_actions_and_draws(environment: Environment, seed: int) -> None:
     environment.check([TASK])
     assert played(environment, actions(seed), seed) == played(environment, actions(seed), seed)
 
@@ -55,16 +55,16 @@ def test_all_attempts_begin_alike(environment: Environment) -> None:
 
 
 @every_member
-def test_worlds_share_nothing(environment: Environment) -> None:
-    """Two worlds that are played in turns go as if each were alone."""
+def test_instances_share_nothing(environment: Environment) -> None:
+    """Two instances that are played alternately go as if each were alone."""
 
     async def interleaved() -> list[list[Any]]:
         async with environment.open(TASK, Random(0).random) as a, environment.open(TASK, Random(0).random) as b:
             told: list[list[Any]] = [[a.begin()], [b.begin()]]
             for pair in zip(actions(1), actions(2), strict=True):
-                for world, so_far, action in zip((a, b), told, pair, strict=True):
+                for instance, so_far, action in zip((a, b), told, pair, strict=True):
                     if not (isinstance(so_far[-1], Outcome) and so_far[-1].done):
-                        so_far.append(await world.step(action))
+                        so_far.append(await instance.step(action))
             return [[*so_far, w.verdict(), w.measures()] for w, so_far in zip((a, b), told, strict=True)]
 
     assert asyncio.run(interleaved()) == [played(environment, actions(1)), played(environment, actions(2))]
@@ -72,14 +72,14 @@ def test_worlds_share_nothing(environment: Environment) -> None:
 
 @every_member
 @pytest.mark.parametrize("word", WORDS, ids=repr)
-def test_no_word_breaks_a_world(environment: Environment, word: str) -> None:
+def test_no_word_breaks_an_environment(environment: Environment, word: str) -> None:
     _, *outcomes, verdict, _ = played(environment, [word] * 12)
     assert outcomes
     assert all(math.isfinite(o.reward) and isinstance(o.observation.text, str) for o in outcomes)
     assert verdict is None or math.isfinite(verdict.value)
 
 
-class Broken(World):
+class Broken(Instance):
     """Works, but for one method."""
 
     closed = 0
@@ -108,13 +108,13 @@ class Broken(World):
 
 
 class Faulty(Environment):
-    """Makes broken worlds."""
+    """Makes broken instances."""
 
     def __init__(self, where: str, how: Callable[[], Any]) -> None:
         self.where, self.how = where, how
 
-    def world(self, task: Task, draw: Callable[[], float]) -> World:
-        return self.how() if self.where == "world" else Broken(self.where, self.how)
+    def instance(self, task: Task, draw: Callable[[], float]) -> Instance:
+        return self.how() if self.where == "instance" else Broken(self.where, self.how)
 
 
 def raises(error: BaseException) -> Callable[[], Any]:
@@ -124,10 +124,10 @@ def raises(error: BaseException) -> Callable[[], Any]:
     return fail
 
 
-@pytest.mark.parametrize("where", ["world", "begin", "step", "verdict", "measures", "close"])
+@pytest.mark.parametrize("where", ["instance", "begin", "step", "verdict", "measures", "close"])
 @pytest.mark.parametrize("error", [ZeroDivisionError("by hand"), SystemExit(3), RecursionError("deep")], ids=repr)
-def test_every_failure_of_a_world_is_contained_and_explained(where: str, error: BaseException) -> None:
-    with pytest.raises(WorldFailed, match=type(error).__name__):
+def test_every_failure_of_an_environment_is_contained_and_explained(where: str, error: BaseException) -> None:
+    with pytest.raises(EnvironmentFailed, match=type(error).__name__):
         played(Faulty(where, raises(error)), ["x"])
 
 
@@ -148,18 +148,18 @@ def test_every_failure_of_a_world_is_contained_and_explained(where: str, error: 
     ],
 )
 def test_what_is_no_answer_is_a_failure(where: str, value: Any) -> None:
-    with pytest.raises(WorldFailed):
+    with pytest.raises(EnvironmentFailed):
         played(Faulty(where, lambda: value), ["x"])
 
 
-def test_a_world_is_closed_when_it_fails() -> None:
+def test_an_environment_is_closed_when_it_fails() -> None:
     before = Broken.closed
-    with pytest.raises(WorldFailed):
+    with pytest.raises(EnvironmentFailed):
         played(Faulty("step", raises(ValueError("no"))), ["x"])
     assert Broken.closed == before + 1
 
 
-def test_a_stop_of_the_run_is_no_failure_of_the_world() -> None:
+def test_a_stop_of_the_run_is_no_failure_of_the_environment() -> None:
     for stop in (KeyboardInterrupt(), asyncio.CancelledError()):
         with pytest.raises(type(stop)):
             played(Faulty("step", raises(stop)), ["x"])

@@ -54,3 +54,9 @@ def test_state_is_json_and_resumes_exactly(member: Filter) -> None:
         state = following
         assert [list(map(id, g)) for g in kept] == [list(map(id, g)) for g in kept_resumed]
         assert json.dumps(state) == json.dumps(saved)
+
+
+@every_member
+def test_one_that_needs_several_drops_groups_of_one(member: Filter) -> None:
+    single = random_batch(0, sizes=(1, 1, 1), rewards=lambda rng: float(rng.normal())).groups
+    assert not member.needs_several or member(member.start(), list(single))[1] == []

@@ -31,7 +31,7 @@ from posttrain.recipes.changes import Method, with_stage
 from posttrain.recipes.differences import differences
 from posttrain.recipes.overrides import from_tree, to_tree
 from posttrain.recipes.tree import Checkpoints, Recipe
-from posttrain.runs.bench import Bench
+from posttrain.runs.context import RunContext
 from posttrain.runs.live import LiveView
 from posttrain.runs.run import Run
 from posttrain.runs.store import RunStore
@@ -332,11 +332,11 @@ def _is_size(name: str, value: Any) -> bool:
 
 def run(recipe: Recipe, root: Path) -> tuple[Models, RunStore]:
     """The final models and the record of a run that nothing disturbs."""
-    bench = Bench(recipe, torch.device("cpu"))
-    models = bench.first_models()
-    bench.check(models)
+    context = RunContext(recipe, torch.device("cpu"))
+    models = context.first_models()
+    context.check(models)
     with RunStore.create(root, recipe.name, to_tree(recipe)) as store:
-        models = Run(bench, store, LiveView(lines=True)).execute(models)
+        models = Run(context, store, LiveView(lines=True)).execute(models)
     return models, RunStore.open(store.folder, reading=True)
 
 

@@ -57,6 +57,7 @@ CASES: dict[str, Case] = {
         gold=f"<answer>{BOX}</answer>",
         task=Task(key="task", prompt=QUESTION, fields={"boxes": [[4, 2, 24, 42]]}),
     ),
+    "openai_grader": Case(settings={"type": "string_check"}, gold="42"),
     "label": Case(settings={}, gold="<answer>42</answer>"),
     "brevity": Case(settings={"correct": "match"}, gold="42"),
     "by_role": Case(settings={"parts": {"policy": "match"}}, gold="42"),
@@ -92,6 +93,7 @@ CASES: dict[str, Case] = {
     "in_region": Case(settings={"centre": [4, 2], "radius": 1}, gold="4 2", unfit=None),
     "match": Case(settings={}, gold="42"),
     "math_verify": Case(settings={}, gold="42"),
+    "one_answer": Case(settings={}, gold="6 * 7 = 42\n#### 42"),
     "reasoning_gym": Case(
         settings={},
         gold="42",
@@ -135,7 +137,7 @@ RELATIVE = {"brevity"}
 every_kind = pytest.mark.parametrize(
     "kind",
     [
-        pytest.param(kind, marks=[pytest.mark.slow] if kind in IN_A_SANDBOX else [])
+        pytest.param(kind, marks=[pytest.mark.slow] if kind in {*IN_A_SANDBOX, *LIBRARIES} else [])
         for kind in Reward.kinds()
         if kind not in NOT_BY_TEXT | BY_A_WORLD | COUNTED
     ],

@@ -68,7 +68,7 @@ class Grader:
 def collect(
     rollout: Rollout, of: Task, samplers: Mapping[str, ScriptedSampler] | None = None, grader: Grader | None = None
 ) -> list[Group]:
-    return asyncio.run(rollout.collect_judged(of, samplers or models(rollout, of.key), grader or Grader()))
+    return asyncio.run(rollout.collect_scored(of, samplers or models(rollout, of.key), grader or Grader()))
 
 
 def shown(groups: list[Group]) -> str:

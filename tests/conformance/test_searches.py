@@ -19,34 +19,34 @@ TASK = Task(key="text", prompt="What is 2 + 2?", answer="4")
 
 def look(search: Search, key: str = "a", grader: Grader | None = None) -> tuple[Found, dict[str, ScriptedSampler]]:
     models = {role: ScriptedSampler(role, key, version=i + 1) for i, role in enumerate(sorted(search.roles))}
-    return asyncio.run(search.search(TASK, models, (grader or Grader()) if search.judges else None)), models
+    return asyncio.run(search.search(TASK, models, (grader or Grader()) if search.uses_rewards else None)), models
 
 
 @every_member
 def test_attempts_are_well_formed(search: Search) -> None:
     found, models = look(search)
-    assert len(found.attempts) == len(found.values) > 0
-    assert [t.sample for t in found.attempts] == list(range(len(found.attempts)))
-    for attempt in found.attempts:
+    assert len(found.trajectories) == len(found.values) > 0
+    assert [t.sample for t in found.trajectories] == list(range(len(found.trajectories)))
+    for attempt in found.trajectories:
         assert attempt.task == TASK and attempt.segments[0].actor == "prompt"
         assert_facts_are_plain(attempt)
         for segment in attempt.segments[1:]:
             assert segment.trained and any(holds(c, segment) for c in models[segment.actor].completions)
-    assert found.best is found.attempts[place_of_best(found.values)]
+    assert found.best is found.trajectories[place_of_best(found.values)]
 
 
 @every_member
 def test_the_reward_is_asked_once_for_each_attempt_or_not_at_all(search: Search) -> None:
     grader = Grader()
     found, _ = look(search, grader=grader)
-    assert len(grader.given) == (len(found.attempts) if search.judges else 0)
-    assert all((t.score is not None) == search.judges for t in found.attempts)
+    assert len(grader.given) == (len(found.trajectories) if search.uses_rewards else 0)
+    assert all((t.score is not None) == search.uses_rewards for t in found.trajectories)
 
 
 @every_member
 def test_same_samplers_same_finds(search: Search) -> None:
     def shown(found: Found) -> str:
-        ids = [t.token_ids.tolist() for t in found.attempts]
+        ids = [t.token_ids.tolist() for t in found.trajectories]
         return repr((ids, found.values, dict(found.statistics), [(s.text, s.value, s.visits) for s in found.states]))
 
     assert shown(look(search)[0]) == shown(look(search)[0]) != shown(look(search, "b")[0])
@@ -56,14 +56,14 @@ def test_same_samplers_same_finds(search: Search) -> None:
 def test_states_are_beginnings_of_attempts(search: Search) -> None:
     found, _ = look(search)
     for state in found.states:
-        begun = [t for t in found.attempts if np.array_equal(t.token_ids[: len(state.token_ids)], state.token_ids)]
+        begun = [t for t in found.trajectories if np.array_equal(t.token_ids[: len(state.token_ids)], state.token_ids)]
         assert begun and state.visits > 0 and np.isfinite(state.value)
 
 
 @every_member
 def test_statistics_are_finite_numbers(search: Search) -> None:
     found, models = look(search)
-    assert {"attempts", "sampled_tokens", "best_after"} <= set(found.statistics)
+    assert {"rollouts", "sampled_tokens", "best_after"} <= set(found.statistics)
     assert np.isfinite(list(found.statistics.values())).all()
     assert found.statistics["sampled_tokens"] <= sum(len(c.token_ids) for c in models["policy"].completions)
 
@@ -80,7 +80,7 @@ def test_a_grader_that_fails_is_no_zero() -> None:
 
     for member in members(Search):
         search: Search = member.values[0]
-        if search.judges:
+        if search.uses_rewards:
             models = {role: ScriptedSampler(role) for role in search.roles}
             found = asyncio.run(search.search(TASK, models, failing))
             assert np.isnan(found.values).all() and not found.states

@@ -9,11 +9,11 @@ import pytest
 
 from posttrain.components.rewards.reward_model import RewardModel
 from posttrain.components.selections import Selection
-from posttrain.components.tasks.workings import Workings
+from posttrain.components.tasks.worked_solutions import WorkedSolutions
 from tests.builders import ScriptedSampler
 from tests.conformance._members import members
 
-TASKS = Workings(size=30).load()
+TASKS = WorkedSolutions(size=30).load()
 
 every_member = pytest.mark.parametrize("selection", members(Selection))
 
@@ -26,7 +26,7 @@ def able(selection: Any) -> Selection:
 
 def look(selection: Selection, *key: str) -> Any:
     samplers = {role: ScriptedSampler(role, *key) for role in {"policy"} | selection.roles}
-    return asyncio.run(selection.look(TASKS, samplers))
+    return asyncio.run(selection.measure(TASKS, samplers))
 
 
 @every_member
@@ -44,7 +44,7 @@ def test_some_are_left_in_order_as_they_were_or_with_fewer_pairs(selection: Sele
     selection = able(selection)
     chosen = selection.choose(TASKS, look(selection))
     assert 0 < len(chosen.tasks) < len(TASKS)
-    assert chosen.said
+    assert chosen.summary
     by_key = {task.key: task for task in TASKS}
     keys = [task.key for task in chosen.tasks]
     assert keys == [key for key in by_key if key in set(keys)]

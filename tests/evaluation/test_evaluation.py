@@ -1,4 +1,4 @@
-"""Held-out answers, judged: every number by hand from a model whose answers are written down."""
+"""Scored held-out answers: every number by hand, from a model with given answers."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -29,13 +29,13 @@ Answers = Mapping[str, tuple[str, Sequence[str]]]
 
 
 class Book:
-    """A model that answers from a table, and a server of it; keeps what it was asked."""
+    """A model that answers from a table, and its server; records its requests."""
 
     counters = Counters()
 
     def __init__(self, answers: Answers) -> None:
         self.answers = answers
-        self.asked: list[tuple[tuple[int | str, ...], str, int, Sampling]] = []
+        self.requests: list[tuple[tuple[int | str, ...], str, int, Sampling]] = []
 
     def bind(self, *key: int | str) -> "Page":
         return Page(self, key)
@@ -61,7 +61,7 @@ class Page:
         self, token_ids: IntArray, n: int, sampling: Sampling, vectors: np.ndarray | None = None
     ) -> list[Completion]:
         prompt = self.decode(token_ids)
-        self.book.asked.append((self.key, prompt, n, sampling))
+        self.book.requests.append((self.key, prompt, n, sampling))
         greedy, sampled = self.book.answers[prompt]
         texts = [greedy] if sampling.temperature == 0 else sampled[:n]
         return [
@@ -114,7 +114,7 @@ def test_numbers_by_hand() -> None:
     assert summary["tasks"] == 5
     assert summary["correct"] == 1
     assert summary["errors"] == 1
-    assert summary["accuracy"] == 1 / 4, "what could not be judged is neither right nor wrong"
+    assert summary["accuracy"] == 1 / 4, "what could not be scored is neither correct nor wrong"
     assert summary["accuracy_interval"] == list(wilson(1, 4))
     assert summary["mean_score"] == (1 + 0.5 + 0 + 0) / 4
     assert summary["mean_tokens"] == (3 + 3 + 3 + 3 + 6) / 5
@@ -123,7 +123,7 @@ def test_numbers_by_hand() -> None:
 
 
 class Walker(Page):
-    """Goes forward when it is greedy; else the second attempt does, and the first one stays."""
+    """Goes forward when it is greedy; otherwise the second rollout does, and the first one stays."""
 
     context = 500
 
@@ -137,7 +137,7 @@ class Walker(Page):
         return self.encode(reply["content"])
 
     async def sample(self, token_ids: IntArray, n: int, sampling: Sampling) -> list[Completion]:
-        self.book.asked.append((self.key, self.decode(token_ids), n, sampling))
+        self.book.requests.append((self.key, self.decode(token_ids), n, sampling))
         text = "f" if sampling.temperature == 0 or self.key[-1] == 1 else "s"
         logp = np.zeros(1, np.float32)
         return [Completion(token_ids=self.encode(text), logp=logp, stop_reason="stop", version=2, text=text)]
@@ -148,7 +148,7 @@ class Walkers(Book):
         return Walker(self, key)
 
 
-def test_held_out_tasks_are_attempted_in_the_world_of_the_rollout() -> None:
+def test_held_out_tasks_are_answered_in_the_environment_of_the_rollout() -> None:
     book = Walkers({})
     task = Task(key="five", prompt="Five.", fields={"cells": 5})
     turns = Turns(environment=Corridor(horizon=6), n=99, max_turns=6, sampling=Sampling(temperature=0.3))
@@ -158,9 +158,9 @@ def test_held_out_tasks_are_attempted_in_the_world_of_the_rollout() -> None:
     assert summary["pass_at_k"] == {"1": 0.5, "2": 1.0}
     assert [t.sample for t in evaluated.trajectories] == [0, 1, 2]
     assert [info_of(t)["turns"] for t in evaluated.trajectories] == [4, 6, 4]
-    greedy = [a for a in book.asked if "greedy" in a[0]]
+    greedy = [a for a in book.requests if "greedy" in a[0]]
     assert {a[3] for a in greedy} == {Sampling(max_tokens=9, temperature=0.0)}
-    assert {a[0] for a in book.asked} == {
+    assert {a[0] for a in book.requests} == {
         ("evaluation", "five", "greedy", "attempt", 0),
         ("evaluation", "five", "attempt", 0),
         ("evaluation", "five", "attempt", 1),
@@ -172,11 +172,11 @@ def test_a_rollout_of_one_turn_changes_nothing() -> None:
     again = Book(GREEDY)
     tasks = tasks_of(GREEDY, ["cat"] * 5)
     other = evaluate(again, tasks, Marker(), Evaluation(), Sampling(max_tokens=9), Independent(n=3))
-    assert again.asked == book.asked
+    assert again.requests == book.requests
     assert other.summary == evaluated.summary
 
 
-def test_an_attempt_whose_world_failed_is_an_error_and_not_wrong() -> None:
+def test_a_rollout_whose_environment_failed_is_an_error_and_not_wrong() -> None:
     tasks = [
         Task(key="odd", prompt="Odd.", fields={"cells": "five"}),
         Task(key="ok", prompt="Ok.", fields={"cells": 2}),
@@ -186,7 +186,7 @@ def test_an_attempt_whose_world_failed_is_an_error_and_not_wrong() -> None:
     assert (summary["errors"], summary["accuracy"]) == (1, 1.0)
 
 
-def test_a_lower_threshold_counts_more_answers_as_right() -> None:
+def test_a_lower_threshold_counts_more_answers_as_correct() -> None:
     evaluated, _ = measure(GREEDY, ["cat", "cat", "cat", "cat", "emu"], correct_at=0.5)
     assert evaluated.summary["correct"] == 2
     assert evaluated.summary["accuracy"] == 2 / 4
@@ -194,10 +194,10 @@ def test_a_lower_threshold_counts_more_answers_as_right() -> None:
 
 def test_pass_at_k_by_hand() -> None:
     answers: Answers = {
-        "a": ("cat", ["cat", "cow", "dog", "cat"]),  # 2 of 4 right
+        "a": ("cat", ["cat", "cow", "dog", "cat"]),  # 2 of 4 correct
         "b": ("dog", ["dog", "dog", "dog", "dog"]),  # 0 of 4
         "c": ("dog", ["cat", "cat", "cat", "cat"]),  # 4 of 4
-        "d": ("cat", ["?", "?", "cat", "dog"]),  # 1 of 2 that could be judged
+        "d": ("cat", ["?", "?", "cat", "dog"]),  # 1 of 2 that could be scored
     }
     evaluated, _ = measure(answers, ["cat"] * 4, samples=4)
     summary = evaluated.summary
@@ -206,7 +206,7 @@ def test_pass_at_k_by_hand() -> None:
         "1": pytest.approx((2 / 4 + 0 + 1 + 1 / 2) / 4),
         # 1 - C(wrong, 2) / C(n, 2): of a 1 - 1/6, of d 1 - 0/1
         "2": pytest.approx((5 / 6 + 0 + 1 + 1) / 4),
-        # four that could be judged are needed: not d
+        # four that could be scored are needed: not d
         "4": pytest.approx((1 + 0 + 1) / 3),
     }
 
@@ -241,10 +241,10 @@ def test_draws_are_a_function_of_the_task_alone() -> None:
         (("evaluation", "key of b", "greedy"), "b", 1, greedy),
         (("evaluation", "key of b"), "b", 2, sampled),
     ]
-    assert sorted(book.asked, key=str) == sorted(reordered.asked, key=str) == sorted(expected, key=str)
+    assert sorted(book.requests, key=str) == sorted(reordered.requests, key=str) == sorted(expected, key=str)
 
 
-def test_without_judgements_there_is_no_accuracy() -> None:
+def test_without_scores_there_is_no_accuracy() -> None:
     evaluated, _ = measure({"a": ("?", ()), "b": ("?", ())}, ["cat", "cat"])
     assert evaluated.summary["accuracy"] is None
     assert evaluated.summary["accuracy_interval"] is None
@@ -294,7 +294,7 @@ def test_two_evaluations_of_one_model_are_the_same_and_share_their_luck(server: 
     assert len(set(whole.values())) > 20
     assert texts(5, tasks[::-1]) == whole, "neither order nor batch matters"
     part = texts(64, tasks[4:7])
-    assert part == {place: text for place, text in whole.items() if place[0] in "456"}, "nor what else is asked"
+    assert part == {place: text for place, text in whole.items() if place[0] in "456"}, "nor other requests"
 
 
 def test_more_samples_begin_with_the_same_ones(server: Callable[..., Any]) -> None:

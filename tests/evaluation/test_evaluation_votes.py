@@ -1,4 +1,4 @@
-"""Numbers of an evaluation from judged answers."""
+"""The summary of an evaluation from scored answers."""
 
 import pytest
 
@@ -7,15 +7,15 @@ from posttrain.types import Score, Trajectory
 from tests.builders import trajectory
 
 
-def judged(answer: str | None, right: bool, confidence: float | None = None) -> Trajectory:
-    score = Score(value=float(right), status="ok" if right else "wrong", answer=answer, confidence=confidence)
+def scored(answer: str | None, correct: bool, confidence: float | None = None) -> Trajectory:
+    score = Score(value=float(correct), status="ok" if correct else "wrong", answer=answer, confidence=confidence)
     return trajectory().scored(score)
 
 
-def test_the_vote_of_the_samples_is_judged() -> None:
+def test_the_vote_of_the_samples_is_scored() -> None:
     """The greedy answer stands first and has no vote."""
-    first = [judged("5", False), judged("4", True), judged("5", False), judged("4", True)]
-    second = [judged("9", True), judged("8", False), judged("8", False), judged(None, False)]
+    first = [scored("5", False), scored("4", True), scored("5", False), scored("4", True)]
+    second = [scored("9", True), scored("8", False), scored("8", False), scored(None, False)]
     summary = summarize([first, second], correct_at=1.0)
     assert summary["accuracy"] == 0.5
     assert summary["voted"] == 0.5
@@ -23,8 +23,8 @@ def test_the_vote_of_the_samples_is_judged() -> None:
 
 
 def test_sure_answers_count_more() -> None:
-    sampled = [judged("7", False, 0.2)] * 3 + [judged("8", True, 0.9)] * 2
-    summary = summarize([[judged("8", True, 0.6), *sampled]], correct_at=1.0)
+    sampled = [scored("7", False, 0.2)] * 3 + [scored("8", True, 0.9)] * 2
+    summary = summarize([[scored("8", True, 0.6), *sampled]], correct_at=1.0)
     assert summary["voted"] == 0.0
     assert summary["voted_by_confidence"] == 1.0
     assert summary["calibration"] == {
@@ -36,4 +36,4 @@ def test_sure_answers_count_more() -> None:
 
 
 def test_without_samples_there_is_no_vote() -> None:
-    assert "voted" not in summarize([[judged("7", True)]], correct_at=1.0)
+    assert "voted" not in summarize([[scored("7", True)]], correct_at=1.0)

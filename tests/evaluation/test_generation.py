@@ -14,28 +14,28 @@ from posttrain.components.tasks.files import Files
 from posttrain.errors import UserError
 from posttrain.evaluation.generation import Find, Rows, generate
 from posttrain.types import Task, Trajectory
-from tests.components.search.lines import Judge, Lines
+from tests.components.search.lines import Lines, Scorer
 
 SCRIPT = {"P:": ["a\nx", "b\ny", "a\nx"], "P:a\n": ["x", "z"], "P:b\n": ["y"]}
-JUDGE = Judge({"a\nx": 1.0, "b\ny": 0.5, "a\nz": 0.0})
+SCORER = Scorer({"a\nx": 1.0, "b\ny": 0.5, "a\nz": 0.0})
 COLLECT = Tree(iterations=2, samples=3, value_role=None)
 TASKS = [Task(key=f"t{i}", prompt="P:", answer="01", domain="d", fields={"hint": [i], "label": 1}) for i in range(5)]
 
 
-def finder(search: Search, asked: list[str]) -> Find:
+def finder(search: Search, searched: list[str]) -> Find:
     async def find(task: Task) -> tuple[Found, Sequence[Trajectory]]:
-        asked.append(task.key)
-        found = await search.search(task, {"policy": Lines(SCRIPT)}, JUDGE)
-        return found, found.attempts
+        searched.append(task.key)
+        found = await search.search(task, {"policy": Lines(SCRIPT)}, SCORER)
+        return found, found.trajectories
 
     return find
 
 
-def test_rated_rows_are_states_and_attempts(tmp_path: Path) -> None:
+def test_rated_rows_are_states_and_rollouts(tmp_path: Path) -> None:
     out = tmp_path / "rated.jsonl"
     done = generate(TASKS[:1], finder(COLLECT, []), Rows(), out, settings={})
     rows = [json.loads(line) for line in out.read_text().splitlines()]
-    assert done == {"tasks": 1, "attempts": 6, "rows": 8}
+    assert done == {"tasks": 1, "rollouts": 6, "rows": 8}
     assert [(r["completion"], r["rating"], r["complete"], r["visits"]) for r in rows[:3]] == [
         ("", pytest.approx(4.5 / 6), False, 6),
         ("a\n", pytest.approx(2 / 3), False, 3),
@@ -100,10 +100,10 @@ def test_what_cannot_go_on_is_said(tmp_path: Path) -> None:
         generate(TASKS, find, Rows(), out, settings={"seed": 0})
 
 
-def test_failed_judgements_make_no_rows(tmp_path: Path) -> None:
+def test_failed_scores_make_no_rows(tmp_path: Path) -> None:
     async def find(task: Task) -> tuple[Found, Sequence[Trajectory]]:
-        found = await BestOf(n=3, value_role=None).search(task, {"policy": Lines(SCRIPT)}, Judge({"b\ny": 0.5}))
-        return found, found.attempts
+        found = await BestOf(n=3, value_role=None).search(task, {"policy": Lines(SCRIPT)}, Scorer({"b\ny": 0.5}))
+        return found, found.trajectories
 
     out = tmp_path / "a.jsonl"
     assert generate(TASKS[:1], find, Rows(), out, settings={})["rows"] == 1

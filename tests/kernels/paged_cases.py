@@ -77,8 +77,8 @@ class Case:
         given = [x[row].to(to) for x in (self.query, self.key, self.value)]
         by = paged.decode_attention if dtype is None else paged._plain
         with torch.no_grad():
-            turning = paged.Turning(tuple(norms), self.rotation)  # type: ignore[arg-type]
-            return by(*given, turning, places, 1), stored
+            rotary = paged.Rotary(tuple(norms), self.rotation)  # type: ignore[arg-type]
+            return by(*given, rotary, places, 1), stored
 
 
 def cases(shapes: Sequence[tuple[int, int, int]] = SHAPES) -> Iterator[tuple[Case, torch.dtype]]:
@@ -99,7 +99,7 @@ def attention_is_that_of_float64() -> None:
             torch.testing.assert_close(one.double(), other, atol=NEAR[dtype], rtol=NEAR[dtype], equal_nan=True)
 
 
-def a_row_is_the_same_to_the_bit_whatever_is_beside_it() -> None:
+def a_row_is_the_same_to_the_bit_in_any_batch() -> None:
     """Alone, in any order, beside longer ones (which are cut into splits), beside padding."""
     for case, _ in cases([(4, 2, 32), (7, 1, 80)]):
         together, _ = case.run(range(len(LENGTHS)))
@@ -132,12 +132,14 @@ def tokens_are_chosen_as_the_engine_chooses() -> None:
         temperature_B = torch.tensor([0.7, 1.0, 0.0, 1.7], dtype=torch.float64).repeat(10)
         none = torch.zeros(40, dtype=torch.int64)
         rules = Rules(temperature_B=temperature_B, top_k_B=none, top_p_B=none + 1.0, min_p_B=none.double())
-        expected_B, expected_logp_B = choose(logits, rules, draw_B)
-        token_B, logp_B = choosing.choose(logits, temperature_B, draw_B)
+        expected_B, expected_logp_B, expected_entropy_B = choose(logits, rules, draw_B)
+        token_B, logp_B, entropy_B = choosing.choose(logits, temperature_B, draw_B)
         sound = torch.tensor([i not in (7, 8, 9) for i in range(40)])
         assert torch.equal(token_B[sound], expected_B[sound]) and len(set(token_B.tolist())) > 20
         torch.testing.assert_close(logp_B[sound], expected_logp_B[sound], rtol=1e-12, atol=1e-12)
-        assert logp_B[~sound].isnan().all() and (token_B < columns).all() and (token_B >= 0).all()
+        torch.testing.assert_close(entropy_B[sound], expected_entropy_B[sound], rtol=1e-11, atol=1e-11)
+        assert logp_B[~sound].isnan().all() and entropy_B[~sound].isnan().all()
+        assert (token_B < columns).all() and (token_B >= 0).all()
 
 
 def they_compile_for_gpus_that_are_not_here() -> None:
@@ -147,12 +149,12 @@ def they_compile_for_gpus_that_are_not_here() -> None:
     where = {"position_B": "*i32", "page_BP": "*i32", "table_stride": "i32", "address": "*i64", "splits": "i32"}
     for capability, element, (heads, key_heads, width) in product((80, 90), ("bf16", "fp32"), SHAPES[-2:]):
         sizes = {"H": heads, "K": key_heads, "WIDTH": width, "PAGE": PAGE}
-        one = dict.fromkeys(("query", "key", "value", "turned", "query_norm", "key_norm", "out"), f"*{element}")
+        one = dict.fromkeys(("query", "key", "value", "rotated", "query_norm", "key_norm", "out"), f"*{element}")
         part = dict.fromkeys(("partial", "partial_max", "partial_sum", "cosine", "sine"), "*fp32")
         types = {**where, **one, **part, "eps": "fp32", "scale": "fp32"}
         tiles = {"SPLIT": paged.SPLIT, **paged.tiles(heads // key_heads, width, 2 if element == "bf16" else 4)}
         half = {"HALF": paged.power_of_2(width // 2), "NORMED": True}
-        compiled(_triton.turn_and_store, types, sizes | half, capability, 1)
+        compiled(_triton.rotate_and_store, types, sizes | half, capability, 1)
         for alone in (True, False):
             fixed = sizes | tiles | {"ALONE": alone, "WIDE": False}
             program = compiled(_triton.attend, types, fixed, capability, 4)
@@ -160,7 +162,7 @@ def they_compile_for_gpus_that_are_not_here() -> None:
             assert ("mma" in program) == (element == "bf16"), "products on tensor cores"
         compiled(_triton.combine, types, sizes | tiles, capability, 1)
     for capability, element in product((80, 90), ("bf16", "fp32")):
-        whole = dict.fromkeys(("largest", "sums", "temperature", "uniform", "logps"), "*fp64")
+        whole = dict.fromkeys(("largest", "sums", "energies", "temperature", "uniform", "logps", "entropies"), "*fp64")
         counts = {"at": "*i32", "broken": "*i32", "tokens": "*i64", "columns": "i32", "blocks": "i32"}
         types = {**whole, **counts, "logits": f"*{element}"}
         for kernel in (_triton.largest_logits, _triton.sums_of_weights, _triton.chosen_tokens):

@@ -51,11 +51,11 @@ def by_add_norm(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, list[Tensor]]:
 
 def by_turn(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, list[Tensor]]:
     module, heads = norm_of(8, dtype), x.unflatten(1, (-1, 8))
-    return kernels.turn(heads, module, rotation_of(len(x), 4)), [x, module.weight]
+    return kernels.rotate(heads, module, rotation_of(len(x), 4)), [x, module.weight]
 
 
 def by_bare_turn(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, list[Tensor]]:
-    return kernels.turn(x.unflatten(1, (-1, 8)), nn.Identity(), rotation_of(len(x), 4)), [x]
+    return kernels.rotate(x.unflatten(1, (-1, 8)), nn.Identity(), rotation_of(len(x), 4)), [x]
 
 
 def by_gate(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, list[Tensor]]:
@@ -103,11 +103,11 @@ def test_by_hand() -> None:
     x = torch.tensor([[3.0, 4.0]])  # rms: sqrt(12.5)
     assert torch.allclose(kernels.norm(x, module), x / math.sqrt(12.5))
     quarter = (torch.tensor([[0.0]]), torch.tensor([[1.0]]))  # (a, b) to (-b, a)
-    assert torch.equal(kernels.turn(x[:, None], nn.Identity(), quarter), torch.tensor([[[-4.0, 3.0]]]))
+    assert torch.equal(kernels.rotate(x[:, None], nn.Identity(), quarter), torch.tensor([[[-4.0, 3.0]]]))
     assert torch.allclose(kernels.gated(torch.tensor([[0.0, 100.0]]), x), torch.tensor([[0.0, 400.0]]))
 
 
-def test_a_row_is_the_same_to_the_bit_whatever_is_beside_it_and_on_any_number_of_threads() -> None:
+def test_a_row_is_the_same_to_the_bit_whatever_the_other_rows_and_on_any_number_of_threads() -> None:
     x = random(300, 48, seed=5, dtype=torch.float32)
     threads = torch.get_num_threads()
     try:
@@ -307,15 +307,16 @@ def test_the_choice_of_a_token_is_that_of_the_plain_operations(
     temperature = torch.tensor([0.0, 0.1, 1.0, 1.7], dtype=torch.float64).repeat(rows // 4)
     none = torch.zeros(rows, dtype=torch.int64)
     rules = Rules(temperature_B=temperature, top_k_B=none, top_p_B=none + 1.0, min_p_B=none.double())
-    token, logp = choose(logits, rules, draw)
+    token, logp, entropy = choose(logits, rules, draw)
     monkeypatch.setattr(kernels, "usable", lambda *tensors: False)
-    plain_token, plain_logp = choose(logits, rules, draw)
+    plain_token, plain_logp, plain_entropy = choose(logits, rules, draw)
     sound = torch.ones(rows, dtype=torch.bool)
     sound[7:10] = False
     assert torch.equal(token[sound], plain_token[sound]) and int(token[6]) == vocabulary // 2
     assert len(set(token.tolist())) > vocabulary // 2
     torch.testing.assert_close(logp[sound], plain_logp[sound], rtol=1e-13, atol=1e-13)
-    assert logp[7:10].isnan().all() and plain_logp[7:10].isnan().all()
+    torch.testing.assert_close(entropy[sound], plain_entropy[sound], rtol=1e-12, atol=1e-12)
+    assert all(numbers[7:10].isnan().all() for numbers in (logp, plain_logp, entropy, plain_entropy))
 
 
 def test_draws_are_those_of_the_definition_to_the_bit() -> None:

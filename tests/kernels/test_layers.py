@@ -157,7 +157,7 @@ def test_the_modules_are_right_by_finite_differences() -> None:
 
 @wide
 @pytest.mark.parametrize("name", SHAPES)
-def test_a_row_is_the_same_to_the_bit_whatever_is_beside_it_and_on_any_number_of_threads(name: str) -> None:
+def test_a_row_is_the_same_to_the_bit_whatever_the_other_rows_and_on_any_number_of_threads(name: str) -> None:
     case = case_of(name, 300)
     torch.set_num_threads(1)
     whole = case.computed()

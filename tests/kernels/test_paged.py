@@ -35,7 +35,7 @@ def run(what: str, tmp_path: Path, **environment: str) -> None:
     "law",
     [
         "attention_is_that_of_float64",
-        "a_row_is_the_same_to_the_bit_whatever_is_beside_it",
+        "a_row_is_the_same_to_the_bit_in_any_batch",
         "pages_are_written_at_one_place_a_row",
         "tokens_are_chosen_as_the_engine_chooses",
     ],

@@ -101,7 +101,7 @@ def test_tokens_that_cannot_be_and_rows_that_are_broken(dtype: torch.dtype) -> N
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_row_is_the_same_to_the_bit_whatever_is_beside_it(dtype: torch.dtype) -> None:
+def test_a_row_is_the_same_to_the_bit_in_any_batch(dtype: torch.dtype) -> None:
     logits, token, credit = case(261, dtype)
 
     def made(rows: slice) -> list[Tensor]:

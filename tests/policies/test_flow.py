@@ -20,7 +20,7 @@ from posttrain.signals import ENTROPY, LOGP, NOISE, VALUE, VELOCITY
 from posttrain.types import Completion, Segment, Task, Trajectory
 from tests.flows import CPU, made_flow, packed, sampled, saved, signals, trajectory_of
 
-NOISES = (Constant(deviation=0.3), Learned(), SDE())
+NOISES = (Constant(std=0.3), Learned(), SDE())
 every_noise = pytest.mark.parametrize("noise", NOISES, ids=lambda noise: noise.kind)
 every_token = pytest.mark.parametrize("token", ["step", "chain"])
 
@@ -49,14 +49,14 @@ def chain(*points: tuple[float, float]) -> Trajectory:
 
 def test_densities_by_hand() -> None:
     """Start (1, 2): -2.5 - log 2 pi. A step of 0.5 in one number, deviation 0.5: z = 1, so -0.5 - log 2 pi + log 4."""
-    logp_T = signals(still(noise=Constant(deviation=0.5)), chain((1, 2), (1.5, 2), (1.5, 1)))[LOGP]
+    logp_T = signals(still(noise=Constant(std=0.5)), chain((1, 2), (1.5, 2), (1.5, 1)))[LOGP]
     two_pi = math.log(2 * math.pi)
     expected = [-2.5 - two_pi, -0.5 - two_pi + math.log(4), -2.0 - two_pi + math.log(4)]
     assert logp_T.tolist() == pytest.approx(expected, abs=1e-5)
 
 
 def test_entropies_by_hand_and_temperature_stretches_the_variance() -> None:
-    policy = still(noise=Constant(deviation=0.5))
+    policy = still(noise=Constant(std=0.5))
     these = chain((1, 2), (1.5, 2), (1.5, 1))
     unit = math.log(2 * math.pi * math.e)  # of two numbers with deviation 1
     entropy_T = signals(policy, these, needs=frozenset({ENTROPY}))[ENTROPY]
@@ -66,7 +66,7 @@ def test_entropies_by_hand_and_temperature_stretches_the_variance() -> None:
 
 
 def test_the_velocity_moves_the_mean_by_its_share_of_the_time() -> None:
-    policy = still(noise=Constant(deviation=0.5))
+    policy = still(noise=Constant(std=0.5))
     with torch.no_grad():
         policy.velocity[-1].bias.copy_(torch.tensor([2.0, 0.0]))  # two steps: each moves by 1
     logp_T = signals(policy, chain((0, 0), (1, 0), (2, 0)))[LOGP]
@@ -75,7 +75,7 @@ def test_the_velocity_moves_the_mean_by_its_share_of_the_time() -> None:
 
 
 def test_means_are_held_within_the_bound() -> None:
-    policy = still(noise=Constant(deviation=0.5), bound=1.0)
+    policy = still(noise=Constant(std=0.5), bound=1.0)
     logp_T = signals(policy, chain((3, 0), (1, 0), (1, 0)))[LOGP]
     assert logp_T[1:].tolist() == pytest.approx([-math.log(2 * math.pi) + math.log(4)] * 2, abs=1e-5)
 
@@ -200,7 +200,7 @@ def test_chains_are_the_same_alone_and_in_any_batch() -> None:
 
 
 def test_without_temperature_the_chain_follows_the_means() -> None:
-    policy = made_flow(noise=Constant(deviation=0.5))
+    policy = made_flow(noise=Constant(std=0.5))
     (made,) = sampled(policy, 1, temperature=0.0)
     assert made.vectors is not None
     assert made.logp[1:].tolist() == pytest.approx([-math.log(2 * math.pi) + math.log(4)] * 3, abs=1e-5)

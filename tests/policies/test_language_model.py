@@ -246,7 +246,7 @@ def test_what_is_wrong_with_a_source_is_said(folder: Path) -> None:
         load_policy("copy", Model(source="role:polcy"), {"policy": policy}, CPU)
     with pytest.raises(UserError, match=r"models\.copy: context is 1000 tokens, but the model is made for 512"):
         copy_of(policy, context=1000)
-    with pytest.raises(UserError, match=r"models\.policy: lora says how the model is trained, but trained is false"):
+    with pytest.raises(UserError, match=r"models\.policy: lora is a way of training the model, but trained is false"):
         load(folder, lora=LoRA())
 
 

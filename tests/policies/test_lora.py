@@ -86,15 +86,33 @@ def test_saved_folders_hold_the_merged_model_and_the_adapter(folder: Path, tmp_p
     assert (logits - packed_logits(load(folder).body, SEQUENCES)).abs().max() > 0.05
     policy.save(tmp_path)
     assert load_file(tmp_path / "model.safetensors").keys() == load_file(folder / "model.safetensors").keys()
-    for source in (tmp_path, tmp_path / "adapter"):
-        torch.testing.assert_close(packed_logits(load(source).body, SEQUENCES), logits, atol=1e-5, rtol=0)
-    assert (load(tmp_path / "adapter").lora, adapters(load(tmp_path / "adapter").body)) == (None, {})
+    adapted = load(tmp_path / "adapter", base=str(folder))
+    for read in (load(tmp_path), adapted):
+        torch.testing.assert_close(packed_logits(read.body, SEQUENCES), logits, atol=1e-5, rtol=0)
+    assert (adapted.lora, adapters(adapted.body)) == (None, {})
+
+
+def test_an_adapter_chooses_no_model_outside_its_own_folder(folder: Path, tmp_path: Path) -> None:
+    trained(folder).save(tmp_path)
+    adapter = tmp_path / "adapter"
+    with pytest.raises(UserError, match=r"which is not in its folder\. .* name the model yourself: models\.ROLE\.base"):
+        load(adapter)
+    shutil.copytree(folder, adapter / "inside")
+    path = adapter / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"base_model_name_or_path": "inside"}))
+    assert load(adapter).origin.source == str(adapter / "inside")
+    shutil.rmtree(adapter / "inside")
+    (adapter / "inside").symlink_to(folder)
+    with pytest.raises(UserError, match="which is not in its folder"):
+        load(adapter)
+    with pytest.raises(UserError, match="is no adapter, which has no base; leave base out"):
+        load(folder, base=str(folder))
 
 
 def test_an_adapter_is_trained_on_where_it_was(folder: Path, tmp_path: Path) -> None:
     policy = trained(folder)
     policy.save(tmp_path / "one")
-    again = load(tmp_path / "one" / "adapter", trained=True, lora=SMALL)
+    again = load(tmp_path / "one" / "adapter", base=str(folder), trained=True, lora=SMALL)
     assert torch.equal(packed_logits(again.body, SEQUENCES), packed_logits(policy.body, SEQUENCES))
     assert {n for n, p in again.named_parameters() if p.requires_grad} == {
         n for n, p in policy.named_parameters() if p.requires_grad
@@ -103,7 +121,7 @@ def test_an_adapter_is_trained_on_where_it_was(folder: Path, tmp_path: Path) -> 
     for name in ("adapter/adapter_model.safetensors", "model.safetensors"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
     with pytest.raises(UserError, match="has rank 3, alpha 12 and targets down_proj, q_proj, v_proj"):
-        load(tmp_path / "one" / "adapter", trained=True, lora=LoRA(rank=4))
+        load(tmp_path / "one" / "adapter", base=str(folder), trained=True, lora=LoRA(rank=4))
 
 
 def test_an_untrained_adapter_changes_no_bit_of_the_saved_model(tmp_path: Path) -> None:
@@ -143,7 +161,7 @@ def test_we_read_the_adapters_of_peft(folder: Path, tmp_path: Path) -> None:
     )
     base: Any = AutoModelForCausalLM.from_pretrained(folder)
     peft.get_peft_model(base, settings).save_pretrained(tmp_path)
-    policy = load(tmp_path)
+    policy = load(tmp_path, base=str(folder))
     torch.testing.assert_close(packed_logits(policy.body, SEQUENCES), _peft_logits(folder, tmp_path), atol=1e-5, rtol=0)
     assert policy.tokenizer.size == 261
 
@@ -154,7 +172,7 @@ def test_an_adapters_own_tokenizer_is_used_and_saved(folder: Path, tmp_path: Pat
     shutil.copy(folder / "tokenizer.json", adapter)
     settings = json.loads((folder / "tokenizer_config.json").read_text())
     (adapter / "tokenizer_config.json").write_text(json.dumps(settings | {"chat_template": "ours"}))
-    policy = load(adapter)
+    policy = load(adapter, base=str(folder))
     assert policy.tokenizer.render_chat([]) == "ours"
     policy.save(tmp_path / "two")
     assert load(tmp_path / "two").tokenizer.render_chat([]) == "ours"
@@ -186,8 +204,15 @@ def test_an_adapted_output_layer_is_used(folder: Path) -> None:
         ({"use_dora": True}, r"not a plain LoRA \(use_dora\)"),
         ({"peft_type": "IA3"}, r"not a plain LoRA \(peft_type IA3, bias none\)"),
         ({"base_model_name_or_path": None}, "names no base_model_name_or_path"),
-        ({"base_model_name_or_path": "gone"}, "the model folder '.*gone' does not exist"),
-        ({"r": 2}, r"tensor '.*lora_A.weight' is \[3, 48\], the model needs \[2, 48\]"),
+        ({"base_model_name_or_path": "gone"}, "the model 'gone', which is not in its folder"),
+        ({"base_model_name_or_path": ["a"]}, "names no base_model_name_or_path"),
+        ({"base_model_name_or_path": "a\x00b"}, "embedded null byte"),
+        ({"r": 2}, r"has r 2, but its tensor '.*lora_A.weight' is \[3, "),
+        ({"r": 10**9}, r"has r 1000000000, but its tensor '.*lora_A.weight' is \[3, "),
+        ({"r": None}, "r is None; it is a whole number from 1"),
+        ({"r": [3]}, r"r is \[3\]; it is a whole number from 1"),
+        ({"lora_alpha": 10**400}, "lora_alpha is 1000.*; it is a number above 0"),
+        ({"lora_alpha": None}, "lora_alpha is None; it is a number above 0"),
     ],
 )
 def test_what_is_wrong_with_an_adapter_is_said(
@@ -206,13 +231,13 @@ def test_what_is_wrong_with_an_adapters_tensors_is_said(folder: Path, tmp_path: 
     tensors = load_file(path)
     save_file(dict(list(tensors.items())[1:]), path)
     with pytest.raises(UserError, match=r"tensor 'base_model\.model\..*' is missing"):
-        load(tmp_path / "adapter")
-    save_file(tensors | {"base_model.model.model.layers.7.q_proj.lora_A.weight": torch.ones(1)}, path)
+        load(tmp_path / "adapter", base=str(folder))
+    save_file(tensors | {"base_model.model.model.layers.7.q_proj.lora_A.weight": torch.ones(3, 4)}, path)
     with pytest.raises(UserError, match=r"layers\.7.*' is not of this model"):
-        load(tmp_path / "adapter")
+        load(tmp_path / "adapter", base=str(folder))
     path.write_bytes(path.read_bytes()[:-10])
     with pytest.raises(UserError, match="damaged or cut short"):
-        load(tmp_path / "adapter")
+        load(tmp_path / "adapter", base=str(folder))
     path.unlink()
     with pytest.raises(UserError, match=r"has no adapter_model\.safetensors"):
-        load(tmp_path / "adapter")
+        load(tmp_path / "adapter", base=str(folder))

@@ -28,16 +28,16 @@ def drawing_of(rows: list[int], written: int) -> Drawing:
     )
 
 
-def step_by_step(body: Body, cache: Cache, rows: list[int], last_B: Tensor, steps: int) -> tuple[Tensor, Tensor]:
-    tokens, logps = [last_B], []
+def step_by_step(body: Body, cache: Cache, rows: list[int], last_B: Tensor, steps: int) -> tuple[Tensor, ...]:
+    tokens, numbers = [last_B], []
     for written in range(steps):
         hidden_BD = body.extend(cache, rows, pack([token[None] for token in tokens[-1]]))
         drawing = drawing_of(rows, written)
         draw_B = torch.from_numpy(uniform(drawing.key_B.numpy(), drawing.counter_B.numpy()))
-        token_B, logp_B = chosen_by_kernel(body.next_logits(cache, hidden_BD), drawing.temperature_B, draw_B)
+        token_B, *found_B = chosen_by_kernel(body.next_logits(cache, hidden_BD), drawing.temperature_B, draw_B)
         tokens.append(token_B)
-        logps.append(logp_B)
-    return torch.stack(tokens[1:], 1), torch.stack(logps, 1)
+        numbers.append(found_B)
+    return torch.stack(tokens[1:], 1), *(torch.stack(kind, 1) for kind in zip(*numbers, strict=True))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -56,7 +56,7 @@ def test_what_is_written_in_one_go_is_what_single_steps_write(tmp_path: Path, ar
             body.extend(cache, rows, pack([prompts[row] for row in rows]))
             torch.set_num_threads(count)
             if parts == [1] * steps:
-                token_BN, logp_BN = step_by_step(body, cache, rows, first[rows], steps)
+                drawn_BN = step_by_step(body, cache, rows, first[rows], steps)
             else:
                 last_B, written, done = first[rows], 0, []
                 for part in parts:
@@ -64,14 +64,14 @@ def test_what_is_written_in_one_go_is_what_single_steps_write(tmp_path: Path, ar
                     assert drawn is not None
                     done.append(drawn)
                     last_B, written = drawn[0][:, -1], written + part
-                token_BN, logp_BN = (torch.cat(kind, 1) for kind in zip(*done, strict=True))
+                drawn_BN = tuple(torch.cat(kind, 1) for kind in zip(*done, strict=True))
             assert cache.lengths[rows].tolist() == [len(prompts[row]) + steps for row in rows]
-            found.append({row: (token_BN[i].tolist(), logp_BN[i].tolist()) for i, row in enumerate(rows)})
+            found.append({row: tuple(kind[i].tolist() for kind in drawn_BN) for i, row in enumerate(rows)})
     finally:
         torch.set_num_threads(threads)
     assert all(other[row] == found[0][row] for other in found[1:] for row in other)
-    assert len({tuple(tokens) for tokens, _ in found[0].values()}) == 40
-    assert np.isfinite([logp for _, logp in found[0].values()]).all()
+    assert len({tuple(tokens) for tokens, _, _ in found[0].values()}) == 40
+    assert np.isfinite([numbers for _, *numbers in found[0].values()]).all()
 
 
 def test_bodies_that_only_take_single_steps_say_so_and_do_nothing(

@@ -144,11 +144,11 @@ def test_one_started_in_advance_gives_the_same_and_carries_nothing_over(pool: Po
 
 @pytest.mark.slow
 def test_a_failing_sandbox_is_tried_again_and_then_an_error(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    ends = [Result(outcome="sandbox_error", explanation="walls")] * (ATTEMPTS - 1)
+    ends = [Result(outcome="sandbox_error", explanation="isolation")] * (ATTEMPTS - 1)
     real = supervise.finish
     monkeypatch.setattr(supervise, "finish", lambda s, i: ends.pop() if ends else real(s, i))
     assert pool.run(shell("echo there"), ROOMY).stdout == b"there\n"
-    ends += [Result(outcome="sandbox_error", explanation="walls")] * ATTEMPTS
+    ends += [Result(outcome="sandbox_error", explanation="isolation")] * ATTEMPTS
     assert pool.run(shell("echo there"), ROOMY).outcome == "sandbox_error"
 
     def refuse(*_: object) -> None:

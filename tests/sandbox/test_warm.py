@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from posttrain.sandbox import Job, Limits, Pool, Result, attacks, find_tier, nursery, python_job, tiers
+from posttrain.sandbox import Job, Limits, Pool, Result, attacks, find_tier, fork_server, python_job, tiers
 from posttrain.sandbox.attacks import Finding
-from posttrain.sandbox.pool import MOST_NURSERIES
+from posttrain.sandbox.pool import MOST_FORK_SERVERS
 from posttrain.sandbox.processes import descendants
 from posttrain.sandbox.warm import can_fork
 from tests.sandbox.supervised import supervisor, until
@@ -139,7 +139,7 @@ def test_a_forked_job_has_given_up_every_right_for_good(forking: Pool) -> None:
     lines = forking.run(warm(STATUS), ROOMY).stdout.decode().splitlines()
     status = {name: value.split() for name, _, value in (line.partition(":") for line in lines)}
     user = status["Uid"][0]
-    assert int(user) in {lane.user for lane in forking._furnished[0].lanes} - {0}
+    assert int(user) in {lane.user for lane in forking._opened[0].lanes} - {0}
     assert status["Uid"] == status["Gid"] == [user] * 4 and status["Groups"] in ([], [user])
     assert all(int(status[f"Cap{kind}"][0], 16) == 0 for kind in ("Inh", "Prm", "Eff", "Bnd", "Amb"))
     assert (status["NoNewPrivs"], status["Seccomp"], status["NSpid"]) == (["1"], ["2"], ["2"])
@@ -147,9 +147,9 @@ def test_a_forked_job_has_given_up_every_right_for_good(forking: Pool) -> None:
 
 def test_the_interpreter_that_jobs_are_forked_from_keeps_of_root_what_it_needs(forking: Pool) -> None:
     assert forking.run(warm("print(1)"), ROOMY).outcome == "ok"
-    (above,) = descendants(forking._furnished[0].nurseries[-1]._process.pid)[1:2]
+    (above,) = descendants(forking._opened[0].servers[-1]._process.pid)[1:2]
     lines = dict(line.split(":\t") for line in Path(f"/proc/{above}/status").read_text().splitlines() if "Cap" in line)
-    needed = sum(1 << number for number in nursery.CAPABILITIES.values())
+    needed = sum(1 << number for number in fork_server.CAPABILITIES.values())
     assert [int(lines[f"Cap{kind}"], 16) for kind in ("Prm", "Eff", "Bnd")] == [needed, needed, 0]
 
 
@@ -177,7 +177,7 @@ print([os.readlink(f"/proc/self/ns/{kind}") for kind in ("mnt", "net", "pid", "i
 print([os.stat(place).st_dev for place in ("/box", "/dev/shm", "/dev/pts", "/proc")])
 """
     first, second = (ast.literal_eval(line) for line in forking.run(warm(script), ROOMY).stdout.decode().splitlines())
-    (above,) = descendants(forking._furnished[0].nurseries[-1]._process.pid)[1:2]
+    (above,) = descendants(forking._opened[0].servers[-1]._process.pid)[1:2]
     for spaces in (Path("/proc", str(above), "ns"), Path("/proc/self/ns")):
         assert not {os.readlink(path) for path in spaces.iterdir()} & set(first)
     for place in ("box", "dev/shm", "dev/pts", "proc"):
@@ -185,13 +185,13 @@ print([os.stat(place).st_dev for place in ("/box", "/dev/shm", "/dev/pts", "/pro
 
 
 def test_jobs_of_many_templates_keep_few_interpreters(forking: Pool) -> None:
-    for number in range(MOST_NURSERIES + 2):
+    for number in range(MOST_FORK_SERVERS + 2):
         assert forking.run(warm(f"print({number})"), ROOMY).stdout == f"{number}\n".encode()
-    slot = forking._furnished[0]
-    assert len(slot.nurseries) == MOST_NURSERIES
-    kept = slot.nurseries[-1]
-    assert forking.run(warm(f"print({MOST_NURSERIES + 1})"), ROOMY).outcome == "ok"
-    assert slot.nurseries[-1] is kept
+    slot = forking._opened[0]
+    assert len(slot.servers) == MOST_FORK_SERVERS
+    kept = slot.servers[-1]
+    assert forking.run(warm(f"print({MOST_FORK_SERVERS + 1})"), ROOMY).outcome == "ok"
+    assert slot.servers[-1] is kept
 
 
 def test_only_warm_python_jobs_without_files_are_forked() -> None:
@@ -256,7 +256,7 @@ def test_where_forks_do_not_hold_warm_jobs_are_started(monkeypatch: pytest.Monke
     pool = Pool(found.tier, 1, forks=not found.why_no_forks)
     try:
         assert [pool.run(warm("print(input())", b"1"), ROOMY).stdout for _ in range(2)] == [b"1\n"] * 2
-        assert not pool._furnished[0].nurseries
+        assert not pool._opened[0].servers
     finally:
         pool.close()
 
@@ -318,6 +318,6 @@ def test_nothing_is_left_of_forked_jobs_when_the_supervisor_is_killed(forking: P
 
 def _kill(pool: Pool) -> None:
     """Kill the interpreters that jobs are forked from, as the kernel might for want of memory."""
-    for kept in pool._furnished[0].nurseries:
+    for kept in pool._opened[0].servers:
         for process in descendants(kept._process.pid)[1:2]:
             os.kill(process, signal.SIGKILL)

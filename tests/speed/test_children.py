@@ -8,8 +8,9 @@ import pytest
 
 import posttrain
 from posttrain.errors import RunFailed
+from posttrain.kernels.memory import peak_memory
 from posttrain.speed.benchmark import Turn, in_turns
-from posttrain.speed.children import Child, ChildFailed, peak_memory
+from posttrain.speed.children import Child, ChildFailed
 
 SOURCE = str(Path(posttrain.__file__).parents[1])
 SERVES = """
@@ -35,15 +36,17 @@ def child(code: str, limit: float = 60.0) -> Child:
     return Child("the child", [sys.executable, "-c", textwrap.dedent(code)], {"PYTHONPATH": SOURCE}, limit)
 
 
+@pytest.mark.slow
 def test_turns_and_the_end() -> None:
     one = child(SERVES)
     ready = one.start(name="x")
     assert ready["said"] == "x" and ready["seconds_to_ready"] > 0
-    first, second = one.ask(do="turn"), one.ask(do="turn")
+    first, second = one.request(do="turn"), one.request(do="turn")
     assert (first["turn"], second["turn"]) == (1, 2) and 0 <= second["seconds"] < 60
     assert one.end()["peak_memory_bytes"] > 2**20
 
 
+@pytest.mark.slow
 def test_a_child_whose_parent_is_gone_ends() -> None:
     one = child(SERVES)
     one.start(name="x")

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posttrain.statistics.paired import mcnemar, minimum_detectable_effect, paired_difference
+from posttrain.statistics.paired import mcnemar, minimum_detectable_effect, newcombe, paired_difference
 
 
 def outcomes(both: int, lost: int, gained: int, neither: int) -> tuple[list[bool], list[bool]]:
@@ -31,7 +31,9 @@ def test_newcombe_gives_the_published_interval() -> None:
     # Newcombe 1998, Statistics in Medicine 17:2635-2650, table II: 36, 12, 2, 0 by method 10.
     got = paired_difference(*outcomes(both=36, lost=2, gained=12, neither=0))
     assert got.value == pytest.approx(0.2)
-    assert got.interval == pytest.approx((0.0569, 0.3404), abs=5e-5)
+    assert newcombe(36, 2, 12, 50, 0.95) == pytest.approx((0.0569, 0.3404), abs=5e-5)
+    # 12 of 14 by Clopper and Pearson: [0.57187, 0.98221]; (2 * 0.57187 - 1) * 14 / 50 lies further out.
+    assert got.interval == pytest.approx((0.04025, 0.3404), abs=5e-5)
     assert (got.gained, got.lost, got.tasks) == (12, 2, 50)
 
 
@@ -40,6 +42,19 @@ def test_extreme_tables_give_finite_intervals_that_hold_the_difference(cells: tu
     got = paired_difference(*outcomes(*cells))
     assert -1 <= got.interval.low <= got.value <= got.interval.high <= 1
     assert got.interval.high > got.interval.low
+
+
+def test_the_interval_and_the_exact_test_agree() -> None:
+    # 9 gained and 2 lost of 50: p = 2 * (1 + 11 + 55) / 2^11 = 0.065, and Newcombe's interval alone excludes 0.
+    got = paired_difference(*outcomes(both=20, lost=2, gained=9, neither=19))
+    assert got.p_value == pytest.approx(134 / 2048)
+    assert newcombe(20, 2, 9, 50, 0.95).low > 0 > got.interval.low
+    for tasks in (6, 20, 60):
+        for gained in range(min(tasks, 30) + 1):
+            for lost in range(min(tasks - gained, 12) + 1):
+                both = (tasks - gained - lost) // 3
+                got = paired_difference(*outcomes(both, lost, gained, tasks - gained - lost - both))
+                assert (got.p_value < 0.05) == (not got.interval.low <= 0 <= got.interval.high), (gained, lost)
 
 
 @given(*[st.integers(0, 60)] * 4)

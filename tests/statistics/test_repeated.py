@@ -3,7 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from posttrain.statistics.repeated import repeated_difference, sign_flip
+from posttrain.statistics.power import power
+from posttrain.statistics.repeated import paired_differences, repeated_difference, sign_flip, smallest_sign_flip_p
 
 
 def test_the_paired_interval_by_hand() -> None:
@@ -13,12 +14,34 @@ def test_the_paired_interval_by_hand() -> None:
     assert got.value == pytest.approx(2.0)
     assert got.interval == pytest.approx((2 - reach, 2 + reach), rel=1e-6)
     assert (got.seeds, got.higher, got.lower) == (3, 3, 0)
-    assert got.detectable == pytest.approx((4.302653 + 0.841621) / math.sqrt(3), rel=1e-6)
+    # t = 2 sqrt(3) with two degrees of freedom: P(|T| > t) = 1 - t / sqrt(2 + t^2).
+    assert got.p_value == pytest.approx(1 - math.sqrt(12 / 14))
+    assert got.sign_flip_p == pytest.approx(0.25)
+    assert got.std == pytest.approx(1.0)
+    assert power(got.detectable, 1.0, 3) == pytest.approx(0.8)
 
 
 def test_what_seeds_share_is_no_part_of_the_spread() -> None:
     luck = [0.0, 50.0, -20.0, 7.0]
-    assert repeated_difference(luck, [x + 1.0 for x in luck]).interval == pytest.approx((1.0, 1.0))
+    got = repeated_difference(luck, [x + 1.1 for x in luck])
+    assert (got.value, got.interval, got.std) == (1.1, (1.1, 1.1), 0.0)
+    assert got.p_value == smallest_sign_flip_p(4) == 0.125  # no std, so no t test
+
+
+def test_differences_have_no_rounding() -> None:
+    assert paired_differences([0.3, 0.7], [0.1 + 0.2, 0.7 + 2.78e-17]) == [0.0, 0.0]
+    assert repeated_difference([0.1, 0.2, 0.3], [0.3, 0.1, 0.2]).value == 0.0
+    assert paired_differences([1e9], [1e9 + 0.25]) == [0.25]
+    assert paired_differences([0.0], [0.0]) == [0.0]
+    assert paired_differences([1e-9], [3e-9]) == [pytest.approx(2e-9, rel=1e-9)]
+
+
+def test_the_p_value_and_the_interval_agree() -> None:
+    generator = np.random.default_rng(3)
+    for _ in range(300):
+        count = int(generator.integers(2, 8))
+        got = repeated_difference(generator.normal(size=count), generator.normal(1.0, 0.7, size=count))
+        assert (got.p_value < 0.05) == (not got.interval.low <= 0 <= got.interval.high)
 
 
 @pytest.mark.parametrize(

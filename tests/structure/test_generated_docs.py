@@ -13,6 +13,8 @@ import pytest
 
 from posttrain.recipes.pages.experiments import all_experiments
 from posttrain.runs.comparison import contenders_of
+from posttrain.runs.store import RunStore
+from posttrain.runs.summary import write_summary
 from tests.runs.made_runs import make_run
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -28,7 +30,7 @@ def script(name: str) -> ModuleType:
 
 
 sys.path.append(str(DOCS))  # where a script that is run finds the modules beside it
-pictures, trust, performance = map(script, ("pictures", "trust", "performance"))
+pictures, trust, performance, real_model = map(script, ("pictures", "trust", "performance", "real_model"))
 
 
 def test_the_picture_is_the_run_as_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,6 +49,23 @@ def test_a_folder_without_a_run_has_no_picture(tmp_path: Path, capsys: pytest.Ca
     assert pictures.main([str(tmp_path)]) == 2
     assert "is not a run" in capsys.readouterr().err
     assert pictures.main([]) == 2
+
+
+def test_the_page_of_a_real_model_is_what_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    assert real_model.main(["--check"]) == 0, capsys.readouterr().err
+
+
+def test_a_run_becomes_a_row_with_answers_before_and_after(tmp_path: Path) -> None:
+    run = make_run(tmp_path, sft=0, rl=4, tasks=12)
+    with RunStore.open(run) as store:
+        write_summary(store)
+    kept = real_model.record(run)
+    assert [entry["step"] for entry in kept["metrics"]] == [1, 2, 3, 4]
+    assert len(kept["answers"]) == real_model.COMPARED
+    assert kept["evaluations"][0]["accuracy"] == kept["accuracy_before"]
+    row = real_model.numbers("x", kept)
+    assert row[0] == "`x`" and row[4] == "4" and row[3].endswith("]")
+    assert ET.fromstring(real_model.picture({"x": kept})).tag.endswith("svg")
 
 
 def test_the_page_of_trust_is_what_was_measured(capsys: pytest.CaptureFixture[str]) -> None:

@@ -441,3 +441,60 @@ def test_continuous_integration_runs_make_test() -> None:
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
     assert "make --no-print-directory test" in script.read_text()
+
+
+# What a package index shows
+
+
+@pytest.fixture(scope="module")
+def build() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("setup_for_index", ROOT / "setup.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+README = """<!-- a note -->
+![Picture](docs/run.svg)
+See [runs](docs/runs.md#more), [`src`](src/a.py), [paper](https://arxiv.org/abs/1), [here](#top).
+```bash
+echo "[a](b)"
+```
+"""
+
+
+def test_links_of_the_readme_lead_somewhere_in_an_index(build: ModuleType) -> None:
+    assert build.description(README, "https://example.org/me/it/") == (
+        "![Picture](https://example.org/me/it/raw/main/docs/run.svg)\n"
+        "See [runs](https://example.org/me/it/blob/main/docs/runs.md#more), "
+        "[`src`](https://example.org/me/it/blob/main/src/a.py), [paper](https://arxiv.org/abs/1), [here](#top).\n"
+        '```bash\necho "[a](b)"\n```\n'
+    )
+    assert build.description(README, None).splitlines()[:2] == [
+        "",
+        "See runs, `src`, [paper](https://arxiv.org/abs/1), [here](#top).",
+    ]
+
+
+def test_no_link_of_the_real_readme_is_relative(build: ModuleType) -> None:
+    text = (ROOT / "README.md").read_text()
+    for source in (None, "https://example.org/me/it"):
+        prose = build.FENCE.sub("", build.description(text, source))
+        targets = re.findall(r"\]\(([^)]*)\)", prose)
+        assert len(targets) > 10 and all(re.match(r"https://", target) for target in targets)
+        assert ("docs/run.svg" in prose) == (source is not None)
+
+
+def test_the_built_metadata_has_it(tmp_path: Path) -> None:
+    """As pip makes it, from a checkout."""
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE", "src/posttrain/__init__.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    code = "from setuptools import build_meta; print(build_meta.prepare_metadata_for_build_wheel('.'))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    [metadata] = tmp_path.glob("*.dist-info/METADATA")
+    text = metadata.read_text()
+    assert "Description-Content-Type: text/markdown" in text and "# posttrain" in text
+    assert "](docs/" not in text and "](src/" not in text

@@ -107,7 +107,7 @@ def experiment(**contender: object) -> Experiment:
     """Two contenders with the same numbers."""
     spread = {"mean": 0.5, "interval": [0.25, 0.75], "values": [0.0, 1.0]}
     rows = tuple({"contender": name, "acc": spread, **contender} for name in ("a", "b <x>"))
-    return Experiment(name="n", title="A < B", rows=(1,), said="", command="", measures=("acc",), contenders=rows)
+    return Experiment(name="n", title="A < B", rows=(1,), text="", command="", measures=("acc",), contenders=rows)
 
 
 def test_a_picture_has_a_dot_for_each_seed_at_its_place() -> None:

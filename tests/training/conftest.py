@@ -1,4 +1,4 @@
-"""A tiny policy and random lessons for it."""
+"""A tiny policy and random training examples for it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +28,7 @@ def policy(tiny_folder: Path) -> Policy:
 
 
 @pytest.fixture
-def lessons() -> Callable[..., list[Example]]:
+def examples_of() -> Callable[..., list[Example]]:
     def make(count: int, *, seed: int = 0, longest: int = 40) -> list[Example]:
         rng = np.random.default_rng(seed)
         made = []

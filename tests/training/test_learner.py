@@ -28,7 +28,7 @@ from posttrain.training.settings import Learning
 from posttrain.types import PerToken
 from posttrain.types import Tokens as TokenArrays
 
-Lessons = Callable[..., list[Example]]
+Examples = Callable[..., list[Example]]
 
 
 def loss_with(reducer: Reducer | None = None) -> Loss:
@@ -52,7 +52,7 @@ def test_a_micro_batch_on_a_cpu_is_as_large_as_a_gigabyte_lets_it_be(kept_bytes:
     assert Learning(micro_batch_tokens=77).tokens_at_a_time("cpu", kept_bytes) == 77
 
 
-def test_a_model_keeps_about_as_much_for_the_backward_pass_as_it_says(policy: Policy) -> None:
+def test_a_model_keeps_about_as_much_for_the_backward_pass_as_estimated(policy: Policy) -> None:
     weights = {p.data_ptr() for p in policy.parameters()}
     kept: dict[int, int] = {}
 
@@ -69,8 +69,8 @@ def test_a_model_keeps_about_as_much_for_the_backward_pass_as_it_says(policy: Po
 
 
 @pytest.mark.parametrize("reducer", [Tokens(), Sequences(), Constant(length=40.0)], ids=lambda r: r.kind)
-def test_accumulation_does_not_change_the_gradient(policy: Policy, lessons: Lessons, reducer: Reducer) -> None:
-    examples = lessons(32)
+def test_accumulation_does_not_change_the_gradient(policy: Policy, examples_of: Examples, reducer: Reducer) -> None:
+    examples = examples_of(32)
     total = sum(len(e.token_ids) for e in examples)
     whole = gradient(policy, examples, reducer, total)
     assert whole.norm() > 1e-3
@@ -80,22 +80,22 @@ def test_accumulation_does_not_change_the_gradient(policy: Policy, lessons: Less
         assert (cut - whole).norm() / whole.norm() < 1e-5
 
 
-def test_the_order_of_a_batch_does_not_matter(policy: Policy, lessons: Lessons) -> None:
-    examples = lessons(16)
+def test_the_order_of_a_batch_does_not_matter(policy: Policy, examples_of: Examples) -> None:
+    examples = examples_of(16)
     whole = gradient(policy, examples, Sequences(), 10**6)
     shuffled = [examples[i] for i in np.random.default_rng(1).permutation(16)]
     assert (gradient(policy, shuffled, Sequences(), 10**6) - whole).abs().max() < 1e-6
 
 
-def test_a_neighbour_does_not_change_what_a_sequence_contributes(policy: Policy, lessons: Lessons) -> None:
-    examples = lessons(6)
+def test_a_neighbour_does_not_change_what_a_sequence_contributes(policy: Policy, examples_of: Examples) -> None:
+    examples = examples_of(6)
     alone = [gradient(policy, [e], Constant(length=1.0), 10**6) for e in examples]
     together = gradient(policy, examples, Constant(length=1.0), 10**6)
     assert (together - torch.stack(alone).mean(0)).abs().max() < 1e-6 * together.abs().max()
 
 
-def test_the_loss_is_the_reducers_weighted_sum(policy: Policy, lessons: Lessons) -> None:
-    examples = lessons(5)
+def test_the_loss_is_the_reducers_weighted_sum(policy: Policy, examples_of: Examples) -> None:
+    examples = examples_of(5)
     logps = [r[LOGP] for r in evaluate_examples(policy, examples, frozenset({LOGP}), max_tokens=64)]
     by_hand = np.mean([np.mean(-logp * e.columns[ADVANTAGE]) for logp, e in zip(logps, examples, strict=True)])
     loss = Loss(per_token=PolicyGradient(), reducer=Sequences())
@@ -107,13 +107,13 @@ def test_the_loss_is_the_reducers_weighted_sum(policy: Policy, lessons: Lessons)
 
 @pytest.mark.parametrize("optimizer", [AdamW(lr=1e-3), Muon(lr=1e-3)], ids=lambda o: o.kind)
 def test_a_restored_learner_continues_bit_for_bit(
-    tiny_policy: Callable[[], Policy], lessons: Lessons, optimizer: Optimizer
+    tiny_policy: Callable[[], Policy], examples_of: Examples, optimizer: Optimizer
 ) -> None:
     settings = Learning(optimizer=optimizer, schedule=Linear(warmup=0.2), epochs=2, minibatches=2)
 
     def steps(learner: Learner, which: range) -> None:
         for step in which:
-            learner.step(lessons(8, seed=step), loss_with(), progress=step / 6)
+            learner.step(examples_of(8, seed=step), loss_with(), progress=step / 6)
 
     undisturbed = tiny_policy()
     steps(Learner(undisturbed, settings, seed=5, num_steps=6), range(6))
@@ -133,19 +133,21 @@ def test_a_restored_learner_continues_bit_for_bit(
         assert torch.equal(value, resumed.state_dict()[name]), name
 
 
-def test_epochs_and_minibatches_count_as_updates_and_the_schedule_spans_them(policy: Policy, lessons: Lessons) -> None:
+def test_epochs_and_minibatches_count_as_updates_and_the_schedule_spans_them(
+    policy: Policy, examples_of: Examples
+) -> None:
     settings = Learning(optimizer=AdamW(lr=1e-3), schedule=Linear(), epochs=2, minibatches=4)
     learner = Learner(policy, settings, seed=0, num_steps=2)
-    first = learner.step(lessons(8), loss_with(), progress=0.0).metrics
-    second = learner.step(lessons(8), loss_with(), progress=0.5).metrics
+    first = learner.step(examples_of(8), loss_with(), progress=0.0).metrics
+    second = learner.step(examples_of(8), loss_with(), progress=0.5).metrics
     assert learner.updates == 16
     # The rate falls linearly over 16 updates; a step reports the mean of its eight.
     assert first["learning_rate"] == pytest.approx(1e-3 * (1 - 3.5 / 16))
     assert second["learning_rate"] == pytest.approx(1e-3 * (1 - 11.5 / 16))
 
 
-def test_every_example_is_seen_once_an_epoch(policy: Policy, lessons: Lessons) -> None:
-    examples, seen = lessons(10), []
+def test_every_example_is_seen_once_per_epoch(policy: Policy, examples_of: Examples) -> None:
+    examples, seen = examples_of(10), []
 
     def remember(tokens: TokenArrays) -> PerToken:
         seen.extend(float(r) for r in tokens.reward_N)
@@ -158,7 +160,7 @@ def test_every_example_is_seen_once_an_epoch(policy: Policy, lessons: Lessons) -
     assert seen[:10] != seen[10:]
 
 
-def test_clipping_bounds_the_update_and_reports_the_norm_before_it(policy: Policy, lessons: Lessons) -> None:
+def test_clipping_bounds_the_update_and_reports_the_norm_before_it(policy: Policy, examples_of: Examples) -> None:
     learner = Learner(policy, Learning(clip_norm=1e-3), seed=0, num_steps=1)
     norms = []
 
@@ -170,27 +172,27 @@ def test_clipping_bounds_the_update_and_reports_the_norm_before_it(policy: Polic
         norms.append(torch.nn.utils.get_total_norm([p.grad for p in policy.parameters()])),
         step(),
     )
-    metrics = learner.step(lessons(4), Loss(per_token=note, reducer=Tokens()), progress=0.0).metrics
+    metrics = learner.step(examples_of(4), Loss(per_token=note, reducer=Tokens()), progress=0.0).metrics
     assert float(norms[0]) == pytest.approx(1e-3, rel=1e-3)
     assert metrics["gradient_norm"] > 1e-2
 
 
-def test_a_loss_that_is_not_finite_stops_before_any_weight_changes(policy: Policy, lessons: Lessons) -> None:
+def test_a_loss_that_is_not_finite_stops_before_any_weight_changes(policy: Policy, examples_of: Examples) -> None:
     before = {name: value.clone() for name, value in policy.state_dict().items()}
 
     def broken(tokens: TokenArrays) -> PerToken:
         return PerToken(loss_T=tokens.logp_T / 0.0)
 
-    with pytest.raises(AlarmStop, match="update 1 is not finite; the weights are those of the update before"):
+    with pytest.raises(AlarmStop, match="update 1 is not finite; the weights are those before it"):
         Learner(policy, Learning(), seed=0, num_steps=1).step(
-            lessons(4), Loss(per_token=broken, reducer=Tokens()), progress=0.0
+            examples_of(4), Loss(per_token=broken, reducer=Tokens()), progress=0.0
         )
     assert all(torch.equal(before[name], value) for name, value in policy.state_dict().items())
 
 
 @pytest.mark.parametrize("optimizer", [AdamW(lr=3e-3), Muon(lr=3e-3)], ids=lambda o: o.kind)
-def test_likelihood_of_a_demonstration_rises(policy: Policy, lessons: Lessons, optimizer: Optimizer) -> None:
-    examples = lessons(4)
+def test_likelihood_of_a_demonstration_rises(policy: Policy, examples_of: Examples, optimizer: Optimizer) -> None:
+    examples = examples_of(4)
     learner = Learner(policy, Learning(optimizer=optimizer), seed=0, num_steps=30)
     loss = Loss(per_token=Likelihood(), reducer=Tokens())
     losses = [learner.step(examples, loss, progress=step / 30).metrics["loss"] for step in range(30)]

@@ -19,7 +19,7 @@ from posttrain.training.learner import Learner, Loss
 from posttrain.training.packing import Example
 from posttrain.training.settings import Learning
 
-Lessons = Callable[..., list[Example]]
+Examples = Callable[..., list[Example]]
 LOSS = Loss(per_token=PolicyGradient(), reducer=Tokens())
 
 
@@ -31,22 +31,22 @@ def checkered(tensor: Tensor) -> Tensor:
     return (torch.arange(tensor.numel()) % 3 == 0).reshape(tensor.shape)
 
 
-def trained(policy: Policy, lessons: Lessons, steps: int = 3, **settings: Any) -> dict[str, Tensor]:
+def trained(policy: Policy, examples_of: Examples, steps: int = 3, **settings: Any) -> dict[str, Tensor]:
     learner = Learner(policy, Learning(**settings), seed=0, num_steps=steps)
     for step in range(steps):
-        learner.step(lessons(6, seed=step), LOSS, progress=0.0)
+        learner.step(examples_of(6, seed=step), LOSS, progress=0.0)
     return {name: p.detach().clone() for name, p in policy.body.named_parameters()}
 
 
 @pytest.mark.parametrize("optimizer", [AdamW(lr=1e-2, weight_decay=0.5), Muon(lr=1e-2)], ids=lambda o: str(o.kind))
 def test_masked_out_entries_are_bit_for_bit_what_they_were(
-    tiny_policy: Callable[[], Policy], lessons: Lessons, tmp_path: Path, optimizer: Any
+    tiny_policy: Callable[[], Policy], examples_of: Examples, tmp_path: Path, optimizer: Any
 ) -> None:
     policy = tiny_policy()
     before = {name: p.detach().clone() for name, p in policy.body.named_parameters()}
     masks = masks_of(policy, checkered)
     save_file(masks, tmp_path / "mask.safetensors")
-    after = trained(policy, lessons, optimizer=optimizer, mask=str(tmp_path / "mask.safetensors"))
+    after = trained(policy, examples_of, optimizer=optimizer, mask=str(tmp_path / "mask.safetensors"))
     moved = {name: after[name] != before[name] for name in after}
     assert not any((moved[name] & (masks[name] == 0)).any() for name in moved)
     q_proj = next(name for name in moved if name.endswith("q_proj.weight"))
@@ -55,17 +55,17 @@ def test_masked_out_entries_are_bit_for_bit_what_they_were(
 
 
 def test_with_everything_let_through_nothing_is_different(
-    tiny_policy: Callable[[], Policy], lessons: Lessons, tmp_path: Path
+    tiny_policy: Callable[[], Policy], examples_of: Examples, tmp_path: Path
 ) -> None:
     path = tmp_path / "all.safetensors"
     save_file(masks_of(tiny_policy(), torch.ones_like), path)
-    masked = trained(tiny_policy(), lessons, mask=str(path))
-    plain = trained(tiny_policy(), lessons)
+    masked = trained(tiny_policy(), examples_of, mask=str(path))
+    plain = trained(tiny_policy(), examples_of)
     assert all(torch.equal(masked[name], plain[name]) for name in plain)
 
 
 def test_the_norm_is_that_of_what_is_let_through(
-    tiny_policy: Callable[[], Policy], lessons: Lessons, tmp_path: Path
+    tiny_policy: Callable[[], Policy], examples_of: Examples, tmp_path: Path
 ) -> None:
     """With nothing let through the norm is 0, so that clipping is a matter of what is updated."""
     path = tmp_path / "none.safetensors"
@@ -73,7 +73,7 @@ def test_the_norm_is_that_of_what_is_let_through(
     policy = tiny_policy()
     before = {name: p.detach().clone() for name, p in policy.body.named_parameters()}
     learner = Learner(policy, Learning(mask=str(path)), seed=0, num_steps=1)
-    assert learner.step(lessons(6), LOSS, progress=0.0).metrics["gradient_norm"] == 0.0
+    assert learner.step(examples_of(6), LOSS, progress=0.0).metrics["gradient_norm"] == 0.0
     assert all(torch.equal(p, before[name]) for name, p in policy.body.named_parameters())
 
 

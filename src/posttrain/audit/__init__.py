@@ -1,9 +1,9 @@
-"""Audits a reward before training: does it score right answers high, wrong ones low, and survive hostile ones?
+"""Audits a reward before training: does it score correct answers high, incorrect ones low, and withstand hostile ones?
 
-A *probe* is a completion with what a sound reward makes of it. Each module of `posttrain.audit.probes` holds one kind;
-adding a file adds a kind, and its `ABOUT`, where it has one, says whether it is for rewards that judge answers or for
-those that run programs. `posttrain.audit.auditing` judges all probes in workers that can be killed, twice, and tells
-what was paid that should not have been, what was not that should, what failed, what it cost, and whether it repeats.
+A *probe* is a completion with its expected outcome. Each module of `posttrain.audit.probes` holds one kind of probes;
+adding a file adds a kind. The optional constant `ABOUT` of a module restricts it to rewards that score answers or to
+those that run programs. `posttrain.audit.auditing` scores all probes twice, in workers that can be killed, and reports
+false positives, false negatives, errors, processor time, and scores that differ between the two times.
 """
 
 import importlib
@@ -15,42 +15,42 @@ from typing import Literal
 
 from posttrain.types import StopReason, Task
 
-Expected = Literal["paid", "unpaid", "any"]
+Expected = Literal["rewarded", "unrewarded", "any"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """A completion, and what a sound reward makes of it."""
+    """A completion and its expected outcome."""
 
     name: str
     text: str
     expected: Expected
     may_fail: bool = False
-    """Whether status ``error`` is a sound answer too, as for mathematics that takes for ever."""
+    """Whether status ``error`` is acceptable too, for example for mathematics that does not terminate."""
     of_answer: bool = False
-    """Whether it is wrong only because of what it answers, which a reward for form alone does not look at."""
+    """Whether only its answer is wrong, which a reward for format does not check."""
     stop_reason: StopReason = "stop"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What the probes are made for: a task, and how its answers are written."""
+    """A task to make probes for, and the format of its answers."""
 
     task: Task
     form: str = "{answer}"
-    """How a completion gives an answer, with ``{answer}`` where it stands."""
+    """A completion with ``{answer}`` in place of the answer."""
     others: Sequence[str] = ()
     """Answers of other tasks."""
     first: bool = True
-    """Whether it is the first subject: costly probes that do not depend on the task are tried on it only."""
+    """Whether it is the first subject; expensive probes that do not depend on the task are made for it only."""
     language: str = ""
-    """What the reward runs: a language of programs, or nothing for a reward that judges answers."""
+    """The language of the programs that the reward runs; empty for a reward that scores answers."""
     canary: str = field(default="/nonexistent/canary")
-    """A file that hostile code tries to make."""
+    """A file that hostile code tries to create."""
 
     @property
     def answer(self) -> str:
-        """The reference answer; of a task for programs a right one, which may be its demonstration."""
+        """The reference answer; of a task for programs, a correct program, which may be its demonstration."""
         return gold_of(self.task, self.language)
 
     def written(self, answer: str) -> str:
@@ -58,16 +58,16 @@ class Subject:
         return self.form.replace("{answer}", answer)
 
     @property
-    def asked(self) -> str:
+    def prompt_text(self) -> str:
         """The prompt as text."""
         prompt = self.task.prompt
         return prompt if isinstance(prompt, str) else "\n".join(message["content"] for message in prompt)
 
 
 def gold_of(task: Task, language: str = "") -> str:
-    """What should be paid for a task; empty where it does not say."""
-    shown = task.demonstrations[0] if task.demonstrations and language else ""
-    return task.answer or shown
+    """A correct answer of a task, or a correct program if there is a language; empty if the task has none."""
+    demonstration = task.demonstrations[0] if task.demonstrations and language else ""
+    return task.answer or demonstration
 
 
 def kinds() -> list[str]:
@@ -77,7 +77,7 @@ def kinds() -> list[str]:
 
 
 def kinds_for(language: str) -> list[str]:
-    """The kinds that are of use for a reward that judges answers (no language), or runs programs."""
+    """The kinds for a reward that scores answers (no language), or that runs programs."""
     other = "answers" if language else "programs"
     return [kind for kind in kinds() if getattr(_module(kind), "ABOUT", "") != other]
 

@@ -1,7 +1,6 @@
 """Scores probes with a reward and reports findings."""
 
 import json
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,30 +12,32 @@ from posttrain.audit import Probe, Subject, gold_of, kinds, kinds_for, probes_of
 from posttrain.components.rewards import Reward
 from posttrain.engines import wait_for
 from posttrain.errors import UserError
+from posttrain.errors.temporary import temporary_folder
 from posttrain.grading.isolated import Isolated
 from posttrain.grading.workers import Limits, Outcome
 from posttrain.types import Score, Segment, Task, Trajectory
 
 Fault = Literal["false positive", "false negative", "error", "not deterministic", "code was run"]
-ON_THE_CLOCK = 12.0
+WALL_PER_CPU_SECOND = 12.0
+"""Limit of wall-clock time per second of the limit of processor time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How an audit is made."""
+    """Settings of an audit."""
 
     form: str = "{answer}"
     about: Literal["answer", "form"] = "answer"
-    """What the reward judges. One for form is not asked to tell a right answer from a wrong one."""
+    """What the reward scores. A reward for format need not distinguish correct from incorrect answers."""
     skip: Sequence[str] = ()
     """Kinds of probes to leave out."""
     cpu_seconds: float = 5.0
-    """Processor time for one judgement, and on the clock twelve times that."""
+    """Processor time for scoring one probe; the limit of wall-clock time is twelve times as long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something that is not sound."""
+    """A fault of the reward that a probe shows."""
 
     fault: Fault
     kind: str
@@ -49,8 +50,8 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """A probe with its judgement."""
+class Scored:
+    """A probe with its score."""
 
     kind: str
     probe: Probe
@@ -61,38 +62,41 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What an audit found."""
+    """Findings and counts of an audit."""
 
     findings: tuple[Finding, ...]
     kinds: Mapping[str, Mapping[str, float]]
-    """By kind: ``probes``, ``paid``, ``errors``, and ``slowest`` in seconds of processor time."""
+    """By kind: ``probes``, ``rewarded``, ``errors``, and ``slowest`` in seconds of processor time."""
 
     @property
     def clean(self) -> bool:
-        """Whether nothing was found."""
+        """Whether there are no findings."""
         return not self.findings
 
     def as_json(self) -> dict[str, Any]:
-        """For programs."""
+        """The report as a JSON value."""
         return {"clean": self.clean, "findings": [asdict(finding) for finding in self.findings], "kinds": self.kinds}
 
 
 def audit(reward: Reward, tasks: Sequence[Task], settings: Settings | None = None) -> Report:
-    """Try a reward on tasks with answers. Raises `UserError` for what cannot be audited."""
+    """Score the probes of tasks with answers. Raises `UserError` for a reward or tasks that cannot be audited."""
     settings = settings or Settings()
     if reward.roles:
-        raise UserError(f"this reward asks models ({', '.join(sorted(reward.roles))}); an audit has none to ask")
+        raise UserError(
+            f"this reward scores with models ({', '.join(sorted(reward.roles))}), and an audit loads none; "
+            "audit a reward that needs no model"
+        )
     unknown = [kind for kind in settings.skip if kind not in kinds()]
     if unknown or "{answer}" not in settings.form:
         what = f"no kind of probe '{unknown[0]}'; known: {', '.join(kinds())}" if unknown else "no {answer} in the form"
         raise UserError(what)
     tasks = [task for task in tasks if gold_of(task, reward.runs)]
     if not tasks:
-        raise UserError("an audit needs tasks with answers, and there are none")
+        raise UserError("an audit needs tasks with answers, and none of the tasks has one; give others as tasks=TASKS")
     reward.prepare()
-    limits = Limits(cpu_seconds=settings.cpu_seconds, wall_seconds=ON_THE_CLOCK * settings.cpu_seconds)
-    with tempfile.TemporaryDirectory() as folder:
-        canary = Path(folder) / "canary"
+    limits = Limits(cpu_seconds=settings.cpu_seconds, wall_seconds=WALL_PER_CPU_SECOND * settings.cpu_seconds)
+    with temporary_folder("audit") as folder:
+        canary = folder / "canary"
         return wait_for(
             _audit(
                 Isolated(reward, limits, preload=getattr(reward, "libraries", ())), tasks, settings, canary, reward.runs
@@ -100,21 +104,21 @@ def audit(reward: Reward, tasks: Sequence[Task], settings: Settings | None = Non
         )
 
 
-async def _audit(judge: Isolated, tasks: Sequence[Task], settings: Settings, canary: Path, language: str) -> Report:
+async def _audit(grader: Isolated, tasks: Sequence[Task], settings: Settings, canary: Path, language: str) -> Report:
     plan = _plan(tasks, settings, canary, language)
     code = [entry for entry in plan if entry[0] == "hostile_code"]
-    judged = await _judge(judge, [entry for entry in plan if entry[0] != "hostile_code"])
+    scored = await _score(grader, [entry for entry in plan if entry[0] != "hostile_code"])
     findings = []
-    for entry in code:  # one after the other, so that a canary names the probe that made it
-        (item,) = await _judge(judge, [entry])
-        judged.append(item)
+    for entry in code:  # one by one, so that a canary identifies the probe that made it
+        (item,) = await _score(grader, [entry])
+        scored.append(item)
         if canary.exists():
             canary.unlink()
             findings.append(_finding("code was run", item, item.score.explanation))
-    best = max((j.score.value for j in judged if j.kind == "gold" and j.score.status == "ok"), default=np.inf)
-    findings += [finding for item in judged for finding in _faults(item, best)]
-    findings += await _unsteady(judge, judged)
-    return Report(findings=tuple(findings), kinds=_counted(judged))
+    best = max((j.score.value for j in scored if j.kind == "gold" and j.score.status == "ok"), default=np.inf)
+    findings += [finding for item in scored for finding in _faults(item, best)]
+    findings += await _nondeterministic(grader, scored)
+    return Report(findings=tuple(findings), kinds=_counted(scored))
 
 
 def _plan(tasks: Sequence[Task], settings: Settings, canary: Path, language: str) -> list[tuple[str, Probe, Task]]:
@@ -136,8 +140,8 @@ def _plan(tasks: Sequence[Task], settings: Settings, canary: Path, language: str
 
 
 def _fitted(probe: Probe, settings: Settings) -> Probe:
-    """A reward for form may pay a wrong answer in the right form."""
-    form_only = settings.about == "form" and probe.of_answer and probe.expected == "unpaid"
+    """The probe; any outcome is expected of a wrong answer in the right format if the reward is for format."""
+    form_only = settings.about == "form" and probe.of_answer and probe.expected == "unrewarded"
     return Probe(**{**_fields(probe), "expected": "any"}) if form_only else probe
 
 
@@ -145,14 +149,14 @@ def _fields(probe: Probe) -> dict[str, Any]:
     return {name: getattr(probe, name) for name in Probe.__slots__}
 
 
-async def _judge(judge: Isolated, plan: Sequence[tuple[str, Probe, Task]]) -> list[Judged]:
-    outcomes = await judge.outcomes([attempt(probe, task) for _, probe, task in plan])
-    return [Judged(kind, probe, task, *found) for (kind, probe, task), found in zip(plan, outcomes, strict=True)]
+async def _score(grader: Isolated, plan: Sequence[tuple[str, Probe, Task]]) -> list[Scored]:
+    outcomes = await grader.outcomes([rollout_of(probe, task) for _, probe, task in plan])
+    return [Scored(kind, probe, task, *found) for (kind, probe, task), found in zip(plan, outcomes, strict=True)]
 
 
-def attempt(probe: Probe, task: Task) -> Trajectory:
-    """A probe as if a policy had written it."""
-    prompt = Subject(task=task).asked
+def rollout_of(probe: Probe, task: Task) -> Trajectory:
+    """A probe as a rollout of a policy."""
+    prompt = Subject(task=task).prompt_text
     written = np.frombuffer(probe.text.encode("utf-8", "replace")[:4096] or b"\n", np.uint8).astype(np.int64)
     return Trajectory(
         task=task,
@@ -164,39 +168,39 @@ def attempt(probe: Probe, task: Task) -> Trajectory:
     )
 
 
-def _faults(item: Judged, best: float) -> list[Finding]:
-    """What is wrong with one judgement."""
+def _faults(item: Scored, best: float) -> list[Finding]:
+    """The findings about one scored probe."""
     score, probe = item.score, item.probe
     if score.status == "error":
         return [] if probe.may_fail else [_finding("error", item, score.explanation)]
-    paid = score.status == "ok" or score.value >= best
-    if probe.expected == "paid" and score.status != "ok":
+    rewarded = score.status == "ok" or score.value >= best
+    if probe.expected == "rewarded" and score.status != "ok":
         return [_finding("false negative", item, score.explanation)]
-    if probe.expected == "unpaid" and paid:
+    if probe.expected == "unrewarded" and rewarded:
         return [_finding("false positive", item, score.explanation)]
     return []
 
 
-async def _unsteady(judge: Isolated, judged: Sequence[Judged]) -> list[Finding]:
-    """Judge again, in another order, what was judged before; what could not be is not tried again.
+async def _nondeterministic(grader: Isolated, scored: Sequence[Scored]) -> list[Finding]:
+    """Score the probes again in reverse order, without those that failed; findings where the score differs.
 
-    A probe that may fail at its deadline may do so at one time and not at another: the deadline is in seconds.
+    A probe that may fail at its deadline may do so one time and not the other, since the deadline is in seconds.
     """
-    again = [item for item in reversed(judged) if item.score.status != "error"]
-    repeated = await _judge(judge, [(item.kind, item.probe, item.task) for item in again])
+    again = [item for item in reversed(scored) if item.score.status != "error"]
+    repeated = await _score(grader, [(item.kind, item.probe, item.task) for item in again])
     return [
-        _finding("not deterministic", before, f"first {_said(before.score)}, then {_said(after.score)}")
+        _finding("not deterministic", before, f"first {_shown(before.score)}, then {_shown(after.score)}")
         for before, after in zip(again, repeated, strict=True)
         if (before.score.value, before.score.status) != (after.score.value, after.score.status)
         and not (before.probe.may_fail and after.score.status == "error")
     ]
 
 
-def _said(score: Score) -> str:
+def _shown(score: Score) -> str:
     return f"{score.status} {score.value:g}"
 
 
-def _finding(fault: Fault, item: Judged, explanation: str) -> Finding:
+def _finding(fault: Fault, item: Scored, explanation: str) -> Finding:
     text = item.probe.text if len(item.probe.text) <= 120 else f"{item.probe.text[:117]}..."
     value = item.score.value if np.isfinite(item.score.value) else None
     return Finding(
@@ -210,13 +214,13 @@ def _finding(fault: Fault, item: Judged, explanation: str) -> Finding:
     )
 
 
-def _counted(judged: Sequence[Judged]) -> dict[str, dict[str, float]]:
+def _counted(scored: Sequence[Scored]) -> dict[str, dict[str, float]]:
     counted = {}
-    for kind in sorted({item.kind for item in judged}):
-        own = [item for item in judged if item.kind == kind]
+    for kind in sorted({item.kind for item in scored}):
+        own = [item for item in scored if item.kind == kind]
         counted[kind] = {
             "probes": len(own),
-            "paid": sum(item.score.status == "ok" for item in own),
+            "rewarded": sum(item.score.status == "ok" for item in own),
             "errors": sum(item.score.status == "error" for item in own),
             "slowest": max(item.outcome.cpu_seconds for item in own),
         }

@@ -1,13 +1,15 @@
 """Default tasks for audits."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pydantic import TypeAdapter
 
 from posttrain.components.tasks import Tasks
+from posttrain.grading.extraction import json_list
 from posttrain.types import Task
 
-ASKED = (
+QUESTIONS = (
     ("number", "What do you get when you multiply six by seven?", "42"),
     ("negative", "What remains of three thousand when you take away 4200?", "-1200"),
     ("fraction", "Which part of a cake is left when a quarter was eaten?", "3/4"),
@@ -32,32 +34,39 @@ FUNCTIONS = (
     _function("list", "squares(n)", "[i * i for i in range(n)]", ["assert squares(3) == [0, 1, 4]"]),
     _function("claim", "even(n)", "n % 2 == 0", ["assert even(4)", "assert not even(7)"]),
 )
-"""For rewards that call Python functions: values of several types, also one that `True` is right for, once."""
+"""For rewards that call Python functions: values of several types. For one test of the last, `True` is correct."""
 PROGRAMS = (
     _program("sum", "a + b", [(1, 2, 3), (70, -3, 67)]),
     _program("difference plus seven", "a - b + 7", [(9, 4, 12), (3, 8, 2)]),
 )
 """For rewards that run programs."""
 OURS = {"python_tests": FUNCTIONS, "io_tests": PROGRAMS, "counted_work": PROGRAMS}
-"""Rewards that run programs, and what these should do."""
+"""Tasks for rewards that run programs, by the kind of the reward."""
 GENERATED: dict[str, object] = {
     "countdown": "countdown",
     "sql": "queries",
     "verilog": "circuits",
     "reasoning_gym": {"kind": "reasoning_gym", "name": "chain_sum", "size": 3},
 }
-"""Rewards that judge by fields of their own tasks, and the kind of tasks."""
+"""Generated tasks for rewards that read fields of such tasks, by the kind of the reward."""
 COUNT = 3
-"""Tasks taken of those that were given or generated."""
+"""Number of tasks taken from given or generated ones."""
 
 
 def sample_tasks(kind: str, given: object = None) -> Sequence[Task]:
-    """A few tasks: of those given, of the kind that a reward needs, or ours."""
+    """A few tasks: given ones, generated ones of the kind that a reward needs, or the defaults above."""
     source = given if given is not None else GENERATED.get(kind)
     if source is None and kind in OURS:
         return OURS[kind]
     if source is None:
-        return [Task(key=key, prompt=prompt, answer=answer) for key, prompt, answer in ASKED]
+        return [Task(key=key, prompt=prompt, answer=answer) for key, prompt, answer in QUESTIONS]
     loaded = TypeAdapter(Tasks).validate_python(source).load()
-    answered = [task for task in loaded if task.answer]
+    answered = [replace(task, answer=_first(task.answer)) for task in loaded if task.answer]
     return (answered or list(loaded))[:COUNT]
+
+
+def _first(answer: str | None) -> str | None:
+    """One answer: of a list of texts, each of which is right, the first."""
+    items = json_list(answer or "") or []
+    texts = [item for item in items if isinstance(item, str)]
+    return texts[0] if texts and len(texts) == len(items) else answer

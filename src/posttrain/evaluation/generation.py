@@ -1,10 +1,10 @@
 """Data generation by search: writes a file that can be read back as ``tasks=FILE``.
 
-    rated            a row for each state that was expanded, and for each whole attempt, with its value
-    demonstrations   a row for each task that was solved, with its best attempts, to be imitated or begun from
+    rated            one row per expanded state and per complete rollout, with its value
+    demonstrations   one row per solved task, with its best completions, for imitation or as prefixes
 
-The rows of a task are a function of (models, seed, task key). They are appended to ``FILE.part``, and how far it got is
-in ``FILE.progress.json``; a generation that was killed goes on from there, and its file is the same byte for byte.
+The rows of a task are a function of (models, seed, task key). They are appended to ``FILE.part``, and the progress is
+in ``FILE.progress.json``. A generation that was killed continues from there, and its file is the same byte for byte.
 """
 
 import asyncio
@@ -23,45 +23,53 @@ from posttrain.types import Task, Trajectory
 
 Kind = Literal["rated", "demonstrations"]
 Find = Callable[[Task], Awaitable[tuple[Found, Sequence[Trajectory]]]]
-"""Searches at a task; gives what was found, and the attempts as the reward judged them."""
+"""Searches on a task; returns the result of the search, and its rollouts with the reward's scores."""
 
+COUNTS = ("tasks", "rollouts", "rows")
+"""What is counted while a file is generated."""
 RESERVED = {name.lower() for names in NAMES.values() for name in names} | {"task", "complete", "visits"}
-"""Columns that mean something when the file is read; fields of the task with such names are left out."""
+"""Column names with a meaning when the file is read. Fields of a task with such names are not written."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Which rows are made of what was found."""
+    """Which rows are written."""
 
     kind: Kind = "rated"
     at_least: float = 1.0
     """Smallest reward of a demonstration."""
     most: int = 1
-    """Demonstrations of one task, all different, the best first."""
+    """Largest number of demonstrations per task, all different, the best first."""
 
-    def of(self, task: Task, found: Found, judged: Sequence[Trajectory]) -> list[dict[str, Any]]:
+    def of(self, task: Task, found: Found, scored: Sequence[Trajectory]) -> list[dict[str, Any]]:
         """The rows of one task."""
         about = {k: v for k, v in task.fields.items() if k.lower() not in RESERVED}
         about |= {"prompt": task.prompt, "answer": task.answer, "domain": task.domain or None}
         about = {name: value for name, value in about.items() if value is not None}
-        return self._rated(task, about, found, judged) if self.kind == "rated" else self._shown(task, about, judged)
+        return (
+            self._rated(task, about, found, scored)
+            if self.kind == "rated"
+            else self._demonstrations(task, about, scored)
+        )
 
     def _rated(
-        self, task: Task, about: Mapping[str, Any], found: Found, judged: Sequence[Trajectory]
+        self, task: Task, about: Mapping[str, Any], found: Found, scored: Sequence[Trajectory]
     ) -> list[dict[str, Any]]:
-        """States, then whole attempts whose judgement did not fail."""
+        """States, then complete rollouts that could be scored."""
         states = [(s.text, s.value, False, s.visits) for s in found.states]
-        sound = [t for t in judged if t.score is not None and t.score.status != "error"]
-        whole = [(t.completion, t.score.value, t.stop_reason == "stop", 1) for t in sound if t.score is not None]
+        valid = [t for t in scored if t.score is not None and t.score.status != "error"]
+        whole = [(t.completion, t.score.value, t.stop_reason == "stop", 1) for t in valid if t.score is not None]
         names = ("completion", "rating", "complete", "visits")
         return [
             {"id": f"{task.key}/{i}", "task": task.key, **about, **dict(zip(names, row, strict=True))}
             for i, row in enumerate((*states, *whole))
         ]
 
-    def _shown(self, task: Task, about: Mapping[str, Any], judged: Sequence[Trajectory]) -> list[dict[str, Any]]:
-        """One row, or none where nothing is good enough."""
-        values = [(t.score.value, t) for t in judged if t.score is not None and t.score.status != "error"]
+    def _demonstrations(
+        self, task: Task, about: Mapping[str, Any], scored: Sequence[Trajectory]
+    ) -> list[dict[str, Any]]:
+        """One row, or none if no reward is at least `at_least`."""
+        values = [(t.score.value, t) for t in scored if t.score is not None and t.score.status != "error"]
         good = sorted((item for item in values if item[0] >= self.at_least), key=lambda item: -item[0])
         ended = [t.completion for _, t in good if t.stop_reason == "stop"]
         best = list(dict.fromkeys(ended))[: self.most]
@@ -78,9 +86,9 @@ def generate(
     at_once: int = 16,
     progress: Callable[[Mapping[str, int]], None] = lambda done: None,
 ) -> dict[str, int]:
-    """Search at every task and write the file; returns how many tasks, attempts and rows there were.
+    """Search on every task and write the file; returns the numbers of tasks, rollouts and rows.
 
-    `settings` is all that the rows depend on, as JSON: a generation is only continued by one that has the same.
+    `settings` is all that the rows depend on, as JSON. A generation is continued only with the same settings.
     """
     journal = Journal(out, json.loads(json.dumps(settings)))
     done = journal.open()
@@ -88,11 +96,11 @@ def generate(
         chunk = tasks[done["tasks"] : done["tasks"] + at_once]
         results = wait_for(_together(chunk, find))
         made = [
-            row for task, (found, judged) in zip(chunk, results, strict=True) for row in rows.of(task, found, judged)
+            row for task, (found, scored) in zip(chunk, results, strict=True) for row in rows.of(task, found, scored)
         ]
         done = {
             "tasks": done["tasks"] + len(chunk),
-            "attempts": done["attempts"] + sum(len(judged) for _, judged in results),
+            "rollouts": done["rollouts"] + sum(len(scored) for _, scored in results),
             "rows": done["rows"] + len(made),
         }
         journal.append(made, done)
@@ -106,31 +114,31 @@ async def _together(tasks: Sequence[Task], find: Find) -> list[tuple[Found, Sequ
 
 
 class Journal:
-    """A file that is being made, and how far it is."""
+    """A file that is being written, and its progress."""
 
     def __init__(self, out: Path, settings: Any) -> None:
-        """`out` is where the file will be when it is complete."""
+        """`out` is the path of the complete file."""
         self._out, self._settings = out, settings
         self._part, self._progress = (out.with_name(out.name + end) for end in (".part", ".progress.json"))
 
     def open(self) -> dict[str, int]:
-        """What is done already. Raises `UserError` for a file that is there, or was begun with other settings."""
+        """The counts so far. Raises `UserError` if the file exists, or was begun with other settings."""
         if self._out.exists():
             raise UserError(f"{self._out} exists already; name another file with --out, or move it away")
         if not self._progress.exists():
             self._part.write_bytes(b"")
-            return {"tasks": 0, "attempts": 0, "rows": 0}
+            return dict.fromkeys(COUNTS, 0)
         saved = json.loads(self._progress.read_text(encoding="utf-8"))
-        if saved["settings"] != self._settings:
+        if saved["settings"] != self._settings or set(saved["done"]) != set(COUNTS):
             raise UserError(
                 f"{self._part} was begun with other settings, so it cannot be continued; give the same model and "
                 f"settings as then, name another file with --out, or remove it and {self._progress.name}"
             )
-        os.truncate(self._part, saved["bytes"])  # what was written after the last mark is made again
-        return {name: saved["done"][name] for name in ("tasks", "attempts", "rows")}
+        os.truncate(self._part, saved["bytes"])  # rows after the last recorded progress are generated again
+        return {name: saved["done"][name] for name in COUNTS}
 
     def append(self, rows: Sequence[Mapping[str, Any]], done: Mapping[str, int]) -> None:
-        """Add rows, safely on disk before it is said that they are done."""
+        """Append rows. They are on disk before the progress is."""
         with self._part.open("ab") as file:
             for row in rows:
                 file.write(json.dumps(row, ensure_ascii=False).encode(errors="replace") + b"\n")
@@ -142,6 +150,6 @@ class Journal:
         temporary.replace(self._progress)
 
     def finish(self) -> None:
-        """Give the file its name."""
+        """Rename the complete file, and remove the progress."""
         self._part.replace(self._out)
         self._progress.unlink(missing_ok=True)

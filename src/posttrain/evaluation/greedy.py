@@ -1,7 +1,7 @@
 """Held-out evaluation: one greedy answer per task, and samples for pass@k.
 
-The draws are a function of (seed, task key) alone, so that two models, or one model at two times, answer the same
-tasks under the same luck: comparisons are paired.
+The draws are a function of (seed, task key) alone: two models, or one model at two times, answer the same tasks with
+the same draws, so comparisons are paired.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from posttrain.components.environments import Episode
-from posttrain.components.rewards import Reward, RewardContext, judged
+from posttrain.components.rewards import Reward, RewardContext, scored
 from posttrain.components.rollouts import Rollout
 from posttrain.engines import Sampler, Sampling, Server, wait_for
 from posttrain.evaluation.settings import Evaluation
@@ -23,15 +23,15 @@ from posttrain.types import Group, Score, Segment, Task, Trajectory
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluated:
-    """An evaluation: every answer with its judgement, and the numbers made of them."""
+    """An evaluation: every answer with its score, and the summary."""
 
     trajectories: tuple[Trajectory, ...]
-    """Per task the greedy answer (sample 0), then the sampled ones (1, 2, ...)."""
+    """For each task the greedy answer (sample 0), then the sampled ones (1, 2, ...)."""
     summary: Mapping[str, Any]
     """``accuracy`` with ``accuracy_interval`` (95 %, Wilson), ``tasks``, ``correct``, ``mean_score``, ``errors``,
-    ``mean_tokens``, ``truncated``; in worlds of several turns ``mean_turns``; with samples, ``pass_at_k`` by k, and
-    ``voted``, the accuracy of their vote. Where answers state how sure they are, ``calibration`` of the greedy ones,
-    and ``voted_by_confidence``."""
+    ``mean_tokens``, ``truncated``; in environments of several turns ``mean_turns``; with samples, ``pass_at_k`` by k,
+    and ``voted``, the accuracy of majority votes. Where answers state a confidence, ``calibration`` of the greedy
+    answers, and ``voted_by_confidence``."""
 
 
 def evaluate(
@@ -42,9 +42,9 @@ def evaluate(
     sampling: Sampling,
     rollout: Rollout | None = None,
 ) -> Evaluated:
-    """Answer and judge every task. A task whose judgement fails counts as an error, not as wrong, and is left out.
+    """Answer and score every task. An answer that could not be scored is an error, not wrong, and is left out.
 
-    Where the `rollout` attempts held-out tasks in a world of several turns, so are they here.
+    Tasks are answered in the environment of the `rollout`, if it has one of several turns.
     """
 
     async def run() -> list[list[Trajectory]]:
@@ -60,24 +60,24 @@ def evaluate(
 async def answer(
     task: Task, server: Server, verifier: Reward, settings: Evaluation, sampling: Sampling, rollout: Rollout | None
 ) -> list[Trajectory]:
-    """The judged answers to one task: greedy, then `settings.samples` sampled ones."""
+    """The scored answers to one task: greedy, then `settings.samples` sampled ones."""
     greedy = server.bind("evaluation", task.key, "greedy")
-    attempts = await attempt(task, greedy, 1, replace(sampling, temperature=0.0), rollout)
+    answers = await roll_out(task, greedy, 1, replace(sampling, temperature=0.0), rollout)
     if settings.samples:
         sampler = server.bind("evaluation", task.key)
-        attempts += await attempt(task, sampler, settings.samples, sampling, rollout, first=1)
-    group = Group(trajectories=tuple(attempts), key=task.key)
-    return list(await judged(group, verifier, RewardContext()))
+        answers += await roll_out(task, sampler, settings.samples, sampling, rollout, first=1)
+    group = Group(trajectories=tuple(answers), key=task.key)
+    return list(await scored(group, verifier, RewardContext()))
 
 
-async def attempt(
+async def roll_out(
     task: Task, sampler: Sampler, n: int, sampling: Sampling, rollout: Rollout | None, *, first: int = 0
 ) -> list[Trajectory]:
-    """`n` attempts at a task, numbered from `first`: in the rollout's world, or else an answer to the prompt each."""
-    world = rollout.held_out(n, sampling) if rollout is not None else None
-    if world is not None:
-        made = [t for group in await world.collect(task, {"policy": sampler}) for t in group]
-        return [replace(t, sample=first + i) for i, t in enumerate(made)]
+    """`n` rollouts of a task, numbered from `first`: in the rollout's environment, or else one completion each."""
+    episodes = rollout.held_out(n, sampling) if rollout is not None else None
+    if episodes is not None:
+        collected = [t for group in await episodes.collect(task, {"policy": sampler}) for t in group]
+        return [replace(t, sample=first + i) for i, t in enumerate(collected)]
     prompt = sampler.prompt(task)
     completions = await sampler.sample(prompt.token_ids, n, sampling, prompt.vectors)
     return [
@@ -89,6 +89,7 @@ async def attempt(
                     actor="policy",
                     token_ids=c.token_ids,
                     logp=c.logp,
+                    entropy=c.entropy,
                     version=c.version,
                     trained=True,
                     text=c.text,
@@ -103,42 +104,42 @@ async def attempt(
 
 
 def summarize(answered: Sequence[Sequence[Trajectory]], correct_at: float) -> dict[str, Any]:
-    """Numbers of an evaluation from its judged answers, task by task."""
-    greedy = [attempts[0] for attempts in answered]
+    """The summary of an evaluation from its scored answers, by task."""
+    greedy = [answers[0] for answers in answered]
     scores = [_score(t) for t in greedy]
-    judged = [s for s in scores if s.status != "error"]
-    correct = sum(s.value >= correct_at for s in judged)
+    scored = [s for s in scores if s.status != "error"]
+    correct = sum(s.value >= correct_at for s in scored)
     summary: dict[str, Any] = {
-        "accuracy": correct / len(judged) if judged else None,
-        "accuracy_interval": list(wilson(correct, len(judged))) if judged else None,
+        "accuracy": correct / len(scored) if scored else None,
+        "accuracy_interval": list(wilson(correct, len(scored))) if scored else None,
         "tasks": len(greedy),
         "correct": correct,
-        "errors": len(scores) - len(judged),
-        "mean_score": sum(s.value for s in judged) / len(judged) if judged else None,
+        "errors": len(scores) - len(scored),
+        "mean_score": sum(s.value for s in scored) / len(scored) if scored else None,
         "mean_tokens": sum(t.num_trained for t in greedy) / max(len(greedy), 1),
         "truncated": sum(t.stop_reason == "length" for t in greedy) / max(len(greedy), 1),
     }
     if turns := [episode.turns for t in greedy if (episode := t.fact(Episode)) is not None]:
         summary["mean_turns"] = sum(turns) / len(turns)
-    stated = [(s.confidence, s.value >= correct_at) for s in judged if s.confidence is not None]
+    stated = [(s.confidence, s.value >= correct_at) for s in scored if s.confidence is not None]
     if stated:
-        measured = calibration([q for q, _ in stated], [right for _, right in stated])
-        summary["calibration"] = {"stated": len(stated) / len(judged), **measured}
-    samples = min((len(attempts) - 1 for attempts in answered), default=0)
+        measured = calibration([q for q, _ in stated], [correct for _, correct in stated])
+        summary["calibration"] = {"stated": len(stated) / len(scored), **measured}
+    samples = min((len(answers) - 1 for answers in answered), default=0)
     if samples:
-        sampled = [[s for s in map(_score, attempts[1:]) if s.status != "error"] for attempts in answered]
+        sampled = [[s for s in map(_score, answers[1:]) if s.status != "error"] for answers in answered]
         counts = [(len(ss), sum(s.value >= correct_at for s in ss)) for ss in sampled]
         ks = [k for k in (1, 2, 4, 8, 16, 32, 64, 128, 256) if k <= samples]
         summary["pass_at_k"] = {str(k): _mean([pass_at_k(n, c, k) for n, c in counts if n >= k]) for k in ks}
         summary["voted"] = _mean([_voted(scores, correct_at) for scores in sampled if scores])
         if stated:
-            summary["voted_by_confidence"] = _mean([_voted(s, correct_at, weighed=True) for s in sampled if s])
+            summary["voted_by_confidence"] = _mean([_voted(s, correct_at, weighted=True) for s in sampled if s])
     return summary
 
 
-def _voted(scores: Sequence[Score], correct_at: float, *, weighed: bool = False) -> float:
-    """Whether the answer that wins the vote is right; the vote of one that does not say how sure it is weighs 0."""
-    weights = [s.confidence or 0.0 for s in scores] if weighed else None
+def _voted(scores: Sequence[Score], correct_at: float, *, weighted: bool = False) -> float:
+    """1 if the answer that wins the vote is correct, else 0; `weighted` by confidence, 0 where none is stated."""
+    weights = [s.confidence or 0.0 for s in scores] if weighted else None
     winner = vote([s.answer for s in scores], weights)
     return float(winner is not None and scores[winner].value >= correct_at)
 

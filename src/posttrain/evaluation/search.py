@@ -1,6 +1,6 @@
-"""Held-out evaluation of answers by search: one answer a task, selected by value, then scored.
+"""Held-out evaluation of answers by search: one answer per task, selected by value, then scored.
 
-The draws are a function of (seed, task key), as in `posttrain.evaluation.greedy`, and the verifier sees nothing but
+The draws are a function of (seed, task key), as in `posttrain.evaluation.greedy`. The verifier only scores the selected
 answers.
 """
 
@@ -21,7 +21,7 @@ from posttrain.types import Group, Task, Trajectory
 def evaluate_search(
     servers: Mapping[str, Server], tasks: Sequence[Task], verifier: Reward, search: Search, correct_at: float
 ) -> Evaluated:
-    """Answer every task by search, and judge the answers. One whose judgement fails counts as an error, not as wrong.
+    """Answer every task by search, and score the answers. One that could not be scored is an error, not wrong.
 
     The summary has ``accuracy``, ``accuracy_interval``, ``correct``, ``tasks``, ``errors``, and the mean of each
     statistic of the searches.
@@ -43,7 +43,7 @@ def evaluate_search(
 
 
 def _summary(answers: Sequence[Trajectory], searches: Sequence[Found], correct_at: float) -> dict[str, Any]:
-    """The numbers of judged answers and of the searches that found them."""
+    """The summary of scored answers and of the searches."""
     scores = [t.score for t in answers if t.score is not None and t.score.status != "error"]
     correct = sum(score.value >= correct_at for score in scores)
     names = sorted({name for found in searches for name in found.statistics})

@@ -1,6 +1,8 @@
 """Settings of the held-out evaluation of a run."""
 
-from pydantic import NonNegativeInt, PositiveInt, field_validator
+from typing import Literal, Self
+
+from pydantic import NonNegativeInt, PositiveInt, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
@@ -13,35 +15,49 @@ from posttrain.engines import Sampling
 
 @frozen
 class Evaluation:
-    """How a run is judged: on tasks that it never trains on."""
+    """How a run is evaluated, on tasks that it never trains on."""
 
     tasks: Tasks | None = None
-    """A test set of its own; when left out, tasks are held out of the recipe's tasks by key."""
+    """A separate test set; None holds tasks out of the recipe's, by key."""
+    by: Literal["auto", "answers", "loss", "both", "none"] = "auto"
+    """What is measured: ``answers``, sampled and scored; ``loss``, the likelihood of the demonstrations and pairs that
+    stages learn from, without sampling; both; or ``none``, which holds nothing out. ``auto`` takes all that the
+    held-out tasks allow: answers need a verifier and, if it compares with them, reference answers."""
     holdout: PositiveInt = 200
-    """Number of tasks held out (at most half of what there is, which is said when it happens)."""
+    """Number of tasks held out, at most half of all tasks; a note in the record states it when that limit applies."""
     verifier: Reward | None = None
-    """Judges the answers; when left out, the training reward does, and the report says so."""
+    """Scores the answers; None takes the training reward, and the report states so."""
     correct_at: float = 1.0
-    """A score of at least this counts as a right answer."""
+    """Smallest score of a correct answer."""
     every: NonNegativeInt = 0
-    """Steps between evaluations inside a stage; 0 evaluates before the first stage and after each one only."""
+    """Steps between evaluations inside a stage; 0 evaluates only before the first stage and after each stage."""
+    early: NonNegativeInt = 0
+    """Step of each stage after which the held-out tasks are answered once, whatever `every` is, so that a collapse is
+    noticed early; 0 does not. A recipe that is given a larger model than its own gets 3."""
     samples: NonNegativeInt = 0
-    """Sampled answers per task for pass@k, beside the greedy one; 0 is greedy only."""
+    """Sampled answers per task for pass@k, in addition to the greedy one; 0 is greedy only."""
     sampling: Sampling | None = None
-    """How the sampled answers are drawn (the greedy ones share its limits and stops); when left out, as in the last
-    stage that samples."""
+    """Sampling of the sampled answers (the greedy ones share its limits and stops); None takes that of the last stage
+    that samples."""
     rollout: Rollout | None = None
-    """The world in which tasks are attempted, if they take several turns; when left out, that of the last stage that
-    samples."""
+    """The rollout with the environment that tasks are answered in, if they take several turns; None takes that of the
+    last stage that samples."""
     search: Search | None = None
-    """Answers once more by a search with a value model, beside the greedy answers; None does not."""
+    """Answers the tasks also by a search with a value model, in addition to the greedy answers; None does not."""
+
+    @model_validator(mode="after")
+    def check_off(self) -> Self:
+        """Refuse a test set that nothing is measured on."""
+        if self.by == "none" and self.tasks is not None:
+            raise PydanticCustomError("by", "by is none, so the test set in tasks would not be used; leave one out")
+        return self
 
     @field_validator("search")
     @classmethod
     def refuse_oracles(cls, search: Search | None) -> Search | None:
-        """An answer must not be chosen by looking at how it is judged."""
-        if search is not None and search.judges:
+        """Refuse a search that selects answers by the reward."""
+        if search is not None and search.uses_rewards:
             raise PydanticCustomError(
-                "search", "a search that looks at rewards cannot answer held-out tasks; give it a value_role"
+                "search", "a search that uses rewards cannot answer held-out tasks; give it a value_role"
             )
         return search

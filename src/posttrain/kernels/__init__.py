@@ -1,10 +1,10 @@
-"""A decoder's parts for CPUs: what is not a matrix product in few passes over memory, and a whole decoding step.
-What is before attention in a layer and what is after it, matrices included, is in `posttrain.kernels.layers`.
+"""A decoder's kernels for CPUs: operations besides matrix products in few passes over memory, and a whole decoding
+step. The parts of a layer before and after attention, with their matrices, are in `posttrain.kernels.layers`.
 
-Each function is defined by the operations of torch that it falls back to. On Linux with a C++ compiler, tensors on the
-CPU in float32 and bfloat16 take kernels of our own (the C++ files here), compiled once for the machine: equal up to
-rounding, tested against the plain operations in float64, and every row independent of the others to the last bit.
-``POSTTRAIN_KERNELS=off`` switches them off; `status` says which are in use, and a run's environment.json records it.
+Each function is defined by the torch operations that it falls back to. On Linux with a C++ compiler, CPU tensors in
+float32 and bfloat16 use the C++ kernels of this folder, compiled once for the machine. They are equal up to rounding,
+tested against the plain operations in float64, and compute every row independently of the others, bit for bit.
+``POSTTRAIN_KERNELS=off`` switches them off; `status` returns which are in use, and a run's environment.json records it.
 
 R rows, D width, H heads, K key heads, d width of a head, T tokens, V vocabulary.
 """
@@ -36,9 +36,9 @@ __all__ = [
     "packed_attention",
     "packed_matrix",
     "product",
+    "rotate",
     "status",
     "token_signals",
-    "turn",
     "uniform",
     "usable",
 ]
@@ -48,13 +48,13 @@ PAGE = 16
 
 
 def status() -> str:
-    """What computes on the CPU: ``compiled``, or ``plain`` with the reason."""
+    """The kernels in use on the CPU: ``compiled``, or ``plain`` with the reason."""
     found = built()
     return "compiled" if found.library is not None else f"plain: {found.why_not}"
 
 
 def usable(*tensors: Tensor | None) -> bool:
-    """Whether the kernels take these tensors."""
+    """Whether the kernels support these tensors."""
     given = [tensor for tensor in tensors if tensor is not None]
     first = given[0].dtype
     if first not in (torch.float32, torch.bfloat16):
@@ -84,18 +84,18 @@ def add_norm(x_RD: Tensor, delta_RD: Tensor, by: nn.RMSNorm) -> tuple[Tensor, Te
     return both
 
 
-def turn(x_RHd: Tensor, by: nn.Module, rotation: tuple[Tensor, Tensor]) -> Tensor:
-    """[R, H, d] heads, normed by `by` if it is a norm, the pair (i, i + d / 2) of each turned by the angle of its row.
+def rotate(x_RHd: Tensor, by: nn.Module, rotation: tuple[Tensor, Tensor]) -> Tensor:
+    """[R, H, d] heads, normed by `by` if it is a norm, the pair (i, i + d / 2) of each rotated by the angle of its row.
 
     `rotation` is cosine and sine, float32 [R, d / 2].
     """
     weight = by.weight if isinstance(by, nn.RMSNorm) else None
     if usable(x_RHd, weight):
-        from posttrain.kernels._cpu import Turn
+        from posttrain.kernels._cpu import Rotate
 
         eps = by.eps if isinstance(by, nn.RMSNorm) else 0.0
-        turned: Tensor = Turn.apply(x_RHd, weight, eps, *rotation)  # type: ignore[no-untyped-call]
-        return turned
+        rotated: Tensor = Rotate.apply(x_RHd, weight, eps, *rotation)  # type: ignore[no-untyped-call]
+        return rotated
     cosine, sine = (angle.to(x_RHd.dtype)[:, None] for angle in rotation)
     a, b = by(x_RHd).chunk(2, dim=-1)
     return torch.cat((a * cosine - b * sine, b * cosine + a * sine), dim=-1)
@@ -115,10 +115,10 @@ def gated(gate_RD: Tensor, up_RD: Tensor) -> Tensor:
 def token_signals(
     logits_TV: Tensor, token_T: Tensor, *, temperature: float, entropy: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """Log-probability of a token of each row, and the row's entropy if it is asked; [T] each, in float32 or better.
+    """Log-probability of a token of each row, and the row's entropy if requested; [T] each, in float32 or better.
 
     Tokens are int64. A token beyond the vocabulary raises: `IndexError` by the kernel. The logits must not be used
-    after a backward pass: their gradient may be made in their place.
+    after a backward pass: their gradient may be written in place.
     """
     assert token_T.shape == logits_TV.shape[:1] and token_T.dtype == torch.int64, "a token for each row"
     if usable(logits_TV) and token_T.device.type == "cpu":
@@ -134,15 +134,15 @@ def token_signals(
     logits_TV = logits_TV.to(torch.promote_types(logits_TV.dtype, torch.float32))
     logp_TV = (logits_TV if temperature == 1.0 else logits_TV / temperature).log_softmax(-1)
     logp_T = logp_TV.gather(1, token_T[:, None])[:, 0]
-    finite_TV = logp_TV.clamp_min(torch.finfo(logp_TV.dtype).min)  # what cannot be drawn adds 0, not 0 times infinity
+    finite_TV = logp_TV.clamp_min(torch.finfo(logp_TV.dtype).min)  # impossible tokens add 0, not 0 times infinity
     return logp_T, -(logp_TV.exp() * finite_TV).sum(-1) if entropy else None
 
 
 def packed_attention(query: Tensor, key: Tensor, value: Tensor, layout: PackedLayout) -> Tensor:
-    """[R, H * d] causal attention of packed sequences, each to what it comes after and to itself; differentiable.
+    """[R, H * d] causal attention of packed sequences, each to its prefix and to itself; differentiable.
 
-    query [R, H, d], key and value [R, K, d]; rows beyond the last sequence give 0. There is no plain form: ask `usable`
-    first.
+    query [R, H, d], key and value [R, K, d]; rows beyond the last sequence are 0. There is no plain form: check
+    `usable` first.
     """
     from posttrain.kernels._cpu import PackedAttention
 
@@ -160,11 +160,12 @@ def decode_attention(
     length_B: Tensor,
     out: Tensor,
 ) -> None:
-    """Add one new token of each of B sequences to pages of keys and values, and let it attend to all of its own.
+    """Append one new token of each of B sequences to pages of keys and values, and attend to all tokens of its
+    sequence.
 
     query [R, H, d], key and value [R, K, d] with R >= B; keys [pages, K, d, `PAGE`] and values [pages, `PAGE`, K, d];
-    page_BP, int32, the pages of each sequence; length_B, int64, how many tokens each holds already; out [R, H * d], of
-    which B rows are written. There is no plain form: ask `usable` first.
+    page_BP, int32, the pages of each sequence; length_B, int64, the number of cached tokens of each; out [R, H * d], of
+    which B rows are written. There is no plain form: check `usable` first.
     """
     from posttrain.kernels._cpu import call
 
@@ -176,7 +177,7 @@ def decode_attention(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderSizes:
-    """What `decode` must know of a decoder."""
+    """Sizes of a decoder for `decode`."""
 
     width: int
     heads: int
@@ -190,7 +191,7 @@ class DecoderSizes:
 
 
 def packed_matrix(weight_OI: Tensor) -> Tensor:
-    """A matrix laid out as `decode` reads it: bytes, a copy. [outputs, inputs], for what is `usable`."""
+    """A copy of a matrix [outputs, inputs] in the layout of `decode`, as bytes; for `usable` tensors."""
     from posttrain.kernels._cpu import call, packed_bytes
 
     packed = torch.empty(packed_bytes(weight_OI.dtype, *weight_OI.shape), dtype=torch.uint8)
@@ -200,19 +201,19 @@ def packed_matrix(weight_OI: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """How tokens of each of B rows are drawn, where no token is dropped. Tensors of the host."""
+    """Sampling of B rows without truncation. Tensors on the host."""
 
     temperature_B: Tensor
-    """float64; 0 takes the likeliest."""
+    """float64; 0 is greedy."""
     key_B: Tensor
     """uint64; with the counters, the draws of `uniform`."""
     counter_B: Tensor
-    """uint64: that of the next token; those after it count on."""
+    """uint64: that of the next token; the following tokens increment it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderWeights:
-    """What `decode` reads, besides the pages."""
+    """Weights for `decode`."""
 
     sizes: DecoderSizes
     address_LA: Tensor
@@ -220,7 +221,7 @@ class DecoderWeights:
     embedding_VD: Tensor
     last_norm_D: Tensor
     head: Tensor | None
-    """The matrix to logits as `packed_matrix` lays it out, for `decode_and_draw`."""
+    """The output matrix in the layout of `packed_matrix`, for `decode_and_draw`."""
 
 
 def decode(
@@ -229,10 +230,10 @@ def decode(
     """[B, D] last hidden states of one new token of each of B sequences, whose keys and values are added to the pages.
 
     token_ids_B, int64; `rotation` is cosine and sine, float32 [places, d / 2]; pages and lengths as in
-    `decode_attention`. A row is the same to the bit whatever is beside it. There is no plain form: ask `usable` first.
+    `decode_attention`. A row is bit-identical in any batch. There is no plain form: check `usable` first.
     """
     y_BD = weights.embedding_VD.new_empty(len(token_ids_B), weights.sizes.width)
-    _decode(weights, token_ids_B, page_BP, length_B, rotation, (y_BD, None, 0, 1, None, None, None, None, None))
+    _decode(weights, token_ids_B, page_BP, length_B, rotation, (y_BD, None, 0, 1, *(None,) * 6))
     return y_BD
 
 
@@ -244,17 +245,18 @@ def decode_and_draw(
     rotation: tuple[Tensor, Tensor],
     drawing: Drawing,
     steps: int,
-) -> tuple[Tensor, Tensor]:
-    """As `decode`, then `product` with the head, then `choose`, and that N = `steps` times, in one go and to the same
-    bits: tokens, int64 [B, N], and their log-probabilities, float64 [B, N]. There must be room for N tokens.
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`decode`, then `product` with the head, then `choose`, N = `steps` times in one call, with the same bits: tokens,
+    int64 [B, N], their log-probabilities, and the entropies that they were drawn at, float64 [B, N]. There must be room
+    for N tokens.
     """
     assert weights.head is not None, "callers have one"
     token_BN = torch.empty(len(token_ids_B), steps, dtype=torch.int64)
-    logp_BN = torch.empty(len(token_ids_B), steps, dtype=torch.float64)
+    logp_BN, entropy_BN = (torch.empty(len(token_ids_B), steps, dtype=torch.float64) for _ in range(2))
     how = (drawing.temperature_B.contiguous(), drawing.key_B.contiguous(), drawing.counter_B.contiguous())
-    end = (None, weights.head, len(weights.embedding_VD), steps, *how, token_BN, logp_BN)
+    end = (None, weights.head, len(weights.embedding_VD), steps, *how, token_BN, logp_BN, entropy_BN)
     _decode(weights, token_ids_B, page_BP, length_B, rotation, end)
-    return token_BN, logp_BN
+    return token_BN, logp_BN, entropy_BN
 
 
 def _decode(
@@ -269,17 +271,17 @@ def _decode(
 
     n, address_LA = weights.sizes, weights.address_LA
     known_B = (token_ids_B >= 0) & (token_ids_B < len(weights.embedding_VD))
-    assert known_B.all(), "callers check ids: what lies beyond the embedding would be read"
+    assert known_B.all(), "callers check ids: memory beyond the embedding would be read"
     sizes = (n.width, n.heads, n.key_heads, n.head_width, n.mlp_width, n.eps, n.head_eps)
     given = (address_LA, token_ids_B.contiguous(), weights.embedding_VD, weights.last_norm_D)
-    where = (page_BP, page_BP.shape[1], length_B.clone(), *rotation)  # the kernel counts on
+    where = (page_BP, page_BP.shape[1], length_B.clone(), *rotation)  # the kernel increments it
     dtype = weights.embedding_VD.dtype
     call("decode", dtype, len(address_LA), len(token_ids_B), *sizes, *given, *where, *end)
 
 
 def product(x_RI: Tensor, packed: Tensor, outputs: int) -> Tensor:
-    """[R, outputs] rows times a matrix that `packed_matrix` laid out. A row is the same to the bit whatever is beside
-    it, and as in `decode_and_draw`. There is no plain form: ask `usable` first.
+    """[R, outputs] rows times a matrix in the layout of `packed_matrix`. A row is bit-identical in any batch and in
+    `decode_and_draw`. There is no plain form: check `usable` first.
     """
     from posttrain.kernels._cpu import call
 
@@ -288,17 +290,17 @@ def product(x_RI: Tensor, packed: Tensor, outputs: int) -> Tensor:
     return y
 
 
-def choose(logits_BV: Tensor, temperature_B: Tensor, uniform_B: Tensor) -> tuple[Tensor, Tensor]:
-    """A token of each row, int64 [B], and its log-probability, float64 [B]: as the engine's own choice where no token
-    is dropped. Temperatures and draws are float64. There is no plain form: ask `usable` first.
+def choose(logits_BV: Tensor, temperature_B: Tensor, uniform_B: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """A token of each row, int64 [B], its log-probability and the row's entropy, float64 [B]: as the engine's choice
+    without truncation. Temperatures and draws are float64. There is no plain form: check `usable` first.
     """
     from posttrain.kernels._cpu import call
 
     token_B = torch.empty(len(logits_BV), dtype=torch.int64)
-    logp_B = torch.empty(len(logits_BV), dtype=torch.float64)
+    logp_B, entropy_B = (torch.empty(len(logits_BV), dtype=torch.float64) for _ in range(2))
     given = (logits_BV.contiguous(), temperature_B.contiguous(), uniform_B.contiguous())
-    call("choose", logits_BV.dtype, *logits_BV.shape, *given, token_B, logp_B)
-    return token_B, logp_B
+    call("choose", logits_BV.dtype, *logits_BV.shape, *given, token_B, logp_B, entropy_B)
+    return token_B, logp_B, entropy_B
 
 
 def uniform(key_B: Tensor, counter_B: Tensor) -> Tensor | None:

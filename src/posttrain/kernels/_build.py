@@ -1,7 +1,7 @@
-"""Compiles the C++ files of this folder for the processor of this machine, once, and loads them.
+"""Compiles the C++ files of this folder once for this machine's processor, and loads them.
 
-What was compiled lies in the user's cache folder under a name that says of what it was made: the source, the compiler
-and its flags, and the processor's instructions. Machines that share a home do not run each other's code.
+The compiled library is in the user's cache folder, named by a hash of the source, the compiler and its flags, and the
+processor's instructions. Machines that share a home do not run each other's code.
 """
 
 import ctypes
@@ -25,13 +25,13 @@ FLAGS: Final = (
     *(("-mprefer-vector-width=512",) if platform.machine() == "x86_64" else ()),
 )
 SWITCH: Final = "POSTTRAIN_KERNELS"
-"""Environment variable: ``off`` keeps to the operations of torch."""
+"""Environment variable: ``off`` selects the operations of torch."""
 COMPILE_S: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """The kernels, or why there are none."""
+    """The kernels, or the reason why there are none."""
 
     library: ctypes.CDLL | None
     why_not: str = ""
@@ -39,7 +39,7 @@ class Built:
 
 @cache
 def built() -> Built:
-    """The kernels of this process; asked for once."""
+    """The kernels of this process, cached."""
     if os.environ.get(SWITCH, "on") == "off":
         return Built(None, f"switched off by {SWITCH}=off")
     if platform.system() != "Linux":
@@ -50,19 +50,19 @@ def built() -> Built:
     try:
         return Built(ctypes.CDLL(str(_compiled(compiler))))
     except subprocess.SubprocessError as error:
-        said = getattr(error, "stderr", b"") or str(error).encode()
-        return Built(None, f"{compiler} does not compile them: {said.decode(errors='replace').strip()[:500]}")
+        output = getattr(error, "stderr", b"") or str(error).encode()
+        return Built(None, f"{compiler} does not compile them: {output.decode(errors='replace').strip()[:500]}")
     except OSError as error:
         return Built(None, f"they cannot be stored or loaded: {error}")
 
 
 def folder() -> Path:
-    """Where compiled kernels are kept."""
+    """The cache folder of compiled kernels."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "posttrain" / "kernels"
 
 
 def _compiled(compiler: str) -> Path:
-    """The library's file, compiled now where it is not there yet."""
+    """The library's file, compiled now if it is missing."""
     stat = Path(compiler).resolve().stat()
     sources = [source.read_bytes() for source in SOURCES]
     made_of = (*sources, repr(FLAGS), compiler, f"{stat.st_size} {stat.st_mtime_ns}", _instructions())
@@ -79,7 +79,7 @@ def _compiled(compiler: str) -> Path:
             commands = ([compiler, *FLAGS, "-c", str(f), "-o", str(o)] for f, o in zip(files, objects, strict=True))
             list(pool.map(_run, commands))
         _run([compiler, *FLAGS, "-shared", *map(str, objects), "-o", str(made)])
-        os.replace(made, path)  # whole or not at all, also where two processes compile at a time
+        os.replace(made, path)  # atomic, also if two processes compile at the same time
     return path
 
 
@@ -88,7 +88,7 @@ def _run(command: Sequence[str]) -> None:
 
 
 def _instructions() -> str:
-    """What the processor can do, as the kernel says it."""
+    """The processor's features, as reported by the operating system."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -22,8 +22,8 @@ _P, _N = c_void_p, c_int64
 _ARGUMENTS: Final = {
     "norm_forward": (_N, _N, c_float, _P, _P, _P, _P, _P, _P, c_int),
     "norm_backward": (_N, _N, _P, _P, _P, _P, _P, _P, _P, c_int),
-    "turn_forward": (_N, _N, _N, c_float, _P, _P, _P, _P, _P, _P, c_int),
-    "turn_backward": (_N, _N, _N, _P, _P, _P, _P, _P, _P, _P, _P, c_int),
+    "rotate_forward": (_N, _N, _N, c_float, _P, _P, _P, _P, _P, _P, c_int),
+    "rotate_backward": (_N, _N, _N, _P, _P, _P, _P, _P, _P, _P, _P, c_int),
     "gate_forward": (_N, _N, _P, _P, _P, c_int),
     "gate_backward": (_N, _N, _P, _P, _P, _P, _P, c_int),
     "packed_forward": (_N, *(_P,) * 4, *(_N,) * 3, *(_P,) * 3, c_float, _P, _P, c_int),
@@ -31,11 +31,11 @@ _ARGUMENTS: Final = {
     "signals_forward": (_N, _N, c_float, *(_P,) * 5, c_int),
     "signals_backward": (_N, _N, c_float, *(_P,) * 5, c_int),
     "decode_attention": (*(_N,) * 4, *(_P,) * 6, _N, _P, c_float, _P, c_int),
-    "choose": (_N, _N, *(_P,) * 5, c_int),
+    "choose": (_N, _N, *(_P,) * 6, c_int),
     "uniform": (_N, _P, _P, _P),
     "packed_bytes": (_N, _N),
     "pack": (_N, _N, _P, _P),
-    "decode": (*(_N,) * 7, c_float, c_float, *(_P,) * 5, _N, *(_P,) * 5, _N, _N, *(_P,) * 5, c_int),
+    "decode": (*(_N,) * 7, c_float, c_float, *(_P,) * 5, _N, *(_P,) * 5, _N, _N, *(_P,) * 6, c_int),
     "product": (*(_N,) * 3, *(_P,) * 3, c_int),
     "lay_out": (*(_N,) * 5, _P, _N, _N, _P, c_int),
     "outer": (*(_N,) * 3, *(_P,) * 3, c_int),
@@ -49,20 +49,20 @@ _ARGUMENTS: Final = {
 @cache
 def _function(name: str, dtype: torch.dtype) -> Any:
     library: CDLL | None = built().library
-    assert library is not None, "callers ask first"
+    assert library is not None, "callers check first"
     function = getattr(library, f"{name}_{TYPES[dtype]}")
     function.argtypes, function.restype = _ARGUMENTS[name], None
     return function
 
 
 def call(name: str, dtype: torch.dtype, *arguments: int | float | Tensor | None, threads: bool = True) -> None:
-    """Run a kernel, with all threads that torch may use where it takes `threads`."""
+    """Run a kernel, with all of torch's threads if it takes `threads`."""
     given = [argument.data_ptr() if isinstance(argument, Tensor) else argument for argument in arguments]
     _function(name, dtype)(*given, *((torch.get_num_threads(),) if threads else ()))
 
 
 def packed_bytes(dtype: torch.dtype, outputs: int, inputs: int) -> int:
-    """Size of a matrix as `posttrain.kernels.packed_matrix` lays it out."""
+    """Size of a matrix in the layout of `posttrain.kernels.packed_matrix`."""
     function = _function("packed_bytes", dtype)
     function.restype = c_int64
     return int(function(outputs, inputs))
@@ -129,15 +129,15 @@ def _norm_backward(saved: Any, grad_y: Tensor, grad_total: Tensor | None) -> tup
     return grad_x, _summed(partial, weight.dtype)
 
 
-class Turn(torch.autograd.Function):
-    """Rotary positions, behind a norm of each head where it has a weight."""
+class Rotate(torch.autograd.Function):
+    """Rotary positions, after a norm of each head if it has a weight."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor | None, eps: float, cosine: Tensor, sine: Tensor) -> Tensor:
         """[R, H, d]; cosine and sine are float32 [R, d / 2]."""
         x = x.contiguous()
         y, rstd = torch.empty_like(x), torch.empty(x.shape[:2])
-        call("turn_forward", x.dtype, *x.shape, eps, x, weight, cosine, sine, y, rstd)
+        call("rotate_forward", x.dtype, *x.shape, eps, x, weight, cosine, sine, y, rstd)
         ctx.save_for_backward(x, weight, rstd, cosine, sine)
         return y
 
@@ -148,7 +148,7 @@ class Turn(torch.autograd.Function):
         x, weight, rstd, cosine, sine = ctx.saved_tensors
         grad_x, partial = torch.empty_like(x), None if weight is None else _partial(len(x), x.shape[2])
         call(
-            "turn_backward", x.dtype, *x.shape, x, weight, rstd, cosine, sine, grad_y.contiguous(), grad_x, partial
+            "rotate_backward", x.dtype, *x.shape, x, weight, rstd, cosine, sine, grad_y.contiguous(), grad_x, partial
         )  # fmt: skip
         grad_weight = None if partial is None else _summed(partial, x.dtype)
         return grad_x, grad_weight, None, None, None
@@ -177,7 +177,7 @@ class Gate(torch.autograd.Function):
 
 
 class PackedAttention(torch.autograd.Function):
-    """Causal attention of packed sequences, some of which come after another."""
+    """Causal attention of packed sequences, some of which continue another."""
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, layout: PackedLayout) -> Tensor:
@@ -224,7 +224,7 @@ class TokenSignals(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, of_logp: Tensor | None, of_entropy: Tensor | None) -> tuple[Tensor | None, ...]:
-        """Of the logits, in their place. Raises `RuntimeError` when asked again."""
+        """Of the logits, in place. Raises `RuntimeError` the second time."""
         once_only(ctx)
         logits, token, kept = ctx.saved_tensors
         given = (None if grad is None else grad.contiguous() for grad in (of_logp, of_entropy))
@@ -233,14 +233,14 @@ class TokenSignals(torch.autograd.Function):
 
 
 def once_only(ctx: Any) -> None:
-    """For backward passes that write where the forward pass left what it needs: `RuntimeError` the second time."""
+    """For backward passes that overwrite saved tensors: raises `RuntimeError` the second time."""
     if ctx.gone:
-        raise RuntimeError("this graph can be gone through once only, also with retain_graph: compute it anew")
+        raise RuntimeError("this graph can be backpropagated once only, also with retain_graph: compute it again")
     ctx.gone = True
 
 
 def _where(layout: PackedLayout, query: Tensor, key: Tensor) -> tuple[int | Tensor, ...]:
-    """The layout and the sizes, as both kernels take them."""
+    """The layout and the sizes, as arguments of both kernels."""
     heads, width = query.shape[1:]
     families = len(layout.family) - 1
     return families, layout.begin, layout.after, layout.family, layout.order, heads, key.shape[1], width

@@ -10,20 +10,20 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class PackedLayout:
-    """Sequences laid end to end, some of which come after another one that they share. int64 tensors."""
+    """Sequences laid end to end, some of which continue a shared prefix sequence. int64 tensors."""
 
     begin: Tensor
     """[N + 1] first rows."""
     after: Tensor
-    """[N] the sequence that each comes after, which itself comes after none; -1 for none."""
+    """[N] the prefix sequence of each, which has no prefix itself; -1 for none."""
     family: Tensor
-    """[F + 1] offsets into `order`: a sequence that comes after none, then all that come after it."""
+    """[F + 1] offsets into `order`: a sequence without a prefix, then all that continue it."""
     order: Tensor
     """[N] sequences, family by family."""
 
     @classmethod
     def of(cls, starts: Sequence[int], after: Sequence[int]) -> "PackedLayout":
-        """The layout of N sequences from N + 1 first rows, and what each comes after."""
+        """The layout of N sequences from N + 1 first rows, and the prefix of each."""
         families: dict[int, list[int]] = {i: [i] for i, before in enumerate(after) if before < 0}
         for i, before in enumerate(after):
             if before >= 0:

@@ -1,4 +1,4 @@
-"""Kernels of one decoding step on a GPU, in Triton's language. Imported only where Triton is there (`kernels.paged`).
+"""Kernels of one decoding step on a GPU, in Triton's language. Imported only if Triton is installed (`kernels.paged`).
 
 Keys and values lie in pages of ``PAGE`` tokens, [pages, PAGE, K, d] in one piece, whose addresses are numbers in
 memory: pages may move between two runs of a captured graph. A row is one new token of a sequence at `position`, which
@@ -18,13 +18,13 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 @triton.jit
 def _pages_of(address, element: tl.constexpr):
-    """A pointer to pages from their address; torch gives memory in multiples of 512 bytes."""
+    """A pointer to pages from their address; torch aligns memory to 512 bytes."""
     return tl.multiple_of(address.to(tl.pointer_type(element)), 16)
 
 
 @triton.jit
-def _turned(a, b, cosine, sine, element: tl.constexpr):
-    """The two halves of a head turned, rounded where torch's operations on this type round (`kernels.turn`)."""
+def _rotated(a, b, cosine, sine, element: tl.constexpr):
+    """The two halves of a head rotated, rounded where torch's operations on this type round (`kernels.rotate`)."""
     up: tl.constexpr = tl.float32
     a, b = a.to(element).to(up), b.to(element).to(up)
     ac, bs = (a * cosine).to(element).to(up), (b * sine).to(element).to(up)
@@ -33,13 +33,13 @@ def _turned(a, b, cosine, sine, element: tl.constexpr):
 
 
 @triton.jit(do_not_specialize=["table_stride"])
-def turn_and_store(
-    query, key, value, turned, query_norm, key_norm, eps, cosine, sine, position_B, page_BP, table_stride,
+def rotate_and_store(
+    query, key, value, rotated, query_norm, key_norm, eps, cosine, sine, position_B, page_BP, table_stride,
     address,
     H: tl.constexpr, K: tl.constexpr, WIDTH: tl.constexpr, HALF: tl.constexpr, NORMED: tl.constexpr,
     PAGE: tl.constexpr,
 ):  # fmt: skip
-    """Norm and turn the query and key heads of each row, put keys and values into their pages and queries in `turned`.
+    """Normalize and rotate query and key heads of each row; write keys and values into pages, queries into `rotated`.
 
     A program for each row and head: H of queries, K of keys, K of values. `HALF` is d / 2 rounded up to a power of two;
     `address` points to the addresses of the layer's keys and values.
@@ -68,10 +68,10 @@ def turn_and_store(
         angle = tl.maximum(position, 0).to(tl.int64) * half + first
         c = tl.load(cosine + angle, mask=inside, other=0.0).to(element).to(tl.float32)
         s = tl.load(sine + angle, mask=inside, other=0.0).to(element).to(tl.float32)
-        x, y = _turned(x, y, c, s, element)
+        x, y = _rotated(x, y, c, s, element)
         a, b = x.to(element), y.to(element)
     if head < H:
-        target = turned + (row * H + head) * WIDTH
+        target = rotated + (row * H + head) * WIDTH
         tl.store(target + first, a, mask=inside)
         tl.store(target + half + first, b, mask=inside)
     else:
@@ -195,15 +195,22 @@ def largest_logits(logits, columns, blocks, largest, at, broken, BLOCK: tl.const
 
 
 @triton.jit(do_not_specialize=["columns", "blocks"])
-def sums_of_weights(logits, columns, blocks, largest, temperature, sums, BLOCK: tl.constexpr, BLOCKS: tl.constexpr):
-    """The sum of each block's weights, relative to the likeliest token of the row: float64 [B, blocks]."""
+def sums_of_weights(
+    logits, columns, blocks, largest, temperature, sums, energies, BLOCK: tl.constexpr, BLOCKS: tl.constexpr
+):
+    """The sum of each block's weights e^x, relative to the likeliest token of the row, and that of their products with
+    x: float64 [B, blocks].
+    """
     row, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
     every = tl.arange(0, BLOCKS)
     top = tl.max(tl.load(largest + row * blocks + every, mask=every < blocks, other=float("-inf")), 0)
     given = tl.load(temperature + row)
     by = tl.where(given == 0.0, 1.0, given)
     x, _, _ = _logits(logits, row, columns, block * BLOCK, BLOCK)
-    tl.store(sums + row * blocks + block, tl.sum(tl.exp((x - top) / by), 0))
+    x = (x - top) / by
+    weight = tl.exp(x)
+    tl.store(sums + row * blocks + block, tl.sum(weight, 0))
+    tl.store(energies + row * blocks + block, tl.sum(tl.where(weight > 0.0, weight * x, 0.0), 0))
 
 
 @triton.jit(do_not_specialize=["columns", "blocks"])
@@ -215,16 +222,19 @@ def chosen_tokens(
     at,
     broken,
     sums,
+    energies,
     temperature,
     uniform,
     tokens,
     logps,
+    entropies,
     BLOCK: tl.constexpr,
     BLOCKS: tl.constexpr,
 ):
-    """The token of each row at which the running sum of the weights exceeds the draw, and its log-probability.
+    """The token of each row at which the running sum of the weights exceeds the draw, its log-probability, and the
+    row's entropy.
 
-    First its block is looked for, then its place in the block: the last possible one, where rounding leaves none.
+    First the block is found, then the place in the block: the last possible one, if rounding leaves none.
     """
     row = tl.program_id(0).to(tl.int64)
     every = tl.arange(0, BLOCKS)
@@ -252,4 +262,6 @@ def chosen_tokens(
     logit = tl.load(logits + row * columns + choice).to(tl.float32).to(tl.float64)
     logp = (logit - top) / by - tl.log(total)
     tl.store(tokens + row, choice.to(tl.int64))
+    energy = tl.sum(tl.load(energies + row * blocks + every, mask=there, other=0.0), 0)
     tl.store(logps + row, tl.where(sound, logp, float("nan")))
+    tl.store(entropies + row, tl.where(sound, tl.log(total) - energy / total, float("nan")))

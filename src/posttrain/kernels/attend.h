@@ -81,11 +81,11 @@ template <typename T> struct Cache {
     const int64_t *length; // what each sequence holds before its new token
 };
 
-// How heads are normed (where there is a weight) and turned by the angle of their place.
-template <typename T> struct Turning {
+// How heads are normed (where there is a weight) and rotated by the angle of their place.
+template <typename T> struct Rotary {
     const T *query_weight, *key_weight;
     float eps;
-    const float *cosine, *sine; // [places, d / 2]; null where queries and keys come turned
+    const float *cosine, *sine; // [places, d / 2]; null where queries and keys come rotated
 };
 
 struct Heads {
@@ -95,7 +95,7 @@ struct Heads {
 // Working memory of a thread.
 template <typename T> struct Desk {
     Memory<float> score, q;
-    Memory<T> turned;
+    Memory<T> rotated;
 };
 
 // What a sequence holds for one key head.
@@ -162,30 +162,30 @@ static inline void weigh_all(const float *share, int64_t room, const Held<T> &he
 // A new token of sequence b: its key and value are stored in the sequence's last page, then its query attends to all that
 // the sequence holds. query and out are [heads, d], key and value [key heads, d].
 template <typename T>
-static inline void attend(const Cache<T> &cache, const Turning<T> &turning, Heads of, int64_t b, const T *query,
+static inline void attend(const Cache<T> &cache, const Rotary<T> &rotary, Heads of, int64_t b, const T *query,
                           const T *key, const T *value, float scale, T *out, Desk<T> &desk, Ahead &ahead) {
     int64_t width = of.width, group = of.heads / of.key_heads, stride = of.key_heads * width;
     const int32_t *pages = cache.table + b * cache.table_width;
     int64_t before = cache.length[b], tokens = before + 1, room = up_to(tokens, PAGE), place = before % PAGE;
     int64_t last = pages[before / PAGE] * PAGE * stride;
-    desk.turned.resize(width);
+    desk.rotated.resize(width);
     desk.q.resize(of.heads * width);
     desk.score.resize(of.heads * room);
-    auto turned = [&](const T *head, const T *weight) -> const T * {
-        if (!turning.cosine) return head;
-        const float *c = turning.cosine + before * (width / 2), *s = turning.sine + before * (width / 2);
-        turn(width, turning.eps, head, weight, c, s, desk.turned.data());
-        return desk.turned.data();
+    auto rotated = [&](const T *head, const T *weight) -> const T * {
+        if (!rotary.cosine) return head;
+        const float *c = rotary.cosine + before * (width / 2), *s = rotary.sine + before * (width / 2);
+        rotate(width, rotary.eps, head, weight, c, s, desk.rotated.data());
+        return desk.rotated.data();
     };
     std::memcpy(cache.values + last + place * stride, value, stride * sizeof(T));
     for (int64_t k = 0; k < of.key_heads; k++) {
-        const T *given = turned(key + k * width, turning.key_weight);
+        const T *given = rotated(key + k * width, rotary.key_weight);
         T *to = cache.keys + last + k * width * PAGE + place;
         for (int64_t j = 0; j < width; j++) to[j * PAGE] = given[j];
     }
     float *q = desk.q.data(), *score = desk.score.data();
     for (int64_t h = 0; h < of.heads; h++) {
-        const T *given = turned(query + h * width, turning.query_weight);
+        const T *given = rotated(query + h * width, rotary.query_weight);
         for (int64_t j = 0; j < width; j++) q[h * width + j] = load(given[j]) * scale;
     }
     // All scores, then all shares: what one head waits for in its softmax, another computes meanwhile.

@@ -20,7 +20,7 @@ static void decode_attention(int64_t batch, Heads of, const T *query, const T *k
         Ahead none{};
 #pragma omp for schedule(dynamic, 1)
         for (int64_t b = 0; b < batch; b++)
-            attend(cache, Turning<T>{}, of, b, query + b * stride, key + b * key_stride, value + b * key_stride, scale,
+            attend(cache, Rotary<T>{}, of, b, query + b * stride, key + b * key_stride, value + b * key_stride, scale,
                    y + b * stride, desk, none);
     }
 }

@@ -4,13 +4,14 @@
 
 template <typename T>
 static void choose(int64_t rows, int64_t count, const T *logits, const double *temperature, const double *uniform,
-                   int64_t *token, double *logp, int threads) {
+                   int64_t *token, double *logp, double *entropy, int threads) {
 #pragma omp parallel num_threads(threads)
     {
         Memory<double> weight(count);
 #pragma omp for schedule(static)
         for (int64_t r = 0; r < rows; r++)
-            choose_one(count, logits + r * count, temperature[r], uniform[r], weight.data(), token + r, logp + r);
+            choose_one(count, logits + r * count, temperature[r], uniform[r], weight.data(), token + r, logp + r,
+                       entropy + r);
     }
 }
 
@@ -20,8 +21,8 @@ extern "C" void uniform_float64(int64_t count, const uint64_t *key, const uint64
 
 #define EXPORTS(T, NAME)                                                                                               \
     extern "C" void choose_##NAME(int64_t rows, int64_t count, const T *logits, const double *temperature,             \
-                                  const double *uniform, int64_t *token, double *logp, int threads) {                  \
-        choose<T>(rows, count, logits, temperature, uniform, token, logp, threads);                                    \
+                                  const double *uniform, int64_t *token, double *logp, double *entropy, int threads) { \
+        choose<T>(rows, count, logits, temperature, uniform, token, logp, entropy, threads);                           \
     }
 
 FOR_EACH_TYPE(EXPORTS)

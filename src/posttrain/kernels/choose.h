@@ -1,4 +1,5 @@
-// From logits to a chosen token, for rows that keep all tokens: temperature, then one uniform draw. And the draws themselves.
+// From logits to a chosen token, for rows that keep all tokens: temperature, then one uniform draw. And the draws
+// themselves.
 #pragma once
 
 #include "numbers.h"
@@ -29,10 +30,10 @@ static inline double exponential(double x) {
 }
 
 // A row by the rules of posttrain/engines/_truncation.py, in double. Logits that hold NaN or positive infinity, or nothing
-// finite, give a log-probability of NaN.
+// finite, give NaN. The entropy is that of the whole row: with weights w = e^x and their sum z, ln z - sum(w x) / z.
 template <typename T>
 static void choose_one(int64_t count, const T *logits, double temperature, double uniform, double *weight,
-                       int64_t *token, double *logp) {
+                       int64_t *token, double *logp, double *entropy) {
     float top = -INFINITY;
     int broken = 0;
 #pragma omp simd reduction(max : top) reduction(| : broken)
@@ -46,12 +47,16 @@ static void choose_one(int64_t count, const T *logits, double temperature, doubl
     double largest = top, total = 0;
     if (broken || std::isinf(largest)) {
         *token = best;
-        *logp = NAN;
+        *logp = *entropy = NAN;
         return;
     }
-    double by = temperature == 0 ? 1.0 : temperature;
-#pragma omp simd
-    for (int64_t i = 0; i < count; i++) weight[i] = exponential((load(logits[i]) - largest) / by);
+    double by = temperature == 0 ? 1.0 : temperature, energy = 0;
+#pragma omp simd reduction(+ : energy)
+    for (int64_t i = 0; i < count; i++) {
+        double x = (load(logits[i]) - largest) / by;
+        weight[i] = exponential(x);
+        energy += x < -708.0 ? 0.0 : weight[i] * x; // an impossible token adds 0, not 0 times infinity
+    }
     for (int64_t i = 0; i < count; i++) total += weight[i];
     int64_t chosen = best;
     if (temperature != 0) {
@@ -64,6 +69,7 @@ static void choose_one(int64_t count, const T *logits, double temperature, doubl
     }
     *token = chosen;
     *logp = (load(logits[chosen]) - largest) / by - std::log(total);
+    *entropy = std::log(total) - energy / total;
 }
 
 // Philox4x32-10, as in posttrain/engines/_random.py: a number in [0, 1) for a key and a counter.

@@ -286,7 +286,7 @@ template <typename T> struct End {
     const double *temperature;
     const uint64_t *key, *counter; // the draws of a sequence have its key and consecutive counters
     int64_t *token;                // [batch, steps]
-    double *logp;
+    double *logp, *entropy;
 };
 
 // The part of a thread: its rows, through all layers.
@@ -333,12 +333,14 @@ template <typename T> struct Worker {
         add_norm(share, n.width, n.eps, stream, &delta, last_norm, normed);
     }
 
-    // A token of each row, and its log-probability, from the last hidden states.
+    // A token of each row, its log-probability and the row's entropy, from the last hidden states.
     void draw(const End<T> &end, int64_t step, double *weight) {
         multiply(share, Matrix<T>{end.head, nullptr, end.vocabulary, n.width}, sheets.normed, sheets.logits);
-        for (int64_t r = share.begin + share.number; r < share.end; r += share.of)
+        for (int64_t r = share.begin + share.number; r < share.end; r += share.of) {
+            int64_t at = r * end.steps + step;
             choose_one(end.vocabulary, sheets.logits.row(r), end.temperature[r], drawn(end.key[r], end.counter[r] + step),
-                       weight, end.token + r * end.steps + step, end.logp + r * end.steps + step);
+                       weight, end.token + at, end.logp + at, end.entropy + at);
+        }
     }
 
   private:
@@ -349,7 +351,7 @@ template <typename T> struct Worker {
     void attention(int64_t l) {
         auto &[stream, normed, delta, q, k, v, attended, gate, up, logits] = sheets;
         const Layer<T> &layer = layers[l];
-        Turning<T> turning{layer.query_norm, layer.key_norm, n.head_eps, cosine, sine};
+        Rotary<T> rotary{layer.query_norm, layer.key_norm, n.head_eps, cosine, sine};
         float scale = 1.0f / std::sqrt((float)n.head_width);
         for (int64_t begin = share.begin; begin < share.end;) {
             Share block{begin, share.of == 1 ? share.until(begin + block_rows) : share.end, share.number, share.of};
@@ -360,7 +362,7 @@ template <typename T> struct Worker {
             multiply(block, matrix(layer.key, k_width(), n.width), normed, k, &ahead);
             multiply(block, matrix(layer.value, k_width(), n.width), normed, v, &ahead);
             for (int64_t r = block.begin + block.number; r < block.end; r += block.of)
-                attend(cache(l), turning, {n.heads, n.key_heads, n.head_width}, r, q.row(r), k.row(r), v.row(r), scale,
+                attend(cache(l), rotary, {n.heads, n.key_heads, n.head_width}, r, q.row(r), k.row(r), v.row(r), scale,
                        attended.row(r), desk, ahead);
             block.wait();
             multiply(block, matrix(layer.output, n.width, q_width()), attended, delta, &ahead);
@@ -440,10 +442,10 @@ static void product(int64_t rows, int64_t inputs, int64_t outputs, const T *x, c
                                   T *hidden, const char *head, int64_t vocabulary, int64_t steps,                      \
                                   const double *temperature,                                                           \
                                   const uint64_t *key, const uint64_t *counter, int64_t *chosen, double *logp,         \
-                                  int threads) {                                                                       \
+                                  double *entropy, int threads) {                                                      \
         decode<T>({layers, batch, width, heads, key_heads, head_width, mlp_width, eps, head_eps},                      \
                   (const Layer<T> *)layer, token, embedding, last_norm, table, table_width, length, cosine, sine,      \
-                  {hidden, head, vocabulary, steps, temperature, key, counter, chosen, logp}, threads);                \
+                  {hidden, head, vocabulary, steps, temperature, key, counter, chosen, logp, entropy}, threads);       \
     }                                                                                                                  \
     extern "C" void product_##NAME(int64_t rows, int64_t inputs, int64_t outputs, const T *x, const char *packed, T *y,\
                                    int threads) {                                                                      \

@@ -33,7 +33,7 @@ template <typename T> static inline void add_bias(int64_t width, const T *bias, 
 struct HeadSizes {
     int64_t query, key, width;
 
-    int64_t turned() const { return (query + key) * width; }
+    int64_t rotated() const { return (query + key) * width; }
     int64_t all() const { return (query + 2 * key) * width; }
 };
 
@@ -47,14 +47,14 @@ template <typename T> struct Projected {
     T *values(const HeadSizes &n, int64_t row) const { return value + row * n.key * n.width; }
 };
 
-// How queries and keys are turned: weights of their norms, if they are normed, and the angles of each row.
+// How queries and keys are rotated: weights of their norms, if they are normed, and the angles of each row.
 template <typename T> struct Angles {
     const T *query_norm, *key_norm;
     const float *cosine, *sine;
 };
 
 // total = x + delta (x alone without a delta), queries, keys and values of its norm. `straight` [R, (H + K) d], if it is
-// given, gets queries and keys before they are turned, `head_rstd` [R, H + K] what scaled them.
+// given, gets queries and keys before they are rotated, `head_rstd` [R, H + K] what scaled them.
 template <typename T>
 static void before_forward(int64_t rows, int64_t width, HeadSizes n, float eps, float head_eps, const T *x, const T *delta,
                            const T *norm, const float *panels, const T *bias, Angles<T> by, T *total, float *rstd,
@@ -62,7 +62,7 @@ static void before_forward(int64_t rows, int64_t width, HeadSizes n, float eps, 
 #pragma omp parallel num_threads(threads)
     {
         Near hidden(BLOCK, width), projected(BLOCK, n.all());
-        Memory<T> own(n.turned());
+        Memory<T> own(n.rotated());
         Soon soon;
 #pragma omp for schedule(dynamic, 1)
         for (int64_t begin = 0; begin < rows; begin += BLOCK) {
@@ -72,7 +72,7 @@ static void before_forward(int64_t rows, int64_t width, HeadSizes n, float eps, 
                 int64_t wide = (head == out.query ? n.query : n.key) * n.width;
                 soon.add(head + begin * wide, count * wide);
             }
-            if (straight) soon.add(straight + begin * n.turned(), count * n.turned());
+            if (straight) soon.add(straight + begin * n.rotated(), count * n.rotated());
             int64_t next = begin + omp_get_num_threads() * BLOCK, more = rows - next < BLOCK ? rows - next : BLOCK;
             for (const T *of_width : {x, delta, (const T *)total})
                 if (of_width && more > 0) soon.add(of_width + next * width, more * width);
@@ -92,14 +92,14 @@ static void before_forward(int64_t rows, int64_t width, HeadSizes n, float eps, 
             for (int64_t r = 0; r < count; r++) {
                 int64_t row = begin + r;
                 float *in = projected.row(r);
-                T *before = straight ? straight + row * n.turned() : own.data();
+                T *before = straight ? straight + row * n.rotated() : own.data();
                 add_bias(n.all(), bias, in);
-                give(n.turned(), in, before);
-                give(n.key * n.width, in + n.turned(), out.values(n, row));
+                give(n.rotated(), in, before);
+                give(n.key * n.width, in + n.rotated(), out.values(n, row));
                 for (int64_t h = 0; h < n.query + n.key; h++) {
                     int64_t angle = row * (n.width / 2);
                     head_rstd[row * (n.query + n.key) + h] =
-                        turn(n.width, head_eps, before + h * n.width, h < n.query ? by.query_norm : by.key_norm,
+                        rotate(n.width, head_eps, before + h * n.width, h < n.query ? by.query_norm : by.key_norm,
                              by.cosine + angle, by.sine + angle, out.head(n, row, h));
                 }
             }
@@ -132,7 +132,7 @@ static void before_backward(int64_t rows, int64_t width, HeadSizes n, const T *t
                     int64_t wide = (head == grad.query ? n.query : n.key) * n.width;
                     soon.add(head + next * wide, more * wide);
                 }
-                soon.add(straight + next * n.turned(), more * n.turned());
+                soon.add(straight + next * n.rotated(), more * n.rotated());
                 soon.add(grad_projected + next * n.all(), more * n.all());
             }
             float *sums = partial + begin / BLOCK * (width + 2 * n.width);
@@ -141,11 +141,11 @@ static void before_backward(int64_t rows, int64_t width, HeadSizes n, const T *t
                 int64_t row = begin + r, angle = row * (n.width / 2);
                 float *out = projected.row(r);
                 for (int64_t h = 0; h < n.query + n.key; h++)
-                    turn_back(n.width, head_rstd[row * (n.query + n.key) + h], straight + row * n.turned() + h * n.width,
+                    rotate_back(n.width, head_rstd[row * (n.query + n.key) + h], straight + row * n.rotated() + h * n.width,
                               h < n.query ? by.query_norm : by.key_norm, by.cosine + angle, by.sine + angle,
                               grad.head(n, row, h), room.data(), out + h * n.width,
                               sums + width + (h < n.query ? 0 : n.width));
-                take(n.key * n.width, grad.values(n, row), out + n.turned());
+                take(n.key * n.width, grad.values(n, row), out + n.rotated());
                 give(n.all(), out, grad_projected + row * n.all());
             }
             multiply(count, projected, n.all(), panels, width, grad_hidden, soon);

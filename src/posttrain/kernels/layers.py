@@ -1,9 +1,9 @@
-"""A decoder's layer before and after its attention, on a CPU with wide vectors: rows go through norm, matrices and gate
-a few at a time, so that what lies between stays near the processor.
+"""A decoder's layer before and after its attention, on a CPU with wide vectors: norm, matrices and gate are computed a
+few rows at a time, so that intermediate results stay in the cache.
 
 The same as the modules up to rounding, tested against them in float64. Gradients of matrices are single products over
-all rows. Of what a layer computes, the inputs of its norms and the gate's are kept for the backward pass; the rest is
-computed again from them, which costs less than reading it.
+all rows. The inputs of a layer's norms and of its gate are kept for the backward pass; the rest is recomputed from
+them, which is faster than reading it.
 
 R rows, D width, H heads, K key heads, d width of a head, A = H d.
 """
@@ -44,7 +44,7 @@ def _has_matrix_unit() -> bool:
 
 
 def covered(x_RD: Tensor, linears: Sequence[nn.Module], norms: Sequence[nn.Module]) -> bool:
-    """Whether the functions here do what these modules do: plain linear layers (adapters are of another kind) and RMS
+    """Whether the functions here can replace these modules: plain linear layers (adapters are of another kind) and RMS
     norms, all in the type of the rows, on a CPU with wide vectors. In bfloat16, a matrix unit is faster.
     """
     if not (has_wide_vectors() and x_RD.device.type == "cpu" and x_RD.dtype in (torch.float32, torch.bfloat16)):
@@ -68,8 +68,8 @@ def before_attention(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """``x + delta`` [R, D], and from its norm queries [R, H, d], keys and values [R, K, d]; differentiable.
 
-    Queries and keys are normed head by head where `head_norms` are norms, and turned by `rotation`, cosine and sine,
-    float32 [R, d / 2]. For what is `covered`.
+    Queries and keys are normed head by head where `head_norms` are norms, and rotated by `rotation`, cosine and sine,
+    float32 [R, d / 2]. Only for `covered` modules.
     """
     weights = (*(p.weight for p in projections), *(p.bias for p in projections))
     head_weights = [n.weight if isinstance(n, nn.RMSNorm) else None for n in head_norms]
@@ -83,8 +83,8 @@ def before_attention(
 def after_attention(
     x_RD: Tensor, attended_RA: Tensor, output: nn.Linear, norm: nn.RMSNorm, mlp: Sequence[nn.Linear]
 ) -> tuple[Tensor, Tensor]:
-    """``x + output(attended)``, and the MLP of its norm, [R, D] each; differentiable. `mlp` are the gate, what it
-    multiplies, and the way back. For what is `covered`.
+    """``x + output(attended)``, and the MLP of its norm, [R, D] each; differentiable. `mlp` are the gate, up and down
+    projections. Only for `covered` modules.
     """
     linears = (output, *mlp)
     weights = (*(linear.weight for linear in linears), *(linear.bias for linear in linears))
@@ -106,7 +106,7 @@ class _Before:
 
 
 class BeforeAttention(torch.autograd.Function):
-    """Norm, projections and turning."""
+    """Norm, projections and rotary positions."""
 
     @staticmethod
     def forward(
@@ -136,7 +136,7 @@ class BeforeAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_total: Tensor | None, *grad_heads: Tensor | None) -> tuple[Tensor | None, ...]:
-        """Of all that was given."""
+        """Of all inputs."""
         total, rstd, norm, straight, head_rstd, *more_saved = ctx.saved_tensors
         angles, matrices = more_saved[:4], more_saved[4:]
         rows, width, heads, key_heads, d = ctx.sizes
@@ -162,7 +162,7 @@ class AfterAttention(torch.autograd.Function):
     def forward(
         ctx: Any, eps: float, kept: bool, x: Tensor, attended: Tensor, norm: Tensor, *parameters: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Parameters are four matrices and four biases: output, gate, what it multiplies, and the way back."""
+        """Parameters are four matrices and four biases: output, gate, up and down."""
         output, gate, up, down = matrices = [matrix for matrix in parameters[:4] if matrix is not None]
         output_bias, gate_bias, up_bias, down_bias = parameters[4:]
         x, attended = x.contiguous(), attended.contiguous()
@@ -180,7 +180,7 @@ class AfterAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_total: Tensor | None, grad_delta: Tensor | None) -> tuple[Tensor | None, ...]:
-        """Of all that was given. Raises `RuntimeError` when asked again: what is gated gave place to its gradient."""
+        """Of all inputs. Raises `RuntimeError` the second time: the gated tensors are overwritten by gradients."""
         once_only(ctx)
         attended, total, rstd, *halves, norm, output, gate, up, down = ctx.saved_tensors
         rows, width, _, mlp_width = ctx.sizes
@@ -194,15 +194,15 @@ class AfterAttention(torch.autograd.Function):
         results = (gated, hidden, grad_x, grad_attended, partial)
         call("after_backward", total.dtype, *ctx.sizes, *given, *results)
         grads, inputs = (grad_x, *halves, grad_delta), (attended, hidden, hidden, gated)
-        asked = zip(ctx.needs_input_grad[5:9], grads, inputs, strict=True)
-        of_matrices = [outer(grad, seen) if needed else None for needed, grad, seen in asked]
+        gradients = zip(ctx.needs_input_grad[5:9], grads, inputs, strict=True)
+        of_matrices = [outer(grad, seen) if needed else None for needed, grad, seen in gradients]
         of_biases = [grad.sum(0) if has else None for has, grad in zip(ctx.biases, grads, strict=True)]
         of_norm = partial.sum(0).to(total.dtype)
         return None, None, grad_x, grad_attended, of_norm, *of_matrices, *of_biases
 
 
 def beside(matrices: Sequence[Tensor]) -> Tensor:
-    """Matrices [outputs, inputs] of the same rows, as `_panels` of one that gives all their outputs."""
+    """Matrices [outputs, inputs] with the same input rows, concatenated by outputs, as `_panels`."""
     first = list(accumulate((len(matrix) for matrix in matrices), initial=0))
     places = [(0, output) for output in first[:-1]]
     return _panels([matrix.t() for matrix in matrices], places, matrices[0].shape[1], first[-1])
@@ -224,7 +224,7 @@ def _panels(parts: Sequence[Tensor], places: Sequence[tuple[int, int]], inputs: 
 
 
 def outer(x_RX: Tensor, y_RY: Tensor) -> Tensor:
-    """[X, Y] the sum over rows of their outer products, which in float32 torch does as fast."""
+    """[X, Y] the sum over rows of their outer products, by torch, which is as fast in float32."""
     if x_RX.dtype == torch.float32:
         return x_RX.t() @ y_RY
     width = y_RY.shape[1]
@@ -234,7 +234,7 @@ def outer(x_RX: Tensor, y_RY: Tensor) -> Tensor:
 
 
 def _stacked(parts: Sequence[Tensor | None]) -> Tensor | None:
-    """All numbers of some biases, which are there together or not at all."""
+    """Concatenated biases, all of them or none."""
     given = [part for part in parts if part is not None]
     assert len(given) in (0, len(parts)), "a model has biases for all of them or for none"
     return torch.cat(given) if given else None

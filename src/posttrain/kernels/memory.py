@@ -1,28 +1,44 @@
-"""Keeps freed memory for reuse, where the C library would return it to the system.
+"""Keeps freed memory for reuse instead of returning it to the system.
 
-Every page that comes back from the system is zeroed and mapped anew: a third of a CPU's learning step, since a forward
-pass frees and takes the same megabytes again and again.
+Every page from the system is zeroed and mapped again, which took a third of a learning step on a CPU, since a forward
+pass frees and allocates the same megabytes repeatedly.
 """
 
 import ctypes
 import platform
+import resource
+import sys
+from pathlib import Path
 from typing import Final
 
 TRIM, TOP_PAD, MMAP = -1, -2, -3
 """Names of glibc's settings (mallopt(3))."""
 KEPT: Final = (1 << 31) - 1
-"""Bytes that may lie free before some are returned."""
+"""Free bytes before some are returned to the system."""
 STEP: Final = 64 << 20
-"""Bytes that are taken from the system at a time."""
+"""Bytes requested from the system at a time."""
 LARGE: Final = 32 << 20
-"""What is at least as large comes from the system by itself, as pages that cost nothing until they are written. The
-largest value that glibc takes."""
+"""Allocations of at least this size are mapped separately, as pages that take no memory until they are written. The
+largest value that glibc accepts.
+"""
 
 
 def keep_freed_memory() -> bool:
-    """Tell glibc; False where the C library is another one."""
+    """Configure glibc; False if the C library is another one."""
     if platform.system() != "Linux" or platform.libc_ver()[0] != "glibc":
         return False
     mallopt = ctypes.CDLL(None).mallopt
     taken = [mallopt(setting, value) for setting, value in ((TRIM, KEPT), (TOP_PAD, STEP), (MMAP, LARGE))]
     return taken == [1, 1, 1]
+
+
+def peak_memory() -> int:
+    """Most memory that this process has held, in bytes.
+
+    The system's own figure of the process's memory: the usual figure (``ru_maxrss``) begins at the parent's.
+    """
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+    except (OSError, StopIteration):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -1,12 +1,12 @@
-"""One decoding step's attention on a GPU: keys and values are added to their pages and read there, by Triton kernels.
+"""One decoding step's attention on a GPU, with paged keys and values, by Triton kernels.
 
-What is defined here by operations of torch is done on an NVIDIA GPU by the kernels of `_triton`, which the CUDA builds
-of torch bring Triton for: no pages are gathered, nothing is copied, and a sequence's numbers depend on its own tokens
-only. A long sequence is cut into splits of `SPLIT` tokens that are computed side by side and added up in their order
-(Dao et al. 2023, flash decoding): the cuts follow from its own length, never from what is beside it.
+The operations of torch here are the definition. On an NVIDIA GPU the kernels of `_triton` compute the same (CUDA builds
+of torch include Triton): no pages are gathered or copied, and a sequence's numbers depend on its own tokens only. A
+long sequence is divided into splits of `SPLIT` tokens that are computed in parallel and added in order (Dao et al.
+2023, flash decoding). The splits depend on its own length only.
 
-``POSTTRAIN_KERNELS=off`` switches them off like the ones for CPUs; ``POSTTRAIN_GRAPHS=off`` keeps them, and leaves out
-the capturing of whole steps (`posttrain.policies._graphs`). `status` says what is in use.
+``POSTTRAIN_KERNELS=off`` switches them off like the ones for CPUs; ``POSTTRAIN_GRAPHS=off`` keeps them, and switches
+off the capture of whole steps (`posttrain.policies._graphs`). `status` returns what is in use.
 
 B rows (one new token of a sequence each, and padding), H query heads, K key heads, d width of a head, P pages of a row.
 """
@@ -32,9 +32,9 @@ TYPES: Final = (torch.float32, torch.bfloat16, torch.float16)
 CAPABILITY: Final = (8, 0)
 """The oldest GPUs that Triton is made for, and that compute in bfloat16: Ampere."""
 GRAPHS: Final = "POSTTRAIN_GRAPHS"
-"""Environment variable: ``off`` runs every kernel of a decoding step by itself."""
+"""Environment variable: ``off`` launches the kernels of a decoding step one by one."""
 _TILE_BYTES: Final = 1 << 14
-"""Of the keys, or values, that a program has at a time."""
+"""Bytes of keys, or values, that a program has at a time."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class Places:
     """int32: tokens that the sequence holds before the new one; negative for padding, which gives 0 and writes nothing.
     """
     page_BP: Tensor
-    """int32, columns side by side: the pages of each sequence, in order; beyond its tokens, anything."""
+    """int32, adjacent columns: the pages of each sequence, in order; beyond its tokens, anything."""
     address_L2: Tensor
     """int64: addresses of each layer's keys and values, [pages, `PAGE`, K, d] in one piece."""
     keys: Sequence[Tensor] = field(default_factory=list)
@@ -54,11 +54,11 @@ class Places:
 
 
 @dataclass(frozen=True, slots=True)
-class Turning:
-    """How heads are normed, and turned by the angle of their place."""
+class Rotary:
+    """Norms of query and key heads, and the rotary angles of their positions."""
 
     norms: tuple[nn.Module, nn.Module]
-    """Of query and key heads, as `posttrain.kernels.turn` takes them."""
+    """Of query and key heads, as `posttrain.kernels.rotate` takes them."""
     rotation: tuple[Tensor, Tensor]
     """Cosine and sine by position, float32 [places, d / 2]."""
 
@@ -104,22 +104,22 @@ def interpreted() -> bool:
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 
-def decode_attention(query: Tensor, key: Tensor, value: Tensor, turning: Turning, places: Places, layer: int) -> Tensor:
-    """[B, H * d] of one new token of each row: its heads normed and turned, its key and value put into their pages, and
-    its attention to all tokens of its sequence, its own included.
+def decode_attention(query: Tensor, key: Tensor, value: Tensor, rotary: Rotary, places: Places, layer: int) -> Tensor:
+    """[B, H * d] of one new token of each row: its heads are normed and rotated, its key and value are stored in their
+    pages, and it attends to all tokens of its sequence, itself included.
 
     query [B, H, d], key and value [B, K, d], in one piece each.
     """
     if usable(query) or (interpreted() and query.device.type == "cpu"):
-        return _by_kernels(query, key, value, turning, places, layer)
-    return _plain(query, key, value, turning, places, layer)
+        return _by_kernels(query, key, value, rotary, places, layer)
+    return _plain(query, key, value, rotary, places, layer)
 
 
-def _plain(query: Tensor, key: Tensor, value: Tensor, turning: Turning, places: Places, layer: int) -> Tensor:
+def _plain(query: Tensor, key: Tensor, value: Tensor, rotary: Rotary, places: Places, layer: int) -> Tensor:
     """The definition, by operations of torch."""
     position_B, page_BP = places.position_B.long(), places.page_BP.long()
-    by_B = tuple(part[position_B.clamp(min=0)] for part in turning.rotation)
-    query, key = (kernels.turn(x, norm, by_B) for x, norm in zip((query, key), turning.norms, strict=True))  # type: ignore[arg-type]
+    by_B = tuple(part[position_B.clamp(min=0)] for part in rotary.rotation)
+    query, key = (kernels.rotate(x, norm, by_B) for x, norm in zip((query, key), rotary.norms, strict=True))  # type: ignore[arg-type]
     keys, values = places.keys[layer], places.values[layer]
     row = (position_B >= 0).nonzero()[:, 0]
     page, place = page_BP[row, position_B[row] // PAGE], position_B[row] % PAGE
@@ -133,28 +133,28 @@ def _plain(query: Tensor, key: Tensor, value: Tensor, turning: Turning, places: 
     return out.where((position_B >= 0)[:, None, None, None], 0.0).flatten(1)
 
 
-def _by_kernels(query: Tensor, key: Tensor, value: Tensor, turning: Turning, places: Places, layer: int) -> Tensor:
+def _by_kernels(query: Tensor, key: Tensor, value: Tensor, rotary: Rotary, places: Places, layer: int) -> Tensor:
     where = (places.position_B, places.page_BP, places.page_BP.stride(0), places.address_L2[layer])
-    return _attended(_turned(query, key, value, turning, where), key.shape[1], places, where)
+    return _attended(_rotated(query, key, value, rotary, where), key.shape[1], places, where)
 
 
-def _turned(query: Tensor, key: Tensor, value: Tensor, turning: Turning, where: tuple[object, ...]) -> Tensor:
-    """The queries, normed and turned; keys and values go into their pages."""
+def _rotated(query: Tensor, key: Tensor, value: Tensor, rotary: Rotary, where: tuple[object, ...]) -> Tensor:
+    """The queries, normed and rotated; keys and values are stored in their pages."""
     from posttrain.kernels import _triton
 
     rows, heads, width = query.shape
     key_heads = key.shape[1]
-    by = turning.norms[0]
+    by = rotary.norms[0]
     normed = isinstance(by, nn.RMSNorm)
-    weights = tuple(norm.weight if isinstance(norm, nn.RMSNorm) else query for norm in turning.norms)
+    weights = tuple(norm.weight if isinstance(norm, nn.RMSNorm) else query for norm in rotary.norms)
     given = (query.contiguous(), key.contiguous(), value.contiguous())
-    turned = torch.empty_like(given[0])
-    _triton.turn_and_store[(rows, heads + 2 * key_heads)](
+    rotated = torch.empty_like(given[0])
+    _triton.rotate_and_store[(rows, heads + 2 * key_heads)](
         *given,
-        turned,
+        rotated,
         *weights,
         float(by.eps or 0.0) if isinstance(by, nn.RMSNorm) else 0.0,
-        *turning.rotation,
+        *rotary.rotation,
         *where,
         H=heads,
         K=key_heads,
@@ -164,11 +164,11 @@ def _turned(query: Tensor, key: Tensor, value: Tensor, turning: Turning, where: 
         PAGE=PAGE,
         num_warps=1,
     )
-    return turned
+    return rotated
 
 
 def _attended(query: Tensor, key_heads: int, places: Places, where: tuple[object, ...]) -> Tensor:
-    """[B, H * d] what queries attend to in the pages."""
+    """[B, H * d] attention of queries to the pages."""
     from posttrain.kernels import _triton
 
     rows, heads, width = query.shape
@@ -215,18 +215,18 @@ def _attended(query: Tensor, key_heads: int, places: Places, where: tuple[object
 
 
 def _partial(rows: int, heads: int, splits: int, width: int, device: torch.device) -> list[Tensor]:
-    """What the splits of each row and head give: weighted sums of values, largest scores, sums of weights."""
+    """Results of the splits of each row and head: weighted sums of values, largest scores, sums of weights."""
     shape = (rows, heads, splits)
     return [torch.empty(*size, dtype=torch.float32, device=device) for size in ((*shape, width), shape, shape)]
 
 
 def tiles(group: int, width: int, item_bytes: int) -> dict[str, int]:
-    """What `_triton.attend` computes at a time: products take no fewer than 16 rows, columns or terms."""
+    """Tile sizes of `_triton.attend`: products need at least 16 rows, columns and terms."""
     padded = max(16, power_of_2(width))
     tokens = min(64, max(16, _TILE_BYTES // (padded * item_bytes)))
     return {"D": padded, "GROUP": max(16, power_of_2(group)), "BLOCK": tokens}
 
 
 def power_of_2(number: int) -> int:
-    """The number, rounded up."""
+    """The next power of two."""
     return 1 << max(0, number - 1).bit_length()

@@ -80,9 +80,9 @@ static inline void norm_back(int64_t width, float scale, const In *in, const Wei
     });
 }
 
-// A head, normed where there is a weight, with the pair (i, i + d / 2) turned by an angle. Gives 1 / rms.
+// A head, normed where there is a weight, with the pair (i, i + d / 2) rotated by an angle. Gives 1 / rms.
 template <typename T>
-static inline float turn(int64_t width, float eps, const T *in, const T *weight, const float *cosine, const float *sine,
+static inline float rotate(int64_t width, float eps, const T *in, const T *weight, const float *cosine, const float *sine,
                          T *out) {
     int64_t half = width / 2;
     if (!weight) {
@@ -105,7 +105,7 @@ static inline float turn(int64_t width, float eps, const T *in, const T *weight,
     return scale;
 }
 
-// A head turned back by the angles: the gradient of what `turn` was given where there is no norm.
+// A head rotated back by the angles: the gradient of what `rotate` was given where there is no norm.
 template <typename In, typename Out>
 static inline void turned_back(int64_t width, const float *cosine, const float *sine, const In *given, Out *out) {
     int64_t half = width / 2;
@@ -120,10 +120,10 @@ static inline void turned_back(int64_t width, const float *cosine, const float *
     });
 }
 
-// The gradient of a head from that of the turned one, and what it adds to `total`, that of the weight; `straight` has
+// The gradient of a head from that of the rotated one, and what it adds to `total`, that of the weight; `straight` has
 // room for a head.
 template <typename T, typename Out>
-static inline void turn_back(int64_t width, float scale, const T *in, const T *weight, const float *cosine,
+static inline void rotate_back(int64_t width, float scale, const T *in, const T *weight, const float *cosine,
                              const float *sine, const T *given, float *straight, Out *out, float *total) {
     if (!weight) return turned_back(width, cosine, sine, given, out);
     turned_back(width, cosine, sine, given, straight);

@@ -46,19 +46,19 @@ static void norm_backward(int64_t rows, int64_t width, const T *x, const T *weig
 }
 
 template <typename T>
-static void turn_forward(int64_t rows, int64_t heads, int64_t width, float eps, const T *x, const T *weight,
+static void rotate_forward(int64_t rows, int64_t heads, int64_t width, float eps, const T *x, const T *weight,
                          const float *cosine, const float *sine, T *y, float *rstd, int threads) {
     int64_t half = width / 2;
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int64_t row = 0; row < rows; row++)
         for (int64_t head = 0; head < heads; head++) {
             int64_t at = row * heads + head;
-            rstd[at] = turn(width, eps, x + at * width, weight, cosine + row * half, sine + row * half, y + at * width);
+            rstd[at] = rotate(width, eps, x + at * width, weight, cosine + row * half, sine + row * half, y + at * width);
         }
 }
 
 template <typename T>
-static void turn_backward(int64_t rows, int64_t heads, int64_t width, const T *x, const T *weight, const float *rstd,
+static void rotate_backward(int64_t rows, int64_t heads, int64_t width, const T *x, const T *weight, const float *rstd,
                           const float *cosine, const float *sine, const T *grad, T *grad_x, float *partial,
                           int threads) {
     int64_t half = width / 2, blocks = (rows + BLOCK - 1) / BLOCK;
@@ -70,7 +70,7 @@ static void turn_backward(int64_t rows, int64_t heads, int64_t width, const T *x
         for (int64_t row = block * BLOCK; row < rows && row < (block + 1) * BLOCK; row++)
             for (int64_t head = 0; head < heads; head++) {
                 int64_t at = row * heads + head;
-                turn_back(width, rstd[at], x + at * width, weight, cosine + row * half, sine + row * half,
+                rotate_back(width, rstd[at], x + at * width, weight, cosine + row * half, sine + row * half,
                           grad + at * width, straight.data(), grad_x + at * width, total);
             }
     }
@@ -101,15 +101,15 @@ static void gate_backward(int64_t rows, int64_t width, const T *a, const T *b, c
                                          const T *grad, const T *grad_sum, T *grad_x, float *partial, int threads) {   \
         norm_backward<T>(rows, width, x, weight, rstd, grad, grad_sum, grad_x, partial, threads);                      \
     }                                                                                                                  \
-    extern "C" void turn_forward_##NAME(int64_t rows, int64_t heads, int64_t width, float eps, const T *x,             \
+    extern "C" void rotate_forward_##NAME(int64_t rows, int64_t heads, int64_t width, float eps, const T *x,           \
                                         const T *weight, const float *cosine, const float *sine, T *y, float *rstd,    \
                                         int threads) {                                                                 \
-        turn_forward<T>(rows, heads, width, eps, x, weight, cosine, sine, y, rstd, threads);                           \
+        rotate_forward<T>(rows, heads, width, eps, x, weight, cosine, sine, y, rstd, threads);                         \
     }                                                                                                                  \
-    extern "C" void turn_backward_##NAME(int64_t rows, int64_t heads, int64_t width, const T *x, const T *weight,      \
+    extern "C" void rotate_backward_##NAME(int64_t rows, int64_t heads, int64_t width, const T *x, const T *weight,    \
                                          const float *rstd, const float *cosine, const float *sine, const T *grad,     \
                                          T *grad_x, float *partial, int threads) {                                     \
-        turn_backward<T>(rows, heads, width, x, weight, rstd, cosine, sine, grad, grad_x, partial, threads);           \
+        rotate_backward<T>(rows, heads, width, x, weight, rstd, cosine, sine, grad, grad_x, partial, threads);         \
     }                                                                                                                  \
     extern "C" void gate_forward_##NAME(int64_t rows, int64_t width, const T *gate, const T *up, T *y, int threads) {  \
         gate_forward<T>(rows, width, gate, up, y, threads);                                                            \

@@ -56,7 +56,7 @@ class Packed:
         return [0 if before < 0 else lengths[before] for before in self.after or [-1] * len(lengths)]
 
     def before(self, positions_T: Tensor) -> Tensor:
-        """[T] which token comes before each of those at `positions_T`; there must be one."""
+        """[T] index of the token before each of those at `positions_T`, which must exist."""
         before_L = torch.arange(-1, len(self.token_ids_L) - 1)
         begin_N = torch.tensor(self.starts[:-1])
         last_N = torch.tensor([*self.starts[1:], 0]) - 1  # and -1 at its end, for those that continue nothing
@@ -87,11 +87,11 @@ class Cache(Protocol):
     """Tokens held by each slot; 0 for a free one."""
 
     def close(self) -> None:
-        """Nothing will be asked of this cache any more, and all that it held was finite."""
+        """Free the cache after its last use; all of its values were finite."""
         ...
 
     def release(self, slot: int) -> None:
-        """Forget what a slot holds, so that another sequence can have it."""
+        """Free a slot for another sequence."""
         ...
 
     def copy(self, source: int, targets: Sequence[int]) -> None:
@@ -100,10 +100,10 @@ class Cache(Protocol):
 
 
 class Body(nn.Module):
-    """A causal transformer that gives a hidden state for each token.
+    """A causal transformer that returns a hidden state for each token.
 
     Contract: `hidden` and `extend` are the same function of (weights, sequence) up to rounding (1e-5 in float32 on the
-    log-probabilities), and neither depends on what else is packed or in the cache beside a sequence.
+    log-probabilities), and neither depends on what else is packed or in the cache with a sequence.
     """
 
     width: int
@@ -115,12 +115,12 @@ class Body(nn.Module):
 
     @property
     def shares_prompts(self) -> bool:
-        """Whether a sequence that continues another (`Packed.after`) saves the work of what it continues."""
+        """Whether a sequence that continues another (`Packed.after`) reuses the computation of its prefix."""
         return False
 
     @property
     def kept_bytes(self) -> int | None:
-        """Bytes a token that a forward pass keeps for the backward pass, about; None where nobody counted."""
+        """Approximate bytes per token that a forward pass keeps for the backward pass; None if unknown."""
         return None
 
     def hidden(self, packed: Packed) -> Tensor:
@@ -148,11 +148,11 @@ class Body(nn.Module):
 
     def write(
         self, cache: Cache, slots: Sequence[int], token_ids_B: Tensor, drawing: "Drawing", steps: int
-    ) -> tuple[Tensor, Tensor] | None:
-        """N tokens of each sequence in one go: `extend` by ids of the host, `next_logits`, a draw from all tokens, and
+    ) -> tuple[Tensor, Tensor, Tensor] | None:
+        """Decode N tokens of each sequence: `extend` by ids of the host, `next_logits`, a draw from all tokens, and
         the same with what was drawn. N is `steps`, or what the context leaves to all if that is less. Gives tokens,
-        int64 [B, N], and their log-probabilities, float64 [B, N], to the bits that single steps give; None, with
-        nothing done, where a body only takes those. The last token drawn is not appended.
+        int64 [B, N], their log-probabilities and the entropies, float64 [B, N], to the bits that single steps give;
+        None, with nothing done, where a body only takes those. The last token drawn is not appended.
         """
         return None
 
@@ -164,9 +164,9 @@ class Policy(nn.Module):
     """By head, the signals that models of this kind give of themselves."""
 
     called: ClassVar[str] = "model"
-    """What it is, in a word."""
+    """Its kind, in a word, for messages."""
     compares: ClassVar[bool] = False
-    """Whether its language head gives divergences from other models of its kind."""
+    """Whether its language head has divergences from other models of its kind."""
 
     role: str
     head: str
@@ -177,17 +177,17 @@ class Policy(nn.Module):
 
     @property
     def gives(self) -> frozenset[Signal]:
-        """The signals that it gives of itself."""
+        """The signals that it computes of itself."""
         return self.GIVES[self.head]
 
     def check_needs(self, needs: frozenset[Signal], others: "Mapping[str, Policy]") -> None:
-        """Raise `UserError` for signals that it does not give, of itself or beside the others."""
+        """Raise `UserError` for signals that it cannot compute, of itself or with the others."""
 
         def given(need: Signal) -> bool:
             if not need.of:
                 return need in self.gives
-            beside = self.compares and LOGP in self.gives and need.of in others
-            return beside and (need.compares or need.itself in others[need.of].gives)
+            possible = self.compares and LOGP in self.gives and need.of in others
+            return possible and (need.compares or need.local in others[need.of].gives)
 
         if not all(map(given, needs)):
             known, wanted = sorted(map(str, self.gives)), sorted(str(need) for need in needs if not given(need))
@@ -233,7 +233,7 @@ class Policy(nn.Module):
         A language head always gives the log-probability (of the token at the position, given those before it, at the
         temperature) and, if needed, the entropy of the distribution that it was drawn from, in nats, the token's logit
         over the temperature, and of each of the `others`, by role, divergences between it and this model, over the
-        whole vocabulary, and what it says itself (``Signal("logp", of=role)``); the others get no gradient. A value
+        whole vocabulary, and its own signals (``Signal("logp", of=role)``); the others get no gradient. A value
         head gives the value of the state before the token; a reward head the score of the sequence up to and including
         it. A value head's score is its value of the state after the token, or before it where it is an end token. No
         tensor of size L x V is ever made: logits exist for chunks of T only.
@@ -246,8 +246,12 @@ class Policy(nn.Module):
         """Write an ordinary Hugging Face folder: config, safetensors, tokenizer, chat template, generation config."""
         raise NotImplementedError
 
+    def save_adapters(self, folder: Path) -> None:
+        """Write the adapters of a model alone, with the tokenizer and a reference to their base."""
+        raise NotImplementedError
+
     def copied(self, role: str, model: "Model") -> "Policy":
-        """A copy of the weights as they are now, for another role, as its `Model` asks for it."""
+        """A copy of the current weights for another role, by the settings of its `Model`."""
         raise NotImplementedError
 
     def is_free(self, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Causal attention over packed tokens, and over what a cache holds, without any effect of one sequence on another.
+"""Causal attention over packed tokens and over a cache, without any effect of one sequence on another.
 
 The linear layers see one flat list of tokens. Here each sequence is laid out in a padded block whose length is a
 function of that sequence alone (`padded_length`), so that the kernels round its numbers in the same way whatever else
@@ -60,7 +60,7 @@ def padded_length(length: int) -> int:
 
 
 class Block(Protocol):
-    """Sequences that are attended together; gives their outputs [B * Q, H * d] in block order."""
+    """Sequences that are attended together; returns their outputs [B * Q, H * d] in block order."""
 
     def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """Attend; query is [R, H, d], key and value are [R, K, d]."""
@@ -164,7 +164,7 @@ class Attend:
     def __init__(self, blocks: Sequence[Block], place_R: Tensor | None) -> None:
         self.blocks = blocks
         self.place_R = place_R
-        """Where in the blocks' outputs each row is; None where one block gives all rows in their order."""
+        """Position of each row in the blocks' outputs; None if one block has all rows in order."""
 
     def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """[R, H * d] from query [R, H, d], key and value [R, K, d]."""
@@ -206,7 +206,7 @@ class AttendDecoding:
 
 
 class Layout:
-    """Collects blocks and remembers where in their outputs each row went."""
+    """Collects blocks, and the position of each row in their outputs."""
 
     def __init__(self, lengths: Sequence[int], rows: int, device: torch.device) -> None:
         self.device = device
@@ -276,7 +276,7 @@ def attend_packed(packed: Packed, x_RD: Tensor) -> Attend:
         return Attend([KernelBlock(layout)], None)
     if _varies(x_RD) and any(lengths):
         return Attend([_variable_block(packed, device)], None)
-    assert packed.after is None, "callers ask attends_after"
+    assert packed.after is None, "callers check attends_after"
     blocks = Layout(lengths, rows, device)
     blocks.add_self(i for i, length in enumerate(lengths) if length)
     return Attend(blocks.blocks, blocks.place_R.to(device))
@@ -299,8 +299,8 @@ def attend_cached(cache: KeyValueCache, slots: Sequence[int], lengths: Sequence[
     """Attention of new tokens, sequence i in slot ``slots[i]``, to themselves and to what the slots hold, for rows
     like those of `like`, of which the last may be padding.
 
-    A sequence is treated by what it is, never by what is beside it: a first prompt as in training, one token as a
-    decoding step, several tokens after others as a continuation.
+    How a sequence is computed depends on the sequence alone, never on the rest of the batch: a first prompt as in
+    training, one token as a decoding step, several tokens after others as a continuation.
     """
     past = cache.lengths[list(slots)].tolist()
     total = [p + n for p, n in zip(past, lengths, strict=True)]

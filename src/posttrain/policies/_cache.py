@@ -3,7 +3,7 @@ arXiv:2309.06180, section 4): memory grows with the tokens that live, and a prom
 sequences that begin with it.
 
 Only full pages are ever shared, and tokens are only written after the last one, so that what is shared is never
-written. A page that nobody holds any more is the next to be given out.
+written. A freed page is the next to be used again.
 """
 
 import math
@@ -23,7 +23,7 @@ FIRST_PAGES = 64
 GROWTH = 1.5
 """By how much the memory grows when no page is free."""
 FIRST_BYTES = 1 << 30
-"""On a CPU, addresses that are taken at first; the system gives memory for them only where something is written."""
+"""On a CPU, addresses reserved at first; the system allocates memory only where it is written."""
 FIRST_SHARE = 1 / 8
 """On a GPU, the part of its free memory that is taken at first: growing copies everything, and leaves gaps behind."""
 
@@ -94,11 +94,11 @@ class KeyValueCache:
 
     @property
     def pages(self) -> int:
-        """Pages that are held by anybody."""
+        """Number of pages in use."""
         return len(self._users) - len(self._free)
 
     def close(self) -> None:
-        """Nothing will be asked of this cache any more, and all that it held was finite."""
+        """Free the cache after its last use; all of its values were finite."""
         size = self._most * self._page_bytes
         if 0 < size <= KEPT_BYTES and self.keys[0].device.type == "cpu":
             _kept.pop(self._shape, None)
@@ -108,7 +108,7 @@ class KeyValueCache:
         self.keys, self.values = [], []
 
     def release(self, slot: int) -> None:
-        """Forget what a slot holds, so that another sequence can have it."""
+        """Free a slot for another sequence."""
         for page in self.table_SP[slot, : self._held[slot]].tolist():
             self._users[page] -= 1
             if self._users[page] == 0:
@@ -229,3 +229,8 @@ def _zeros(pages: int, like: Tensor) -> Tensor:
         return like.new_zeros(shape)
     size = math.prod(shape) * like.element_size()
     return torch.from_numpy(np.zeros(size, np.uint8)).view(like.dtype).view(shape)
+
+
+def free_kept() -> None:
+    """Free the memory that closed caches left to the next ones. In the thread that samples."""
+    _kept.clear()

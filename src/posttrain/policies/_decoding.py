@@ -1,8 +1,8 @@
-"""New tokens of each sequence through the native decoder on a CPU, in one call of a kernel, without its modules: one,
-or several that are drawn on the way.
+"""Decoding with the native decoder on a CPU in one call of a kernel, without its modules: one new token of each
+sequence, or several, each drawn from the states before it.
 
-The weights are laid out for it once. That is a second copy of them, which lives as long as the cache that it is kept
-with, and no longer than they are what was copied.
+The weights are packed for it once. That second copy lives as long as its cache, and is made again when the weights
+change.
 
 L layers, B sequences, N tokens, D width.
 """
@@ -28,8 +28,8 @@ KEYS, VALUES = 4, 5
 
 
 def decoding_of(body: DecoderModules, cache: KeyValueCache) -> "Decoding | CapturedDecoding | None":
-    """What takes a step by itself: on a CPU the weights as they are now, laid out for a cache; on a GPU graphs. None
-    where there is neither, and the modules have to do it.
+    """The decoding step without modules: on a CPU the weights as they are now, packed for a cache; on a GPU graphs.
+    None where there is neither, and the modules decode.
     """
     if not cache.for_kernel:
         return captured_decoding_of(body)
@@ -42,8 +42,8 @@ def decoding_of(body: DecoderModules, cache: KeyValueCache) -> "Decoding | Captu
 
 
 def can_decode(body: DecoderModules, cache: KeyValueCache) -> bool:
-    """Whether the kernel does, every matrix is a plain one (adapters are modules of another kind), and all are small
-    enough.
+    """Whether the kernel can be used: every matrix is a plain one (adapters are modules of another kind), and all are
+    small enough.
     """
     linears = [linear for layer in body.model.layers for linear in layer.linears]  # type: ignore[union-attr]
     if not cache.for_kernel or any(type(linear) is not nn.Linear for linear in linears):
@@ -92,8 +92,8 @@ class Decoding:
         token_ids_B: Tensor,
         drawing: kernels.Drawing,
         steps: int,
-    ) -> tuple[Tensor, Tensor]:
-        """The same, and from those states the next token, so many times: [B, N] tokens and log-probabilities. There
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Append a token and draw the next one, `steps` times: [B, N] tokens, log-probabilities and entropies. There
         must be a head.
         """
         where = self._where(body, cache, slot_B, steps)
@@ -124,7 +124,7 @@ class Decoding:
             yield self._address(norm.weight if isinstance(norm, nn.RMSNorm) else None)
         yield from (0, 0)  # pages, which move when there are more of them
         for linear in layer.linears:
-            assert isinstance(linear, nn.Linear), "asked for before"
+            assert isinstance(linear, nn.Linear), "checked by can_decode"
             yield self._address(kernels.packed_matrix(linear.weight.detach()))
             yield self._address(linear.bias)
 

@@ -1,4 +1,4 @@
-"""One new token of each sequence through the native decoder on a GPU, each step captured once and then replayed.
+"""Decoding with the native decoder on a GPU: a step, one new token of each sequence, is captured once and replayed.
 
 A step of a few tokens is hundreds of small kernels, and starting them one by one takes longer than they run. A CUDA
 graph starts all of them at once, on the memory that it was captured with. So what changes from step to step lies in one
@@ -41,7 +41,7 @@ Step = Callable[[], None]
 
 
 class Capture(Protocol):
-    """What makes a step repeatable: the step must be run again, on the same memory, by what comes back."""
+    """Makes a step repeatable: returns a function that runs it again, on the same memory."""
 
     def __call__(self, step: Step) -> Step:
         """Capture a step; not to be counted on to run it."""
@@ -49,7 +49,7 @@ class Capture(Protocol):
 
 
 class CudaGraphs:
-    """Graphs with one pool of memory between them: none runs beside another, and what a step gives lies elsewhere."""
+    """Graphs that share one memory pool: they never run concurrently, and a step's result is stored outside of it."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -87,7 +87,7 @@ def page_count(tokens: int) -> int:
 
 
 class Inputs:
-    """What a step reads, in one tensor on the device and one on the host, which is sent there in one copy.
+    """Inputs of a step, in one tensor on the host and one on the device, sent in one copy.
 
     Both hold, one after another, int64 addresses [L, 2], and int32 token ids [B], positions [B] and pages [B, P].
     """
@@ -109,12 +109,12 @@ class Inputs:
         self.places = paged.Places(position_B, page_BP, address_L2)
 
     def fill(self, cache: KeyValueCache, slot_B: IntArray, token_ids_B: Tensor) -> None:
-        """Send what a step of these slots reads. Ids are of the host or the device; rows beyond are padding."""
+        """Send the inputs of a step of these slots. Ids are of the host or the device; rows beyond are padding."""
         count = len(slot_B)
         ids: NDArray[np.int32]
         address_L2, ids, position_B, page_BP = self._parts
         if self._sent is not None:
-            self._sent.synchronize()  # the last copy from here: long over, unless nobody looked at what came of it
+            self._sent.synchronize()  # the last copy from here: complete, unless its result was never read
         pages = zip(cache.keys, cache.values, strict=True)
         address_L2[:] = [[key.data_ptr(), value.data_ptr()] for key, value in pages]
         position_B[:count] = cache.lengths[slot_B]
@@ -130,7 +130,7 @@ class Inputs:
 
 
 class Graph:
-    """A step of so many rows over so many pages: its inputs, its result, and how to run it."""
+    """A captured step of a number of rows and pages: its inputs, its result, and how to run it."""
 
     def __init__(self, body: DecoderModules, rows: int, pages: int) -> None:
         weight = body.model.embed_tokens.weight
@@ -141,7 +141,7 @@ class Graph:
         self._rotation = body.rotations(min(pages * PAGE, body.context), weight.device)
 
     def step(self) -> None:
-        """All of it, on the device: nothing here looks at a number, or waits."""
+        """The whole step on the device, without synchronization."""
         body = self._body()
         assert body is not None, "a body's graphs go with it"
         x_BD = F.embedding(self.inputs.token_ids_B, body.model.embed_tokens.weight)
@@ -161,8 +161,8 @@ class Graph:
         query, key, value = (
             project(normed_BD).unflatten(1, (-1, by.head_dim)) for project in (by.q_proj, by.k_proj, by.v_proj)
         )
-        turning = paged.Turning((by.q_norm, by.k_norm), self._rotation)
-        attended = paged.decode_attention(query, key, value, turning, self.inputs.places, by.layer)
+        rotary = paged.Rotary((by.q_norm, by.k_norm), self._rotation)
+        attended = paged.decode_attention(query, key, value, rotary, self.inputs.places, by.layer)
         x_BD, normed_BD = kernels.add_norm(x_BD, by.o_proj(attended), layer.post_attention_layernorm)
         return x_BD, layer.mlp(normed_BD)
 
@@ -227,7 +227,7 @@ _OF_BODY: "weakref.WeakKeyDictionary[DecoderModules, CapturedDecoding]" = weakre
 
 
 def captured_decoding_of(body: DecoderModules) -> CapturedDecoding | None:
-    """The graphs of a body, also those that a test gave it; None where its weights are on nothing that has any."""
+    """The graphs of a body, also those that a test set; None if its device has no graphs."""
     weight = body.model.embed_tokens.weight
     found = _OF_BODY.get(body)
     if found is not None and found.device == weight.device:

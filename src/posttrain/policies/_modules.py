@@ -36,7 +36,7 @@ class Attention(nn.Module):
         query, key, value = (
             project(x_RD).unflatten(1, (-1, self.head_dim)) for project in (self.q_proj, self.k_proj, self.v_proj)
         )
-        query, key = kernels.turn(query, self.q_norm, rotation), kernels.turn(key, self.k_norm, rotation)
+        query, key = kernels.rotate(query, self.q_norm, rotation), kernels.rotate(key, self.k_norm, rotation)
         output: Tensor = self.o_proj(attend(self.layer, query, key, value))
         return output
 
@@ -57,7 +57,7 @@ class MLP(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention and MLP, each behind a norm and beside a residual."""
+    """Attention and MLP, each after a norm and with a residual connection."""
 
     def __init__(self, shape: Shape, layer: int) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class Layer(nn.Module):
 
     @property
     def linears(self) -> tuple[nn.Linear, ...]:
-        """Queries, keys, values and output, then the MLP's gate, what it multiplies, and the way back.
+        """Queries, keys, values and output, then the MLP's gate, up and down projections.
 
         Adapters may have taken the place of any.
         """

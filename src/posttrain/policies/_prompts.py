@@ -87,5 +87,5 @@ def patches_of(image: Image, vision: Vision) -> FloatArray:
     one_hot = np.eye(vision.grid, dtype=np.float32)
     patches = np.concatenate([pixels / np.float32(127.5) - 1, one_hot[row_P], one_hot[column_P]], axis=1)
     patches = patches.astype(np.float32)
-    patches.setflags(write=False)  # it is shared by everybody who asks for the same image
+    patches.setflags(write=False)  # it is shared by all prompts with the same image
     return patches

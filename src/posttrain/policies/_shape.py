@@ -1,4 +1,4 @@
-"""The architecture of a Llama-, Qwen2- or Qwen3-like decoder, as its ``config.json`` gives it."""
+"""The architecture of a Llama-, Qwen2- or Qwen3-like decoder, from its ``config.json``."""
 
 import math
 from collections.abc import Mapping
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from posttrain.errors import UserError
+from posttrain.errors.foreign import guard
 
 NATIVE_TYPES = ("llama", "qwen2", "qwen3")
 ROPE_SETTINGS: dict[str, tuple[str, ...]] = {
@@ -98,7 +99,7 @@ class Rope:
 
 @dataclass(frozen=True, kw_only=True)
 class Vision:
-    """What a decoder that sees images makes of them: one token a patch, whose vector holds the patch's pixels."""
+    """Image inputs of a decoder: one token per patch, whose vector has the patch's pixels."""
 
     patch: int
     """Pixels on each side of a patch."""
@@ -128,11 +129,20 @@ class Vision:
         given = config.get(VISION_ENTRY)
         if given is None:
             return None
+        most = {"patch_size": 1024, "image_size": 16_384, "image_token_id": config["vocab_size"] - 1}
+        for name, largest in most.items():
+            value = given.get(name) if isinstance(given, Mapping) else None
+            least = int(name != "image_token_id")
+            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= largest:
+                raise UserError(
+                    f"config.json: {name} of {VISION_ENTRY} is {_shown(value)}; it is a whole number from {least} to "
+                    f"{largest:,}"
+                )
         return cls(patch=given["patch_size"], size=given["image_size"], token_id=given["image_token_id"])
 
 
 VISION_ENTRY = "posttrain_vision"
-"""Name of the entry of a config that says how the model sees. No other program knows it."""
+"""Name of a config's entry for image inputs. No other program has it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,6 +226,11 @@ def _check_numbers(config: Mapping[str, Any]) -> None:
         raise UserError(f"config.json: {odd[0]} of the rope settings is {_shown(rope.settings[odd[0]])}, not above 0")
     if not _is_positive(rope.theta):
         raise UserError(f"config.json: rope_theta is {rope.theta:g}; it is a number above 0")
+    context = config.get("max_position_embeddings") or (2048 if config["model_type"] == "llama" else 32768)
+    with guard(f"config.json: the rope settings {_shown(dict(rope.settings))} give no frequencies"):
+        frequencies, scale = rope.frequencies(head_dim, context)
+    if not frequencies.isfinite().all() or not 0 < scale < 1e30:
+        raise UserError(f"config.json: the rope settings {_shown(dict(rope.settings))} give frequencies out of range")
 
 
 def _is_positive(value: object) -> bool:

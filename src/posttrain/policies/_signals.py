@@ -21,7 +21,7 @@ MIN_CHUNK = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """Another model's distributions at the same tokens, and what is asked of them; never differentiated."""
+    """Another model's distributions at the same tokens, and the required signals of them; never differentiated."""
 
     logits_of: Callable[[Tensor], Tensor]
     hidden_TD: Tensor
@@ -71,7 +71,7 @@ def _chunk(
     part: slice,
 ) -> dict[Signal, Tensor]:
     """The signals of some tokens. The kernel may put a gradient where the logits were, so that what else is made of
-    them must not look at them again in the backward pass: gathering, dividing and `log_softmax` do not.
+    them must not read them again in the backward pass: gathering, dividing and `log_softmax` do not.
     """
     logits_TV = logits_of(hidden_TD)
     logp_T, entropy_T = kernels.token_signals(logits_TV, token_T, temperature=temperature, entropy=ENTROPY in needs)
@@ -88,7 +88,7 @@ def _chunk(
 
 
 def _divergences(logp_TV: Tensor, other: Compared, part: slice, temperature: float) -> dict[Signal, Tensor]:
-    """[T] divergences between the other model's distributions and these, as they are asked for, in nats."""
+    """[T] required divergences between the other model's distributions and these, in nats."""
     with torch.no_grad():
         other_TV = _log_softmax(other.logits_of(other.hidden_TD[part]), temperature)
     return {

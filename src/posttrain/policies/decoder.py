@@ -1,6 +1,6 @@
 """The native decoder: Llama-, Qwen2- and Qwen3-shaped transformers, on packed tokens.
 
-Every linear layer works on a flat list of tokens; only attention knows where a sequence begins
+Every linear layer works on a flat list of tokens; only attention uses where a sequence begins
 (`posttrain.policies._attention`). What it is made of is in `posttrain.policies._modules`.
 
 R rows (L tokens, and padding up to a multiple of 16), D width, d width of a head.
@@ -42,7 +42,7 @@ class Decoder(DecoderModules):
     @property
     def kept_bytes(self) -> int:
         """Of the layers, by the kernels that take them a few rows at a time: two sums, queries and keys before they are
-        turned and after, values, what is attended to, and the two halves of the MLP. Other ways keep about twice that.
+        rotated and after, values, what is attended to, and the two halves of the MLP. Other ways keep about twice that.
         """
         heads, key_heads = (count * self.shape.head_dim for count in (self.shape.heads, self.shape.kv_heads))
         numbers = 2 * self.shape.width + 3 * heads + 3 * key_heads + 2 * self.shape.mlp_width
@@ -117,7 +117,7 @@ class Decoder(DecoderModules):
     @torch.no_grad()
     def write(
         self, cache: Cache, slots: Sequence[int], token_ids_B: Tensor, drawing: Drawing, steps: int
-    ) -> tuple[Tensor, Tensor] | None:
+    ) -> tuple[Tensor, Tensor, Tensor] | None:
         """In one call of a kernel, on a CPU and for vocabularies that are not huge."""
         assert isinstance(cache, KeyValueCache), "the cache is this body's own"
         decoding = decoding_of(self, cache)

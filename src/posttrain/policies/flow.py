@@ -1,6 +1,6 @@
 """A flow in a role: a velocity field, the noise of its steps, and the exact density of the chains that they make.
 
-A chain is a_0 ~ N(0, I), then a_{k+1} ~ N(mean, deviation^2) at the times k/K, with mean and deviation from the noise
+A chain is a_0 ~ N(0, I), then a_{k+1} ~ N(mean, std^2) at the times k/K, with mean and std from the noise
 (`posttrain.components.noises`); its log-density is the sum over all of these. Chains are tokens
 (`posttrain.datasets.chains`), so that whatever learns from the log-probabilities of text learns from them. A draw,
 noise e mixed with an end point x at the share t, has minus the matching error, -mean((v - (x - e))^2), in the place of
@@ -26,6 +26,7 @@ from posttrain.components.noises import Noise
 from posttrain.components.shapes import Shape
 from posttrain.datasets import chains
 from posttrain.errors import UserError
+from posttrain.errors.foreign import guard, shown
 from posttrain.models import Model
 from posttrain.policies import Packed, Policy
 from posttrain.policies.folder import SINGLE_FILE, Folder, Origin, write_folder, write_tensors
@@ -34,17 +35,19 @@ from posttrain.types import FloatArray, Message, Segment, Task, Trajectory
 
 MODEL_TYPE = "posttrain_flow"
 FREQUENCIES = (1.0, 2.0, 4.0)
-"""Of the waves that tell a network the time, in half turns."""
+"""Frequencies of the sinusoidal time embedding, in half periods."""
 DRAWS = 8
 """Draws for each demonstration."""
 _LOG_2PI = math.log(2.0 * math.pi)
+_MOST_STEPS = 10_000
+"""Steps of a flow that is read: of all its sizes, the one that no weight shows."""
 
 
 _SHAPE: TypeAdapter[Shape] = TypeAdapter(Shape)
 
 
 class FlowShape(Protocol):
-    """What is asked of the shape of a flow; see `posttrain.components.shapes.flow` for what each means."""
+    """The shape of a flow; see `posttrain.components.shapes.flow` for the fields."""
 
     @property
     def dims(self) -> int: ...  # noqa: D102
@@ -69,7 +72,7 @@ class FlowShape(Protocol):
 
 
 class Numbers:
-    """What a flow has for a tokenizer: prompts and completions are points, written as numbers."""
+    """A flow's tokenizer: prompts and completions are points, written as numbers."""
 
     end_token_ids: tuple[int, ...] = ()
 
@@ -77,7 +80,7 @@ class Numbers:
         self.condition = condition
 
     def read(self, prompt: str | Sequence[Message]) -> FloatArray:
-        """The condition's numbers; where there is none, a prompt only names the draw."""
+        """The condition's numbers; empty for a flow without a condition, whose prompts only distinguish draws."""
         if not self.condition:
             return np.zeros(0, np.float32)
         if not isinstance(prompt, str):
@@ -98,7 +101,7 @@ class _Steps:
 
 
 class FlowPolicy(Policy):
-    """A flow; or, with a value head, a critic that sees what the flow is conditioned on."""
+    """A flow; or, with a value head, a critic of the flow's condition."""
 
     GIVES: ClassVar[Mapping[str, frozenset[Signal]]] = {
         "language": frozenset({LOGP, ENTROPY, NOISE, VELOCITY}),
@@ -122,7 +125,7 @@ class FlowPolicy(Policy):
 
     @property
     def context(self) -> int:
-        """A chain is as long as it is: there is no limit to the chains of an episode."""
+        """Unlimited: an episode may have any number of chains."""
         return 1 << 30
 
     @property
@@ -178,18 +181,16 @@ class FlowPolicy(Policy):
     ) -> dict[Signal, Tensor]:
         """Signals of the tokens that are points or chains; 0 at the others."""
         begun_S, start_SP, steps = self._steps(vectors_LD, positions_T, id_T)
-        mean_RP, deviation_RP = self.transition(
-            steps.before_RP, steps.place_R, condition_TC[steps.token_R], temperature
-        )
+        mean_RP, std_RP = self.transition(steps.before_RP, steps.place_R, condition_TC[steps.token_R], temperature)
         zero_T = vectors_LD.new_zeros(len(positions_T))
 
         def summed(start_S: Tensor, step_R: Tensor) -> Tensor:
             total_T = zero_T.index_add(0, begun_S, start_S).index_add(0, steps.token_R, step_R)
             return total_T / self._drawn
 
-        signals = {LOGP: summed(normal_logp(start_SP), normal_logp(steps.after_RP, mean_RP, deviation_RP))}
+        signals = {LOGP: summed(normal_logp(start_SP), normal_logp(steps.after_RP, mean_RP, std_RP))}
         if entropy:
-            own_R = (deviation_RP.log() + 0.5 * (1.0 + _LOG_2PI)).sum(-1)
+            own_R = normal_entropy(std_RP)
             signals[ENTROPY] = summed(
                 torch.full_like(begun_S, 0.5 * (1.0 + _LOG_2PI) * self.shape.dims, dtype=own_R.dtype), own_R
             )
@@ -264,22 +265,20 @@ class FlowPolicy(Policy):
     def transition(
         self, point_RP: Tensor, place_R: Tensor, condition_RC: Tensor, temperature: float
     ) -> tuple[Tensor, Tensor]:
-        """[R, P] mean and deviation of the next point; a temperature stretches the variance, as it does to any
-        Gaussian.
-        """
-        said_RP = None
+        """[R, P] mean and std of the next point; a temperature scales the variance, as it does for any Gaussian."""
+        level_RP = None
         if self.shape.noise.learned:
-            said_RP = self.noise(torch.cat([self._clock(place_R, point_RP), condition_RC], 1)).tanh()
-        mean_RP, deviation_RP = self.shape.noise.step(
+            level_RP = self.noise(torch.cat([self._clock(place_R, point_RP), condition_RC], 1)).tanh()
+        mean_RP, std_RP = self.shape.noise.step(
             point_RP,
             self.velocity_at(point_RP, place_R, condition_RC),
             place_R[:, None].to(point_RP.dtype) / self.shape.steps,
             1.0 / self.shape.steps,
-            said_RP,
+            level_RP,
         )
         if self.shape.bound is not None:
             mean_RP = mean_RP.clamp(-self.shape.bound, self.shape.bound)
-        return mean_RP, deviation_RP * math.sqrt(temperature)
+        return mean_RP, std_RP * math.sqrt(temperature)
 
     def _clock(self, place_R: Tensor, like: Tensor) -> Tensor:
         """[R, 1 + 2 F] the time, and waves of it."""
@@ -294,7 +293,7 @@ class FlowPolicy(Policy):
         return chains.condition_segment(self.numbers.read(task.prompt), self.width, text=str(task.prompt))
 
     def prompt_length(self, task: Task) -> int:
-        """One, whatever it says: a rollout may show the flow what a world shows instead."""
+        """One token, whatever the prompt: a rollout may replace it by an environment's observation."""
         return 1
 
     def demonstration(self, task: Task, text: str, *key: int) -> Trajectory:
@@ -313,7 +312,7 @@ class FlowPolicy(Policy):
         return Trajectory(task=task, segments=segments, stop_reason="stop")
 
     def copied(self, role: str, model: Model) -> "FlowPolicy":
-        """A copy; with a value head, a critic that begins at 0."""
+        """A copy; with a value head, a critic that is initialized to 0."""
         copy = FlowPolicy(role, self.shape, self.origin, head=_head(role, model))
         if copy.head == self.head:
             copy.load_state_dict(self.state_dict())
@@ -324,16 +323,21 @@ class FlowPolicy(Policy):
         write_folder(folder, self.state_dict(), self.origin)
 
 
-def normal_logp(x_RP: Tensor, mean_RP: Tensor | None = None, deviation_RP: Tensor | None = None) -> Tensor:
+def normal_logp(x_RP: Tensor, mean_RP: Tensor | None = None, std_RP: Tensor | None = None) -> Tensor:
     """[R] log-density of points under Gaussians with independent numbers; the standard one where none is given."""
-    if mean_RP is None or deviation_RP is None:
+    if mean_RP is None or std_RP is None:
         return -0.5 * (x_RP**2 + _LOG_2PI).sum(-1)
-    z_RP = (x_RP - mean_RP) / deviation_RP
-    return -(0.5 * (z_RP**2 + _LOG_2PI) + deviation_RP.log()).sum(-1)
+    z_RP = (x_RP - mean_RP) / std_RP
+    return -(0.5 * (z_RP**2 + _LOG_2PI) + std_RP.log()).sum(-1)
+
+
+def normal_entropy(std_RP: Tensor) -> Tensor:
+    """[R] entropies in nats of Gaussians with independent numbers; a density's may be negative."""
+    return (std_RP.log() + 0.5 * (1.0 + _LOG_2PI)).sum(-1)
 
 
 def new_flow(path: Path, shape: FlowShape) -> Path:
-    """Write a flow with random weights: normal with deviation 1 / sqrt(inputs), the last layers at zero."""
+    """Write a flow with random weights: normal with std 1 / sqrt(inputs), the last layers at zero."""
     settings = _SHAPE.dump_python(cast(Shape, shape), mode="json")
     path.mkdir(parents=True, exist_ok=True)
     config = {"model_type": MODEL_TYPE, "dtype": "float32", "flow": settings}
@@ -352,7 +356,17 @@ def is_flow(folder: Folder) -> bool:
 
 def open_flow(role: str, model: Model, folder: Folder) -> FlowPolicy:
     """Read a flow. Raises `UserError` for tensors that do not fit its config."""
-    shape = cast(FlowShape, _SHAPE.validate_python(folder.config["flow"]))
+    place = f"'{folder.path / 'config.json'}'"
+    with guard(f"{place}: 'flow' does not describe one"):
+        settings = folder.config["flow"]
+        if not isinstance(settings, Mapping) or "." in str(settings.get("kind")):
+            raise UserError(f"{place}: 'flow' is {shown(repr(settings), 60)}; it is an object with the settings of one")
+        shape = cast(FlowShape, _SHAPE.validate_python(settings))
+    sizes = [size for held in folder.shapes.values() for size in held]
+    most = {"layers": len(folder.shapes), "steps": _MOST_STEPS, **dict.fromkeys(("width", "dims"), max([0, *sizes]))}
+    for name, largest in most.items():
+        if getattr(shape, name) > largest:
+            raise UserError(f"{place}: {name} of the flow is {getattr(shape, name)}; these weights allow {largest}")
     tensors = dict(folder.tensors())
     origin = Origin(
         source=str(folder.path.resolve()),
@@ -362,15 +376,13 @@ def open_flow(role: str, model: Model, folder: Folder) -> FlowPolicy:
     )
     policy = FlowPolicy(role, shape, origin, head=_head(role, model))
     if policy.head != "value" or any(name.startswith("value.") for name in tensors):
-        try:
+        with guard(f"the weights of '{folder.path}' do not fit its config"):
             policy.load_state_dict(tensors)
-        except RuntimeError as error:
-            raise UserError(f"the weights of '{folder.path}' do not fit its config: {error}") from None
     return policy.to(getattr(torch, model.dtype))
 
 
 def _head(role: str, model: Model) -> str:
-    """The head that is asked for. Raises `UserError` for what a flow does not have."""
+    """The requested head. Raises `UserError` for one that a flow does not have."""
     if model.head == "reward" or model.lora is not None or model.context is not None:
         raise UserError("a flow has no reward head, no lora and no context; leave them out")
     return model.head

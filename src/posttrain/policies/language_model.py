@@ -4,14 +4,14 @@ import copy
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import ClassVar, Literal
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from posttrain.errors import UserError
+from posttrain.errors.foreign import file_in, guard, shown
 from posttrain.models import LoRA, Model
 from posttrain.policies import Body, Packed, Policy
 from posttrain.policies._bodies import read_body
@@ -22,13 +22,16 @@ from posttrain.policies.folder import (
     Folder,
     Origin,
     check_context,
-    open_folder,
+    open_weights,
+    stored_shapes,
     write_folder,
     write_tensors,
 )
+from posttrain.policies.gguf.reading import open_model
 from posttrain.policies.lora import (
     add_adapters,
     base_of,
+    check_adapter,
     is_adapter,
     load_adapter,
     merge_adapters,
@@ -57,7 +60,7 @@ class LanguageModelPolicy(Policy):
     """The adapters that are trained, if adapters are."""
     head: Head
     value_head: nn.Linear | None
-    """What gives the numbers of a ``value`` or ``reward`` head."""
+    """The layer of a ``value`` or ``reward`` head."""
 
     def __init__(
         self,
@@ -89,7 +92,7 @@ class LanguageModelPolicy(Policy):
         temperature: float = 1.0,
         others: Mapping[str, Policy] | None = None,
     ) -> Mapping[Signal, Tensor]:
-        """Signals [T] of the tokens at `positions_T`; only a reward head can tell of the first of a sequence."""
+        """Signals [T] of the tokens at `positions_T`; only a reward head gives one of the first token of a sequence."""
         self.check_needs(needs, others or {})
         assert temperature > 0, "greedy choices have no log-probability"
         hidden_LD = self.body.hidden(packed)
@@ -100,7 +103,9 @@ class LanguageModelPolicy(Policy):
         with torch.no_grad():
             hidden = {role: other.body.hidden(packed).index_select(0, before_T) for role, other in compared.items()}
 
-        def said(body: Body, hidden_TD: Tensor, needs: frozenset[Signal], *others: Compared) -> dict[Signal, Tensor]:
+        def signals_of(
+            body: Body, hidden_TD: Tensor, needs: frozenset[Signal], *others: Compared
+        ) -> dict[Signal, Tensor]:
             return token_signals(
                 body.logits,
                 hidden_TD,
@@ -112,28 +117,28 @@ class LanguageModelPolicy(Policy):
             )
 
         divergences = {role: frozenset(s for s in needs if s.compares and s.of == role) for role in compared}
-        signals = said(
+        signals = signals_of(
             self.body,
             hidden_LD.index_select(0, before_T),
             needs,
             *(
-                Compared(logits_of=compared[role].body.logits, hidden_TD=hidden[role], needs=asked)
-                for role, asked in divergences.items()
-                if asked
+                Compared(logits_of=compared[role].body.logits, hidden_TD=hidden[role], needs=divergent)
+                for role, divergent in divergences.items()
+                if divergent
             ),
         )
         for role, other in compared.items():
-            own = {s.itself: s for s in needs if s.of == role and not s.compares}
+            own = {s.local: s for s in needs if s.of == role and not s.compares}
             if own:
                 with torch.no_grad():
-                    found = said(other.body, hidden[role], frozenset(own))
+                    found = signals_of(other.body, hidden[role], frozenset(own))
                 signals |= {signal: found[itself] for itself, signal in own.items()}
         return signals
 
     def _numbers(
         self, head: nn.Linear, hidden_LD: Tensor, packed: Packed, positions_T: Tensor, needs: frozenset[Signal]
     ) -> dict[Signal, Tensor]:
-        """What a value head or a reward head says."""
+        """The outputs of a value head or a reward head."""
         if self.head == "reward":
             return {SCORE: _values(head, hidden_LD.index_select(0, positions_T))}
         signals = {}
@@ -156,7 +161,7 @@ class LanguageModelPolicy(Policy):
         return other
 
     def _last_states(self, packed: Packed, positions_T: Tensor) -> Tensor:
-        """[T] after which token a critic is asked how good the sequence up to each token is.
+        """[T] token after which a critic's value of each token's state is read.
 
         The state after an end token is one that no critic learns, because nothing is written there; the one before it
         is the last.
@@ -188,10 +193,22 @@ class LanguageModelPolicy(Policy):
 
             assert isinstance(self.body, TransformersBody), "there are two bodies"
             self.body.save(folder, merged_state(self.body.causal), self.origin)
-        if self.value_head is not None:
-            write_tensors(folder / head_file(self.head), self.value_head.state_dict())
+        self._save_head(folder)
         if self.lora is not None:
             save_adapter(folder / "adapter", root_of(self.body), self.lora, self.origin.source)
+
+    def save_adapters(self, folder: Path) -> None:
+        """Write a ``peft`` folder: the adapters, the path of their base, the tokenizer, and a head of its own."""
+        assert self.lora is not None, "there are adapters"
+        save_adapter(folder, root_of(self.body), self.lora, self.origin.source)
+        for name, content in self.origin.carried.items():
+            (folder / name).write_bytes(content)
+        self._save_head(folder)
+
+    def _save_head(self, folder: Path) -> None:
+        """Write the layer of a value or reward head."""
+        if self.value_head is not None:
+            write_tensors(folder / head_file(self.head), self.value_head.state_dict())
 
     def copied(self, role: str, model: Model) -> "LanguageModelPolicy":
         """A copy, its adapters merged."""
@@ -226,14 +243,13 @@ def open_language_model(role: str, model: Model, path: Path) -> LanguageModelPol
     if is_adapter(path):
         body, origin = _read_adapted(path, model, dtype)
     else:
-        body, origin = read_body(open_folder(path), dtype, model.context)
+        body, origin = read_body(open_model(path), dtype, model.context)
         if model.lora is not None:
             add_adapters(root_of(body), model.lora)
-    own_tokenizer = (path / "tokenizer.json").is_file()
-    tokenizer = Tokenizer.load(path if own_tokenizer else Path(origin.source), model=Path(origin.source))
+    tokenizer = _read_tokenizer(path, origin)
     if tokenizer.size > body.vocabulary_size:
         raise UserError(
-            f"the tokenizer of '{path}' knows {tokenizer.size} tokens, but the model has only {body.vocabulary_size}; "
+            f"the tokenizer of '{path}' has {tokenizer.size} tokens, but the model has only {body.vocabulary_size}; "
             "they do not belong together"
         )
     value_head = None
@@ -242,10 +258,23 @@ def open_language_model(role: str, model: Model, path: Path) -> LanguageModelPol
     return LanguageModelPolicy(role, body, tokenizer, origin, head=model.head, value_head=value_head, lora=model.lora)
 
 
+def _read_tokenizer(path: Path, origin: Origin) -> Tokenizer:
+    """The tokenizer of a model folder, of an adapter's folder that has its own, or of a model that is one file."""
+    source = Path(origin.source)
+    if source.is_file():
+        with TemporaryDirectory() as made:
+            for name, content in {**origin.carried, "config.json": origin.config}.items():
+                (Path(made) / name).write_bytes(content)
+            return Tokenizer.load(Path(made), where=str(source))
+    own_tokenizer = (path / "tokenizer.json").is_file()
+    return Tokenizer.load(path if own_tokenizer else source, model=source)
+
+
 def _read_adapted(path: Path, model: Model, dtype: torch.dtype) -> tuple[Body, Origin]:
-    """The model that an adapter is made for with the adapter: merged, or to be trained on where the recipe says so."""
+    """The model that an adapter is made for with the adapter: merged, or trainable if the recipe sets it."""
     stored = read_adapter(path)
-    body, origin = read_body(open_folder(base_of(path)), dtype, model.context)
+    body, origin = read_body(open_model(base_of(path, model)), dtype, model.context)
+    check_adapter(path, root_of(body), stored)
     add_adapters(root_of(body), stored)
     load_adapter(path, root_of(body))
     lora = model.lora
@@ -260,7 +289,7 @@ def _read_adapted(path: Path, model: Model, dtype: torch.dtype) -> tuple[Body, O
 
 
 def new_value_head(width: int) -> nn.Linear:
-    """A head that gives 0 for every state."""
+    """A head whose output is 0 for every state."""
     head = nn.Linear(width, 1, dtype=torch.float32)
     nn.init.zeros_(head.weight)
     nn.init.zeros_(head.bias)
@@ -268,19 +297,20 @@ def new_value_head(width: int) -> nn.Linear:
 
 
 def head_file(head: Head) -> str:
-    """Name of the file beside a model that holds its value or reward head."""
+    """Name of the file of a value or reward head in a model's folder."""
     return f"{head}_head.safetensors"
 
 
 def read_value_head(path: Path, width: int) -> nn.Linear | None:
-    """The head that was saved beside a model, if one was."""
+    """The head that was saved with a model, if any."""
     if not path.is_file():
         return None
-    head = new_value_head(width)
-    try:
-        head.load_state_dict(load_file(path))
-    except (SafetensorError, RuntimeError) as error:
-        raise UserError(f"the {path.stem.replace('_', ' ')} '{path}' is damaged or of another model: {error}") from None
+    head, what = new_value_head(width), f"the {path.stem.replace('_', ' ')} '{path}' is damaged or of another model"
+    stored, wanted = stored_shapes(path), {name: tuple(tensor.shape) for name, tensor in head.state_dict().items()}
+    if stored != wanted:
+        raise UserError(f"{what}: its tensors are {shown(stored)}, and this model needs {wanted}")
+    with open_weights(file_in(path.parent, path.name)) as file, guard(what):
+        head.load_state_dict({name: file.get_tensor(name) for name in wanted})
     return head
 
 

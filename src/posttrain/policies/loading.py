@@ -1,25 +1,27 @@
-"""Loads the policy of a role: new weights, a folder, or a copy of another role."""
+"""Loads the policy of a role: new weights, a folder, a GGUF file, or a copy of another role."""
 
 from collections.abc import Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import torch
 
 from posttrain.component import nearest
 from posttrain.errors import UserError
+from posttrain.errors.temporary import temporary_folder
 from posttrain.models import Model
+from posttrain.models.sources import find_model
 from posttrain.policies import Policy
 from posttrain.policies.flow import is_flow, open_flow
-from posttrain.policies.folder import bundled, bundled_names, open_folder
+from posttrain.policies.folder import bundled, bundled_names
+from posttrain.policies.gguf.reading import open_model
 from posttrain.policies.language_model import LanguageModelPolicy, open_language_model
 from posttrain.policies.lora import is_adapter
 
 
 def load_policy(role: str, model: Model, others: Mapping[str, Policy], device: torch.device) -> Policy:
-    """Make the policy that a recipe's `Model` names. Raises `UserError` that says why a folder cannot be used."""
+    """Make the policy that a recipe's `Model` names. Raises `UserError` for a folder that cannot be used."""
     if model.lora is not None and not model.trained:
-        raise UserError(f"models.{role}: lora says how the model is trained, but trained is false; change one of them")
+        raise UserError(f"models.{role}: lora is a way of training the model, but trained is false; change one of them")
     try:
         copied = model.source.startswith("role:")
         policy = _copy(role, model, others) if copied else _read(role, model)
@@ -43,27 +45,35 @@ def load_language_model(
 def _copy(role: str, model: Model, others: Mapping[str, Policy]) -> Policy:
     """A copy of another role's model as it is now."""
     name = model.source.removeprefix("role:")
+    if model.base is not None:
+        raise UserError(
+            f"base is '{model.base}', but '{model.source}' is no adapter, which has no base; leave base out"
+        )
     if name not in others:
         raise UserError(f"source is '{model.source}', but there is no role '{name}'; {nearest(name, others)}")
     return others[name].copied(role, model)
 
 
 def _read(role: str, model: Model) -> Policy:
-    """A policy with random weights, or from a bundled model, a model folder, or the folder of an adapter."""
+    """A policy with random weights, or from a bundled model, a folder, a GGUF file, or the folder of an adapter."""
     if (model.source == "new") != (model.shape is not None):
         raise UserError(
             f"source is '{model.source}' and shape is {'not ' if model.shape is None else ''}given; a shape is for "
             "source: new, which needs one"
         )
     if model.shape is not None:
-        with TemporaryDirectory() as made:
-            return _open(role, model, model.shape.make(Path(made) / "new"))
+        with temporary_folder("model") as made:
+            return _open(role, model, model.shape.make(made / "new"))
     source = model.source
-    return _open(role, model, bundled(source) if source in bundled_names() else Path(source).expanduser())
+    return _open(role, model, bundled(source) if source in bundled_names() else find_model(source, role))
 
 
 def _open(role: str, model: Model, path: Path) -> Policy:
-    """A policy from a folder, of the kind that its config says."""
-    if not is_adapter(path) and is_flow(folder := open_folder(path)):
+    """A policy from a folder, of the kind that its config names."""
+    if model.base is not None and not is_adapter(path):
+        raise UserError(
+            f"base is '{model.base}', but '{model.source}' is no adapter, which has no base; leave base out"
+        )
+    if not is_adapter(path) and is_flow(folder := open_model(path)):
         return open_flow(role, model, folder)
     return open_language_model(role, model, path)

@@ -11,19 +11,18 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from posttrain.component import nearest
 from posttrain.errors import UserError
-from posttrain.models import LoRA
-from posttrain.policies.folder import write_tensors
-from posttrain.policies.tokenizer import read_json
+from posttrain.errors.foreign import file_in, guard, read_json, shown
+from posttrain.models import LoRA, Model
+from posttrain.models.sources import find_model
+from posttrain.policies.folder import bundled, bundled_names, check_files, open_weights, stored_shapes, write_tensors
 
 CONFIG_FILE, WEIGHTS_FILE = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."
-"""What peft puts before the names of a model's modules."""
+"""peft's prefix of the names of a model's modules."""
 UNSUPPORTED = ("use_dora", "use_rslora", "modules_to_save", "rank_pattern", "alpha_pattern", "lora_bias")
 """Settings of peft that change what an adapter computes, and that are not done here."""
 
@@ -117,44 +116,89 @@ def is_adapter(folder: Path) -> bool:
     return (folder / CONFIG_FILE).is_file() and not (folder / "config.json").is_file()
 
 
-def base_of(folder: Path) -> Path:
-    """Folder of the model that an adapter is made for, as it is written or beside the adapter.
+def base_of(folder: Path, model: Model) -> Path:
+    """Folder of an adapter's base model: the recipe's, else the one that it names inside its own folder.
 
-    Raises `UserError` where none is named.
+    Raises `UserError` where neither does. An adapter may be a stranger's, and what it names would be read, merged and
+    saved; so a folder elsewhere is used only if the user names it.
     """
-    base = read_json(folder / CONFIG_FILE).get("base_model_name_or_path")
-    if not base:
-        raise UserError(f"'{folder / CONFIG_FILE}' names no base_model_name_or_path, so its model cannot be found")
-    return Path(base) if Path(base).is_dir() else folder / base
+    if model.base is not None:
+        return bundled(model.base) if model.base in bundled_names() else find_model(model.base)
+    place = folder / CONFIG_FILE
+    base = read_json(place).get("base_model_name_or_path")
+    if not base or not isinstance(base, str):
+        raise UserError(
+            f"'{place}' names no base_model_name_or_path, so its model cannot be found; name it as the model's base: "
+            "models.ROLE.base=FOLDER"
+        )
+    with guard(f"'{place}': base_model_name_or_path is {shown(repr(base), 100)}"):
+        inside = (folder / base).resolve()
+        if inside.is_dir() and inside.is_relative_to(folder.resolve()) and inside != folder.resolve():
+            return inside
+    raise UserError(
+        f"the adapter '{folder}' is made for the model '{shown(base, 200)}', which is not in its folder. A file may "
+        "not choose what else is read, so name the model yourself: models.ROLE.base=FOLDER"
+    )
 
 
 def read_adapter(folder: Path) -> LoRA:
     """Settings of a ``peft`` adapter. Raises `UserError` for what is not a plain LoRA."""
+    check_files(folder)
     settings = read_json(folder / CONFIG_FILE)
     odd = [key for key in UNSUPPORTED if settings.get(key)]
     if settings.get("peft_type") != "LORA" or settings.get("bias", "none") != "none" or odd:
         what = ", ".join(odd) or f"peft_type {settings.get('peft_type')}, bias {settings.get('bias')}"
-        raise UserError(f"the adapter '{folder}' is not a plain LoRA ({what}); merge it into its model with peft first")
-    names = {name.removeprefix(PREFIX).split(".lora_")[0] for name in _read_tensors(folder)}
+        raise UserError(
+            f"the adapter '{folder}' is not a plain LoRA ({shown(what, 100)}); merge it into its model with peft first"
+        )
+    rank, alpha = settings.get("r"), settings.get("lora_alpha")
+    if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
+        raise UserError(f"'{folder / CONFIG_FILE}': r is {shown(repr(rank), 60)}; it is a whole number from 1")
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not 0 < alpha < 1e30:
+        raise UserError(f"'{folder / CONFIG_FILE}': lora_alpha is {shown(repr(alpha), 60)}; it is a number above 0")
+    shapes = stored_shapes(_weights_of(folder))
+    for name, shape in shapes.items():
+        wide = len(shape) == 2 and shape["lora_B" in name] == rank
+        if not wide:
+            raise UserError(
+                f"the adapter '{folder}' has r {shown(rank, 40)}, but its tensor '{shown(name, 150)}' is "
+                f"{shown(list(shape), 60)}"
+            )
+    names = {name.removeprefix(PREFIX).split(".lora_")[0] for name in shapes}
     targets = tuple(sorted({name.rpartition(".")[2] for name in names}))
-    return LoRA(rank=settings["r"], alpha=settings["lora_alpha"], targets=targets)
+    return LoRA(rank=rank, alpha=alpha, targets=targets)
+
+
+def check_adapter(folder: Path, root: nn.Module, lora: LoRA) -> None:
+    """Raise `UserError` for stored tensors that do not fit a model, before anything of their size is made."""
+    stored = stored_shapes(_weights_of(folder))
+    wanted = {
+        f"{PREFIX}{name}.{part}.weight": shape
+        for name, module in root.named_modules()
+        if isinstance(module, nn.Linear) and name.rpartition(".")[2] in lora.targets
+        for part, shape in (("lora_A", (lora.rank, module.in_features)), ("lora_B", (module.out_features, lora.rank)))
+    }
+    for name in sorted(wanted.keys() ^ stored.keys()):
+        what = "missing" if name in wanted else "not of this model"
+        raise UserError(f"adapter '{folder}': tensor '{shown(name, 150)}' is {what}")
+    for name, shape in wanted.items():
+        if stored[name] != shape:
+            raise UserError(
+                f"adapter '{folder}': tensor '{name}' is {shown(list(stored[name]), 60)}, the model needs {list(shape)}"
+            )
 
 
 def load_adapter(folder: Path, root: nn.Module) -> None:
-    """Give a model's adapters the stored values. Raises `UserError` for tensors that do not fit."""
-    stored, own = _read_tensors(folder), _tensors(root)
-    for name in sorted(own.keys() ^ stored.keys()):
-        raise UserError(f"adapter '{folder}': tensor '{name}' is {'missing' if name in own else 'not of this model'}")
-    for name, tensor in own.items():
-        if tensor.shape != stored[name].shape:
-            got, needed = list(stored[name].shape), list(tensor.shape)
-            raise UserError(f"adapter '{folder}': tensor '{name}' is {got}, the model needs {needed}")
-        with torch.no_grad():
-            tensor.copy_(stored[name])
+    """Give a model's adapters the stored values, which `check_adapter` found to fit."""
+    path = _weights_of(folder)
+    with open_weights(path) as file, torch.no_grad():
+        for name, tensor in _tensors(root).items():
+            with guard(f"'{path}': tensor '{name}' cannot be read"):
+                tensor.copy_(file.get_tensor(name))
 
 
 def _tensors(root: nn.Module) -> dict[str, Tensor]:
-    """The adapters' parameters by the names that peft gives them."""
+    """The adapters' parameters by peft's names."""
     return {
         f"{PREFIX}{name}.{part}.weight": tensor.detach()
         for name, layer in adapters(root).items()
@@ -162,14 +206,10 @@ def _tensors(root: nn.Module) -> dict[str, Tensor]:
     }
 
 
-def _read_tensors(folder: Path) -> dict[str, Tensor]:
-    """Every tensor of an adapter's file."""
-    path = folder / WEIGHTS_FILE
-    if not path.is_file():
+def _weights_of(folder: Path) -> Path:
+    """The file of an adapter's tensors."""
+    if not (folder / WEIGHTS_FILE).is_file():
         raise UserError(
             f"the adapter '{folder}' has no {WEIGHTS_FILE} (pickled .bin adapters are refused: they run code)"
         )
-    try:
-        return load_file(path)
-    except SafetensorError as error:
-        raise UserError(f"'{path}' is damaged or cut short: {error}") from None
+    return file_in(folder, WEIGHTS_FILE)

@@ -37,7 +37,7 @@ class Merged:
 def merge(role: str, model: Model, sources: Mapping[str, Policy], method: Merge) -> Merged:
     """A model in a role, made of the sources' models in their order. Raises `UserError` for models that do not fit.
 
-    `model` says the new one's type, head, and whether it is trained; where its weights are from is not looked at.
+    `model` sets the new one's type, head, and whether it is trained; its `source` is ignored.
     """
     members = {name: policy for name, policy in sources.items() if isinstance(policy, LanguageModelPolicy)}
     assert len(members) == len(sources), "the only policies that there are"
@@ -51,7 +51,7 @@ def merge(role: str, model: Model, sources: Mapping[str, Policy], method: Merge)
     if model.head != members[first].head:
         raise UserError(f"models.{role}.head is {model.head}, but {first} has a {members[first].head} head")
     device = next(members[first].parameters()).device
-    policy = load_language_model(role, replace(model, source=f"role:{first}", shape=None), members, device)
+    policy = load_language_model(role, replace(model, source=f"role:{first}", shape=None, base=None), members, device)
     squares = {name: [0.0, 0.0] for name in members}
     with torch.no_grad():
         for name, parameter in policy.named_parameters():
@@ -69,7 +69,7 @@ def _check_alike(
     states: tuple[Mapping[str, Tensor], Mapping[str, Tensor]],
     names: tuple[str, str],
 ) -> None:
-    """Raise `UserError` that says what differs between two models that cannot be merged."""
+    """Raise `UserError` with the difference of two models that cannot be merged."""
     what = f"{names[0]} and {names[1]} cannot be merged"
     if first.head != other.head:
         raise UserError(f"{what}: the first has a {first.head} head, the second a {other.head} head")
@@ -97,6 +97,6 @@ def _check_alike(
 
 
 def _settings(policy: LanguageModelPolicy) -> dict[str, Any]:
-    """The parts of a model's config that decide what its weights mean."""
+    """The parts of a model's config that determine the meaning of its weights."""
     config = json.loads(policy.origin.config)
     return {k: v for k, v in config.items() if k not in NOT_OF_THE_SHAPE and not k.endswith("_token_id")}

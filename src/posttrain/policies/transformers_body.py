@@ -1,4 +1,4 @@
-"""Any causal model that ``transformers`` knows, behind the same contract as the native decoder, slower.
+"""Any causal model of ``transformers``, with the same contract as the native decoder, but slower.
 
 Sequences are padded at the right, where a causal model does not see it, to a length that is a function of the sequence
 alone, so that no sequence has an effect on another. Keys and values are kept for each slot; sequences that hold
@@ -8,6 +8,7 @@ compute a sequence again for each token. Code that comes with a model is never r
 N sequences, L tokens, D width.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,12 +21,15 @@ import torch
 from torch import Tensor
 
 from posttrain.errors import UserError
+from posttrain.errors.foreign import guard
 from posttrain.policies import Body, Cache, Packed
 from posttrain.policies._attention import ROWS, pad_rows, padded_length
 from posttrain.policies.folder import Folder, Origin, check_context, write_folder
 
 PROBE_TOKENS = 40
 """Length of the sequence that a model is tried with when it is loaded."""
+_MOST_TIMES, _FEW_WEIGHTS = 16, 10**7
+"""Largest ratio of a config's weights to stored ones: tied ones are stored once, and quantized ones packed."""
 
 
 class SlotCache:
@@ -37,10 +41,10 @@ class SlotCache:
         self.layers: list[list[tuple[Tensor, Tensor]]] = [[] for _ in range(slots)]
 
     def close(self) -> None:
-        """Nothing is worth keeping."""
+        """No memory is kept."""
 
     def release(self, slot: int) -> None:
-        """Forget what a slot holds, so that another sequence can have it."""
+        """Free a slot for another sequence."""
         self.lengths[slot] = 0
         self.token_ids[slot] = self.token_ids[slot][:0]
         self.layers[slot] = []
@@ -81,7 +85,7 @@ class TransformersBody(Body):
         return torch.cat([pieces[i] for i in sorted(pieces)])
 
     def logits(self, hidden_TD: Tensor) -> Tensor:
-        """[T, V] next-token logits of hidden states, with the scaling and soft capping that the config asks for."""
+        """[T, V] next-token logits of hidden states, with the scaling and soft capping of the config."""
         logits_TV: Tensor = self.causal.get_output_embeddings()(pad_rows(hidden_TD))[: len(hidden_TD)]
         if scale := getattr(self.config, "logit_scale", None):  # Cohere
             logits_TV = logits_TV * scale
@@ -173,31 +177,47 @@ def read_transformers_body(
             f"'{folder.path}' needs the transformers package ({reason}); install it with: "
             "pip install 'posttrain[transformers]'"
         ) from None
-    with _quiet():
-        try:
-            auto: Any = AutoModelForCausalLM
-            causal, info = auto.from_pretrained(
-                folder.path,
-                dtype=dtype,
-                trust_remote_code=False,
-                local_files_only=True,
-                use_safetensors=True,
-                output_loading_info=True,
-            )
-        except MemoryError:
-            raise
-        except Exception as error:  # a config can be wrong in as many ways as there are architectures
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise UserError(f"transformers cannot load '{folder.path}': {reason}") from None
+    if (folder.path / "adapter_config.json").exists():
+        raise UserError(
+            f"'{folder.path}' holds a model and an adapter_config.json, which makes transformers read another model "
+            "that the file names; move the adapter into a folder of its own"
+        )
+    with _quiet(), guard(f"transformers cannot load '{folder.path}'"):
+        auto: Any = AutoModelForCausalLM
+        _check_size(folder, auto)
+        causal, info = auto.from_pretrained(
+            folder.path,
+            dtype=dtype,
+            trust_remote_code=False,
+            local_files_only=True,
+            use_safetensors=True,
+            output_loading_info=True,
+        )
     for key, what in (("missing_keys", "lacks"), ("unexpected_keys", "has no place for")):
         for name in sorted(info[key]):
             raise UserError(f"'{folder.path}' {what} the tensor '{name}': its config.json and its weights disagree")
     limit = getattr(causal.config.get_text_config(), "max_position_embeddings", None) or context
     if limit is None:
-        raise UserError(f"'{folder.path}' does not say how long a sequence may be; set the model's context")
+        raise UserError(f"'{folder.path}' does not state the longest sequence; set the model's context")
     body = TransformersBody(causal.eval(), check_context(context, limit))
     _try(body, folder)
     return body, _stored_types(folder, causal.state_dict())
+
+
+def _check_size(folder: Folder, auto: Any) -> None:
+    """Raise `UserError` for a config that requires many more weights than the files hold, before room is made."""
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(folder.path, trust_remote_code=False, local_files_only=True)
+    with torch.device("meta"):
+        empty = auto.from_config(config, trust_remote_code=False)
+    wanted = sum(parameter.numel() for parameter in empty.parameters())
+    held = sum(math.prod(shape) for shape in folder.shapes.values())
+    if wanted > _MOST_TIMES * held + _FEW_WEIGHTS:
+        raise UserError(
+            f"'{folder.path}': its config.json requires {wanted:,} weights, and its files hold {held:,}; they do not "
+            "belong together"
+        )
 
 
 def _stored_types(folder: Folder, state: Mapping[str, Tensor]) -> dict[str, torch.dtype]:
@@ -247,20 +267,22 @@ def _by_size(lengths: Iterable[tuple[int, int]], most: int, *, decoding: bool = 
 
 
 def _padded(sequences: Sequence[Tensor], size: int) -> Tensor:
-    """[N, size] token ids; the padding repeats the last token, and comes after everything that is looked at."""
+    """[N, size] token ids; the padding repeats the last token, and comes after all tokens that are attended to."""
     return torch.stack([torch.cat([ids, ids[-1:].expand(size - len(ids))]) for ids in sequences])
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the progress bars of transformers off the terminal."""
+    """Keep the progress bars and reports of transformers off the terminal."""
     from transformers.utils import logging as module
 
     logging: Any = module
-    shown = logging.is_progress_bar_enabled()
+    shown, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
+    logging.set_verbosity(logging.CRITICAL)  # its coloured reports repeat the exception's message
     try:
         yield
     finally:
+        logging.set_verbosity(verbosity)
         if shown:
             logging.enable_progress_bar()

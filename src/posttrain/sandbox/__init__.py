@@ -4,9 +4,9 @@
     result = pool.run(Job(command=("lua5.4", "main.lua"), files={"main.lua": code}, stdin=b"1 2"), Limits(cpu_s=2))
     result.outcome      # ok, nonzero, timeout_cpu, timeout_wall, memory, output_limit or sandbox_error
 
-Whoever judges a program by what it printed compares outside, and lets nothing in that would give the answer away; exit
-codes and whatever else comes from inside are claims. Which walls this machine has is found out by attacking them
-(`posttrain.sandbox.tiers`, ``posttrain sandbox``), and weaker ones are used only where that was allowed by name.
+Output is compared with expected results outside of the sandbox; expected results never enter it. Exit codes and output
+are claims of the program. The tier of isolation of this machine is found by attacking it (`posttrain.sandbox.tiers`,
+``posttrain sandbox``); a weaker one is used only where that was allowed by name.
 """
 
 import threading
@@ -46,5 +46,5 @@ def open_pool(weakest: Tier = "cgroup") -> Pool:
 
 
 def environment() -> dict[str, Any]:
-    """What the record of a run should say about the sandbox; empty where none was opened."""
+    """The sandbox's entry in the record of a run; empty where none was opened."""
     return {"sandbox": find_tier().record()} if _pools else {}

@@ -1,15 +1,14 @@
 """Hostile programs, and whether the sandbox contained each; docs/trust.md is made from the results.
 
-Each is a Python script that prints ``ESCAPED`` where it got what it was after. What a script cannot know, `run` looks
-at from outside: whether a victim still lives, a file was changed, a process stayed behind, the program was stopped for
-the right reason, and whether the job that ran next was undisturbed. The scripts are in `hostile/`; their first lines
-say what they hold against:
+Each is a Python script that prints ``ESCAPED`` where it succeeds. What a script cannot measure, `run` checks from
+outside: whether a victim still lives, a file was changed, a process stayed behind, the program was stopped for the
+correct reason, and whether the next job was undisturbed. The scripts are in `hostile/`; their first lines have fields:
 
     #: promise      one of `PROMISES`
-    #: ends         outcomes that count as contained; any where there is none
-    #: wall         seconds on the clock that it is given, where the outcome is to be a time-out
-    #: times        how often it is run in a row, to look for what it left the time before
-    #: startup      tried whenever a process first opens a sandbox
+    #: ends         outcomes that count as contained; any if empty
+    #: wall         limit on the clock in seconds, where a time-out is expected
+    #: times        how often it is run in a row, to find what an earlier run left
+    #: startup      run whenever a process first opens a sandbox
 """
 
 import contextlib
@@ -17,7 +16,6 @@ import os
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -25,10 +23,10 @@ from functools import cache
 from pathlib import Path
 from typing import Final, Literal, get_args
 
+from posttrain.errors.temporary import temporary_folder
 from posttrain.sandbox.job import Job, Limits, Outcome, Result
 from posttrain.sandbox.launch import python_job
 from posttrain.sandbox.pool import Pool
-from posttrain.sandbox.removal import remove_tree
 
 PROMISES: Final = {
     "files": "of this machine only programs and libraries can be read",
@@ -38,7 +36,7 @@ PROMISES: Final = {
     "processes": "processes are bounded in number, and no other process can be touched",
     "memory": "memory of all processes together is bounded",
     "disk": "files together are bounded",
-    "output": "output is bounded, and held open by nobody",
+    "output": "output is bounded, and not held open",
     "cpu": "processor time of all processes together is bounded",
     "wall": "time on the clock is bounded",
     "kernel": "calls that widen the surface of the kernel are refused",
@@ -47,7 +45,7 @@ PROMISES: Final = {
 }
 LIMITS: Final = Limits(cpu_s=1.0, wall_s=60.0, memory_mb=128, processes=24, disk_mb=8, output_kb=64)
 MARK: Final = "posttrain-canary"
-"""What the scripts look for: a word in variables, files and arguments."""
+"""The word in variables, files and arguments that the scripts search for."""
 
 WARM: Final = b"import sys\nexec(compile(sys.stdin.read(), '<attack>', 'exec'))"
 """The trusted script of warm jobs: attacks are its input, so that one interpreter runs them all."""
@@ -72,7 +70,7 @@ class Attack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """How one attack went."""
+    """The result of one attack."""
 
     attack: str
     promise: str
@@ -88,38 +86,36 @@ def all_attacks() -> tuple[Attack, ...]:
 
 
 def at_startup(but: Collection[str] = ()) -> list[Attack]:
-    """The few that are tried before a sandbox is trusted, without those against promises that a tier does not make."""
+    """The attacks before a sandbox is trusted, without those against promises that a tier does not make."""
     return [attack for attack in all_attacks() if attack.startup and attack.promise not in but]
 
 
 def _read(path: Path) -> Attack:
     script = path.read_text()
-    said = dict(line[3:].partition(": ")[::2] for line in script.splitlines() if line.startswith("#: "))
-    ends: list[Outcome] = [word for word in get_args(Outcome) if word in said.get("ends", "").split()]
+    header = dict(line[3:].partition(": ")[::2] for line in script.splitlines() if line.startswith("#: "))
+    ends: list[Outcome] = [word for word in get_args(Outcome) if word in header.get("ends", "").split()]
     return Attack(
         name=path.stem,
-        summary=said["does"].strip(),
-        promise=said["promise"].strip(),
+        summary=header["does"].strip(),
+        promise=header["promise"].strip(),
         ends=frozenset(ends or get_args(Outcome)) - {"sandbox_error"},
-        wall_s=float(said.get("wall", LIMITS.wall_s)),
-        times=int(said.get("times", 1)),
-        startup="startup" in said,
+        wall_s=float(header.get("wall", LIMITS.wall_s)),
+        times=int(header.get("times", 1)),
+        startup="startup" in header,
         script=script,
     )
 
 
 def run(pool: Pool, attacks: Iterable[Attack], *, warm: bool = False) -> Iterator[Finding]:
-    """Try attacks one after the other, as jobs that are warm or not, each followed by a harmless job that must not feel
-    it.
-    """
+    """Runs attacks as warm or other jobs, each followed by a harmless job that must be undisturbed."""
     job = _warm if warm else python_job
     harmless = _warm(b"print('next', end='')") if warm else Job(command=("cat",), stdin=b"next")
-    with _World() as world:
+    with _Targets() as targets:
         for attack in attacks:
             limits = replace(LIMITS, wall_s=attack.wall_s)
             for _ in range(attack.times):
-                result = pool.run(job(world.told(attack.script).encode()), limits)
-                verdict, explanation = _verdict(attack, result, world)
+                result = pool.run(job(targets.with_constants(attack.script).encode()), limits)
+                verdict, explanation = _verdict(attack, result, targets)
                 if verdict != "contained":
                     break
             after = pool.run(harmless, LIMITS)
@@ -138,7 +134,7 @@ def _warm(script: bytes) -> Job:
     return python_job(WARM, stdin=script, warm=True)
 
 
-def _verdict(attack: Attack, result: Result, world: "_World") -> tuple[Verdict, str]:
+def _verdict(attack: Attack, result: Result, targets: "_Targets") -> tuple[Verdict, str]:
     if result.outcome == "sandbox_error":
         return "broken", result.explanation
     if b"ESCAPED" in result.stdout:
@@ -149,21 +145,20 @@ def _verdict(attack: Attack, result: Result, world: "_World") -> tuple[Verdict, 
         return "escaped", f"ended as {result.outcome}, not as {' or '.join(sorted(attack.ends))}"
     if result.wall_s > attack.wall_s + 30:
         return "escaped", f"took {result.wall_s:.0f} s"
-    harm = world.harm()
+    harm = targets.harm()
     return ("escaped", harm) if harm else ("contained", "")
 
 
-class _World:
-    """What there is to attack: secrets, files, listeners and a process, all of them bait."""
+class _Targets:
+    """Targets of attacks: secrets, files, listeners and a process."""
 
     def __init__(self) -> None:
         self._stack = contextlib.ExitStack()
 
-    def __enter__(self) -> "_World":
-        """Lay out the bait."""
+    def __enter__(self) -> "_Targets":
+        """Creates the targets."""
         stack = self._stack
-        self.folder = Path(tempfile.mkdtemp(prefix="posttrain-world-"))
-        stack.callback(remove_tree, self.folder)
+        self.folder = stack.enter_context(temporary_folder("targets"))
         self.folder.chmod(0o777)
         self.secret = self.folder / "secret"
         self.secret.write_text(MARK)
@@ -175,8 +170,8 @@ class _World:
         os.environ["POSTTRAIN_SECRET"] = MARK
         stack.callback(_restore, "POSTTRAIN_SECRET", kept)
         self._victim = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", "import time; time.sleep(3600)", MARK],
-            stdin=subprocess.DEVNULL,
+            [sys.executable, "-I", "-S", "-c", "import sys; sys.stdin.read()", MARK],
+            stdin=subprocess.PIPE,  # which closes when this process ends, however it does
             stdout=subprocess.DEVNULL,
         )
         stack.callback(self._end_victim)
@@ -188,12 +183,12 @@ class _World:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Take it away again."""
+        """Removes the targets."""
         self._stack.close()
 
-    def told(self, script: str) -> str:
-        """A script that knows where the bait is: the worst case."""
-        knows = {
+    def with_constants(self, script: str) -> str:
+        """A script with the addresses of all targets as constants: the worst case."""
+        constants = {
             "FOLDER": str(self.folder),
             "SECRET": str(self.secret),
             "MARK": MARK,
@@ -207,10 +202,10 @@ class _World:
             "PROCESSES": LIMITS.processes,
             "LEFT": f"left-{os.getpid()}",
         }
-        return "\n".join(f"{name} = {value!r}" for name, value in knows.items()) + "\n" + script
+        return "\n".join(f"{name} = {value!r}" for name, value in constants.items()) + "\n" + script
 
     def harm(self) -> str:
-        """What an attack did to the bait; empty for nothing."""
+        """What an attack did to the targets; empty for nothing."""
         if self._victim.poll() is not None:
             return "it ended another process"
         if not self.secret.exists() or self.secret.read_text() != MARK:
@@ -227,11 +222,11 @@ class _World:
 
     def _end_victim(self) -> None:
         self._victim.kill()
-        self._victim.wait()
+        self._victim.communicate()
 
 
 def _left_behind(mark: bytes) -> str:
-    """Whether a process with the mark among its arguments is there, a moment after its job ended."""
+    """A message about processes with the mark among their arguments after the job ended; empty if none."""
     for _ in range(10):
         found = [process for process in _processes() if mark in process[1]]
         if not found:

@@ -1,4 +1,4 @@
-"""Times the sandbox beside a plain subprocess, in turns."""
+"""Compares the time of the sandbox with that of a plain subprocess, alternating."""
 
 import os
 import statistics
@@ -17,7 +17,7 @@ ECHO = b"import sys; sys.stdout.write(sys.stdin.read())"
 
 
 def measure(tier: Tier, runs: int) -> list[dict[str, Any]]:
-    """Milliseconds of one Python program (the least, and the median), and programs a second on all cores."""
+    """Milliseconds of one Python program (minimum and median), and programs per second on all cores."""
     cores, slots = len(os.sched_getaffinity(0)), usual_slots()
     one, all_of_them = Pool(tier, 1), Pool(tier, slots)
     binary, home = python_folder()
@@ -64,7 +64,7 @@ def measure(tier: Tier, runs: int) -> list[dict[str, Any]]:
 
 
 def _times(run: Callable[[], None], runs: int) -> list[float]:
-    """Seconds of each run; between two runs there is a pause, in which a program may be started in advance."""
+    """Seconds of each run, with pauses in which a program may be started in advance."""
     run()
     times = []
     for _ in range(runs):
@@ -76,7 +76,7 @@ def _times(run: Callable[[], None], runs: int) -> list[float]:
 
 
 def _rates(ways: dict[str, Callable[[], None]], runs: int, slots: int) -> dict[str, float]:
-    """Runs a second of each way, in turns, as many at a time as a pool has slots by itself."""
+    """Runs per second of each way, alternating, with one run per slot of a default pool."""
     seconds = dict.fromkeys(ways, 0.0)
     with ThreadPoolExecutor(slots) as threads:
         for turn in range(TURNS + 1):
@@ -84,5 +84,5 @@ def _rates(ways: dict[str, Callable[[], None]], runs: int, slots: int) -> dict[s
                 begun = time.perf_counter()
                 for done in [threads.submit(run) for _ in range(runs)]:
                     done.result()
-                seconds[name] += time.perf_counter() - begun if turn else 0.0  # at first, slots are furnished
+                seconds[name] += time.perf_counter() - begun if turn else 0.0  # the first turn opens the slots
     return {name: TURNS * runs / taken for name, taken in seconds.items()}

@@ -2,7 +2,7 @@
 
 Version 2 by itself is not enough: on machines in hybrid mode the controllers belong to version 1, and a limit that is
 written to the other tree does nothing. So each controller is used from the tree that has it, below the group that this
-process is in, and whether the limits hold is found out by the self-test, not believed.
+process is in, and the start-up attacks test whether the limits hold.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from typing import Final
 
 ROOT: Final = Path("/sys/fs/cgroup")
 PREFIX: Final = "posttrain-"
-"""Groups are called ``posttrain-<process>-<number>``, so that those of dead processes can be swept away."""
+"""Groups are called ``posttrain-<process>-<number>``, so that those of dead processes can be removed."""
 KINDS: Final = ("memory", "pids", "cpuacct")
 
 _homes = itertools.count()
@@ -24,21 +24,21 @@ _homes = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The control groups of one job after another, one folder for each controller (one for all in version 2)."""
+    """The control groups of successive jobs, one folder for each controller (one for all in version 2)."""
 
     folders: dict[str, Path]
     """By controller; ``unified`` stands for all of them in version 2."""
 
     @property
     def processes(self) -> list[Path]:
-        """The files that a process writes itself into."""
+        """The files by which a process enters the group."""
         return [folder / "cgroup.procs" for folder in self.folders.values()]
 
     def limit(self, memory_bytes: int, processes: int) -> None:
-        """Set the bounds of an empty group. Raises `OSError` where the kernel does not take them.
+        """Sets the limits of an empty group. Raises `OSError` where the kernel refuses them.
 
-        Processes that ended in it count until the machine's first process has collected them, which may be seconds
-        later; they are allowed for, or the next job could start nothing.
+        Processes that ended in it count until the machine's first process has reaped them, which may take seconds, so
+        they are added to the limit.
         """
         counter = self.folders.get("unified") or self.folders["pids"]
         processes += int((counter / "pids.current").read_text())
@@ -75,7 +75,7 @@ class Group:
         return found
 
     def empty(self, patience_s: float = 5.0) -> bool:
-        """Kill what is in the group until nothing is; False if something stays."""
+        """Kills the processes of the group until there are none; False if some stay."""
         deadline = time.monotonic() + patience_s
         while members := self.members():
             for process in members:
@@ -87,7 +87,7 @@ class Group:
         return True
 
     def remove(self) -> None:
-        """Remove the group with all that is in it."""
+        """Removes the group with its processes."""
         self.empty()
         for folder in self.folders.values():
             with contextlib.suppress(OSError):
@@ -122,7 +122,7 @@ class Home:
 
 
 def open_home() -> Home:
-    """A place for groups. Raises `OSError` with the reason where this process may make none."""
+    """The home of groups. Raises `OSError` with the reason where this process may not create any."""
     own = _own_groups()
     unified = ROOT / own[""].lstrip("/") if "" in own and (ROOT / "cgroup.controllers").exists() else None
     if unified is not None:
@@ -138,7 +138,7 @@ def open_home() -> Home:
 
 
 def sweep(parent: Path) -> None:
-    """Remove the groups that processes left behind which are no more."""
+    """Removes the groups of processes that have ended."""
     for folder in parent.glob(f"{PREFIX}*"):
         process = folder.name.removeprefix(PREFIX).partition("-")[0]
         if process.isdigit() and not Path("/proc", process).exists():
@@ -149,16 +149,16 @@ def sweep(parent: Path) -> None:
 
 
 def _delegated(own: Path) -> Path:
-    """The nearest group of version 2, from this process's own upwards, that hands memory and pids to its children."""
+    """The nearest group of version 2, from this process's own upwards, that delegates memory and pids."""
     for folder in (own, *own.parents):
         if not folder.is_relative_to(ROOT):
             break
-        handed_on = (folder / "cgroup.subtree_control").read_text().split()
-        if {"memory", "pids"} <= set(handed_on) and os.access(folder, os.W_OK):
+        delegated = (folder / "cgroup.subtree_control").read_text().split()
+        if {"memory", "pids"} <= set(delegated) and os.access(folder, os.W_OK):
             return folder
     raise OSError(
-        f"no control group around {own} hands its memory and pids controllers on to this user (as an ordinary user: "
-        "systemd-run --user --scope -p Delegate=yes ...)"
+        f"no control group around {own} delegates its memory and pids controllers to this user (as an ordinary "
+        "user: systemd-run --user --scope -p Delegate=yes ...)"
     )
 
 

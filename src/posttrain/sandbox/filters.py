@@ -1,8 +1,8 @@
 """The seccomp filter: the system calls that a sandboxed program may make.
 
-Written out here, so that no library is needed: sixteen kinds of instruction, of which four are used. Calls that hand a
+Written out here, so that no library is needed: sixteen kinds of instruction, of which four are used. Calls that give a
 program power over other processes, the kernel or the network are refused with EPERM; ``clone3``, whose flags a filter
-cannot see, and calls that are newer than this list with ENOSYS, so that C libraries fall back on older ones.
+cannot see, and calls that are newer than this list with ENOSYS, so that C libraries fall back to older ones.
 """
 
 import platform
@@ -59,10 +59,10 @@ def _numbered(column: int) -> dict[str, int]:
 
 
 MACHINES: Final = {"x86_64": Machine(0xC000003E, _numbered(1)), "aarch64": Machine(0xC00000B7, _numbered(2))}
-_LOOKED_AT: Final = frozenset(
+_WITH_ARGUMENTS: Final = frozenset(
     {"clone", "clone3", "ioctl", "memfd_create", "mknod", "mknodat", "personality", "prlimit64", "socket", "socketpair"}
 )
-"""Calls whose answer depends on something; all others that are named are refused."""
+"""Calls that are allowed for some arguments; all others that are named are refused."""
 
 
 def supported() -> bool:
@@ -88,7 +88,7 @@ def program(*, sockets: Sequence[int] = (AF_UNIX, AF_INET, AF_INET6), memory_fil
     code.load(NUMBER)
     code.when(AT_LEAST, NEWEST + 1, ERRNO | ENOSYS)  # x32 calls, which begin at 2**30, too
     for name, number in sorted(machine.calls.items(), key=lambda item: item[1]):
-        if name not in _LOOKED_AT:
+        if name not in _WITH_ARGUMENTS:
             code.when(EQUAL, number, ERRNO | EPERM)
     calls = machine.calls
     code.when(EQUAL, calls["clone3"], ERRNO | ENOSYS)
@@ -114,25 +114,25 @@ class _Code:
         self.words += struct.pack("=HBBI", kind, then, otherwise, value)
 
     def load(self, offset: int) -> None:
-        """Look at a word of the call."""
+        """Loads a word of the call."""
         self._add(LOAD, offset)
 
     def end(self, verdict: int) -> None:
-        """Decide."""
+        """Returns a verdict."""
         self._add(RETURN, verdict)
 
     def when(self, test: int, value: int, verdict: int) -> None:
-        """Decide if the test holds, else go on."""
+        """Returns a verdict if the test holds."""
         self._add(test, value, 0, 1)
         self.end(verdict)
 
     def unless(self, test: int, value: int, verdict: int) -> None:
-        """Decide if the test does not hold, else go on."""
+        """Returns a verdict if the test does not hold."""
         self._add(test, value, 1, 0)
         self.end(verdict)
 
     def on(self, call: int, offset: int, cases: Sequence[tuple[int, int, int]], otherwise: int) -> None:
-        """For one call, decide by the first test that its argument passes."""
+        """For one call, returns the verdict of the first test that its argument passes."""
         self._add(EQUAL, call, 0, 2 + 2 * len(cases))
         self.load(offset)
         for test, value, verdict in cases:

@@ -1,11 +1,11 @@
-"""Runs a program behind Landlock and seccomp, where namespaces are not to be had. A script of its own: it imports
-nothing of this package, since it is run by a bare interpreter.
+"""Runs a program with Landlock and seccomp, where namespaces are not available. A separate script that imports nothing
+of this package, since a bare interpreter runs it.
 
     guard.py FILTER USER BOX READABLE PROGRAM [ARGUMENT]...
 
 FILTER is a descriptor with a seccomp filter, USER a number or empty, BOX the writable folder, READABLE paths with ``:``
 between them. The guard stays as the program's parent and the reaper of its orphans; when the program ends, it kills
-whatever the program left running.
+the processes that the program left.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ SET_PDEATHSIG, SET_SECCOMP, SET_NO_NEW_PRIVS, SET_CHILD_SUBREAPER = 1, 22, 38, 3
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1, 2, 4, 8
 FILES_BY_VERSION = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
-"""All rights to files that each version of Landlock knows."""
+"""All rights to files that each version of Landlock has."""
 FOR_A_FILE = EXECUTE | WRITE_FILE | READ_FILE | 1 << 14 | 1 << 15
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
@@ -71,7 +71,7 @@ def allow(ruleset: int, path: str, rights: int) -> None:
 
 
 def filter_calls(descriptor: int) -> None:
-    """Put the seccomp filter in force."""
+    """Installs the seccomp filter."""
     code = os.pread(descriptor, 1 << 16, 0)
     buffer = ctypes.create_string_buffer(code, len(code))
     program = ctypes.create_string_buffer(struct.pack("@HP", len(code) // 8, ctypes.addressof(buffer)))
@@ -79,7 +79,7 @@ def filter_calls(descriptor: int) -> None:
 
 
 def become(user: int) -> None:
-    """Be another user for good."""
+    """Becomes another user, permanently."""
     os.setgroups([])
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)
@@ -93,13 +93,13 @@ def offspring(process: int) -> list[int]:
             with open(f"/proc/{process}/task/{thread}/children") as file:
                 for child in map(int, file.read().split()):
                     found += [child, *offspring(child)]
-    except OSError:  # it has ended meanwhile
+    except OSError:  # the process has ended meanwhile
         pass
     return found
 
 
 def main() -> int:
-    """Start the program, wait for it, clear up after it."""
+    """Starts the program, waits for it, and kills what it left."""
     descriptor, user, box, readable, *command = sys.argv[1:]
     parent = os.getppid()
     control(SET_PDEATHSIG, signal.SIGKILL)

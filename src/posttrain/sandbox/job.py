@@ -9,8 +9,8 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from posttrain.component import frozen
 
 Outcome = Literal["ok", "nonzero", "timeout_cpu", "timeout_wall", "memory", "output_limit", "sandbox_error"]
-"""How a program ended, as seen from outside of it. ``sandbox_error``: the sandbox failed, nothing is known of the
-program."""
+"""How a program ended, as seen from outside of it. ``sandbox_error``: the sandbox failed; the result is
+not the program's."""
 
 BOX = "/box"
 """The working directory of every program, and the only place that it can write to."""
@@ -23,7 +23,7 @@ class Limits:
     cpu_s: PositiveFloat = 5.0
     """Seconds of processor time, of all processes together."""
     wall_s: PositiveFloat = 30.0
-    """Seconds on the clock: generous, since a busy machine must not turn a right program into a wrong one."""
+    """Seconds on the clock: generous, since a busy machine must not turn a correct program into an incorrect one."""
     memory_mb: Annotated[int, Field(ge=16)] = 512
     """Memory of all processes together, files in the box included, in units of 2**20 bytes."""
     processes: PositiveInt = 64
@@ -36,7 +36,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A program and what it is given. It sees nothing else of the machine but installed programs and libraries."""
+    """A program and its inputs. Of the machine it only sees installed programs and libraries."""
 
     command: tuple[str, ...]
     """Run with the box as working directory; a program is looked up in /usr/bin and /bin."""
@@ -46,15 +46,15 @@ class Job:
     folders: Mapping[str, str] = field(default_factory=dict)
     """Folders or files of this machine by the path that they get inside (absolute), read-only."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables beside PATH, HOME, TMPDIR and LANG; none of this process's own are handed on."""
+    """Variables beside PATH, HOME, TMPDIR and LANG; none of this process's own are passed on."""
     warm: bool = False
     """Whether the command is trusted and does nothing before it has read all of its input, so that one may be started
-    before there is any. Where it can be, one of `python_job` is forked from an interpreter that is up already."""
+    in advance. A `python_job` is forked from a running interpreter where that is possible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What is known of a finished program. Exit code, output and files are the program's own claims, and no more."""
+    """The result of a finished program. Exit code, output and files are claims of the program."""
 
     outcome: Outcome
     stdout: bytes = b""

@@ -1,29 +1,29 @@
 """The command line that starts a job in each tier.
 
-Every way ends in the same small shell line (`CONFINED`), which sets the limits of a single process, says by one byte
-on standard error that everything before it went well, and becomes the program.
+Every way ends in the same small shell line (`CONFINED`), which sets the limits of a single process, writes one byte
+to standard error when the isolation is complete, and becomes the program.
 """
 
 import os
 import shlex
 import shutil
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Final, Literal
 
+from posttrain.errors.temporary import make_temporary
 from posttrain.sandbox import filters
 from posttrain.sandbox.cgroups import Group
 from posttrain.sandbox.job import BOX, Job, Limits
 
 Tier = Literal["cgroup", "namespaces", "landlock", "none"]
-"""How much is held, strongest first; what each holds: `posttrain.sandbox.tiers`."""
+"""Tiers of isolation, strongest first; see `posttrain.sandbox.tiers`."""
 
 READY: Final = b"\1"
-"""What standard error begins with once the walls are up and before the program runs."""
+"""The first byte of standard error, written once the isolation is complete and before the program runs."""
 CONFINED: Final = (
     "limits=$1; processes=$2; shift 2; "
     'for limit in $limits; do ulimit "-${limit%%=*}" "${limit#*=}" || exit 125; done; '
@@ -54,11 +54,9 @@ NAMESPACES: Final = (
     "--hostname",
     "sandbox",
 )
-"""Ends with whoever started it, without a terminal or variables, apart from all others of the machine."""
+"""Ends with its parent, without a terminal or variables, isolated from all other processes."""
 SHARED_MEMORY: Final = 4 << 20
 """Bytes of /dev/shm, which is beside the box; semaphores need it."""
-BOX_PREFIX: Final = "posttrain-box-"
-"""Folders of this machine that are boxes are called so, with the number of the process that made them."""
 INSIDE_ID: Final = "1000"
 """Number of the user inside, where the tier has user namespaces."""
 
@@ -67,7 +65,7 @@ _filter: Final = cache(filters.program)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
-    """Where one job runs at a time: a user of its own where this process is root, a control group where there are."""
+    """The resources of one job at a time: a user of its own where this process is root, a control group if any."""
 
     user: int | None = None
     group: Group | None = None
@@ -95,8 +93,8 @@ def launch(job: Job, limits: Limits, tier: Tier, lane: Lane) -> Launch:
 def python_folder() -> tuple[str, Path | None]:
     """The interpreter's path inside, and the folder that must be shown there; None where it is among the system's.
 
-    The same Python as this one's, at a path of the sandbox's own: its folder may lie in a home that nobody else may
-    enter.
+    The same Python as this one's, at a path of the sandbox's own: its folder may be in a home that other users may
+    not enter.
     """
     binary, home = Path(sys.executable).resolve(), Path(sys.base_prefix).resolve()
     if any(home.is_relative_to(folder) for folder in SYSTEM_FOLDERS):
@@ -119,7 +117,7 @@ def python_job(
 
 
 def _bubblewrap(job: Job, limits: Limits, lane: Lane) -> Launch:
-    """Namespaces by bubblewrap. As root without a user namespace, and then by another user for good."""
+    """Namespaces by bubblewrap. As root without a user namespace, and then permanently as another user."""
     descriptors: list[int] = []
     words = list(NAMESPACES)
     if lane.user is None:
@@ -156,9 +154,9 @@ def _bubblewrap(job: Job, limits: Limits, lane: Lane) -> Launch:
     return Launch(command=words, descriptors=descriptors, environment={"PATH": PATH + ":/usr/sbin"})
 
 
-def nursery_command(job: Job, words: Sequence[str], capabilities: Sequence[str]) -> list[str]:
-    """The command for an interpreter from which jobs are forked (`posttrain.sandbox.warm`): it sees what they see, but
-    where something new is mounted for each of them, and keeps some of root's capabilities.
+def fork_server_command(job: Job, words: Sequence[str], capabilities: Sequence[str]) -> list[str]:
+    """The command of a fork server (`posttrain.sandbox.warm`), with the view of its jobs except what is mounted for
+    each, and some of root's capabilities.
     """
     kept = ["--cap-drop", "ALL", *(word for name in capabilities for word in ("--cap-add", name))]
     places = ["--dev", "/dev", "--remount-ro", "/dev", "--dir", "/proc", "--dir", BOX, "--symlink", BOX, "/tmp"]
@@ -167,16 +165,14 @@ def nursery_command(job: Job, words: Sequence[str], capabilities: Sequence[str])
 
 
 def _view(job: Job) -> list[str]:
-    """What is seen of the machine, all read-only, and of variables. Folders on the way are made first, since bwrap
-    makes them private.
-    """
+    """The read-only view of the machine, and variables."""
     variables = [word for name, value in _environment(job).items() for word in ("--setenv", name, value)]
     return [*variables, *_system_view(), *_bound(tuple(job.folders.items()))]
 
 
 @cache
 def _system_view() -> list[str]:
-    """The machine's programs and libraries, which are there for every job."""
+    """The machine's programs and libraries, the same for every job."""
     words: list[str] = []
     for folder in SYSTEM_FOLDERS:
         if os.path.islink(folder):
@@ -201,8 +197,8 @@ def _bound(shown: tuple[tuple[str, str], ...]) -> list[str]:
 
 
 def _without_namespaces(job: Job, limits: Limits, tier: Tier, lane: Lane) -> Launch:
-    """A folder of this machine as the box; Landlock and seccomp by a small guard, or nothing but limits."""
-    box = Path(tempfile.mkdtemp(prefix=f"{BOX_PREFIX}{os.getpid()}-"))
+    """A folder of this machine as the box; Landlock and seccomp by a small guard, or only limits."""
+    box = make_temporary("box")
     for name, content in job.files.items():
         (box / name).parent.mkdir(parents=True, exist_ok=True)
         (box / name).write_bytes(content)
@@ -233,7 +229,7 @@ def _outside(word: str, job: Job, box: Path) -> str:
 
 
 def _confined(job: Job, limits: Limits, lane: Lane, counted: int = 0) -> list[str]:
-    """The program behind the limits of its own. Memory only where no control group bounds that of all processes."""
+    """The program with limits of a single process; memory only where no control group bounds that of all processes."""
     values = limits_by_letter(limits)
     if lane.group is None:
         values["d"] = limits.memory_mb * 1024
@@ -242,7 +238,7 @@ def _confined(job: Job, limits: Limits, lane: Lane, counted: int = 0) -> list[st
 
 
 def limits_by_letter(limits: Limits) -> dict[str, int]:
-    """What bounds a single process, by the letters of ``ulimit``: core, files, seconds, and file size in 512 bytes."""
+    """Limits of a single process, by the letters of ``ulimit``: core, files, seconds, and file size in 512 bytes."""
     return {"c": 0, "n": 512, "t": int(limits.cpu_s) + 2, "f": limits.disk_mb * 2048}
 
 
@@ -261,7 +257,7 @@ def in_memory(content: bytes) -> int:
 
 
 def _own_processes(lane: Lane) -> int:
-    """Threads of this user that run already: where there is no user for the job alone, its limit counts them too."""
+    """Running threads of this user, which a job's limit also counts where it has no user of its own."""
     if lane.user is not None:
         return 0
     count, own = 0, os.getuid()
@@ -275,5 +271,5 @@ def _own_processes(lane: Lane) -> int:
 
 
 def missing_programs(names: Sequence[str]) -> list[str]:
-    """Of the programs, those that are not installed where the sandbox looks for them."""
+    """The programs that are not installed on the sandbox's path."""
     return [name for name in names if not shutil.which(name, path=PATH)]

@@ -1,7 +1,7 @@
 """Resource use of a job's processes, read from /proc where no control group counts it.
 
-It is a look every few milliseconds, so a burst between two looks is not seen, and the time of a process that its
-parent never waited for is lost when it ends. The tiers that rest on this say so.
+It is sampled every few milliseconds, so a burst between two samples is not seen, and the time of a process that its
+parent never waited for is lost when it ends. The tiers that use this list it as a weakness.
 """
 
 import contextlib
@@ -17,27 +17,27 @@ TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Of a process and its descendants."""
+    """Resource use of a process and its descendants."""
 
     cpu_s: float
     memory_bytes: int
 
 
 class Child(Protocol):
-    """Whatever runs a job, with this side's ends of its pipes."""
+    """The process of a job, with this side's ends of its pipes."""
 
     stdin: IO[bytes]
     stdout: IO[bytes]
     stderr: IO[bytes]
     end: int
-    """A descriptor that is readable once it has ended."""
+    """A descriptor that is readable once the process has ended."""
 
     def usage(self) -> Usage:
-        """What it uses, where no control group counts."""
+        """Its resource use, where no control group counts it."""
         ...
 
     def reap(self) -> tuple[int | None, float]:
-        """End it if it has not ended; its exit code, where there is one, and processor time."""
+        """Kills it unless it has ended; its exit code, if any, and processor time."""
         ...
 
     def close(self) -> None:
@@ -49,7 +49,7 @@ class Spawned:
     """A command that was started for a job."""
 
     def __init__(self, command: Sequence[str], descriptors: Sequence[int], environment: Mapping[str, str]) -> None:
-        """Start it, and hand the descriptors to it. Raises `OSError` where that fails."""
+        """Starts it with the descriptors. Raises `OSError` where that fails."""
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -73,7 +73,7 @@ class Spawned:
         return usage(self.pid)
 
     def reap(self) -> tuple[int | None, float]:
-        """Kill what lives of it; its exit code and processor time."""
+        """Kills it and its descendants; its exit code and processor time."""
         if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             kill_all(self.pid)
         _, status, used = os.wait4(self.pid, 0)
@@ -98,7 +98,7 @@ def descendants(process: int) -> list[int]:
             for thread in os.listdir(f"/proc/{one}/task"):
                 with open(f"/proc/{one}/task/{thread}/children") as file:
                     waiting += map(int, file.read().split())
-        except OSError:  # it has ended meanwhile
+        except OSError:  # the process has ended meanwhile
             continue
     return found
 

@@ -1,8 +1,8 @@
 """Supervises one job: start, input, output, limits, outcome.
 
-Nothing that the program does decides how long this takes: reading stops at the limit, waiting at the deadline, and
-after the kill nobody waits for the pipes longer than `DRAIN_S`, since a process that outlived its parent could hold
-them open for ever. How it ended is told by what was measured outside: control groups, clocks, bytes read.
+The program cannot extend the time that this takes: reading stops at the limit, waiting at the deadline, and after the
+kill pipes are read for at most `DRAIN_S`, since a process that outlives its parent could hold them open. The outcome is
+measured outside: control groups, clocks, bytes read.
 """
 
 import os
@@ -12,23 +12,23 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Final
 
+from posttrain.errors.temporary import remove_temporary
 from posttrain.sandbox.job import Job, Limits, Outcome, Result
 from posttrain.sandbox.launch import READY, Lane, Tier, launch
 from posttrain.sandbox.processes import Child, Spawned
-from posttrain.sandbox.removal import remove_tree
-from posttrain.sandbox.warm import Nursery
+from posttrain.sandbox.warm import ForkServer
 
-LOOK_S: Final = 0.02
-"""Seconds between two looks at what a job has used."""
+SAMPLE_S: Final = 0.02
+"""Seconds between two samples of a job's resource use."""
 DRAIN_S: Final = 1.0
 CHUNK: Final = 1 << 16
 SETUP_CPU_S: Final = 0.05
-"""Processor time of putting up the walls, which is not the program's."""
+"""Processor time of the isolation, which is not the program's."""
 
 
 @dataclass(slots=True)
 class Started:
-    """A job under way, or one that waits for its input."""
+    """A running job, or one that waits for its input."""
 
     job: Job
     limits: Limits
@@ -42,18 +42,18 @@ class Started:
     left: memoryview = field(default_factory=lambda: memoryview(b""))
     """Input that was not read yet."""
     seen_cpu_s: float = 0.0
-    """Most processor time seen at a look, where no control group counts it."""
+    """Largest sample of processor time, where no control group counts it."""
     reaped: tuple[int | None, float] | None = None
     """Exit code and processor time, once it was waited for."""
 
 
-def start(job: Job, limits: Limits, tier: Tier, lane: Lane, nursery: Nursery | None = None) -> Started:
-    """Start a job, or fork it where there is a nursery for it. Raises `OSError` where that fails."""
+def start(job: Job, limits: Limits, tier: Tier, lane: Lane, server: ForkServer | None = None) -> Started:
+    """Starts a job, or forks it from a fork server. Raises `OSError` where that fails."""
     group = lane.group
     if group is not None:
-        group.limit(limits.memory_mb << 20, limits.processes + 8)  # eight for the walls' own
-    if nursery is not None:
-        started = Started(job, limits, lane, nursery.fork(limits, lane))
+        group.limit(limits.memory_mb << 20, limits.processes + 8)  # eight for the isolation itself
+    if server is not None:
+        started = Started(job, limits, lane, server.fork(limits, lane))
     else:
         started = _launched(job, limits, tier, lane)
     if group is not None:
@@ -66,7 +66,7 @@ def _launched(job: Job, limits: Limits, tier: Tier, lane: Lane) -> Started:
     try:
         child = Spawned(launched.command, launched.descriptors, launched.environment)
     except OSError:
-        _forget(launched.folder)
+        _remove(launched.folder)
         raise
     finally:
         for descriptor in launched.descriptors:
@@ -75,46 +75,46 @@ def _launched(job: Job, limits: Limits, tier: Tier, lane: Lane) -> Started:
 
 
 def finish(started: Started, stdin: bytes) -> Result:
-    """Give a started job its input and see it through to its end; nothing of it is left afterwards."""
+    """Feeds a started job its input and waits for its end; nothing of it is left afterwards."""
     begun = time.monotonic()
     try:
         stopped = _attend(started, stdin, begun + started.limits.wall_s)
     finally:
         _end(started)
-    result = _judged(started, stopped)
+    result = _result(started, stopped)
     return replace(result, wall_s=time.monotonic() - begun)
 
 
 def discard(started: Started) -> None:
-    """End a job that is not wanted any more."""
+    """Ends a job that is not needed."""
     _end(started)
 
 
 def _attend(started: Started, stdin: bytes, deadline: float) -> Outcome | None:
-    """Feed and read until the program ends; the limit that it broke, if it broke one."""
+    """Feeds and reads until the program ends; the limit that it exceeded, if any."""
     child, started.left = started.child, memoryview(stdin)
     pipes = {"stdin": child.stdin, "stdout": child.stdout, "stderr": child.stderr}
-    next_look = time.monotonic() + LOOK_S
+    next_sample = time.monotonic() + SAMPLE_S
     with selectors.DefaultSelector() as selector:
         selector.register(child.end, selectors.EVENT_READ, "end")
         for name, pipe in pipes.items():
             os.set_blocking(pipe.fileno(), False)
             selector.register(pipe, selectors.EVENT_WRITE if name == "stdin" else selectors.EVENT_READ, name)
         while True:
-            ready = [key for key, _ in selector.select(LOOK_S)]
+            ready = [key for key, _ in selector.select(SAMPLE_S)]
             if not all(_serve(started, key, selector) for key in ready if key.data != "end"):
                 return "output_limit"
             if any(key.data == "end" for key in ready):
                 return None
             now = time.monotonic()
-            if now > next_look or now > deadline:
-                next_look = now + LOOK_S
+            if now > next_sample or now > deadline:
+                next_sample = now + SAMPLE_S
                 if broken := _broken(started, late=now > deadline):
                     return broken
 
 
 def _serve(started: Started, key: selectors.SelectorKey, selector: selectors.BaseSelector) -> bool:
-    """Write to, or read from, a pipe that is ready; False where more was read than is allowed."""
+    """Writes to, or reads from, a pipe that is ready; False where the output exceeds its limit."""
     if key.data == "stdin":
         pipe = started.child.stdin
         started.left = _fed(pipe, started.left)
@@ -129,7 +129,7 @@ def _serve(started: Started, key: selectors.SelectorKey, selector: selectors.Bas
 
 
 def _broken(started: Started, *, late: bool) -> Outcome | None:
-    """The limit that a running program is beyond."""
+    """The limit that a running program exceeds, if any."""
     limits, group = started.limits, started.lane.group
     if group is not None:
         cpu_s, memory = group.cpu_s() - started.cpu_before, 0
@@ -145,18 +145,18 @@ def _broken(started: Started, *, late: bool) -> Outcome | None:
 
 
 def _end(started: Started) -> None:
-    """Kill whatever is left of a job, read what it had written, forget its box."""
+    """Kills the processes of a job, reads its remaining output, removes its box."""
     if started.reaped is None:
         started.reaped = started.child.reap()
     if started.lane.group is not None:
         started.lane.group.empty()
     _drain(started)
     started.child.close()
-    _forget(started.box)
+    _remove(started.box)
 
 
 def _drain(started: Started) -> None:
-    """Read what is still in the pipes, up to the limit and not for ever."""
+    """Reads the rest of the pipes, up to the limit and at most `DRAIN_S`."""
     deadline, limit = time.monotonic() + DRAIN_S, (started.limits.output_kb << 10) + len(READY)
     for name, pipe in (("stdout", started.child.stdout), ("stderr", started.child.stderr)):
         if pipe.closed:
@@ -169,8 +169,8 @@ def _drain(started: Started) -> None:
                     break
 
 
-def _judged(started: Started, stopped: Outcome | None) -> Result:
-    """What a job's end means."""
+def _result(started: Started, stopped: Outcome | None) -> Result:
+    """The result of an ended job."""
     limits, group = started.limits, started.lane.group
     code, cpu_s = started.reaped or (None, 0.0)
     cpu_s = max(cpu_s, started.seen_cpu_s)
@@ -180,9 +180,9 @@ def _judged(started: Started, stopped: Outcome | None) -> Result:
             stopped = "memory"
     stdout, stderr = bytes(started.output["stdout"]), bytes(started.output["stderr"])
     if (not stderr.startswith(READY) or (code is None and stopped is None)) and stopped != "memory":
-        said = stderr[:500].decode(errors="replace").strip() or "it said nothing"
+        message = stderr[:500].decode(errors="replace").strip() or "no message"
         how = f"after {stopped}" if stopped else f"with code {code}"
-        return Result(outcome="sandbox_error", cpu_s=cpu_s, explanation=f"the walls did not go up ({how}): {said}")
+        return Result(outcome="sandbox_error", cpu_s=cpu_s, explanation=f"the isolation failed ({how}): {message}")
     limit = limits.output_kb << 10
     stderr = stderr[len(READY) :]
     if stopped is None and max(len(stdout), len(stderr)) > limit:
@@ -200,7 +200,7 @@ def _judged(started: Started, stopped: Outcome | None) -> Result:
 
 
 def _about(stopped: Outcome | None, limits: Limits) -> str:
-    """Which limit a program broke."""
+    """The limit that a program exceeded, in words."""
     return {
         "timeout_cpu": f"more than {limits.cpu_s:g} s of processor time",
         "timeout_wall": f"not ended after {limits.wall_s:g} s",
@@ -210,7 +210,7 @@ def _about(stopped: Outcome | None, limits: Limits) -> str:
 
 
 def _fed(pipe: IO[bytes], left: memoryview) -> memoryview:
-    """What is left to write after writing some; nothing where nobody reads."""
+    """The rest of the input after a write; empty where the pipe is closed."""
     try:
         return left[os.write(pipe.fileno(), left[:CHUNK]) :]
     except BlockingIOError:
@@ -229,6 +229,6 @@ def _read(descriptor: int, into: bytearray) -> bool:
     return bool(chunk)
 
 
-def _forget(box: Path | None) -> None:
+def _remove(box: Path | None) -> None:
     if box is not None:
-        remove_tree(box)
+        remove_temporary(box)

@@ -5,10 +5,10 @@
     landlock     Landlock, seccomp and limits of single processes, where there are no user namespaces
     none         limits of single processes and an empty environment, nothing else
 
-A tier is taken for what it claims only after the start-up attacks (`attacks.at_startup`) have failed against it; so is
-its quicker way for warm Python jobs (`posttrain.sandbox.warm`), without which they take the way of other jobs. One that
-holds less than everything is used only where that was allowed by name: the field ``weakest`` of a reward, or the
-variable POSTTRAIN_SANDBOX_WEAKEST.
+A tier is used only after the start-up attacks (`attacks.at_startup`) have failed against it. The same holds for forked
+warm Python jobs (`posttrain.sandbox.warm`), which are otherwise started like other jobs. A tier that does not contain
+everything is used only where it was allowed by name: the field ``weakest`` of a reward, or the variable
+POSTTRAIN_SANDBOX_WEAKEST.
 """
 
 import os
@@ -30,31 +30,31 @@ from posttrain.sandbox.warm import no_forks
 TIERS: Final[tuple[Tier, ...]] = get_args(Tier)
 VARIABLE: Final = "POSTTRAIN_SANDBOX_WEAKEST"
 
-_LOOKS = {
-    "memory": "memory of all processes together is looked at every 20 ms, not bounded",
-    "cpu": "processor time of all processes together is looked at every 20 ms; what ends unwaited-for is not counted",
+_SAMPLED = {
+    "memory": "memory of all processes together is sampled every 20 ms, not bounded",
+    "cpu": "processor time of all processes together is sampled every 20 ms, without processes that are not waited for",
 }
 _NO_NAMESPACES = {
-    **_LOOKS,
+    **_SAMPLED,
     "disk": "every file is bounded, not their number",
     "leftovers": "a process that kills its guard outlives the job where Landlock is older than version 6",
 }
 NOT_HELD: Final[Mapping[Tier, Mapping[str, str]]] = {
     "cgroup": {},
-    "namespaces": _LOOKS,
+    "namespaces": _SAMPLED,
     "landlock": _NO_NAMESPACES,
     "none": {
         **_NO_NAMESPACES,
         "files": "everything that this user may read can be read",
         "writes": "everything that this user may write can be written",
-        "network": "the network is there",
+        "network": "the network can be reached",
         "processes": "other processes of this user can be stopped and read, and their number is bounded by user",
         "kernel": "every system call may be made",
         "secrets": "memory and environment of this user's processes can be read",
         "leftovers": "processes outlive the job",
     },
 }
-"""By tier, what it does not hold of `attacks.PROMISES`, and how far it goes."""
+"""By tier, the `attacks.PROMISES` that it does not keep, and to what extent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,15 +63,15 @@ class Finding:
 
     tier: Tier
     why_not: Mapping[Tier, str]
-    """Why each stronger one is not to be had."""
+    """Why each stronger one is not available."""
     why_no_forks: str = ""
-    """Why warm Python jobs are started one by one, behind the walls of any other job; empty where they are forked."""
+    """Why warm Python jobs are started like other jobs; empty where they are forked."""
 
     @property
     def sentence(self) -> str:
-        """The tier, and what it does not hold."""
+        """The tier, and what it does not contain."""
         lacks = NOT_HELD[self.tier]
-        return f"tier '{self.tier}'" + (": " + "; ".join(lacks.values()) if lacks else " holds everything")
+        return f"tier '{self.tier}'" + (": " + "; ".join(lacks.values()) if lacks else " contains everything")
 
     def record(self) -> dict[str, Any]:
         """For the record of a run."""
@@ -85,7 +85,7 @@ class Finding:
 
 @cache
 def find_tier() -> Finding:
-    """The strongest tier that withstands the start-up attacks here; asked once for each process."""
+    """The strongest tier that withstands the start-up attacks; found once per process."""
     why_not: dict[Tier, str] = {}
     for tier in TIERS[:-1]:
         reason = obstacle(tier) or weakness(tier)
@@ -96,7 +96,7 @@ def find_tier() -> Finding:
 
 
 def obstacle(tier: Tier) -> str:
-    """Why a tier cannot be tried at all; empty where it can."""
+    """Why a tier cannot be used at all; empty where it can."""
     if tier == "none":
         return ""
     if not filters.supported():
@@ -117,7 +117,7 @@ def _unreachable() -> str:
     """Why this Python cannot be run by another user; empty where it can."""
     for folder in Path(sys.executable).resolve().parents:
         if not folder.stat().st_mode & stat.S_IXOTH:
-            return f"this Python lies in {folder}, which the users that jobs run as may not enter"
+            return f"this Python is in {folder}, which the users that jobs run as may not enter"
     return ""
 
 
@@ -149,6 +149,6 @@ def require(weakest: Tier) -> Tier:
     reasons = "\n".join(f"  {tier}: {reason}" for tier, reason in found.why_not.items())
     raise UserError(
         f"programs that a model wrote would run here in a sandbox of {found.sentence}.\n"
-        f"Stronger tiers are not to be had:\n{reasons}\n"
-        f"To run all the same, say so: set the reward's field weakest={found.tier}, or {VARIABLE}={found.tier}"
+        f"Stronger tiers are not available:\n{reasons}\n"
+        f"To run nevertheless, set the reward's field weakest={found.tier}, or {VARIABLE}={found.tier}"
     )

@@ -1,9 +1,9 @@
-"""Warm Python jobs are forked: from an interpreter that waits behind walls of its own (`nursery.py`), into new ones.
+"""Forks warm Python jobs from an isolated interpreter, the fork server (`fork_server.py`).
 
-An interpreter takes ten times as long to start as to fork. The one that is forked is started by bubblewrap with the
-same view of the machine as the jobs, without network and secrets, and keeps of root what it takes to put up their
-walls. It is told by this process alone what to do and reads nothing that a job wrote, so every job is a copy of a
-process that never met another job.
+An interpreter takes ten times as long to start as to fork. The fork server is started by bubblewrap with the same
+view of the machine as the jobs, without network and secrets, and keeps the capabilities of root that isolating them
+takes. It takes requests from this process only and reads nothing that a job wrote, so every job is a copy of a process
+without any state of other jobs.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import socket
 from pathlib import Path
 from typing import IO, Final
 
-from posttrain.sandbox import filters, nursery
+from posttrain.sandbox import filters, fork_server
 from posttrain.sandbox.job import Job, Limits
 from posttrain.sandbox.launch import (
     PATH,
@@ -22,9 +22,9 @@ from posttrain.sandbox.launch import (
     SHARED_MEMORY,
     Lane,
     Tier,
+    fork_server_command,
     in_memory,
     limits_by_letter,
-    nursery_command,
 )
 from posttrain.sandbox.processes import Spawned, Usage
 
@@ -38,8 +38,8 @@ LETTERS: Final = {
 
 
 def no_forks(tier: Tier) -> str:
-    """Why a tier cannot fork jobs; empty where it can. Without control groups nobody counts what a fork uses, and
-    without root there is no other user for it to become.
+    """Why a tier cannot fork jobs; empty where it can. Control groups count what a fork uses, and only root can become
+    another user.
     """
     return "" if tier == "cgroup" and os.getuid() == 0 else "only root forks jobs, and only in tier 'cgroup'"
 
@@ -50,7 +50,7 @@ def can_fork(job: Job) -> bool:
 
 
 def _kernel_limits(limits: Limits) -> list[tuple[int, int]]:
-    """Kind and value of each limit of a single process; one process more, for the walls."""
+    """Kind and value of each limit of a single process; one process more, for the isolation."""
     values = [(LETTERS[letter][0], value * LETTERS[letter][1]) for letter, value in limits_by_letter(limits).items()]
     return [*values, (resource.RLIMIT_NPROC, limits.processes + 1)]
 
@@ -69,21 +69,21 @@ class Fork:
         os.set_blocking(self.end, False)
 
     def hand_over(self) -> None:
-        """Forget the job's ends of the pipes."""
+        """Closes the job's ends of the pipes."""
         while self.theirs:
             os.close(self.theirs.pop())
 
     def usage(self) -> Usage:
-        """Nothing: a forked job is in a control group, which counts."""
+        """Zero: the control group of a forked job counts its use."""
         return Usage(0.0, 0)
 
     def reap(self) -> tuple[int | None, float]:
-        """Its exit code, None where its walls ended before they told any. What lives of it, its group's end ends."""
+        """Its exit code, None where it ended without one. Emptying its control group kills the rest."""
         try:
-            told = os.read(self.end, 1)
+            code = os.read(self.end, 1)
         except BlockingIOError:
-            told = b""
-        return (told[0] if told else None), 0.0
+            code = b""
+        return (code[0] if code else None), 0.0
 
     def close(self) -> None:
         """Close this side's ends."""
@@ -94,18 +94,18 @@ class Fork:
                 pipe.close()
 
 
-class Nursery:
+class ForkServer:
     """An interpreter from which the jobs of one template are forked."""
 
     def __init__(self, job: Job) -> None:
-        """Start it. Raises `OSError` where that fails."""
+        """Starts it. Raises `OSError` where that fails."""
         self.job = job
         template = job.command[-1], job.command, filters.number_of("clone"), filters.program()
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         given = in_memory(marshal.dumps(template))
-        script = Path(nursery.__file__).read_text()
+        script = Path(fork_server.__file__).read_text()
         words = [*job.command[:-1], script, str(theirs.fileno()), str(given)]
-        command = nursery_command(job, words, list(nursery.CAPABILITIES))
+        command = fork_server_command(job, words, list(fork_server.CAPABILITIES))
         try:
             self._process = Spawned(command, (theirs.fileno(), given), {"PATH": PATH + ":/usr/sbin"})
         finally:
@@ -113,7 +113,7 @@ class Nursery:
             os.close(given)
 
     def fork(self, limits: Limits, lane: Lane) -> Fork:
-        """Fork a job. Raises `OSError` where the interpreter is there no more."""
+        """Forks a job. Raises `OSError` where the interpreter has ended."""
         assert lane.group is not None
         request = lane.user, limits.disk_mb << 20, SHARED_MEMORY, _kernel_limits(limits)
         fork = Fork()
@@ -123,19 +123,19 @@ class Nursery:
             fork.hand_over()
         except OSError:
             fork.close()
-            raise OSError(f"the interpreter for warm jobs has ended: {self.last_words()}") from None
+            raise OSError(f"the interpreter for warm jobs has ended: {self.last_message()}") from None
         finally:
             for group in groups:
                 os.close(group)
         return fork
 
     def close(self) -> None:
-        """End it, with all jobs that were forked from it."""
+        """Ends it, with all jobs that were forked from it."""
         self._channel.close()
         self._process.reap()
         self._process.close()
 
-    def last_words(self) -> str:
-        """What it said, which is why it ended."""
+    def last_message(self) -> str:
+        """The last of its standard error, which explains why it ended."""
         os.set_blocking(self._process.stderr.fileno(), False)
-        return (self._process.stderr.read(4096) or b"").decode(errors="replace").strip() or "it said nothing"
+        return (self._process.stderr.read(4096) or b"").decode(errors="replace").strip() or "no message"

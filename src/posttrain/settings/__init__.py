@@ -1,1 +1,1 @@
-"""Complete recipes of a world: tasks, model, warm-up, verifier and sizes."""
+"""Complete recipes: tasks, model, warm-up, verifier and sizes."""

@@ -1,6 +1,7 @@
-"""Arithmetic: the bundled model works out sums of three or four numbers, and is paid for the right answer.
+"""Arithmetic: the bundled model solves sums of three or four numbers, and is rewarded for the correct answer.
 
-Sizes and learning rate are for that model of 300k weights; models of billions of parameters take a rate near 1e-6.
+Sizes and learning rate are for that model of 800,000 weights; with a larger model they follow it
+(`posttrain.runs.fitting`).
 """
 
 from posttrain.components.advantages.group_mean import GroupMean
@@ -20,7 +21,7 @@ from posttrain.training.settings import Learning
 
 
 def arithmetic() -> Recipe:
-    """The root of the reinforcement settings: complete, and runnable as it is."""
+    """The base of the reinforcement settings: complete, and runnable as is."""
     return Recipe(
         name="arithmetic",
         models={"policy": Model(source="pebble", trained=True)},

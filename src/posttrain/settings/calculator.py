@@ -1,8 +1,8 @@
 """Calculator: a tiny model learns to call a tool, first by imitation of a few calls, then by reinforcement.
 
-The bundled model knows sums of small numbers by heart, and not one product of larger ones. Here an equals sign calls a
-calculator, which writes what follows it. That stands in the model's text and is not trained. What to call it with, and
-what to answer, is learned from whether the final answer was right.
+The bundled model can add small numbers, but not multiply larger ones. Here an equals sign calls a calculator, whose
+result is inserted after it as an observation and is not trained. What to calculate and what to answer is learned from a
+reward for the correct final answer.
 """
 
 from dataclasses import replace
@@ -20,7 +20,7 @@ from posttrain.settings.quickstart import quickstart
 
 
 def calculator() -> Recipe:
-    """The quickstart with harder sums, a calculator to call, and demonstrations that call it."""
+    """The quickstart with harder sums, a calculator, and demonstrations that call it."""
     recipe = quickstart()
     tool = Calculator(opening=" ", closing="=")
     tasks = Arithmetic(size=2000, terms=(2, 3), digits=(1, 3), operators="+-*", calls=True)

@@ -1,12 +1,12 @@
-"""Checked sums: arithmetic, with a copy of the model that learns by imitation to check a working step by step.
+"""Checked sums: arithmetic with a verifier, a copy of the model that learns to check solutions step by step.
 
-The bundled model follows no instructions, so that the verifier imitates verifications that were generated.
+The bundled model does not follow instructions, so the verifier imitates generated verifications.
 """
 
 from dataclasses import replace
 
 from posttrain.components.optimizers.adamw import AdamW
-from posttrain.components.tasks.checked_workings import CheckedWorkings
+from posttrain.components.tasks.checked_solutions import CheckedSolutions
 from posttrain.models import Model
 from posttrain.recipes.changes import rl_of, sft_of, with_models
 from posttrain.recipes.tree import Recipe
@@ -15,13 +15,13 @@ from posttrain.settings.demonstrations import demonstrations
 
 
 def checked_sums() -> Recipe:
-    """One pass of imitation for the verifier, then arithmetic."""
+    """One epoch of supervised training for the verifier, then arithmetic."""
     recipe = arithmetic()
     form = sft_of(demonstrations())
     form = replace(
         form,
         role="verifier",
-        tasks=CheckedWorkings(size=6000, terms=(2, 4)),
+        tasks=CheckedSolutions(size=6000, terms=(2, 4)),
         learner=replace(form.learner, optimizer=AdamW(lr=3e-3)),
     )
     roles = {"verifier": Model(source="role:policy", trained=True)}

@@ -1,11 +1,11 @@
-"""Corridor: an agent finds its way through a corridor in several turns; a new model of 200k weights learns to act.
+"""Corridor: an agent walks through a corridor in several turns; a new model of 200k weights learns to act.
 
-It first imitates random walks, to learn what an action looks like.
+It first imitates random walks, to learn the format of actions.
 """
 
 from dataclasses import replace
 
-from posttrain.components.environments.corridor import Corridor as CorridorWorld
+from posttrain.components.environments.corridor import Corridor as CorridorEnvironment
 from posttrain.components.optimizers.adamw import AdamW
 from posttrain.components.rewards.verdict import Verdict
 from posttrain.components.rollouts.turns import Turns
@@ -23,15 +23,15 @@ from posttrain.training.settings import Learning
 
 
 def corridor() -> Recipe:
-    """A new model, imitation of random walks, then attempts of up to nine turns."""
+    """A new model, imitation of random walks, then rollouts of up to nine turns."""
     recipe = arithmetic()
-    world, tasks = CorridorWorld(), Corridor(size=400)
-    walks = Played(tasks=tasks, environment=world, actions=("f", "s", "b"), turns=9)
+    environment, tasks = CorridorEnvironment(), Corridor(size=400)
+    walks = Played(tasks=tasks, environment=environment, actions=("f", "s", "b"), turns=9)
     imitation = replace(sft_of(demonstrations()), tasks=walks, epochs=4.0, learner=Learning(optimizer=AdamW(lr=3e-3)))
     stage = replace(
         rl_of(recipe),
         steps=40,
-        rollout=Turns(environment=world, n=8, max_turns=9, sampling=Sampling(max_tokens=3)),
+        rollout=Turns(environment=environment, n=8, max_turns=9, sampling=Sampling(max_tokens=3)),
         reward=Verdict(),
         learner=Learning(optimizer=AdamW(lr=3e-4)),
     )

@@ -14,7 +14,7 @@ from posttrain.training.settings import Learning
 
 
 def demonstrations() -> Recipe:
-    """The root of the imitation settings: complete, and runnable as it is."""
+    """The base of the imitation settings: complete, and runnable as is."""
     return Recipe(
         name="demonstrations",
         models={"policy": Model(source="pebble", trained=True)},

@@ -1,4 +1,4 @@
-"""Few rounds: arithmetic in four rounds of 64 prompts and 16 attempts at each, for methods that learn off policy."""
+"""Few rounds: arithmetic in four rounds of 64 prompts with 16 rollouts each, for off-policy methods."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from posttrain.settings.arithmetic import arithmetic
 
 
 def few_rounds() -> Recipe:
-    """Arithmetic with a thousand attempts a round, so that each can be gone over many times."""
+    """Arithmetic with 1024 rollouts per round, for many updates on each."""
     recipe = replace(arithmetic(), name="few_rounds")
     stage = rl_of(recipe)
     rollout = Independent(n=16, sampling=sampling_of(stage))

@@ -1,6 +1,6 @@
-"""Formatted sums: arithmetic with thoughts and answer in tags, a form that is imitated first and rewarded then.
+"""Formatted sums: arithmetic with thoughts and answer in tags, a format that is imitated first and rewarded then.
 
-The bundled model does not follow instructions, so that it learns the form from demonstrations.
+The bundled model does not follow instructions, so it learns the format from demonstrations.
 """
 
 from dataclasses import replace
@@ -18,12 +18,12 @@ from posttrain.settings.demonstrations import demonstrations
 
 
 def formatted_sums() -> Recipe:
-    """Two passes of imitation, then reinforcement with 1 for the right answer and 1 for the form."""
+    """Two epochs of imitation, then reinforcement with a reward of 1 for the correct answer and 1 for the format."""
     recipe = arithmetic()
     stage = rl_of(recipe)
-    form = sft_of(demonstrations())
-    form = replace(form, epochs=2.0, learner=replace(form.learner, optimizer=AdamW(lr=3e-3)))
-    practice = replace(
+    imitation = sft_of(demonstrations())
+    imitation = replace(imitation, epochs=2.0, learner=replace(imitation.learner, optimizer=AdamW(lr=3e-3)))
+    reinforcement = replace(
         stage,
         rollout=Independent(n=8, sampling=Sampling(max_tokens=96)),
         reward=Sum(parts={"accuracy": stage.reward, "format": Format()}),
@@ -32,6 +32,6 @@ def formatted_sums() -> Recipe:
         recipe,
         name="formatted_sums",
         tasks=Tagged(tasks=recipe.tasks),
-        stages={"sft": form, "rl": practice},
+        stages={"sft": imitation, "rl": reinforcement},
         evaluation=replace(recipe.evaluation, verifier=stage.reward),
     )

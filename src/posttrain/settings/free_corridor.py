@@ -1,4 +1,4 @@
-"""Free corridor: the corridor, where an invalid action costs nothing but the turn."""
+"""Free corridor: the corridor without a penalty for invalid actions, which only use up a turn."""
 
 from dataclasses import replace
 
@@ -10,9 +10,9 @@ from posttrain.settings.corridor import corridor
 
 
 def free_corridor() -> Recipe:
-    """The corridor without a penalty, for methods that give every turn a reward of their own."""
+    """The corridor without a penalty, for methods with turn rewards of their own."""
     recipe = corridor()
     stage = rl_of(recipe)
-    assert isinstance(stage.rollout, Turns), "the corridor is a world of turns"
+    assert isinstance(stage.rollout, Turns), "the corridor has rollouts of several turns"
     rollout = replace(stage.rollout, environment=Corridor(invalid_penalty=0.0))
     return with_stage(replace(recipe, name="free_corridor"), replace(stage, rollout=rollout))

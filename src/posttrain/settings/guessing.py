@@ -1,8 +1,8 @@
-"""Guessing: a new model of 200k weights says in which box a ball is; half of the questions do not tell.
+"""Guessing: a new model of 200k weights names the box that a ball is in; half of the prompts do not have the answer.
 
-It first imitates random answers, to learn what an answer looks like, and then has one try at each question. Held-out
-questions may be answered five times over, told only that the last answer was wrong; one counts as right that is solved
-in any of the tries (Succ@5).
+It first imitates random answers, to learn the format, and then has one turn per question. Held-out questions have up to
+five turns, with the feedback that the last answer was wrong; a question counts as solved if any turn solves it
+(Succ@5).
 """
 
 from dataclasses import replace
@@ -30,15 +30,15 @@ WORDS: Final = (
     *(f" {box}" for box in BOXES),
     *BOXES,
 )
-"""One token each, so that an answer is one choice, and stands as far behind the last one in every turn."""
+"""One token each, so that an answer is one choice, at the same distance from the last answer in every turn."""
 
 
 def guessing() -> Recipe:
-    """A new decoder, imitation of random answers, then groups of 16 single tries at 16 questions a step."""
+    """A new decoder, imitation of random answers, then groups of 16 single turns for 16 questions per step."""
     recipe = arithmetic()
-    world, tasks = TryAgain(feedback="No.\nBox:"), Guessing(size=1000)
-    five_tries = Turns(environment=world, n=16, max_turns=5, sampling=Sampling(max_tokens=4))
-    answers = Played(tasks=tasks, environment=world, actions=tuple(f" {box}" for box in BOXES), turns=5)
+    environment, tasks = TryAgain(feedback="No.\nBox:"), Guessing(size=1000)
+    five_tries = Turns(environment=environment, n=16, max_turns=5, sampling=Sampling(max_tokens=4))
+    answers = Played(tasks=tasks, environment=environment, actions=tuple(f" {box}" for box in BOXES), turns=5)
     imitation = replace(sft_of(demonstrations()), tasks=answers, learner=Learning(optimizer=AdamW(lr=3e-3)))
     stage = replace(
         rl_of(recipe),
@@ -54,5 +54,5 @@ def guessing() -> Recipe:
         models={"policy": Model(source="new", shape=shape, trained=True)},
         tasks=tasks,
         stages={"sft": imitation, "rl": stage},
-        evaluation=Evaluation(verifier=Verdict(pay="solved"), rollout=five_tries, holdout=60, samples=2),
+        evaluation=Evaluation(verifier=Verdict(value="solved"), rollout=five_tries, holdout=60, samples=2),
     )

@@ -1,4 +1,4 @@
-"""Mixed sums: arithmetic of two to five numbers, which are four kinds of task by their difficulty."""
+"""Mixed sums: arithmetic of two to five numbers, four levels of difficulty."""
 
 from dataclasses import replace
 
@@ -8,5 +8,5 @@ from posttrain.settings.arithmetic import arithmetic
 
 
 def mixed_sums() -> Recipe:
-    """Arithmetic of more lengths."""
+    """Arithmetic with more lengths of sums."""
     return replace(arithmetic(), name="mixed_sums", tasks=Arithmetic(size=2000, terms=(2, 5)))

@@ -1,9 +1,9 @@
-"""Pebble: how the bundled model was made, from random weights, by imitation of generated drills.
+"""Pebble: how the bundled model was made, from random weights, by imitation of generated exercises.
 
     posttrain run pebble
 
-gives the folder that ships as `pebble`, up to the rounding of another machine. What it was taught: `tasks/primer.py`.
-It is judged on the tasks of the quickstart, all of them, so that none of them is among those that it was taught.
+gives the folder that ships as `pebble`, up to rounding on another machine. Its training tasks: `tasks/primer.py`. It is
+evaluated on all tasks of the quickstart, so that none of them is trained on.
 """
 
 from dataclasses import replace
@@ -23,7 +23,7 @@ from posttrain.training.settings import Learning
 
 
 def pebble() -> Recipe:
-    """Imitation with a new model, a long primer, and a high learning rate that falls to nothing."""
+    """Imitation with a new model, 400,000 exercises, and a high learning rate that decays to 0."""
     recipe = demonstrations()
     learner = Learning(optimizer=AdamW(lr=3e-3, weight_decay=0.01), schedule=Linear(warmup=0.03))
     recipe = with_stage(recipe, replace(sft_of(recipe), batch=64, learner=learner))

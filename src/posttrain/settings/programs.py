@@ -1,7 +1,7 @@
-"""Programs: the bundled model writes small programs, and is rewarded for those that print what is expected.
+"""Programs: the bundled model writes small programs, and is rewarded for those with the expected output.
 
-It has never seen a program, so that it first imitates a few. Programs are in bash, which starts fastest;
-``tasks.languages=[bash,lua,perl,python]`` asks for more languages.
+It was not trained on programs, so it imitates a few first. Programs are in bash, which starts fastest;
+``tasks.languages=[bash,lua,perl,python]`` adds more languages.
 """
 
 from dataclasses import replace

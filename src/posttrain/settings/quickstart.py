@@ -1,8 +1,8 @@
-"""Quickstart: a tiny model learns to show its working, first by imitation, then by reinforcement.
+"""Quickstart: a tiny model learns to solve sums step by step, first by imitation, then by reinforcement.
 
-The bundled model can add up three or four numbers one step at a time, but mostly it blurts an answer out, and is wrong.
-Imitating 128 worked solutions helps; reinforcement, which only ever sees whether the answer was right, then makes
-it write the working every time. About a minute on two cores.
+The bundled model can add three or four numbers one step at a time, but mostly it answers at once, and is wrong.
+Imitation of 128 worked solutions helps. Reinforcement, with a reward for correct answers only, then makes it work out
+every solution. About a minute on two cores.
 """
 
 from dataclasses import replace

@@ -1,7 +1,7 @@
-"""Rated pairs: learning offline from two rated workings a task, compared with each other and with the first policy.
+"""Rated pairs: offline learning from two rated solutions per task, compared with each other and the initial policy.
 
-`tasks={kind: gathered, tasks: FILE}` brings data of one's own: a row with a prompt, a completion and a rating each, any
-number of them for a prompt.
+`tasks={kind: gathered, tasks: FILE}` takes a file of yours, one row per prompt, completion and rating, with any number
+of rows per prompt.
 """
 
 from dataclasses import replace
@@ -11,12 +11,12 @@ from posttrain.components.rollouts.recorded import Recorded
 from posttrain.models import Model
 from posttrain.recipes.changes import rl_of, with_stage
 from posttrain.recipes.tree import Recipe
-from posttrain.settings.rated_workings import rated_workings
+from posttrain.settings.rated_solutions import rated_solutions
 
 
 def rated_pairs() -> Recipe:
-    """Rated workings, of which each task must have two, at a higher learning rate."""
-    recipe = rated_workings()
+    """Rated solutions, two or more per task, at a higher learning rate."""
+    recipe = rated_solutions()
     models = {"policy": recipe.models["policy"], "reference": Model(source="role:policy")}
     stage = rl_of(recipe)
     learner = replace(stage.learner, optimizer=AdamW(lr=3e-4))

@@ -1,8 +1,8 @@
-"""Reaching: a new flow acts, moving a point to one of two targets; it imitates first, then learns with a critic.
+"""Reaching: a new flow moves a point to one of two targets; it imitates first, then learns with a critic.
 
 The environment is ``reaching`` of `posttrain.components.rollouts.control`. An action is the end of a chain of four
-steps with noise of a constant standard deviation. Episodes are not compared with each other, one a task, so that the
-advantage is GAE with a critic of the observations.
+steps with noise of a constant standard deviation. There is one episode per task, so the advantage is GAE with a critic
+of the observations.
 """
 
 from dataclasses import replace
@@ -26,7 +26,7 @@ from posttrain.training.settings import Learning
 
 
 def reaching() -> Recipe:
-    """A flow of 4 steps, made ready by flow matching, and a critic; 64 episodes of four actions a step."""
+    """A flow of 4 steps, trained by flow matching first, and a critic; 64 episodes of four actions per step."""
     recipe = arithmetic()
     matching = replace(
         sft_of(demonstrations()),

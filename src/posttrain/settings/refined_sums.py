@@ -1,8 +1,8 @@
-"""Refined sums: arithmetic of four or five numbers, after a lesson in correcting an answer that was criticised.
+"""Refined sums: arithmetic of four or five numbers, after a warm-up on refinements of criticised answers.
 
-The bundled model knows no English: a critique is a mark and the answer, and what a refinement looks like is taught by
-imitation on other sums. Bare attempts at sums of four or five numbers succeed now and then, where at sums of two
-numbers of three digits none does and nothing is learned.
+The bundled model does not understand English, so a critique is a mark and the answer, and refinements are imitated on
+other sums first. Some rollouts of sums of four or five numbers are correct, while none is for sums of two numbers of
+three digits, so that nothing would be learned from those.
 """
 
 from dataclasses import replace
@@ -25,16 +25,16 @@ TEXTS: Final = Critiques(
     request="{question}",
     refinement="{question}{attempt}\n{critique}\nA:",
 )
-"""For a model that knows no English: ``Q: 347+285\\nA: #### 531\\nno 632\\nA:``."""
+"""Templates for a model without English: ``Q: 347+285\\nA: #### 531\\nno 632\\nA:``."""
 
 
 def refined_sums() -> Recipe:
-    """One pass over 1500 refinements, then arithmetic."""
+    """One epoch over 1500 refinements, then arithmetic."""
     recipe, sums = arithmetic(), Arithmetic(size=1000, terms=(4, 5))
-    lesson = sft_of(demonstrations())
-    lesson = replace(
-        lesson,
+    warmup = sft_of(demonstrations())
+    warmup = replace(
+        warmup,
         tasks=Refinements(of=replace(sums, size=1500, seed=1), texts=TEXTS, bare=True),
-        learner=replace(lesson.learner, optimizer=AdamW(lr=5e-4)),
+        learner=replace(warmup.learner, optimizer=AdamW(lr=5e-4)),
     )
-    return replace(recipe, name="refined_sums", tasks=sums, stages={"lesson": lesson, "rl": rl_of(recipe)})
+    return replace(recipe, name="refined_sums", tasks=sums, stages={"lesson": warmup, "rl": rl_of(recipe)})

@@ -1,4 +1,4 @@
-"""Rounds: arithmetic in few large rounds of 64 prompts, for methods that learn much from each of them."""
+"""Rounds: arithmetic in a few large rounds of 64 prompts, for methods with many updates per round."""
 
 from dataclasses import replace
 

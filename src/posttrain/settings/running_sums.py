@@ -1,7 +1,7 @@
-"""Running sums: a new model writes C programs that sum a line up to n, and is rewarded for those that pass their tests.
+"""Running sums: a new model writes C programs that sum a linear function up to n, and is rewarded for passed tests.
 
-It first imitates generated programs, half of them adding term by term and half in closed form, which does a fraction of
-the work. Held-out programs are judged by how many instructions they take.
+It first imitates generated programs, half of them adding term by term and half in closed form, which needs a fraction
+of the work. Held-out programs are scored by the instructions that they execute.
 """
 
 from dataclasses import replace
@@ -29,7 +29,7 @@ WORDS: Final = (
 
 
 def running_sums() -> Recipe:
-    """A new decoder, six passes of imitation, then 16 steps of 6 tasks with 4 programs each."""
+    """A new decoder, six epochs of imitation, then 16 steps of 6 tasks with 4 programs each."""
     recipe = arithmetic()
     imitation = sft_of(demonstrations())
     imitation = replace(imitation, epochs=6.0, learner=replace(imitation.learner, optimizer=AdamW(lr=3e-3)))

@@ -1,9 +1,9 @@
-"""Shapes: a new model that sees finds coloured shapes in small pictures, and answers with boxes and confidences.
+"""Shapes: a new vision model finds coloured shapes in small pictures, and answers with boxes and confidences.
 
 The model is a decoder whose input embeddings of image tokens are linear in the pixels of a patch. It first imitates
 imperfect demonstrations, whose mistakes are random confidences and superfluous boxes. The reward is the overlap of the
-stated boxes with the right ones. All pictures are of one shape: of two shapes the model cannot tell the one that is
-asked for, and where a sampled box seldom fits, there is little but confidences to learn from the reward.
+stated boxes with the reference boxes. Each picture has one shape: with two, the model cannot distinguish the one in the
+question, and where sampled boxes rarely fit, the reward trains little besides confidences.
 """
 
 from dataclasses import replace
@@ -41,7 +41,7 @@ WORDS: Final = (
 
 
 def shapes() -> Recipe:
-    """A new decoder with vision, three passes of imitation, then groups of 8 answers to 32 pictures a step."""
+    """A new decoder with vision, three epochs of imitation, then groups of 8 answers for 32 pictures per step."""
     recipe = arithmetic()
     stage = rl_of(recipe)
     stage = replace(

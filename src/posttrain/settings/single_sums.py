@@ -1,4 +1,4 @@
-"""Single sums: arithmetic with one completion a task and more tasks a step; held-out answers are right or wrong."""
+"""Single sums: arithmetic with one completion per task and more tasks per step."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from posttrain.settings.arithmetic import arithmetic
 
 
 def single_sums() -> Recipe:
-    """64 tasks a step, one completion each, for methods that do not compare completions of a task."""
+    """64 tasks per step with one completion each, for methods that do not compare completions of a task."""
     recipe = replace(arithmetic(), name="single_sums", evaluation=Evaluation(verifier=Match()))
     rollout = Independent(n=1, sampling=Sampling(max_tokens=64))
     return with_stage(recipe, replace(rl_of(recipe), prompts=64, rollout=rollout))

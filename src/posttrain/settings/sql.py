@@ -1,4 +1,4 @@
-"""SQL: a new model answers questions about small tables by queries, and is rewarded for the rows that they give.
+"""SQL: a new model answers questions about small tables by queries, and is rewarded for the expected rows.
 
 Questions and tables are generated. The model first imitates a plan as reasoning and the query after it;
 ``tasks.reasoned=false`` leaves the reasoning out.
@@ -11,7 +11,7 @@ from posttrain.components.optimizers.adamw import AdamW
 from posttrain.components.rewards.sql import SQL
 from posttrain.components.rollouts.independent import Independent
 from posttrain.components.shapes.decoder import Decoder
-from posttrain.components.tasks.queries import ASKED, TABLES, TESTS, Queries
+from posttrain.components.tasks.queries import QUESTIONS, TABLES, TESTS, Queries
 from posttrain.engines import Sampling
 from posttrain.evaluation.settings import Evaluation
 from posttrain.models import Model
@@ -23,14 +23,14 @@ from posttrain.settings.demonstrations import demonstrations
 WORDS: Final = (
     *("<reasoning>", "</reasoning>\n<answer>\n```sql\n", "\n```\n</answer>", "): ", ", ", "?\n", " with ", " and "),
     *("SELECT ", "COUNT(*)", "MAX(", "MIN(", " FROM ", " WHERE ", " where ", " AND ", *TABLES, *TESTS),
-    *(*(begin.removesuffix("{}") for begin in ASKED), *(plan.removesuffix("{}") for _, plan in ASKED.values())),
+    *(*(begin.removesuffix("{}") for begin in QUESTIONS), *(plan.removesuffix("{}") for _, plan in QUESTIONS.values())),
     *(*(column for columns in TABLES.values() for column in columns), *(f"{number}" for number in range(61))),
 )
 """One token each, so that an answer is short."""
 
 
 def sql() -> Recipe:
-    """A new decoder, almost two passes of imitation, then 20 steps of 16 questions with 8 answers each."""
+    """A new decoder, almost two epochs of imitation, then 20 steps of 16 questions with 8 answers each."""
     recipe = arithmetic()
     imitation = sft_of(demonstrations())
     imitation = replace(imitation, epochs=1.8, learner=replace(imitation.learner, optimizer=AdamW(lr=3e-3)))

@@ -1,8 +1,8 @@
-"""Stated confidence: arithmetic, with an answer that ends by saying how likely it is to be right.
+"""Stated confidence: arithmetic, with answers that end with the probability of being correct.
 
-The bundled model does not follow instructions, so that it first imitates the form, with random confidences and at a
-high learning rate, as it has never seen the signs of a tag. Held-out answers are judged by the answer alone; their
-confidences are recorded beside it.
+The bundled model does not follow instructions, so it first imitates the format, with random confidences, and at a high
+learning rate, since it was not trained on the characters of tags. Held-out answers are scored without the confidence,
+which is recorded.
 """
 
 from dataclasses import replace
@@ -21,15 +21,15 @@ from posttrain.settings.demonstrations import demonstrations
 
 
 def stated_confidence() -> Recipe:
-    """Two passes of imitation, then groups of 16 answers."""
+    """Two epochs of imitation, then groups of 16 answers."""
     recipe = arithmetic()
-    form = sft_of(demonstrations())
-    form = replace(form, epochs=2.0, learner=replace(form.learner, optimizer=AdamW(lr=3e-3)))
+    imitation = sft_of(demonstrations())
+    imitation = replace(imitation, epochs=2.0, learner=replace(imitation.learner, optimizer=AdamW(lr=3e-3)))
     stage = replace(rl_of(recipe), rollout=Independent(n=16, sampling=Sampling(max_tokens=112)))
     return replace(
         recipe,
         name="stated_confidence",
         tasks=StatedConfidence(tasks=recipe.tasks),
-        stages={"sft": form, "rl": stage},
+        stages={"sft": imitation, "rl": stage},
         evaluation=Evaluation(verifier=Calibrated(correct=Match(), weight=0.0, malformed=None)),
     )

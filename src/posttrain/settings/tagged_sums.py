@@ -1,6 +1,6 @@
-"""Tagged sums: arithmetic, with the working in ``<think>`` and the result in ``<answer>``.
+"""Tagged sums: arithmetic, with the steps in ``<think>`` and the result in ``<answer>``.
 
-The bundled model does not follow instructions, so that it first imitates the form, at a high learning rate.
+The bundled model does not follow instructions, so it first imitates the format, at a high learning rate.
 """
 
 from dataclasses import replace
@@ -18,15 +18,15 @@ from posttrain.settings.demonstrations import demonstrations
 
 
 def tagged_sums() -> Recipe:
-    """Two passes of imitation, then 30 steps with groups of 8 answers."""
+    """Two epochs of imitation, then 30 steps with groups of 8 answers."""
     recipe = arithmetic()
-    form = sft_of(demonstrations())
-    form = replace(form, epochs=2.0, learner=replace(form.learner, optimizer=AdamW(lr=3e-3)))
+    imitation = sft_of(demonstrations())
+    imitation = replace(imitation, epochs=2.0, learner=replace(imitation.learner, optimizer=AdamW(lr=3e-3)))
     stage = replace(rl_of(recipe), steps=30, rollout=Independent(n=8, sampling=Sampling(max_tokens=96)))
     return replace(
         recipe,
         name="tagged_sums",
         tasks=Tagged(tasks=recipe.tasks),
-        stages={"sft": form, "rl": stage},
+        stages={"sft": imitation, "rl": stage},
         evaluation=Evaluation(verifier=Match()),
     )

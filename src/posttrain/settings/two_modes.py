@@ -1,7 +1,7 @@
-"""Two modes: a new flow imitates points in the plane, half of them around each of two modes; one of these is rewarded.
+"""Two modes: a new flow imitates points around two modes in the plane, and is rewarded for one of the modes.
 
-The reward is for ending near the rewarded mode (`posttrain.components.rewards.in_region`). The steps of the flow draw
-noise of a constant standard deviation, so that each has a density.
+The reward is 1 for an end point near the rewarded mode (`posttrain.components.rewards.in_region`). The steps of the
+flow have noise of a constant standard deviation, so that each has a density.
 """
 
 from dataclasses import replace
@@ -23,7 +23,7 @@ from posttrain.training.settings import Learning
 
 
 def two_modes() -> Recipe:
-    """A flow of 14 steps, made ready by flow matching; 24 groups of 24 points a step."""
+    """A flow of 14 steps, trained by flow matching first; 24 groups of 24 points per step."""
     recipe = arithmetic()
     matching = replace(
         sft_of(demonstrations()),

@@ -1,4 +1,4 @@
-"""Verilog: a new model writes small hardware modules, and is rewarded for those that pass their test benches.
+"""Verilog: a new model writes small hardware modules, and is rewarded for passing their test benches.
 
 Formulas and test benches are generated. The model first imitates a plan as reasoning and the module after it.
 """
@@ -27,7 +27,7 @@ WORDS: Final = (
 
 
 def verilog() -> Recipe:
-    """A new decoder, 70 steps of imitation, then 30 of reinforcement: 16 tasks, 8 attempts each at temperature 0.5."""
+    """A new decoder, 70 steps of imitation, then 30 of reinforcement: 16 tasks, 8 rollouts each at temperature 0.5."""
     recipe = arithmetic()
     imitation = sft_of(demonstrations())
     imitation = replace(imitation, max_steps=70, learner=replace(imitation.learner, optimizer=AdamW(lr=3e-3)))

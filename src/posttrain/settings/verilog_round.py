@@ -1,4 +1,4 @@
-"""Verilog in one round: the Verilog setting with a single round of sampling, learned from in several updates."""
+"""Verilog in one round: the Verilog setting with a single round of sampling and several updates."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from posttrain.settings.verilog import verilog
 
 
 def verilog_round() -> Recipe:
-    """One step of 160 tasks with 8 attempts each at temperature 1, in 10 updates."""
+    """One step of 160 tasks with 8 rollouts each at temperature 1, in 10 updates."""
     recipe = verilog()
     stage = rl_of(recipe)
     stage = replace(

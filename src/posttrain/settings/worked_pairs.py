@@ -1,4 +1,4 @@
-"""Worked pairs: the tasks of sum pairs, whose right workings are imitated; the pairs are for a method to use."""
+"""Worked pairs: imitation of the chosen solutions of sum pairs; methods may use the pairs."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from posttrain.settings.sum_pairs import sum_pairs
 
 
 def worked_pairs() -> Recipe:
-    """Two passes of imitation."""
+    """Two epochs of imitation."""
     recipe = demonstrations()
     imitation = replace(sft_of(recipe), epochs=2.0)
     return replace(recipe, name="worked_pairs", tasks=sum_pairs().tasks, stages={"sft": imitation})

@@ -22,7 +22,7 @@ CACHES = 1 << 28
 
 
 class SamplingCase:
-    """All completions of a workload at once, one request a prompt; the model ends by itself, or never."""
+    """All completions of a workload at once, one request per prompt; the model ends by itself, or never."""
 
     def __init__(self, policy: Policy, recipe: Recipe, size: Size, workload: Workload, device: torch.device) -> None:
         self.size, self.workload, self.device = size, workload, device
@@ -51,15 +51,15 @@ class SamplingCase:
         self._turn += 1
         sampling = Sampling(max_tokens=self.workload.limit)
         samplers = [self._server.bind(self._turn, place) for place in range(len(self.workload.prompts))]
-        asked = [
+        requests = [
             sampler.sample(np.array(prompt), GROUP, sampling)
             for sampler, prompt in zip(samplers, self.workload.prompts, strict=True)
         ]
-        return list(await asyncio.gather(*asked))
+        return list(await asyncio.gather(*requests))
 
 
 class LearningCase:
-    """One optimizer step on the workload's sequences, with made-up credit."""
+    """One optimizer step on the workload's sequences, with synthetic advantages."""
 
     def __init__(self, policy: Policy, recipe: Recipe, size: Size, workload: Workload, device: torch.device) -> None:
         from posttrain.training.learner import Learner, Loss
@@ -97,5 +97,5 @@ class LearningCase:
 
 
 def gpu_memory(device: torch.device) -> dict[str, int]:
-    """Most memory of a GPU that was taken; nothing without one."""
+    """Peak memory of the GPU; empty without one."""
     return {"peak_gpu_bytes": torch.cuda.max_memory_allocated(device)} if device.type == "cuda" else {}

@@ -85,7 +85,7 @@ class Limits:
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait until a GPU has done what it was asked."""
+    """Waits until a GPU has finished its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 

@@ -1,9 +1,8 @@
-"""Runs the benchmark: which processes, in which order, and what results."""
+"""Runs the benchmark: its processes, their order, and the results."""
 
 import os
 import statistics
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any
 
 from posttrain.component import nearest
 from posttrain.errors import RunFailed, UserError
+from posttrain.errors.temporary import temporary_folder
 from posttrain.speed.children import Child, ChildFailed
 from posttrain.speed.sizes import CPU_SIZES, CUDA_SIZES, SIZES
 from posttrain.speed.workloads import NAMES, end_probability
@@ -41,15 +41,15 @@ class Plan:
     learning_samples: int = 128
     waiting: Sequence[int] = WAITING
     growth_size: str | None = None
-    """Where several sizes are measured, the one whose growth is; None measures it for each."""
+    """The size whose growth is measured, where there are several; None is each."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """Whose turn it is: a case of a child."""
+    """One case of a child."""
 
     figure: Mapping[str, Any]
-    """What the result is of: measure, size, dtype, workload, batch."""
+    """Identifies the result: measure, size, dtype, workload, batch."""
     take: Callable[[], dict[str, Any]]
 
 
@@ -62,19 +62,19 @@ class Taken:
 
 
 def measure(plan: Plan, say: Say) -> dict[str, Any]:
-    """Measure all of it, size after size."""
+    """Measures the plan, size after size."""
     figures: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary_folder("speed") as folder:
         for size in plan.sizes:
-            figures += _measure_size(plan, size, Path(folder), say)
+            figures += _measure_size(plan, size, folder, say)
     if "start_up" in plan.measures:
         figures += _measure_start_up(plan, say)
-    told = machine(plan.threads) | gpu(plan.device)
-    return {"command": command_line("posttrain"), "machine": told, "figures": figures}
+    described = machine(plan.threads) | gpu(plan.device)
+    return {"command": command_line("posttrain"), "machine": described, "figures": figures}
 
 
 def command_line(program: str) -> str:
-    """What was typed, without where the result goes."""
+    """The command line without its output file."""
     words = list(sys.argv[1:])
     while "--out" in words:
         place = words.index("--out")
@@ -83,16 +83,16 @@ def command_line(program: str) -> str:
 
 
 def machine(threads: int) -> dict[str, Any]:
-    """What the figures depend on, without the paths of this machine."""
+    """The properties of the machine that affect the figures, without paths."""
     from posttrain.runs.environment import describe_environment
 
-    told = describe_environment({"threads": threads})
+    described = describe_environment({"threads": threads})
     kept = ("cpu", "instructions", "cores", "threads", "memory_bytes", "platform", "python", "packages")
-    return {name: told[name] for name in kept} | {"commit": (told["git"] or {}).get("commit")}
+    return {name: described[name] for name in kept} | {"commit": (described["git"] or {}).get("commit")}
 
 
 def gpu(device: str) -> dict[str, Any]:
-    """The GPU, and how it decodes; nothing where none is measured."""
+    """The GPU and its decoding kernels; empty on a CPU."""
     import torch
 
     from posttrain.kernels import paged
@@ -103,7 +103,7 @@ def gpu(device: str) -> dict[str, Any]:
 
 
 def environment(threads: int) -> dict[str, str]:
-    """What children find in their environment: how many threads, and this package."""
+    """Variables of children: the number of threads, and the path of this package."""
     source = str(Path(__file__).parents[2])
     path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH", "")]))
     return {"OMP_NUM_THREADS": str(threads), "PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}
@@ -117,10 +117,10 @@ def model_folder(folder: Path, size: str, workload: str) -> Path:
 
 
 def in_turns(turns: Sequence[Turn], rounds: int, warm_up: int, say: Say) -> list[Taken]:
-    """Let every case take a turn, and again, and again: A B A B. The first rounds are not kept."""
+    """Measures every case once per round, alternating: A B A B. Warm-up rounds are not kept."""
     taken = [Taken(turn.figure) for turn in turns]
     for number in range(-warm_up, rounds):
-        said = []
+        seconds = []
         for turn, results in zip(turns, taken, strict=True):
             try:
                 result = turn.take()
@@ -128,18 +128,18 @@ def in_turns(turns: Sequence[Turn], rounds: int, warm_up: int, say: Say) -> list
                 raise RunFailed(str(error)) from None
             if number >= 0:
                 results.rounds.append(result)
-            said.append(f"{result['seconds']:.2f}")
-        say(f"{f'round {number + 1} of {rounds}' if number >= 0 else 'warm-up'}: {' '.join(said)} s")
+            seconds.append(f"{result['seconds']:.2f}")
+        say(f"{f'round {number + 1} of {rounds}' if number >= 0 else 'warm-up'}: {' '.join(seconds)} s")
     return taken
 
 
 def _measure_size(plan: Plan, size: str, folder: Path, say: Say) -> list[dict[str, Any]]:
-    """All that is measured of a model of one size, in turns."""
+    """All measurements of models of one size, alternating."""
     from posttrain.speed.figures import summarise
 
     specs = list(_cases(plan, size, folder))
     runs = list(_runs(plan, size, folder))
-    command = [sys.executable, "-m", "posttrain.speed.worker"]
+    command = [sys.executable, "-P", "-m", "posttrain.speed.worker"]
     with ExitStack() as stack:
         turns: list[Turn] = []
         child = Child("cases", command, environment(plan.threads))
@@ -147,14 +147,14 @@ def _measure_size(plan: Plan, size: str, folder: Path, say: Say) -> list[dict[st
         say(f"{size}: {len(specs)} cases, {len(runs)} runs; seconds of each, round by round")
         child.start(cases={str(i): spec for i, (_, spec) in enumerate(specs)})
         for i, (figure, _) in enumerate(specs):
-            turns.append(Turn(figure=figure, take=lambda case=str(i): child.ask(do="turn", case=case)))  # type: ignore[misc]
+            turns.append(Turn(figure=figure, take=lambda case=str(i): child.request(do="turn", case=case)))  # type: ignore[misc]
         runners = []
         for figure, spec in runs:
             runner = Child(f"grpo {spec['dtype']} {spec['workload']}", command, environment(plan.threads))
             stack.callback(runner.close)
             runner.start(grpo=spec)
             runners.append((figure, runner))
-            turns.append(Turn(figure=figure, take=lambda runner=runner: runner.ask(do="turn")))  # type: ignore[misc]
+            turns.append(Turn(figure=figure, take=lambda runner=runner: runner.request(do="turn")))  # type: ignore[misc]
         taken = in_turns(turns, plan.rounds, plan.warm_up, say)
         memory = [
             {**figure, "measure": "peak_memory", "value": runner.end()["peak_memory_bytes"] / 2**20, "unit": "MiB"}
@@ -180,18 +180,18 @@ def _cases(plan: Plan, size: str, folder: Path) -> Any:
         )
         for workload in plan.workloads:
             model = str(model_folder(folder, size, workload))
-            asked = {**common, "model": model, "workload": workload}
+            case = {**common, "model": model, "workload": workload}
             if "sampling" in plan.measures:
                 for batch in plan.batches:
                     figure = {"measure": "sampling", **own, "workload": workload, "batch": batch}
-                    yield figure, {**asked, "measure": "sampling", "samples": batch, "slots": batch}
+                    yield figure, {**case, "measure": "sampling", "samples": batch, "slots": batch}
             if "learning" in plan.measures:
                 figure = {"measure": "learning", **own, "workload": workload, "samples": plan.learning_samples}
-                yield figure, {**asked, "measure": "learning", "samples": plan.learning_samples}
+                yield figure, {**case, "measure": "learning", "samples": plan.learning_samples}
             if "growth" in plan.measures and workload == "fixed" and plan.growth_size in (None, size):
                 for waiting in plan.waiting:
                     figure = {"measure": "growth", **own, "workload": workload, "waiting": waiting}
-                    yield figure, {**asked, "measure": "sampling", "samples": waiting, "slots": plan.waiting[0]}
+                    yield figure, {**case, "measure": "sampling", "samples": waiting, "slots": plan.waiting[0]}
 
 
 def _runs(plan: Plan, size: str, folder: Path) -> Any:
@@ -211,7 +211,7 @@ def _runs(plan: Plan, size: str, folder: Path) -> Any:
 
 
 def run_spec(plan: Plan, size: str, dtype: str, workload: str, folder: Path) -> dict[str, Any]:
-    """What a child is told that runs GRPO."""
+    """The specification of a child that runs GRPO."""
     return {
         "model": str(model_folder(folder, size, workload)),
         "dtype": dtype,
@@ -223,7 +223,7 @@ def run_spec(plan: Plan, size: str, dtype: str, workload: str, folder: Path) -> 
 
 
 def _measure_start_up(plan: Plan, say: Say) -> list[dict[str, Any]]:
-    """Starts of fresh processes, warm and cold in turn."""
+    """Starts of fresh processes, alternately warm and cold."""
     from posttrain.speed.start_up import start
 
     own = environment(plan.threads)
@@ -257,17 +257,17 @@ def plan_of(
     rounds: int,
     threads: int,
 ) -> Plan:
-    """The plan that a command line asks for; lists are written with commas. Raises `UserError`."""
+    """The plan of a command line; lists are separated by commas. Raises `UserError`."""
     gpu = device == "cuda"
     both = ("float32", "bfloat16")
     some = ("bfloat16",) if gpu else ("float32",)
     few = ("sampling", "learning") if gpu else MEASURES
     few_batches = ("64", "256") if gpu else ("256", "128") if everything else ("256",)
     some_sizes = CUDA_SIZES if gpu else CPU_SIZES if everything else ("3.2M",)
-    asked = _listed("sizes", sizes, tuple(SIZES), some_sizes)
+    chosen = _listed("sizes", sizes, tuple(SIZES), some_sizes)
     return Plan(
-        sizes=asked,
-        growth_size="3.2M" if "3.2M" in asked else None,
+        sizes=chosen,
+        growth_size="3.2M" if "3.2M" in chosen else None,
         dtypes=_listed("dtypes", dtypes, both, both if everything and not gpu else some),
         workloads=_listed("workloads", "fixed" if gpu and not everything else workloads, NAMES, NAMES),
         batches=[int(n) for n in _listed("batches", batches, None, few_batches)],

@@ -1,4 +1,4 @@
-"""Benchmark processes that take turns over JSON lines. Standard library only, so that peers can use it.
+"""Benchmark processes that alternate over JSON lines. Standard library only, so that peers can use it.
 
     {"do": "start", ...}  ->  {"ready": true, ...}      once
     {"do": "turn", ...}   ->  {"seconds": 1.5, ...}     as often as is wanted
@@ -10,14 +10,12 @@ A child that fails answers ``{"error": "..."}``. What libraries print goes to st
 import contextlib
 import json
 import os
-import resource
 import select
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 
@@ -37,8 +35,8 @@ class Child:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, env={**os.environ, **environment}
         )
 
-    def ask(self, **question: Any) -> dict[str, Any]:
-        """Send a line and wait for the answer. Raises `ChildFailed` with what the child said last."""
+    def request(self, **question: Any) -> dict[str, Any]:
+        """Send a line and wait for the answer. Raises `ChildFailed` with the last output of the child."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(question).encode() + b"\n")
@@ -52,13 +50,13 @@ class Child:
 
     def start(self, **what: Any) -> dict[str, Any]:
         """The first question; the answer has the seconds since the process was made."""
-        answer = self.ask(do="start", **what)
+        answer = self.request(do="start", **what)
         return answer | {"seconds_to_ready": time.monotonic() - self._begun}
 
     def end(self) -> dict[str, Any]:
         """The last question. The process is gone afterwards."""
         try:
-            return self.ask(do="end")
+            return self.request(do="end")
         finally:
             self.close()
 
@@ -89,7 +87,7 @@ class Child:
         return line
 
     def _failed(self, what: str) -> ChildFailed:
-        """The error, with the last that the child printed."""
+        """The error, with the last output of the child."""
         self._log.seek(0)
         last = self._log.read().decode(errors="replace").strip().splitlines()[-15:]
         return ChildFailed("\n".join([f"{self.name}: {what}", *last]))
@@ -116,6 +114,8 @@ class Line:
 
     def goodbye(self) -> None:
         """Answer the last question."""
+        from posttrain.kernels.memory import peak_memory
+
         self.answer(peak_memory_bytes=peak_memory())
 
 
@@ -132,12 +132,12 @@ class Steps:
         self._released = 0.0
 
     def ready(self, **about: Any) -> None:
-        """Say that the first step can begin, and wait for its turn."""
+        """Report that the first step can begin, and wait for its turn."""
         self._line.answer(ready=True, **about)
         self._wait()
 
     def done(self, **result: Any) -> None:
-        """Answer with what a step was, and wait for the next turn. Raises `Enough` when there is none."""
+        """Answers with the result of a step, and waits for the next turn. Raises `Enough` when there is none."""
         self._line.answer(seconds=time.perf_counter() - self._released, **result)
         self._wait()
 
@@ -145,15 +145,3 @@ class Steps:
         if self._line.next()["do"] == "end":
             raise Enough
         self._released = time.perf_counter()
-
-
-def peak_memory() -> int:
-    """Most memory that this process has held, in bytes.
-
-    What the system says of the process's memory itself: the usual figure (``ru_maxrss``) begins at the parent's.
-    """
-    try:
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
-    except (OSError, StopIteration):
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

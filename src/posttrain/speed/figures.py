@@ -77,7 +77,7 @@ def _grpo(figure: Mapping[str, Any], rounds: Sequence[Mapping[str, Any]], limit:
 
 
 def least_seconds(figure: Mapping[str, Any], tokens: float, limit: Figure) -> float:
-    """What the operations of a step of GRPO take at the rates of the limits."""
+    """Time of a step's operations at the rates of the limits."""
     return least_sampling_seconds(figure, tokens, limit) + least_learning_seconds(figure, tokens, limit)
 
 
@@ -86,19 +86,19 @@ def least_sampling_seconds(figure: Mapping[str, Any], tokens: float, limit: Figu
 
     Completions are as long as those that were drawn for the workload, times what makes their tokens those of the step.
     """
-    size, asked = SIZES[figure["size"]], _asked(figure)
-    flops = size.sampling_flops(asked.prompt_lengths, asked.lengths)
-    return float(flops * tokens / sum(map(sum, asked.lengths)) / limit["best"]["sampling"][0] / 1e9)
+    size, workload = SIZES[figure["size"]], _workload(figure)
+    flops = size.sampling_flops(workload.prompt_lengths, workload.lengths)
+    return float(flops * tokens / sum(map(sum, workload.lengths)) / limit["best"]["sampling"][0] / 1e9)
 
 
 def least_learning_seconds(figure: Mapping[str, Any], tokens: float, limit: Figure) -> float:
     """The part of learning."""
-    size, asked = SIZES[figure["size"]], _asked(figure)
-    flops = size.learning_flops(asked.prompt_lengths, asked.lengths)
-    return float(flops * tokens / sum(map(sum, asked.lengths)) / limit["best"]["learning"][0] / 1e9)
+    size, workload = SIZES[figure["size"]], _workload(figure)
+    flops = size.learning_flops(workload.prompt_lengths, workload.lengths)
+    return float(flops * tokens / sum(map(sum, workload.lengths)) / limit["best"]["learning"][0] / 1e9)
 
 
-def _asked(figure: Mapping[str, Any]) -> Workload:
+def _workload(figure: Mapping[str, Any]) -> Workload:
     return workload(figure["workload"], figure.get("samples") or figure["batch"])
 
 

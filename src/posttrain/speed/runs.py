@@ -70,7 +70,7 @@ class Turns(LiveView):
         """Show nothing."""
 
     def step(self, metrics: Mapping[str, Any], timing: Mapping[str, Any]) -> None:
-        """A step is over: say what it was."""
+        """Answers with the result of a step."""
         self._steps.done(
             tokens=metrics["sampled_tokens"],
             reward=metrics["reward"],
@@ -82,6 +82,6 @@ class Turns(LiveView):
 
 
 def run_in_turns(recipe: Recipe, folder: Path, steps: Steps) -> None:
-    """Run it, one step a turn, until there are no more turns."""
+    """Runs it, one step per turn, until there are no more turns."""
     with contextlib.suppress(Enough):
         start(recipe, folder / "runs", Turns(steps))

@@ -82,16 +82,16 @@ class Size:
     def sampling_bytes(
         self, prompts: Sequence[int], lengths: Sequence[Sequence[int]], *, steps: int, width: int
     ) -> float:
-        """Bytes that decoding must read: every weight once a step, and the keys and values that each token looks at.
+        """Bytes that decoding must read: every weight once a step, and the keys and values that each token attends to.
 
         `steps` decoding steps, `width` bytes a number.
         """
-        looked_at = sum(
+        attended = sum(
             (n - 1) * prompt + n * (n - 1) / 2
             for prompt, written in zip(prompts, lengths, strict=True)
             for n in written
         )
-        return width * (steps * self.weights + looked_at * self.kv_entries)
+        return width * (steps * self.weights + attended * self.kv_entries)
 
     def _attention(self, past: int, new: int) -> float:
         """Operations of scores and weighted sums when `new` tokens follow `past` ones."""

@@ -15,12 +15,12 @@ from typing import Any
 
 PROGRAM = "import sys; from posttrain.cli import main; sys.exit(main())"
 """What the installed command runs."""
-COMMAND = ("-c", PROGRAM, "sample", "pebble", "12+30=", "--max-tokens", "1")
+COMMAND = ("-P", "-c", PROGRAM, "sample", "pebble", "12+30=", "--max-tokens", "1")
 _PAGE = 4096
 
 
 def start(environment: Mapping[str, str], *, cold: bool) -> dict[str, Any]:
-    """Seconds of one start; with `cold`, the share of pages that were not in memory (None where nobody can tell)."""
+    """Seconds of one start; with `cold`, the share of pages that were not in memory (None where unknown)."""
     missing = forget_files() if cold else 0.0
     begun = time.perf_counter()
     done = subprocess.run([sys.executable, *COMMAND], env={**os.environ, **environment}, capture_output=True, text=True)
@@ -31,10 +31,10 @@ def start(environment: Mapping[str, str], *, cold: bool) -> dict[str, Any]:
 
 
 def forget_files() -> float | None:
-    """Ask the system to drop this environment's files from its cache; the share of their pages that it did."""
+    """Let the system drop this environment's files from its cache; the share of their pages that it did."""
     if not hasattr(os, "posix_fadvise"):
         return None
-    looked_at, gone = 0, 0
+    examined, gone = 0, 0
     for path in _files():
         try:
             file = os.open(path, os.O_RDONLY)
@@ -47,13 +47,13 @@ def forget_files() -> float | None:
             os.close(file)
         if held is None:
             return None
-        looked_at += len(held)
+        examined += len(held)
         gone += held.count(False)
-    return gone / looked_at if looked_at else None
+    return gone / examined if examined else None
 
 
 def _held(file: int, size: int) -> list[bool] | None:
-    """For a few pages of a file, whether they are in memory; None where the system does not say."""
+    """For a few pages of a file, whether they are in memory; None where unknown."""
     if not hasattr(os, "preadv") or not hasattr(os, "RWF_NOWAIT"):
         return None
     places = range(0, size, max(_PAGE, size // 16 // _PAGE * _PAGE))

@@ -19,7 +19,7 @@ NAMES = {
 
 
 def rows(figures: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """A row a figure, in the order of `COLUMNS`."""
+    """One row per figure, in the order of `COLUMNS`."""
     return [[describe(f), number(f["value"], f["unit"]), _share(f), _spread(f)] for f in figures]
 
 
@@ -35,7 +35,7 @@ def describe(figure: Mapping[str, Any]) -> str:
 
 
 def number(value: float, unit: str) -> str:
-    """A value with as many digits as mean something."""
+    """A value with its significant digits."""
     if unit == "ratio":
         return f"{value:.2f}"
     return f"{value:,.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"

@@ -5,12 +5,12 @@
 """
 
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from posttrain.runs.garbage import as_usual, rarely_looked_for
+from posttrain.errors.temporary import temporary_folder
+from posttrain.runs.garbage import as_usual, rarely_collected
 from posttrain.runs.threads import wait_briefly
 from posttrain.speed.children import Line, Steps
 from posttrain.speed.sizes import SIZES
@@ -18,7 +18,7 @@ from posttrain.speed.workloads import workload
 
 
 class Case(Protocol):
-    """Something that takes turns."""
+    """A benchmark case, which is measured once per turn."""
 
     def turn(self) -> dict[str, Any]:
         """Do it once; ``seconds``, and what was done."""
@@ -28,7 +28,7 @@ class Case(Protocol):
 def main() -> int:
     """Serve one parent, in a process as a command has it."""
     wait_briefly()
-    with rarely_looked_for():
+    with rarely_collected():
         return _serve(Line())
 
 
@@ -60,13 +60,13 @@ def _serve_cases(line: Line, wanted: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _serve_run(line: Line, spec: Mapping[str, Any]) -> None:
-    """Run GRPO, a step a turn."""
+    """Runs GRPO, one step per turn."""
     from posttrain.speed.runs import grpo, run_in_turns
 
-    asked = workload(spec["workload"], spec["samples"])
-    with tempfile.TemporaryDirectory() as folder:
-        recipe = grpo(Path(folder), Path(spec["model"]), spec["dtype"], asked, spec["threads"], spec["device"])
-        run_in_turns(recipe, Path(folder), Steps(line))
+    requests = workload(spec["workload"], spec["samples"])
+    with temporary_folder("speed") as folder:
+        recipe = grpo(folder, Path(spec["model"]), spec["dtype"], requests, spec["threads"], spec["device"])
+        run_in_turns(recipe, folder, Steps(line))
     line.goodbye()
 
 

@@ -3,9 +3,8 @@
     fixed    prompts of 32 tokens, 64 new tokens each
     ragged   prompts of 16 to 128 tokens, lengths geometric with mean 48, cut at 256
 
-The model ends by itself: `end_probability` is that of its end token wherever it stands. So whoever samples it, by
-whatever means, has the same work to do. Lengths that are drawn here (`Workload.lengths`) are those of made-up
-completions to learn from.
+The model ends by itself: `end_probability` is that of its end token at every position. So every program that samples
+it has the same work. Lengths that are drawn here (`Workload.lengths`) are those of synthetic completions to learn from.
 """
 
 from collections.abc import Sequence
@@ -38,12 +37,12 @@ class Workload:
 
     @property
     def limit(self) -> int:
-        """Most new tokens of a completion."""
+        """Largest number of new tokens of a completion."""
         return most_tokens(self.name)
 
 
 def workload(name: Name, samples: int, seed: int = 0) -> Workload:
-    """So many completions, eight a prompt. Printable characters only, so that prompts are texts too."""
+    """A workload of `samples` completions, eight per prompt. Prompts are printable characters."""
     rng = np.random.Generator(np.random.Philox(key=[seed, NAMES.index(name)]))
     groups = -(-samples // GROUP)
     prompt_lengths = np.full(groups, 32) if name == "fixed" else rng.integers(16, 129, groups)
@@ -60,20 +59,20 @@ def most_tokens(name: Name) -> int:
 
 
 def end_probability(name: Name) -> float:
-    """Of the end token, at every place; 0 for a model that never ends."""
+    """Probability of the end token at every position; 0 for a model that never ends."""
     return 0.0 if name == "fixed" else 1 / MEAN
 
 
 def learning_rate(name: Name) -> float:
-    """Of the measured runs. Where the model ends by itself it is tiny, so that lengths stay what they are."""
+    """Learning rate of the measured runs. Tiny where the model ends by itself, so that lengths do not change."""
     return 1e-4 if name == "fixed" else 1e-6
 
 
 def text_of(token_ids: Sequence[int]) -> str:
-    """The text of a prompt: one character a token."""
+    """The text of a prompt: one character per token."""
     return bytes(token_ids).decode("ascii")
 
 
 def share_of_digits(completion: str) -> float:
-    """The reward of the measured runs: cheap, and something that a random model can learn."""
+    """The reward of the measured runs: inexpensive, and learnable by a random model."""
     return sum(character in "0123456789" for character in completion) / max(len(completion), 1)

@@ -1,4 +1,4 @@
-"""Calibration: how well stated probabilities match how often answers are right.
+"""Calibration: agreement of stated probabilities with the share of correct answers.
 
 Brier score: Brier 1950, doi:10.1175/1520-0493(1950)078<0001:VOFEIT>2.0.CO;2. Calibration error: Naeini et al. 2015,
 doi:10.1609/aaai.v29i1.9602, over ten equal bins.
@@ -12,7 +12,7 @@ BINS = 10
 
 
 def brier(confidences: Sequence[float], correct: Sequence[bool]) -> float:
-    """Mean squared distance between confidence and outcome, in [0, 1]; 0 is certain and right, 0.25 is always 1/2."""
+    """Mean squared distance between confidence and outcome, in [0, 1]; 0 is certain and correct, 0.25 is always 1/2."""
     stated_N, right_N = _paired(confidences, correct)
     return float(np.mean((stated_N - right_N) ** 2))
 
@@ -29,7 +29,7 @@ def calibration_error(confidences: Sequence[float], correct: Sequence[bool], bin
 
 
 def auroc(confidences: Sequence[float], correct: Sequence[bool]) -> float | None:
-    """Chance that a right answer has a higher confidence than a wrong one, ties half; None without one of each."""
+    """Probability that a correct answer has a higher confidence than an incorrect one, ties half; None without both."""
     stated_N, right_N = _paired(confidences, correct)
     right, wrong = np.sort(stated_N[right_N == 1]), np.sort(stated_N[right_N == 0])
     if not (len(right) and len(wrong)):
@@ -39,7 +39,7 @@ def auroc(confidences: Sequence[float], correct: Sequence[bool]) -> float | None
 
 
 def calibration(confidences: Sequence[float], correct: Sequence[bool]) -> dict[str, float]:
-    """All of them by name, with the mean ``confidence``; ``auroc`` only where it is defined."""
+    """All of these measures by name, with the mean ``confidence``; ``auroc`` only where it is defined."""
     ranked = auroc(confidences, correct)
     return {
         "confidence": float(np.mean(confidences)),
@@ -50,7 +50,7 @@ def calibration(confidences: Sequence[float], correct: Sequence[bool]) -> dict[s
 
 
 def _paired(confidences: Sequence[float], correct: Sequence[bool]) -> tuple[np.ndarray, np.ndarray]:
-    """Both as [N] float64."""
+    """Both as [N] float64. Raises `ValueError` where their lengths differ."""
     if not len(confidences) or len(confidences) != len(correct):
         raise ValueError(f"got {len(confidences)} confidences for {len(correct)} outcomes; one each is needed")
     return np.asarray(confidences, np.float64), np.asarray(correct, np.float64)

@@ -21,13 +21,13 @@ class Interval(NamedTuple):
     high: float
 
     def overlaps(self, other: "Interval") -> bool:
-        """Whether some number lies in both."""
+        """Whether the intervals have a common number."""
         return self.low <= other.high and other.low <= self.high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A number that was measured on a sample, with how sure it is."""
+    """A number that was measured on a sample, with its standard error and interval."""
 
     value: float
     standard_error: float
@@ -51,6 +51,26 @@ def wilson(correct: int, total: int, level: float = 0.95) -> Interval:
     return Interval(low, high)
 
 
+def clopper_pearson(correct: int, total: int, level: float = 0.95) -> Interval:
+    """Exact interval of a proportion: the shares that neither tail of the binomial test rejects."""
+    if not 0 <= correct <= total:
+        raise ValueError(f"{correct} correct of {total}: the first must lie between 0 and the second")
+    tail = 0.5 - level / 2
+
+    def share_of(wanted: float, a: int, b: int) -> float:
+        """The x with I_x(a, b) = wanted, by halving."""
+        low, high = 0.0, 1.0
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if _incomplete_beta(middle, 1 - middle, a, b) < wanted else (low, middle)
+        return (low + high) / 2
+
+    return Interval(
+        0.0 if correct == 0 else share_of(tail, correct, total - correct + 1),
+        1.0 if correct == total else share_of(1 - tail, correct + 1, total - correct),
+    )
+
+
 def mean(values: ArrayLike, level: float = 0.95) -> Estimate:
     """Mean with Student's t interval; unbounded for a single value."""
     x_N = _vector(values)
@@ -61,14 +81,14 @@ def mean(values: ArrayLike, level: float = 0.95) -> Estimate:
 
 
 def clustered_mean(values: ArrayLike, clusters: Sequence[Hashable], level: float = 0.95) -> Estimate:
-    """Mean of values that belong together in clusters (samples of one task), which are independent of one another.
+    """Mean of values in clusters (samples of one task) that are independent of one another.
 
     The squared standard error is ``C/(C-1) * sum_c (sum_i (x_ci - mean))^2 / N^2`` for C clusters and N values, and
     the t interval has C - 1 degrees of freedom. With clusters of one it is `mean`.
     """
     x_N = _vector(values)
     if len(clusters) != len(x_N):
-        raise ValueError(f"{len(x_N)} values with {len(clusters)} cluster labels; one label a value is needed")
+        raise ValueError(f"{len(x_N)} values with {len(clusters)} cluster labels; one label per value is needed")
     names = list(dict.fromkeys(clusters))
     index = {name: position for position, name in enumerate(names)}
     center = float(x_N.mean())
@@ -137,7 +157,7 @@ def t_cdf(t: float, degrees: float) -> float:
 def _incomplete_beta(x: float, y: float, a: float, b: float) -> float:
     """Regularised incomplete beta function I_x(a, b), by its continued fraction (DLMF 8.17.22).
 
-    ``y`` is 1 - x, given beside it because the difference would lose its digits where x is close to 1.
+    ``y`` is 1 - x, an argument because the difference would lose digits where x is close to 1.
     """
     if x <= 0.0 or y <= 0.0:
         return 0.0 if x <= 0.0 else 1.0

@@ -1,7 +1,11 @@
 """Paired comparison of two models on the same tasks: difference, interval, detectable effect.
 
+The interval excludes 0 exactly where McNemar's exact test rejects, so that a report cannot claim a difference with one
+and doubt it with the other.
+
 Sources: McNemar 1947 (exact binomial form); Newcombe 1998, *Improved confidence intervals for the difference between
-binomial proportions based on paired data*, Statistics in Medicine 17:2635-2650, method 10.
+binomial proportions based on paired data*, Statistics in Medicine 17:2635-2650, method 10; Clopper
+and Pearson 1934 (the interval that inverts the exact test).
 """
 
 import math
@@ -9,31 +13,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from posttrain.statistics.intervals import Interval, normal_quantile, wilson
+from posttrain.statistics.intervals import Interval, clopper_pearson, normal_quantile, wilson
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedDifference:
-    """Share of right answers after minus before, over the same tasks."""
+    """Share of correct answers after minus before, over the same tasks."""
 
     value: float
     interval: Interval
     gained: int
-    """Tasks right after and wrong before."""
+    """Tasks correct after and incorrect before."""
     lost: int
-    """Tasks right before and wrong after."""
+    """Tasks correct before and incorrect after."""
     tasks: int
     p_value: float
     """McNemar's exact two-sided test of no difference."""
     detectable: float
-    """Smallest difference that this comparison would have found 4 times in 5; see `minimum_detectable_effect`."""
+    """Smallest difference that this comparison finds with a power of 0.8; see `minimum_detectable_effect`."""
 
 
 def paired_difference(before: Sequence[bool], after: Sequence[bool], level: float = 0.95) -> PairedDifference:
-    """Compare right and wrong answers to the same tasks, in the same order.
+    """Compares correct and incorrect answers to the same tasks, in the same order.
 
-    The interval is Newcombe's method 10: the Wilson intervals of both shares, joined by their distances from the
-    shares, less what the correlation phi explains. Phi is made cautious by Yates' correction where it is positive.
+    Each end of the interval is the outer one of two intervals: Newcombe's, and the one that inverts McNemar's exact
+    test. The first covers where few tasks changed, the second agrees with the p-value.
     """
     if len(before) != len(after) or not len(before):
         raise ValueError(f"{len(before)} tasks before and {len(after)} after; the same tasks, at least one, are needed")
@@ -42,9 +46,10 @@ def paired_difference(before: Sequence[bool], after: Sequence[bool], level: floa
     gained = sum(map(bool, after)) - both
     tasks = len(before)
     value = (gained - lost) / tasks
+    score, exact = newcombe(both, lost, gained, tasks, level), _conditional(lost, gained, tasks, level)
     return PairedDifference(
         value=value,
-        interval=_newcombe(both, lost, gained, tasks, level),
+        interval=Interval(min(score.low, exact.low), max(score.high, exact.high)),
         gained=gained,
         lost=lost,
         tasks=tasks,
@@ -54,7 +59,7 @@ def paired_difference(before: Sequence[bool], after: Sequence[bool], level: floa
 
 
 def mcnemar(gained: int, lost: int) -> float:
-    """Exact two-sided p-value of tasks that changed: as likely to have been gained as lost, if nothing did."""
+    """Exact two-sided p-value of changed tasks: gained and lost are equally likely under the null hypothesis."""
     changed = gained + lost
     tail = sum(math.comb(changed, k) for k in range(min(gained, lost) + 1))
     return min(1.0, float(Fraction(2 * tail, 2**changed)))  # exact for any number of tasks
@@ -72,8 +77,12 @@ def minimum_detectable_effect(discordant: float, tasks: int, *, level: float = 0
     return math.sqrt(c * discordant / (tasks + c))
 
 
-def _newcombe(both: int, lost: int, gained: int, tasks: int, level: float) -> Interval:
-    """Newcombe's method 10 for the share after minus the share before."""
+def newcombe(both: int, lost: int, gained: int, tasks: int, level: float) -> Interval:
+    """Newcombe's method 10 for the share after minus the share before, from the counts of tasks.
+
+    The Wilson intervals of both shares, combined by their distances from the shares, with the correlation phi. Phi is
+    reduced by Yates' correction where it is positive.
+    """
     neither = tasks - both - lost - gained
     share_before, share_after = (both + lost) / tasks, (both + gained) / tasks
     low_before, high_before = wilson(both + lost, tasks, level)
@@ -87,8 +96,17 @@ def _newcombe(both: int, lost: int, gained: int, tasks: int, level: float) -> In
     return Interval(max(-1.0, difference - down), min(1.0, difference + up))
 
 
+def _conditional(lost: int, gained: int, tasks: int, level: float) -> Interval:
+    """The differences that McNemar's exact test does not reject, given how many tasks changed."""
+    changed = lost + gained
+    if not changed:
+        return Interval(0.0, 0.0)
+    low, high = clopper_pearson(gained, changed, level)
+    return Interval((2 * low - 1) * changed / tasks, (2 * high - 1) * changed / tasks)
+
+
 def _cautious_phi(both: int, lost: int, gained: int, neither: int) -> float:
-    """Correlation of right answers before and after; a positive one is shrunk by half a task in each cell."""
+    """Correlation of correct answers before and after; a positive one is shrunk by half a task in each cell."""
     margins = (both + lost) * (gained + neither) * (both + gained) * (lost + neither)
     if margins == 0:
         return 0.0

@@ -10,7 +10,7 @@ from posttrain.statistics.intervals import Estimate, bootstrap_mean
 
 
 def pass_at_k(samples: int, correct: int, k: int) -> float:
-    """Unbiased estimate for one task with `correct` right answers among `samples`."""
+    """Unbiased estimate for one task with `correct` answers among `samples`."""
     if not 1 <= k <= samples or not 0 <= correct <= samples:
         raise ValueError(f"pass@{k} needs 1 <= k <= samples and 0 <= correct <= samples; got {correct} of {samples}")
     return 1.0 - math.comb(samples - correct, k) / math.comb(samples, k)

@@ -3,7 +3,7 @@
 Sources: Hanley and McNeil 1982, doi:10.1148/radiology.143.1.7063747 (variance of the area); Newcombe 2006,
 doi:10.1002/sim.2324, method 5 (its interval: the areas whose own standard error, with both sample sizes in the formula
 replaced by their mean, reaches to the one that was measured). Unlike an interval from ranks or resampling it has a
-width at an area of 1, where a small sample has no error to see.
+width at an area of 1, where a small sample has no errors.
 """
 
 import math
@@ -16,7 +16,7 @@ from posttrain.statistics.intervals import Estimate, Interval, normal_quantile
 
 
 def auc(positives: ArrayLike, negatives: ArrayLike, level: float = 0.95) -> Estimate:
-    """Chance that a positive has a higher score than a negative, ties half; at least one of each is needed."""
+    """Probability that a positive has a higher score than a negative, ties half; at least one of each is needed."""
     high_N, low_N = _scores(positives), _scores(negatives)
     area = auroc([*high_N, *low_N], [True] * len(high_N) + [False] * len(low_N))
     assert area is not None, "there is one of each"
@@ -33,7 +33,7 @@ def auc(positives: ArrayLike, negatives: ArrayLike, level: float = 0.95) -> Esti
 def shuffled_auc(
     positives: ArrayLike, negatives: ArrayLike, *, shuffles: int = 1000, seed: int = 0
 ) -> tuple[float, Interval, float]:
-    """The area when labels are dealt at random: mean, middle 95 %, and how often it is at least the one measured.
+    """The area with random labels: mean, middle 95 %, and the share that is at least the measured area.
 
     The last is a one-sided p-value of the permutation test, with the measured area counted among the shuffles.
     """
@@ -70,7 +70,7 @@ def true_positive_rate(positives: ArrayLike, negatives: ArrayLike, *, at: float 
 
 
 def _standard_error(area: float, positives: float, negatives: float) -> float:
-    """Of an area, by Hanley and McNeil."""
+    """Standard error of an area, by Hanley and McNeil."""
     spread = 1 + (negatives - 1) * (1 - area) / (2 - area) + (positives - 1) * area / (1 + area)
     return math.sqrt(max(area * (1 - area) * spread, 0.0) / (positives * negatives))
 
@@ -88,7 +88,7 @@ def _upper(area: float, positives: int, negatives: int, z: float) -> float:
 
 
 def _curve(positives: ArrayLike, negatives: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """[K] hits and false alarms at every threshold from above the highest score to the lowest."""
+    """[K] true and false positives at every threshold from above the highest score to the lowest."""
     high_N, low_N = _scores(positives), _scores(negatives)
     thresholds = np.unique(np.concatenate([high_N, low_N]))[::-1]
     hits = [0, *(int((high_N >= t).sum()) for t in thresholds)]

@@ -1,8 +1,8 @@
 """Reliability of a reward after selection within groups: R^2 against the true score.
 
-Source: Shen and Zhang 2024, arXiv:2409.06957, section 4: attempts of a group, ranked by reward, are kept with chances
-that depend on the rank alone; the score is fitted by a line in the reward over what is kept, and R^2 = 1 - SSE / SST.
-The paper fits means of attempts with similar rewards; it does not say how many such bins there are.
+Source: Shen and Zhang 2024, arXiv:2409.06957, section 4: rollouts of a group, ranked by reward, are kept with
+probabilities that depend on the rank alone; the score is fitted by a line in the reward over what is kept, and
+R^2 = 1 - SSE / SST. The paper fits means of rollouts with similar rewards; it does not state the number of such bins.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ RULES: Final[Mapping[Rule, str]] = MappingProxyType(
 
 
 def chances(rewards: ArrayLike, rule: Rule) -> NDArray[np.float64]:
-    """[N] chance of each attempt of a group to be the one that is drawn; of equal rewards the first is the better."""
+    """[N] probability that each rollout of a group is drawn; of equal rewards the first ranks higher."""
     reward_N = np.asarray(rewards, np.float64)
     count = len(reward_N)
     if rule == "none" or count == 1:
@@ -44,10 +44,10 @@ def chances(rewards: ArrayLike, rule: Rule) -> NDArray[np.float64]:
 def reliability(
     rewards: Sequence[ArrayLike], scores: Sequence[ArrayLike], rule: Rule, bins: int | None = 20
 ) -> float | None:
-    """R^2 of the score on the reward over groups of attempts, a row a group; None where it is not defined.
+    """R^2 of the score on the reward over groups of rollouts, one row per group; None where it is not defined.
 
-    With `bins`, attempts are put in order of their rewards into as many bins of equal chance, and the line goes through
-    the bins' means, one that lies across a border with a part in either; None takes the attempts themselves.
+    With `bins`, rollouts are sorted by reward into as many bins of equal probability, and the line is fitted to the
+    bins' means. A rollout across a border is split between both bins. None takes the rollouts themselves.
     """
     weight_N = np.concatenate([np.zeros(0), *(chances(row, rule) for row in rewards)])
     x_N = np.concatenate([np.zeros(0), *(np.asarray(row, np.float64) for row in rewards)])

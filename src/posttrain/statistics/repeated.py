@@ -1,8 +1,10 @@
 """Paired comparison of two methods over the same seeds: difference, interval, detectable effect.
 
-The unit is the seed, since all that happens within a run shares its luck. Both methods of a seed begin from the same
-draws, so differences are taken within seeds (Student's paired t). A sign-flip test says how often the same numbers
-would look as different if the methods were the same; with five seeds its p-value cannot be below 1/16.
+The unit is the seed, since everything within a run depends on the same seed. Both methods of a seed start from the same
+draws, so differences are taken within seeds. One criterion decides whether there is a difference: Student's paired t
+test, whose p-value is below 1 - level exactly where its interval excludes 0. It assumes normal differences. The
+sign-flip test assumes only that their distribution is symmetric, but few seeds cannot reach a small p-value with it:
+`smallest_sign_flip_p` is 1/16 for five.
 """
 
 import math
@@ -12,7 +14,11 @@ from itertools import product
 
 import numpy as np
 
-from posttrain.statistics.intervals import Interval, mean, normal_quantile, t_quantile
+from posttrain.statistics.intervals import Interval, mean, t_cdf
+from posttrain.statistics.power import detectable
+
+_DIGITS = 12
+"""Significant digits of a measure that a difference is computed from; the rest is rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,36 +27,53 @@ class RepeatedDifference:
 
     value: float
     interval: Interval
-    """95 %, Student's t; unbounded for a single seed."""
+    """Student's t, of the requested level; unbounded for a single seed."""
+    std: float | None
+    """Of the differences; None for one seed, and 0 where all are equal."""
     seeds: int
     higher: int
-    """Seeds in which it was higher."""
+    """Seeds in which the measure was higher."""
     lower: int
     p_value: float
+    """Of Student's paired t test, two-sided. Of the sign-flip test for one seed and for equal differences."""
+    sign_flip_p: float
     """Of a sign-flip test of no difference, two-sided."""
     detectable: float
-    """Smallest difference that as many seeds find 4 times in 5, at the spread that was seen; infinite for one."""
+    """Smallest difference that this many seeds find with a power of 0.8, at the observed std; infinite for one."""
 
 
 def repeated_difference(base: Sequence[float], other: Sequence[float], level: float = 0.95) -> RepeatedDifference:
     """Compare two methods by a measure of their runs, in the same order of seeds."""
-    if len(base) != len(other) or not len(base):
-        raise ValueError(f"{len(base)} runs and {len(other)} runs; the same seeds, at least one, are needed")
-    differences = [b - a for a, b in zip(base, other, strict=True)]
+    differences = paired_differences(base, other)
     found = mean(differences, level)
-    count = len(differences)
-    detectable = math.inf
-    if count > 1:
-        detectable = (t_quantile(0.5 + level / 2, count - 1) + normal_quantile(0.8)) * found.standard_error
+    count, equal = len(differences), len(set(differences)) == 1
+    value = differences[0] if equal else round(found.value, _places(base, other)) + 0.0
+    std = None if count == 1 else 0.0 if equal else found.standard_error * math.sqrt(count)
+    sign_flip_p = sign_flip(differences)
     return RepeatedDifference(
-        value=found.value,
-        interval=found.interval,
+        value=value,
+        interval=Interval(value, value) if std == 0 else found.interval,
+        std=std,
         seeds=count,
         higher=sum(d > 0 for d in differences),
         lower=sum(d < 0 for d in differences),
-        p_value=sign_flip(differences),
-        detectable=detectable,
+        p_value=2 * t_cdf(-abs(value) / found.standard_error, count - 1) if std else sign_flip_p,
+        sign_flip_p=sign_flip_p,
+        detectable=math.inf if std is None else detectable(std, count, level=level),
     )
+
+
+def paired_differences(base: Sequence[float], other: Sequence[float]) -> list[float]:
+    """Each of `other` minus that of `base`, without rounding: 0 for equal numbers, and equal for equal differences."""
+    if len(base) != len(other) or not len(base):
+        raise ValueError(f"{len(base)} runs and {len(other)} runs; the same seeds, at least one, are needed")
+    places = _places(base, other)
+    return [round(b - a, places) + 0.0 for a, b in zip(base, other, strict=True)]
+
+
+def smallest_sign_flip_p(seeds: int) -> float:
+    """The smallest p-value of a two-sided sign-flip test: 2 of all 2^seeds choices of signs."""
+    return 2.0 ** (1 - seeds)
 
 
 def sign_flip(differences: Sequence[float], *, draws: int = 20_000) -> float:
@@ -64,3 +87,9 @@ def sign_flip(differences: Sequence[float], *, draws: int = 20_000) -> float:
         sign_MN = np.concatenate([np.ones((1, len(x_N))), drawn])
     sums_M = np.abs(sign_MN @ x_N)
     return float(np.mean(sums_M >= sums_M[0] * (1 - 1e-12)))
+
+
+def _places(base: Sequence[float], other: Sequence[float]) -> int:
+    """Decimal places down to which differences of these numbers mean something."""
+    size = max(map(abs, [*base, *other]))
+    return _DIGITS - math.ceil(math.log10(size)) if size > 0 else 0

@@ -1,4 +1,4 @@
-"""Majority votes among several answers to one question.
+"""Majority vote among several answers to one question.
 
 Source: self-consistency, Wang et al. 2022, arXiv:2203.11171; weighed by stated confidence, Damani et al. 2025,
 arXiv:2507.16806.
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 def vote(answers: Sequence[str | None], weights: Sequence[float] | None = None) -> int | None:
     """Index of the first of the answers with the largest sum of weights (1 each when left out).
 
-    The earliest wins a tie; None is no vote, and None comes back where there is no other.
+    The first wins a tie. None is not a vote; the result is None without votes.
     """
     weighed = zip(answers, weights if weights is not None else [1.0] * len(answers), strict=True)
     totals: dict[str, float] = {}

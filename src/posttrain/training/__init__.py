@@ -1,1 +1,1 @@
-"""Optimisation: from credit to new weights."""
+"""Optimization: from advantages to updated weights."""

@@ -1,10 +1,10 @@
-"""The learner: packs examples, computes the loss, updates the weights. It knows nothing of methods.
+"""The learner: packs examples, computes the loss, updates the weights. It is independent of methods.
 
     examples --deal--> minibatches --pack--> micro-batches --forward--> Tokens --objective--> loss, backward
                         (an optimizer step each)                                (weights from the reducer)
 
-The loss of an optimizer step is a weighted sum over all its tokens, with weights worked out before it is cut into
-micro-batches; how it is cut changes memory and rounding only.
+The loss of an optimizer step is a weighted sum over all its tokens, with weights computed before the split into
+micro-batches. The split changes memory and rounding only.
 """
 
 import math
@@ -34,31 +34,32 @@ from posttrain.training.settings import Learning
 from posttrain.types import FloatArray, PerToken, Tokens
 
 MASTER = "master"
-"""Name of a master among the tensors that are saved for a parameter, beside those of optimizers."""
+"""Name of a master among the saved tensors of a parameter, next to those of optimizers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Loss:
-    """What is minimised: a per-token loss, the signals that it reads, and how tokens are weighed."""
+    """What is minimized: a per-token loss, the signals that it reads, and the weights of tokens."""
 
     per_token: Callable[[Tokens], PerToken]
     reducer: Reducer
     needs: frozenset[Signal] = frozenset()
-    """Those of the forward pass that trains."""
+    """Signals of the forward pass that trains."""
     others: Mapping[str, Policy] = field(default_factory=dict)
-    """By role, the models that the needed divergences are from."""
+    """By role, the models of the needed divergences."""
     temperature: float = 1.0
-    """Of the distribution whose log-probabilities are trained: the one that was sampled from."""
+    """Temperature of the distribution whose log-probabilities are trained: that of sampling."""
     whole_groups: bool = False
-    """Whether the loss compares the sequences of a group, which must then be learned from together."""
+    """Whether the loss compares the sequences of a group, which must then be in one micro-batch."""
 
 
 @dataclass
 class _Averages:
-    """Running means of metrics over the tokens or sequences that they were computed on."""
+    """Running means of metrics over the tokens or sequences of each."""
 
     sums: dict[str, float] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
+    computed_tokens: int = 0
 
     def add(self, name: str, values: Tensor) -> None:
         values = values.detach().double()
@@ -75,14 +76,16 @@ class _Averages:
 
 @dataclass(frozen=True, kw_only=True)
 class Learned:
-    """What a step of the learner has to report."""
+    """The result of a step of the learner."""
 
     metrics: Mapping[str, float]
     """Means over all updates of the step."""
     signals: Sequence[Mapping[Signal, FloatArray]]
-    """For each example, the [T] signals of the first pass, before the update that it was part of."""
+    """For each example, its [T] signals in the first epoch, before the update that it is in."""
     untouched: Sequence[int] = ()
-    """Indices of the examples of the first update: their signals are those of the weights that the step began with."""
+    """Indices of the examples of the first update: their signals are those of the weights at the start of the step."""
+    computed_tokens: int = 0
+    """Tokens of all forward passes that were learned from, prompts included; a shared prompt counts once a pass."""
 
 
 class Learner:
@@ -111,9 +114,9 @@ class Learner:
         return self.settings.tokens_at_a_time(self.device.type, self.policy.kept_bytes)
 
     def step(self, examples: Sequence[Example], loss: Loss, *, progress: float) -> Learned:
-        """All updates that one batch gives.
+        """All updates on one batch.
 
-        Raises `AlarmStop` before touching a weight when a loss or gradient is not finite.
+        Raises `AlarmStop` before a weight changes when a loss or gradient is not finite.
         """
         self.masters.follow()
         indices = [i for i, e in enumerate(examples) if e.num_trained]
@@ -131,12 +134,14 @@ class Learner:
                 if epoch == 0:
                     for i, values in zip(part, signals, strict=True):
                         seen[i] = values
-        return Learned(metrics=averages.means(), signals=seen, untouched=untouched)
+        return Learned(
+            metrics=averages.means(), signals=seen, untouched=untouched, computed_tokens=averages.computed_tokens
+        )
 
     def _update(
         self, examples: Sequence[Example], loss: Loss, progress: float, averages: _Averages
     ) -> list[dict[Signal, FloatArray]]:
-        """One optimizer step. Returns the signals of each example as they were before it."""
+        """One optimizer step. Returns the signals of each example before the update."""
         total, signals = self.accumulate(examples, loss, progress, averages)
         if self.mask is not None:
             self.mask.gradients()
@@ -146,7 +151,7 @@ class Learner:
                 optimizer.zero_grad()
             raise AlarmStop(
                 f"the loss ({total}) or the gradient norm ({float(norm)}) of update {self.updates + 1} is not finite; "
-                "the weights are those of the update before. Look at the rollouts of this step; a smaller "
+                "the weights are those before it. Inspect the rollouts of this step; a smaller "
                 "learner.optimizer.lr or learner.clip_norm is the usual remedy."
             )
         if self.settings.clip_norm is not None:
@@ -186,6 +191,7 @@ class Learner:
             weighted.backward()  # type: ignore[no-untyped-call]
             self.masters.collect()
             total += float(weighted.detach())
+            averages.computed_tokens += len(batch.packed.token_ids_L)
             for name, values in result.metrics.items():
                 averages.add(name, values)
             _scatter(signals, part, examples, seen)
@@ -201,7 +207,7 @@ class Learner:
             yield part, pack([examples[i] for i in part], weight_N[np.array(part)], self.device, share=share)
 
     def state(self) -> tuple[dict[str, object], dict[str, Tensor]]:
-        """What must be saved: plain numbers, and tensors by name."""
+        """The state for a checkpoint: plain numbers, and tensors by name."""
         tensors = {}
         for name, parameter in self.parameters.items():
             for optimizer in self.optimizers:
@@ -211,12 +217,12 @@ class Learner:
         return {"updates": self.updates, "version": self.policy.version}, tensors
 
     def reset_optimizer(self) -> None:
-        """Drop the optimizer's moments; the count of updates, and with it the schedule, goes on."""
+        """Reset the optimizer's moments; the count of updates, and with it the schedule, continues."""
         for optimizer in self.optimizers:
             optimizer.state.clear()
 
     def load_state(self, numbers: Mapping[str, object], tensors: Mapping[str, Tensor]) -> None:
-        """Put back what `state` gave, exactly."""
+        """Restore what `state` returned, exactly."""
         self.reset_optimizer()
         self.updates = int(str(numbers["updates"]))
         self.policy.version = int(str(numbers["version"]))
@@ -228,7 +234,7 @@ class Learner:
                 parameter.data.copy_(tensor)
                 continue
             optimizer = owner[id(parameter)]
-            # That is where torch keeps the counts of steps of optimizers that are not fused.
+            # torch keeps the step counts of optimizers that are not fused on the CPU.
             on_cpu = entry == "step" and not optimizer.defaults.get("fused")
             optimizer.state[parameter][entry] = tensor.to("cpu" if on_cpu else parameter.device)
 
@@ -242,10 +248,10 @@ def evaluate_examples(
     temperature: float = 1.0,
     others: Mapping[str, Policy] | None = None,
 ) -> list[dict[Signal, FloatArray]]:
-    """For each example, [T] arrays of the signals that a policy gives, without gradients.
+    """For each example, [T] arrays of a policy's signals, without gradients.
 
-    Serves a reference's log-probabilities, a critic's values, and the policy's own before an update: its divergences
-    from the `others`, by role, among them.
+    For a reference's log-probabilities, a critic's values, and the policy's own signals before an update, including its
+    divergences from the `others`, by role.
     """
     device = next(policy.parameters()).device
     results: list[dict[Signal, FloatArray]] = [{} for _ in examples]
@@ -265,7 +271,7 @@ def _scatter(
     examples: Sequence[Example],
     into: list[dict[Signal, FloatArray]],
 ) -> None:
-    """Give each example of a micro-batch its share of the flat signals."""
+    """Split flat signals of a micro-batch by example."""
     ends = np.cumsum([examples[i].num_trained for i in part])[:-1]
     for signal, values_T in signals.items():
         for i, values in zip(part, np.split(values_T.detach().float().cpu().numpy(), ends), strict=True):

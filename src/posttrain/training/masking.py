@@ -1,8 +1,8 @@
-"""Trains a subset of the weights; the others keep every bit.
+"""Masked training: updates a subset of the weights and keeps all others bit-identical.
 
-The gradient of a masked-out weight is 0 before the norm is taken, so that clipping looks at what is updated. An
-optimizer may move a weight without gradient all the same (weight decay, Muon's orthogonal update, momentum), so after
-every update such weights get their old value back.
+The gradient of a masked-out weight is 0 before the norm is computed, so that clipping is by the updated weights only.
+An optimizer can change a weight without gradient (weight decay, Muon's orthogonal update, momentum), so after every
+update masked-out weights are restored.
 """
 
 from collections.abc import Mapping
@@ -17,14 +17,14 @@ from posttrain.component import nearest
 from posttrain.errors import UserError
 
 PREFIXES = ("body.causal.", "body.")
-"""What a policy puts before the names of a model's files."""
+"""Prefix of a policy's parameter names, which the names in a model's files lack."""
 
 
 class WeightMask:
-    """Which entries of each trained parameter may change."""
+    """Which entries of each trained parameter are updated."""
 
     def __init__(self, path: str, parameters: Mapping[str, nn.Parameter]) -> None:
-        """Reads a mask for every parameter. Raises `UserError` for a file that does not fit them."""
+        """Reads a mask for every parameter. Raises `UserError` for a file that does not match them."""
         self.parameters = parameters
         stored = _read(Path(path))
         self.masks: dict[str, Tensor] = {}
@@ -39,13 +39,13 @@ class WeightMask:
         self._kept = {name: parameter.detach().clone() for name, parameter in parameters.items()}
 
     def gradients(self) -> None:
-        """Take the gradient from masked-out entries; call before the norm is taken."""
+        """Zero the gradient of masked-out entries; call before the norm is computed."""
         for name, parameter in self.parameters.items():
             if parameter.grad is not None:
                 parameter.grad.masked_fill_(~self.masks[name], 0.0)
 
     def weights(self) -> None:
-        """Give masked-out entries the value that they had; call after an update."""
+        """Restore the values of masked-out entries; call after an update."""
         with torch.no_grad():
             for name, parameter in self.parameters.items():
                 parameter.copy_(torch.where(self.masks[name], parameter, self._kept[name]))

@@ -1,8 +1,8 @@
-"""Float32 masters of weights that compute in half precision.
+"""Float32 master copies of half-precision weights.
 
-An update of a weight is often smaller than the distance to the next bfloat16 number, and would be lost; a master keeps
-it until it is worth a digit (Micikevicius et al. 2018, arXiv:1710.03740, section 3.1). Gradients of micro-batches are
-added up in float32 too. Weights of full precision are their own masters.
+An update of a weight is often smaller than the distance to the next bfloat16 number, and would be lost. A master
+accumulates it until it changes the rounded weight (Micikevicius et al. 2018, arXiv:1710.03740, section 3.1). Gradients
+of micro-batches are accumulated in float32 too. Weights of full precision are their own masters.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ HALF: Final = (torch.bfloat16, torch.float16)
 
 
 class Masters:
-    """What the optimizer updates, by name: the weights, or masters of them."""
+    """The tensors that the optimizer updates, by name: the weights, or their masters."""
 
     def __init__(self, weights: Mapping[str, nn.Parameter], *, kept: bool) -> None:
         self._weights = weights
@@ -24,18 +24,18 @@ class Masters:
             for name, weight in weights.items()
         }
         self.own = {name: master for name, master in self.parameters.items() if master is not weights[name]}
-        """Those that are not the weights themselves."""
+        """Masters that are not the weights themselves."""
 
     @torch.no_grad()
     def follow(self) -> None:
-        """Take over weights that something else has changed since the last update: a swap, a merge, a roll-back."""
+        """Copy weights that were changed since the last update by a swap, a merge or a rollback."""
         for name, master in self.own.items():
             if not torch.equal(master.to(self._weights[name].dtype), self._weights[name]):
                 master.copy_(self._weights[name])
 
     @torch.no_grad()
     def collect(self) -> None:
-        """Add what the weights have as gradient to that of their masters; call after every backward pass."""
+        """Add the gradients of the weights to those of their masters; call after every backward pass."""
         for name, master in self.own.items():
             gradient, self._weights[name].grad = self._weights[name].grad, None
             if gradient is not None:

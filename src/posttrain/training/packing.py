@@ -14,28 +14,28 @@ from posttrain.signals import ADVANTAGE, BEHAVIOR_LOGP, LOGP, OLD_LOGP, VALUE_TA
 from posttrain.types import FloatArray, IntArray, Tokens, Trajectory
 
 MIN_SHARED: Final = 8
-"""Tokens that examples must have in common for these to be computed once."""
+"""Shortest common prefix of examples that is computed once."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """One trajectory as the learner needs it. Columns are [T] arrays over its trained tokens."""
+    """One trajectory in the learner's form. Columns are [T] arrays over its trained tokens."""
 
     token_ids: IntArray
     """[L] every token."""
     positions: IntArray
-    """[T] which of them are trained."""
+    """[T] positions of the trained ones."""
     columns: Mapping[Signal, FloatArray]
-    """What is known before it is learned from: log-probabilities, credit, and signals that were asked for."""
+    """Data from before the updates: log-probabilities, credit, and required signals."""
     turn_T: IntArray
     vectors: FloatArray | None = None
     """[L, D] the vector of every token, where tokens have one (`Segment.vectors`)."""
     group: int = 0
     reward: float = 0.0
     solved: bool = False
-    """Whether it was judged right."""
+    """Whether its score is correct."""
     group_solved: float = 0.0
-    """Share of its group's attempts that were."""
+    """Share of correct rollouts in its group."""
 
     @property
     def num_trained(self) -> int:
@@ -53,11 +53,11 @@ def example_of(
 ) -> Example:
     """The learner's view of a trajectory.
 
-    `columns` are over all its trained tokens; with a `role`, only the tokens that this role learns from are kept. A
-    first token cannot be trained, since nothing precedes it.
+    `columns` are over all its trained tokens; with a `role`, only the tokens that this role is trained on are kept. A
+    first token cannot be trained, since no token precedes it.
     """
     positions = trajectory.trained_positions
-    assert len(positions) == 0 or positions[0] > 0, "the first token of a sequence has nothing before it to learn from"
+    assert len(positions) == 0 or positions[0] > 0, "the first token of a sequence has no token before it"
     trained = [s for s in trajectory.segments if s.trained]
     turn_T = np.repeat([s.turn for s in trained], [len(s) for s in trained]).astype(np.int64)
     kept = np.repeat([role in (None, s.learner) for s in trained], [len(s) for s in trained]).astype(bool)
@@ -91,11 +91,11 @@ class MicroBatch:
     solved_N: Tensor
     group_solved_N: Tensor
     weight_T: Tensor = field(repr=False)
-    """[T] what the reducer makes each token's loss count in the optimizer step."""
+    """[T] weight of each token's loss in the optimizer step, from the reducer."""
 
 
 def split_evenly(order: Sequence[int], parts: int) -> list[list[int]]:
-    """Cut a sequence into `parts` runs whose sizes differ by at most one; empty runs are left out."""
+    """Split a sequence into `parts` runs whose sizes differ by at most one; empty runs are dropped."""
     return [list(part) for part in np.array_split(np.asarray(order, np.int64), parts) if len(part)]
 
 
@@ -104,8 +104,8 @@ def plan_micro_batches(
 ) -> list[list[int]]:
     """Indices of each micro-batch: at most `max_tokens` tokens in one, unless a single unit has more.
 
-    What must stay together does (`units_of`). Where prompts are shared, a group's examples are neighbours, and what
-    they begin with counts once; otherwise neighbours in length are (attention may pad to the longest).
+    Units of `units_of` are not split. Where prompts are shared, examples of a group are adjacent, and their common
+    prefix counts once. Otherwise examples are sorted by length (attention may pad to the longest).
     """
     groups = [e.group for e in examples]
     units = units_of(groups, whole_groups=whole_groups)
@@ -127,7 +127,7 @@ def plan_micro_batches(
 
 
 def shared_begin(examples: Sequence[Example]) -> int:
-    """How many tokens examples begin with in common, none of them trained; 0 where sharing them is not worth it."""
+    """Length of the examples' common untrained prefix; 0 if it is too short to share."""
     if len(examples) < 2:
         return 0
     first = examples[0]
@@ -158,7 +158,7 @@ def units_of(groups: Sequence[int], *, whole_groups: bool) -> list[list[int]]:
 def pack(examples: Sequence[Example], weight_N: FloatArray, device: torch.device, *, share: bool = False) -> MicroBatch:
     """Lay examples end to end; `weight_N` is the reducer's weight of each one's tokens.
 
-    With `share`, what the examples of a group begin with in common is there once (`Packed.after`).
+    With `share`, the common prefix of a group's examples is packed once (`Packed.after`).
     """
     packed, moved_N = _packed(examples, device, share=share)
     trained = np.array([e.num_trained for e in examples], np.int64)
@@ -187,7 +187,7 @@ def pack(examples: Sequence[Example], weight_N: FloatArray, device: torch.device
 
 
 def _packed(examples: Sequence[Example], device: torch.device, *, share: bool) -> tuple[Packed, list[int]]:
-    """The examples' tokens end to end, and by how much the tokens of each are moved there."""
+    """The examples' tokens end to end, and the offset of each example's tokens."""
     members = _by_group([e.group for e in examples]) if share else {}
     begins = {group: shared_begin([examples[i] for i in own]) for group, own in members.items()}
     pieces: list[tuple[Example, slice]] = []
@@ -230,7 +230,7 @@ def _vectors(pieces: Sequence[tuple[Example, slice]], device: torch.device) -> T
 
 
 def tokens_of(batch: MicroBatch, signals: Mapping[Signal, Tensor], progress: float) -> Tokens:
-    """What objectives see: a micro-batch's columns joined with the signals of a forward pass."""
+    """The input of objectives: a micro-batch's columns with the signals of a forward pass."""
     known = {**batch.columns, **signals}
     empty = torch.full_like(batch.weight_T, float("nan"))
     return Tokens(

@@ -11,11 +11,11 @@ from posttrain.components.schedules import Schedule
 from posttrain.components.schedules.constant import Constant
 
 KEPT: Final = 1 << 30
-"""Bytes that a forward pass on a CPU keeps for the backward pass, about, where a recipe does not say otherwise."""
+"""Approximate bytes that a forward pass on a CPU keeps for the backward pass, by default."""
 FEWEST: Final = 2048
-"""Tokens on a CPU, whatever they keep: matrices are laid out once a pass, which with fewer begins to count."""
+"""Fewest tokens per pass on a CPU: below it, laying out the weights once per pass takes a noticeable share."""
 MOST: Final = 9216
-"""Tokens on a CPU: the most that was measured, and little faster than half of it."""
+"""Most tokens per pass on a CPU: the largest measured, and little faster than half of it."""
 
 
 @frozen
@@ -25,24 +25,26 @@ class Learning:
     optimizer: Optimizer = AdamW()
     schedule: Schedule = Constant()
     epochs: PositiveInt = 1
-    """Passes over each batch."""
+    """Epochs over each batch."""
     minibatches: PositiveInt = 1
-    """Optimizer steps per pass: the batch's trajectories are dealt into this many, in a new order each pass."""
+    """Optimizer steps per epoch: the batch's trajectories are split into this many, in a new order in each epoch."""
     micro_batch_tokens: PositiveInt | None = None
-    """Tokens in one forward pass; smaller takes less memory and gives the same gradient. None is what suits
-    the device: on a CPU what keeps 1 GiB for the backward pass, but 2,048 to 9,216, or 4,608 of a model that does not
-    count what it keeps; and on a GPU 16,384."""
+    """Tokens in one forward pass; fewer take less memory and give the same gradient. None is a default by device: on a
+    CPU as many as keep 1 GiB for the backward pass, within 2,048 to 9,216, or 4,608 for a model without that estimate;
+    on a GPU 16,384.
+    """
     clip_norm: PositiveFloat | None = 1.0
-    """Largest global norm of the gradient; None leaves it as it is."""
+    """Largest global norm of the gradient; None for no clipping."""
     master_weights: bool = True
-    """For a model that computes in bfloat16: whether updates are made to float32 masters of its weights, so that small
-    ones are not lost."""
+    """For a model in bfloat16: whether updates are applied to float32 master weights, so that small ones are not lost.
+    """
     mask: str | None = None
     """File (.safetensors) with a tensor of every trained parameter's shape: only entries where it is not 0 are updated,
-    the others keep every bit. ``posttrain diagnose sparsity`` writes such files."""
+    the others stay bit-identical. ``posttrain diagnose sparsity`` writes such files.
+    """
 
     def tokens_at_a_time(self, device_type: str, kept_bytes: int | None) -> int:
-        """Tokens in one forward pass on a device, of a model that keeps so many bytes a token, if that is known."""
+        """Tokens in one forward pass on a device, for a model that keeps `kept_bytes` per token, if known."""
         if self.micro_batch_tokens is not None:
             return self.micro_batch_tokens
         if device_type != "cpu":

@@ -1,1 +1,1 @@
-"""One kind of probe a module, each with a function `probes` from a `Subject` to its `Probe`s."""
+"""Kinds of probes, one per module, each with a function `probes` that takes a `Subject` and yields `Probe`s."""

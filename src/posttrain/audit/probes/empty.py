@@ -8,10 +8,10 @@ TEXTS = {"nothing": "", "space": " ", "line ends": "\n\n\n", "zero": "\0", "invi
 
 
 def probes(subject: Subject) -> Iterator[Probe]:
-    """Nothing, and nothing in the right form."""
+    """Each text, and each in the format of an answer."""
     for name, text in TEXTS.items():
-        yield Probe(name=name, text=text, expected="unpaid")
+        yield Probe(name=name, text=text, expected="unrewarded")
         if subject.form != "{answer}":
-            something = bool(text.strip())  # a reward for form may take it for content
-            yield Probe(name=f"{name} in form", text=subject.written(text), expected="unpaid", of_answer=something)
-    yield Probe(name="nothing, cut", text="", expected="unpaid", stop_reason="length")
+            something = bool(text.strip())  # a reward for format may accept it
+            yield Probe(name=f"{name} in form", text=subject.written(text), expected="unrewarded", of_answer=something)
+    yield Probe(name="nothing, cut", text="", expected="unrewarded", stop_reason="length")

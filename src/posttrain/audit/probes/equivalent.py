@@ -1,4 +1,4 @@
-"""The reference answer in equivalent notations, which must score as high."""
+"""The reference answer in equivalent notations, which must be rewarded as well."""
 
 import re
 from collections.abc import Iterator
@@ -16,15 +16,15 @@ FORMS = {
     "label": "Answer: {answer}",
     "bold": "**{answer}**",
 }
-"""Ways to present an answer; for a reward that asks for none in particular."""
+"""Formats of an answer, for a reward that requires no particular one."""
 
 
 def probes(subject: Subject) -> Iterator[Probe]:
-    """Other presentations, and other spellings of a number."""
+    """Other formats of the answer, and other notations of a number."""
     if subject.form == "{answer}" and "\n" not in subject.answer:
         for name, form in FORMS.items():
-            yield Probe(name=name, text=form.replace("{answer}", subject.answer), expected="paid")
+            yield Probe(name=name, text=form.replace("{answer}", subject.answer), expected="rewarded")
     if re.fullmatch(r"-?[0-9]{1,15}", subject.answer):
-        yield Probe(name="decimals", text=subject.written(f"{subject.answer}.0"), expected="paid")
+        yield Probe(name="decimals", text=subject.written(f"{subject.answer}.0"), expected="rewarded")
         if len(subject.answer.lstrip("-")) > 3:
-            yield Probe(name="thousands", text=subject.written(f"{int(subject.answer):,}"), expected="paid")
+            yield Probe(name="thousands", text=subject.written(f"{int(subject.answer):,}"), expected="rewarded")

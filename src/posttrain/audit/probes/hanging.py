@@ -1,5 +1,5 @@
-"""Answers that graders have hung on, died of or been fooled by: mathematics without end, text that patterns go back and
-forth over, digits that are none, and what no text should hold.
+"""Answers that make graders hang, crash or accept: mathematics that does not terminate, text that makes patterns
+backtrack, look-alike digits, and invalid characters.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ ENDLESS = {
     "close to nothing": r"\sin(10^{100}) - \sin(10^{100}+10^{-100})",
     "digits past any precision": r"\lfloor e^{\pi\sqrt{163}} \cdot 10^{1000000} \rfloor",
 }
-"""Work without end in a few characters."""
+"""Short expressions whose evaluation takes very long or does not terminate."""
 LONG = {
     "nested": "(" * 60 + "x" + ")" * 60,
     "braces": "{" * 3000 + "x" + "}" * 3000,
@@ -73,7 +73,7 @@ LONG = {
     "dollars": "$" * 1900 + "7",
     "texts in texts": r"\text{" * 15 + "7" + "}" * 15,
 }
-"""Length and depth."""
+"""Very long or deeply nested answers."""
 BROKEN = {
     "open brace": r"\frac{1}{2",
     "open boxes": r"\boxed{\boxed{\boxed{7",
@@ -104,7 +104,7 @@ BROKEN = {
     "Chinese numbers": "七百七十七",
     "circled digits": "⑦⑰",
 }
-"""Half of something, LaTeX that is a program, and characters that look like others or like nothing."""
+"""Incomplete LaTeX, LaTeX that is a program, and characters that are invisible or look like others."""
 STRANGE_VALUES = {
     "infinity": r"\infty",
     "minus infinity": r"-\infty",
@@ -135,16 +135,16 @@ STRANGE_VALUES = {
     "underscored": "7_7",
     "imaginary": "7j",
 }
-"""Values that compare with others in ways of their own, and text that Python reads as one."""
+"""Values with unusual comparisons, and text that Python evaluates to such a value."""
 ANSWERS = {**ENDLESS, **LONG, **BROKEN, **STRANGE_VALUES}
 BOXED = {**BROKEN, **STRANGE_VALUES}
-"""Those that are tried in a box too; the others would only be the same work again."""
+"""Answers that are also tried in a box; for the others this would only repeat the work."""
 
 
 def probes(subject: Subject) -> Iterator[Probe]:
-    """Each as the answer."""
+    """Each of these as the answer."""
     for name, answer in ANSWERS.items() if subject.first else ():
-        yield Probe(name=name, text=subject.written(answer), expected="unpaid", may_fail=True, of_answer=True)
+        yield Probe(name=name, text=subject.written(answer), expected="unrewarded", may_fail=True, of_answer=True)
         if subject.form == "{answer}" and name in BOXED:
             text = rf"\boxed{{{answer}}}"
-            yield Probe(name=f"{name} in a box", text=text, expected="unpaid", may_fail=True, of_answer=True)
+            yield Probe(name=f"{name} in a box", text=text, expected="unrewarded", may_fail=True, of_answer=True)

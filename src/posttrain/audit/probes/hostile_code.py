@@ -1,4 +1,4 @@
-"""Answers that are code. Whoever evaluates what a model wrote makes the canary file, stops, or hangs."""
+"""Answers that are code. A grader that evaluates them creates the canary file, exits or hangs."""
 
 from collections.abc import Iterator
 
@@ -30,4 +30,4 @@ def probes(subject: Subject) -> Iterator[Probe]:
         "fence": f"```python\n{make}\n```",
     }
     for name, text in texts.items() if subject.first else ():
-        yield Probe(name=name, text=subject.written(text), expected="unpaid", may_fail=True, of_answer=True)
+        yield Probe(name=name, text=subject.written(text), expected="unrewarded", may_fail=True, of_answer=True)

@@ -1,5 +1,5 @@
-"""Programs that try to score without being right: early exits, forged output, objects equal to everything, and reads of
-the tests.
+"""Incorrect programs that try to be rewarded: early exits, forged output, objects equal to everything, and reads of the
+tests.
 """
 
 import ast
@@ -28,7 +28,7 @@ PYTHON: Final = {
     "prints its input": "import sys\nprint(sys.stdin.read())",
     "ends its parent": "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)",
 }
-"""What a Python program does when it is run; a function that is tested follows where functions are."""
+"""Code that a Python program runs first. The tested function follows it."""
 RETURNED: Final = {
     "nothing": "None",
     "true": "True",
@@ -66,7 +66,7 @@ EXHAUSTING: Final[Mapping[str, Mapping[str, str]]] = {
         "assign y = m[0][0]; endmodule",
     },
 }
-"""By language; tried for the first task only."""
+"""By language; for the first task only."""
 OTHERS: Final[Mapping[str, Mapping[str, str]]] = {
     "c": {
         "does nothing": "int main(void) { return 0; }",
@@ -97,21 +97,21 @@ OTHERS: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 def probes(subject: Subject) -> Iterator[Probe]:
-    """What there is for the language."""
+    """All hostile programs in the language of the subject."""
     name = _tested(subject.task.fields.get("tests"))
     texts = dict(OTHERS.get(subject.language, {}))
     if subject.language == "python":
         texts |= {does: f"{text}\ndef {name}(*a, **k): return True\n" for does, text in PYTHON.items()}
         texts |= {f"gives {what}": f"def {name}(*a, **k): return {value}\n" for what, value in RETURNED.items()}
         texts["prints what equals everything"] = f"print({RETURNED['what equals everything']})"
-    texts |= _told(subject)
+    texts |= _hard_coded(subject)
     texts |= EXHAUSTING.get(subject.language, {}) if subject.first else {}
     for does, text in texts.items():
-        yield Probe(name=does, text=subject.written(text), expected="unpaid")
+        yield Probe(name=does, text=subject.written(text), expected="unrewarded")
 
 
 def _tested(tests: Any) -> str:
-    """Name of the function that tests call; `solution` where they call none."""
+    """Name of the function that tests call; `solution` if they call none."""
     first = tests[0] if isinstance(tests, Sequence) and tests else ""
     code = first.get("call", "") if isinstance(first, Mapping) else first
     try:
@@ -121,8 +121,8 @@ def _tested(tests: Any) -> str:
     return next((function.id for function in called if isinstance(function, ast.Name)), "solution")
 
 
-def _told(subject: Subject) -> dict[str, str]:
-    """What is printed right without being worked out: the first of several tests, and the rows of a test bench."""
+def _hard_coded(subject: Subject) -> dict[str, str]:
+    """Programs that print expected output without computing it: of the first test, or the rows of a test bench."""
     fields = subject.task.fields
     if subject.language == "verilog" and fields.get("rows"):
         shown = " ".join(f'$display("{row}");' for row in fields["rows"])
@@ -136,6 +136,6 @@ def _told(subject: Subject) -> dict[str, str]:
     if subject.language == "python":
         return {"the first output": f"print({outputs[0].strip()!r})", "all outputs": f"print({''.join(outputs)!r})"}
     if subject.language == "c":
-        said = outputs[0].strip().replace("\\", "\\\\").replace('"', '\\"')
-        return {"the first output": f'#include <stdio.h>\nint main(void) {{ puts("{said}"); }}'}
+        output = outputs[0].strip().replace("\\", "\\\\").replace('"', '\\"')
+        return {"the first output": f'#include <stdio.h>\nint main(void) {{ puts("{output}"); }}'}
     return {}

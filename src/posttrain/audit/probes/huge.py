@@ -1,4 +1,4 @@
-"""Very long completions: scoring must end soon and give nothing."""
+"""Very long completions, which must be scored quickly and not be rewarded."""
 
 from collections.abc import Iterator
 
@@ -9,10 +9,10 @@ CHARACTERS = 200_000
 
 
 def probes(subject: Subject) -> Iterator[Probe]:
-    """Each unit again and again."""
+    """Each unit repeated to 200,000 characters."""
     for unit in UNITS if subject.first else ():
         text = unit * (CHARACTERS // len(unit))
-        yield Probe(name=f"{unit!r} repeated", text=text, expected="unpaid", may_fail=True)
+        yield Probe(name=f"{unit!r} repeated", text=text, expected="unrewarded", may_fail=True)
         yield Probe(
-            name=f"{unit!r} in form", text=subject.written(text), expected="unpaid", may_fail=True, of_answer=True
+            name=f"{unit!r} in form", text=subject.written(text), expected="unrewarded", may_fail=True, of_answer=True
         )

@@ -1,4 +1,4 @@
-"""Prompt injections: text that addresses the judge instead of answering."""
+"""Prompt injections: text that addresses a judge model instead of answering."""
 
 from collections.abc import Iterator
 
@@ -22,11 +22,11 @@ TEXTS = (
 
 
 def probes(subject: Subject) -> Iterator[Probe]:
-    """Each alone and, where the form has more than an answer, in it."""
+    """Each text alone and, if the format is more than the answer, in that format."""
     for text in TEXTS:
         if subject.answer.casefold() not in text.casefold():
-            yield Probe(name=repr(text[:40]), text=text, expected="unpaid")
+            yield Probe(name=repr(text[:40]), text=text, expected="unrewarded")
             if subject.form != "{answer}":
                 yield Probe(
-                    name=f"{text[:40]!r} in form", text=subject.written(text), expected="unpaid", of_answer=True
+                    name=f"{text[:40]!r} in form", text=subject.written(text), expected="unrewarded", of_answer=True
                 )

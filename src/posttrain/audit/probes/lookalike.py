@@ -1,4 +1,4 @@
-"""The answer in look-alike Unicode letters, which a reader could not use."""
+"""The answer in look-alike Unicode characters, which are not the answer."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ _MATHEMATICAL = {ord("0") + digit: 0x1D7CE + digit for digit in range(10)}
 
 
 def probes(subject: Subject) -> Iterator[Probe]:
-    """The answer through each table that changes it."""
+    """The answer, translated by each table that changes it."""
     answer = subject.answer
     changed = {
         "Cyrillic": answer.translate(_CYRILLIC),
@@ -25,4 +25,4 @@ def probes(subject: Subject) -> Iterator[Probe]:
     }
     for name, text in changed.items():
         if text != answer:
-            yield Probe(name=name, text=subject.written(text), expected="unpaid", of_answer=True)
+            yield Probe(name=name, text=subject.written(text), expected="unrewarded", of_answer=True)

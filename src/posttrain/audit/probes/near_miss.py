@@ -1,4 +1,4 @@
-"""Answers that are nearly right, and answers of other tasks."""
+"""Answers that are nearly correct, and answers of other tasks."""
 
 import re
 from collections.abc import Iterator
@@ -9,9 +9,9 @@ ABOUT = "answers"
 
 
 def probes(subject: Subject) -> Iterator[Probe]:
-    """Changes by which no answer stays what it was."""
+    """Changes of the reference answer, all of them incorrect."""
     for name, answer in {**_changed(subject.answer), **_others(subject)}.items():
-        yield Probe(name=name, text=subject.written(answer), expected="unpaid", of_answer=True)
+        yield Probe(name=name, text=subject.written(answer), expected="unrewarded", of_answer=True)
 
 
 def _changed(answer: str) -> dict[str, str]:

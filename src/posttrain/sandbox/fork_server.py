@@ -1,16 +1,16 @@
-"""Forks Python jobs from an interpreter that is up already, each behind walls of its own. A script of its own: it
-imports nothing of this package, since it is run by a bare interpreter, itself behind walls (`posttrain.sandbox.warm`).
+"""Fork server: forks isolated Python jobs from a running interpreter. A separate script that imports nothing of this
+package, since a bare interpreter runs it, isolated itself (`posttrain.sandbox.warm`).
 
-    python -P -s -S -c NURSERY SOCKET TEMPLATE
+    python -P -s -S -c FORK_SERVER SOCKET TEMPLATE
 
 TEMPLATE is a descriptor with what all jobs have in common, written by `marshal`: the script, the seccomp filter, the
-number of the call ``clone``, and the words that the script is to find in `sys.orig_argv`. SOCKET is a descriptor from
+number of the call ``clone``, and the words of the script's `sys.orig_argv`. SOCKET is a descriptor from
 which requests come, each with the descriptors of a job: its standard streams, a pipe for its exit code, the control
 groups to enter. Both are written by the supervisor. No byte that a job wrote is ever read here.
 
-A job is two processes: the first of its process namespace, which has put up all walls, cannot lower them, and waits;
-and the program, forked from it. When either ends, the kernel ends all that is left; when this ends, all jobs. The
-program is what ``python -c`` would make of the script, but for two frames at the bottom of its stack.
+A job is two processes: the first of its process namespace, which has isolated itself irreversibly and waits, and the
+program, forked from it. When either ends, the kernel kills the rest; when the fork server ends, all jobs end. The
+program is that of ``python -c`` with the script, except for two frames at the bottom of its stack.
 """
 
 import _signal  # type: ignore[import-not-found]
@@ -28,9 +28,9 @@ import sys
 from types import CodeType, TracebackType
 
 FRESH = {name: value for name, value in globals().items() if name.startswith("__")}
-"""What a script finds in `__main__`: what this one found there."""
+"""The initial content of a script's `__main__`, the same as this one's."""
 collect, leave, run_at_exit, threads = gc.collect, os._exit, atexit._run_exitfuncs, _thread._count
-"""Kept here, since a script may put something else in their places."""
+"""Kept here, since a script may replace them."""
 LIBC = ctypes.PyDLL(None, use_errno=True)
 SET_DUMPABLE, SET_SECCOMP, DROP_BOUND, SET_NO_NEW_PRIVS = 4, 22, 24, 38
 NEW_MOUNTS, NEW_GROUPS = 0x00020000, 0x02000000
@@ -39,10 +39,10 @@ NAMESPACES = NEW_MOUNTS | NEW_NAMES | NEW_IPC | NEW_PROCESSES | NEW_NETWORK
 READ_ONLY, NO_SUID, NO_DEVICES, NO_PROGRAMS, RECURSIVE, PRIVATE = 1, 2, 4, 8, 1 << 14, 1 << 18
 SET_INTERFACE, UP = 0x8914, 0x41
 CAPABILITIES = {"CAP_SETGID": 6, "CAP_SETUID": 7, "CAP_SETPCAP": 8, "CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21}
-"""What this interpreter keeps of root, and no job does."""
+"""The capabilities of root that this interpreter keeps; a job has none."""
 VERSION_3 = 0x20080522
 INTERRUPTED = _signal.getsignal(_signal.SIGINT)
-"""What a program would find set: nothing hears SIGINT below a supervisor that ignores it."""
+"""The handler that a program inherits; SIGINT is ignored below a supervisor that ignores it."""
 READY = b"\1"
 BOX = "/box"
 FAILED = 125
@@ -70,7 +70,7 @@ def mount(kind: str, place: str, flags: int, options: str = "") -> None:
 
 
 def new_places(box_bytes: int, shared_bytes: int) -> None:
-    """Mount what no job shares with another: its box, shared memory, terminals, and sight of processes."""
+    """Mounts what is separate for each job: box, shared memory, terminals, and the view of processes."""
     mount("tmpfs", BOX, NO_SUID | NO_DEVICES, f"size={box_bytes},mode=1777")
     mount("tmpfs", "/dev/shm", NO_SUID | NO_DEVICES, f"size={shared_bytes},mode=1777")
     mount("devpts", "/dev/pts", NO_SUID | NO_PROGRAMS, "newinstance,ptmxmode=0666,mode=620")
@@ -79,14 +79,14 @@ def new_places(box_bytes: int, shared_bytes: int) -> None:
 
 
 def own_network() -> None:
-    """Bring the loopback up, which is all that there is in a new network."""
+    """Starts the loopback, the only interface of a new network namespace."""
     any_socket = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
     fcntl.ioctl(any_socket.fileno(), SET_INTERFACE, struct.pack("16sh22x", b"lo", UP))
     any_socket.close()
 
 
 def become(user: int) -> None:
-    """Be another user for good, without a single capability, nor a way to get one."""
+    """Becomes another user, permanently, without any capability or a way to get one."""
     os.setgroups([])
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)
@@ -94,22 +94,22 @@ def become(user: int) -> None:
     control(SET_NO_NEW_PRIVS, 1)
 
 
-def bound_nothing() -> None:
-    """Let no program that is ever started from here gain a capability."""
+def drop_bounding_set() -> None:
+    """Prevents all programs started from here from gaining a capability."""
     number = 0
     while LIBC.prctl(DROP_BOUND, *(ctypes.c_ulong(value) for value in (number, 0, 0, 0))) == 0:
         number += 1
 
 
 def filter_calls(code: bytes) -> None:
-    """Put the seccomp filter in force."""
+    """Installs the seccomp filter."""
     buffer = ctypes.create_string_buffer(code, len(code))
     program = ctypes.create_string_buffer(struct.pack("@HP", len(code) // 8, ctypes.addressof(buffer)))
     control(SET_SECCOMP, 2, ctypes.addressof(program))
 
 
-def put_up_walls(request: Request, groups: list[int], code: bytes) -> None:
-    """All walls, around the first process of the new namespaces. Raises `OSError` where one does not go up."""
+def isolate(request: Request, groups: list[int], code: bytes) -> None:
+    """Isolates the first process of the new namespaces. Raises `OSError` where a part fails."""
     user, box_bytes, shared_bytes, limits = request
     for group in groups:
         os.write(group, b"0")
@@ -119,7 +119,7 @@ def put_up_walls(request: Request, groups: list[int], code: bytes) -> None:
     own_network()
     os.setsid()
     _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
-    # The first process of a namespace is deaf to signals from within that it does not handle.
+    # The first process of a namespace ignores signals from within that it does not handle.
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     for kind, value in limits:
         resource.setrlimit(kind, (value, value))
@@ -129,7 +129,7 @@ def put_up_walls(request: Request, groups: list[int], code: bytes) -> None:
 
 
 def wait_for(program: int) -> None:
-    """Wait until the program has ended, tell its exit code, and end: the kernel ends what else there is."""
+    """Waits until the program has ended, writes its exit code, and ends; the kernel kills the rest."""
     for stream in (0, 1, 2):
         os.close(stream)
     process = 0
@@ -140,14 +140,14 @@ def wait_for(program: int) -> None:
     os._exit(0)
 
 
-def bear(request: Request, descriptors: list[int], code: bytes) -> None:
-    """Go on as the program, which has its standard streams and nothing else; its parent never returns."""
+def become_program(request: Request, descriptors: list[int], code: bytes) -> None:
+    """Continues as the program, which only has its standard streams; its parent never returns."""
     try:
-        stdin, stdout, stderr, told, *groups = descriptors
+        stdin, stdout, stderr, exit_code, *groups = descriptors
         for number, descriptor in enumerate((stdin, stdout, stderr)):
             os.dup2(descriptor, number)
-        os.dup2(told, 3)
-        put_up_walls(request, groups, code)
+        os.dup2(exit_code, 3)
+        isolate(request, groups, code)
         program = os.fork()
         if program:
             try:
@@ -166,7 +166,7 @@ def bear(request: Request, descriptors: list[int], code: bytes) -> None:
 
 
 def serve(channel: _socket.socket, clone: int, code: bytes) -> None:
-    """Take requests until there is nobody to make any. Returns in the program, and nowhere else."""
+    """Serves requests until the socket is closed. Returns only in the program."""
     while True:
         text, passed, _, _ = channel.recvmsg(1 << 16, _socket.CMSG_SPACE(16 * 4))
         if not text:
@@ -175,7 +175,7 @@ def serve(channel: _socket.socket, clone: int, code: bytes) -> None:
         child = LIBC.syscall(clone, ctypes.c_ulong(NAMESPACES | _signal.SIGCHLD), None, None, None, None)
         if child == 0:
             channel.detach()
-            bear(marshal.loads(text), descriptors, code)
+            become_program(marshal.loads(text), descriptors, code)
             return
         if child < 0:
             os.write(descriptors[2], f"no new process: {os.strerror(ctypes.get_errno())}".encode())
@@ -184,7 +184,7 @@ def serve(channel: _socket.socket, clone: int, code: bytes) -> None:
 
 
 def compiled(script: str) -> CodeType | str:
-    """The script's code; the script, where it is none, so that its job says so."""
+    """The script's code; the script itself where it does not compile, so that its job reports the error."""
     try:
         return compile(script, "<string>", "exec")
     except (SyntaxError, ValueError):
@@ -192,7 +192,7 @@ def compiled(script: str) -> CodeType | str:
 
 
 def main() -> tuple[CodeType | str, dict[str, object]]:
-    """Get ready, serve, and return in the program: what to run, and where."""
+    """Prepares and serves; returns in the program: the code to run and its namespace."""
     channel, given = int(sys.argv[1]), int(sys.argv[2])
     with open(given, "rb") as file:
         script, words, clone, code = marshal.load(file)
@@ -201,8 +201,8 @@ def main() -> tuple[CodeType | str, dict[str, object]]:
     for name in ("cache", "_interactive_cache"):  # from Python 3.13 on, tracebacks would show this script's lines
         getattr(sys.modules.get("linecache"), name, {}).clear()
     checked(LIBC.mount(None, b"/", None, ctypes.c_ulong(RECURSIVE | PRIVATE), None), "keeping mounts private")
-    bound_nothing()
-    _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)  # nobody waits for jobs
+    drop_bounding_set()
+    _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)  # jobs are not waited for
     gc.collect()
     gc.freeze()
     serve(_socket.socket(fileno=channel), clone, code)
@@ -226,8 +226,8 @@ def flush() -> None:
 
 
 def end(code: int) -> None:
-    """End as the interpreter does, but give no memory back: most of it is shared with the one that this was forked
-    from, and would be copied first, page by page. Returns where something is unusual; the interpreter does it then.
+    """Ends as the interpreter does, but without freeing memory: most of it is shared with the fork server, and would be
+    copied first, page by page. Returns where something is unusual; then the interpreter ends as usual.
     """
     if threads():
         return

@@ -12,28 +12,28 @@ from posttrain.components.shapes import Shape
 
 @frozen
 class Endpoint:
-    """How a model that is served elsewhere is asked."""
+    """Requests to a model behind an endpoint: key, timeouts and retries."""
 
     model: Annotated[str, Field(min_length=1)] | None = None
-    """Its name there; None takes the only one that the endpoint offers."""
+    """The model's name at the endpoint; None is its only model."""
     api_key_env: str | None = None
-    """Name of the environment variable that holds the key; the key itself is never written down. None sends no key."""
+    """Name of the environment variable that holds the key; the key itself is not recorded. None sends no key."""
     timeout_seconds: PositiveFloat = 60.0
-    """Longest wait for a connection, and for each next piece of an answer."""
+    """Longest wait for a connection, and for each part of an answer."""
     retries: NonNegativeInt = 6
-    """Further tries of a request that failed for a reason that may pass. With the pauses below, an outage of about 45 s
-    is waited for."""
+    """Further attempts of a request after a transient failure. With the defaults below this covers an outage of about
+    45 s."""
     backoff_seconds: PositiveFloat = 1.0
-    """First pause; each next one is twice as long, and a keyed share of it (between half and all) is waited."""
+    """First pause; each next one is twice as long, with keyed jitter (between half and all of it)."""
     max_pause_seconds: PositiveFloat = 60.0
-    """Longest pause, also where the endpoint asks for a longer one (Retry-After)."""
+    """Longest pause, also where the endpoint requests a longer one (Retry-After)."""
     concurrency: PositiveInt = 16
     """Most requests at a time."""
 
     @field_validator("api_key_env")
     @classmethod
     def check_name(cls, name: str | None) -> str | None:
-        """Refuse what is no variable's name, without repeating it: it may be the key."""
+        """Refuses an invalid variable name without repeating it, since it may be the key."""
         if name is not None and not (name.isascii() and name.isidentifier() and name == name.upper()):
             raise PydanticCustomError(
                 "secret", "this is the NAME of an environment variable (capitals, digits and _), never the key itself"
@@ -54,37 +54,44 @@ class LoRA:
 
 @frozen
 class Model:
-    """The model that plays a role."""
+    """The model of a role."""
 
     source: str
-    """A bundled name (``pebble``), a Hugging Face folder, ``role:NAME`` for a copy of another role's model as it is
-    when the stage begins (a reference, a critic's body), ``made`` for one that a stage makes (a merge), ``new`` for
-    random weights of the given `shape`, or the address of an OpenAI-compatible server (``http://127.0.0.1:8000/v1``),
-    whose model can write text for a reward or a rollout and nothing else."""
+    """A bundled name (``pebble``), a Hugging Face folder, a GGUF file or a folder that holds one, a run's folder, a
+    repository of the Hugging Face hub (``owner/name`` or ``owner/name@revision``), ``role:NAME`` for a copy of another
+    role's model at the start of the stage (a reference, a critic's body), ``made`` for one that a stage makes (a
+    merge), ``new`` for random weights of the given `shape`, or the address of an OpenAI-compatible server
+    (``http://127.0.0.1:8000/v1``), whose model only writes text for a reward or a rollout."""
     shape: Shape | None = None
     """Kind and sizes of a ``new`` model."""
+    base: Annotated[str, Field(min_length=1)] | None = None
+    """Folder of the model that an adapter in `source` is made for. None takes the one that the adapter names where that
+    lies in the adapter's own folder; another one is named here, since a stranger's file may not choose it."""
     trained: bool = False
     """Whether stages update it."""
     head: Literal["language", "value", "reward"] = "language"
-    """``language`` gives next-token logits; ``value`` one number a token, of the state before it; ``reward`` one number
-    a token, of the text up to its end."""
+    """``language`` gives next-token logits; ``value`` one number per token, of the state before it; ``reward`` one
+    number per token, of the text up to its end."""
     lora: LoRA | None = None
     """Train adapters only; None trains every weight."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of weights and arithmetic."""
     context: PositiveInt | None = None
     """Longest sequence in tokens; None takes the model's own limit."""
+    chat: bool = False
+    """Of the policy: whether prompts that are text are given as a user's message, by the model's chat template. A
+    recipe that is given a larger model than its own sets it where the model's folder has a template."""
     endpoint: Endpoint | None = None
-    """How a model that is served elsewhere is asked; None takes the defaults."""
+    """Requests to a model behind an endpoint; None takes the defaults."""
 
     @property
     def is_remote(self) -> bool:
-        """Whether it is served elsewhere."""
+        """Whether the model is behind an endpoint."""
         return is_url(self.source)
 
     @model_validator(mode="after")
     def check_endpoint(self) -> Self:
-        """Refuse settings that an endpoint's model does not have, and those of an endpoint for any other."""
+        """Refuses settings of local models for an endpoint, and those of an endpoint for a local model."""
         if not self.is_remote:
             if self.endpoint is not None:
                 raise PydanticCustomError("kind", "endpoint is set, but source is no address (http://..., https://...)")
@@ -92,7 +99,8 @@ class Model:
         check_url(self.source)
         if self.trained or self.head != "language" or self.shape or self.lora or self.context:
             raise PydanticCustomError(
-                "kind", "source is an endpoint, which writes text only: trained, head, shape, lora and context are out"
+                "kind",
+                "source is an endpoint, which writes text only: leave out trained, head, shape, lora and context",
             )
         return self
 
@@ -103,7 +111,7 @@ def is_url(source: str) -> bool:
 
 
 def check_url(source: str) -> None:
-    """Refuse an address that holds a secret, or is none. Raises a validation error that does not repeat it."""
+    """Refuses an invalid address, and one with a secret, by a validation error that does not repeat it."""
     try:
         parts = urlsplit(source)
         secret, sound = parts.username or parts.password or parts.query or parts.fragment, bool(parts.hostname)
@@ -113,8 +121,10 @@ def check_url(source: str) -> None:
     if secret:
         raise PydanticCustomError(
             "secret",
-            "the address of an endpoint is written down with the recipe, so it holds no user, password, query or "
+            "the address of an endpoint is recorded with the recipe, so it must have no user, password, query or "
             "fragment; give a key by the name of its environment variable: endpoint.api_key_env",
         )
     if not sound:
-        raise PydanticCustomError("kind", "this is no address of an endpoint; one looks like http://127.0.0.1:8000/v1")
+        raise PydanticCustomError(
+            "kind", "this is not an address of an endpoint; write one like http://127.0.0.1:8000/v1"
+        )

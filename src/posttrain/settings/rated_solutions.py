@@ -1,7 +1,7 @@
-"""Rated workings: learning offline from workings that somebody else wrote, right ones rated +1 and slips -1.
+"""Rated solutions: offline learning from given worked solutions of sums, rated +1 if correct and -1 with a slip.
 
-They are taken to come from the policy as it begins, of which a frozen copy is kept. `tasks=FILE` brings data of one's
-own: a row with a prompt, a completion and a rating each. Held-out tasks are answered by the policy and matched.
+The behavior policy is taken to be the initial policy, of which a frozen copy is kept. `tasks=FILE` takes a file of
+yours, one row per prompt, completion and rating. The policy answers the held-out tasks.
 """
 
 from dataclasses import replace
@@ -10,21 +10,21 @@ from posttrain.components.rewards.match import Match
 from posttrain.components.rewards.rating import Rating
 from posttrain.components.rollouts.recorded import Recorded
 from posttrain.components.tasks.unpaired import Unpaired
-from posttrain.components.tasks.workings import Workings
+from posttrain.components.tasks.worked_solutions import WorkedSolutions
 from posttrain.models import Model
 from posttrain.recipes.changes import rl_of, sampling_of, with_models, with_stage
 from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 
 
-def rated_workings() -> Recipe:
-    """Sums worked out right, and with a slip in the working, in 60 steps of 32."""
+def rated_solutions() -> Recipe:
+    """Correct solutions and solutions with a slip, in 60 steps of 32 tasks."""
     recipe = arithmetic()
     stage = rl_of(recipe)
     recipe = replace(
         recipe,
-        name="rated_workings",
-        tasks=Unpaired(tasks=Workings(size=2000, terms=(3, 4))),
+        name="rated_solutions",
+        tasks=Unpaired(tasks=WorkedSolutions(size=2000, terms=(3, 4))),
         evaluation=replace(recipe.evaluation, verifier=Match(), sampling=sampling_of(stage)),
     )
     recipe = with_models(recipe, {"behavior": Model(source="role:policy")})
