@@ -32,7 +32,10 @@ def write_or_check(arguments: Sequence[str], usage: str | None, page: Path, made
         return 0
     name = f"docs/{page.name}"
     if arguments:
-        print(f"{name} is out of date; run: .venv/bin/python {name.removesuffix('.md')}.py", file=sys.stderr)
+        print(
+            f"{name} is out of date; run: .venv/bin/python {name.removesuffix('.md').replace('-', '_')}.py",
+            file=sys.stderr,
+        )
         return 1
     page.write_text(wanted, encoding="utf-8")
     print(f"wrote {name}")

@@ -27,16 +27,17 @@ that do the same work. The tables are measured; the command above each one measu
 
 ## How it is measured
 
-**In turns.** Whatever is compared takes turns in one run, A B A B, each in a process of its own that stays alive and
-measures its own wall time. The median of the rounds counts, and for a ratio the median of the ratios round by round.
+**Alternating.** Programs that are compared alternate in one run, A B A B, each in a process of its own that stays alive
+and measures its own wall time. The median of the rounds counts, for a ratio the median of the ratios round by round.
 
-**Models** are made on the spot with random weights and the byte-level tokenizer, in the shape of Qwen3: 0.2M (2 layers,
+**Models** have random weights and the byte-level tokenizer, in the shape of Qwen3: 0.2M (2 layers,
 width 96), 3.2M (4 layers, width 256), 25M (8 layers, width 512). They are ordinary folders, which every side loads.
 
 **Workloads.** *fixed*: 128 samples, 8 for each of 16 prompts of 32 tokens, 64 new tokens each. *ragged*: prompts of 16
-to 128 tokens, lengths geometric with mean 48, cut at 256. No side is told how long a completion is: the model itself
-ends, with the same probability (0, or 1/48) wherever it stands, because one entry of the hidden state is constant and
-the end token reads it. Lengths are therefore each side's own draws from the same distribution. The reward is the share
+to 128 tokens, lengths geometric with mean 48, cut at 256. No program has the length of a completion in advance: the
+model itself ends, with the same probability (0, or 1/48) at every position, because one entry of the hidden state is
+constant and the end token reads it. Lengths are therefore each side's own draws from the same distribution. The reward
+is the share
 of digits; in *ragged* the learning rate is tiny, so that lengths stay what they are.
 
 **The arithmetic limit** is the time that the operations which the workload cannot do without take at the best rate of
@@ -56,7 +57,7 @@ and several times as long). *bare*: a loop of `generate` and a hand-written step
 *generate*: sampling alone. A step of posttrain is a step of a real run: curriculum, rewards, alarms and the record
 included. Learner tokens are those of prompts and completions, without padding, each prompt as often as it has
 completions, for every side, also where one computes it once; the time is that of a step less that of sampling and
-judging. Peak memory is that of the process that trains.
+scoring. Peak memory is that of the process that trains.
 
 **The same results.** Every side must give the same log-probabilities of a fixed text before the first step, and
 rewards, losses and gradient norms that agree, step by step, within 3 standard errors.
@@ -76,7 +77,7 @@ the logits, where no rule drops any. `posttrain doctor`, and `gpu_kernels` in a 
 are in use; `POSTTRAIN_GRAPHS=off` runs the same kernels without graphs, `POSTTRAIN_KERNELS=off` the modules. **None of
 it is measured on a GPU, and none has run on one.** The kernels are tested in Triton's interpreter and compiled to
 machine code for Ampere and Hopper, the graphs with stand-ins for the capture, and everything around them with tensors
-that only say that they are on a GPU; `tests/gpu` is there for whoever has one.
+that only claim to be on a GPU; `tests/gpu` runs on machines with one.
 """
 
 

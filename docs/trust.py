@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PARTS, PAGE = ROOT / "docs" / "measured" / "trust", ROOT / "docs" / "trust.md"
 INTRODUCTION = """# Trust
 
-Nothing escapes, nothing hangs, nothing is lost, nothing is silently wrong: what was tried, and what came of it. The
+Nothing escapes, nothing hangs, nothing is lost, nothing is silently wrong: the attacks and their results. The
 tables are measured; the command above each one measures it again. This page is written by `docs/trust.py`.
 """
 

@@ -77,7 +77,7 @@ class Writer:
 
 def samples_until(found: Found, right: str) -> int:
     """Attempts until the right one, or all of them."""
-    hits = [i + 1 for i, t in enumerate(found.attempts) if t.completion == "\n".join(right)]
+    hits = [i + 1 for i, t in enumerate(found.trajectories) if t.completion == "\n".join(right)]
     return hits[0] if hits else SAMPLES
 
 

@@ -14,7 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from posttrain.audit import Probe
-from posttrain.audit.auditing import attempt
+from posttrain.audit.auditing import rollout_of
 from posttrain.audit.probes import hanging
 from posttrain.audit.samples import sample_tasks
 from posttrain.components.rewards import Reward, RewardContext
@@ -101,13 +101,13 @@ def hostile(rewards: Mapping[str, Reward]) -> list[list[object]]:
     names, answers = list(hanging.ANSWERS), list(hanging.ANSWERS.values())
     texts = [*answers, *(rf"\boxed{{{answer}}}" for answer in answers)]
     outcomes = runner.run_now(*({"gold": "2", "answer": text, "tolerance": "0"} for text in texts))
-    judged = {kind: statuses(kind, reward, answers) for kind, reward in rewards.items()}
+    scored = {kind: statuses(kind, reward, answers) for kind, reward in rewards.items()}
     rows: list[list[object]] = []
     for index, name in enumerate(names):
         both = (outcomes[index], outcomes[len(names) + index])
         equal = any(outcome.value and outcome.value["equal"] for outcome in both)
         slowest = round(max(outcome.cpu_seconds for outcome in both), 2)
-        scores = (judged[kind][index] for kind in rewards)
+        scores = (scored[kind][index] for kind in rewards)
         rows.append([name, *(outcome.how for outcome in both), "yes" if equal else "no", slowest, *scores])
     return rows
 
@@ -115,8 +115,8 @@ def hostile(rewards: Mapping[str, Reward]) -> list[list[object]]:
 def statuses(kind: str, reward: Reward, answers: Sequence[str]) -> list[str]:
     """What a reward says of each answer to a task of its own."""
     task = sample_tasks(kind)[0]
-    probes = [Probe(name="", text=answer, expected="unpaid") for answer in answers]
-    group = Group(trajectories=tuple(attempt(probe, task) for probe in probes), key="hostile")
+    probes = [Probe(name="", text=answer, expected="unrewarded") for answer in answers]
+    group = Group(trajectories=tuple(rollout_of(probe, task) for probe in probes), key="hostile")
     return [score.status for score in asyncio.run(reward.score(group, RewardContext()))]
 
 

@@ -1,0 +1,183 @@
+"""Write docs/real-model.md from runs of `word_problems` that were recorded in docs/measured/real_model/*.json.
+
+.venv/bin/python docs/real_model.py record RUN...   keep what the page shows of runs, then write it
+.venv/bin/python docs/real_model.py                 write the page and its pictures, if they are out of date
+.venv/bin/python docs/real_model.py --check         say whether they are out of date, and exit with 1 if they are
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from figures import BOTTOM, LEFT, TOP, Axis, colour_of, drawn, svg
+from pages import table, write_or_check
+
+from posttrain.runs.store import RunStore
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+PARTS, PICTURES, PAGE = DOCS / "measured" / "real_model", DOCS / "pictures", DOCS / "real-model.md"
+TEXT = PARTS / "text.md"
+"""What is written by hand: the way there, and what was learned on it."""
+COMPARED = 10
+"""Held-out answers that are shown before and after: the first ones, not chosen."""
+KEPT = ("reward", "entropy", "completion_tokens", "truncated", "zero_variance")
+"""Metrics of a step that are kept."""
+
+
+def record(folder: Path) -> dict[str, Any]:
+    """What the page shows of a run that has ended."""
+    with RunStore.open(folder, reading=True) as store:
+        summary, environment, evaluations = store.summary(), store.environment(), store.evaluations()
+        recipe, before, after = store.recipe_tree(), evaluations[0], evaluations[-1]
+        columns = ("task_key", "prompt", "completion", "reward", "stop_reason")
+        rows = [store.evaluation_rows(e["step"], e["name"], columns) for e in (before, after)]
+        answers = [{row["task_key"]: row for row in table} for table in rows]
+        problems = {task: answers[0][task] for task in list(answers[0])[:COMPARED]}
+        steps = [{"step": m["step"], **{name: m[name] for name in KEPT}} for m in store.metrics()]
+        seconds = sum(entry.get("seconds_total", 0.0) for entry in store.timing())
+        checked = sum(entry.get("seconds_evaluate", 0.0) for entry in store.timing())
+    shown = ("accuracy_before", "accuracy_before_interval", "accuracy_after", "accuracy_after_interval", "gain")
+    counted = ("steps", "sampled_tokens", "seconds", "peak_memory_bytes", "tasks_evaluated", "verifier")
+    return {
+        "recipe": recipe,
+        "machine": {name: environment.get(name) for name in ("cpu", "instructions", "cores")},
+        **{name: summary[name] for name in (*shown, *counted)},
+        "seconds_of_steps": seconds,
+        "seconds_of_evaluations": checked,
+        "metrics": steps,
+        "evaluations": [
+            {name: e[name] for name in ("step", "accuracy", "accuracy_interval", "truncated", "mean_tokens")}
+            for e in evaluations
+        ],
+        "answers": [
+            {
+                "prompt": row["prompt"],
+                "before": {name: row[name] for name in ("completion", "reward", "stop_reason")},
+                "after": {name: answers[1][task][name] for name in ("completion", "reward", "stop_reason")},
+            }
+            for task, row in problems.items()
+        ],
+    }
+
+
+def page(runs: Mapping[str, Mapping[str, Any]]) -> str:
+    """The whole page."""
+    opening, closing = map(str.strip, TEXT.read_text(encoding="utf-8").split("<!-- measured -->"))
+    lines = ["<!-- Written by docs/real_model.py. -->", "", opening, ""]
+    columns = ("recipe", "before", "after", "gain", "steps", "minutes", "memory", "tokens sampled")
+    lines += table(columns, (numbers(name, run) for name, run in runs.items()))
+    first = next(iter(runs.values()))
+    machine = first["machine"]
+    lines += [
+        f"Accuracy of greedy answers to {first['tasks_evaluated']} held-out problems with 95 % intervals, scored by "
+        f"`{first['verifier']}`, not by the reward. Minutes are those of the whole run with its evaluations. "
+        f"Measured on {machine['cores']} cores ({machine['cpu']}; {machine['instructions']}).",
+        "",
+        "![Held-out accuracy and reward by step](pictures/real-model.svg)",
+        "",
+        closing,
+        "",
+    ]
+    for name, run in runs.items():
+        lines += [f"## The first {COMPARED} held-out answers of `{name}`", ""]
+        lines += table(("problem", "before", "after"), (compared(answer) for answer in run["answers"]))
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def numbers(name: str, run: Mapping[str, Any]) -> list[str]:
+    """The row of a run."""
+    gain = run["gain"]
+    low, high = gain["interval"]
+    return [
+        f"`{name}`",
+        accuracy(run["accuracy_before"], run["accuracy_before_interval"]),
+        accuracy(run["accuracy_after"], run["accuracy_after_interval"]),
+        f"{100 * gain['value']:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}]",
+        str(run["steps"]),
+        f"{run['seconds'] / 60:.1f}",
+        f"{run['peak_memory_bytes'] / 2**30:.2f} GiB",
+        f"{run['sampled_tokens']:,}",
+    ]
+
+
+def accuracy(value: float, interval: Sequence[float]) -> str:
+    """A share with its interval."""
+    return f"{100 * value:.1f} % [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]"
+
+
+def compared(answer: Mapping[str, Any]) -> list[str]:
+    """The row of a problem."""
+    question = answer["prompt"].rpartition("user\n")[2].partition("\nassistant")[0]
+    return [
+        code(question),
+        *(f"{mark(answer[when])} {code(answer[when]['completion'])}" for when in ("before", "after")),
+    ]
+
+
+def mark(answer: Mapping[str, Any]) -> str:
+    """Whether an answer is right."""
+    return "right:" if answer["reward"] else "cut off:" if answer["stop_reason"] == "length" else "wrong:"
+
+
+def code(text: str) -> str:
+    """A text of a model, shown as it is."""
+    plain = " ".join(text.split()).replace("`", "'")
+    return f"`{plain}`" if plain else "(empty)"
+
+
+def picture(runs: Mapping[str, Mapping[str, Any]]) -> str:
+    """The curves of all runs: held-out accuracy as line and band, the reward of each step thin beside it."""
+    steps = [metric["step"] for run in runs.values() for metric in run["metrics"]]
+    bottom = TOP + 260
+    x_axis, y_axis = Axis([0, *steps]), Axis([0.0, 1.0], bottom, TOP)
+    parts = [
+        f'<text class="name" x="{LEFT}" y="18">held-out accuracy with 95 % interval, and reward (thin), by step</text>'
+    ]
+    parts += [*x_axis.grid(bottom), *y_axis.levels()]
+    for number, (name, run) in enumerate(runs.items()):
+        found = run["evaluations"]
+        line = {
+            "steps": [e["step"] for e in found],
+            "mean": [e["accuracy"] for e in found],
+            "interval": [e["accuracy_interval"] for e in found],
+        }
+        parts += drawn(line, x_axis, y_axis, colour_of(number + 1))
+        points = " ".join(f"{x_axis.at(m['step']):.1f},{y_axis.at(m['reward']):.1f}" for m in run["metrics"])
+        parts.append(f'<polyline fill="none" stroke-width="1" stroke="{colour_of(number + 1)}" points="{points}"/>')
+        y = bottom + BOTTOM + 18 * number + 8
+        parts.append(f'<rect x="{LEFT}" y="{y - 9}" width="14" height="10" fill="{colour_of(number + 1)}"/>')
+        parts.append(f'<text x="{LEFT + 20}" y="{y}">{escape(name)}</text>')
+    return svg(parts, bottom + BOTTOM + 18 * len(runs) + 8, "Held-out accuracy and reward by step")
+
+
+def recorded() -> Iterator[tuple[str, dict[str, Any]]]:
+    """The runs that were recorded, by recipe."""
+    for path in sorted(PARTS.glob("*.json"), key=lambda path: len(path.stem)):
+        yield path.stem, json.loads(path.read_text(encoding="utf-8"))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Record runs, or write or check the page."""
+    if arguments and arguments[0] == "record":
+        PARTS.mkdir(parents=True, exist_ok=True)
+        for folder in map(Path, arguments[1:]):
+            run = record(folder)
+            path = PARTS / f"{run['recipe']['name']}.json"
+            path.write_text(json.dumps(run, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        arguments = []
+    runs = dict(recorded())
+    drawing = PICTURES / "real-model.svg"
+    if not arguments:
+        drawing.write_text(picture(runs), encoding="utf-8")
+    elif not drawing.exists() or drawing.read_text(encoding="utf-8") != picture(runs):
+        print("docs/pictures/real-model.svg is out of date", file=sys.stderr)
+        return 1
+    return write_or_check(arguments, __doc__, PAGE, lambda: page(runs))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
