@@ -9,7 +9,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 TESTS ?=
 PEERS ?=
 
-.PHONY: help quickstart test test-fast check format docs site clean core dev bench-peers
+.PHONY: help quickstart real test test-fast check format docs site clean core dev bench-peers
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,7 +17,13 @@ help: ## list the targets
 quickstart: core ## install, and train the bundled model for a minute or two
 	@$(BIN)/posttrain run quickstart
 
-test: check .triton/ready ## install, check style and types, and run every test
+real: core ## fetch a real language model (93 MB), and train it on word problems
+	@$(BIN)/python -c 'import gguf' 2>/dev/null \
+	  || $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt 'gguf>=0.19'
+	@$(BIN)/posttrain fetch smollm2
+	@$(BIN)/posttrain run word_problems
+
+test: check .triton/ready .trackers/ready ## install, check style and types, and run every test
 	@$(PYTEST) --durations=50 --durations-min=1 $(TESTS)
 
 test-fast: dev ## run the tests that take no longer than a few seconds each
@@ -55,6 +61,13 @@ bench-peers: dev .venv-peers/ready ## measure against other programs, in an envi
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --retries 1 --no-deps --only-binary :all: \
 	  --target .triton -r $< && touch $@ \
 	  || echo "leaving out tests of the kernels for GPUs: Triton could not be installed"
+
+# Libraries of trackers, apart from .venv; without them their tests are left out.
+.trackers/ready: tests/components/trackers/requirements.txt | dev
+	@rm -rf .trackers
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --retries 1 --no-deps --no-compile --only-binary :all: \
+	  --target .trackers -r $< && touch $@ \
+	  || echo "leaving out tests of trackers: their libraries could not be installed"
 
 clean: ## remove caches and build products (not .venv, not runs)
 	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
