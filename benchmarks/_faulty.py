@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from posttrain.cli import main
 from posttrain.policies.folder import new_folder
@@ -146,10 +147,12 @@ class Workshop:
         log.unlink(missing_ok=True)
         return Ended(os.waitstatus_to_exitcode(status), output)
 
-    def difference(self) -> str:
-        """What is not as in the run that was left alone; empty when nothing is."""
+    def difference(self, lost: Sequence[str] = ()) -> str:
+        """What is not as in the run that was left alone, but for these `lost` numbers of evaluations; else empty."""
         ours = contents(RUN)
         names = sorted(name for name in ours | self.undisturbed if ours.get(name) != self.undisturbed.get(name))
+        if lost and _evaluations(RUN, lost) == _evaluations(Path("alone"), lost):
+            names = [name for name in names if name != "evals.jsonl"]
         left = [p.name for p in RUN.rglob(".*") if p.name != ".lock"]
         return f"differs from the undisturbed run in {names}" if names else f"left behind {left}" if left else ""
 
@@ -165,6 +168,11 @@ class Workshop:
             shutil.copytree(RUN, "interrupted")
         shutil.rmtree(RUN, ignore_errors=True)
         shutil.copytree("interrupted", RUN)
+
+
+def _evaluations(run: Path, without: Sequence[str]) -> list[dict[str, Any]]:
+    rows = map(json.loads, (run / "evals.jsonl").read_text().splitlines())
+    return [{name: value for name, value in row.items() if name not in without} for row in rows]
 
 
 def _be_the_child(arguments: Sequence[str], sabotage: Sabotage | None, log: Path) -> None:

@@ -4,9 +4,10 @@
     python -m benchmarks.endurance --write docs/measured/trust/endurance.json
 
 A step scores a group of rollouts with each reward at once, in an event loop of its own, as a step of training does. A
-table shows the least that was held in the first, the fifth and the last tenth of the steps, at ten looks each: resident
-memory, descriptors, threads, processes, temporary files and event loops. What is held for a moment comes and goes; what
-leaks is in the least. Exit code 1 where any of it grew by over a twentieth after the first tenth.
+table shows what was held in the first, the fifth and the last tenth, the median of ten looks each: resident
+memory, descriptors, threads, processes, temporary files and event loops. What is held or missing for a moment, such as
+a worker that is replaced, does not move a median; what leaks does. Exit code 1 where any of it grew by over a twentieth
+after the first tenth.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median_low
 
 import numpy as np
 
@@ -40,7 +42,7 @@ from posttrain.types import Group, Segment, Task, Trajectory
 SANDBOXED_EVERY = 20
 """Steps between two with the rewards that start a sandboxed program, which take far longer than the others."""
 FILLING = 50
-"""The first steps have all rewards: every slot of the pool starts its interpreters then."""
+"""The first steps have all rewards: every slot of the pools starts its interpreters then, before the first look."""
 SQUARE = Task(key="square", prompt="Write f.", answer="sqrt(8)", fields={"tests": ["assert f(2) == 4"]})
 QUERY = Task(key="t", prompt="?", answer="SELECT 1", fields={"schema": "CREATE TABLE t(a INTEGER);"})
 INCREMENT = '#include <stdio.h>\nint main(void) { int a; scanf("%d", &a); printf("%d", a + 1); }'
@@ -132,19 +134,19 @@ def grown(first: Mapping[str, int], last: Mapping[str, int]) -> list[str]:
 
 
 def endure(steps: int, folder: Path) -> Sequence[dict[str, int]]:
-    """Run so many steps; the least that was held in each tenth of them, at ten looks."""
+    """Run so many steps; what was held in each tenth of them, the median of its looks."""
     working, sandboxed = rewards(folder)
     print(f"rewards: {', '.join([*working, *sandboxed])}", file=sys.stderr)
-    rows, least = [], dict[str, int]()
+    rows, looks, filling = [], list[dict[str, int]](), min(FILLING, steps // 20)
     for number in range(1, steps + 1):
-        both = number % SANDBOXED_EVERY == 0 or number <= min(FILLING, steps // 10)
+        both = number % SANDBOXED_EVERY == 0 or number <= filling
         wait_for(step(working | sandboxed if both else working, number))
-        if number % (steps // 100) == 0:
-            least = {name: min(value, least.get(name, value)) for name, value in held(folder).items()}
+        if number % (steps // 100) == 0 and number > filling:
+            looks.append(held(folder))
         if number % (steps // 10) == 0:
-            rows.append({"step": number, **least})
+            rows.append({"step": number} | {name: median_low([look[name] for look in looks]) for name in looks[0]})
             print(json.dumps(rows[-1]), file=sys.stderr)
-            least = {}
+            looks = []
     return rows
 
 

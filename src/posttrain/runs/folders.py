@@ -56,5 +56,5 @@ def name_missing(evals: Sequence[int], without: Sequence[int], rollouts: int) ->
     named = ", ".join(gone[:5]) + (f" and {len(gone) - 5} more" if len(gone) > 5 else "")
     return (
         f"gone since they were written: {named}. What is learned does not depend on them, so the run goes on; "
-        "its record and report lack them"
+        "its record and report lack them, and what later evaluations compare with them"
     )
