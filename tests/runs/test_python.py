@@ -59,6 +59,7 @@ def test_importing_it_loads_nothing() -> None:
         posttrain.rum  # noqa: B018
 
 
+@pytest.mark.slow
 def test_a_run_of_lists_and_a_closure_leaves_its_numbers(finished: posttrain.Result) -> None:
     assert finished.summary["steps"] == 2 and "accuracy_after" in finished.summary
     assert len(finished.metrics) == 2 and finished.metrics["step"] == [1, 2]

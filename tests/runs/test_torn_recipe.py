@@ -16,6 +16,7 @@ from posttrain.runs.snapshot import newest_snapshot, save_snapshot
 from posttrain.runs.store import RunStore
 
 
+@pytest.mark.slow
 def test_wherever_it_is_torn_it_is_refused_or_the_same(tmp_path: Path) -> None:
     recipe = ppo()
     with RunStore.create(tmp_path, "run", to_tree(recipe)) as store:

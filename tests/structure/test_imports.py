@@ -253,6 +253,7 @@ def may_be_heavy(module: str) -> bool:
     )
 
 
+@pytest.mark.slow
 def test_the_core_imports_without_torch() -> None:
     """Recipes, components, rewards, statistics, reports and commands are read in a fraction of a second."""
     light = [module for module in MODULES if not may_be_heavy(module)]
