@@ -3,8 +3,13 @@
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
+from http.client import HTTPConnection
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -96,6 +101,28 @@ def test_a_damaged_run_takes_nothing_away(tmp_path: Path, whole: Path, damage: s
     for end in ("", "/solved"):
         assert looking.get(f"/runs/good{end}").status_code == 200
         assert looking.get(f"/runs/bad{end}").status_code in (200, 400, 404, 500), end
+
+
+def test_pipes_do_not_make_the_viewer_deaf_to_sigterm(tmp_path: Path, whole: Path) -> None:
+    shutil.copytree(whole, tmp_path / "runs" / "bad")
+    for name in ("metrics.jsonl", "history.jsonl", "recipe.yaml", "rollouts/step_000007.parquet"):
+        _pipe(tmp_path / "runs" / "bad" / name)
+    command = [sys.executable, "-m", "posttrain", "view", str(tmp_path / "runs"), "--port", "0", "--json"]
+    viewer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert viewer.stdout is not None
+        announced = "".join(iter(viewer.stdout.readline, "}\n")) + "}"
+        address = urlsplit(json.loads(announced)["url"])
+        for page in ("/?as=json", "/runs/bad", "/runs/bad/solved"):
+            connection = HTTPConnection("127.0.0.1", address.port, timeout=60)
+            connection.request("GET", page)
+            assert connection.getresponse().read(), page
+            connection.close()
+        viewer.send_signal(signal.SIGTERM)
+        assert viewer.wait(60) == 0
+    finally:
+        viewer.kill()
+        viewer.wait()
 
 
 def test_tables_of_no_step_and_links_are_passed_over(tmp_path: Path) -> None:
