@@ -73,7 +73,7 @@ def same(found: Any, expected: Tree, *, tolerance: float = 0.0, loose: bool = Fa
         return False
     kind, wanted = found[0], expected[0]
     if kind in ("int", "float") and wanted in ("int", "float"):
-        return _same_number(_number(found), _number(expected), tolerance)
+        return _samenumber_of(number_of(found), number_of(expected), tolerance)
     if kind != wanted and not (loose and kind == "tuple" and wanted == "list"):
         return False
     if kind == "other":
@@ -104,11 +104,11 @@ def _same_items(found: Any, expected: Tree, tolerance: float, loose: bool) -> bo
 def _order(tree: Any) -> tuple[float, str]:
     """Key of a total order of trees, in which numbers are ordered by value."""
     key = tree[0] if isinstance(tree, list) and tree and isinstance(tree[0], list) else tree  # of a pair, its key
-    number = _number(key)
+    number = number_of(key)
     return (float("-inf"), json.dumps(tree)) if number is None or number != number else (_as_float(number), "")
 
 
-def _number(tree: Any) -> Fraction | float | None:
+def number_of(tree: Any) -> Fraction | float | None:
     """The value of the tree of a number; None for other trees."""
     if not isinstance(tree, list | tuple) or len(tree) != 2 or not isinstance(tree[1], str):
         return None
@@ -128,7 +128,7 @@ def _as_float(number: Fraction | float) -> float:
         return math.inf if number > 0 else -math.inf
 
 
-def _same_number(found: Fraction | float | None, expected: Fraction | float | None, tolerance: float) -> bool:
+def _samenumber_of(found: Fraction | float | None, expected: Fraction | float | None, tolerance: float) -> bool:
     if isinstance(found, Fraction) and isinstance(expected, Fraction):
         return abs(found - expected) <= Fraction(tolerance) * max(abs(found), abs(expected))
     if isinstance(found, float) and isinstance(expected, float):

@@ -48,6 +48,53 @@ def test_order_counts_where_the_reference_orders(reward: SQL) -> None:
     assert judge(reward, "SELECT a FROM t ORDER BY a", ORDERED).status == "wrong"
 
 
+TIES = "CREATE TABLE t(a INTEGER, b TEXT); INSERT INTO t VALUES (1,'x'), (1,'y'), (2,'Z'), (3,'z');"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("reference", "right", "wrong"),
+    [
+        ("SELECT b FROM t ORDER BY a", "SELECT b FROM t ORDER BY a, b DESC", "SELECT b FROM t ORDER BY b DESC, a"),
+        (
+            "SELECT a, count(*) FROM t GROUP BY a ORDER BY COUNT(*) DESC",
+            "SELECT a, count(*) FROM t GROUP BY a ORDER BY 2 DESC, a DESC",
+            "SELECT a, count(*) FROM t GROUP BY a ORDER BY 2",
+        ),
+        (
+            "SELECT a FROM t UNION ALL SELECT 2 ORDER BY a -- (rising)",
+            "SELECT a FROM (SELECT a FROM t UNION ALL SELECT 2) ORDER BY a",
+            "SELECT a FROM (SELECT a FROM t UNION ALL SELECT 2) ORDER BY a DESC",
+        ),
+        ("SELECT b FROM t ORDER BY RANDOM()", "SELECT b FROM t ORDER BY b DESC", "SELECT b FROM t WHERE a < 3"),
+        ("SELECT b, 'order by b' FROM t", "SELECT b, 'order by b' FROM t ORDER BY b DESC", "SELECT b, 1 FROM t"),
+    ],
+)
+def test_rows_that_tie_may_change_places(reward: SQL, reference: str, right: str, wrong: str) -> None:
+    task = Task(key="t", prompt="?", answer=reference, fields={"schema": TIES})
+    assert judge(reward, right, task).status == "ok"
+    assert judge(reward, wrong, task).status == "wrong"
+
+
+def test_a_collation_of_the_table_decides_which_rows_tie() -> None:
+    schema = "CREATE TABLE t(b TEXT COLLATE NOCASE, a INTEGER); INSERT INTO t VALUES ('z',1), ('Z',2), ('x',3);"
+    task = Task(key="t", prompt="?", answer="SELECT b, a FROM t ORDER BY b", fields={"schema": schema})
+    reward = SQL(weakest=tier_for())
+    assert judge(reward, "SELECT b, a FROM t ORDER BY b, a DESC", task).status == "ok"
+    assert judge(reward, "SELECT b, a FROM t ORDER BY b DESC", task).status == "wrong"
+
+
+def test_an_order_that_cannot_be_read_is_counted() -> None:
+    query = "SELECT DISTINCT a FROM t ORDER BY b"  # SQLite takes it, and it means nothing
+    score = judge(
+        SQL(weakest=tier_for()),
+        "SELECT DISTINCT a FROM t",
+        Task(key="t", prompt="?", answer=query, fields={"schema": TIES}),
+    )
+    assert score.status == "ok" and score.parts["order_unread"].value == 1.0
+    assert "a sort key is none of its columns" in score.parts["order_unread"].explanation
+
+
 def test_sums_of_fractions_may_differ_in_the_last_digit(reward: SQL) -> None:
     task = Task(key="t", prompt="?", fields={"schema": SCHEMA, "rows": [[0.1 + 0.2 + 0.2 + 0.5]]})
     assert judge(reward, "SELECT sum(c) FROM t", task).status == "ok"
@@ -71,6 +118,7 @@ def test_finer_measures_by_hand() -> None:
     found = measures([row(1, 2), row(3, 9)], [row(1, 2), row(3, 4), row(5, 6)])
     assert found == {"cell_precision": 3 / 4, "cell_recall": 3 / 6, "cardinality": 2 / 3}
     assert measures([], []) == {"cell_precision": 1.0, "cell_recall": 1.0, "cardinality": 1.0}
+    assert measures([["list", [["float", (1.0).hex()]]]], [row(1)])["cell_recall"] == 1.0, "1.0 is 1"
     assert measures([], [row(1)]) == {"cell_precision": 0.0, "cell_recall": 0.0, "cardinality": 0.0}
 
 

@@ -1,18 +1,21 @@
 """SQL queries, scored by their result: run on SQLite or DuckDB in a sandbox, and compared outside as multisets of rows.
 
 A task's field ``schema`` is a script that makes and fills the database. Its answer is the reference query, or its field
-``rows`` has the expected rows. The order of rows counts only where the reference query ends in ORDER BY; names of
-columns are ignored. Source: Papicchio et al. 2025 (Think2SQL), arXiv:2504.15077: execution accuracy, and cell
-precision, cell recall and tuple cardinality of QATCH, which are recorded as parts and rewarded by `partial`.
+``rows`` has the expected rows. The order of rows counts only where the reference query promises one, and rows with
+equal sort keys may come in any order; names of columns are ignored. Source: Papicchio et al. 2025 (Think2SQL),
+arXiv:2504.15077: execution accuracy, and cell precision, cell recall and tuple cardinality of QATCH, which are recorded
+as parts and rewarded by `partial`.
 
-Differs: the weight of these measures, and that they are averaged, is ours.
+Differs: the weight of these measures, and that they are averaged, is ours. Where LIMIT cuts between rows with equal
+sort keys, those that the reference gives are expected. A reference whose order cannot be read, which SQLite or DuckDB
+run all the same, is taken for one without order; its scores have a part ``order_unread``.
 """
 
 import importlib.util
 import json
-import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -23,7 +26,8 @@ from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
 from posttrain.errors import UserError
 from posttrain.grading.programs import broken, encoded, how_it_ended, score_each
-from posttrain.grading.values import ENCODER, Tree, in_order, parse, same, tree_of
+from posttrain.grading.sql_order import Unread, order_of
+from posttrain.grading.values import ENCODER, Tree, in_order, number_of, parse, same, tree_of
 from posttrain.sandbox import Limits, Result, Tier, open_pool, python_job
 from posttrain.types import Group, Score, Task, Trajectory
 
@@ -52,7 +56,19 @@ print(json.dumps([encode([plain(x) for x in row], [10_000]) for row in rows]))
 )
 MOST_ROWS: Final = 5000
 """Most rows of a correct query, unless the reference gives as many."""
-_ORDERED: Final = re.compile(r"\border\s+by\b[^()]*$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class _Expected:
+    """The rows of a reference, in blocks whose rows may come in any order."""
+
+    blocks: Sequence[Sequence[Tree]]
+    unread: str = ""
+    """Why the order that the reference promises is not known; empty where it is."""
+
+    @property
+    def rows(self) -> list[Tree]:
+        return [row for block in self.blocks for row in block]
 
 
 @frozen
@@ -100,43 +116,60 @@ class SQL(Reward):
 
         return await score_each(group, score, self.missing, lambda trajectory: _fault(trajectory.task))
 
-    async def _expected(self, task: Task) -> "list[Tree] | Score":
+    async def _expected(self, task: Task) -> "_Expected | Score":
         """The expected rows; a failure if the reference query fails."""
         if "rows" in task.fields:
-            return [tree_of(list(row)) for row in task.fields["rows"]]
-        result = await self._run(task, task.answer or "")
+            return _Expected([[tree_of(list(row)) for row in task.fields["rows"]]])
+        query = task.answer or ""
+        result = await self._run(task, query)
         rows = _rows(result)
-        return failure(f"the reference query of '{task.key}' {how_it_ended(result)}") if rows is None else rows
+        if rows is None:
+            return failure(f"the reference query of '{task.key}' {how_it_ended(result)}")
+        try:
+            order = order_of(query, self.engine)
+        except Unread as error:
+            return _Expected([rows], unread=str(error))
+        if order is None:
+            return _Expected([rows])
+        ranked = _rows(await self._run(task, order.ranked)) if order.ranked else rows
+        # Where the database refuses ranks, no two rows may change places.
+        return _Expected(order.blocks(ranked) if ranked is not None else [[row] for row in rows])
 
-    async def _score(self, task: Task, query: str, expected: "list[Tree] | Score") -> Score:
+    async def _score(self, task: Task, query: str, expected: "_Expected | Score") -> Score:
         if isinstance(expected, Score):
             return expected
         result = await self._run(task, query)
         if error := broken(result):
             return error
-        rows = _rows(result)
+        rows, wanted = _rows(result), expected.rows
+        unread = {"order_unread": Score(value=1.0, status="ok", explanation=expected.unread)} if expected.unread else {}
         if rows is None:
-            return Score(
-                value=self.wrong, status="wrong", answer=query, explanation=f"the query {how_it_ended(result)}"
-            )
-        if len(rows) <= max(MOST_ROWS, len(expected)) and self._same(task, rows, expected):
-            explanation = f"gives the {len(expected)} rows expected"
-            return Score(value=self.right, status="ok", answer=query, explanation=explanation)
-        finer = measures(rows, expected)
+            explanation = f"the query {how_it_ended(result)}"
+            return Score(value=self.wrong, status="wrong", answer=query, explanation=explanation, parts=unread)
+        if len(rows) <= max(MOST_ROWS, len(wanted)) and self._same(rows, expected):
+            explanation = f"gives the {len(wanted)} rows expected"
+            return Score(value=self.right, status="ok", answer=query, explanation=explanation, parts=unread)
+        finer = measures(rows, wanted)
         share = self.partial * sum(finer.values()) / len(finer)
         return Score(
             value=self.wrong + (self.right - self.wrong) * share,
             status="wrong",
             answer=query,
-            explanation=f"gives {len(rows)} rows that are not the {len(expected)} expected",
-            parts={name: Score(value=value, status="wrong") for name, value in finer.items()},
+            explanation=f"gives {len(rows)} rows that are not the {len(wanted)} expected",
+            parts={name: Score(value=value, status="wrong") for name, value in finer.items()} | unread,
         )
 
-    def _same(self, task: Task, rows: Sequence[Any], expected: Sequence[Tree]) -> bool:
-        if not _ORDERED.search((task.answer or "").rstrip("; \n")) or "rows" in task.fields:
-            rows, expected = in_order(rows), in_order(expected)
-        tree = ["list", list(rows)]
-        return same(tree, ["list", list(expected)], tolerance=self.tolerance, loose=True)
+    def _same(self, rows: Sequence[Any], expected: _Expected) -> bool:
+        """Whether rows are those expected, block by block."""
+        if len(rows) != len(expected.rows):
+            return False
+        begin = 0
+        for block in expected.blocks:
+            found = in_order(rows[begin : begin + len(block)])
+            if not same(["list", found], ["list", in_order(block)], tolerance=self.tolerance, loose=True):
+                return False
+            begin += len(block)
+        return True
 
     async def _run(self, task: Task, query: str) -> Result:
         message = {"engine": self.engine, "schema": task.fields["schema"], "query": query, "most": MOST_ROWS}
@@ -149,7 +182,7 @@ class SQL(Reward):
 
 def measures(rows: Sequence[Any], expected: Sequence[Any]) -> dict[str, float]:
     """Cell precision, cell recall and tuple cardinality relative to the expected rows, each in [0, 1]."""
-    found, wanted = (Counter(json.dumps(cell) for row in table for cell in _cells(row)) for table in (rows, expected))
+    found, wanted = (Counter(_text(cell) for row in table for cell in _cells(row)) for table in (rows, expected))
     common = (found & wanted).total()
     most = max(len(rows), len(expected))
     return {
@@ -161,6 +194,12 @@ def measures(rows: Sequence[Any], expected: Sequence[Any]) -> dict[str, float]:
 
 def _cells(row: Any) -> list[Any]:
     return row[1] if isinstance(row, list) and len(row) == 2 and isinstance(row[1], list) else [row]
+
+
+def _text(cell: Any) -> str:
+    """The text of a cell, the same for 1 and 1.0."""
+    number = number_of(cell)
+    return json.dumps(cell) if number is None else str(number)
 
 
 def _rows(result: Result) -> list[Any] | None:
