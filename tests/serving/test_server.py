@@ -175,7 +175,7 @@ USER = [{"role": "user", "content": "hi"}]
         ("/chat/completions", {"messages": []}, "messages", "at least 1"),
         ("/chat/completions", {"messages": USER, "tools": [{"type": "function"}]}, "tools", "required"),
         ("/chat/completions", {"messages": USER, "top_logprobs": 2}, "top_logprobs", "needs logprobs"),
-        ("/chat/completions", {"messages": USER, "tool_choice": "required"}, "tool_choice", "'auto' or 'none'"),
+        ("/chat/completions", {"messages": USER, "tool_choice": "required"}, "tool_choice", "a call of a tool"),
         ("/chat/completions", {"messages": [{"role": "user"}]}, "messages", "must have a content"),
         ("/chat/completions", {"messages": USER, "response_format": {"type": "xml"}}, "response_format", "json_object"),
         (

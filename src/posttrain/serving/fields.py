@@ -1,13 +1,13 @@
 """Fields of requests that are objects of their own: messages, tools, and the form of a completion."""
 
 import json
-import re
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, Strict, StringConstraints
 from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
+from posttrain.errors.foreign import shown
 from posttrain.types import Message
 
 LARGEST = 2**31 - 1
@@ -19,6 +19,8 @@ Positive = Annotated[int, Strict(), Field(ge=1, le=LARGEST)]
 Real = Annotated[float, Strict()]
 Flag = Annotated[bool, Strict()]
 
+MOST_CHARACTERS = 500
+"""Of an error's message, which may quote the request."""
 MOST_TOOLS = 128
 MOST_DEPTH = 24
 """Levels of a tool's schema, and of a call's arguments."""
@@ -35,15 +37,9 @@ class Refused(Exception):
     def body(self) -> dict[str, Any]:
         """The error object of the protocol."""
         kind = "server_error" if self.status >= 500 else "invalid_request_error"
-        param = None if self.param is None else printable(self.param)
-        return {"error": {"message": printable(str(self)), "type": kind, "param": param, "code": self.code}}
-
-
-def printable(text: str) -> str:
-    """A text that can be sent and read in a terminal: cut, with control characters and lone surrogates escaped."""
-    cut = text if len(text) <= 500 else f"{text[:500]}..."
-    escaped = re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda match: repr(match[0])[1:-1], cut)
-    return escaped.encode("utf-8", "backslashreplace").decode()
+        param = None if self.param is None else shown(self.param, MOST_CHARACTERS)
+        message = shown(self, MOST_CHARACTERS)
+        return {"error": {"message": message, "type": kind, "param": param, "code": self.code}}
 
 
 def shape_of(given: Any) -> tuple[int, int]:
@@ -109,13 +105,15 @@ class Function:
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
     description: str | None = None
     parameters: dict[str, Any] | None = None
-    """A JSON schema, which the model is shown. It is not followed by force."""
+    """A JSON schema, which the model is shown. It is followed by force where the call is (`ToolChoice`)."""
     strict: Annotated[bool, Strict()] | None = None
 
     def __post_init__(self) -> None:
         """Refuses what is too deep."""
         if self.strict:
-            raise PydanticCustomError("tool", "strict is not supported: arguments are not decoded under a schema")
+            raise PydanticCustomError(
+                "tool", "strict is not supported: arguments follow a schema only where tool_choice forces the call"
+            )
         if self.parameters is not None and shape_of(self.parameters)[1] > MOST_DEPTH:
             raise PydanticCustomError("tool", f"parameters are more than {MOST_DEPTH} deep")
 
@@ -134,6 +132,21 @@ class Tool:
         given: dict[str, Any] = {"name": function.name, "description": function.description}
         given["parameters"] = function.parameters
         return {"type": "function", "function": {name: value for name, value in given.items() if value is not None}}
+
+
+@frozen
+class ChosenFunction:
+    """The name of a tool."""
+
+    name: Text
+
+
+@frozen
+class ToolChoice:
+    """A tool that the reply has to call."""
+
+    type: Literal["function"]
+    function: ChosenFunction
 
 
 @frozen

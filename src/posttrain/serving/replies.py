@@ -179,7 +179,7 @@ class ChatReplies:
             if calls:
                 text = "".join(piece for piece in pieces if isinstance(piece, str))
                 message = {"role": "assistant", "content": text or None, "tool_calls": calls}
-                reason = "tool_calls" if reason == "stop" else reason  # type: ignore[assignment]
+                reason = self._reason(reason)  # type: ignore[assignment]
         made = {
             "index": choice.index,
             "message": message,
@@ -201,7 +201,7 @@ class ChatReplies:
             pieces = choice.calls.push(text)
             if reason is not None:
                 pieces += choice.calls.end()
-                reason = "tool_calls" if choice.calls.calls and reason == "stop" else reason
+                reason = self._reason(reason) if choice.calls.calls else reason
         deltas = [delta for piece in pieces for delta in self._deltas(choice, piece)]
         logprobs = self._logprobs(choice, [token])
         made = [self._event(choice, delta, None, None) for delta in deltas]
@@ -216,6 +216,10 @@ class ChatReplies:
     def extra(self, prompts: Sequence[Prompt]) -> dict[str, Any]:
         """Fields of the response beside its choices; in a stream, of the first event."""
         return {"prompt_token_ids": prompts[0].token_ids.tolist()} if self.request.return_token_ids else {}
+
+    def _reason(self, reason: str) -> str:
+        """The finish reason of a reply with calls. After a call of the only tool that it might call it is ``stop``."""
+        return "tool_calls" if reason == "stop" and self.request.named is None else reason
 
     def _event(self, choice: Choice, delta: dict[str, Any], logprobs: Any, reason: str | None) -> dict[str, Any]:
         return {"index": choice.index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}

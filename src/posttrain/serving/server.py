@@ -41,6 +41,7 @@ from posttrain.serving.replies import (
 )
 from posttrain.serving.structured import Structured
 from posttrain.serving.threads import EngineThread, Worker
+from posttrain.serving.tools import is_marked
 from posttrain.types import Completion, IntArray, Message
 
 RETRY_AFTER = "1"
@@ -213,14 +214,15 @@ class Service:
         def tokenized() -> list[Prompt]:
             sampler, tools = self._sampler(wanted.seed), wanted.shown_tools
             token_ids = self._tokenize(sampler, [message.plain for message in wanted.messages], tools)
+            shown = sampler.tool_prompt(tools) if tools else ""
             return [
                 Prompt(
                     sampler=sampler,
                     token_ids=token_ids,
                     n=wanted.n,
                     sampling=wanted.sampling(wanted.max_completion_tokens or self._context - len(token_ids)),
-                    matcher=self._matcher(wanted),
-                    tool_prompt=sampler.tool_prompt(tools) if tools else "",
+                    matcher=self._caller(wanted, shown) if wanted.forced else self._matcher(wanted),
+                    tool_prompt=shown,
                 )
             ]
 
@@ -230,6 +232,12 @@ class Service:
         """What makes the matchers of a request with a response_format."""
         schema = wanted.response_format.wanted
         return None if schema is None else self._structured.compile(schema, self._server.bind("schema"))
+
+    def _caller(self, wanted: wire.ChatRequest, shown: str) -> Callable[[], Matcher]:
+        """What makes the matchers of a request that forces a call: in the shape that the template shows."""
+        several = wanted.named is None and wanted.parallel_tool_calls
+        sampler, marked = self._server.bind("schema"), is_marked(shown)
+        return self._structured.compile_calls(wanted.forced, sampler, marked=marked, several=several)
 
     async def _answer(
         self,

@@ -1,4 +1,5 @@
-"""Completions that follow a JSON schema: ``response_format``, by masks of tokens from the library llguidance.
+"""Completions that follow a JSON schema (``response_format``), and replies that must call a tool (``tool_choice``), by
+masks of tokens from the library llguidance.
 
 A schema is a stranger's program. What it may be is limited here (its size, its depth), what it may cost by the library
 (`LIMITS`), and what the library does not hold is refused with its own words, never relaxed.
@@ -6,7 +7,7 @@ A schema is a stranger's program. What it may be is limited here (its size, its 
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from numpy.typing import NDArray
 
 from posttrain.engines import Matcher, TokenSampler
 from posttrain.errors import UserError
-from posttrain.serving.fields import Refused, shape_of
+from posttrain.serving.fields import Refused, Tool, shape_of
+from posttrain.serving.tools import grammar_of
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
@@ -37,35 +39,63 @@ JSON_FORM: Any = {"whitespace_flexible": False, "item_separator": ", ?", "key_se
 """At most a space after a comma or colon: small models fill a completion with white space where they may."""
 
 
+FORMAT, TOOLS = "response_format", "tools"
+"""The fields of requests that schemas come from."""
+
+
 class Structured:
-    """Makes matchers for schemas. Used from one thread at a time."""
+    """Makes matchers for schemas and calls. Used from one thread at a time."""
 
     def __init__(self) -> None:
         self._tokenizer: LLTokenizer | None = None
         self._size = 0
 
     def compile(self, schema: Mapping[str, Any], sampler: TokenSampler) -> Callable[[], Matcher]:
-        """A function that makes the matcher of a completion. Raises `Refused`."""
-        check_schema(schema)
+        """A function that makes the matcher of a completion that is a value of the schema. Raises `Refused`."""
+        check_schema(schema, FORMAT)
+
+        def grammar() -> str:
+            from llguidance import LLMatcher
+
+            return LLMatcher.grammar_from_json_schema(dict(schema), overrides=JSON_FORM)
+
+        return self._matchers(grammar, sampler, FORMAT, "follow a response_format")
+
+    def compile_calls(
+        self, tools: Sequence[Tool], sampler: TokenSampler, *, marked: bool, several: bool
+    ) -> Callable[[], Matcher]:
+        """A function that makes the matcher of a reply that calls one of the tools. Raises `Refused`."""
+        schemas = {tool.function.name: arguments_schema(tool) for tool in tools}
+        check_schema(schemas, TOOLS)
+
+        def grammar() -> str:
+            from llguidance import LLMatcher
+
+            forms = {name: {**schema, "x-guidance": JSON_FORM} for name, schema in schemas.items()}
+            return LLMatcher.grammar_from_lark(grammar_of(forms, marked=marked, several=several))
+
+        return self._matchers(grammar, sampler, TOOLS, "force a call of a tool (tool_choice)")
+
+    def _matchers(
+        self, grammar: Callable[[], str], sampler: TokenSampler, param: str, what: str
+    ) -> Callable[[], Matcher]:
         try:
             from llguidance import LLMatcher, LLParserLimits
         except ImportError:
             raise Refused(
-                "this server cannot follow a response_format: its package llguidance is missing "
-                "(pip install 'posttrain[structured]')",
-                param="response_format",
+                f"this server cannot {what}: its package llguidance is missing (pip install 'posttrain[structured]')",
+                param=param,
             ) from None
-        tokenizer = self._tokenizer or self._load(sampler)
+        tokenizer = self._tokenizer or self._load(sampler, param)
         try:
-            grammar = LLMatcher.grammar_from_json_schema(dict(schema), overrides=JSON_FORM)
             limits = LLParserLimits(**LIMITS, verbose_errors=False)  # type: ignore[arg-type]
-            first = LLMatcher(tokenizer, grammar, log_level=0, limits=limits)
+            first = LLMatcher(tokenizer, grammar(), log_level=0, limits=limits)
         except (ValueError, RuntimeError) as error:
-            raise _unheld(str(error)) from None
+            raise _unheld(str(error), param) from None
         if first.is_error():
-            raise _unheld(first.get_error())
+            raise _unheld(first.get_error(), param)
         if not first.compute_bitmask() or first.is_error():
-            raise _unheld(first.get_error())
+            raise _unheld(first.get_error(), param)
         lock = threading.Lock()
 
         def start() -> Matcher:
@@ -74,19 +104,17 @@ class Structured:
 
         return start
 
-    def _load(self, sampler: TokenSampler) -> "LLTokenizer":
+    def _load(self, sampler: TokenSampler, param: str) -> "LLTokenizer":
         """The model's tokenizer as the library reads it; checked token by token against the model's own."""
         from llguidance import LLTokenizer
 
         content, ends, size = sampler.tokenizer_file()
         if not ends:
-            raise Refused("this model has no end token, so it cannot end a JSON text", param="response_format")
+            raise Refused("this model has no end token, so it cannot end a JSON text", param=param)
         try:
             tokenizer = LLTokenizer(content, n_vocab=size, eos_token=sorted(ends))
         except Exception as error:
-            raise Refused(
-                f"the tokenizer of this model cannot be used with a response_format: {error}", param="response_format"
-            ) from None
+            raise Refused(f"the tokenizer of this model cannot be used with a schema: {error}", param=param) from None
         known = max(json.loads(content)["model"]["vocab"].values())
         for token in range(min(size, known + 1)):
             if tokenizer.is_special_token(token):
@@ -94,9 +122,9 @@ class Structured:
             theirs, ours = tokenizer.decode_bytes([token]), sampler.token_bytes(token)
             if theirs != ours and theirs.strip() != ours.strip():  # alone, some tokenizers drop a leading space
                 raise Refused(
-                    f"the tokenizer of this model cannot be used with a response_format: token {token} is {ours!r}, "
-                    f"which llguidance reads as {theirs!r}",
-                    param="response_format",
+                    f"the tokenizer of this model cannot be used with a schema: token {token} is {ours!r}, which "
+                    f"llguidance reads as {theirs!r}",
+                    param=param,
                 )
         self._tokenizer, self._size = tokenizer, size
         return tokenizer
@@ -124,21 +152,35 @@ class _SchemaMatcher:
         self._matcher.consume_token(token_id)
 
 
-def check_schema(schema: Mapping[str, Any]) -> None:
+def arguments_schema(tool: Tool) -> dict[str, Any]:
+    """The schema of a tool's arguments; without parameters it has none. Raises `Refused` for what is no object."""
+    given = tool.function.parameters
+    if given is None:
+        return {"type": "object", "properties": {}, "additionalProperties": False}
+    if given.get("type", "object") != "object":
+        raise Refused(
+            f"the parameters of the tool '{tool.function.name}' are of the type {given['type']!r:.60}; arguments of a "
+            "call are an object",
+            param=TOOLS,
+        )
+    return {**given, "type": "object"}
+
+
+def check_schema(schema: Mapping[str, Any], param: str) -> None:
     """Raises `Refused` for a schema that is too large, too deep, or refers to another place."""
     values, depth = shape_of(schema)
     if depth > MOST_DEPTH or values > MOST_VALUES or len(json.dumps(schema)) > MOST_BYTES:
         raise Refused(
             f"the schema has {values} values, {depth} deep; at most {MOST_VALUES} are allowed, {MOST_DEPTH} deep and "
             f"{MOST_BYTES} bytes as JSON",
-            param="response_format",
+            param=param,
         )
     for reference in _references(schema):
         if not isinstance(reference, str) or not reference.startswith("#"):
             raise Refused(
                 f"the schema refers to {reference!r:.60}; references are to places in the schema, such as "
                 "'#/$defs/name', since nothing is fetched",
-                param="response_format",
+                param=param,
             )
 
 
@@ -153,8 +195,8 @@ def _references(given: Any) -> Iterator[Any]:
             yield from _references(value)
 
 
-def _unheld(reason: str) -> Refused:
-    return Refused(f"this schema cannot be followed: {_short(reason)}", param="response_format")
+def _unheld(reason: str, param: str) -> Refused:
+    return Refused(f"this schema cannot be followed: {_short(reason)}", param=param)
 
 
 def _short(reason: str) -> str:

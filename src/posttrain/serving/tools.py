@@ -3,10 +3,12 @@
 Two shapes are read. Where the chat template shows ``<tool_call>`` (Hermes, Qwen), a call is an object, or a list of
 them, between ``<tool_call>`` and ``</tool_call>``. Otherwise a reply that is one JSON object, or a list of objects, is
 calls. An object has ``name``, and ``arguments`` or ``parameters``. What looks like a call and is none stays text.
+
+Where a request forces a call, the reply is decoded under a grammar of the same shape (`grammar_of`).
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +45,32 @@ def _read_call(given: Any) -> Call | None:
     return Call(given["name"], json.dumps(arguments, ensure_ascii=False))
 
 
+def is_marked(prompt: str) -> bool:
+    """Whether calls stand between marks, by what the chat template makes of the tools."""
+    return OPEN in prompt
+
+
+def grammar_of(tools: Mapping[str, Mapping[str, Any]], *, marked: bool, several: bool) -> str:
+    """A Lark grammar of a reply that calls one of the tools, or `several` times one of them.
+
+    `tools` have the JSON schemas of their arguments by name. Each is a document of its own, so that references in it
+    hold.
+    """
+    rules = []
+    for number, (name, schema) in enumerate(tools.items()):
+        opened = json.dumps({"name": name})[:-1] + ', "arguments": '
+        rules.append(f"call_{number}: {json.dumps(opened)} arguments_{number} {json.dumps('}')}")
+        rules.append(f"arguments_{number}: %json {json.dumps(schema)}")
+    rules.append(f"call: {' | '.join(f'call_{number}' for number in range(len(tools)))}")
+    if marked:
+        before, after, between = map(json.dumps, (f"{OPEN}\n", f"\n{CLOSE}", "\n"))
+        rules.append(f"marked: {before} call {after}")
+        start = f"marked ({between} marked)*" if several else "marked"
+    else:
+        start = 'call | "[" call (", " call)* "]"' if several else "call"
+    return "\n".join([f"start: {start}", *rules])
+
+
 def held_back(text: str, marks: Sequence[str]) -> int:
     """Characters at the end of a text that may be the first part of one of the marks."""
     longest = min(len(text), max(map(len, marks), default=1) - 1)
@@ -57,7 +85,7 @@ class CallReader:
 
     def __init__(self, prompt: str) -> None:
         """`prompt` is what the chat template makes of the tools."""
-        self._marked = OPEN in prompt
+        self._marked = is_marked(prompt)
         self._waiting = ""
         self._inside = False
         self._plain = False  # of a reply without marks, whether it is no call

@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, Strict, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
@@ -26,6 +26,7 @@ from posttrain.serving.fields import (
     ResponseFormat,
     Text,
     Tool,
+    ToolChoice,
     Whole,
 )
 from posttrain.types import Completion
@@ -167,7 +168,8 @@ class ChatRequest(Request):
     logprobs: Flag = False
     top_logprobs: Annotated[Whole, Field(ge=0, le=MOST_LIKELIEST)] = 0
     tools: Annotated[tuple[Tool, ...], Field(fail_fast=True, max_length=MOST_TOOLS)] = ()
-    tool_choice: str | dict[str, Any] = "auto"
+    tool_choice: Literal["auto", "none", "required"] | ToolChoice = "auto"
+    """``auto`` leaves it to the model whether it calls; the others but ``none`` force a call."""
     parallel_tool_calls: Flag = True
 
     @property
@@ -183,7 +185,19 @@ class ChatRequest(Request):
     @property
     def shown_tools(self) -> list[dict[str, Any]]:
         """The tools that the model is shown."""
-        return [tool.plain for tool in self.tools] if self.tool_choice == "auto" else []
+        return [tool.plain for tool in self.tools] if self.tool_choice != "none" else []
+
+    @property
+    def forced(self) -> tuple[Tool, ...]:
+        """The tools of which the reply must call one; none where it need not call."""
+        if isinstance(self.tool_choice, str):
+            return self.tools if self.tool_choice == "required" else ()
+        return tuple(tool for tool in self.tools if tool.function.name == self.named)
+
+    @property
+    def named(self) -> str | None:
+        """The only tool that the reply must call."""
+        return None if isinstance(self.tool_choice, str) else self.tool_choice.function.name
 
 
 def read_text_request(body: bytes) -> TextRequest:
@@ -201,14 +215,17 @@ def read_chat_request(body: bytes) -> ChatRequest:
         raise Refused("max_tokens and max_completion_tokens are two names of one limit; give one", param="max_tokens")
     if request.top_logprobs and not request.logprobs:
         raise Refused("top_logprobs needs logprobs: true", param="top_logprobs")
-    if request.tool_choice not in ("auto", "none"):
+    if request.tool_choice not in ("auto", "none") and not request.forced:
+        given = ", ".join(tool.function.name for tool in request.tools[:8])
         raise Refused(
-            "tool_choice is 'auto' or 'none': the model decides whether it calls a tool, and cannot be made to",
+            f"tool_choice wants a call of {f'{request.named!r:.80}' if request.named else 'a tool'}, and the tools of "
+            f"this request are: {given or 'none'}",
             param="tool_choice",
         )
-    if request.shown_tools and not request.parallel_tool_calls:
+    if request.shown_tools and not request.parallel_tool_calls and not request.forced:
         raise Refused(
-            "parallel_tool_calls: false is not supported here; a reply has as many calls as the model writes",
+            "parallel_tool_calls: false needs a tool_choice that forces the call ('required', or a tool); otherwise a "
+            "reply has as many calls as the model writes",
             param="parallel_tool_calls",
         )
     if request.shown_tools and request.response_format.wanted is not None:

@@ -10,6 +10,7 @@ from posttrain.runs.store import RunStore
 from posttrain.runs.summary import correct_at
 from posttrain.viewer import questions
 from posttrain.viewer.listing import evaluations
+from posttrain.viewer.texts import losses
 
 Page = dict[str, Any]
 Order = Literal["changed", "worst", "key"]
@@ -19,7 +20,10 @@ PER_PAGE = 100
 
 
 def heldout(name: str, folder: Path, order: Order = "changed", *, page: int = 1) -> Page:
-    """A row of ``cells`` for each task, one for each evaluation: ``right``, ``wrong``, ``unscored`` or empty."""
+    """A row of ``cells`` for each task, one for each evaluation: ``right``, ``wrong``, ``unscored`` or empty.
+
+    ``texts`` are the held-out demonstrations and pairs, each with its loss at each evaluation.
+    """
     with RunStore.open(folder, reading=True) as store:
         columns = evaluations(store.evaluations())
         threshold = correct_at(store.recipe_tree())
@@ -34,14 +38,17 @@ def heldout(name: str, folder: Path, order: Order = "changed", *, page: int = 1)
         own = scored(answer, threshold)
         row["cells"][at] = "unscored" if not own["has_score"] else "right" if own["right"] else "wrong"
     ordered = sorted(rows.values(), key=lambda row: (*_rank(row["cells"], order), row["key"]))
+    texts, part = losses(folder, columns), slice((page - 1) * PER_PAGE, page * PER_PAGE)
     return {
         "run": name,
         "columns": columns,
-        "rows": ordered[(page - 1) * PER_PAGE : page * PER_PAGE],
+        "rows": ordered[part],
+        "texts": texts[part],
+        "in_all_texts": len(texts),
         "order": order,
         "orders": ORDERS,
         "in_all": len(ordered),
-        "pages": {"page": page, "last": max(1, -(-len(ordered) // PER_PAGE))},
+        "pages": {"page": page, "last": max(1, -(-max(len(ordered), len(texts)) // PER_PAGE))},
     }
 
 

@@ -19,6 +19,7 @@ from posttrain.viewer.listing import choices, line
 from posttrain.viewer.listing import evaluations as described
 from posttrain.viewer.notes import Note, Notes, Rollout
 from posttrain.viewer.steps import table
+from posttrain.viewer.texts import of_task
 from posttrain.viewer.tokens import MOST_TOKENS, colourings, marked
 from posttrain.viewer.told import told
 
@@ -177,11 +178,12 @@ def solved(name: str, folder: Path, by: Literal["task", "domain"]) -> Page:
 def task(name: str, folder: Path, key: str) -> Page:
     """All answers to one task: held-out ones with changes between evaluations, and rollouts in training."""
     tried, answered, left_out = questions.history(folder, key)
-    if not tried and not answered:
+    texts = of_task(folder, key)
+    if not tried and not answered and not texts:
         raise NotThere(f"the run {name} has recorded no answer to a task {key}")
     with RunStore.open(folder, reading=True) as store:
         threshold = correct_at(store.recipe_tree())
-        first = [dict((answered or tried)[0])]
+        first = [dict((answered or tried or questions.given_of(folder, key, most=1))[0])]
         show_pictures(store, first)
     shown: list[Page] = []
     for row in answered:
@@ -193,6 +195,7 @@ def task(name: str, folder: Path, key: str) -> Page:
         "task": key,
         **{column: first[0][column] for column in ("prompt", "answer", "domain", "pictures")},
         "answers": shown,
+        "texts": texts,
         "rollouts": [scored(row, threshold) for row in tried[:MOST_EVENTS]],
         "tried": len(tried),
         "left_out": left_out,

@@ -20,6 +20,7 @@ SCORED = (
     *("task_key", "domain", "prompt", "images", "completion", "answer", "stop_reason"),
     *("reward", "score_status", "score_answer", "score_explanation"),
 )
+_GIVEN = "SELECT %s, -list_avg(trained_logp) AS nats FROM %s WHERE ends_with(evaluation, ?) %s ORDER BY step, sample"
 ROLLOUT = ("step", "stage", "group_index", "sample", "version", *SCORED, "dropped_reason", "num_tokens", "mean_logp")
 
 
@@ -73,6 +74,23 @@ def heldout(run: Path) -> list[Row]:
     files = _files(run, "evals")
     columns = "step, evaluation, task_key, prompt, reward, score_status"
     return query(f"SELECT {columns} FROM {_tables(files)} WHERE sample = 0 ORDER BY step") if files else []
+
+
+def given(run: Path) -> list[Row]:
+    """Held-out demonstrations and pairs of all evaluations, with the mean ``nats`` of their trained tokens."""
+    files = _files(run, "evals")
+    return (
+        query(_GIVEN % ("step, evaluation, task_key, prompt, sample, info", _tables(files), ""), [GIVEN])
+        if files
+        else []
+    )
+
+
+def given_of(run: Path, task: str, *, most: int) -> list[Row]:
+    """The first held-out texts of a task, with all recorded columns, in the order in which they were measured."""
+    files = _files(run, "evals")
+    part = "AND task_key = ? AND sample < ?"
+    return query(_GIVEN % ("*", _tables(files), part), [GIVEN, task, most]) if files else []
 
 
 def solved(run: Path, by: Literal["task", "domain"], *, most_rows: int, most_columns: int) -> Row:

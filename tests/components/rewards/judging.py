@@ -1,13 +1,26 @@
 """What the tests of rewards share: attempts with a given text, and their scores."""
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from posttrain.components.rewards import Reward, RewardContext
-from posttrain.types import Group, Score, Segment, StopReason, Task, Trajectory
+from posttrain.components.rewards.function import Function
+from posttrain.types import Group, Message, Score, Segment, StopReason, Task, Trajectory
 
+Write = Callable[..., Function]
+"""Writes a file with a function, and makes it a reward."""
 SUM = Task(key="sum", prompt="What is 6 times 7, do you think?", answer="42")
+ROW = Task(
+    key="row",
+    prompt="What is 6 times 7, do you think?",
+    answer="42",
+    domain="sums",
+    fields={"answer": "42", "level": 3, "tests": ["a", "b"]},
+)
+CHAT = replace(ROW, prompt=(Message(role="system", content="Be brief."), Message(role="user", content="6 * 7?")))
 
 
 def attempt(text: str, task: Task = SUM, *, stop_reason: StopReason = "stop", prompt: str = "prompt") -> Trajectory:

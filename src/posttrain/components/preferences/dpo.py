@@ -11,15 +11,12 @@ Where the policy is the reference, the loss is log 2, and no pair counts as corr
 Differs: nothing known.
 """
 
-from typing import Annotated
-
-from pydantic import Field, PositiveFloat
+from pydantic import PositiveFloat
 
 from posttrain.component import frozen
 from posttrain.components.preferences import Pairs, PerPair, PreferenceLoss
+from posttrain.components.preferences._logistic import Rate, logistic
 from posttrain.signals import Signal, logp_of
-
-Rate = Annotated[float, Field(ge=0.0, lt=0.5)]
 
 
 @frozen
@@ -41,22 +38,7 @@ class DPO(PreferenceLoss):
 
     def __call__(self, pairs: Pairs) -> PerPair:
         """Loss of each pair."""
-        from torch.nn.functional import logsigmoid
-
         gain_P2 = pairs.logp_P2
         if self.reference is not None:
             gain_P2 = gain_P2 - pairs.reference_logp_P2[logp_of(self.reference)]
-        reward_P2 = self.beta * gain_P2
-        margin_P = reward_P2[:, 0] - reward_P2[:, 1]
-        loss_P = -logsigmoid(margin_P)
-        if self.label_smoothing:
-            loss_P = (1 - self.label_smoothing) * loss_P - self.label_smoothing * logsigmoid(-margin_P)
-        metrics = {
-            "pair_accuracy": (margin_P > 0).to(margin_P.dtype),
-            "pair_margin": margin_P,
-            "chosen_reward": reward_P2[:, 0],
-            "rejected_reward": reward_P2[:, 1],
-            "chosen_logp": pairs.logp_P2[:, 0],
-            "rejected_logp": pairs.logp_P2[:, 1],
-        }
-        return PerPair(loss_P=loss_P, metrics={name: values.detach() for name, values in metrics.items()})
+        return logistic(pairs, self.beta * gain_P2, smoothing=self.label_smoothing)

@@ -13,14 +13,11 @@ Differs: nothing known. The code's other options, a hinge and an added SFT loss,
 any loss.
 """
 
-from typing import Annotated
-
-from pydantic import Field, NonNegativeFloat, PositiveFloat
+from pydantic import NonNegativeFloat, PositiveFloat
 
 from posttrain.component import frozen
 from posttrain.components.preferences import Pairs, PerPair, PreferenceLoss
-
-Rate = Annotated[float, Field(ge=0.0, lt=0.5)]
+from posttrain.components.preferences._logistic import Rate, logistic
 
 
 @frozen
@@ -36,21 +33,5 @@ class SimPO(PreferenceLoss):
 
     def __call__(self, pairs: Pairs) -> PerPair:
         """Loss of each pair."""
-        from torch.nn.functional import logsigmoid
-
         mean_P2 = pairs.logp_P2 / pairs.length_P2.clamp(min=1)
-        reward_P2 = self.beta * mean_P2
-        margin_P = reward_P2[:, 0] - reward_P2[:, 1]
-        loss_P = -logsigmoid(margin_P - self.gamma)
-        if self.label_smoothing:
-            swapped_P = logsigmoid(self.gamma - margin_P)
-            loss_P = (1 - self.label_smoothing) * loss_P - self.label_smoothing * swapped_P
-        metrics = {
-            "pair_accuracy": (margin_P > 0).to(margin_P.dtype),
-            "pair_margin": margin_P,
-            "chosen_reward": reward_P2[:, 0],
-            "rejected_reward": reward_P2[:, 1],
-            "chosen_logp": pairs.logp_P2[:, 0],
-            "rejected_logp": pairs.logp_P2[:, 1],
-        }
-        return PerPair(loss_P=loss_P, metrics={name: values.detach() for name, values in metrics.items()})
+        return logistic(pairs, self.beta * mean_P2, smoothing=self.label_smoothing, target=self.gamma)
