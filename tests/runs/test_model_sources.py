@@ -153,6 +153,27 @@ def test_a_run_is_a_model_everywhere(tiny: Path, capfd: pytest.CaptureFixture[st
     assert len(posttrain.sample(first, "Q:", 2, max_tokens=2)) == 2
 
 
+def test_a_gguf_file_is_a_model_everywhere(tiny: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """As policy, as a frozen role, for every verb that takes a model."""
+    pytest.importorskip("gguf")
+    from tests.policies.gguf.gguf_files import write_gguf
+
+    file = str(write_gguf(Path("tiny.gguf"), tiny))
+    penalty = ["penalties.kl.kind=kl", f"models.reference.source={file}"]
+    for command in (
+        ["run", "grpo", f"model={file}", *penalty, *SMALL],
+        ["run", "grpo", f"model={file}", *SMALL, "--dry-run"],
+        ["estimate", "grpo", f"model={file}", *SMALL, "--no-measure"],
+        ["sample", file, "Q:", "--max-tokens", "2"],
+        ["eval", file, "tasks=arithmetic", "evaluation.holdout=4", "threads=1"],
+        ["diagnose", "sparsity", str(tiny), file],
+        ["merge", str(tiny), file, "--out", "merged"],
+    ):
+        assert main(command) == 0, (command, capfd.readouterr().err)
+    saved = Path("runs/grpo-1/model")
+    assert (saved / "model.safetensors").is_file() and not list(saved.glob("*.gguf")), "saved as an ordinary folder"
+
+
 def test_a_role_of_a_run(tmp_path: Path) -> None:
     run = tmp_path / "made"
     for part in ("model", "checkpoints/step_000001_0/models/critic", "checkpoints/step_000002_0/models/critic"):

@@ -7,7 +7,7 @@ weights are one tensor, and merged once. Sums are in float64 and are rounded to 
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -17,12 +17,15 @@ from posttrain.components.merges import Merge
 from posttrain.errors import UserError
 from posttrain.models import Model
 from posttrain.policies import Policy
+from posttrain.policies._shape import Shape
+from posttrain.policies.decoder import Decoder
 from posttrain.policies.language_model import LanguageModelPolicy
 from posttrain.policies.loading import load_language_model
 from posttrain.policies.lora import merged_state
 
 NOT_OF_THE_SHAPE = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "use_cache", "architectures")
-"""Settings of a config that may differ between models that can be merged; so may the ids of special tokens."""
+"""Settings of a config that may differ between models that can be merged; so may the ids of special tokens. The shape
+of the native decoder has none of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +80,8 @@ def _check_alike(
     for key in sorted(settings.keys() | others.keys()):
         if settings.get(key) != others.get(key):
             raise UserError(
-                f"{what}: '{key}' in their config.json is {settings.get(key)!r:.80} and {others.get(key)!r:.80}; only "
-                "models of one architecture have weights that mean the same"
+                f"{what}: '{key}' of their architectures is {settings.get(key)!r:.80} and {others.get(key)!r:.80}; "
+                "only models of one architecture have weights that mean the same"
             )
     for name in sorted(states[0].keys() ^ states[1].keys()):
         has = names[0] if name in states[0] else names[1]
@@ -97,6 +100,10 @@ def _check_alike(
 
 
 def _settings(policy: LanguageModelPolicy) -> dict[str, Any]:
-    """The parts of a model's config that determine the meaning of its weights."""
+    """What determines the meaning of a model's weights: of the native decoder its shape, otherwise its config."""
     config = json.loads(policy.origin.config)
+    if isinstance(policy.body, Decoder):
+        shape = Shape.from_config(config)
+        found = {field.name: getattr(shape, field.name) for field in fields(shape) if field.name != "rope"}
+        return found | {f"rope_{name}": value for name, value in vars(shape.rope).items()}
     return {k: v for k, v in config.items() if k not in NOT_OF_THE_SHAPE and not k.endswith("_token_id")}

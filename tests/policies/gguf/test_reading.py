@@ -175,7 +175,7 @@ REFUSED = {
     "split": (lambda w: w.add_uint16("split.count", 3), "is one of 3 files of a split model"),
     "rope": (lambda w: w.add_string("llama.rope.scaling.type", "longrope"), "'longrope'; read are none, linear, yarn"),
     "dims": (lambda w: w.add_uint32("llama.rope.dimension_count", 8), "dimension_count is 8 and heads have 32"),
-    "vocabulary": (lambda w: w.add_string("tokenizer.ggml.model", "llama"), "tokenizer of the kind 'llama'"),
+    "vocabulary": (lambda w: w.add_string("tokenizer.ggml.model", "bert"), "tokenizer of the kind 'bert'"),
     "tokens": (lambda w: w.add_array("tokenizer.ggml.tokens", [1, 2]), r"ggml\.tokens is \[1, 2\]; it is a list of te"),
     "types": (lambda w: w.add_array("tokenizer.ggml.token_type", [1]), r"token_type is \[1\]; it is a number for each"),
     "end": (lambda w: w.add_uint32("tokenizer.ggml.eos_token_id", 999), "eos_token_id is 999, and there are 261"),

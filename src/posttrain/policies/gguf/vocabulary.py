@@ -1,7 +1,8 @@
 """The tokenizer in a GGUF file, as the tokenizer files of a model folder.
 
-Read are byte-level BPE vocabularies (``tokenizer.ggml.model`` is ``gpt2``) of the pre-tokenizers that are listed here.
-A file names its pre-tokenizer and does not hold it: the patterns are those of the models that it stands for.
+Read are vocabularies of SentencePiece (``tokenizer.ggml.model`` is ``llama``: `posttrain.policies.gguf.sentencepiece`)
+and byte-level BPE ones (``gpt2``) of the pre-tokenizers that are listed here. A file names its pre-tokenizer and does
+not hold it: the patterns are those of the models that it stands for.
 """
 
 import json
@@ -13,6 +14,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 
 from posttrain.errors import UserError
 from posttrain.errors.foreign import guard, shown
+from posttrain.policies.gguf import sentencepiece
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = range(1, 7)
 """Types of tokens (``tokenizer.ggml.token_type``)."""
@@ -22,6 +24,8 @@ _WORDS = (
 _SPLITS = {"gpt-2": "", "smollm": "digits", "qwen2": _WORDS % "", "llama-bpe": _WORDS % "{1,3}"}
 """By pre-tokenizer, how words are split before bytes: GPT-2's way, the same after single digits, or a pattern."""
 _ALIASES = {"gpt2": "gpt-2", "llama3": "llama-bpe", "llama-v3": "llama-bpe", "deepseek-r1-qwen": "qwen2"}
+_PIECES = "sentencepiece"
+"""Stands for a pre-tokenizer where there is none."""
 _KEY = "tokenizer.ggml"
 
 
@@ -67,10 +71,12 @@ def _pre_tokenizer(where: str, metadata: Mapping[str, Any]) -> str:
         "the folder as the model"
     )
     kind = metadata.get(f"{_KEY}.model")
+    if kind == "llama":
+        return _PIECES
     if kind != "gpt2":
         raise UserError(
-            f"{where} has a tokenizer of the kind {shown(repr(kind), 40)}; only byte-level BPE ('gpt2') is read from "
-            f"GGUF; {remedy}"
+            f"{where} has a tokenizer of the kind {shown(repr(kind), 40)}; byte-level BPE ('gpt2') and "
+            f"SentencePiece ('llama') are read from GGUF; {remedy}"
         )
     name = metadata.get(f"{_KEY}.pre", "default")
     split = _ALIASES.get(name, name) if isinstance(name, str) else name
@@ -116,6 +122,19 @@ def _named(where: str, metadata: Mapping[str, Any], tokens: Sequence[str]) -> di
 
 def _backend(metadata: Mapping[str, Any], split: str, tokens: Sequence[str], types: Sequence[int]) -> Tokenizer:
     """The tokenizer of the library."""
+    backend = _plain_backend(metadata, split, tokens, types)
+    for token, kind in zip(tokens, types, strict=True):
+        if kind in (_UNKNOWN, _CONTROL):
+            backend.add_special_tokens([AddedToken(token, special=True, normalized=False)])
+        elif kind == _USER_DEFINED:
+            backend.add_tokens([AddedToken(token, special=False, normalized=False)])
+    return backend
+
+
+def _plain_backend(metadata: Mapping[str, Any], split: str, tokens: Sequence[str], types: Sequence[int]) -> Tokenizer:
+    """The tokenizer without its special tokens."""
+    if split == _PIECES:
+        return sentencepiece.backend_of(metadata, tokens, [kind in (_NORMAL, _USER_DEFINED) for kind in types])
     merges = metadata.get(f"{_KEY}.merges", [])
     pairs = [tuple(merge.split(" ")) for merge in merges]
     odd = [merge for merge, pair in zip(merges, pairs, strict=True) if len(pair) != 2]
@@ -133,17 +152,12 @@ def _backend(metadata: Mapping[str, Any], split: str, tokens: Sequence[str], typ
     if split == "qwen2":
         backend.normalizer = normalizers.NFC()
     backend.decoder = decoders.ByteLevel()
-    for token, kind in zip(tokens, types, strict=True):
-        if kind in (_UNKNOWN, _CONTROL):
-            backend.add_special_tokens([AddedToken(token, special=True, normalized=False)])
-        elif kind == _USER_DEFINED:
-            backend.add_tokens([AddedToken(token, special=False, normalized=False)])
     return backend
 
 
 def _starts(metadata: Mapping[str, Any], split: str) -> bool:
-    """Whether texts begin with the start token; Llama 3's do where the file does not say."""
-    return bool(metadata.get(f"{_KEY}.add_bos_token", split == "llama-bpe"))
+    """Whether texts begin with the start token; those of both kinds of Llama do where the file does not say."""
+    return bool(metadata.get(f"{_KEY}.add_bos_token", split in ("llama-bpe", _PIECES)))
 
 
 def _json(value: Any) -> bytes:
