@@ -10,6 +10,9 @@ For data with many more good than bad completions, or the reverse: `desirable_we
 
 Differs: the setting keeps its learning rate and schedule. The batch counts completions, as in the paper, so that a step
 is of as many sequences as half a step of DPO with the same setting.
+
+Measured here: five seeds on generated pairs: held-out accuracy 80.6 % beside 83.2 % of DPO, no difference that five
+seeds can show: -2.6 points [-8.3, +3.1] (docs/experiments.md).
 """
 
 from dataclasses import replace

@@ -6,6 +6,9 @@ smaller runs. It starts from a base model: no SFT stage precedes it.
     posttrain run orpo tasks=mine.jsonl model=FOLDER    # columns: prompt, chosen, rejected, answer (to evaluate)
 
 Differs: the setting keeps its learning rate and schedule; an SFT stage of the setting stays too.
+
+Measured here: five seeds on generated pairs: held-out accuracy 91.8 % beside 83.2 % of DPO, +8.6 points [+0.3, +16.9],
+p = 0.044 after Holm's correction for three methods (docs/experiments.md).
 """
 
 from dataclasses import replace

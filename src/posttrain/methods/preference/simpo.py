@@ -7,6 +7,9 @@ make the model degenerate.
     posttrain run simpo tasks=mine.jsonl model=FOLDER    # columns: prompt, chosen, rejected, answer (to evaluate)
 
 Differs: the setting keeps its learning rate, which is for the bundled model, and its schedule (a cosine in the paper).
+
+Measured here: five seeds on generated pairs: held-out accuracy 83.2 % with SimPO and with DPO: no difference that five
+seeds can show, 0 points [-4.6, +4.6] (docs/experiments.md).
 """
 
 from dataclasses import replace
