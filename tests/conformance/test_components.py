@@ -18,9 +18,11 @@ from pydantic import TypeAdapter
 import posttrain
 from posttrain.component import Component
 from posttrain.components.advantages import Advantage
+from posttrain.components.balances import Balance
 from posttrain.components.corrections import Correction
 from posttrain.components.curricula import Curriculum
 from posttrain.components.diagnostics import Diagnostic
+from posttrain.components.experts import Experts
 from posttrain.components.filters import Filter
 from posttrain.components.hooks import Hook
 from posttrain.components.merges import Merge
@@ -36,9 +38,11 @@ from tests.structure.package import budgets
 
 METHODS = (
     Advantage,
+    Balance,
     Correction,
     Curriculum,
     Diagnostic,
+    Experts,
     Filter,
     Merge,
     Objective,

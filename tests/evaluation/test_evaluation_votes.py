@@ -1,10 +1,12 @@
 """The summary of an evaluation from scored answers."""
 
+from dataclasses import replace
+
 import pytest
 
 from posttrain.evaluation.greedy import summarize
 from posttrain.types import Score, Trajectory
-from tests.builders import trajectory
+from tests.builders import task, trajectory
 
 
 def scored(answer: str | None, correct: bool, confidence: float | None = None) -> Trajectory:
@@ -37,3 +39,12 @@ def test_sure_answers_count_more() -> None:
 
 def test_without_samples_there_is_no_vote() -> None:
     assert "voted" not in summarize([[scored("7", True)]], correct_at=1.0)
+
+
+def test_accuracy_by_domain() -> None:
+    """Two of three sums and none of one word; an error is left out."""
+    answers = [("sums", 1.0), ("sums", 0.0), ("words", 0.0), ("sums", 1.0)]
+    answered = [[trajectory(reward=value, of=replace(task(), domain=domain))] for domain, value in answers]
+    answered.append([replace(answered[0][0], score=Score(value=0.0, status="error"))])
+    assert summarize(answered, 1.0)["accuracy_by_domain"] == {"sums": pytest.approx(2 / 3), "words": 0.0}
+    assert "accuracy_by_domain" not in summarize(answered[:2], 1.0)

@@ -22,7 +22,7 @@ ROWS: dict[str, str] = {
     "contracts": "base",
     "components.optimizers.* components.schedules.*": "base components.optimizers components.schedules",
     "models": "base components.shapes",
-    "datasets": "base components.tasks",
+    "datasets components.experts": "base components.tasks",
     "policies": "base kernels models datasets components.merges components.noises components.shapes",
     "engines": "base kernels datasets policies",
     "serving": "base models engines",
@@ -30,7 +30,7 @@ ROWS: dict[str, str] = {
     "components.search": "base engines components.rollouts",
     "components.diagnostics": "base engines policies",
     # The defaults of a learner's settings are members.
-    "training": "base policies components.optimizers components.reducers components.schedules "
+    "training": "base policies components.balances components.optimizers components.reducers components.schedules "
     "components.optimizers.* components.schedules.*",
     "components.hooks": "base policies training",
     # Members know contracts, and what members share.

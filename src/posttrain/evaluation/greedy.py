@@ -7,7 +7,7 @@ the same draws, so comparisons are paired.
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from posttrain.components.environments import Episode
 from posttrain.components.rewards import Reward, RewardContext, scored
@@ -20,6 +20,9 @@ from posttrain.statistics.pass_at_k import pass_at_k
 from posttrain.statistics.voting import vote
 from posttrain.types import Group, Score, Segment, Task, Trajectory
 
+MOST_DOMAINS: Final = 20
+"""Most domains of tasks whose accuracies a summary has."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluated:
@@ -30,7 +33,8 @@ class Evaluated:
     summary: Mapping[str, Any]
     """``accuracy`` with ``accuracy_interval`` (95 %, Wilson), ``tasks``, ``correct``, ``mean_score``, ``errors``,
     ``mean_tokens``, ``truncated``; in environments of several turns ``mean_turns``; with samples, ``pass_at_k`` by k,
-    and ``voted``, the accuracy of majority votes. Where answers state a confidence, ``calibration`` of the greedy
+    and ``voted``, the accuracy of majority votes. Where tasks have several domains, at most 20,
+    ``accuracy_by_domain``. Where answers state a confidence, ``calibration`` of the greedy
     answers, and ``voted_by_confidence``."""
 
 
@@ -119,6 +123,12 @@ def summarize(answered: Sequence[Sequence[Trajectory]], correct_at: float) -> di
         "mean_tokens": sum(t.num_trained for t in greedy) / max(len(greedy), 1),
         "truncated": sum(t.stop_reason == "length" for t in greedy) / max(len(greedy), 1),
     }
+    by_domain: dict[str, list[bool]] = {}
+    for trajectory, score in zip(greedy, scores, strict=True):
+        if score.status != "error":
+            by_domain.setdefault(trajectory.task.domain, []).append(score.value >= correct_at)
+    if 1 < len(by_domain) <= MOST_DOMAINS and "" not in by_domain:
+        summary["accuracy_by_domain"] = {name: sum(own) / len(own) for name, own in sorted(by_domain.items())}
     if turns := [episode.turns for t in greedy if (episode := t.fact(Episode)) is not None]:
         summary["mean_turns"] = sum(turns) / len(turns)
     stated = [(s.confidence, s.value >= correct_at) for s in scored if s.confidence is not None]

@@ -25,6 +25,7 @@ MARGIN: Final = 3.0
 FAMILIES: Final[Mapping[tuple[str, str], str]] = {
     ("rl", "learner"): "reinforcement",
     ("rl", "by_role"): "reinforcement",
+    ("rl", "expert_learner"): "supervised",
     ("rl", "critic_learner"): "value",
     ("sft", "learner"): "supervised",
     ("preference", "learner"): "preference",

@@ -95,6 +95,8 @@ class RunContext:
                 )
             self._check_roles(stage)
             stage.check(models, tasks)
+            for other, more in self.problems.further(stage).items():
+                stage.check_further(other, models, more)
         self.problems.warnings = warnings_of(self.recipe, self.problems, models)
         for endpoint in self.endpoints.values():
             wait_for(endpoint.check())
@@ -242,6 +244,7 @@ class StageRunContext:
         self._key: tuple[int | str, ...] = (name, "draw", draw) if draw else (name,)
         self.seed = key_of(context.recipe.seed, *self._key)
         self.tasks = context.problems.of(stage)
+        self.further = context.problems.further(stage)
         self.model_settings = context.recipe.models
         self.errors: list[str] = []
 

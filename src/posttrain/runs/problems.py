@@ -1,6 +1,6 @@
 """Splits the tasks of a recipe into training and held-out tasks, which never share a prompt."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -54,10 +54,21 @@ class Problems:
         if self.answered and self.rollout is not None and self.rollout.held_out(1, self.sampling) is not None:
             self.rollout.check(self.held_out)
         self._stages = {name: self._without_held_out(stage, name) for name, stage in recipe.stages.items()}
+        self._further = {
+            name: {
+                other: self._kept(f"stages.{name}.{other}.tasks", source, f"stage {name}, {other}")
+                for other, source in stage.further.items()
+            }
+            for name, stage in recipe.stages.items()
+        }
 
     def of(self, stage: Stage) -> list[Task]:
         """The tasks that a stage of the recipe trains on."""
         return next(self._stages[name] for name, member in self.recipe.stages.items() if member is stage)
+
+    def further(self, stage: Stage) -> Mapping[str, list[Task]]:
+        """The other tasks that a stage of the recipe uses, by name."""
+        return next(self._further[name] for name, member in self.recipe.stages.items() if member is stage)
 
     @cached_property
     def answered(self) -> bool:
@@ -186,10 +197,19 @@ class Problems:
 
     def _without_held_out(self, stage: Stage, name: str) -> list[Task]:
         """A stage's tasks, none of which is in the held-out set."""
-        tasks = self.train if stage.tasks is None else list(self._load(stage.tasks, f"stages.{name}.tasks"))
+        if stage.tasks is None:
+            return self._apart(self.train, f"stage {name}")
+        return self._kept(f"stages.{name}.tasks", stage.tasks, f"stage {name}")
+
+    def _kept(self, place: str, source: Tasks, name: str) -> list[Task]:
+        """The tasks of a source, none of which is in the held-out set."""
+        return self._apart(self._load(source, place), name)
+
+    def _apart(self, tasks: Sequence[Task], name: str) -> list[Task]:
+        """Those of the tasks that are not in the held-out set; notes how many are left out."""
         kept, removed = exclude(tasks, self.held_out)
         if removed:
-            self.notes.append(f"stage {name}: left out {removed} tasks that are in the held-out set")
+            self.notes.append(f"{name}: left out {removed} tasks that are in the held-out set")
         return list(kept)
 
     def _load(self, tasks: Tasks, place: str) -> Sequence[Task]:

@@ -23,7 +23,7 @@ __all__ = ["Given", "Models", "PreviewContext", "Stage", "StageContext"]
 
 Given = Literal["demonstrations", "preferences", "rated completions"]
 """Texts that come with tasks."""
-SHARED: Final = ("columns", "context", "fit", "loss", "needs", "order", "pairs", "prompts", "record")
+SHARED: Final = ("columns", "context", "fit", "loss", "needs", "pairs", "prompts", "record")
 """Modules of this folder that are not stages but are used by several of them."""
 
 
@@ -34,6 +34,11 @@ class Stage(Component):
     """Tasks of this stage; None takes the recipe's."""
     selection: Selection | None = None
     """Which tasks are trained on, in stages that have such a field; None takes all."""
+
+    @property
+    def further(self) -> Mapping[str, Tasks]:
+        """Sources of tasks that the stage uses beside its tasks, by name; held-out tasks are left out of them."""
+        return {}
 
     @property
     def roles(self) -> frozenset[str]:
@@ -66,6 +71,9 @@ class Stage(Component):
 
         Called with the recipe's initial models, before anything is sampled or recorded.
         """
+
+    def check_further(self, name: str, models: Models, tasks: Sequence[Task]) -> None:
+        """The same for tasks of `further`, by their name."""
 
     def total_steps(self, tasks: Sequence[Task]) -> int:
         """Number of steps that the stage will take on these tasks."""

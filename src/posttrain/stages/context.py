@@ -36,6 +36,10 @@ class PreviewContext(Protocol):
         """The tasks to train on."""
 
     @property
+    def further(self) -> Mapping[str, Sequence[Task]]:
+        """The other tasks that the stage uses, by name: those of `Stage.further`."""
+
+    @property
     def model_settings(self) -> "Mapping[str, Model]":
         """The settings of every model of the recipe, by role."""
 

@@ -25,6 +25,7 @@ from posttrain.component import frozen
 from posttrain.components.reducers import Reducer
 from posttrain.components.selections import Selection
 from posttrain.components.tasks import Tasks
+from posttrain.datasets.order import shuffled
 from posttrain.errors import UserError
 from posttrain.models import Model
 from posttrain.signals import ADVANTAGE, LOGP, Signal, logp_of
@@ -32,7 +33,6 @@ from posttrain.stages import Given, Models, PreviewContext, Stage, StageContext
 from posttrain.stages.columns import signals_of_models, with_columns
 from posttrain.stages.fit import Step, check_trained, fit_role, steps_in
 from posttrain.stages.needs import Need
-from posttrain.stages.order import shuffled
 from posttrain.stages.pairs import pair_trajectories
 from posttrain.stages.sft import demonstration
 from posttrain.training.settings import Learning

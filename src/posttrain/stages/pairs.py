@@ -8,12 +8,12 @@ import numpy as np
 from pydantic import PositiveFloat, PositiveInt
 
 from posttrain.components.reducers import Reducer
+from posttrain.datasets.order import shuffled
 from posttrain.errors import UserError
 from posttrain.signals import ADVANTAGE, Signal, columns_in, trained_in
 from posttrain.stages import Models, PreviewContext, StageContext
 from posttrain.stages.columns import with_columns
 from posttrain.stages.fit import Step, fit_role, steps_in
-from posttrain.stages.order import shuffled
 from posttrain.stages.sft import demonstration
 from posttrain.training.settings import Learning
 from posttrain.types import Fact, PerToken, Preference, Task, Tokens, Trajectory

@@ -25,13 +25,13 @@ from posttrain.components.reducers import Reducer
 from posttrain.components.rewards import Reward, RewardContext
 from posttrain.components.rollouts import Rollout
 from posttrain.components.tasks import Tasks
+from posttrain.datasets.order import shuffled
 from posttrain.engines import wait_for
 from posttrain.models import Model
 from posttrain.signals import SCORE
 from posttrain.stages import Models, PreviewContext, Stage, StageContext
 from posttrain.stages.fit import Step, fit_role
 from posttrain.stages.needs import Need, needs_of
-from posttrain.stages.order import shuffled
 from posttrain.stages.prompts import check_prompts
 from posttrain.stages.rl.collect import collect_groups, split_failed, stop_if_grading_fails
 from posttrain.stages.rl.metrics import describe, metrics_by_role

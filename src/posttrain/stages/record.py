@@ -60,14 +60,16 @@ class StepRecord:
         index_G: Sequence[int],
         columns: Sequence[Mapping[Signal, FloatArray]],
         learned: "Learned",
+        *,
+        writer: str | None = None,
     ) -> None:
         """Record the metrics and rollouts of a role's update; `index_G` numbers the groups.
 
-        There is one row per rollout, with the columns of the first role that learned from it. A critic samples nothing
-        and adds no rows.
+        `writer` is the role that learns, where `role` is a further name for an update of it. There is one row per
+        rollout, with the columns of the first role that learned from it. A critic samples nothing and adds no rows.
         """
         self.add_metrics(role, learned.metrics)
-        if not any(role in trajectory.learners for trajectory in batch.trajectories):
+        if not any((writer or role) in trajectory.learners for trajectory in batch.trajectories):
             return
         self.add_metrics(role, {"trained_tokens": float(sum(t.num_trained for t in batch.trajectories))})
         gap = _sampler_gap(columns, learned)

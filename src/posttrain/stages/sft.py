@@ -14,6 +14,7 @@ from posttrain.components.objectives import Objective
 from posttrain.components.penalties import Penalty
 from posttrain.components.reducers import Reducer
 from posttrain.components.tasks import Tasks
+from posttrain.datasets.order import shuffled
 from posttrain.errors import UserError
 from posttrain.models import Model
 from posttrain.signals import ADVANTAGE, OLD_VALUE, Signal, columns_in, roles_in, trained_in
@@ -22,7 +23,6 @@ from posttrain.stages.columns import with_columns
 from posttrain.stages.fit import Step, check_trained, fit_role, steps_in
 from posttrain.stages.loss import combine
 from posttrain.stages.needs import Need, needs_of, parts_of
-from posttrain.stages.order import shuffled
 from posttrain.training.settings import Learning
 from posttrain.types import Message, Segment, Task, Trajectory, Utterance
 

@@ -26,6 +26,7 @@ from posttrain.components.reducers import Reducer
 from posttrain.components.rewards import Reward, RewardContext, scored
 from posttrain.components.search import Found, Search
 from posttrain.components.tasks import Tasks
+from posttrain.datasets.order import shuffled
 from posttrain.engines import wait_for
 from posttrain.errors import UserError
 from posttrain.models import Model
@@ -33,7 +34,6 @@ from posttrain.signals import SCORE, VALUE_TARGET
 from posttrain.stages import Models, PreviewContext, Stage, StageContext
 from posttrain.stages.fit import Step, fit_role
 from posttrain.stages.needs import Need, needs_of
-from posttrain.stages.order import shuffled
 from posttrain.stages.prompts import check_prompts
 from posttrain.stages.rl.collect import stop_if_grading_fails
 from posttrain.stages.rl.metrics import rollout_metrics

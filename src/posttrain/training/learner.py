@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from posttrain.components.balances import Shares
 from posttrain.components.reducers import Reducer
 from posttrain.errors import AlarmStop
 from posttrain.policies import Policy
@@ -47,6 +48,8 @@ class Loss:
     """Signals of the forward pass that trains."""
     others: Mapping[str, Policy] = field(default_factory=dict)
     """By role, the models of the needed divergences."""
+    shares: Shares = field(default_factory=Shares)
+    """Weights of the losses of sampled and of demonstrated tokens."""
     temperature: float = 1.0
     """Temperature of the distribution whose log-probabilities are trained: that of sampling."""
     whole_groups: bool = False
@@ -199,12 +202,17 @@ class Learner:
 
     def _micro_batches(self, examples: Sequence[Example], loss: Loss) -> Iterator[tuple[list[int], MicroBatch]]:
         """The examples of an optimizer step, packed in micro-batches, with their indices."""
-        lengths = np.array([e.num_trained for e in examples], np.int64)
-        groups = [e.group for e in examples]
-        weight_N = loss.reducer.weights(lengths, np.array(groups, np.int64))
+        demonstrated_N = np.array([np.count_nonzero(e.demonstrated_T) for e in examples], np.int64)
+        sampled_N = np.array([e.num_trained for e in examples], np.int64) - demonstrated_N
+        group_N = np.array([e.group for e in examples], np.int64)
+        sampled_weight_N, shown_weight_N = loss.reducer.by_origin(sampled_N, demonstrated_N, group_N)
+        sampled_weight_N = sampled_weight_N * np.float32(loss.shares.sampled)
+        shown_weight_N = shown_weight_N * np.float32(loss.shares.demonstrated)
         share = self.policy.shares_prompts
         for part in plan_micro_batches(examples, self.tokens_at_a_time, whole_groups=loss.whole_groups, share=share):
-            yield part, pack([examples[i] for i in part], weight_N[np.array(part)], self.device, share=share)
+            own, places = [examples[i] for i in part], np.array(part)
+            weights = sampled_weight_N[places], shown_weight_N[places]
+            yield part, pack(own, weights[0], self.device, demonstrated_N=weights[1], share=share)
 
     def state(self) -> tuple[dict[str, object], dict[str, Tensor]]:
         """The state for a checkpoint: plain numbers, and tensors by name."""

@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from posttrain.policies import Packed
@@ -41,6 +42,12 @@ class Example:
     def num_trained(self) -> int:
         """Number of trained tokens."""
         return len(self.positions)
+
+    @property
+    def demonstrated_T(self) -> NDArray[np.bool_]:
+        """[T] whether each trained token was not sampled."""
+        sampled = self.columns.get(BEHAVIOR_LOGP)
+        return np.ones(self.num_trained, bool) if sampled is None else np.isnan(sampled)
 
 
 def example_of(
@@ -155,15 +162,27 @@ def units_of(groups: Sequence[int], *, whole_groups: bool) -> list[list[int]]:
     return list(_by_group(groups).values()) if whole_groups else [[i] for i in range(len(groups))]
 
 
-def pack(examples: Sequence[Example], weight_N: FloatArray, device: torch.device, *, share: bool = False) -> MicroBatch:
+def pack(
+    examples: Sequence[Example],
+    weight_N: FloatArray,
+    device: torch.device,
+    *,
+    demonstrated_N: FloatArray | None = None,
+    share: bool = False,
+) -> MicroBatch:
     """Lay examples end to end; `weight_N` is the reducer's weight of each one's tokens.
 
-    With `share`, the common prefix of a group's examples is packed once (`Packed.after`).
+    `demonstrated_N` is that of its demonstrated tokens, where they have another. With `share`, the common prefix of a
+    group's examples is packed once (`Packed.after`).
     """
     packed, moved_N = _packed(examples, device, share=share)
     trained = np.array([e.num_trained for e in examples], np.int64)
     sequence_T = np.repeat(np.arange(len(examples)), trained)
     known = sorted(set[Signal]().union(*(e.columns for e in examples)))
+    weight_T = np.repeat(weight_N, trained)
+    if demonstrated_N is not None:
+        demonstrated_T = np.concatenate([e.demonstrated_T for e in examples])
+        weight_T = np.where(demonstrated_T, np.repeat(demonstrated_N, trained), weight_T)
 
     def tensor(array: object, dtype: torch.dtype) -> Tensor:
         return torch.as_tensor(np.asarray(array), dtype=dtype).to(device)
@@ -182,7 +201,7 @@ def pack(examples: Sequence[Example], weight_N: FloatArray, device: torch.device
         reward_N=tensor([e.reward for e in examples], torch.float32),
         solved_N=tensor([e.solved for e in examples], torch.float32),
         group_solved_N=tensor([e.group_solved for e in examples], torch.float32),
-        weight_T=tensor(np.repeat(weight_N, trained), torch.float32),
+        weight_T=tensor(weight_T, torch.float32),
     )
 
 

@@ -72,3 +72,9 @@ def test_describe_tells_how_much_of_each() -> None:
 def test_errors(mixture: Mixture, message: str) -> None:
     with pytest.raises(UserError, match=message.replace(".", r"\.")):
         mixture.load()
+
+
+def test_domains_of_sources() -> None:
+    """Where results are wanted by source, a task's own domain is replaced."""
+    sources = {"made": Countdown(size=3), "sums": Arithmetic(size=3)}
+    assert {task.domain for task in Mixture(sources=sources, domains="source").load()} == {"made", "sums"}

@@ -3,7 +3,9 @@
 Source: the sum of a reinforcement and an imitation loss over one batch, as in HPT, Lv et al. 2025, arXiv:2509.04419,
 and in LUFFY, Yan et al. 2025, arXiv:2504.14945.
 
-Each objective sees its own tokens only: the same sequences, with fewer tokens. The reducer treats all of them equally.
+Each objective sees its own tokens only: the same sequences, with fewer tokens. Where there are demonstrations, the mean
+loss of each part is a metric, ``sampled/loss`` and ``demonstrated/loss``. The reducer ``by_origin`` gives each part its
+own normaliser; others treat all tokens equally.
 """
 
 from typing import TYPE_CHECKING
@@ -51,6 +53,7 @@ class ByOrigin(Objective):
         demonstrated_T = tokens.demonstrated_T
         loss_T = tokens.logp_T.new_zeros(len(demonstrated_T))
         metrics: dict[str, torch.Tensor] = {}
+        mixed = bool(demonstrated_T.any())
         for prefix, objective, kept_T, weight in (
             ("", self.sampled, ~demonstrated_T, 1.0),
             ("demonstrated/", self.demonstrated, demonstrated_T, self.weight),
@@ -59,4 +62,6 @@ class ByOrigin(Objective):
                 result = objective(tokens.only(kept_T))
                 loss_T = loss_T.masked_scatter(kept_T, weight * result.loss_T)
                 metrics |= {f"{prefix}{name}": values for name, values in result.metrics.items()}
+                if mixed:
+                    metrics[f"{prefix or 'sampled/'}loss"] = result.loss_T.detach()
         return PerToken(loss_T=loss_T, metrics=metrics)

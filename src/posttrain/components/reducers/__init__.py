@@ -14,3 +14,13 @@ class Reducer(Component):
     def weights(self, length_N: IntArray, group_N: IntArray) -> FloatArray:
         """[N] weight of each token of sequence i, from trained-token counts and group indices of the whole step."""
         raise NotImplementedError
+
+    def by_origin(
+        self, sampled_N: IntArray, demonstrated_N: IntArray, group_N: IntArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """[N] weights of the sampled and of the demonstrated tokens of sequence i, from the counts of both.
+
+        By default all tokens are alike.
+        """
+        weight_N = self.weights(sampled_N + demonstrated_N, group_N)
+        return weight_N, weight_N

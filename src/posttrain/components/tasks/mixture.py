@@ -6,6 +6,7 @@ The k-th task of a source has the place (k + 1/2) / share, and all tasks are sor
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
+from typing import Literal
 
 from pydantic import PositiveFloat
 
@@ -24,6 +25,8 @@ class Mixture(Tasks):
     shares: Mapping[str, PositiveFloat] = field(default_factory=dict)
     """Share of each source, in any unit. The mixture ends with the first source that is exhausted, so that the shares
     hold. Without shares, all tasks are used, in proportion to the sizes of the sources."""
+    domains: Literal["own", "source"] = "own"
+    """Domain of a task: its own, and the name of its source where it has none; or always the name of its source."""
 
     def load(self) -> Sequence[Task]:
         """The tasks of all sources, in the order of the mixture."""
@@ -36,7 +39,7 @@ class Mixture(Tasks):
             for index in range(len(tasks))
             if (place := (index + 0.5) / shares[name]) < end
         )
-        return tuple(_renamed(loaded[name][index], name) for _, name, index in placed)
+        return tuple(self._renamed(loaded[name][index], name) for _, name, index in placed)
 
     def describe(self) -> str:
         """Number of tasks of each source, and the description of each source."""
@@ -71,6 +74,6 @@ class Mixture(Tasks):
             raise UserError("tasks.sources is empty; name at least one source")
         return loaded
 
-
-def _renamed(task: Task, source: str) -> Task:
-    return replace(task, key=f"{source}/{task.key}", domain=task.domain or source)
+    def _renamed(self, task: Task, source: str) -> Task:
+        own = task.domain if self.domains == "own" else ""
+        return replace(task, key=f"{source}/{task.key}", domain=own or source)

@@ -16,8 +16,10 @@ from pydantic import Field, PositiveInt
 
 from posttrain.component import Component, frozen
 from posttrain.components.advantages import Advantage
+from posttrain.components.balances import Balance
 from posttrain.components.corrections import Correction
 from posttrain.components.curricula import Curriculum
+from posttrain.components.experts import Experts
 from posttrain.components.filters import Filter
 from posttrain.components.hooks import Hook
 from posttrain.components.objectives import Objective
@@ -42,6 +44,7 @@ from posttrain.stages.rl.collect import (
     stop_if_grading_fails,
     unaided,
 )
+from posttrain.stages.rl.imitation import EXPERTS, Imitation, Taught, check_experts
 from posttrain.stages.rl.metrics import describe, metrics_by_role
 from posttrain.stages.rl.roles import (
     RoleLearning,
@@ -85,6 +88,14 @@ class RL(Stage):
     learner: Learning = Learning()
     """How the policy and other roles that sample trained tokens are updated. The policy also learns from trained
     demonstrations."""
+    experts: Experts | None = None
+    """Demonstrations that the policy learns from in each step, beside its rollouts. The objective and the reducer of
+    demonstrated tokens are those of ``by_origin``."""
+    balance: Balance | None = None
+    """Weights of the losses of rollouts and of demonstrations in each step; None gives 1 to both."""
+    expert_learner: Learning | None = None
+    """How the policy is updated with demonstrations of `experts`, in an update of its own after that with rollouts,
+    with its own moments, clipping and rate; None has one update with the sum of both losses."""
     by_role: Mapping[str, RoleLearning] = field(default_factory=dict)
     """Roles that learn differently. Advantages are computed for each role over the rollouts that it learns from."""
     hooks: Mapping[str, Hook] = field(default_factory=dict)
@@ -131,6 +142,18 @@ class RL(Stage):
         check_prompts(models["policy"], tasks, f"the {self.kind} stage")
         self.rollout.check(tasks)
         check_hooks(self.hooks, models)
+        if self.experts is not None and self.experts.tasks is None:
+            check_experts(models, tasks)
+
+    @property
+    def further(self) -> Mapping[str, Tasks]:
+        """The tasks that demonstrations are from, if they are not those of the stage."""
+        own = self.experts.tasks if self.experts is not None else None
+        return {EXPERTS: own} if own is not None else {}
+
+    def check_further(self, name: str, models: Models, tasks: Sequence[Task]) -> None:
+        """Demonstrations must be there, and fit into the model's context."""
+        check_experts(models, tasks)
 
     def total_steps(self, tasks: Sequence[Task]) -> int:
         """The setting `steps`."""
@@ -140,22 +163,27 @@ class RL(Stage):
         """Train for the remaining steps, and return the models with their new weights."""
         trainings = {role: self._training(role) for role in self._writers(context.model_settings)}
         learners = make_learners(updates_of(trainings), models, steps_of(trainings, self.steps), seed=context.seed)
-        memory = context.memory or self._initial_memory(trainings)
+        imitation = self._imitation(context)
+        memory = context.memory or self._initial_memory(trainings) | imitation.start()
         states = role_states(models, learners, memory["roles"], trainings)
         warmup = warmup_of(trainings)
         for step in fit(context, models, learners, steps=self.steps, memory=memory):
+            shares = imitation.shares(memory, step.index)
             with context.phase("sample"):
                 before = context.sampled_tokens(models)
-                groups = self._collect(models, context, step, memory)
+                groups = self._collect(models, context, step, memory) if shares.sampled else []
                 sampled = context.sampled_tokens(models) - before
             context.groups = groups
             step.record.metrics |= metrics_by_role(groups) | {"sampled_tokens": float(sampled)}
             stop_if_grading_fails(groups, self.max_grader_errors)
             memory["curriculum"] = self.curriculum.observe(memory["curriculum"], unaided(learned_by("policy", groups)))
+            shown = imitation.choose(memory, groups, shares, models, step.index)
             kept = filter_groups(self.filters, memory["filters"], groups, step.record)
             for role, training in trainings.items():
                 if training.due(step.index, warmup):
-                    training.update(kept, models, learners, memory["roles"][role], step, context.phase)
+                    taught = Taught(shown=shown if role == "policy" else (), shares=shares)
+                    training.update(kept, taught, models, learners, memory["roles"][role], step, context.phase)
+            imitation.observe(memory, shares, step.record.metrics)
             step.record.drop_rest(kept, "the role that it would teach is not updated in this step")
             for hook in self.hooks.values():
                 hook(step.index + 1, states)
@@ -169,6 +197,11 @@ class RL(Stage):
         scoring = RewardContext(progress=step.progress, step=step.index, state=memory["reward"])
         samplers = [context.samplers(models, step.index, place) for place in range(len(tasks))]
         return wait_for(collect_groups(tasks, self.rollout.at(step.progress), self.reward, samplers, scoring))
+
+    def _imitation(self, context: StageContext) -> Imitation:
+        """What is learned from demonstrations beside the rollouts."""
+        pool = context.further.get(EXPERTS, context.tasks)
+        return Imitation(experts=self.experts, balance=self.balance, pool=pool, seed=context.seed, steps=self.steps)
 
     def preview(self, models: Models, context: PreviewContext) -> list[str]:
         """Sample and score the first step's tasks, and describe the rollouts."""
@@ -242,19 +275,25 @@ class RL(Stage):
         own = self._learning(role)
         assert own.advantage is not None and own.objective is not None and own.learner is not None, "see _learning"
         temperature = self.rollout.temperature
-        updates = {
-            role: Update(
-                learning=own.learner,
-                objective=own.objective,
-                reducer=self.reducer,
-                correction=self.correction,
-                role=role,
-                temperature=temperature,
-            )
-        }
+        update = Update(
+            learning=own.learner,
+            objective=own.objective,
+            reducer=self.reducer,
+            correction=self.correction,
+            role=role,
+            temperature=temperature,
+        )
+        updates = {role: update}
+        if role == "policy" and self.experts is not None and self.expert_learner is not None:
+            updates[role] = replace(update, rows="rollouts")
+            updates[EXPERTS] = replace(update, rows="experts", learning=self.expert_learner, model=role)
         if own.critic is not None and self.critic is not None:
             updates[own.critic] = Update(
-                learning=self.critic_learner, objective=self.critic, reducer=self.reducer, penalized=False
+                learning=self.critic_learner,
+                objective=self.critic,
+                reducer=self.reducer,
+                penalized=False,
+                rows="rollouts",
             )
         return RoleTraining(
             role=role,

@@ -19,11 +19,12 @@ from posttrain.stages import Models
 from posttrain.stages.fit import Step
 from posttrain.stages.rl.collect import learned_by
 from posttrain.stages.rl.credit import batch_of
+from posttrain.stages.rl.imitation import Taught, credit_of, of_experts
 from posttrain.stages.rl.metrics import signal_metrics
 from posttrain.stages.rl.signals import signals_for
 from posttrain.stages.rl.update import Update, learn
 from posttrain.training.settings import Learning
-from posttrain.types import Group
+from posttrain.types import Credit, Group
 
 if TYPE_CHECKING:
     from posttrain.training.learner import Learner
@@ -82,6 +83,7 @@ class RoleTraining:
     def update(
         self,
         groups: Sequence[Group],
+        taught: Taught,
         models: Models,
         learners: "Mapping[str, Learner]",
         memory: dict[str, Any],
@@ -89,14 +91,17 @@ class RoleTraining:
         phase: Phase,
     ) -> None:
         """Compute advantages of the rollouts that the role learns from, and update it. Changes `memory` in place."""
+        shown = taught.shown
         index_G = [i for i, group in enumerate(groups) if any(self.role in t.learners for t in group)]
+        free = max([len(groups), *(row.group + 1 for row in step.record.rows)])
+        index_G += range(free, free + len(shown))
         own = learned_by(self.role, groups)
-        if not own:
+        if not own and not shown:
             return
         penalties = {name: penalty.at(memory["penalties"][name]) for name, penalty in self.penalties.items()}
         with phase("signals"):
             signals = signals_for(
-                own,
+                [*own, *shown],
                 self.needs,
                 models,
                 learners[self.role].tokens_at_a_time,
@@ -104,13 +109,18 @@ class RoleTraining:
                 role=self.role,
                 critic=self.critic or "critic",
             )
-        batch = batch_of(own, signals, penalties, step.progress)
-        memory["advantage"], credit = self.advantage(memory["advantage"], batch)
-        for name, penalty in penalties.items():
-            memory["penalties"][name] = penalty.observe(memory["penalties"][name], batch)
-        step.record.add_metrics(self.role, signal_metrics(batch) | dict(credit.metrics))
+        count = sum(map(len, own))
+        batch = batch_of(own, {signal: values[:count] for signal, values in signals.items()}, penalties, step.progress)
+        credit = Credit(advantages=())
+        if own:
+            memory["advantage"], credit = self.advantage(memory["advantage"], batch)
+            for name, penalty in penalties.items():
+                memory["penalties"][name] = penalty.observe(memory["penalties"][name], batch)
+            step.record.add_metrics(self.role, signal_metrics(batch) | dict(credit.metrics))
+        given = of_experts(shown, {signal: values[count:] for signal, values in signals.items()}, step.progress)
+        both = (batch, credit), (given, credit_of(given, values=bool(credit.value_targets)))
         with phase("learn"):
-            learn(self.updates, learners, models, batch, credit, penalties, index_G, step.record)
+            learn(self.updates, learners, models, both, taught.shares, penalties, index_G, step.record)
 
 
 def warmup_of(trainings: Mapping[str, RoleTraining]) -> int:
