@@ -15,9 +15,9 @@ POOL = [Task(key=f"t{i}", prompt="?", demonstrations=("shown",) * (i % 3)) for i
 
 
 def play(experts: Experts, *, through_json: bool = False) -> list[list[tuple[str, str]]]:
-    """What is shown in each of 40 steps, in which a third of the tasks fails."""
+    """What is shown in each of 100 steps, in which a third of the tasks fails."""
     state, shown = experts.start(), []
-    for step in range(40):
+    for step in range(100):
         state = json.loads(json.dumps(state)) if through_json else state
         groups = [
             Group(key=task.key, trajectories=(trajectory(reward=float((i + step) % 3 > 0), of=task),))

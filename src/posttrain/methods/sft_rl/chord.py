@@ -12,7 +12,7 @@ Without `experts=` the demonstrations are those of the tasks. With mu = 0 it is 
 share of 0 leaves its part out, so that nothing is sampled where mu is 1.
 
 Differs: the release takes the means of micro-batches, weighted by their rows; here they are those of the whole step.
-The decay takes 200 steps in the paper, and half of the stage's steps here. Log-probabilities of experts' tokens are at
+The decay takes 200 steps in the paper, and all of the stage's steps here. Log-probabilities of experts' tokens are at
 the temperature of sampling, which is 1 in the paper.
 """
 
@@ -42,7 +42,7 @@ def chord(recipe: Recipe | None = None) -> Recipe:
     stage = replace(
         stage,
         experts=Stream(batch=max(stage.prompts * rollouts_of(stage) // 4, 1)),
-        balance=Scheduled(decay=max(stage.steps // 2, 1)),
+        balance=Scheduled(decay=stage.steps),
         objective=ByOrigin(sampled=stage.objective),
         reducer=ByOriginReducer(sampled=stage.reducer, demonstrated=Tokens()),
     )
