@@ -226,6 +226,8 @@ def peers(part: dict[str, Any]) -> Iterator[str]:
         "start, s",
     ]
     yield from table(columns, [_trained(f) for f in trained])
+    if tried := [row for figure in trained for row in _tried(figure)]:
+        yield from table(["tried first, one after the other", "a step", "peak memory"], tried)
     sampled = [[_side(f), f"batch {f['batch']}", *_value(f)] for f in figures if f["measure"] == "sampling"]
     yield from table(["sampling", "", "tokens/s", "of the limit"], sampled)
     ratios = [
@@ -246,7 +248,16 @@ def _trained(figure: dict[str, Any]) -> list[str]:
 
 
 def _side(figure: dict[str, Any]) -> str:
-    return f"{figure['side']} {figure['dtype']}"
+    batch = f", micro-batch {figure['micro_batch']}" if "micro_batch" in figure else ""
+    return f"{figure['side']} {figure['dtype']}{batch}"
+
+
+def _tried(figure: dict[str, Any]) -> Iterator[list[str]]:
+    """A row of each micro-batch that was tried."""
+    for tried in figure.get("tried", ()):
+        seconds = f"{min(tried['seconds']):.1f} s" if "seconds" in tried else tried["failed"].splitlines()[0]
+        memory = f"{tried['peak_memory_bytes'] / 2**20:,.0f} MiB" if "seconds" in tried else ""
+        yield [f"{figure['side']} {figure['dtype']}, micro-batch {tried['micro_batch']}", seconds, memory]
 
 
 def _value(figure: dict[str, Any]) -> list[str]:

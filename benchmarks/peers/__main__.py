@@ -3,6 +3,7 @@
     python -m benchmarks.peers                                        3.2M, both workloads: about ten minutes
     python -m benchmarks.peers --sizes 25M --workloads ragged         another model
     python -m benchmarks.peers --sides posttrain,trl --rounds 3       less of it
+    python -m benchmarks.peers --sizes 135M --samples 64              tries TRL's micro-batches first
     python -m benchmarks.peers --device cuda                          Qwen2.5-0.5B's shape in bfloat16, on a GPU
     python -m benchmarks.peers --missing                              what is not there yet: goes on after a stop
 
@@ -13,6 +14,7 @@ alive and measures its own wall time, with the same number of threads, the same 
 import argparse
 import json
 import os
+import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -133,6 +135,10 @@ def make_sides(options: argparse.Namespace, size: str, workload: str, model: str
             asked = {**own, "dtype": dtype, "samples": options.samples}
             if name == "posttrain":
                 question: dict[str, Any] = {"grpo": asked}
+            elif name == "trl" and options.micro_batches:
+                asked["kind"], asked["continuous_batching"] = name, None
+                question, figure["tried"] = best_micro_batch(asked, options)
+                figure["micro_batch"] = question["micro_batch"]
             else:
                 question = {**asked, "kind": name, "continuous_batching": CONTINUOUS if name == "trl_cb" else None}
             yield from one_side(figure, OURS if name == "posttrain" else THEIRS, options, stack, question)
@@ -147,6 +153,29 @@ def make_sides(options: argparse.Namespace, size: str, workload: str, model: str
                     yield Side(figure, lambda child=child: child.request(do="turn", case="sampling"))
                 else:
                     yield from one_side(figure, THEIRS, options, stack, {**asked, "kind": "generate"})
+
+
+def best_micro_batch(asked: dict[str, Any], options: argparse.Namespace) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The question with the micro-batch whose step takes the least time, and what each took. One after the other, since
+    each takes gigabytes; the first step of each is a warm-up.
+    """
+    tried: list[dict[str, Any]] = []
+    for size in options.micro_batches:
+        result: dict[str, Any] = {"micro_batch": size}
+        with ExitStack() as stack:
+            try:
+                child, _ = start(f"trl, micro-batch {size}", THEIRS, options, stack, **asked, micro_batch=size)
+                result["seconds"] = [child.request(do="turn")["seconds"] for _ in range(1 + options.tries)][1:]
+                result |= child.end()
+            except ChildFailed as error:
+                result["failed"] = str(error)
+        say(f"  micro-batch {size}: {result.get('seconds', 'failed')} s")
+        tried.append(result)
+    done = [result for result in tried if "seconds" in result]
+    if not done:
+        raise SystemExit(f"trl takes no step with any micro-batch: {tried[-1]['failed']}")
+    best = min(done, key=lambda result: statistics.median(result["seconds"]))
+    return {**asked, "micro_batch": best["micro_batch"]}, tried
 
 
 def one_side(
@@ -205,6 +234,9 @@ def read_options() -> argparse.Namespace:
 
         return read
 
+    def counts(text: str) -> list[int]:
+        return [int(n) for n in text.split(",")]
+
     dtypes = ("float32", "bfloat16")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
@@ -213,8 +245,10 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--sides", type=listed((*TRAINERS, "generate")), default=[*TRAINERS, "generate"])
     parser.add_argument("--dtypes", type=listed(dtypes), help="posttrain's: both; on a GPU bfloat16")
     parser.add_argument("--peer-dtypes", type=listed(dtypes), help="float32; on a GPU bfloat16")
-    parser.add_argument("--batches", type=lambda text: [int(n) for n in text.split(",")], default=[256])
+    parser.add_argument("--batches", type=counts, default=[256])
     parser.add_argument("--samples", type=int, default=128, help="of a step of GRPO")
+    parser.add_argument("--micro-batches", type=counts, help="of TRL, of which the fastest is taken; at 135M 8,16,32")
+    parser.add_argument("--tries", type=int, default=1, help="steps of each micro-batch that are measured")
     parser.add_argument("--rounds", type=int, default=8, help="that are kept")
     parser.add_argument("--warm-up", type=int, default=1)
     parser.add_argument("--threads", type=int, default=available_cores())
@@ -224,6 +258,8 @@ def read_options() -> argparse.Namespace:
     options = parser.parse_args()
     gpu = options.device == "cuda"
     options.sizes = options.sizes or ([CUDA_SIZES[0]] if gpu else ["3.2M"])
+    if options.micro_batches is None:
+        options.micro_batches = [8, 16, 32] if "135M" in options.sizes else []
     options.dtypes = options.dtypes or (["bfloat16"] if gpu else list(dtypes))
     options.peer_dtypes = options.peer_dtypes or ["bfloat16" if gpu else "float32"]
     return options

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from posttrain.kernels import layers
+from posttrain.models import LoRA
 from posttrain.policies._modules import Layer
 from posttrain.policies._shape import Rope, Shape
-from posttrain.policies.lora import LoRALinear
+from posttrain.policies.lora import LoRALinear, add_adapters
 from tests.kernels import FOUND, needs_kernels
 
 pytestmark = needs_kernels
@@ -41,8 +42,18 @@ SHAPES = {
     "qwen3": BASE,
     "panels that are full": dataclasses.replace(BASE, width=64, head_dim=32, mlp_width=128),
     "biases": dataclasses.replace(BASE, qkv_bias=True, o_bias=True, mlp_bias=True),
+    "adapted": dataclasses.replace(BASE, o_bias=True),
     "bare": dataclasses.replace(BASE, qk_norm=False, kv_heads=4, width=40, head_dim=10, mlp_width=56),
 }
+
+
+def layer_of(name: str) -> Layer:
+    """A layer, with adapters on three of its matrices where it is "adapted": then all is trained, weights included."""
+    layer = Layer(SHAPES[name], 0)
+    if name == "adapted":
+        add_adapters(layer, LoRA(rank=3, alpha=6.0, targets=("v_proj", "o_proj", "up_proj")))
+        layer.requires_grad_(True)
+    return layer
 
 
 KEPT = {"before_forward": [-5], "after_forward": [-3, -2]}
@@ -70,7 +81,7 @@ class Case:
     rotation: tuple[Tensor, Tensor]
 
     def to(self, dtype: torch.dtype) -> "Case":
-        layer = Layer(SHAPES[self.name], 0).to(dtype)
+        layer = layer_of(self.name).to(dtype)
         layer.load_state_dict(self.layer.state_dict())
         grads = self.grads[0].to(dtype), self.grads[1].to(dtype)
         delta = None if self.delta is None else self.delta.to(dtype)
@@ -102,7 +113,7 @@ def case_of(name: str, rows: int = 130, *, first: bool = False, dtype: torch.dty
     def random(*size: int) -> Tensor:
         return torch.randn(*size, generator=draw)
 
-    layer = Layer(shape, 0)
+    layer = layer_of(name)
     for parameter in layer.parameters():
         parameter.data = random(*parameter.shape) * (0.1 if parameter.dim() > 1 else 1.0)
     angle = random(rows, shape.head_dim // 2)
@@ -247,7 +258,7 @@ def test_what_is_not_covered_is_left_to_the_modules() -> None:
     linears, norms = case.layer.linears, case.layer.norms
     assert layers.covered(case.x, linears, norms)
     adapted = LoRALinear(linears[4], "gate", 2, 4.0)
-    assert not layers.covered(case.x, replaced(linears, 4, adapted), norms), "adapters"
+    assert layers.covered(case.x, replaced(linears, 4, adapted), norms)
     assert not layers.covered(case.x, linears, replaced(norms, 0, nn.LayerNorm(96))), "other norms"
     assert not layers.covered(case.x, replaced(linears, 0, nn.Linear(96, 96).bfloat16()), norms), "several types"
     assert not layers.covered(case.x.double(), linears, norms)

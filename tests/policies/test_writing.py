@@ -1,5 +1,6 @@
 """Several tokens of each sequence in one call: the same bits as step by step."""
 
+import copy
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from posttrain.kernels import choose as chosen_by_kernel
 from posttrain.models import LoRA
 from posttrain.policies import Body, Cache, _decoding
 from posttrain.policies.folder import new_folder
+from posttrain.policies.lora import adapters, merge_adapters
 from tests.kernels import needs_kernels
 from tests.policies.made_models import load, pack, random_sequences
 
@@ -77,16 +79,31 @@ def test_what_is_written_in_one_go_is_what_single_steps_write(tmp_path: Path, ar
 def test_bodies_that_only_take_single_steps_say_so_and_do_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    new_folder(tmp_path / "m")
-    adapted = load(tmp_path / "m", trained=True, lora=LoRA(rank=2)).body
-    large_head = load(tmp_path / "m").body
-    for body, head_bytes in ((adapted, _decoding.HEAD_BYTES), (large_head, 0)):
-        monkeypatch.setattr(_decoding, "HEAD_BYTES", head_bytes)
+    body = load(new_folder(tmp_path / "m")).body
+    monkeypatch.setattr(_decoding, "HEAD_BYTES", 0)
+    cache = body.new_cache(1, 64)
+    hidden_BD = body.extend(cache, [0], pack(random_sequences(7)))
+    assert body.write(cache, [0], torch.tensor([1]), drawing_of([0], 0), 4) is None
+    assert cache.lengths.tolist() == [7]
+    assert torch.equal(body.next_logits(cache, hidden_BD), body.logits(hidden_BD))
+
+
+def test_an_adapted_body_writes_what_the_merged_one_does(tmp_path: Path) -> None:
+    adapted = load(new_folder(tmp_path / "m"), trained=True, lora=LoRA(rank=2)).body
+    with torch.no_grad():
+        for layer in adapters(adapted).values():
+            layer.lora_B.normal_(0, 0.2, generator=torch.Generator().manual_seed(0))
+    merged = copy.deepcopy(adapted)
+    merge_adapters(merged)
+    found = []
+    for body in (adapted, merged, load(tmp_path / "m").body):
         cache = body.new_cache(1, 64)
-        hidden_BD = body.extend(cache, [0], pack(random_sequences(7)))
-        assert body.write(cache, [0], torch.tensor([1]), drawing_of([0], 0), 4) is None
-        assert cache.lengths.tolist() == [7]
-        assert torch.equal(body.next_logits(cache, hidden_BD), body.logits(hidden_BD))
+        body.extend(cache, [0], pack(random_sequences(7)))
+        drawn = body.write(cache, [0], torch.tensor([1]), drawing_of([0], 0), 4)
+        assert drawn is not None
+        found.append(drawn[1])
+    torch.testing.assert_close(found[0], found[1], atol=1e-5, rtol=1e-5)
+    assert (found[0] - found[2]).abs().max() > 1e-3, "the adapters are in use"
 
 
 @pytest.mark.parametrize("token", [-1, 261])

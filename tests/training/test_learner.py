@@ -21,6 +21,7 @@ from posttrain.components.reducers.tokens import Tokens
 from posttrain.components.schedules.linear import Linear
 from posttrain.errors import AlarmStop
 from posttrain.policies import Packed, Policy
+from posttrain.policies._memory import room_beside
 from posttrain.signals import ADVANTAGE, LOGP
 from posttrain.training.learner import Learner, Loss, evaluate_examples
 from posttrain.training.packing import Example
@@ -44,12 +45,18 @@ def gradient(policy: Policy, examples: list[Example], reducer: Reducer, micro_ba
 
 @pytest.mark.parametrize(
     ("kept_bytes", "tokens"),
-    [(None, 4608), (1 << 10, 9216), (116_509, 9215), (1 << 18, 4096), (1 << 19, 2048), (1 << 30, 2048)],
+    [(None, 4608), (1 << 10, 9216), (116_509, 9215), (1 << 18, 4096), (1 << 19, 2048), (1 << 30, 256)],
 )
 def test_a_micro_batch_on_a_cpu_is_as_large_as_a_gigabyte_lets_it_be(kept_bytes: int | None, tokens: int) -> None:
     assert Learning().tokens_at_a_time("cpu", kept_bytes) == tokens
     assert Learning().tokens_at_a_time("cuda", kept_bytes) == 16384
     assert Learning(micro_batch_tokens=77).tokens_at_a_time("cpu", kept_bytes) == 77
+
+
+def test_a_large_model_leaves_less_room_for_activations() -> None:
+    gigabyte = 1 << 30
+    assert [room_beside(state) for state in (0, 3 * gigabyte // 2, 9 * gigabyte)] == [gigabyte, gigabyte // 2, 1 << 28]
+    assert Learning().tokens_at_a_time("cpu", 1 << 19, room_beside(9 * gigabyte)) == 512
 
 
 def test_a_model_keeps_about_as_much_for_the_backward_pass_as_estimated(policy: Policy) -> None:

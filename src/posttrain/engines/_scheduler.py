@@ -188,12 +188,14 @@ class Scheduler:
 
     def _admit(self, slots: Slots) -> None:
         """Give free slots to waiting requests in order of arrival, and compute their prompts."""
-        free = slots.free()
+        free, room = slots.free(), slots.room()
         fresh: list[tuple[PendingRequest, int, list[int]]] = []
         while self._waiting and free:
             pending = self._waiting[0]
             first = pending.started
-            given = free[: len(pending.keys) - first]
+            given = free[: room.take(pending.request, min(len(pending.keys) - first, len(free)), begun=bool(first))]
+            if not given:
+                break
             del free[: len(given)]
             self._owners |= {slot: (pending, first + i) for i, slot in enumerate(given)}
             pending.started += len(given)

@@ -8,6 +8,7 @@ S slots, B of them in use, N tokens of a step, V vocabulary, D width, C longest 
 its log-probability and the entropy of its distribution.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -29,6 +30,8 @@ from posttrain.kernels import Drawing
 from posttrain.policies import Packed, Policy
 from posttrain.types import Completion, FloatArray, IntArray, StopReason
 
+FEWEST = 16
+"""Sequences that are in progress together, whatever memory they take."""
 MANY, FEW = 8, 4
 """Tokens per sequence and step, where the body can sample several in one call: many, or few while sequences end within
 them, since tokens after an end are dropped. Callers are answered, and can cancel, only between steps.
@@ -95,6 +98,8 @@ class Slots:
         self.active_S = np.zeros(slots, bool)
         self.position_S = np.zeros(slots, np.int64)
         self.limit_S = np.zeros(slots, np.int64)
+        self.most_tokens = body.cached_tokens
+        self.taken_S = np.zeros(slots, np.int64)  # tokens that the cache will hold of each at most
         self.key_S = np.zeros(slots, np.uint64)
         self.temperature_S = np.ones(slots, np.float64)
         self.top_k_S = np.zeros(slots, np.int64)
@@ -115,6 +120,12 @@ class Slots:
         free: list[int] = np.flatnonzero(~self.active_S).tolist()
         return free
 
+    def room(self) -> "Room":
+        """The room for more sequences."""
+        if self.most_tokens is None:
+            return Room(math.inf, 0)
+        return Room(self.most_tokens - int(self.taken_S[self.active_S].sum()), FEWEST - int(self.active_S.sum()))
+
     def prefill(self, prompts: Sequence[tuple[int, Piece]]) -> None:
         """Compute prompts, each into its slot."""
         for batch in passes(prompts, self.prefill_tokens):
@@ -130,6 +141,7 @@ class Slots:
         self.active_S[rows] = True
         self.position_S[rows] = 0
         self.limit_S[rows] = request.max_tokens
+        self.taken_S[rows] = tokens_of(request) + -(-len(request.prompt) // len(slots))
         self.key_S[rows] = np.array(keys, np.uint64)
         self.temperature_S[rows] = sampling.temperature
         self.top_k_S[rows] = min(sampling.top_k, self.body.vocabulary_size)
@@ -342,6 +354,29 @@ class Slots:
         return Completion(
             token_ids=ids, logp=logp, entropy=entropy, stop_reason=stop_reason, version=self.version, text=text
         )
+
+
+@dataclass(slots=True)
+class Room:
+    """Room for sequences in a cache, in tokens; a few sequences find room in any case."""
+
+    tokens: float
+    few: int
+
+    def take(self, request: Request, wanted: int, *, begun: bool) -> int:
+        """Take the room of as many of a request's completions as fit; `begun` where its prompt is there already."""
+        prompt = 0 if begun else len(request.prompt)
+        if self.tokens != math.inf:
+            wanted = min(wanted, max(int(self.tokens - prompt) // tokens_of(request), self.few))
+        if wanted > 0:
+            self.tokens -= prompt + wanted * tokens_of(request)
+            self.few -= wanted
+        return max(wanted, 0)
+
+
+def tokens_of(request: Request) -> int:
+    """Tokens that a completion takes in the cache at most, in pages of its own."""
+    return request.max_tokens + kernels.PAGE
 
 
 def draws(key_B: Tensor, counter_B: Tensor) -> Tensor:

@@ -34,6 +34,7 @@ __all__ = [
     "gated",
     "norm",
     "packed_attention",
+    "packed_bytes",
     "packed_matrix",
     "product",
     "rotate",
@@ -197,6 +198,13 @@ def packed_matrix(weight_OI: Tensor) -> Tensor:
     packed = torch.empty(packed_bytes(weight_OI.dtype, *weight_OI.shape), dtype=torch.uint8)
     call("pack", weight_OI.dtype, *weight_OI.shape, weight_OI.contiguous(), packed, threads=False)
     return packed
+
+
+def packed_bytes(weight_OI: Tensor) -> int:
+    """Bytes of `packed_matrix`."""
+    from posttrain.kernels import _cpu
+
+    return _cpu.packed_bytes(weight_OI.dtype, *weight_OI.shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

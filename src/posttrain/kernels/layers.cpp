@@ -109,7 +109,7 @@ static void before_forward(int64_t rows, int64_t width, HeadSizes n, float eps, 
 
 // From the gradients of queries, keys, values and total (which may be none): that of x, which is that of delta too; of the
 // projections, [R, (H + 2 K) d], with what they were applied to, for the gradient of their matrix; and for each block what
-// its rows add to those of the norms' weights, [D + 2 d].
+// its rows add to those of the norms' weights, [D + 2 d]. `straight` may be none where heads are not normed.
 template <typename T>
 static void before_backward(int64_t rows, int64_t width, HeadSizes n, const T *total, const float *rstd, const T *norm,
                             const float *panels, Angles<T> by, const T *straight, const float *head_rstd,
@@ -132,7 +132,7 @@ static void before_backward(int64_t rows, int64_t width, HeadSizes n, const T *t
                     int64_t wide = (head == grad.query ? n.query : n.key) * n.width;
                     soon.add(head + next * wide, more * wide);
                 }
-                soon.add(straight + next * n.rotated(), more * n.rotated());
+                if (straight) soon.add(straight + next * n.rotated(), more * n.rotated());
                 soon.add(grad_projected + next * n.all(), more * n.all());
             }
             float *sums = partial + begin / BLOCK * (width + 2 * n.width);
@@ -140,8 +140,9 @@ static void before_backward(int64_t rows, int64_t width, HeadSizes n, const T *t
             for (int64_t r = 0; r < count; r++) {
                 int64_t row = begin + r, angle = row * (n.width / 2);
                 float *out = projected.row(r);
+                const T *before = straight ? straight + row * n.rotated() : nullptr;
                 for (int64_t h = 0; h < n.query + n.key; h++)
-                    rotate_back(n.width, head_rstd[row * (n.query + n.key) + h], straight + row * n.rotated() + h * n.width,
+                    rotate_back(n.width, head_rstd[row * (n.query + n.key) + h], before ? before + h * n.width : nullptr,
                               h < n.query ? by.query_norm : by.key_norm, by.cosine + angle, by.sine + angle,
                               grad.head(n, row, h), room.data(), out + h * n.width,
                               sums + width + (h < n.query ? 0 : n.width));

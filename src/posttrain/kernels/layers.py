@@ -21,7 +21,7 @@ from torch.autograd.function import once_differentiable
 from posttrain.kernels._build import built
 from posttrain.kernels._cpu import call, once_only
 
-__all__ = ["after_attention", "before_attention", "covered"]
+__all__ = ["Adapted", "after_attention", "before_attention", "covered"]
 
 BLOCK: Final = 48
 """Rows whose gradients of a norm's weight are summed together; as in the source."""
@@ -43,15 +43,30 @@ def _has_matrix_unit() -> bool:
     return library is not None and bool(library.multiplies_bfloat16())
 
 
+class Adapted(nn.Linear):
+    """A frozen linear layer with a trained update of low rank: ``W + scale B A``."""
+
+    lora_A: nn.Parameter
+    """[rank, inputs]"""
+    lora_B: nn.Parameter
+    """[outputs, rank]"""
+    scale: float
+
+    @property
+    def whole(self) -> Tensor:
+        """[outputs, inputs] the matrix that computes the same, in float32 or better; no gradient goes through it."""
+        return _whole(self.weight.detach(), self.lora_A.detach(), self.lora_B.detach(), self.scale)
+
+
 def covered(x_RD: Tensor, linears: Sequence[nn.Module], norms: Sequence[nn.Module]) -> bool:
-    """Whether the functions here can replace these modules: plain linear layers (adapters are of another kind) and RMS
-    norms, all in the type of the rows, on a CPU with wide vectors. In bfloat16, a matrix unit is faster.
+    """Whether the functions here can replace these modules: linear layers, plain or `Adapted`, and RMS norms, all in
+    the type of the rows, on a CPU with wide vectors. In bfloat16, a matrix unit is faster.
     """
     if not (has_wide_vectors() and x_RD.device.type == "cpu" and x_RD.dtype in (torch.float32, torch.bfloat16)):
         return False
     if x_RD.dtype == torch.bfloat16 and _has_matrix_unit():
         return False
-    plain = all(type(linear) is nn.Linear for linear in linears) and all(
+    plain = all(type(linear) is nn.Linear or isinstance(linear, Adapted) for linear in linears) and all(
         type(norm) in (nn.RMSNorm, nn.Identity) for norm in norms
     )
     return plain and all(p.dtype == x_RD.dtype for module in (*linears, *norms) for p in module.parameters())
@@ -75,7 +90,8 @@ def before_attention(
     head_weights = [n.weight if isinstance(n, nn.RMSNorm) else None for n in head_norms]
     head_eps = next((n.eps or 0.0 for n in head_norms if isinstance(n, nn.RMSNorm)), 0.0)
     how = _Before(norm.eps or 0.0, head_eps, head_width, *rotation, kept=torch.is_grad_enabled())
-    outputs: Any = BeforeAttention.apply(how, x_RD, delta_RD, norm.weight, *head_weights, *weights)  # type: ignore[no-untyped-call]
+    low_rank, scales = _low_rank(projections)
+    outputs: Any = BeforeAttention.apply(how, scales, x_RD, delta_RD, norm.weight, *head_weights, *weights, *low_rank)  # type: ignore[no-untyped-call]
     total, query, key, value = outputs
     return total, query, key, value
 
@@ -88,8 +104,9 @@ def after_attention(
     """
     linears = (output, *mlp)
     weights = (*(linear.weight for linear in linears), *(linear.bias for linear in linears))
-    how = norm.eps or 0.0, torch.is_grad_enabled()
-    both: Any = AfterAttention.apply(*how, x_RD, attended_RA, norm.weight, *weights)  # type: ignore[no-untyped-call]
+    low_rank, scales = _low_rank(linears)
+    how = norm.eps or 0.0, torch.is_grad_enabled(), scales
+    both: Any = AfterAttention.apply(*how, x_RD, attended_RA, norm.weight, *weights, *low_rank)  # type: ignore[no-untyped-call]
     total, delta = both
     return total, delta
 
@@ -110,26 +127,34 @@ class BeforeAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, how: _Before, x: Tensor, delta: Tensor | None, norm: Tensor, *parameters: Tensor | None
+        ctx: Any,
+        how: _Before,
+        scales: "Scales",
+        x: Tensor,
+        delta: Tensor | None,
+        norm: Tensor,
+        *parameters: Tensor | None,
     ) -> tuple[Tensor, ...]:
-        """Parameters are two weights of head norms, three matrices, three biases."""
-        head_norms, biases = parameters[:2], parameters[5:]
-        matrices = [matrix for matrix in parameters[2:5] if matrix is not None]
+        """Parameters are two weights of head norms, three matrices, three biases, and what `_low_rank` gives."""
+        head_norms, biases, low_rank = parameters[:2], parameters[5:8], parameters[8:]
+        kept = [matrix for matrix in parameters[2:5] if matrix is not None]
+        matrices = _wholes(kept, low_rank, scales)
         bias = _stacked(biases)
         x, delta = x.contiguous(), None if delta is None else delta.contiguous()
         d, rows = how.head_width, len(x)
         heads, key_heads = (len(matrix) // d for matrix in matrices[:2])
         sizes = (rows, x.shape[1], heads, key_heads, d)
         total, rstd = torch.empty_like(x), torch.empty(rows)
-        straight = x.new_empty(rows, heads + key_heads, d) if how.kept else None
+        normed = how.kept and any(weight is not None for weight in head_norms)  # else rotations alone are undone
+        straight = x.new_empty(rows, heads + key_heads, d) if normed else None
         head_rstd = torch.empty(rows, heads + key_heads)
         query, key, value = (x.new_empty(rows, count, d) for count in (heads, key_heads, key_heads))
         angles = (*head_norms, how.cosine.contiguous(), how.sine.contiguous())
         given = (x, delta, norm, beside(matrices), bias, *angles)
         results = (total, rstd, straight, head_rstd, query, key, value)
         call("before_forward", x.dtype, *sizes, how.eps, how.head_eps, *given, *results)
-        ctx.save_for_backward(total, rstd, norm, straight, head_rstd, *angles, *matrices)
-        ctx.sizes, ctx.has_bias, ctx.has_delta = sizes, bias is not None, delta is not None
+        ctx.save_for_backward(total, rstd, norm, straight, head_rstd, *angles, *kept, *low_rank)
+        ctx.scales, ctx.sizes, ctx.has_bias, ctx.has_delta = scales, sizes, bias is not None, delta is not None
         ctx.set_materialize_grads(False)
         return total, query, key, value
 
@@ -138,7 +163,8 @@ class BeforeAttention(torch.autograd.Function):
     def backward(ctx: Any, grad_total: Tensor | None, *grad_heads: Tensor | None) -> tuple[Tensor | None, ...]:
         """Of all inputs."""
         total, rstd, norm, straight, head_rstd, *more_saved = ctx.saved_tensors
-        angles, matrices = more_saved[:4], more_saved[4:]
+        angles, low_rank = more_saved[:4], more_saved[7:]
+        matrices = _wholes(more_saved[4:7], low_rank, ctx.scales)
         rows, width, heads, key_heads, d = ctx.sizes
         shapes = ((rows, heads, d), (rows, key_heads, d), (rows, key_heads, d))
         grads = [_or_zeros(grad, total, shape) for grad, shape in zip(grad_heads, shapes, strict=True)]
@@ -149,10 +175,12 @@ class BeforeAttention(torch.autograd.Function):
         given = (total, rstd, norm, below(matrices), *angles, straight, head_rstd, *grads, more)
         call("before_backward", total.dtype, *ctx.sizes, *given, grad_projected, hidden, grad_x, partial)
         of_norm, of_query_norm, of_key_norm = torch.split(partial.sum(0).to(total.dtype), [width, d, d])
-        of_matrices = _if(any(ctx.needs_input_grad[6:9]), lambda: torch.split(outer(grad_projected, hidden), parts), 3)
+        of_matrices = _if(any(ctx.needs_input_grad[7:10]), lambda: torch.split(outer(grad_projected, hidden), parts), 3)
+        of_low_rank = _of_low_rank(torch.split(grad_projected, parts, 1), [hidden] * 3, low_rank, ctx.scales)
         of_biases = _if(ctx.has_bias, lambda: torch.split(grad_projected.sum(0), parts), 3)
         head_norms = [None if w is None else g for w, g in zip(angles[:2], (of_query_norm, of_key_norm), strict=True)]
-        return None, grad_x, grad_x if ctx.has_delta else None, of_norm, *head_norms, *of_matrices, *of_biases
+        of_delta = grad_x if ctx.has_delta else None
+        return None, None, grad_x, of_delta, of_norm, *head_norms, *of_matrices, *of_biases, *of_low_rank
 
 
 class AfterAttention(torch.autograd.Function):
@@ -160,11 +188,19 @@ class AfterAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, eps: float, kept: bool, x: Tensor, attended: Tensor, norm: Tensor, *parameters: Tensor | None
+        ctx: Any,
+        eps: float,
+        kept: bool,
+        scales: "Scales",
+        x: Tensor,
+        attended: Tensor,
+        norm: Tensor,
+        *parameters: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        """Parameters are four matrices and four biases: output, gate, up and down."""
-        output, gate, up, down = matrices = [matrix for matrix in parameters[:4] if matrix is not None]
-        output_bias, gate_bias, up_bias, down_bias = parameters[4:]
+        """Parameters are four matrices and four biases, of output, gate, up and down, and what `_low_rank` gives."""
+        matrices, low_rank = [matrix for matrix in parameters[:4] if matrix is not None], parameters[8:]
+        output, gate, up, down = _wholes(matrices, low_rank, scales)
+        output_bias, gate_bias, up_bias, down_bias = parameters[4:8]
         x, attended = x.contiguous(), attended.contiguous()
         sizes = (*x.shape, attended.shape[1], len(gate))
         total, delta, rstd = torch.empty_like(x), torch.empty_like(x), torch.empty(len(x))
@@ -172,8 +208,9 @@ class AfterAttention(torch.autograd.Function):
         panels = [beside(those) for those in ([output], [gate, up], [down])]
         by = (*panels, output_bias, _stacked((gate_bias, up_bias)), down_bias, norm)
         call("after_forward", x.dtype, *sizes, eps, x, attended, *by, total, rstd, *halves, delta)
-        ctx.save_for_backward(attended, total, rstd, *halves, norm, *matrices)
-        ctx.sizes, ctx.biases, ctx.gone = sizes, [bias is not None for bias in parameters[4:]], False
+        ctx.save_for_backward(attended, total, rstd, *halves, norm, *matrices, *low_rank)
+        ctx.scales, ctx.sizes, ctx.gone = scales, sizes, False
+        ctx.biases = [bias is not None for bias in parameters[4:8]]
         ctx.set_materialize_grads(False)
         return total, delta
 
@@ -182,7 +219,9 @@ class AfterAttention(torch.autograd.Function):
     def backward(ctx: Any, grad_total: Tensor | None, grad_delta: Tensor | None) -> tuple[Tensor | None, ...]:
         """Of all inputs. Raises `RuntimeError` the second time: the gated tensors are overwritten by gradients."""
         once_only(ctx)
-        attended, total, rstd, *halves, norm, output, gate, up, down = ctx.saved_tensors
+        attended, total, rstd, gate_half, up_half, norm, *more_saved = ctx.saved_tensors
+        halves, low_rank = (gate_half, up_half), more_saved[4:]
+        output, gate, up, down = _wholes(more_saved[:4], low_rank, ctx.scales)
         rows, width, _, mlp_width = ctx.sizes
         grad_delta = _or_zeros(grad_delta, total, (rows, width))
         more = None if grad_total is None else grad_total.contiguous()
@@ -194,11 +233,55 @@ class AfterAttention(torch.autograd.Function):
         results = (gated, hidden, grad_x, grad_attended, partial)
         call("after_backward", total.dtype, *ctx.sizes, *given, *results)
         grads, inputs = (grad_x, *halves, grad_delta), (attended, hidden, hidden, gated)
-        gradients = zip(ctx.needs_input_grad[5:9], grads, inputs, strict=True)
+        gradients = zip(ctx.needs_input_grad[6:10], grads, inputs, strict=True)
         of_matrices = [outer(grad, seen) if needed else None for needed, grad, seen in gradients]
         of_biases = [grad.sum(0) if has else None for has, grad in zip(ctx.biases, grads, strict=True)]
         of_norm = partial.sum(0).to(total.dtype)
-        return None, None, grad_x, grad_attended, of_norm, *of_matrices, *of_biases
+        of_low_rank = _of_low_rank(grads, inputs, low_rank, ctx.scales)
+        return None, None, None, grad_x, grad_attended, of_norm, *of_matrices, *of_biases, *of_low_rank
+
+
+Scales = Sequence[float]
+"""Of the updates of low rank of some matrices; empty where none has one."""
+
+
+def _low_rank(linears: Sequence[nn.Linear]) -> tuple[list[Tensor | None], Scales]:
+    """``A`` and ``B`` of each layer's update, None where it has none, and their scales; nothing where no layer has."""
+    if not any(isinstance(linear, Adapted) for linear in linears):
+        return [], ()
+    updates = [(x.lora_A, x.lora_B, x.scale) if isinstance(x, Adapted) else (None, None, 0.0) for x in linears]
+    return [tensor for down, up, _ in updates for tensor in (down, up)], [scale for *_, scale in updates]
+
+
+def _whole(matrix: Tensor, down: Tensor, up: Tensor, scale: float) -> Tensor:
+    """A matrix with its update, not rounded to half precision: a small update would be lost."""
+    wide = torch.promote_types(matrix.dtype, torch.float32)
+    return torch.addmm(matrix.to(wide), up.to(wide), down.to(wide), alpha=scale)
+
+
+def _wholes(matrices: Sequence[Tensor], low_rank: Sequence[Tensor | None], scales: Scales) -> list[Tensor]:
+    """Matrices with their updates. They are made for each use: kept, they would be a second copy of the model."""
+    if not scales:
+        return list(matrices)
+    updates = zip(matrices, low_rank[::2], low_rank[1::2], scales, strict=True)
+    return [
+        matrix if down is None or up is None else _whole(matrix, down, up, scale) for matrix, down, up, scale in updates
+    ]
+
+
+def _of_low_rank(
+    grads: Sequence[Tensor], inputs: Sequence[Tensor], low_rank: Sequence[Tensor | None], scales: Scales
+) -> list[Tensor | None]:
+    """Gradients of what `_low_rank` gave, from those of the products [R, outputs] and their inputs [R, inputs]."""
+    found: list[Tensor | None] = []
+    for number, scale in enumerate(scales):
+        down, up = low_rank[2 * number : 2 * number + 2]
+        if down is None or up is None:
+            found += [None, None]
+            continue
+        grad, seen = grads[number], inputs[number]
+        found += [scale * ((grad @ up).t() @ seen), scale * (grad.t() @ (seen @ down.t()))]
+    return found
 
 
 def beside(matrices: Sequence[Tensor]) -> Tensor:

@@ -4,12 +4,14 @@ Every page from the system is zeroed and mapped again, which took a third of a l
 pass frees and allocates the same megabytes repeatedly.
 """
 
+import contextlib
 import ctypes
 import platform
 import resource
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 TRIM, TOP_PAD, MMAP = -1, -2, -3
 """Names of glibc's settings (mallopt(3))."""
@@ -32,13 +34,35 @@ def keep_freed_memory() -> bool:
     return taken == [1, 1, 1]
 
 
+def give_back() -> None:
+    """Return freed pages of all arenas to the system, where the C library can (glibc)."""
+    trim: Callable[[int], Any] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
 def peak_memory() -> int:
     """Most memory that this process has held, in bytes.
 
     The system's own figure of the process's memory: the usual figure (``ru_maxrss``) begins at the parent's.
     """
+    return _status("VmHWM")
+
+
+def resident_memory() -> int:
+    """Memory that this process holds, in bytes; its peak where the system does not say."""
+    return _status("VmRSS")
+
+
+def forget_peak() -> None:
+    """Let the peak begin anew, where the system can (Linux)."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _status(name: str) -> int:
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
     except (OSError, StopIteration):
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from posttrain.errors import UserError
+from posttrain.policies._memory import room_beside, state_bytes
 from posttrain.signals import LOGP, Signal
 from posttrain.types import IntArray, Segment, Task, Trajectory
 
@@ -123,6 +124,16 @@ class Body(nn.Module):
         """Approximate bytes per token that a forward pass keeps for the backward pass; None if unknown."""
         return None
 
+    @property
+    def decoding_bytes(self) -> int:
+        """Bytes of the copy of the weights that decoding makes; 0 where it makes none."""
+        return 0
+
+    @property
+    def cached_tokens(self) -> int | None:
+        """Tokens that sequences in progress should have in a cache at most; None for any number."""
+        return None
+
     def hidden(self, packed: Packed) -> Tensor:
         """[L, D] final hidden states (after the last norm); differentiable."""
         raise NotImplementedError
@@ -218,6 +229,16 @@ class Policy(nn.Module):
     def kept_bytes(self) -> int | None:
         """See `Body.kept_bytes`."""
         return None
+
+    @property
+    def room_bytes(self) -> int:
+        """Bytes that a forward pass on a CPU may keep for the backward pass, beside what training the model takes."""
+        return room_beside(state_bytes(self))
+
+    def give_back_memory(self) -> None:
+        """Give what is only kept to be faster back to the system, where that is much beside the model; between phases
+        that need it for something else: sampling, learning.
+        """
 
     def evaluate(
         self,

@@ -9,6 +9,7 @@ written. A freed page is the next to be used again.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from mmap import mmap
 from typing import Final
 
 import numpy as np
@@ -31,6 +32,11 @@ FIRST_SHARE = 1 / 8
 KEPT_BYTES: Final = 1 << 28
 """On a CPU, memory that closed caches leave to the next ones of their shapes, all together: what comes fresh from the
 system comes page by page and zeroed, a tenth of the time of sampling."""
+
+
+LARGE: Final = 1 << 28
+"""Bytes of weights from which memory that is kept to be faster goes back to the system between sampling and learning:
+beside so much arithmetic, to fetch it again takes no time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +111,7 @@ class KeyValueCache:
             _kept[self._shape] = Kept(self.keys, self.values, size)
             while sum(kept.size for kept in _kept.values()) > KEPT_BYTES:
                 del _kept[next(iter(_kept))]
-        self.keys, self.values = [], []
+        self.keys, self.values, self.decoding = [], [], None
 
     def release(self, slot: int) -> None:
         """Free a slot for another sequence."""
@@ -223,12 +229,14 @@ def _free_bytes(device: torch.device) -> int:
 
 
 def _zeros(pages: int, like: Tensor) -> Tensor:
-    """Pages of zeros; on a CPU those of numpy, which take memory only when they are written."""
+    """Pages of zeros; on a CPU those of the system, which take memory only when they are written. The C library may
+    give memory that was used before, and write the zeros.
+    """
     shape = (pages, *like.shape[1:])
-    if like.device.type != "cpu":
-        return like.new_zeros(shape)
     size = math.prod(shape) * like.element_size()
-    return torch.from_numpy(np.zeros(size, np.uint8)).view(like.dtype).view(shape)
+    if like.device.type != "cpu" or not size:
+        return like.new_zeros(shape)
+    return torch.frombuffer(mmap(-1, size), dtype=torch.uint8).view(like.dtype).view(shape)
 
 
 def free_kept() -> None:

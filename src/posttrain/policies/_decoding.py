@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from posttrain import kernels
+from posttrain.kernels.layers import Adapted
 from posttrain.policies._cache import KeyValueCache
 from posttrain.policies._graphs import CapturedDecoding, captured_decoding_of
 from posttrain.policies._modules import DecoderModules, Layer
@@ -42,13 +43,25 @@ def decoding_of(body: DecoderModules, cache: KeyValueCache) -> "Decoding | Captu
 
 
 def can_decode(body: DecoderModules, cache: KeyValueCache) -> bool:
-    """Whether the kernel can be used: every matrix is a plain one (adapters are modules of another kind), and all are
-    small enough.
+    """Whether the kernel can be used: every matrix is a plain one or has an update of low rank, and all are small
+    enough.
     """
     linears = [linear for layer in body.model.layers for linear in layer.linears]  # type: ignore[union-attr]
-    if not cache.for_kernel or any(type(linear) is not nn.Linear for linear in linears):
+    if not cache.for_kernel or not all(type(x) is nn.Linear or isinstance(x, Adapted) for x in linears):
         return False
     return sum(linear.weight.nbytes for linear in linears if isinstance(linear, nn.Linear)) <= COPIED_BYTES
+
+
+def packed_bytes_of(body: DecoderModules) -> int:
+    """Bytes of the packed weights of a body, where it has a `Decoding`."""
+    weight = body.model.embed_tokens.weight
+    linears = [linear for layer in body.model.layers for linear in layer.linears]  # type: ignore[union-attr]
+    if not kernels.usable(weight) or sum(linear.weight.nbytes for linear in linears) > COPIED_BYTES:
+        return 0
+    matrices = [linear.weight for linear in linears]
+    if weight.nbytes <= HEAD_BYTES:
+        matrices.append(weight)
+    return sum(kernels.packed_bytes(matrix) for matrix in matrices)
 
 
 class Decoding:
@@ -125,7 +138,8 @@ class Decoding:
         yield from (0, 0)  # pages, which move when there are more of them
         for linear in layer.linears:
             assert isinstance(linear, nn.Linear), "checked by can_decode"
-            yield self._address(kernels.packed_matrix(linear.weight.detach()))
+            weight = linear.whole.to(linear.weight.dtype) if isinstance(linear, Adapted) else linear.weight.detach()
+            yield self._address(kernels.packed_matrix(weight))
             yield self._address(linear.bias)
 
     def _address(self, tensor: Tensor | None) -> int:

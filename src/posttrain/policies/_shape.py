@@ -306,3 +306,8 @@ def _rope(config: Mapping[str, Any]) -> Rope:
     if isinstance(theta, bool) or not isinstance(theta, float | int):
         raise UserError(f"config.json: rope_theta is {_shown(theta)}; it is a number above 0")
     return Rope(type=str(kind), theta=float(min(theta, 1e30)), settings=settings)
+
+
+def kept_numbers(*, width: int, heads: int, kv_heads: int, mlp_width: int, normed: bool) -> int:
+    """Numbers that a layer keeps of a token for the backward pass; `normed` where heads have norms."""
+    return 2 * width + (2 + normed) * heads + (2 + normed) * kv_heads + 2 * mlp_width

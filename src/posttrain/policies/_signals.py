@@ -3,18 +3,21 @@
 T tokens, V vocabulary, D width.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from posttrain import kernels
+from posttrain.policies._memory import recomputed
 from posttrain.signals import ENTROPY, LOGIT, LOGP, Signal
 
 CHUNK_LOGITS = 1 << 24
-"""Logits that exist at a time."""
+"""Logits of a chunk."""
+ONCE = 2
+"""As many chunks are one while learning, which saves computing their logits again in the backward pass."""
 MIN_CHUNK = 16
 """Tokens in a chunk at least."""
 
@@ -46,16 +49,21 @@ def token_signals(
     Where there is more than one chunk, each computes its logits again in the backward pass.
     """
     size = max(MIN_CHUNK, chunk_logits // (vocabulary_size * (1 + len(others))))
-    several = len(token_T) > size
+    training = torch.is_grad_enabled() and hidden_TD.requires_grad
+    several = len(token_T) > (size * ONCE if training and not others else size)
     hiddens, tokens = (torch.split(x, size) if several else [x] for x in (hidden_TD, token_T))
     found: dict[Signal, list[Tensor]] = {}
     for i, (hidden, token) in enumerate(zip(hiddens, tokens, strict=True)):
-        args = (logits_of, hidden, token, temperature, needs, others, slice(i * size, (i + 1) * size))
-        signals: Mapping[Signal, Tensor] = (
-            checkpoint(_chunk, *args, use_reentrant=False, preserve_rng_state=False)
-            if several and torch.is_grad_enabled()
-            else _chunk(*args)
-        )
+        part = slice(i * size, (i + 1) * size)
+        names: list[Signal] = []
+
+        def run(hidden: Tensor, token: Tensor = token, part: slice = part, names: list[Signal] = names) -> Any:
+            chunk = _chunk(logits_of, hidden, token, temperature, needs, others, part)
+            names[:] = chunk
+            return tuple(chunk.values())
+
+        values = recomputed(run, hidden) if several and torch.is_grad_enabled() else run(hidden)
+        signals = dict(zip(names, values, strict=True))
         for signal, values_T in signals.items():
             found.setdefault(signal, []).append(values_T)
     return {signal: torch.cat(parts) for signal, parts in found.items()}

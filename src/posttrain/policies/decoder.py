@@ -7,11 +7,12 @@ R rows (L tokens, and padding up to a multiple of 16), D width, d width of a hea
 """
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Final
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from posttrain import kernels
 from posttrain.errors import UserError
@@ -26,9 +27,17 @@ from posttrain.policies._attention import (
     pad_rows,
     token_positions,
 )
-from posttrain.policies._cache import KeyValueCache
-from posttrain.policies._decoding import Decoding, decoding_of
+from posttrain.policies._cache import LARGE, KeyValueCache
+from posttrain.policies._decoding import Decoding, decoding_of, packed_bytes_of
+from posttrain.policies._memory import recomputed, room_beside, state_bytes
 from posttrain.policies._modules import DecoderModules
+from posttrain.policies._shape import kept_numbers
+from posttrain.policies._vocabulary import embedded, logits
+
+LEAST_CACHED: Final = 1 << 29
+"""Bytes that keys and values of sequences in progress may take beside any model."""
+MUCH: Final = 1.5
+"""A forward pass that keeps so many times what there is room for computes its layers again in the backward pass."""
 
 
 class Decoder(DecoderModules):
@@ -41,12 +50,34 @@ class Decoder(DecoderModules):
 
     @property
     def kept_bytes(self) -> int:
-        """Of the layers, by the kernels that take them a few rows at a time: two sums, queries and keys before they are
-        rotated and after, values, what is attended to, and the two halves of the MLP. Other ways keep about twice that.
+        """Of the layers, by the kernels that take them a few rows at a time: two sums, queries, keys, values, what is
+        attended to, the two halves of the MLP, and queries and keys before their norms. Other ways keep about twice
+        that.
         """
-        heads, key_heads = (count * self.shape.head_dim for count in (self.shape.heads, self.shape.kv_heads))
-        numbers = 2 * self.shape.width + 3 * heads + 3 * key_heads + 2 * self.shape.mlp_width
-        return self.shape.layers * numbers * self.model.embed_tokens.weight.element_size()
+        shape = self.shape
+        numbers = kept_numbers(
+            width=shape.width,
+            heads=shape.heads * shape.head_dim,
+            kv_heads=shape.kv_heads * shape.head_dim,
+            mlp_width=shape.mlp_width,
+            normed=shape.qk_norm,
+        )
+        return shape.layers * numbers * self.model.embed_tokens.weight.element_size()
+
+    @property
+    def decoding_bytes(self) -> int:
+        """On a CPU, of the matrices in the layout of the kernel."""
+        return packed_bytes_of(self)
+
+    @property
+    def cached_tokens(self) -> int | None:
+        """As many as take the memory of the weights again, of a model that is large on a CPU."""
+        weights = sum(parameter.nbytes for parameter in self.parameters())
+        weight = self.model.embed_tokens.weight
+        if weights < LARGE or weight.device.type != "cpu":
+            return None
+        token = 2 * self.shape.layers * self.shape.kv_heads * self.shape.head_dim * weight.element_size()
+        return max(weights, LEAST_CACHED) // token
 
     def hidden(self, packed: Packed) -> Tensor:
         """[L, D] final hidden states; differentiable."""
@@ -65,8 +96,9 @@ class Decoder(DecoderModules):
     def logits(self, hidden_TD: Tensor) -> Tensor:
         """[T, V] next-token logits of hidden states."""
         rows = pad_rows(hidden_TD)
-        logits: Tensor = F.linear(rows, self.model.embed_tokens.weight) if self.shape.tied else self.lm_head(rows)
-        return first_rows(logits, len(hidden_TD))
+        head: Tensor = self.model.embed_tokens.weight if self.shape.tied else self.lm_head.weight
+        plain = self.shape.tied or type(self.lm_head) is nn.Linear
+        return first_rows(logits(rows, head) if plain else self.lm_head(rows), len(hidden_TD))
 
     def next_logits(self, cache: Cache, hidden_BD: Tensor) -> Tensor:
         """[B, V]; by the kernel that `write` has them from, if it does."""
@@ -135,7 +167,7 @@ class Decoder(DecoderModules):
     def _embed(self, packed: Packed) -> Tensor:
         """[R, D] what the layers see of tokens and their vectors."""
         weight = self.model.embed_tokens.weight
-        x_RD = pad_rows(self.model.embed_tokens(packed.token_ids_L.to(weight.device)))
+        x_RD = pad_rows(embedded(packed.token_ids_L.to(weight.device), weight))
         if packed.vectors_LD is None:
             return x_RD
         if self.vector_width != packed.vectors_LD.shape[1]:
@@ -152,10 +184,21 @@ class Decoder(DecoderModules):
         assert longest <= self.context, "callers check prompts against body.context"
         rotation = self._rotation(positions.to(x_RD.device), longest, x_RD.device)
         delta_RD = None
+        twice = torch.is_grad_enabled() and x_RD.device.type == "cpu" and self._keeps_too_much(len(x_RD))
         for layer in self.model.layers:
-            x_RD, delta_RD = layer(x_RD, delta_RD, rotation, attend)
+            if twice:
+                run = partial(layer, rotation=rotation, attend=attend)
+                x_RD, delta_RD = recomputed(run, x_RD, delta_RD)
+            else:
+                x_RD, delta_RD = layer(x_RD, delta_RD, rotation, attend)
         assert delta_RD is not None, "a model has layers"
         return x_RD, delta_RD
+
+    def _keeps_too_much(self, rows: int) -> bool:
+        """Whether a forward pass of so many rows keeps far more than there is room for: one long sequence, mostly,
+        since micro-batches are cut to fit.
+        """
+        return rows * self.kept_bytes > MUCH * room_beside(state_bytes(self))
 
     def _rotation(self, positions: Tensor, longest: int, device: torch.device) -> tuple[Tensor, Tensor]:
         """Cosine and sine, float32 [R, d / 2], of the rows' positions; padding rows take position 0."""

@@ -12,9 +12,11 @@ from torch import Tensor, nn
 
 from posttrain.errors import UserError
 from posttrain.errors.foreign import file_in, guard, shown
+from posttrain.kernels.memory import give_back
 from posttrain.models import LoRA, Model
 from posttrain.policies import Body, Packed, Policy
 from posttrain.policies._bodies import read_body
+from posttrain.policies._cache import LARGE, free_kept
 from posttrain.policies._prompts import prompt_of
 from posttrain.policies._signals import Compared, token_signals
 from posttrain.policies.decoder import Decoder
@@ -180,6 +182,12 @@ class LanguageModelPolicy(Policy):
     def kept_bytes(self) -> int | None:
         """As its body."""
         return self.body.kept_bytes
+
+    def give_back_memory(self) -> None:
+        """The memory of closed caches, and what the C library keeps, where the weights are `LARGE`."""
+        if sum(parameter.nbytes for parameter in self.parameters()) >= LARGE:
+            free_kept()
+            give_back()
 
     def save(self, folder: Path) -> None:
         """Write an ordinary Hugging Face folder; adapters are merged into it, and also kept apart in ``adapter/``."""

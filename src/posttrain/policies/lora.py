@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from posttrain.component import nearest
 from posttrain.errors import UserError
 from posttrain.errors.foreign import file_in, guard, read_json, shown
+from posttrain.kernels.layers import Adapted
 from posttrain.models import LoRA, Model
 from posttrain.models.sources import find_model
 from posttrain.policies.folder import bundled, bundled_names, check_files, open_weights, stored_shapes, write_tensors
@@ -27,7 +28,7 @@ UNSUPPORTED = ("use_dora", "use_rslora", "modules_to_save", "rank_pattern", "alp
 """Settings of peft that change what an adapter computes, and that are not done here."""
 
 
-class LoRALinear(nn.Linear):
+class LoRALinear(Adapted):
     """A frozen linear layer with a trained low-rank update; its weight and bias keep their names."""
 
     def __init__(self, base: nn.Linear, name: str, rank: int, alpha: float) -> None:

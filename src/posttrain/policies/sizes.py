@@ -29,6 +29,8 @@ class ModelSize:
     vocabulary: int
     context: int
     """Longest sequence in tokens; 0 where the config does not say."""
+    normed: bool = False
+    """Whether heads have norms."""
     adapted: int = 0
     """Sum of inputs and outputs of the projections that LoRA adapts by default: weights of an adapter of rank 1."""
 
@@ -60,6 +62,7 @@ def size_of(model: Model, role: str = "policy") -> ModelSize | None:
         mlp_width=_number(config, "intermediate_size"),
         vocabulary=_number(config, "vocab_size"),
         context=min(_number(config, "max_position_embeddings"), model.context or 2**62),
+        normed=any(name.endswith("q_norm.weight") for name in folder.shapes),
         adapted=sum(map(sum, targets)),
     )
 

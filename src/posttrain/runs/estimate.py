@@ -22,11 +22,20 @@ if TYPE_CHECKING:
 MIB: Final = 1 << 20
 PROGRAM: Final = 330 * MIB
 """Python, torch, the tokenizer and the record: resident memory of a run whose models take next to nothing."""
-CHUNK_LOGITS: Final = 1 << 24
-"""Logits that exist at a time when learning; three arrays of them, in float32."""
+LOGITS: Final = 1 << 25
+"""Logits that exist at a time when learning."""
 COPIED: Final = 1 << 30
-"""Weights up to which decoding makes a copy of its own."""
+"""Weights of layers up to which decoding makes a copy of its own, in float32."""
+COPIED_HEAD: Final = 1 << 26
+"""The same for the matrix to logits."""
+LARGE: Final = 1 << 28
+"""Weights from which sampling takes no more for keys and values than the weights take, or than `CACHED`."""
+CACHED: Final = 1 << 29
 CERTAIN: Final = ("weights", "gradients", "optimizer")
+LEARNING: Final = ("gradients", "activations", "logits")
+"""What is there only while a step is learned from."""
+SAMPLING: Final = ("decoding", "keys and values", "drawn logits")
+"""What is there only while it is sampled."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +49,14 @@ class Estimate:
 
     @property
     def total(self) -> int:
-        """Bytes at the peak, with the program."""
-        return PROGRAM + sum(self.parts.values())
+        """Bytes at the peak, with the program: sampling and learning do not take theirs at the same time."""
+        both = sum(count for name, count in self.parts.items() if name not in (*LEARNING, *SAMPLING))
+        return PROGRAM + both + sum(self.parts.get(name, 0) for name in self.largest)
+
+    @property
+    def largest(self) -> tuple[str, ...]:
+        """The parts of the phase that takes more: `LEARNING` or `SAMPLING`."""
+        return max((LEARNING, SAMPLING), key=lambda phase: sum(self.parts.get(name, 0) for name in phase))
 
     @property
     def certain(self) -> int:
@@ -55,8 +70,12 @@ class Estimate:
 
     def lines(self) -> list[str]:
         """The estimate for a person to read."""
-        parts = ", ".join(f"{name} {_size(count)}" for name, count in self.parts.items() if count)
-        lines = [f"about {_size(self.total)} at the peak: program {_size(PROGRAM)}{', ' if parts else ''}{parts}"]
+        other, when = (SAMPLING, "learning") if self.largest == LEARNING else (LEARNING, "sampling")
+        shown = {name: count for name, count in self.parts.items() if count}
+        parts = "".join(f", {name} {_size(count)}" for name, count in shown.items() if name not in other)
+        lines = [f"about {_size(self.total)} at the peak: program {_size(PROGRAM)}{parts}"]
+        if rest := ", ".join(f"{name} {_size(count)}" for name, count in shown.items() if name in other):
+            lines.append(f"that is while {when}; at other times, in place of some of it: {rest}")
         lines += [f"not counted, since its size is known only when it is loaded: {role}" for role in self.unknown]
         if self.available is not None:
             verdict = "fits" if self.fits else "warning: may not fit"
@@ -97,34 +116,46 @@ def estimate(recipe: Recipe, held_out: int, tasks: "Mapping[str, list[Task]]") -
         parts["gradients"] += trained * 4
         parts["optimizer"] += trained * (8 + (4 if width == 2 else 0))  # and masters of half-precision weights
     if "policy" in sizes:
-        parts |= _lengths(recipe, sizes["policy"], held_out, tasks)
+        parts |= _lengths(recipe, sizes["policy"], held_out, tasks, sum(parts.values()))
     return Estimate(parts=parts, available=available_memory(), unknown=tuple(unknown))
 
 
-def _lengths(recipe: Recipe, size: "ModelSize", held_out: int, tasks: "Mapping[str, list[Task]]") -> dict[str, int]:
+def _lengths(
+    recipe: Recipe, size: "ModelSize", held_out: int, tasks: "Mapping[str, list[Task]]", certain: int
+) -> dict[str, int]:
     """Parts that depend on the number of sequences and their lengths: the largest of any stage."""
+    from posttrain.policies._memory import room_beside
+    from posttrain.policies._shape import kept_numbers
+
     model = recipe.models["policy"]
     width = 2 if model.dtype == "bfloat16" else 4
-    found = {"activations": 0, "keys and values": 0, "logits": 0, "decoding": 0}
-    numbers = 2 * size.width + 3 * size.heads + 3 * size.kv_heads + 2 * size.mlp_width
-    kept = max(1, size.layers * numbers * width)
+    found = dict.fromkeys((*LEARNING[1:], *SAMPLING), 0)
+    layer = kept_numbers(
+        width=size.width, heads=size.heads, kv_heads=size.kv_heads, mlp_width=size.mlp_width, normed=size.normed
+    )
+    kept = max(1, size.layers * layer * width)
+    token = 2 * size.layers * size.kv_heads * width
+    weights = size.parameters * width
     for name, stage in recipe.stages.items():
         sequences, prompt, completion = _batch(stage, tasks.get(name, []), size)
         learning = getattr(stage, "learner", None)
         if isinstance(learning, Learning):
-            at_a_time = learning.tokens_at_a_time("cpu", kept)
+            at_a_time = learning.tokens_at_a_time("cpu", kept, room_beside(certain))
             tokens = min(at_a_time, sequences * (prompt + completion))
             found["activations"] = max(found["activations"], tokens * kept)
+            learned = width * min(LOGITS, min(tokens, sequences * completion) * size.vocabulary)
+            found["logits"] = max(found["logits"], learned)
         if getattr(stage, "rollout", None) is not None or held_out:
             slots = min(getattr(recipe.engine, "slots", 256), max(sequences, held_out))
-            cached = slots * (prompt + completion) * size.layers * 2 * size.kv_heads * width
+            cached = slots * (prompt + completion) * token
+            if weights >= LARGE:
+                cached = min(cached, max(weights, CACHED))
             found["keys and values"] = max(found["keys and values"], cached)
-            drawn = slots * size.vocabulary * 4
-            learned = 3 * 4 * min(CHUNK_LOGITS, sequences * completion * size.vocabulary)
-            found["logits"] = max(found["logits"], drawn, learned)
-    weights = (size.parameters - size.vocabulary * size.width) * width
-    if model.lora is None and weights <= COPIED:
-        found["decoding"] = weights
+            found["drawn logits"] = max(found["drawn logits"], slots * size.vocabulary * width)
+    head = size.vocabulary * size.width
+    layers = size.parameters - head
+    if layers * width <= COPIED:
+        found["decoding"] = 4 * (layers + head * (head * width <= COPIED_HEAD))
     return found
 
 

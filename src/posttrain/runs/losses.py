@@ -95,8 +95,7 @@ def _log_probabilities(policy: "Policy", given: Sequence[Trajectory], learning: 
     from posttrain.training.learner import evaluate_examples
     from posttrain.training.packing import example_of
 
-    device = next(policy.parameters()).device.type
-    max_tokens = learning.tokens_at_a_time(device, policy.kept_bytes)
+    max_tokens = learning.tokens_for(policy)
     examples = [example_of(trajectory, {}) for trajectory in given]
     return [found[LOGP] for found in evaluate_examples(policy, examples, frozenset({LOGP}), max_tokens=max_tokens)]
 

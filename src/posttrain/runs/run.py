@@ -312,7 +312,7 @@ class StageRun(StageRunContext):
                 stage=self._place,
                 steps_done=steps_done,
                 memory={**memory, _ALARMS: self._watch.state(), **self._selected_by()},
-                learners={role: learner.state() for role, learner in learners.items()},
+                learners={role: learner.state(copied=False) for role, learner in learners.items()},
                 # The checkpoint of a roll-back decides the result, so it cannot be one that a clock or a Ctrl-C caused.
                 healthy=self._watch.healthy and run.on_schedule(),
             )

@@ -68,11 +68,11 @@ class LearningCase:
         self.device = device
         stage = rl_of(recipe)
         rng = np.random.Generator(np.random.Philox(key=[0, 2]))
-        self._examples = []
+        self.examples = []
         for group, (prompt, lengths) in enumerate(zip(workload.prompts, workload.lengths, strict=True)):
             for n in lengths:
                 columns = {BEHAVIOR_LOGP: -5.5, OLD_LOGP: -5.5, ADVANTAGE: rng.normal()}
-                self._examples.append(
+                self.examples.append(
                     Example(
                         token_ids=np.concatenate([prompt, rng.integers(0, 256, n)]).astype(np.int64),
                         positions=np.arange(len(prompt), len(prompt) + n),
@@ -81,16 +81,16 @@ class LearningCase:
                         columns={signal: np.full(n, value, np.float32) for signal, value in columns.items()},
                     )
                 )
-        self.tokens = sum(len(example.token_ids) for example in self._examples)
+        self.tokens = sum(len(example.token_ids) for example in self.examples)
         self._flops = size.learning_flops(workload.prompt_lengths, workload.lengths)
         needs = trained_in(stage.objective.needs)
         self._loss = Loss(per_token=stage.objective, reducer=stage.reducer, needs=needs)
-        self._learner = Learner(policy, stage.learner, seed=0, num_steps=10_000)
+        self.learner = Learner(policy, stage.learner, seed=0, num_steps=10_000)
 
     def turn(self) -> dict[str, Any]:
         """Forward, backward, update."""
         begun = time.perf_counter()
-        self._learner.step(self._examples, self._loss, progress=0.0)
+        self.learner.step(self.examples, self._loss, progress=0.0)
         synchronize(self.device)
         result = {"seconds": time.perf_counter() - begun, "tokens": self.tokens, "flops": self._flops}
         return result | gpu_memory(self.device)

@@ -16,7 +16,12 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from posttrain.policies import Packed
-from posttrain.policies._byte_tokenizer import END_TOKEN_ID, PAD_TOKEN_ID, write_byte_tokenizer
+from posttrain.policies._byte_tokenizer import (
+    END_TOKEN_ID,
+    PAD_TOKEN_ID,
+    VOCABULARY_SIZE,
+    write_byte_tokenizer,
+)
 from posttrain.policies._shape import Shape
 from posttrain.policies.decoder import Decoder
 from posttrain.policies.folder import new_folder
@@ -47,7 +52,7 @@ def make_model(path: Path, size: Size, end_probability: float, seed: int = 0) ->
             seed=seed,
         )
     else:
-        _write_qwen2(path, size, seed)
+        _write_large(path, size, seed)
     steer_end(path, end_probability, seed)
     return path
 
@@ -64,6 +69,8 @@ def steer_end(path: Path, probability: float, seed: int = 0) -> None:
     config = json.loads((path / "config.json").read_text())
     hidden, logits = _look(config, weights, seed)
     steady = float(hidden[:, 0].mean())
+    embedding[VOCABULARY_SIZE:, 0] += NEVER / steady  # tokens without text: rewards of texts of them would all be 0
+    logits[:, VOCABULARY_SIZE:] += NEVER
     moved = float(embedding[END_TOKEN_ID, 0])
     if probability:
         wanted = _shift_to(logits, probability)
@@ -100,13 +107,14 @@ def _shift_to(logits: Tensor, probability: float) -> float:
     return (low + high) / 2
 
 
-def _write_qwen2(path: Path, size: Size, seed: int) -> None:
-    """A folder of the shape of Qwen2.5, in bfloat16; tokens beyond the tokenizer's have no text."""
+def _write_large(path: Path, size: Size, seed: int) -> None:
+    """A folder of the shape of Qwen2.5, in bfloat16, or of SmolLM2; tokens beyond the tokenizer's have no text."""
     path.mkdir(parents=True, exist_ok=True)
     write_byte_tokenizer(path)
+    qwen2 = size.family == "qwen2"
     config = {
-        "architectures": ["Qwen2ForCausalLM"],
-        "model_type": "qwen2",
+        "architectures": ["Qwen2ForCausalLM" if qwen2 else "LlamaForCausalLM"],
+        "model_type": size.family,
         "vocab_size": size.vocabulary,
         "hidden_size": size.width,
         "intermediate_size": size.mlp_width,
@@ -115,12 +123,12 @@ def _write_qwen2(path: Path, size: Size, seed: int) -> None:
         "num_key_value_heads": size.kv_heads,
         "hidden_act": "silu",
         "max_position_embeddings": 2048,
-        "rms_norm_eps": 1e-6,
-        "rope_theta": 1e6,
+        "rms_norm_eps": 1e-6 if qwen2 else 1e-5,
+        "rope_theta": 1e6 if qwen2 else 1e5,
         "tie_word_embeddings": True,
         "eos_token_id": END_TOKEN_ID,
         "pad_token_id": PAD_TOKEN_ID,
-        "dtype": "bfloat16",
+        "dtype": "bfloat16" if qwen2 else "float32",
     }
     (path / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     with torch.device("meta"):
@@ -132,5 +140,5 @@ def _write_qwen2(path: Path, size: Size, seed: int) -> None:
         if like.dim() == 2:
             std = 0.02 if "embed" in name else like.shape[1] ** -0.5
             made = torch.randn(like.shape, generator=generator) * std
-        weights[name] = made.to(torch.bfloat16)
+        weights[name] = made.to(torch.bfloat16) if qwen2 else made
     save_file(weights, path / "model.safetensors", metadata={"format": "pt"})

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from posttrain.speed.children import Child, ChildFailed
 from posttrain.speed.sizes import CPU_SIZES, CUDA_SIZES, SIZES
 from posttrain.speed.workloads import NAMES, end_probability
 
-MEASURES = ("sampling", "learning", "grpo", "growth", "start_up")
+MEASURES = ("sampling", "learning", "grpo", "memory", "growth", "start_up")
+SHARED = frozenset({"sampling", "learning", "grpo", "growth"})
+"""Those of which the share of the limit is given."""
 WAITING = (256, 1024)
 """Requests of the measurement of growth, for as many places as the first number."""
 LEARNING_ROWS = 4096
@@ -138,16 +141,18 @@ def _measure_size(plan: Plan, size: str, folder: Path, say: Say) -> list[dict[st
     from posttrain.speed.figures import summarise
 
     specs = list(_cases(plan, size, folder))
-    runs = list(_runs(plan, size, folder))
+    runs, memories = list(_runs(plan, size, folder)), list(_memories(plan, size, folder))
     command = [sys.executable, "-P", "-m", "posttrain.speed.worker"]
     with ExitStack() as stack:
         turns: list[Turn] = []
-        child = Child("cases", command, environment(plan.threads))
-        stack.callback(child.close)
-        say(f"{size}: {len(specs)} cases, {len(runs)} runs; seconds of each, round by round")
-        child.start(cases={str(i): spec for i, (_, spec) in enumerate(specs)})
-        for i, (figure, _) in enumerate(specs):
-            turns.append(Turn(figure=figure, take=lambda case=str(i): child.request(do="turn", case=case)))  # type: ignore[misc]
+        say(f"{size}: {len(specs) + len(memories)} cases, {len(runs)} runs; seconds of each, round by round")
+        for own in filter(None, [specs, *([memory] for memory in memories)]):  # memory is that of a process
+            child = Child("cases", command, environment(plan.threads))
+            stack.callback(child.close)
+            child.start(cases={str(i): spec for i, (_, spec) in enumerate(own)})
+            for i, (figure, _) in enumerate(own):
+                take = partial(child.request, do="turn", case=str(i))
+                turns.append(Turn(figure=figure, take=take))
         runners = []
         for figure, spec in runs:
             runner = Child(f"grpo {spec['dtype']} {spec['workload']}", command, environment(plan.threads))
@@ -169,15 +174,9 @@ def _cases(plan: Plan, size: str, folder: Path) -> Any:
         common = {"size": size, "dtype": dtype, "threads": plan.threads, "device": plan.device}
         own = {"size": size, "dtype": dtype}
         rows = sorted(set(plan.batches))
-        yield (
-            {"measure": "limits", **own},
-            {
-                **common,
-                "measure": "limits",
-                "rows": rows,
-                "learning_rows": LEARNING_ROWS,
-            },
-        )
+        limits = {**common, "measure": "limits", "rows": rows, "learning_rows": LEARNING_ROWS}
+        if SHARED.intersection(plan.measures):
+            yield {"measure": "limits", **own}, limits
         for workload in plan.workloads:
             model = str(model_folder(folder, size, workload))
             case = {**common, "model": model, "workload": workload}
@@ -192,6 +191,17 @@ def _cases(plan: Plan, size: str, folder: Path) -> Any:
                 for waiting in plan.waiting:
                     figure = {"measure": "growth", **own, "workload": workload, "waiting": waiting}
                     yield figure, {**case, "measure": "sampling", "samples": waiting, "slots": plan.waiting[0]}
+
+
+def _memories(plan: Plan, size: str, folder: Path) -> Any:
+    """Figures and specifications of the cases that look at memory."""
+    if "memory" not in plan.measures or plan.device != "cpu":
+        return
+    for dtype in plan.dtypes:
+        for workload in plan.workloads:
+            figure = {"measure": "memory", "size": size, "dtype": dtype, "workload": workload}
+            spec = run_spec(plan, size, dtype, workload, folder) | {"measure": "memory", "size": size}
+            yield figure, spec
 
 
 def _runs(plan: Plan, size: str, folder: Path) -> Any:
@@ -256,6 +266,7 @@ def plan_of(
     what: str | None,
     rounds: int,
     threads: int,
+    samples: int = 128,
 ) -> Plan:
     """The plan of a command line; lists are separated by commas. Raises `UserError`."""
     gpu = device == "cuda"
@@ -276,7 +287,8 @@ def plan_of(
         threads=threads,
         device=device,
         # 16,384 packed tokens for a GPU: 171 sequences of 96.
-        learning_samples=168 if gpu else 128,
+        learning_samples=168 if gpu else samples,
+        grpo_samples=samples,
     )
 
 

@@ -23,6 +23,8 @@ def summarise(taken: Sequence[tuple[Mapping[str, Any], Sequence[Mapping[str, Any
         limit = limits.get((figure.get("size"), figure.get("dtype")))
         if figure["measure"] == "limits":
             figures += _limit_figures(figure, limits[figure["size"], figure["dtype"]])
+        elif figure["measure"] == "memory":
+            figures += _memory(figure, rounds)
         elif figure["measure"] == "grpo":
             figures += _grpo(figure, rounds, limit)
         else:
@@ -46,6 +48,15 @@ def _limit_figures(figure: Mapping[str, Any], limits: Figure) -> Iterator[Figure
         products = {n: round(r, 2) for n, r in limits["products"].items() if n.startswith(kind)}
         yield {"measure": f"limit_{kind}", **own, "value": rate, "unit": "GFLOP/s", "best": name, "products": products}
     yield {"measure": "limit_memory", **own, "value": limits["copy"], "unit": "GB/s"}
+
+
+def _memory(figure: Mapping[str, Any], rounds: Sequence[Mapping[str, Any]]) -> Iterator[Figure]:
+    """The peak of each phase in the round where it was highest, and its parts, in MiB."""
+    for phase in rounds[0]["peaks"]:
+        highest = max(rounds, key=lambda r: r["peaks"][phase])
+        parts = {name: count / 2**20 for name, count in highest["parts"][phase].items()}
+        value = highest["peaks"][phase] / 2**20
+        yield {**figure, "measure": f"memory_{phase}", "value": value, "unit": "MiB", "parts": parts}
 
 
 def _rate(figure: Mapping[str, Any], rounds: Sequence[Mapping[str, Any]], limit: Figure | None) -> Iterator[Figure]:

@@ -106,6 +106,16 @@ SIZES = {
         Size(name="3.2M", layers=4, width=256, heads=4, kv_heads=2, mlp_width=768),
         Size(name="25M", layers=8, width=512, heads=8, kv_heads=4, mlp_width=1536),
         Size(
+            name="135M",  # SmolLM2-135M
+            family="llama",
+            layers=30,
+            width=576,
+            heads=9,
+            kv_heads=3,
+            mlp_width=1536,
+            vocabulary=49_152,
+        ),
+        Size(
             name="qwen2.5-0.5b",
             family="qwen2",
             layers=24,

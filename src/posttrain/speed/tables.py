@@ -12,6 +12,8 @@ NAMES = {
     "learning": "learner",
     "grpo": "GRPO, end to end",
     "peak_memory": "peak memory of GRPO",
+    "memory_sampling": "peak memory while sampling",
+    "memory_learning": "peak memory while learning",
     "growth": "sampling",
     "growth_ratio": "sampling with many requests waiting, against few",
     "start_up": "start to first token",
@@ -20,7 +22,12 @@ NAMES = {
 
 def rows(figures: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     """One row per figure, in the order of `COLUMNS`."""
-    return [[describe(f), number(f["value"], f["unit"]), _share(f), _spread(f)] for f in figures]
+    found = []
+    for figure in figures:
+        found.append([describe(figure), number(figure["value"], figure["unit"]), _share(figure), _spread(figure)])
+        for name, value in figure.get("parts", {}).items():
+            found.append([f"    {name}", number(value, figure["unit"]), f"{value / figure['value']:.0%} of it", ""])
+    return found
 
 
 def describe(figure: Mapping[str, Any]) -> str:

@@ -7,14 +7,19 @@
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from posttrain.errors.temporary import temporary_folder
 from posttrain.runs.garbage import as_usual, rarely_collected
 from posttrain.runs.threads import wait_briefly
 from posttrain.speed.children import Line, Steps
-from posttrain.speed.sizes import SIZES
-from posttrain.speed.workloads import workload
+from posttrain.speed.sizes import SIZES, Size
+from posttrain.speed.workloads import Workload, workload
+
+if TYPE_CHECKING:
+    import torch
+
+    from posttrain.policies import Policy
 
 
 class Case(Protocol):
@@ -88,11 +93,31 @@ def make_case(*, measure: str, size: str, dtype: str, threads: int, device: str,
     from posttrain.speed._cases import LearningCase, SamplingCase
     from posttrain.speed.runs import recipe_for
 
-    model = Path(more["model"])
+    model, asked = Path(more["model"]), SIZES[size]
+    if measure == "memory":
+        return _memory_case(model, dtype, workload(more["workload"], more["samples"]), asked, place)
     policy = load_policy("policy", Model(source=str(model), dtype=dtype, trained=True), {}, place)  # type: ignore[arg-type]
     recipe = recipe_for(model, dtype, slots=more.get("slots", 256))
     make = SamplingCase if measure == "sampling" else LearningCase
-    return make(policy, recipe, SIZES[size], workload(more["workload"], more["samples"]), place)
+    return make(policy, recipe, asked, workload(more["workload"], more["samples"]), place)
+
+
+def _memory_case(model: Path, dtype: str, requests: Workload, size: Size, place: "torch.device") -> Case:
+    """Sampling and learning in turns, with what they take."""
+    from posttrain.models import Model
+    from posttrain.policies.loading import load_policy
+    from posttrain.speed._cases import LearningCase, SamplingCase
+    from posttrain.speed._memory import MemoryCase
+    from posttrain.speed.runs import recipe_for
+
+    recipe = recipe_for(model, dtype)
+    source = Model(source=str(model), dtype=dtype, trained=True)  # type: ignore[arg-type]
+
+    def make(policy: "Policy") -> tuple[SamplingCase, LearningCase]:
+        given = policy, recipe, size, requests, place
+        return SamplingCase(*given), LearningCase(*given)
+
+    return MemoryCase(recipe, lambda: load_policy("policy", source, {}, place), make)
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ def with_columns(
     """The examples with signals of other models, and of the model in the `role` before the step."""
 
     def max_tokens(policy: "Policy") -> int:
-        return learning.tokens_at_a_time(next(policy.parameters()).device.type, policy.kept_bytes)
+        return learning.tokens_for(policy)
 
     signals = signals_of_models(examples, needs, models, role=role, max_tokens=max_tokens)
     return [

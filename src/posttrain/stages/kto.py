@@ -178,7 +178,7 @@ class KTO(Stage):
         needs = frozenset({LOGP}) | self.needs
 
         def max_tokens(policy: "Policy") -> int:
-            return self.learner.tokens_at_a_time(next(policy.parameters()).device.type, policy.kept_bytes)
+            return self.learner.tokens_for(policy)
 
         found = signals_of_models(mismatched, needs, models, role="policy", max_tokens=max_tokens)
         reference = logp_of(self.reference)

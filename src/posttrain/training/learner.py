@@ -114,13 +114,14 @@ class Learner:
     @property
     def tokens_at_a_time(self) -> int:
         """Tokens in one forward pass."""
-        return self.settings.tokens_at_a_time(self.device.type, self.policy.kept_bytes)
+        return self.settings.tokens_for(self.policy)
 
     def step(self, examples: Sequence[Example], loss: Loss, *, progress: float) -> Learned:
         """All updates on one batch.
 
         Raises `AlarmStop` before a weight changes when a loss or gradient is not finite.
         """
+        self.policy.give_back_memory()
         self.masters.follow()
         indices = [i for i, e in enumerate(examples) if e.num_trained]
         units = units_of([examples[i].group for i in indices], whole_groups=loss.whole_groups)
@@ -137,6 +138,7 @@ class Learner:
                 if epoch == 0:
                     for i, values in zip(part, signals, strict=True):
                         seen[i] = values
+        self.policy.give_back_memory()
         return Learned(
             metrics=averages.means(), signals=seen, untouched=untouched, computed_tokens=averages.computed_tokens
         )
@@ -191,8 +193,8 @@ class Learner:
             )
             result = loss.per_token(tokens_of(batch, signals, progress))
             weighted = (result.loss_T * batch.weight_T).sum()
-            weighted.backward()  # type: ignore[no-untyped-call]
-            self.masters.collect()
+            with self.masters.collecting():
+                weighted.backward()  # type: ignore[no-untyped-call]
             total += float(weighted.detach())
             averages.computed_tokens += len(batch.packed.token_ids_L)
             for name, values in result.metrics.items():
@@ -214,14 +216,19 @@ class Learner:
             weights = sampled_weight_N[places], shown_weight_N[places]
             yield part, pack(own, weights[0], self.device, demonstrated_N=weights[1], share=share)
 
-    def state(self) -> tuple[dict[str, object], dict[str, Tensor]]:
-        """The state for a checkpoint: plain numbers, and tensors by name."""
+    def state(self, *, copied: bool = True) -> tuple[dict[str, object], dict[str, Tensor]]:
+        """The state for a checkpoint: plain numbers, and tensors by name.
+
+        Without copies the tensors are those of the learner, for a caller who is done with them before the next step.
+        """
         tensors = {}
         for name, parameter in self.parameters.items():
             for optimizer in self.optimizers:
                 for key, value in optimizer.state.get(parameter, {}).items():
-                    tensors[f"{name}|{key}"] = torch.as_tensor(value).detach().clone().contiguous()
-        tensors |= {f"{name}|{MASTER}": master.detach().clone() for name, master in self.masters.own.items()}
+                    tensors[f"{name}|{key}"] = torch.as_tensor(value).detach().contiguous()
+        tensors |= {f"{name}|{MASTER}": master.detach() for name, master in self.masters.own.items()}
+        if copied:
+            tensors = {name: tensor.clone() for name, tensor in tensors.items()}
         return {"updates": self.updates, "version": self.policy.version}, tensors
 
     def reset_optimizer(self) -> None:

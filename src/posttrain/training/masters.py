@@ -5,11 +5,13 @@ accumulates it until it changes the rounded weight (Micikevicius et al. 2018, ar
 of micro-batches are accumulated in float32 too. Weights of full precision are their own masters.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 HALF: Final = (torch.bfloat16, torch.float16)
 
@@ -33,13 +35,28 @@ class Masters:
             if not torch.equal(master.to(self._weights[name].dtype), self._weights[name]):
                 master.copy_(self._weights[name])
 
-    @torch.no_grad()
-    def collect(self) -> None:
-        """Add the gradients of the weights to those of their masters; call after every backward pass."""
-        for name, master in self.own.items():
-            gradient, self._weights[name].grad = self._weights[name].grad, None
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Inside, gradients of the weights are added to those of their masters as soon as each is made, so that few
+        exist at a time.
+        """
+
+        def collect(weight: Tensor, master: nn.Parameter) -> None:
+            gradient, weight.grad = weight.grad, None
             if gradient is not None:
                 master.grad = gradient.float() if master.grad is None else master.grad.add_(gradient)
+
+        hooks = [
+            self._weights[name].register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+                partial(collect, master=master)
+            )
+            for name, master in self.own.items()
+        ]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
 
     @torch.no_grad()
     def publish(self) -> None:

@@ -1,6 +1,6 @@
 """Settings of the learner, without torch."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pydantic import PositiveFloat, PositiveInt
 
@@ -10,9 +10,12 @@ from posttrain.components.optimizers.adamw import AdamW
 from posttrain.components.schedules import Schedule
 from posttrain.components.schedules.constant import Constant
 
-KEPT: Final = 1 << 30
-"""Approximate bytes that a forward pass on a CPU keeps for the backward pass, by default."""
-FEWEST: Final = 2048
+if TYPE_CHECKING:
+    from posttrain.policies import Policy
+
+ROOM: Final = 1 << 30
+"""Approximate bytes that a forward pass on a CPU keeps for the backward pass, by default, for a small model."""
+FEWEST: Final = 256
 """Fewest tokens per pass on a CPU: below it, laying out the weights once per pass takes a noticeable share."""
 MOST: Final = 9216
 """Most tokens per pass on a CPU: the largest measured, and little faster than half of it."""
@@ -30,8 +33,8 @@ class Learning:
     """Optimizer steps per epoch: the batch's trajectories are split into this many, in a new order in each epoch."""
     micro_batch_tokens: PositiveInt | None = None
     """Tokens in one forward pass; fewer take less memory and give the same gradient. None is a default by device: on a
-    CPU as many as keep 1 GiB for the backward pass, within 2,048 to 9,216, or 4,608 for a model without that estimate;
-    on a GPU 16,384.
+    CPU as many as keep 1 GiB for the backward pass, less a third of what weights, gradients and optimizer take but at
+    least 256 MiB, within 256 to 9,216 tokens, or 4,608 for a model without that estimate; on a GPU 16,384.
     """
     clip_norm: PositiveFloat | None = 1.0
     """Largest global norm of the gradient; None for no clipping."""
@@ -43,10 +46,19 @@ class Learning:
     the others stay bit-identical. ``posttrain diagnose sparsity`` writes such files.
     """
 
-    def tokens_at_a_time(self, device_type: str, kept_bytes: int | None) -> int:
-        """Tokens in one forward pass on a device, for a model that keeps `kept_bytes` per token, if known."""
+    def tokens_for(self, policy: "Policy") -> int:
+        """Tokens in one forward pass of a policy, where it is."""
+        device = next(policy.parameters()).device
+        return self.tokens_at_a_time(device.type, policy.kept_bytes, policy.room_bytes)
+
+    def tokens_at_a_time(self, device_type: str, kept_bytes: int | None, room_bytes: int = ROOM) -> int:
+        """Tokens in one forward pass on a device, for a model that keeps `kept_bytes` per token, if known, and may keep
+        `room_bytes`.
+        """
         if self.micro_batch_tokens is not None:
             return self.micro_batch_tokens
         if device_type != "cpu":
             return 16384
-        return 4608 if kept_bytes is None else min(max(KEPT // kept_bytes, FEWEST), MOST)
+        if kept_bytes is None:
+            return 4608
+        return min(max(room_bytes // kept_bytes, FEWEST), MOST)
