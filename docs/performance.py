@@ -31,7 +31,8 @@ that do the same work. The tables are measured; the command above each one measu
 and measures its own wall time. The median of the rounds counts, for a ratio the median of the ratios round by round.
 
 **Models** have random weights and the byte-level tokenizer, in the shape of Qwen3: 0.2M (2 layers,
-width 96), 3.2M (4 layers, width 256), 25M (8 layers, width 512). They are ordinary folders, which every side loads.
+width 96), 3.2M (4 layers, width 256), 25M (8 layers, width 512); 135M in the shape of SmolLM2 (30 layers, width 576,
+49,152 tokens, of which those with text are drawn). They are ordinary folders, which every side loads.
 
 **Workloads.** *fixed*: 128 samples, 8 for each of 16 prompts of 32 tokens, 64 new tokens each. *ragged*: prompts of 16
 to 128 tokens, lengths geometric with mean 48, cut at 256. No program has the length of a completion in advance: the
@@ -51,7 +52,7 @@ values once a step at the speed of a copy.
 
 **Peers** run in an environment of their own, with the same folder, prompts, reward, learning rate, optimizer and
 threads, and with the settings that make them fastest here: no gradient checkpointing (TRL has it on by default), one
-micro-batch, no evaluation, nothing saved. *trl*: GRPOTrainer with `generate`. *trl_cb*: the same with transformers'
+micro-batch (at 135M the fastest of 8, 16 and 32, which are tried first), no evaluation, nothing saved. *trl*: GRPOTrainer with `generate`. *trl_cb*: the same with transformers'
 continuous batching, with a cache that just holds all sequences (left to itself it takes half of the machine's memory,
 and several times as long). *bare*: a loop of `generate` and a hand-written step, torch and transformers only.
 *generate*: sampling alone. A step of posttrain is a step of a real run: curriculum, rewards, alarms and the record

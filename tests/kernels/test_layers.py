@@ -139,6 +139,8 @@ def plain(case: Case, monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
 def test_values_and_gradients_are_as_near_to_float64_as_those_of_the_modules(
     name: str, rows: int, first: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if name == "adapted" and dtype == torch.bfloat16 and layers.lays_out_pairs():
+        pytest.skip("the modules compute adapters where products round what they are given")
     case = case_of(name, rows, first=first, dtype=dtype)
     exact = case.to(torch.float64)
     assert not exact.is_covered
@@ -281,6 +283,9 @@ def test_products_by_hand() -> None:
         parts = [torch.randn(n, inputs, generator=draw).to(dtype) for n in outputs]
         whole = torch.cat(parts).float()
         for panels, matrix in ((layers.beside(parts), whole.t()), (layers.below(parts), whole)):
+            if panels.dim() == 4:  # in pairs
+                assert dtype == torch.bfloat16
+                panels = panels.transpose(2, 3).flatten(1, 2)[:, : len(matrix)].float()
             columns = panels.transpose(0, 1).flatten(1)
             assert torch.equal(columns[:, : matrix.shape[1]], matrix) and not columns[:, matrix.shape[1] :].any()
     for rows, left, right in ((1, 1, 1), (97, 7, 70), (200, 130, 64)):

@@ -8,7 +8,8 @@
 // Products are bound by arithmetic, attention by the speed of the processor's outer cache. So rows go through attention a few
 // at a time, and what the next few will attend to is fetched meanwhile.
 //
-// In bfloat16 products are made by the processor's matrix unit (AMX) where it has one, and else in float.
+// In bfloat16 products are made by the processor's matrix unit (AMX) where it has one, or by its vectors of pairs
+// (AVX-512 BF16), and else in float.
 
 #include "attend.h"
 #include "choose.h"
@@ -37,10 +38,19 @@ static bool has_matrix_unit() {
 
 template <typename T> static bool by_matrix_unit() { return sizeof(T) == 2 && has_matrix_unit(); }
 
-// Panels of 32 outputs. As float: [inputs][32]. For the matrix unit: [inputs / 32][2 halves][16 pairs][16 outputs][2], which
-// is what it takes as its second operand. What a panel lacks is zero.
+// Whether two products of bfloat16 and their sum are one instruction.
+template <typename T> static bool in_pairs() {
+#ifdef __AVX512BF16__
+    return sizeof(T) == 2;
+#else
+    return by_matrix_unit<T>();
+#endif
+}
+
+// Panels of 32 outputs. As float: [inputs][32]. In pairs: [inputs / 32][2 halves][16 pairs][16 outputs][2], which is what the
+// matrix unit takes as its second operand, and a line is a vector of pairs. What a panel lacks is zero.
 template <typename T> static int64_t packed_bytes(int64_t outputs, int64_t inputs) {
-    int64_t each = by_matrix_unit<T>() ? up_to(inputs, 32) * 2 : inputs * 4;
+    int64_t each = in_pairs<T>() ? up_to(inputs, 32) * 2 : inputs * 4;
     return up_to(outputs, PANEL) * each;
 }
 
@@ -48,7 +58,7 @@ template <typename T> static void pack(int64_t outputs, int64_t inputs, const T 
     std::memset(packed, 0, packed_bytes<T>(outputs, inputs));
     for (int64_t o = 0; o < outputs; o++) {
         const T *row = weight + o * inputs;
-        if (by_matrix_unit<T>()) {
+        if (in_pairs<T>()) {
             T *panel = (T *)packed + o / PANEL * PANEL * up_to(inputs, 32) + o % PANEL / 16 * 512 + o % 16 * 2;
             for (int64_t i = 0; i < inputs; i++) panel[i / 32 * 1024 + i % 32 / 2 * 32 + i % 2] = row[i];
         } else {
@@ -93,6 +103,34 @@ static inline void by_vectors(const float *x, int64_t stride, const float *panel
         std::memcpy(sum + r * PANEL + PAGE, &high[r], sizeof(lanes));
     }
 }
+
+#ifdef __AVX512BF16__
+// The same of rows and a panel in pairs.
+static inline void by_vectors_of_pairs(const bfloat16 *x, int64_t stride, const bfloat16 *panel, int64_t inputs,
+                                       float *sum, Ahead &ahead) {
+    __m512 low[8], high[8];
+#pragma GCC unroll 8
+    for (int r = 0; r < 8; r++) low[r] = high[r] = _mm512_setzero_ps();
+    for (int64_t i = 0; i < inputs; i += 2) {
+        if (i % 4 == 0) ahead.fetch();
+        const bfloat16 *line = panel + i / 32 * 1024 + i % 32 * PAGE;
+        __m512bh a = (__m512bh)_mm512_loadu_si512(line), b = (__m512bh)_mm512_loadu_si512(line + 512);
+#pragma GCC unroll 8
+        for (int r = 0; r < 8; r++) {
+            int32_t pair;
+            std::memcpy(&pair, x + r * stride + i, sizeof(pair));
+            __m512bh given = (__m512bh)_mm512_set1_epi32(pair);
+            low[r] = _mm512_dpbf16_ps(low[r], given, a);
+            high[r] = _mm512_dpbf16_ps(high[r], given, b);
+        }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < 8; r++) {
+        _mm512_storeu_ps(sum + r * PANEL, low[r]);
+        _mm512_storeu_ps(sum + r * PANEL + PAGE, high[r]);
+    }
+}
+#endif
 
 #ifdef __AMX_BF16__
 struct alignas(64) TileShapes {
@@ -162,9 +200,9 @@ static inline const float *as_float(Sheet<bfloat16> &from, const Share &share, i
 template <typename T>
 static void multiply(const Share &share, const Matrix<T> &matrix, Sheet<T> &from, Sheet<T> &to, Ahead *later = nullptr) {
     alignas(64) float sum[32 * PANEL];
-    bool tiles = by_matrix_unit<T>();
-    int64_t inputs = tiles ? up_to(matrix.inputs, 32) : matrix.inputs, panel_bytes = PANEL * inputs * (tiles ? 2 : 4);
-    const float *floats = tiles ? nullptr : as_float(from, share, inputs);
+    bool tiles = by_matrix_unit<T>(), pairs = in_pairs<T>();
+    int64_t inputs = pairs ? up_to(matrix.inputs, 32) : matrix.inputs, panel_bytes = PANEL * inputs * (pairs ? 2 : 4);
+    const float *floats = pairs ? nullptr : as_float(from, share, inputs);
     for (int64_t o = share.number * PANEL; o < matrix.outputs; o += share.of * PANEL) {
         const char *panel = matrix.packed + o / PANEL * panel_bytes;
         int64_t count = matrix.outputs - o < PANEL ? matrix.outputs - o : PANEL;
@@ -173,8 +211,12 @@ static void multiply(const Share &share, const Matrix<T> &matrix, Sheet<T> &from
         Ahead &ahead = later ? *later : panels;
         for (int64_t r = share.begin; r < share.end;) {
             int64_t step = 8;
-            if (!tiles)
+            if (!pairs)
                 by_vectors(floats + (r - share.begin) * from.stride, from.stride, (const float *)panel, inputs, sum, ahead);
+#ifdef __AVX512BF16__
+            else if (!tiles)
+                by_vectors_of_pairs((const bfloat16 *)from.row(r), from.stride, (const bfloat16 *)panel, inputs, sum, ahead);
+#endif
 #ifdef __AMX_BF16__
             else if (share.end - r > 16) {
                 by_tiles<2>((const bfloat16 *)from.row(r), from.stride, (const bfloat16 *)panel, inputs, sum);

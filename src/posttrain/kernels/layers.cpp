@@ -57,7 +57,7 @@ template <typename T> struct Angles {
 // given, gets queries and keys before they are rotated, `head_rstd` [R, H + K] what scaled them.
 template <typename T>
 static void before_forward(int64_t rows, int64_t width, HeadSizes n, float eps, float head_eps, const T *x, const T *delta,
-                           const T *norm, const float *panels, const T *bias, Angles<T> by, T *total, float *rstd,
+                           const T *norm, const Laid<T> *panels, const T *bias, Angles<T> by, T *total, float *rstd,
                            T *straight, float *head_rstd, Projected<T> out, int threads) {
 #pragma omp parallel num_threads(threads)
     {
@@ -112,7 +112,7 @@ static void before_forward(int64_t rows, int64_t width, HeadSizes n, float eps, 
 // its rows add to those of the norms' weights, [D + 2 d]. `straight` may be none where heads are not normed.
 template <typename T>
 static void before_backward(int64_t rows, int64_t width, HeadSizes n, const T *total, const float *rstd, const T *norm,
-                            const float *panels, Angles<T> by, const T *straight, const float *head_rstd,
+                            const Laid<T> *panels, Angles<T> by, const T *straight, const float *head_rstd,
                             Projected<const T> grad, const T *grad_total, T *grad_projected, T *hidden, T *grad_x,
                             float *partial, int threads) {
 #pragma omp parallel num_threads(threads)
@@ -163,7 +163,7 @@ static void before_backward(int64_t rows, int64_t width, HeadSizes n, const T *t
 
 // The matrices of `after_forward` and its biases, which may be none. Those of the gate and of what it multiplies are one.
 template <typename T> struct AfterWeights {
-    const float *output, *gate_up, *down;
+    const Laid<T> *output, *gate_up, *down;
     const T *output_bias, *gate_up_bias, *down_bias, *norm;
 };
 
@@ -280,9 +280,14 @@ static void outer(int64_t rows, int64_t x_width, int64_t y_width, const T *x, co
 
 #define EXPORTS(T, NAME)                                                                                               \
     extern "C" void lay_out_##NAME(int64_t all_inputs, int64_t first_input, int64_t first_output, int64_t inputs,      \
-                                   int64_t outputs, const T *from, int64_t by_input, int64_t by_output, float *panels, \
-                                   int threads) {                                                                      \
-        lay_out<T>(all_inputs, first_input, first_output, inputs, outputs, from, by_input, by_output, panels, threads);\
+                                   int64_t outputs, const T *from, int64_t by_input, int64_t by_output,                \
+                                   Laid<T> *panels, int threads) {                                                     \
+        if constexpr (PAIRS<T>)                                                                                        \
+            lay_out_pairs(all_inputs, first_input, first_output, inputs, outputs, (const bfloat16 *)from, by_input,    \
+                          by_output, (bfloat16 *)panels, threads);                                                     \
+        else                                                                                                           \
+            lay_out<T>(all_inputs, first_input, first_output, inputs, outputs, from, by_input, by_output,              \
+                       (float *)panels, threads);                                                                      \
     }                                                                                                                  \
     extern "C" void outer_##NAME(int64_t rows, int64_t x_width, int64_t y_width, const T *x, const T *y, float *out,   \
                                  int threads) {                                                                        \
@@ -290,7 +295,7 @@ static void outer(int64_t rows, int64_t x_width, int64_t y_width, const T *x, co
     }                                                                                                                  \
     extern "C" void before_forward_##NAME(                                                                             \
         int64_t rows, int64_t width, int64_t heads, int64_t key_heads, int64_t head_width, float eps, float head_eps,  \
-        const T *x, const T *delta, const T *norm, const float *panels, const T *bias, const T *query_norm,            \
+        const T *x, const T *delta, const T *norm, const Laid<T> *panels, const T *bias, const T *query_norm,            \
         const T *key_norm, const float *cosine, const float *sine, T *total, float *rstd, T *straight,                 \
         float *head_rstd, T *query, T *key, T *value, int threads) {                                                   \
         before_forward<T>(rows, width, {heads, key_heads, head_width}, eps, head_eps, x, delta, norm, panels, bias,    \
@@ -299,7 +304,7 @@ static void outer(int64_t rows, int64_t x_width, int64_t y_width, const T *x, co
     }                                                                                                                  \
     extern "C" void before_backward_##NAME(                                                                            \
         int64_t rows, int64_t width, int64_t heads, int64_t key_heads, int64_t head_width, const T *total,             \
-        const float *rstd, const T *norm, const float *panels, const T *query_norm, const T *key_norm,                 \
+        const float *rstd, const T *norm, const Laid<T> *panels, const T *query_norm, const T *key_norm,                 \
         const float *cosine, const float *sine, const T *straight, const float *head_rstd, const T *grad_query,        \
         const T *grad_key, const T *grad_value, const T *grad_total, T *grad_projected, T *hidden, T *grad_x,          \
         float *partial, int threads) {                                                                                 \
@@ -310,16 +315,16 @@ static void outer(int64_t rows, int64_t x_width, int64_t y_width, const T *x, co
     }                                                                                                                  \
     extern "C" void after_forward_##NAME(                                                                              \
         int64_t rows, int64_t width, int64_t attended_width, int64_t mlp_width, float eps, const T *x,                 \
-        const T *attended, const float *output, const float *gate_up_panels, const float *down, const T *output_bias,  \
-        const T *gate_up_bias, const T *down_bias, const T *norm, T *total, float *rstd, T *kept_gate, T *kept_up,     \
-        T *delta, int threads) {                                                                                       \
+        const T *attended, const Laid<T> *output, const Laid<T> *gate_up_panels, const Laid<T> *down,  \
+        const T *output_bias, const T *gate_up_bias, const T *down_bias, const T *norm, T *total, float *rstd,         \
+        T *kept_gate, T *kept_up, T *delta, int threads) {                                                             \
         after_forward<T>(rows, width, attended_width, mlp_width, eps, x, attended,                                     \
                          {output, gate_up_panels, down, output_bias, gate_up_bias, down_bias, norm}, total, rstd,      \
                          kept_gate, kept_up, delta, threads);                                                          \
     }                                                                                                                  \
     extern "C" void after_backward_##NAME(                                                                             \
-        int64_t rows, int64_t width, int64_t attended_width, int64_t mlp_width, const float *output,                   \
-        const float *gate_up_panels, const float *down, const T *norm, const T *total, const float *rstd,              \
+        int64_t rows, int64_t width, int64_t attended_width, int64_t mlp_width, const Laid<T> *output,                 \
+        const Laid<T> *gate_up_panels, const Laid<T> *down, const T *norm, const T *total, const float *rstd,              \
         T *kept_gate, T *kept_up, const T *grad_delta, const T *grad_total, T *gated, T *hidden, T *grad_x,            \
         T *grad_attended, float *partial, int threads) {                                                               \
         after_backward<T>(rows, width, attended_width, mlp_width,                                                      \
@@ -337,3 +342,6 @@ extern "C" int has_wide_vectors() {
     return 0;
 #endif
 }
+
+// Whether panels of bfloat16 are in pairs.
+extern "C" int lays_out_pairs() { return PAIRS<bfloat16>; }

@@ -58,14 +58,23 @@ class Adapted(nn.Linear):
         return _whole(self.weight.detach(), self.lora_A.detach(), self.lora_B.detach(), self.scale)
 
 
+@cache
+def lays_out_pairs() -> bool:
+    """Whether the processor multiplies bfloat16 in pairs (AVX-512 BF16): then panels are of that type."""
+    library = built().library
+    return library is not None and bool(library.lays_out_pairs())
+
+
 def covered(x_RD: Tensor, linears: Sequence[nn.Module], norms: Sequence[nn.Module]) -> bool:
     """Whether the functions here can replace these modules: linear layers, plain or `Adapted`, and RMS norms, all in
     the type of the rows, on a CPU with wide vectors. In bfloat16, a matrix unit is faster.
     """
     if not (has_wide_vectors() and x_RD.device.type == "cpu" and x_RD.dtype in (torch.float32, torch.bfloat16)):
         return False
-    if x_RD.dtype == torch.bfloat16 and _has_matrix_unit():
-        return False
+    if x_RD.dtype == torch.bfloat16:
+        adapted = any(isinstance(linear, Adapted) for linear in linears)  # a small update would be rounded off
+        if _has_matrix_unit() or (adapted and lays_out_pairs()):
+            return False
     plain = all(type(linear) is nn.Linear or isinstance(linear, Adapted) for linear in linears) and all(
         type(norm) in (nn.RMSNorm, nn.Identity) for norm in norms
     )
@@ -298,9 +307,13 @@ def below(matrices: Sequence[Tensor]) -> Tensor:
 
 
 def _panels(parts: Sequence[Tensor], places: Sequence[tuple[int, int]], inputs: int, outputs: int) -> Tensor:
-    """Columns of a matrix [I, O] in panels, float32 [panels, I, `COLUMNS`], from its parts and where each begins."""
-    make = torch.zeros if outputs % COLUMNS else torch.empty
-    panels = make(-(-outputs // COLUMNS), inputs, COLUMNS)
+    """Columns of a matrix [I, O] in panels, float32 [panels, I, `COLUMNS`], from its parts and where each begins. In
+    pairs they are bfloat16 [panels, I / 2, `COLUMNS`, 2].
+    """
+    pairs = parts[0].dtype == torch.bfloat16 and lays_out_pairs()
+    make = torch.zeros if outputs % COLUMNS or (pairs and inputs % 2) else torch.empty
+    shape = (-(-inputs // 2), COLUMNS, 2) if pairs else (inputs, COLUMNS)
+    panels = make(-(-outputs // COLUMNS), *shape, dtype=torch.bfloat16 if pairs else torch.float32)
     for part, place in zip(parts, places, strict=True):
         call("lay_out", part.dtype, inputs, *place, *part.shape, part, *part.stride(), panels)
     return panels

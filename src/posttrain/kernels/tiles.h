@@ -7,12 +7,57 @@
 
 #include <memory>
 #include <tuple>
+#include <type_traits>
 
 const int64_t COLUMNS = 64; // outputs that are computed together: 4 vectors
 const int64_t TALL = 6;     // rows that are: 24 sums, 4 vectors of the panel and a number of a row fill 32 registers
 const int64_t STEPS = 32;   // inputs between two looks at what else is to be fetched
 const int64_t LINES = 8;    // lines that are fetched at each
 const int64_t EARLY = 12;   // inputs by which a panel is fetched ahead
+
+// Whether two products of this type and their sum are one instruction: then panels are in pairs of inputs, [pairs][64][2],
+// and rows are rounded to it before they are multiplied, as a layer of torch would have rounded them.
+#ifdef __AVX512BF16__
+template <typename T> const bool PAIRS = sizeof(T) == 2;
+#else
+template <typename T> const bool PAIRS = false;
+#endif
+
+// What panels are made of, for numbers of a type.
+template <typename T> using Laid = std::conditional_t<PAIRS<T>, bfloat16, float>;
+
+// As below, in pairs.
+static void lay_out_pairs(int64_t all_inputs, int64_t first_input, int64_t first_output, int64_t inputs,
+                          int64_t outputs, const bfloat16 *from, int64_t by_input, int64_t by_output,
+                          bfloat16 *panels, int threads) {
+    int64_t last = first_output + outputs, panel_size = up_to(all_inputs, 2) * COLUMNS;
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t number = first_output / COLUMNS; number < up_to(last, COLUMNS) / COLUMNS; number++) {
+        int64_t begin = number * COLUMNS < first_output ? first_output : number * COLUMNS;
+        int64_t end = last < (number + 1) * COLUMNS ? last : (number + 1) * COLUMNS, count = end - begin;
+        bfloat16 *panel = panels + number * panel_size + begin % COLUMNS * 2;
+        const bfloat16 *at = from + (begin - first_output) * by_output;
+        bool squares = by_input == 1 && first_input % 2 == 0;
+        for (int64_t i = 0; i < inputs; i += 2 * PAGE)
+            for (int64_t j = 0; j < count; j += PAGE) {
+                int64_t down = inputs - i < 2 * PAGE ? inputs - i : 2 * PAGE, across = count - j < PAGE ? count - j : PAGE;
+                const bfloat16 *corner = at + i * by_input + j * by_output;
+                if (squares && down == 2 * PAGE && across == PAGE) { // a pair is moved as a float would be
+                    lanes x[PAGE];
+                    for (int64_t b = 0; b < PAGE; b++) std::memcpy(&x[b], corner + b * by_output, sizeof(lanes));
+                    transpose(x);
+                    for (int64_t a = 0; a < PAGE; a++)
+                        std::memcpy(panel + ((first_input + i) / 2 + a) * 2 * COLUMNS + j * 2, &x[a], sizeof(lanes));
+                    continue;
+                }
+                for (int64_t a = 0; a < down; a++) {
+                    int64_t input = first_input + i + a;
+                    bfloat16 *to = panel + input / 2 * 2 * COLUMNS + j * 2 + input % 2;
+                    for (int64_t b = 0; b < across; b++) to[2 * b] = corner[a * by_input + b * by_output];
+                }
+            }
+    }
+}
 
 // Lays out [inputs][outputs], given by its strides, as a part of a matrix of `all_inputs` that begins at the given input and
 // output: panels [all outputs / 64][all inputs][64].
@@ -149,6 +194,111 @@ static inline void tile_of(int64_t rows, int64_t steps, Given given, const float
     }
 }
 
+#ifdef __AVX512BF16__
+// Pairs of numbers of some rows: that of row r and step i is at[r * by_row + i * by_step].
+struct GivenPairs {
+    const int32_t *at;
+    int64_t by_row, by_step;
+};
+
+// As `tile`, of pairs.
+template <int R>
+static inline void tile_pairs(int64_t steps, GivenPairs given, const bfloat16 *panel, int64_t panel_stride, float *out,
+                              int64_t out_stride, bool add, Soon &soon) {
+    const int V = COLUMNS / PAGE;
+    __m512 sum[R][V];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; r++)
+#pragma GCC unroll 8
+        for (int v = 0; v < V; v++) {
+            __builtin_prefetch(out + r * out_stride + v * PAGE, 1);
+            sum[r][v] = _mm512_setzero_ps();
+        }
+    for (int64_t from = 0; from < steps; from += STEPS) {
+        int64_t to = from + STEPS < steps ? from + STEPS : steps;
+        for (int line = 0; line < LINES; line++) soon.fetch();
+        for (int64_t i = from; i < to; i++) {
+            __m512bh of_panel[V];
+#pragma GCC unroll 8
+            for (int v = 0; v < V; v++) __builtin_prefetch(panel + (i + EARLY) * panel_stride + 2 * v * PAGE);
+#pragma GCC unroll 8
+            for (int v = 0; v < V; v++)
+                of_panel[v] = (__m512bh)_mm512_loadu_si512(panel + i * panel_stride + 2 * v * PAGE);
+#pragma GCC unroll 8
+            for (int r = 0; r < R; r++) {
+                __m512bh x = (__m512bh)_mm512_set1_epi32(given.at[r * given.by_row + i * given.by_step]);
+#pragma GCC unroll 8
+                for (int v = 0; v < V; v++) sum[r][v] = _mm512_dpbf16_ps(sum[r][v], x, of_panel[v]);
+            }
+        }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < R; r++)
+#pragma GCC unroll 8
+        for (int v = 0; v < V; v++) {
+            float *to = out + r * out_stride + v * PAGE;
+            _mm512_storeu_ps(to, add ? _mm512_add_ps(_mm512_loadu_ps(to), sum[r][v]) : sum[r][v]);
+        }
+}
+
+static inline void tile_of(int64_t rows, int64_t steps, GivenPairs given, const bfloat16 *panel, int64_t panel_stride,
+                           float *out, int64_t out_stride, bool add, Soon &soon) {
+    switch (rows) {
+    case 1: return tile_pairs<1>(steps, given, panel, panel_stride, out, out_stride, add, soon);
+    case 2: return tile_pairs<2>(steps, given, panel, panel_stride, out, out_stride, add, soon);
+    case 3: return tile_pairs<3>(steps, given, panel, panel_stride, out, out_stride, add, soon);
+    case 4: return tile_pairs<4>(steps, given, panel, panel_stride, out, out_stride, add, soon);
+    case 5: return tile_pairs<5>(steps, given, panel, panel_stride, out, out_stride, add, soon);
+    default: return tile_pairs<TALL>(steps, given, panel, panel_stride, out, out_stride, add, soon);
+    }
+}
+
+// y = x . matrix for `rows` rows, which are rounded.
+static void multiply(int64_t rows, Near &x, int64_t inputs, const bfloat16 *panels, int64_t outputs, Near &y, Soon &soon) {
+    static thread_local Memory<bfloat16> rounded;
+    int64_t all = up_to(inputs, 2), stride = up_to(inputs, PAGE) + 2 * PAGE;
+    if ((int64_t)rounded.size() < rows * stride) rounded.resize(rows * stride);
+    for (int64_t r = 0; r < rows; r++) {
+        bfloat16 *to = &rounded[r * stride];
+        int64_t i = 0;
+        for (; i + PAGE <= inputs; i += PAGE) store_lanes(to + i, load_lanes(x.row(r) + i));
+        for (; i < inputs; i++) store(to[i], x.row(r)[i]);
+        if (all > inputs) store(to[inputs], 0.0f);
+    }
+    for (int64_t o = 0; o < outputs; o += COLUMNS)
+        for (int64_t r = 0; r < rows; r += TALL)
+            tile_of(rows - r, all / 2, GivenPairs{(const int32_t *)&rounded[r * stride], stride / 2, 1}, panels + o * all,
+                    2 * COLUMNS, y.row(r) + o, y.stride, false, soon);
+}
+
+// As `outer`, in pairs of rows.
+static void outer_pairs(int64_t rows, int64_t x_width, int64_t x_stride, int64_t y_width, int64_t y_stride,
+                        const bfloat16 *x, const bfloat16 *y, float *out) {
+    const int64_t DEEP = 96, WIDE = 8;
+    int64_t out_stride = up_to(y_width, COLUMNS), near_stride = 2 * out_stride + 2 * PAGE;
+    Memory<bfloat16> near_y(DEEP / 2 * near_stride + EARLY), near_x(up_to(x_width, TALL) / TALL * DEEP * WIDE + 2 * WIDE);
+    Soon nothing;
+    for (int64_t first = 0; first < rows; first += DEEP) {
+        int64_t count = rows - first < DEEP ? rows - first : DEEP;
+        for (int64_t r = 0; r < up_to(count, 2); r++) {
+            const bfloat16 *from_x = x + (first + r) * x_stride, *from_y = y + (first + r) * y_stride, none = {};
+            bool there = r < count;
+            bfloat16 *to_y = &near_y[r / 2 * near_stride + r % 2];
+            for (int64_t j = 0; j < y_width; j++) to_y[2 * j] = there ? from_y[j] : none;
+            for (int64_t i = 0; i < x_width; i += TALL) {
+                bfloat16 *to = &near_x[(i / TALL * (DEEP / 2) + r / 2) * 2 * WIDE + r % 2];
+                for (int64_t j = 0; j < TALL && i + j < x_width; j++) to[2 * j] = there ? from_x[i + j] : none;
+            }
+        }
+        for (int64_t column = 0; column < y_width; column += COLUMNS)
+            for (int64_t i = 0; i < x_width; i += TALL)
+                tile_of(x_width - i, up_to(count, 2) / 2,
+                        GivenPairs{(const int32_t *)&near_x[i / TALL * (DEEP / 2) * 2 * WIDE], 1, WIDE},
+                        &near_y[2 * column], near_stride, out + i * out_stride + column, out_stride, first > 0, nothing);
+    }
+}
+#endif
+
 // y = x . matrix for `rows` rows.
 static void multiply(int64_t rows, Near &x, int64_t inputs, const float *panels, int64_t outputs, Near &y, Soon &soon) {
     for (int64_t o = 0; o < outputs; o += COLUMNS)
@@ -162,6 +312,9 @@ static void multiply(int64_t rows, Near &x, int64_t inputs, const float *panels,
 template <typename T>
 static void outer(int64_t rows, int64_t x_width, int64_t x_stride, int64_t y_width, int64_t y_stride, const T *x,
                   const T *y, float *out) {
+#ifdef __AVX512BF16__
+    if constexpr (PAIRS<T>) return outer_pairs(rows, x_width, x_stride, y_width, y_stride, x, y, out);
+#endif
     const int64_t DEEP = 96, WIDE = 8; // rows of a block; numbers that are copied for a tile at once, more than it has rows
     int64_t out_stride = up_to(y_width, COLUMNS);
     Near near_y(DEEP, y_width);

@@ -194,7 +194,7 @@ def _cases(plan: Plan, size: str, folder: Path) -> Any:
 
 
 def _memories(plan: Plan, size: str, folder: Path) -> Any:
-    """Figures and specifications of the cases that look at memory."""
+    """Figures and specifications of the cases that measure memory."""
     if "memory" not in plan.measures or plan.device != "cpu":
         return
     for dtype in plan.dtypes:
