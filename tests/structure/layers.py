@@ -22,7 +22,7 @@ ROWS: dict[str, str] = {
     "contracts": "base",
     "components.optimizers.* components.schedules.*": "base components.optimizers components.schedules",
     "models": "base components.shapes",
-    "datasets components.experts": "base components.tasks",
+    "datasets components.balances components.experts": "base components.tasks",
     "policies": "base kernels models datasets components.merges components.noises components.shapes",
     "engines": "base kernels datasets policies",
     "serving": "base models engines",

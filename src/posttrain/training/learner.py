@@ -202,6 +202,17 @@ class Learner:
             _scatter(signals, part, examples, seen)
         return total, seen
 
+    def gradient(self, examples: Sequence[Example], loss: Loss, *, progress: float) -> list[Tensor]:
+        """The gradient of a loss at the present weights, by parameter; nothing is updated. Zeros without an example."""
+        self.masters.follow()
+        own = [example for example in examples if example.num_trained]
+        if own:
+            self.accumulate(own, loss, progress)
+        found = [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in self.parameters.values()]
+        for optimizer in self.optimizers:
+            optimizer.zero_grad()
+        return found
+
     def _micro_batches(self, examples: Sequence[Example], loss: Loss) -> Iterator[tuple[list[int], MicroBatch]]:
         """The examples of an optimizer step, packed in micro-batches, with their indices."""
         demonstrated_N = np.array([np.count_nonzero(e.demonstrated_T) for e in examples], np.int64)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from posttrain.component import Component
+from posttrain.components.tasks import Tasks
 
 State = Mapping[str, Any]
 
@@ -24,6 +25,14 @@ class Shares:
 
 class Balance(Component):
     """Chooses the shares of each step."""
+
+    tasks: Tasks | None = None
+    """Where the demonstrations of the validation are from; None takes those that are learned from."""
+
+    @property
+    def validated(self) -> int:
+        """Demonstrations by which it measures ``validation_slope`` in a step that learns from both; 0 without."""
+        return 0
 
     def start(self) -> State:
         """State before the first step."""

@@ -44,7 +44,7 @@ from posttrain.stages.rl.collect import (
     stop_if_grading_fails,
     unaided,
 )
-from posttrain.stages.rl.imitation import EXPERTS, Imitation, Taught, check_experts
+from posttrain.stages.rl.imitation import BALANCE, EXPERTS, Imitation, Taught, check_experts
 from posttrain.stages.rl.metrics import describe, metrics_by_role
 from posttrain.stages.rl.roles import (
     RoleLearning,
@@ -148,8 +148,11 @@ class RL(Stage):
     @property
     def further(self) -> Mapping[str, Tasks]:
         """The tasks that demonstrations are from, if they are not those of the stage."""
-        own = self.experts.tasks if self.experts is not None else None
-        return {EXPERTS: own} if own is not None else {}
+        sources = {
+            EXPERTS: self.experts.tasks if self.experts is not None else None,
+            BALANCE: self.balance.tasks if self.balance is not None else None,
+        }
+        return {name: source for name, source in sources.items() if source is not None}
 
     def check_further(self, name: str, models: Models, tasks: Sequence[Task]) -> None:
         """Demonstrations must be there, and fit into the model's context."""
@@ -177,12 +180,15 @@ class RL(Stage):
             step.record.metrics |= metrics_by_role(groups) | {"sampled_tokens": float(sampled)}
             stop_if_grading_fails(groups, self.max_grader_errors)
             memory["curriculum"] = self.curriculum.observe(memory["curriculum"], unaided(learned_by("policy", groups)))
-            shown = imitation.choose(memory, groups, shares, models, step.index)
+            shown = imitation.choose(memory, groups, shares, models["policy"], step.index)
+            taught = Taught(
+                shown=shown, shares=shares, validation=imitation.validation(models["policy"], shares, step.index)
+            )
             kept = filter_groups(self.filters, memory["filters"], groups, step.record)
             for role, training in trainings.items():
                 if training.due(step.index, warmup):
-                    taught = Taught(shown=shown if role == "policy" else (), shares=shares)
-                    training.update(kept, taught, models, learners, memory["roles"][role], step, context.phase)
+                    own = taught if role == "policy" else Taught(shares=shares)
+                    training.update(kept, own, models, learners, memory["roles"][role], step, context.phase)
             imitation.observe(memory, shares, step.record.metrics)
             step.record.drop_rest(kept, "the role that it would teach is not updated in this step")
             for hook in self.hooks.values():
@@ -201,7 +207,14 @@ class RL(Stage):
     def _imitation(self, context: StageContext) -> Imitation:
         """What is learned from demonstrations beside the rollouts."""
         pool = context.further.get(EXPERTS, context.tasks)
-        return Imitation(experts=self.experts, balance=self.balance, pool=pool, seed=context.seed, steps=self.steps)
+        return Imitation(
+            experts=self.experts,
+            balance=self.balance,
+            pool=pool,
+            validated=context.further.get(BALANCE, pool),
+            seed=context.seed,
+            steps=self.steps,
+        )
 
     def preview(self, models: Models, context: PreviewContext) -> list[str]:
         """Sample and score the first step's tasks, and describe the rollouts."""

@@ -2,17 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from posttrain.components.balances import Balance, Shares
 from posttrain.components.experts import Experts, check_demonstrations
+from posttrain.datasets.order import shuffled
 from posttrain.signals import Signal
 from posttrain.stages import Models
 from posttrain.stages.sft import demonstration
-from posttrain.types import Batch, Credit, FloatArray, Group, Task
+from posttrain.types import Batch, Credit, FloatArray, Group, Task, Trajectory
 
+if TYPE_CHECKING:
+    from posttrain.policies import Policy
+
+BALANCE = "balance"
+"""Name of the tasks that the demonstrations of a balance's validation are from."""
 EXPERTS = "experts"
 """Name of the demonstrations' own learner, and of the tasks that they are from."""
 
@@ -25,6 +31,8 @@ class Imitation:
     balance: Balance | None
     pool: Sequence[Task]
     """The tasks that the demonstrations are from."""
+    validated: Sequence[Task]
+    """The tasks that those of the validation are from."""
     seed: int
     steps: int
 
@@ -42,15 +50,23 @@ class Imitation:
         return self.balance.shares(memory["balance"], seed=self.seed, step=step, steps=self.steps)
 
     def choose(
-        self, memory: dict[str, Any], groups: Sequence[Group], shares: Shares, policy_models: Models, step: int
+        self, memory: dict[str, Any], groups: Sequence[Group], shares: Shares, policy: "Policy", step: int
     ) -> list[Group]:
         """The step's demonstrations, each a group of one. Changes `memory` in place."""
         if self.experts is None or not shares.demonstrated:
             return []
         memory["experts"], shown = self.experts.choose(memory["experts"], self.pool, groups, seed=self.seed)
-        policy = policy_models["policy"]
         found = (demonstration(policy, task, text, self.seed, step, i) for i, (task, text) in enumerate(shown))
-        return [Group(key=trajectory.task.key, trajectories=(trajectory,)) for trajectory in found]
+        return [_group(trajectory) for trajectory in found]
+
+    def validation(self, policy: "Policy", shares: Shares, step: int) -> list[Group]:
+        """Demonstrations by which a balance measures its slope in a step that learns from both; else none."""
+        count = self.balance.validated if self.balance is not None else 0
+        if not count or not (shares.sampled and shares.demonstrated):
+            return []
+        shown = [(task, text) for task in self.validated for text in task.demonstrations]
+        chosen = [shown[place] for place in shuffled(len(shown), count, step, self.seed + 1)] if shown else []
+        return [_group(demonstration(policy, task, text, self.seed, step, i)) for i, (task, text) in enumerate(chosen)]
 
     def observe(self, memory: dict[str, Any], shares: Shares, metrics: dict[str, float]) -> None:
         """Let the balance see the metrics of a step, and add its shares to them. Changes both in place."""
@@ -68,6 +84,12 @@ class Taught:
     """Demonstrations, each a group of one."""
     shares: Shares = field(default_factory=Shares)
     """Weights of the losses of rollouts and of demonstrations."""
+    validation: Sequence[Group] = ()
+    """Demonstrations by which the slope of the shares is measured."""
+
+
+def _group(trajectory: Trajectory) -> Group:
+    return Group(key=trajectory.task.key, trajectories=(trajectory,))
 
 
 def check_experts(models: Models, tasks: Sequence[Task]) -> None:

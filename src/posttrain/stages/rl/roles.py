@@ -120,7 +120,7 @@ class RoleTraining:
         given = of_experts(shown, {signal: values[count:] for signal, values in signals.items()}, step.progress)
         both = (batch, credit), (given, credit_of(given, values=bool(credit.value_targets)))
         with phase("learn"):
-            learn(self.updates, learners, models, both, taught.shares, penalties, index_G, step.record)
+            learn(self.updates, learners, models, both, taught, penalties, index_G, step.record)
 
 
 def warmup_of(trainings: Mapping[str, RoleTraining]) -> int:

@@ -14,11 +14,14 @@ from posttrain.stages import Models
 from posttrain.stages.loss import combine
 from posttrain.stages.record import StepRecord
 from posttrain.stages.rl.credit import columns_of
-from posttrain.stages.rl.imitation import joined
+from posttrain.stages.rl.imitation import Taught, credit_of, joined, of_experts
+from posttrain.stages.rl.probe import Part, gradient_difference, slope
 from posttrain.training.settings import Learning
 from posttrain.types import Batch, Credit
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from posttrain.training.learner import Learner
 
 
@@ -60,7 +63,7 @@ def learn(
     learners: "Mapping[str, Learner]",
     models: Models,
     both: tuple[tuple[Batch, Credit], tuple[Batch, Credit]],
-    shares: Shares,
+    taught: Taught,
     penalties: Mapping[str, Penalty],
     index_G: Sequence[int],
     record: StepRecord,
@@ -79,27 +82,44 @@ def learn(
     }
     for name, update in updates.items():
         (batch, credit), places = rows[update.rows]
-        if batch.groups:
-            _learn(name, update, learners[name], models, batch, credit, shares, penalties, places, record)
+        if not batch.groups:
+            continue
+        learner, columns = learners[name], columns_of(batch, credit)
+        probed = bool(taught.validation) and update.penalized and update.rows == "all"
+        difference = _difference(update, learner, models, both, penalties) if probed else []
+        examples, loss = _part(update, models, batch, credit, penalties, taught.shares)
+        learned = learner.step(examples, loss, progress=batch.progress)
+        record.learn(name, batch, places, columns, learned, writer=update.model or None)
+        if probed:
+            shown = of_experts(taught.validation, {}, batch.progress)
+            part = _part(update, models, shown, credit_of(shown, values=False), {}, Shares())
+            record.metrics["validation_slope"] = slope(learner, difference, part, batch.progress)
 
 
-def _learn(
-    name: str,
+def _difference(
     update: Update,
     learner: "Learner",
     models: Models,
+    both: tuple[tuple[Batch, Credit], tuple[Batch, Credit]],
+    penalties: Mapping[str, Penalty],
+) -> "list[Tensor]":
+    """Gradient of the imitation loss minus that of the reinforcement loss."""
+    rollouts, experts = (_part(update, models, batch, credit, penalties, Shares()) for batch, credit in both)
+    return gradient_difference(learner, rollouts, experts, both[0][0].progress)
+
+
+def _part(
+    update: Update,
+    models: Models,
     batch: Batch,
     credit: Credit,
-    shares: Shares,
     penalties: Mapping[str, Penalty],
-    index_G: Sequence[int],
-    record: StepRecord,
-) -> None:
-    """One update, with its record."""
+    shares: Shares,
+) -> "Part":
+    """The examples of a batch, and the loss of them."""
     from posttrain.training.learner import Loss
     from posttrain.training.packing import example_of
 
-    columns = columns_of(batch, credit)
     added = penalties if update.penalized else {}
     needs = trained_in(update.objective.needs.union(*(penalty.needs for penalty in added.values())))
     loss = Loss(
@@ -113,7 +133,6 @@ def _learn(
     )
     examples = [
         example_of(trajectory, own, group=int(group), group_solved=batch.groups[group].solved, role=update.role)
-        for trajectory, own, group in zip(batch.trajectories, columns, batch.group_N, strict=True)
+        for trajectory, own, group in zip(batch.trajectories, columns_of(batch, credit), batch.group_N, strict=True)
     ]
-    learned = learner.step(examples, loss, progress=batch.progress)
-    record.learn(name, batch, index_G, columns, learned, writer=update.model or None)
+    return examples, loss
