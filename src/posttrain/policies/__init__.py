@@ -44,6 +44,10 @@ class Packed:
     after: tuple[int, ...] | None = None
     """N: the sequence that each one continues, -1 for none: a prompt that several share is there once. What is
     continued continues nothing itself. None where no sequence does."""
+    guessed_L: Tensor | None = None
+    """int64 [L] tokens whose input embeddings are mixed with those of the others; None for none."""
+    foresight: float = 0.0
+    """Their share, in [0, 1]."""
 
     @property
     def lengths(self) -> list[int]:
@@ -77,7 +81,13 @@ class Packed:
         places = [torch.arange(end - len(part), end) for end, part in zip(ends, parts, strict=True)]
         rows = rows.to(self.token_ids_L.device)
         vectors_LD = None if self.vectors_LD is None else self.vectors_LD[rows]
-        packed = Packed(token_ids_L=self.token_ids_L[rows], starts=(0, *ends), vectors_LD=vectors_LD)
+        packed = Packed(
+            token_ids_L=self.token_ids_L[rows],
+            starts=(0, *ends),
+            vectors_LD=vectors_LD,
+            guessed_L=None if self.guessed_L is None else self.guessed_L[rows],
+            foresight=self.foresight,
+        )
         return packed, torch.cat(places).to(rows.device)
 
 
@@ -248,8 +258,12 @@ class Policy(nn.Module):
         *,
         temperature: float = 1.0,
         others: "Mapping[str, Policy] | None" = None,
+        foresight: float = 0.0,
     ) -> Mapping[Signal, Tensor]:
         """Signals of the tokens at `positions_T` (indices into L), each [T] and differentiable.
+
+        With `foresight`, the input embeddings of the tokens at the positions are mixed with those of the model's own
+        choices, of which they have that share.
 
         A language head always gives the log-probability (of the token at the position, given those before it, at the
         temperature) and, if needed, the entropy of the distribution that it was drawn from, in nats, the token's logit

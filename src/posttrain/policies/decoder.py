@@ -168,6 +168,9 @@ class Decoder(DecoderModules):
         """[R, D] what the layers see of tokens and their vectors."""
         weight = self.model.embed_tokens.weight
         x_RD = pad_rows(embedded(packed.token_ids_L.to(weight.device), weight))
+        if packed.guessed_L is not None:
+            guessed_RD = pad_rows(embedded(packed.guessed_L.to(weight.device), weight))
+            x_RD = (1.0 - packed.foresight) * x_RD + packed.foresight * guessed_RD
         if packed.vectors_LD is None:
             return x_RD
         if self.vector_width != packed.vectors_LD.shape[1]:

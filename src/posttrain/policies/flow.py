@@ -147,11 +147,14 @@ class FlowPolicy(Policy):
         *,
         temperature: float = 1.0,
         others: Mapping[str, Policy] | None = None,
+        foresight: float = 0.0,
     ) -> Mapping[Signal, Tensor]:
         """Log-probabilities of chain tokens and draws; if needed the entropy of the Gaussians (0 for a draw), the share
         of noise of a draw (0 for others), and [T, P] the velocity there. A value head gives values.
         """
         self.check_needs(needs, others or {})
+        if foresight:
+            raise UserError("a flow has no most likely token, so an objective with foresight is for language models")
         assert temperature > 0, "chains without noise have no density"
         assert packed.vectors_LD is not None, "the tokens of a flow have vectors"
         vectors_LD = packed.vectors_LD.to(next(self.parameters()).dtype)

@@ -18,7 +18,7 @@ from posttrain.policies import Body, Packed, Policy
 from posttrain.policies._bodies import read_body
 from posttrain.policies._cache import LARGE, free_kept
 from posttrain.policies._prompts import prompt_of
-from posttrain.policies._signals import Compared, token_signals
+from posttrain.policies._signals import CHUNK_LOGITS, MIN_CHUNK, Compared, token_signals
 from posttrain.policies.decoder import Decoder
 from posttrain.policies.folder import (
     Folder,
@@ -93,11 +93,12 @@ class LanguageModelPolicy(Policy):
         *,
         temperature: float = 1.0,
         others: Mapping[str, Policy] | None = None,
+        foresight: float = 0.0,
     ) -> Mapping[Signal, Tensor]:
         """Signals [T] of the tokens at `positions_T`; only a reward head gives one of the first token of a sequence."""
         self.check_needs(needs, others or {})
         assert temperature > 0, "greedy choices have no log-probability"
-        hidden_LD = self.body.hidden(packed)
+        hidden_LD = self.body.hidden(self._foreseen(packed, positions_T, foresight) if foresight else packed)
         if self.value_head is not None:
             return self._numbers(self.value_head, hidden_LD, packed, positions_T, needs)
         before_T = packed.before(positions_T)
@@ -136,6 +137,15 @@ class LanguageModelPolicy(Policy):
                     found = signals_of(other.body, hidden[role], frozenset(own))
                 signals |= {signal: found[itself] for itself, signal in own.items()}
         return signals
+
+    @torch.no_grad()
+    def _foreseen(self, packed: Packed, positions_T: Tensor, share: float) -> Packed:
+        """The same tokens, with the most likely ones mixed into the input embeddings at `positions_T`."""
+        hidden_TD = self.body.hidden(packed).index_select(0, packed.before(positions_T))
+        parts = hidden_TD.split(max(MIN_CHUNK, CHUNK_LOGITS // self.body.vocabulary_size))
+        guessed_L = packed.token_ids_L.clone()
+        guessed_L[positions_T] = torch.cat([self.body.logits(part).argmax(-1) for part in parts])
+        return replace(packed, guessed_L=guessed_L, foresight=share)
 
     def _numbers(
         self, head: nn.Linear, hidden_LD: Tensor, packed: Packed, positions_T: Tensor, needs: frozenset[Signal]

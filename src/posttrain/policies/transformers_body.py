@@ -79,7 +79,12 @@ class TransformersBody(Body):
         pieces: dict[int, Tensor] = {}
         for size, members in _by_size(enumerate(lengths), self.context).items():
             ids_NS = _padded([token_ids_L[packed.starts[i] : packed.starts[i + 1]] for i in members], size)
-            states_NSD = self.causal.base_model(input_ids=ids_NS, use_cache=False).last_hidden_state
+            inputs = {"input_ids": ids_NS}
+            if packed.guessed_L is not None:
+                guessed_NS = _padded([packed.guessed_L[packed.starts[i] : packed.starts[i + 1]] for i in members], size)
+                embed, share = self.causal.get_input_embeddings(), packed.foresight
+                inputs = {"inputs_embeds": (1.0 - share) * embed(ids_NS) + share * embed(guessed_NS)}
+            states_NSD = self.causal.base_model(**inputs, use_cache=False).last_hidden_state
             for row, i in enumerate(members):
                 pieces[i] = states_NSD[row, : lengths[i]]
         return torch.cat([pieces[i] for i in sorted(pieces)])

@@ -129,6 +129,7 @@ class SFT(Stage):
             reducer=self.reducer,
             needs=own,
             others={role: models[role] for role in roles_in(own)},
+            foresight=self.objective.foresight,
         )
         steps = self.total_steps(context.tasks)
         return fit_role(

@@ -52,6 +52,8 @@ class Loss:
     """Weights of the losses of sampled and of demonstrated tokens."""
     temperature: float = 1.0
     """Temperature of the distribution whose log-probabilities are trained: that of sampling."""
+    foresight: float = 0.0
+    """Share of the model's own choices in its inputs: `Objective.foresight`."""
     whole_groups: bool = False
     """Whether the loss compares the sequences of a group, which must then be in one micro-batch."""
 
@@ -189,7 +191,12 @@ class Learner:
         seen: list[dict[Signal, FloatArray]] = [{} for _ in examples]
         for part, batch in self._micro_batches(examples, loss):
             signals = self.policy.evaluate(
-                batch.packed, batch.positions_T, loss.needs, temperature=loss.temperature, others=loss.others
+                batch.packed,
+                batch.positions_T,
+                loss.needs,
+                temperature=loss.temperature,
+                others=loss.others,
+                foresight=loss.foresight,
             )
             result = loss.per_token(tokens_of(batch, signals, progress))
             weighted = (result.loss_T * batch.weight_T).sum()

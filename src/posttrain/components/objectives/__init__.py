@@ -24,6 +24,14 @@ class Objective(Component):
         return False
 
     @property
+    def foresight(self) -> float:
+        """Share of the model's own choice in the input embeddings of the tokens that are trained, in [0, 1].
+
+        Above 0, a pass without gradient finds the choices, the most likely tokens; the loss is of a second pass.
+        """
+        return 0.0
+
+    @property
     def needs(self) -> frozenset[Signal]:
         """Expensive signals that `Tokens` must carry: those of the forward pass that trains, which are differentiated,
         and columns, among them the old log-probabilities where those of the sampler do not suffice.

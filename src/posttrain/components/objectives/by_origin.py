@@ -8,9 +8,10 @@ loss of each part is a metric, ``sampled/loss`` and ``demonstrated/loss``. The r
 own normaliser; others treat all tokens equally.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from pydantic import NonNegativeFloat
+from pydantic import NonNegativeFloat, model_validator
+from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
 from posttrain.components.objectives import Objective
@@ -32,6 +33,13 @@ class ByOrigin(Objective):
     """Loss of tokens of demonstrations; its metrics are named ``demonstrated/...``."""
     weight: NonNegativeFloat = 1.0
     """Weight of the loss of demonstrations (1 in HPT, 0.3 for its smallest model)."""
+
+    @model_validator(mode="after")
+    def check_inputs(self) -> Self:
+        """Refuse a part that needs inputs of its own: both parts share a forward pass."""
+        if self.sampled.foresight or self.demonstrated.foresight:
+            raise PydanticCustomError("foresight", "an objective with foresight cannot be a part; set foresight to 0")
+        return self
 
     @property
     def needs(self) -> frozenset[Signal]:

@@ -32,6 +32,11 @@ class TopEntropy(Objective):
     """Share of each sequence's tokens, in [0, 1] (0.2 in both papers)."""
 
     @property
+    def foresight(self) -> float:
+        """That of the objective."""
+        return self.objective.foresight
+
+    @property
     def needs(self) -> frozenset[Signal]:
         """The entropy, and the signals of the objective."""
         return self.objective.needs | {ENTROPY}

@@ -129,6 +129,7 @@ def _part(
         others={other: models[other] for other in roles_in(needs)},
         shares=shares if update.penalized else Shares(),
         temperature=update.temperature,
+        foresight=update.objective.foresight,
         whole_groups=update.objective.whole_groups or any(penalty.whole_groups for penalty in added.values()),
     )
     examples = [
