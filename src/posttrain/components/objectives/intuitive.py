@@ -3,9 +3,9 @@
 Source: Intuitive Fine-Tuning, Hua et al. 2024, arXiv:2405.11870, and its released code. A first pass without gradient
 gives the model's choice for each target token, the most likely one. In the second pass the input embedding of a target
 token is (1 - lambda) times its own plus lambda times that of the choice, and l_t is minus the log-probability of the
-true token. With S_t = sum over k >= t of gamma^(k - t) l_k the loss of a sequence is the sum of l_t S_t over the sum of S_t,
-and that of a batch the mean over sequences. The gradient goes through the embeddings of both and, as in the release,
-through the weights.
+true token. With S_t = sum over k >= t of gamma^(k - t) l_k the loss of a sequence is the sum of l_t S_t over the sum of
+S_t, and that of a batch the mean over sequences. The gradient goes through the embeddings of both and, as in the
+release, through the weights.
 
 The reducer must be ``sequences``, the mean over sequences of means over tokens. With gamma = 0 and lambda = 0 it is
 imitation with that reducer.
