@@ -142,7 +142,7 @@ class LanguageModelPolicy(Policy):
     def _foreseen(self, packed: Packed, positions_T: Tensor, share: float) -> Packed:
         """The same tokens, with the most likely ones mixed into the input embeddings at `positions_T`."""
         hidden_TD = self.body.hidden(packed).index_select(0, packed.before(positions_T))
-        parts = hidden_TD.split(max(MIN_CHUNK, CHUNK_LOGITS // self.body.vocabulary_size))
+        parts = torch.split(hidden_TD, max(MIN_CHUNK, CHUNK_LOGITS // self.body.vocabulary_size))
         guessed_L = packed.token_ids_L.clone()
         guessed_L[positions_T] = torch.cat([self.body.logits(part).argmax(-1) for part in parts])
         return replace(packed, guessed_L=guessed_L, foresight=share)
