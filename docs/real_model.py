@@ -1,5 +1,7 @@
 """Write docs/real-model.md from runs of `word_problems` that were recorded in docs/measured/real_model/*.json.
 
+Runs of other names are short trials of the same recipe with something changed: docs/measured/real_model/trials/*.json.
+
 .venv/bin/python docs/real_model.py record RUN...   keep what the page shows of runs, then write it
 .venv/bin/python docs/real_model.py                 write the page and its pictures, if they are out of date
 .venv/bin/python docs/real_model.py --check         say whether they are out of date, and exit with 1 if they are
@@ -20,12 +22,19 @@ from posttrain.runs.store import RunStore
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PARTS, PICTURES, PAGE = DOCS / "measured" / "real_model", DOCS / "pictures", DOCS / "real-model.md"
+TRIALS = PARTS / "trials"
+WHOLE = ("word_problems", "word_problems_lora")
+"""Recipes whose runs are shown whole."""
 TEXT = PARTS / "text.md"
 """What is written by hand: the way there, and what was learned on it."""
 COMPARED = 10
 """Held-out answers that are shown before and after: the first ones, not chosen."""
 KEPT = ("reward", "entropy", "completion_tokens", "truncated", "zero_variance")
 """Metrics of a step that are kept."""
+EVALUATED = ("step", "accuracy", "accuracy_interval", "truncated", "mean_tokens")
+SUMMED = ("steps", "sampled_tokens", "tasks_evaluated", "verifier")
+"""Entries of an evaluation, and of a summary, that are kept."""
+OUTCOME = ("accuracy_before", "accuracy_before_interval", "accuracy_after", "accuracy_after_interval", "gain")
 
 
 def record(folder: Path) -> dict[str, Any]:
@@ -40,19 +49,14 @@ def record(folder: Path) -> dict[str, Any]:
         steps = [{"step": m["step"], **{name: m[name] for name in KEPT}} for m in store.metrics()]
         seconds = sum(entry.get("seconds_total", 0.0) for entry in store.timing())
         checked = sum(entry.get("seconds_evaluate", 0.0) for entry in store.timing())
-    shown = ("accuracy_before", "accuracy_before_interval", "accuracy_after", "accuracy_after_interval", "gain")
-    counted = ("steps", "sampled_tokens", "seconds", "peak_memory_bytes", "tasks_evaluated", "verifier")
     return {
         "recipe": recipe,
         "machine": {name: environment.get(name) for name in ("cpu", "instructions", "cores")},
-        **{name: summary[name] for name in (*shown, *counted)},
+        **{name: summary[name] for name in (*OUTCOME, *SUMMED, "seconds", "peak_memory_bytes")},
         "seconds_of_steps": seconds,
         "seconds_of_evaluations": checked,
         "metrics": steps,
-        "evaluations": [
-            {name: e[name] for name in ("step", "accuracy", "accuracy_interval", "truncated", "mean_tokens")}
-            for e in evaluations
-        ],
+        "evaluations": [{name: e[name] for name in EVALUATED} for e in evaluations],
         "answers": [
             {
                 "prompt": row["prompt"],
@@ -64,9 +68,26 @@ def record(folder: Path) -> dict[str, Any]:
     }
 
 
-def page(runs: Mapping[str, Mapping[str, Any]]) -> str:
+def trial(folder: Path) -> dict[str, Any]:
+    """What the page shows of a trial that has ended; not how long it took, which other work on the machine decides."""
+    with RunStore.open(folder, reading=True) as store:
+        summary, evaluations, metrics = store.summary(), store.evaluations(), store.metrics()
+        recipe, last = store.recipe_tree(), evaluations[-1]
+        columns = ("prompt", "completion", "answer", "reward", "stop_reason")
+        answers = store.evaluation_rows(last["step"], last["name"], columns)[:COMPARED]
+    return {
+        "recipe": recipe,
+        **{name: summary[name] for name in (*OUTCOME, *SUMMED)},
+        "metrics": [{"step": m["step"], **{name: m[name] for name in KEPT}} for m in metrics],
+        "evaluations": [{name: e[name] for name in EVALUATED} for e in evaluations],
+        "answers": answers,
+    }
+
+
+def page(runs: Mapping[str, Mapping[str, Any]], trials: Mapping[str, Mapping[str, Any]]) -> str:
     """The whole page."""
-    opening, closing = map(str.strip, TEXT.read_text(encoding="utf-8").split("<!-- measured -->"))
+    parts = TEXT.read_text(encoding="utf-8").split("<!-- measured -->")
+    opening, closing, between, last = map(str.strip, parts)
     lines = ["<!-- Written by docs/real_model.py. -->", "", opening, ""]
     columns = ("recipe", "before", "after", "gain", "steps", "minutes", "memory", "tokens sampled")
     lines += table(columns, (numbers(name, run) for name, run in runs.items()))
@@ -82,10 +103,47 @@ def page(runs: Mapping[str, Mapping[str, Any]]) -> str:
         closing,
         "",
     ]
+    plain = runs["word_problems"]
+    changed = [one for one in trials.values() if one["recipe"]["tasks"]["kind"] == "word_problems"]
+    lines += table(("recipe", "held out after 10 steps", "cut at the limit"), variants(plain, changed))
+    lines += ["", between, ""]
+    columns = ("tasks", "told", "before", "after", "gain", "steps", "groups learned from", "an answer at the end")
+    lines += table(columns, (tried(one) for one in trials.values() if one not in changed))
+    lines += ["", last, ""]
     for name, run in runs.items():
         lines += [f"## The first {COMPARED} held-out answers of `{name}`", ""]
         lines += table(("problem", "before", "after"), (compared(answer) for answer in run["answers"]))
     return "\n".join(lines).rstrip() + "\n"
+
+
+def variants(plain: Mapping[str, Any], changed: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
+    """A row for the recipe as it is after ten steps, and one for each trial of it."""
+    for run in (plain, *changed):
+        rl = run["recipe"]["stages"]["rl"]
+        parts = [f"{name} {p['coefficient']:g}" for name, p in rl["penalties"].items()]
+        if rl["reward"]["kind"] == "sum":
+            weights = rl["reward"]["weights"]
+            parts += [f"{weights.get(name, 1):g} for {name}" for name in rl["reward"]["parts"] if name in weights]
+        tenth = next(e for e in run["evaluations"] if e["step"] == 10)
+        said = "`word_problems`" + (f" with {' and '.join(parts)}" if parts else "")
+        yield [said, accuracy(tenth["accuracy"], tenth["accuracy_interval"]), f"{100 * tenth['truncated']:.1f} %"]
+
+
+def tried(run: Mapping[str, Any]) -> list[str]:
+    """The row of a trial on other tasks."""
+    tasks, answer = run["recipe"]["tasks"], run["answers"][0]
+    low, high = run["gain"]["interval"]
+    learned = 1 - sum(m["zero_variance"] for m in run["metrics"]) / len(run["metrics"])
+    return [
+        f"`{tasks['name']}`",
+        code(tasks["system"]) if tasks["system"] else "",
+        accuracy(run["accuracy_before"], run["accuracy_before_interval"]),
+        accuracy(run["accuracy_after"], run["accuracy_after_interval"]),
+        f"{100 * run['gain']['value']:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}]",
+        str(run["steps"]),
+        f"{100 * learned:.0f} %",
+        f"{code(answer['completion'])}, expected {code(answer['answer'])}",
+    ]
 
 
 def numbers(name: str, run: Mapping[str, Any]) -> list[str]:
@@ -154,29 +212,31 @@ def picture(runs: Mapping[str, Mapping[str, Any]]) -> str:
     return svg(parts, bottom + BOTTOM + 18 * len(runs) + 8, "Held-out accuracy and reward by step")
 
 
-def recorded() -> Iterator[tuple[str, dict[str, Any]]]:
+def recorded(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """The runs that were recorded, by recipe."""
-    for path in sorted(PARTS.glob("*.json"), key=lambda path: len(path.stem)):
+    for path in sorted(folder.glob("*.json"), key=lambda path: (len(path.stem), path.stem)):
         yield path.stem, json.loads(path.read_text(encoding="utf-8"))
 
 
 def main(arguments: Sequence[str]) -> int:
     """Record runs, or write or check the page."""
     if arguments and arguments[0] == "record":
-        PARTS.mkdir(parents=True, exist_ok=True)
+        TRIALS.mkdir(parents=True, exist_ok=True)
         for folder in map(Path, arguments[1:]):
-            run = record(folder)
-            path = PARTS / f"{run['recipe']['name']}.json"
+            with RunStore.open(folder, reading=True) as store:
+                name = store.recipe_tree()["name"]
+            run = record(folder) if name in WHOLE else trial(folder)
+            path = (PARTS if name in WHOLE else TRIALS) / f"{name}.json"
             path.write_text(json.dumps(run, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         arguments = []
-    runs = dict(recorded())
+    runs, trials = dict(recorded(PARTS)), dict(recorded(TRIALS))
     drawing = PICTURES / "real-model.svg"
     if not arguments:
         drawing.write_text(picture(runs), encoding="utf-8")
     elif not drawing.exists() or drawing.read_text(encoding="utf-8") != picture(runs):
         print("docs/pictures/real-model.svg is out of date", file=sys.stderr)
         return 1
-    return write_or_check(arguments, __doc__, PAGE, lambda: page(runs))
+    return write_or_check(arguments, __doc__, PAGE, lambda: page(runs, trials))
 
 
 if __name__ == "__main__":
