@@ -106,10 +106,10 @@ def page(runs: Mapping[str, Mapping[str, Any]], trials: Mapping[str, Mapping[str
     plain = runs["word_problems"]
     changed = [one for one in trials.values() if one["recipe"]["tasks"]["kind"] == "word_problems"]
     lines += table(("recipe", "held out after 10 steps", "cut at the limit"), variants(plain, changed))
-    lines += ["", between, ""]
+    lines += [between, ""]
     columns = ("tasks", "told", "before", "after", "gain", "steps", "groups learned from", "an answer at the end")
     lines += table(columns, (tried(one) for one in trials.values() if one not in changed))
-    lines += ["", last, ""]
+    lines += [last, ""]
     for name, run in runs.items():
         lines += [f"## The first {COMPARED} held-out answers of `{name}`", ""]
         lines += table(("problem", "before", "after"), (compared(answer) for answer in run["answers"]))

@@ -55,6 +55,18 @@ def test_the_page_of_a_real_model_is_what_was_measured(capsys: pytest.CaptureFix
     assert real_model.main(["--check"]) == 0, capsys.readouterr().err
 
 
+def test_a_trial_becomes_a_row_without_its_time(tmp_path: Path) -> None:
+    run = make_run(tmp_path, sft=0, rl=4, tasks=12)
+    with RunStore.open(run) as store:
+        write_summary(store)
+    kept = real_model.trial(run)
+    assert len(kept["answers"]) == real_model.COMPARED and "seconds" not in kept
+    tasks = {"kind": "reasoning_gym", "name": "chain_sum", "system": "Be brief."}
+    row = real_model.tried({**kept, "recipe": {"tasks": tasks}})
+    assert row[:2] == ["`chain_sum`", "`Be brief.`"] and "points [" in row[4]
+    assert row[5:7] == ["4", f"{100 - 25 * sum(m['zero_variance'] for m in kept['metrics']):.0f} %"]
+
+
 def test_a_run_becomes_a_row_with_answers_before_and_after(tmp_path: Path) -> None:
     run = make_run(tmp_path, sft=0, rl=4, tasks=12)
     with RunStore.open(run) as store:
