@@ -67,26 +67,27 @@ def _pipe(name: str, *verb: str) -> Make:
 
 
 def _resealed(change: Callable[[dict[str, Any]], Any]) -> Make:
-    """A state that was edited, with a manifest that agrees with it."""
+    """The state of every checkpoint, edited, with manifests that agree with it."""
 
     def make() -> Sequence[str]:
-        [step] = (RUN / "checkpoints").iterdir()
-        state = json.loads((step / "state.json").read_text())
-        text = json.dumps(change(state))
-        (step / "state.json").write_text(text)
-        manifest = json.loads((step / "manifest.json").read_text())
-        manifest["files"]["state.json"] = {"bytes": len(text), "sha256": hashlib.sha256(text.encode()).hexdigest()}
-        (step / "manifest.json").write_text(json.dumps(manifest))
+        for step in (RUN / "checkpoints").iterdir():
+            text = json.dumps(change(json.loads((step / "state.json").read_text())))
+            (step / "state.json").write_text(text)
+            manifest = json.loads((step / "manifest.json").read_text())
+            manifest["files"]["state.json"] = {"bytes": len(text), "sha256": hashlib.sha256(text.encode()).hexdigest()}
+            (step / "manifest.json").write_text(json.dumps(manifest))
         return ["!", "resume", str(RUN)]
 
     return make
 
 
 def _manifest(change: Callable[[dict[str, Any], Path], Any]) -> Make:
+    """The manifest of every checkpoint, changed."""
+
     def make() -> Sequence[str]:
-        [step] = (RUN / "checkpoints").iterdir()
-        manifest = json.loads((step / "manifest.json").read_text())
-        (step / "manifest.json").write_text(json.dumps(change(manifest, step)))
+        for step in (RUN / "checkpoints").iterdir():
+            manifest = json.loads((step / "manifest.json").read_text())
+            (step / "manifest.json").write_text(json.dumps(change(manifest, step)))
         return ["!", "resume", str(RUN)]
 
     return make

@@ -16,11 +16,11 @@ ISOLATED = ("grading.workers", "grading.isolated", "open_pool")
 
 def test_growth_is_seen() -> None:
     first = {"resident kB": 1000, "descriptors": 9}
-    assert not grown(first, {"resident kB": 1050, "descriptors": 9})
+    assert not grown(first, {"resident kB": 1050, "descriptors": 17})
     assert not grown(first, {"resident kB": 900, "descriptors": 8})
-    assert grown(first, {"resident kB": 1051, "descriptors": 10}) == [
+    assert grown(first, {"resident kB": 1051, "descriptors": 18}) == [
         "resident kB: 1000 -> 1051",
-        "descriptors: 9 -> 10",
+        "descriptors: 9 -> 18",
     ]
 
 

@@ -16,6 +16,8 @@ from posttrain.errors.foreign import check_file, guard, parse_json, shown
 
 LONGEST_ROW = 16 << 20
 """Bytes of one row: of its line, or of its texts."""
+MOST_VALUES = 1_000_000
+"""Values of a row of JSON lines: its tokens, say. Each takes up to 200 bytes of memory."""
 LARGEST_JSON = 256 << 20
 """Bytes of one JSON document, which is read at once; JSON lines are read a line at a time."""
 MOST_BLANK = 1_000_000
@@ -87,7 +89,7 @@ def _json_lines(path: Path) -> Iterator[Row]:
             _check_blank(path, blank)
         else:
             try:
-                values = parse_json(text.rstrip())
+                values = parse_json(text.rstrip(), most=MOST_VALUES)
             except (ValueError, RecursionError) as error:
                 hint = "; each line holds one JSON object" if number == 1 else ""
                 raise _not_json(error, path, number, hint) from None

@@ -17,14 +17,17 @@ def plain(value: Any) -> Any:
     Tuples and integer keys are kept, since JSON can write them and some graders compare them. NaN, which marks a
     missing value in data frames, becomes None. Raises `TypeError` for other values.
     """
-    if value is None or type(value) in (str, int, bool):
+    kind = type(value)
+    if value is None or kind in (str, int, bool):
         return value
+    if kind is list:  # by type first: a row may have a million
+        return [plain(item) for item in value]
     if isinstance(value, float):
         return _finite(float(value))
     if isinstance(value, Mapping):
         return {key if isinstance(key, int) else str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(plain(item) for item in value) if type(value) in (list, tuple) else [*map(plain, value)]
+        return tuple(map(plain, value)) if kind is tuple else [*map(plain, value)]
     if isinstance(value, set | frozenset):
         return sorted(map(plain, value), key=repr)
     return _scalar(value)
@@ -33,9 +36,11 @@ def plain(value: Any) -> Any:
 def memory(value: Any) -> int:
     """Bytes that a plain value takes in memory."""
     size = getsizeof(value)
-    if isinstance(value, Mapping):
+    if type(value) in (list, tuple):
+        return size + sum(map(memory, value)) if value else size
+    if isinstance(value, dict):
         return size + sum(getsizeof(key) + memory(item) for key, item in value.items())
-    return size + sum(map(memory, value)) if isinstance(value, list | tuple) else size
+    return size
 
 
 def _finite(value: float) -> float | str | None:

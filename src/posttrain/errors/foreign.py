@@ -14,8 +14,11 @@ import stat
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NoReturn
+
+from pydantic import ValidationError
 
 from posttrain.errors import PosttrainError, UserError
 
@@ -26,7 +29,9 @@ MOST_VALUES = 5_000_000
 SMALL_FILE = 64 << 20
 """Bytes of a file that is read at once, where no other bound is given: a hundred times what is usual."""
 _WIDTH = 300
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_NO_BRACKETS = re.compile(r"[^\[\]{}]+")
+_STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 """What moves the cursor, sets colours, ends a line or turns the direction of writing, and halves of characters."""
 
@@ -59,39 +64,35 @@ def guard(what: str) -> Iterator[None]:
     except MemoryError:
         raise UserError(f"{what}: reading it takes more memory than there is") from None
     except BaseException as error:  # PanicException of Rust's libraries is no Exception
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise UserError(f"{what}: {shown(reason) or type(error).__name__}") from None
+        raise UserError(f"{what}: {shown(_reason(error)) or type(error).__name__}") from None
 
 
-def parse_json(text: str, *, constants: bool = False, deepest: int = DEEPEST) -> Any:
+def _reason(error: BaseException) -> str:
+    """What a library says, as one sentence."""
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_input=False)[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+
+
+def parse_json(text: str, *, constants: bool = False, deepest: int = DEEPEST, most: int = MOST_VALUES) -> Any:
     """The value of a JSON text. Raises `ValueError` for anything else, also where it is too deep or a key is twice.
 
-    `constants` takes NaN and Infinity, which configs of models hold.
+    `constants` takes NaN and Infinity, which configs of models hold; `most` bounds the number of values.
     """
-    if sum(map(text.count, "[{,")) > MOST_VALUES:
-        raise ValueError(f"more than about {MOST_VALUES:,} values")
-    depth = nesting(text, deepest)
-    if depth > deepest:
+    if sum(map(text.count, "[{,")) > most:
+        raise ValueError(f"more than about {most:,} values")
+    if nesting(text, deepest) > deepest:
         raise ValueError(f"nested too deeply: more than {deepest} levels")
     return json.loads(text, object_pairs_hook=_unique, parse_constant=None if constants else _refuse_constant)
 
 
 def nesting(text: str, enough: int) -> int:
-    """Levels of lists and objects in a JSON text, counted up to one more than `enough`."""
+    """Levels of lists and objects in a JSON text; 0 where there cannot be more than `enough`."""
     if text.count("[") + text.count("{") <= enough:
         return 0
-    depth = deepest = 0
-    for found in _TOKEN.finditer(text):
-        first = found[0][0]
-        if first in "[{":
-            depth += 1
-            if depth > deepest:
-                deepest = depth
-                if deepest > enough:
-                    break
-        elif first != '"':
-            depth -= 1
-    return deepest
+    brackets = _NO_BRACKETS.sub("", _STRING.sub("", text))
+    return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -5,10 +5,11 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
 
-from posttrain.errors import PosttrainError, UserError
+from posttrain.errors import PosttrainError
+from posttrain.errors.foreign import guard
 from posttrain.runs.reading import JOURNAL, read_own
 from posttrain.runs.state import state_of
 from posttrain.runs.store import RunStore
@@ -107,11 +108,8 @@ def _read(folder: Path) -> Page:
 
 def _checked(kind: TypeAdapter[Any], value: Any, name: str) -> Any:
     """A value of this kind, what else is in it left out. Raises `UserError` with the name of the file."""
-    try:
+    with guard(name):
         return kind.validate_python(value)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise UserError(f"{name}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
 def _evaluations_of(folder: Path) -> list[Page]:

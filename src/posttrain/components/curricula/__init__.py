@@ -1,7 +1,7 @@
 """Curricula: the choice of the tasks of each step.
 
-Contract: the state is JSON. `select` is a function of (state, pool, count, seed, step) alone, so that a resumed run has
-the tasks of the uninterrupted one.
+Contract: the state is JSON. `select` is a function of (state, pool, count, seed, step, refill) alone, so that a resumed
+run has the tasks of the uninterrupted one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,9 +21,9 @@ class Curriculum(Component):
         return {}
 
     def select(
-        self, state: State, pool: Sequence[Task], count: int, *, seed: int, step: int
+        self, state: State, pool: Sequence[Task], count: int, *, seed: int, step: int, refill: int = 0
     ) -> tuple[State, list[Task]]:
-        """Choose `count` tasks of the pool for this step."""
+        """Choose `count` tasks of the pool for this step; `refill` numbers further choices in the same step, from 1."""
         raise NotImplementedError
 
     def observe(self, state: State, groups: Sequence[Group]) -> State:

@@ -51,7 +51,7 @@ class Bandit(Curriculum):
         return {"q": {}, "position": {}}
 
     def select(
-        self, state: State, pool: Sequence[Task], count: int, *, seed: int, step: int
+        self, state: State, pool: Sequence[Task], count: int, *, seed: int, step: int, refill: int = 0
     ) -> tuple[State, list[Task]]:
         """Draw a category for each task, with replacement, and take that category's next task."""
         arms: dict[str, list[Task]] = defaultdict(list)
@@ -59,7 +59,9 @@ class Bandit(Curriculum):
             arms[self._category(task)].append(task)
         names = sorted(arms)
         q_A = np.array([state["q"].get(name, 0.0) for name in names])
-        drawn = np.random.default_rng([seed, 0, step]).choice(len(names), size=count, p=self._shares(q_A))
+        drawn = np.random.default_rng([seed, 0, step, *[refill] * (refill > 0)]).choice(
+            len(names), size=count, p=self._shares(q_A)
+        )
         position, chosen = dict(state["position"]), []
         for arm in map(int, drawn):
             epoch, place = divmod(position.get(names[arm], 0), len(arms[names[arm]]))

@@ -38,13 +38,13 @@ class Prioritized(Curriculum):
         return {"success": {}}
 
     def select(
-        self, state: State, pool: Sequence[Task], count: int, *, seed: int, step: int
+        self, state: State, pool: Sequence[Task], count: int, *, seed: int, step: int, refill: int = 0
     ) -> tuple[State, list[Task]]:
         """Draw each task independently, with replacement."""
         failure_P = np.array([max(1.0 - state["success"].get(task.key, 0.0), 0.0) for task in pool])
         total = failure_P.sum()
         share_P = failure_P / total if total > 0 else None
-        drawn = np.random.default_rng([seed, step]).choice(len(pool), size=count, p=share_P)
+        drawn = np.random.default_rng([seed, step, *[refill] * (refill > 0)]).choice(len(pool), size=count, p=share_P)
         return state, [pool[int(place)] for place in drawn]
 
     def observe(self, state: State, groups: Sequence[Group]) -> State:

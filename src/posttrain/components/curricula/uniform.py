@@ -23,7 +23,7 @@ class Uniform(Curriculum):
         return {"position": 0}
 
     def select(
-        self, state: State, pool: Sequence[Task], count: int, *, seed: int, step: int
+        self, state: State, pool: Sequence[Task], count: int, *, seed: int, step: int, refill: int = 0
     ) -> tuple[State, list[Task]]:
         """Take the next `count` tasks."""
         end = state["position"] + count

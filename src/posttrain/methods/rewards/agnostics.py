@@ -3,7 +3,8 @@
 Source: Boruch-Gruszecki et al. 2025, arXiv:2508.04865: GRPO with a verifier that needs only the commands to compile and
 run a language. The reward is 1 for a program with the expected output for every input, 0.2 for one that runs and prints
 something else, 0 for one that fails. As released, the ratio is that of the policy to itself, so that its clipping never
-acts: a plain policy gradient, averaged over the tokens of a completion first. Groups of equal rewards count in the mean.
+acts: a plain policy gradient, averaged over the tokens of a completion first. Groups of equal rewards count in the
+mean.
 
     posttrain run agnostics tasks=mine.jsonl model=FOLDER
     # columns: prompt, tests ([{input: ..., output: ...}, ...]), language (bash, ...), completion (a program to imitate)
@@ -28,8 +29,9 @@ SETTING: Final = "programs"
 PAPER: Final = "arXiv:2508.04865"
 ROWS: Final = (116,)
 
+
 def agnostics(recipe: Recipe | None = None) -> Recipe:
-    """A change to GRPO: programs are scored by their output, with a partial reward for running to the end; no clipping."""
+    """A change to GRPO: programs are scored by their output, with a partial reward for running; no clipping."""
     recipe = with_rl(recipe or programs())
     stage = rl_of(recipe)
     tests = stage.reward if isinstance(stage.reward, IOTests) else IOTests()

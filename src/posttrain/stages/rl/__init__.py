@@ -41,11 +41,13 @@ from posttrain.stages.rl.collect import (
     describe_failures,
     filter_groups,
     learned_by,
+    record_filtered,
     stop_if_grading_fails,
     unaided,
 )
 from posttrain.stages.rl.imitation import BALANCE, EXPERTS, Imitation, Taught, check_experts
 from posttrain.stages.rl.metrics import describe, metrics_by_role
+from posttrain.stages.rl.refill import Refill
 from posttrain.stages.rl.roles import (
     RoleLearning,
     RoleTraining,
@@ -81,6 +83,8 @@ class RL(Stage):
     reducer: Reducer
     filters: Mapping[str, Filter] = field(default_factory=dict)
     """By name, applied in order."""
+    refill: Refill | None = None
+    """Sampling again in a step until enough groups pass the filters; None trains on what is left."""
     penalties: Mapping[str, Penalty] = field(default_factory=dict)
     """By name; each acts in the loss or in the reward."""
     correction: Correction | None = None
@@ -174,17 +178,16 @@ class RL(Stage):
             shares = imitation.shares(memory, step.index)
             with context.phase("sample"):
                 before = context.sampled_tokens(models)
-                groups = self._collect(models, context, step, memory) if shares.sampled else []
+                context.groups = groups = kept = []
+                if shares.sampled:
+                    groups, kept = self._collect(models, context, step, memory)
                 sampled = context.sampled_tokens(models) - before
-            context.groups = groups
             step.record.metrics |= metrics_by_role(groups) | {"sampled_tokens": float(sampled)}
-            stop_if_grading_fails(groups, self.max_grader_errors)
             memory["curriculum"] = self.curriculum.observe(memory["curriculum"], unaided(learned_by("policy", groups)))
             shown = imitation.choose(memory, groups, shares, models["policy"], step.index)
             taught = Taught(
                 shown=shown, shares=shares, validation=imitation.validation(models["policy"], shares, step.index)
             )
-            kept = filter_groups(self.filters, memory["filters"], groups, step.record)
             for role, training in trainings.items():
                 if training.due(step.index, warmup):
                     own = taught if role == "policy" else Taught(shares=shares)
@@ -195,14 +198,33 @@ class RL(Stage):
                 hook(step.index + 1, states)
         return models
 
-    def _collect(self, models: Models, context: StageContext, step: Step, memory: dict[str, Any]) -> list[Group]:
-        """Select the step's tasks, sample their rollouts and score them."""
-        memory["curriculum"], tasks = self.curriculum.select(
-            memory["curriculum"], context.tasks, self.prompts, seed=context.seed, step=step.index
-        )
-        scoring = RewardContext(progress=step.progress, step=step.index, state=memory["reward"])
-        samplers = [context.samplers(models, step.index, place) for place in range(len(tasks))]
-        return wait_for(collect_groups(tasks, self.rollout.at(step.progress), self.reward, samplers, scoring))
+    def _collect(
+        self, models: Models, context: StageContext, step: Step, memory: dict[str, Any]
+    ) -> tuple[list[Group], list[Group]]:
+        """All groups of the step, scored, and those to learn from: sampled until enough pass the filters."""
+        groups: list[Group] = []
+        tasks = 0
+        for number in range(1 + (self.refill.rounds if self.refill else 0)):
+            memory["curriculum"], chosen = self.curriculum.select(
+                memory["curriculum"], context.tasks, self.prompts, seed=context.seed, step=step.index, refill=number
+            )
+            scoring = RewardContext(progress=step.progress, step=step.index, state=memory["reward"])
+            samplers = [context.samplers(models, step.index, tasks + place) for place in range(len(chosen))]
+            tasks += len(chosen)
+            rollout = self.rollout.at(step.progress)
+            groups += wait_for(collect_groups(chosen, rollout, self.reward, samplers, scoring))
+            context.groups = groups
+            stop_if_grading_fails(groups, self.max_grader_errors)
+            states, kept, dropped = filter_groups(self.filters, memory["filters"], groups)
+            if self.refill is None or self.refill.is_full(kept, self.prompts):
+                break
+        if self.refill is not None:
+            kept, over = self.refill.cut(kept, dropped, self.prompts)
+            step.record.metrics |= {"refills": float(number), "groups_over": float(len(over))}
+            dropped += over
+        memory["filters"] = states
+        record_filtered(step.record, groups, kept, dropped)
+        return groups, kept
 
     def _imitation(self, context: StageContext) -> Imitation:
         """What is learned from demonstrations beside the rollouts."""

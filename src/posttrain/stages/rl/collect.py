@@ -47,19 +47,26 @@ def split_failed(groups: Sequence[Group]) -> tuple[list[Group], list[Dropped]]:
 
 
 def filter_groups(
-    filters: Mapping[str, Filter], states: dict[str, Mapping[str, Any]], groups: Sequence[Group], record: StepRecord
-) -> list[Group]:
-    """The groups to learn from. Dropped groups go into the record with the reason."""
+    filters: Mapping[str, Filter], states: Mapping[str, Mapping[str, Any]], groups: Sequence[Group]
+) -> tuple[dict[str, Mapping[str, Any]], list[Group], list[Dropped]]:
+    """The filters' new states, the groups to learn from, and the others."""
     kept, dropped = split_failed(groups)
+    states = dict(states)
     for name, member in filters.items():
         states[name], kept, more = member(states[name], kept)
         dropped += more
+    return states, kept, dropped
+
+
+def record_filtered(
+    record: StepRecord, groups: Sequence[Group], kept: Sequence[Group], dropped: Sequence[Dropped]
+) -> None:
+    """Record the dropped groups with the reason, and the share of groups with demonstrations."""
     for offset, item in enumerate(dropped):
         record.drop(item.group, item.reason, index=len(kept) + offset)
     demonstrated = [any(t.demonstrated for t in group) for group in kept]
     if any(t.demonstrated for group in groups for t in group):
         record.metrics["demonstrated"] = float(np.mean(demonstrated)) if demonstrated else 0.0
-    return kept
 
 
 def describe_failures(groups: Sequence[Group]) -> str:

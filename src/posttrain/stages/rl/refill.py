@@ -1,0 +1,51 @@
+"""Sampling again in a step until enough groups pass the filters: dynamic sampling.
+
+Source: Yu et al. 2025 (DAPO), arXiv:2503.14476, section 3.2: more prompts are sampled until the batch is full of groups
+that are neither all right nor all wrong. Their code samples another whole batch each time, at most ten in all
+(``max_num_gen_batches``), and drops what is over.
+
+Differs: when the rounds are spent, their code stops; the default here trains on what there is, which the metric
+``refills`` and the rows of the record show. Filters see all groups of the step at once, in each round.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from posttrain.component import frozen
+from posttrain.components.filters import Dropped
+from posttrain.errors import AlarmStop
+from posttrain.types import Group
+
+
+@frozen
+class Refill:
+    """How a step is filled up when filters have dropped groups."""
+
+    rounds: Annotated[int, Field(ge=1, le=100)] = 9
+    """Most further rounds of sampling in a step, each with as many tasks as the first."""
+    prompts: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """Groups that make a step full; None takes the stage's `prompts`. With fewer, a step samples more tasks at first
+    than it trains on. What is over is dropped."""
+    when_spent: Literal["fewer", "stop"] = "fewer"
+    """What happens when the step is not full after the last round: it trains on fewer groups, or the run stops."""
+
+    def cut(self, kept: Sequence[Group], dropped: Sequence[Dropped], prompts: int) -> tuple[list[Group], list[Dropped]]:
+        """The groups that a full step trains on, and those that are over. Raises `AlarmStop` for too few."""
+        wanted = self.prompts or prompts
+        if len(kept) < wanted and self.when_spent == "stop":
+            reasons = Counter(item.reason for item in dropped).most_common(3)
+            told = "; ".join(f"{reason}: {number}" for reason, number in reasons)
+            raise AlarmStop(
+                f"after {self.rounds} refills only {len(kept)} of {wanted} groups are left. Dropped were, by reason: "
+                f"{told}. Allow more refill.rounds, train on fewer groups with refill.when_spent=fewer, or change what "
+                "the filters let pass"
+            )
+        over = [Dropped(group=group, reason="the step is full") for group in kept[wanted:]]
+        return list(kept[:wanted]), over
+
+    def is_full(self, kept: Sequence[Group], prompts: int) -> bool:
+        """Whether no further round is needed."""
+        return len(kept) >= (self.prompts or prompts)
