@@ -52,9 +52,10 @@ values once a step at the speed of a copy.
 
 **Peers** run in an environment of their own, with the same folder, prompts, reward, learning rate, optimizer and
 threads, and with the settings that make them fastest here: no gradient checkpointing (TRL has it on by default), one
-micro-batch (at 135M the fastest of 8, 16 and 32, which are tried first), no evaluation, nothing saved. *trl*: GRPOTrainer with `generate`. *trl_cb*: the same with transformers'
-continuous batching, with a cache that just holds all sequences (left to itself it takes half of the machine's memory,
-and several times as long). *bare*: a loop of `generate` and a hand-written step, torch and transformers only.
+micro-batch (at 135M the fastest of 8, 16 and 32, which are tried first), no evaluation, nothing saved. *trl*:
+GRPOTrainer with `generate`. *trl_cb*: the same with transformers' continuous batching, with a cache that just holds all
+sequences (left to itself it takes half of the machine's memory, and several times as long). *bare*: a loop of
+`generate` and a hand-written step, torch and transformers only.
 *generate*: sampling alone. A step of posttrain is a step of a real run: curriculum, rewards, alarms and the record
 included. Learner tokens are those of prompts and completions, without padding, each prompt as often as it has
 completions, for every side, also where one computes it once; the time is that of a step less that of sampling and
