@@ -178,9 +178,8 @@ class RL(Stage):
             shares = imitation.shares(memory, step.index)
             with context.phase("sample"):
                 before = context.sampled_tokens(models)
-                context.groups = groups = kept = []
-                if shares.sampled:
-                    groups, kept = self._collect(models, context, step, memory)
+                context.groups = []
+                groups, kept = self._collect(models, context, step, memory) if shares.sampled else ([], [])
                 sampled = context.sampled_tokens(models) - before
             step.record.metrics |= metrics_by_role(groups) | {"sampled_tokens": float(sampled)}
             memory["curriculum"] = self.curriculum.observe(memory["curriculum"], unaided(learned_by("policy", groups)))
