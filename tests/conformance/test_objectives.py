@@ -182,6 +182,15 @@ def bandit_tokens(
 
 
 @every_member
+def test_old_log_probabilities_of_demonstrations_are_read_or_it_says_so(objective: Objective) -> None:
+    tokens = random_tokens(needs=objective.needs)
+    shown_T = tokens.sequence_T == 1
+    nan_T = tokens.old_logp_T.masked_fill(shown_T, math.nan)
+    taught = replace(tokens, behavior_logp_T=tokens.behavior_logp_T.masked_fill(shown_T, math.nan), old_logp_T=nan_T)
+    assert objective.uses_old or objective(taught).loss_T.isfinite().all()
+
+
+@every_member
 def test_tokens_that_nobody_sampled_have_a_loss(objective: Objective) -> None:
     """A demonstration has no behaviour policy (NaN); it has an old log-probability, the learner's own."""
     tokens = random_tokens(needs=objective.needs)

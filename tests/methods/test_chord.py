@@ -108,3 +108,24 @@ def test_the_two_variants() -> None:
     assert phi.balance.shares({}, seed=0, step=9, steps=10).demonstrated == 0.1  # type: ignore[union-attr]
     assert phi.objective.demonstrated.weight == "undecided"  # type: ignore[attr-defined]
     assert ROWS == (70,)
+
+
+def test_experts_take_no_pass_before_the_update(
+    small: Small, train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their tokens are computed once, in the update; a loss that compares with the old policy needs another pass."""
+    from posttrain.training import learner
+
+    passes: list[int] = []
+    evaluate = learner.evaluate_examples
+
+    def counted(policy: Any, examples: Any, *args: Any, **settings: Any) -> Any:
+        passes.append(len(examples))
+        return evaluate(policy, examples, *args, **settings)
+
+    monkeypatch.setattr(learner, "evaluate_examples", counted)
+    recipe = with_reward(small(chord(arithmetic()), *SHORT), tmp_path, VARIED)
+    train(recipe)
+    assert passes == []
+    train(override(recipe, ["objective.demonstrated=multiple_importance"]))
+    assert passes == [5, 5, 5]

@@ -24,6 +24,14 @@ class Objective(Component):
         return False
 
     @property
+    def uses_old(self) -> bool:
+        """Whether the loss of demonstrated tokens reads their old log-probabilities.
+
+        Where it does not, demonstrations beside rollouts take no pass of their own before the update.
+        """
+        return True
+
+    @property
     def foresight(self) -> float:
         """Share of the model's own choice in the input embeddings of the tokens that are trained, in [0, 1].
 

@@ -42,6 +42,11 @@ class ByOrigin(Objective):
         return self
 
     @property
+    def uses_old(self) -> bool:
+        """That of the objective of demonstrated tokens."""
+        return self.demonstrated.uses_old
+
+    @property
     def needs(self) -> frozenset[Signal]:
         """Signals of both."""
         return self.sampled.needs | self.demonstrated.needs

@@ -35,6 +35,7 @@ class Intuitive(Objective):
     """Minus log-probability, weighted by the discounted losses from the token on."""
 
     exceptions: ClassVar[frozenset[str]] = frozenset({"zero_advantage", "reinforce", "bandit"})
+    uses_old: ClassVar[bool] = False
 
     foresight: Share = 0.2
     """lambda: share of the model's own choice in the input embedding of a target token (0.2 in the release)."""

@@ -20,6 +20,7 @@ class Likelihood(Objective):
     """Minus log-probability, optionally weighted."""
 
     exceptions: ClassVar[frozenset[str]] = frozenset({"zero_advantage", "reinforce", "bandit"})
+    uses_old: ClassVar[bool] = False
 
     per: Literal["token", "sequence"] = "token"
     """Unit of the loss where a reducer averages over the tokens of a sequence: ``sequence`` multiplies by their number,

@@ -99,6 +99,7 @@ class RoleTraining:
         if not own and not shown:
             return
         penalties = {name: penalty.at(memory["penalties"][name]) for name, penalty in self.penalties.items()}
+        count = sum(map(len, own))
         with phase("signals"):
             signals = signals_for(
                 [*own, *shown],
@@ -108,8 +109,8 @@ class RoleTraining:
                 self.temperature,
                 role=self.role,
                 critic=self.critic or "critic",
+                with_old=None if self.updates[self.role].objective.uses_old else count,
             )
-        count = sum(map(len, own))
         batch = batch_of(own, {signal: values[:count] for signal, values in signals.items()}, penalties, step.progress)
         credit = Credit(advantages=())
         if own:

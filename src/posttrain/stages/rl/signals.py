@@ -22,16 +22,18 @@ def signals_for(
     *,
     role: str = "policy",
     critic: str = "critic",
+    with_old: int | None = None,
 ) -> dict[Signal, tuple[FloatArray, ...]]:
     """[T] signals of every trajectory, from one forward pass per model; `role` learns and `critic` gives its values.
 
     If there are trained demonstrations, old log-probabilities are included: the sampler's for sampled tokens, and the
-    learner's for the others. `max_tokens` bounds a pass. `temperature` is that of the distribution that the tokens were
-    drawn from.
+    learner's for the others; where it is given, of the first `with_old` trajectories only. `max_tokens` bounds a pass.
+    `temperature` is that of the distribution that the tokens were drawn from.
     """
     trajectories = [trajectory for group in groups for trajectory in group]
     sampled = [trajectory.behavior_logp for trajectory in trajectories]
-    unsampled = [i for i, logp in enumerate(sampled) if np.isnan(logp).any() and OLD_LOGP not in needs]
+    read = sampled if with_old is None else sampled[:with_old]
+    unsampled = [i for i, logp in enumerate(read) if np.isnan(logp).any() and OLD_LOGP not in needs]
     if not needs and not unsampled:
         return {}
     from posttrain.training.packing import example_of
