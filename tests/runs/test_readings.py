@@ -104,3 +104,12 @@ def test_time_left_follows_a_change_of_speed() -> None:
     for step in range(51, 71):
         estimate = left.after("rl", step, 3.0)
     assert estimate == pytest.approx(930 * 3.0)
+
+
+def test_imitation_beside_reinforcement() -> None:
+    """The losses of both and the share of imitation; or the loss of an update of its own."""
+    mixed = {"loss": 0.2, "demonstrated/loss": 1.5, "sampled/loss": -0.1, "share/demonstrated": 0.9}
+    [_, reading] = readings(mixed, {})
+    assert (reading.name, reading.value, reading.more) == ("imitation", "1.500", ("of rollouts -0.10", "share 90 %"))
+    [_, apart] = readings({"loss": 0.2, "experts/loss": 0.5}, {})
+    assert (apart.value, apart.more) == ("0.500", ())

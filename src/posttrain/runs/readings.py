@@ -40,6 +40,11 @@ def readings(metrics: Mapping[str, Any], timing: Mapping[str, Any]) -> list[Read
     kls = [f"KL {key.removeprefix('kl/')} {number(v)}" for key, v in metrics.items() if key.startswith("kl/")]
     errors = share("grader_errors", "grader errors", always=False)
     add("loss", "loss", number(metrics.get("loss")), number_of("learning_rate", "learning rate"))
+    imitated = metrics.get("demonstrated/loss", metrics.get("experts/loss"))
+    if imitated is not None:
+        both = number_of("sampled/loss", "of rollouts"), share("share/demonstrated", "share")
+        name = "demonstrated/loss" if "demonstrated/loss" in metrics else "experts/loss"
+        add("imitation", name, number(imitated), *both)
     add("reward", "reward", number(metrics.get("reward")), *parts, errors)
     length = metrics.get("completion_tokens")
     add("length", "completion_tokens", f"{length or 0:.0f} tokens", share("truncated", "truncated"))
