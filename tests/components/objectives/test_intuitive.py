@@ -66,7 +66,7 @@ def test_losses_of_0_are_guarded_and_the_loss_scales_with_them() -> None:
 def test_it_cannot_be_a_part_since_both_parts_have_one_forward_pass() -> None:
     with pytest.raises(ValidationError, match="foresight"):
         ByOrigin(sampled=PPOClip(), demonstrated=Intuitive())
-    assert isinstance(ByOrigin(sampled=PPOClip(), demonstrated=Intuitive(foresight=0.0))(mixed()).loss_T, torch.Tensor)
+    assert isinstance(ByOrigin(sampled=PPOClip(), demonstrated=Intuitive(mixing=0.0))(mixed()).loss_T, torch.Tensor)
 
 
 def mixed() -> Tokens:

@@ -26,8 +26,10 @@ class Shares:
 class Balance(Component):
     """Chooses the shares of each step."""
 
-    tasks: Tasks | None = None
-    """Where the demonstrations of the validation are from; None takes those that are learned from."""
+    @property
+    def source(self) -> Tasks | None:
+        """Where the demonstrations of the validation are from; None takes those that are learned from."""
+        return None
 
     @property
     def validated(self) -> int:

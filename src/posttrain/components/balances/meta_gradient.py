@@ -59,6 +59,11 @@ class MetaGradient(Balance):
         """The setting `batch`."""
         return self.batch
 
+    @property
+    def source(self) -> Tasks | None:
+        """The setting `tasks`."""
+        return self.tasks
+
     def start(self) -> State:
         """State before the first step."""
         return {"mu": self.mu, "entropies": []}

@@ -20,10 +20,13 @@ Shown = tuple[Task, str]
 class Experts(Component):
     """Chooses the demonstrations of a step."""
 
-    tasks: Tasks | None
-    """Where the demonstrations are from; None takes the tasks of the stage."""
     batch: int
     """Demonstrations in one update."""
+
+    @property
+    def source(self) -> Tasks | None:
+        """Where the demonstrations are from; None takes the tasks of the stage."""
+        return None
 
     def start(self) -> State:
         """State before the first step."""

@@ -33,6 +33,11 @@ class Failed(Experts):
     first: Literal["newest", "oldest"] = "newest"
     """Which tasks are taken first. With ``newest``, as released, old tasks may wait for ever."""
 
+    @property
+    def source(self) -> Tasks | None:
+        """The setting `tasks`."""
+        return self.tasks
+
     def start(self) -> State:
         """State before the first step: an empty buffer, in the order in which tasks are taken."""
         return {"waiting": []}

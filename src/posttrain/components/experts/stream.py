@@ -26,6 +26,11 @@ class Stream(Experts):
     batch: PositiveInt = 32
     """Demonstrations per step (64 in the paper, a fifth of all rows)."""
 
+    @property
+    def source(self) -> Tasks | None:
+        """The setting `tasks`."""
+        return self.tasks
+
     def start(self) -> State:
         """State before the first step: no batch taken."""
         return {"batches": 0}

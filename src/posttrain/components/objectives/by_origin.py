@@ -38,7 +38,7 @@ class ByOrigin(Objective):
     def check_inputs(self) -> Self:
         """Refuse a part that needs inputs of its own: both parts share a forward pass."""
         if self.sampled.foresight or self.demonstrated.foresight:
-            raise PydanticCustomError("foresight", "an objective with foresight cannot be a part; set foresight to 0")
+            raise PydanticCustomError("foresight", "an objective with foresight cannot be a part; set its mixing to 0")
         return self
 
     @property

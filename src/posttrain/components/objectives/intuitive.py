@@ -37,12 +37,17 @@ class Intuitive(Objective):
     exceptions: ClassVar[frozenset[str]] = frozenset({"zero_advantage", "reinforce", "bandit"})
     uses_old: ClassVar[bool] = False
 
-    foresight: Share = 0.2
+    mixing: Share = 0.2
     """lambda: share of the model's own choice in the input embedding of a target token (0.2 in the release)."""
     gamma: Share = 0.95
     """Discount of later losses per token (0.95 in the release); 0 gives every token of a sequence the same weight."""
     detached: bool = False
     """Whether weights are not differentiated; the release differentiates them."""
+
+    @property
+    def foresight(self) -> float:
+        """The setting `mixing`."""
+        return self.mixing
 
     def __call__(self, tokens: Tokens) -> PerToken:
         """Loss of each trained token; the metric is its weight, 1 on average over a sequence."""

@@ -4,7 +4,7 @@ Source: Hua et al. 2024, arXiv:2405.11870, and its released code; the paper itse
 one backward: the first gives the model's choice for every token of a demonstration, the second sees embeddings of which
 0.2 is that choice. A token's weight is the discounted sum of the losses from it on (gamma 0.95), 1 on average over a
 sequence, and is differentiated too. The loss is the mean over demonstrations, so that short ones weigh as much as long
-ones. `objective.gamma=0 objective.foresight=0` is the release's baseline.
+ones. `objective.gamma=0 objective.mixing=0` is the release's baseline.
 
     posttrain run ift tasks=mine.jsonl model=FOLDER    # columns: prompt, completion, answer (to evaluate)
 

@@ -146,15 +146,15 @@ class RL(Stage):
         check_prompts(models["policy"], tasks, f"the {self.kind} stage")
         self.rollout.check(tasks)
         check_hooks(self.hooks, models)
-        if self.experts is not None and self.experts.tasks is None:
+        if self.experts is not None and self.experts.source is None:
             check_experts(models, tasks)
 
     @property
     def further(self) -> Mapping[str, Tasks]:
         """The tasks that demonstrations are from, if they are not those of the stage."""
         sources = {
-            EXPERTS: self.experts.tasks if self.experts is not None else None,
-            BALANCE: self.balance.tasks if self.balance is not None else None,
+            EXPERTS: self.experts.source if self.experts is not None else None,
+            BALANCE: self.balance.source if self.balance is not None else None,
         }
         return {name: source for name, source in sources.items() if source is not None}
 
