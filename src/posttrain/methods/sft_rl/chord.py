@@ -14,6 +14,12 @@ share of 0 leaves its part out, so that nothing is sampled where mu is 1.
 Differs: the release takes the means of micro-batches, weighted by their rows; here they are those of the whole step.
 The decay takes 200 steps in the paper, and all of the stage's steps here. Log-probabilities of experts' tokens are at
 the temperature of sampling, which is 1 in the paper.
+
+Measured here: two families (60 steps of 32 x 4, 5 seeds), held-out letters and sums: GRPO 0 and 70.2 %, SFT for two
+epochs and then GRPO 90.0 and 60.8 %, CHORD 20.0 and 63.5 %, CHORD-phi 0 and 67.6 %. Of all answers CHORD has 42.5 %
+against GRPO's 36.6 %, +5.9 points [-8.6, +20.4]: no difference that five seeds can show. The sums dip less than with
+SFT first: the lowest mean over five steps of sampled sums is 17 %, against 5 %; GRPO's is 42 %. Entropy at the end is
+0.122 nats against GRPO's 0.036, +0.086 [0.062, 0.110] (docs/experiments.md).
 """
 
 from dataclasses import replace

@@ -7,6 +7,10 @@ policy finds very unlikely, or certain, change it little.
     posttrain run chord_phi tasks=mine.jsonl experts=solutions.jsonl    # columns: prompt, answer; prompt, completion
 
 Differs: as ``chord``.
+
+Measured here: two families (60 steps of 32 x 4, 5 seeds): held-out letters 0 % in every seed, as with GRPO, where CHORD
+has 20.0 %: the letters begin as very unlikely tokens, whose weight is next to nothing. Sums 67.6 %. That it keeps the
+entropy higher does not show: 0.025 nats at the end, CHORD 0.122, GRPO 0.036 (docs/experiments.md).
 """
 
 from dataclasses import replace

@@ -14,6 +14,12 @@ where only the entropy bonus acts on them.
 
 Differs: the entropy bonus is weighted as the loss of its tokens, where the code takes its mean over tokens. The mean of
 the imitation loss is over all tokens of the update, not over micro-batches. The body of the paper was not read.
+
+Measured here: two families (60 steps of 32 x 4, 5 seeds), 8 tasks an update, so one after every step: held-out letters
+19.2 % (6 to 50 by seed) and sums 67.6 % from 480 demonstrations, a quarter of the 1,920 prompts. GRPO has 0 and 70.2 %,
+and SFT on 1,792 demonstrations with GRPO after it 90.0 and 60.8 %. Of all answers +8.1 points on GRPO [-16.5, +32.7]:
+no difference that five seeds can show. The sums do not dip: the lowest mean over five steps is 40 %, GRPO's 42 %
+(docs/experiments.md).
 """
 
 from dataclasses import replace

@@ -12,6 +12,12 @@ Where a whole group is correct, nothing is learned from it. Without demonstratio
 
 Differs: the demonstration is added to the setting's number of rollouts, and does not replace one of them. The entropy
 bonus is summed as the loss is, where the code takes its mean over tokens. The paper's text is read from notes.
+
+Measured here: against GRPO on two families (60 steps of 32 x 4, 5 seeds): held-out letters 0 % in every seed, as with
+GRPO, and sums 70.5 % against 70.2 %; of all answers +0.1 points [-9.3, +9.5]. A demonstrated token that is very
+unlikely has the weight 4 p, and is not learned. In a choice of four with descent by its gradient, a demonstrated one
+reaches 1/2 from 0.1 after 28 updates with 1 / V, 50 as released, 123 with LUFFY's shape, and from 0.01 after 88, 246
+and 240 (tests/components/objectives/test_multiple_importance.py, docs/experiments.md). Pass@64 was not measured.
 """
 
 from dataclasses import replace

@@ -12,6 +12,11 @@ GRPO leave it as it is. A step of imitation samples nothing.
 
 Differs: the switch is unverified. The warm-up takes a quarter of the stage's steps, and is part of the same stage, with
 the same optimizer.
+
+Measured here, of the unverified switch: two families (60 steps, 15 of them warm-up, 5 seeds): held-out letters 13.1 %
+against GRPO's 0, +13.1 points [1.5, 24.8], sums 61.0 % against 70.2 %, of all answers +1.5 points [-12.3, +15.3], with
+half the sampled tokens. In the first half after the warm-up 35 % of the steps imitate, in the second 25 %. CHORD has
+20.0 % of the letters, and SFT with GRPO after it 90.0 % (docs/experiments.md).
 """
 
 from dataclasses import replace
