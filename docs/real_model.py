@@ -120,10 +120,12 @@ def variants(plain: Mapping[str, Any], changed: Sequence[Mapping[str, Any]]) -> 
     """A row for the recipe as it is after ten steps, and one for each trial of it."""
     for run in (plain, *changed):
         rl = run["recipe"]["stages"]["rl"]
-        parts = [f"{name} {p['coefficient']:g}" for name, p in rl["penalties"].items()]
+        parts = [f"a penalty `{name}` of weight {p['coefficient']:g}" for name, p in rl["penalties"].items()]
         if rl["reward"]["kind"] == "sum":
             weights = rl["reward"]["weights"]
-            parts += [f"{weights.get(name, 1):g} for {name}" for name in rl["reward"]["parts"] if name in weights]
+            parts += [
+                f"a reward `{name}` of weight {weights[name]:g}" for name in rl["reward"]["parts"] if name in weights
+            ]
         tenth = next(e for e in run["evaluations"] if e["step"] == 10)
         said = "`word_problems`" + (f" with {' and '.join(parts)}" if parts else "")
         yield [said, accuracy(tenth["accuracy"], tenth["accuracy_interval"]), f"{100 * tenth['truncated']:.1f} %"]

@@ -6,13 +6,14 @@ import math
 from collections.abc import Mapping
 from datetime import date, time, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from sys import getsizeof
 from typing import Any
 from uuid import UUID
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON: dates, decimals, bytes and numpy values become text, numbers and lists.
+    """A value as JSON: dates, decimals, fractions, bytes and numpy values become text, numbers and lists.
 
     Tuples and integer keys are kept, since JSON can write them and some graders compare them. NaN, which marks a
     missing value in data frames, becomes None. Raises `TypeError` for other values.
@@ -59,6 +60,8 @@ def _scalar(value: Any) -> Any:
         return value.total_seconds()
     if isinstance(value, Decimal):
         return int(value) if value.is_finite() and value == value.to_integral_value() else _finite(float(value))
+    if isinstance(value, Fraction):
+        return value.numerator if value.denominator == 1 else str(value)
     if isinstance(value, bytes | bytearray):
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, UUID):

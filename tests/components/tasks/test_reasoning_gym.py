@@ -115,3 +115,10 @@ def test_a_missing_library_is_named_with_the_command(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "reasoning_gym", None)
     with pytest.raises(UserError, match=r"pip install 'posttrain\[reasoning-gym\]'"):
         ReasoningGym(name="chain_sum").load()
+
+
+def test_entries_with_fractions_are_read() -> None:
+    """Entry 7 of this seed has a fraction among its variables."""
+    pytest.importorskip("reasoning_gym")
+    tasks = ReasoningGym(name="gsm_symbolic", size=9).load()
+    assert len(tasks) == 9 and tasks[7].fields["entry"]["metadata"]["variables"]["serving_fraction"] == 2
