@@ -9,6 +9,10 @@ ones. `objective.gamma=0 objective.mixing=0` is the release's baseline.
     posttrain run ift tasks=mine.jsonl model=FOLDER    # columns: prompt, completion, answer (to evaluate)
 
 Differs: of the release's variants the default only, without its schedule of lambda, which is constant by default.
+
+Measured here: against SFT (one epoch of demonstrated sums, 5 seeds): greedy accuracy 81.2 % against 83.6 %, -2.4 points
+[-6.3, +1.5], loss of held-out demonstrations 0.0206 nats a token against 0.0203, +0.0003 [-0.0008, +0.0013]: no
+difference that five seeds can show (docs/experiments.md).
 """
 
 from dataclasses import replace
