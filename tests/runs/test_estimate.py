@@ -133,3 +133,10 @@ def test_the_estimate_for_the_bundled_model_is_near_the_measured_peak(tmp_path: 
         ).stdout
     )["peak_bytes"]  # fmt: skip
     assert 0.7 < guess / measured < 1.4, (guess, measured)
+
+
+def test_demonstrations_with_an_optimizer_of_their_own_and_compared_gradients() -> None:
+    """ReLIFT has the moments twice, AMFT four gradients: its own, those of both parts, and their difference."""
+    plain, relift, amft = (estimate(find_recipe(name), 10, {}).parts for name in ("hpt", "relift", "amft"))
+    assert relift["optimizer"] == 2 * plain["optimizer"] > 0 and relift["gradients"] == plain["gradients"]
+    assert amft["gradients"] == 4 * plain["gradients"] > 0 and amft["optimizer"] == plain["optimizer"]

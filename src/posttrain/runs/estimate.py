@@ -113,11 +113,25 @@ def estimate(recipe: Recipe, held_out: int, tasks: "Mapping[str, list[Task]]") -
         adapters = model.lora.rank * size.adapted if model.lora is not None else 0
         trained = (adapters or size.parameters) if model.trained else 0
         parts["weights"] += (size.parameters + adapters) * width
-        parts["gradients"] += trained * 4
-        parts["optimizer"] += trained * (8 + (4 if width == 2 else 0))  # and masters of half-precision weights
+        optimizers, gradients = (1 + _experts(recipe), 1 + _probed(recipe)) if role == "policy" else (1, 1)
+        parts["gradients"] += gradients * trained * 4
+        # Moments, and masters of half-precision weights.
+        parts["optimizer"] += optimizers * trained * (8 + (4 if width == 2 else 0))
     if "policy" in sizes:
         parts |= _lengths(recipe, sizes["policy"], held_out, tasks, sum(parts.values()))
     return Estimate(parts=parts, available=available_memory(), unknown=tuple(unknown))
+
+
+def _experts(recipe: Recipe) -> int:
+    """Optimizers that the policy has beside its own: one where demonstrations have an update of their own."""
+    stages = recipe.stages.values()
+    return int(any(getattr(stage, "experts", None) and getattr(stage, "expert_learner", None) for stage in stages))
+
+
+def _probed(recipe: Recipe) -> int:
+    """Gradients that the policy has beside its own at a time: three where a balance compares them."""
+    balances = (getattr(stage, "balance", None) for stage in recipe.stages.values())
+    return 3 * any(balance is not None and balance.validated for balance in balances)
 
 
 def _lengths(
