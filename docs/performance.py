@@ -55,11 +55,11 @@ threads, and with the settings that make them fastest here: no gradient checkpoi
 micro-batch (at 135M the fastest of 8, 16 and 32, which are tried first), no evaluation, nothing saved. *trl*:
 GRPOTrainer with `generate`. *trl_cb*: the same with transformers' continuous batching, with a cache that just holds all
 sequences (left to itself it takes half of the machine's memory, and several times as long). *bare*: a loop of
-`generate` and a hand-written step, torch and transformers only.
-*generate*: sampling alone. A step of posttrain is a step of a real run: curriculum, rewards, alarms and the record
-included. Learner tokens are those of prompts and completions, without padding, each prompt as often as it has
-completions, for every side, also where one computes it once; the time is that of a step less that of sampling and
-scoring. Peak memory is that of the process that trains.
+`generate` and a hand-written step, torch and transformers only. *generate*: sampling alone. *grpo_cpu* is by the time
+of processors that a step takes, which other programs on the machine change less than its duration. A step of posttrain
+is a step of a real run: curriculum, rewards, alarms and the record included. Learner tokens are those of prompts and
+completions, without padding, each prompt as often as it has completions, for every side, also where one computes it
+once; the time is that of a step less that of sampling and scoring. Peak memory is that of the process that trains.
 
 **The same results.** Every side must give the same log-probabilities of a fixed text before the first step, and
 rewards, losses and gradient norms that agree, step by step, within 3 standard errors.

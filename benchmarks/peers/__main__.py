@@ -157,15 +157,18 @@ def make_sides(options: argparse.Namespace, size: str, workload: str, model: str
 
 def best_micro_batch(asked: dict[str, Any], options: argparse.Namespace) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The question with the micro-batch whose step takes the least time, and what each took. One after the other, since
-    each takes gigabytes; the first step of each is a warm-up.
+    each takes gigabytes.
     """
+    if len(options.micro_batches) == 1:
+        return {**asked, "micro_batch": options.micro_batches[0]}, []
     tried: list[dict[str, Any]] = []
     for size in options.micro_batches:
         result: dict[str, Any] = {"micro_batch": size}
         with ExitStack() as stack:
             try:
                 child, _ = start(f"trl, micro-batch {size}", THEIRS, options, stack, **asked, micro_batch=size)
-                result["seconds"] = [child.request(do="turn")["seconds"] for _ in range(1 + options.tries)][1:]
+                turns = [child.request(do="turn")["seconds"] for _ in range(options.warm_up + options.tries)]
+                result["seconds"] = turns[options.warm_up :]
                 result |= child.end()
             except ChildFailed as error:
                 result["failed"] = str(error)

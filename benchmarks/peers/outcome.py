@@ -77,6 +77,8 @@ def _ratios(ours: Any, theirs: Any) -> Iterator[dict[str, Any]]:
         yield ratio("sampling", lambda r: r["tokens"] / r["seconds"])
         return
     yield ratio("grpo", lambda r: 1 / r["seconds"])
+    if all("cpu_seconds" in r for r in (*ours.rounds, *theirs.rounds)):  # of all threads: other load counts less
+        yield ratio("grpo_cpu", lambda r: 1 / r["cpu_seconds"])
     # Where lengths are drawn by each side, the tokens of a step differ by chance.
     yield ratio("grpo_tokens", lambda r: r["tokens"] / r["seconds"])
     yield ratio("learner", lambda r: _learner_rate(a, r))

@@ -258,6 +258,9 @@ def test_passes_over_prompts_hold_at_most_the_limit():
     prompts = [(slot, np.arange(n)) for slot, n in enumerate([3, 3, 3, 10, 1, 4])]
     sizes = [[(slot, len(piece)) for slot, piece in batch] for batch in passes(prompts, 4)]
     assert sizes == [[(0, 3)], [(1, 3)], [(2, 3)], [(3, 4)], [(3, 4)], [(3, 2), (4, 1)], [(5, 4)]]
+    few = [[(slot, len(piece)) for slot, piece in batch] for batch in passes(prompts, 4, 3)]
+    assert few == [[(0, 3)], [(1, 3)], [(2, 3)], [(3, 4)], [(3, 4)], [(3, 2), (4, 1)], [(5, 4)]]
+    assert list(map(len, passes(prompts, 8, 3))) == [1, 1, 1, 1, 2, 1]
     rebuilt = np.concatenate([piece for batch in passes(prompts, 4) for slot, piece in batch if slot == 3])
     assert rebuilt.tolist() == list(range(10))
 

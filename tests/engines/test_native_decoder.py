@@ -125,6 +125,34 @@ def test_completions_of_one_request_are_those_requested_one_by_one(policy: Langu
     assert asyncio.run(ask(64, [5, 1, 6])) == whole
 
 
+@pytest.mark.parametrize("tokens", [0, 600])
+def test_requests_wait_where_memory_is_short_and_get_the_same(
+    policy: LanguageModelPolicy, monkeypatch: pytest.MonkeyPatch, tokens: int
+) -> None:
+    prompt, sampling = np.arange(40), Sampling(max_tokens=20)
+
+    async def ask() -> list[list[int]]:
+        sampler = server.bind("task")
+        parts = await asyncio.gather(*(sampler.sample(prompt, 6, sampling) for _ in range(5)))
+        return [c.token_ids.tolist() for part in parts for c in part]
+
+    server = serve(policy, slots=64)
+    together = asyncio.run(ask())
+    seen: list[int] = []
+    step = _slots.Slots.step
+
+    def counted(slots: _slots.Slots) -> _slots.Step:
+        seen.append(int(slots.active_S.sum()))
+        return step(slots)
+
+    monkeypatch.setattr(_slots.Slots, "step", counted)
+    monkeypatch.setattr(Decoder, "cached_tokens", tokens)
+    server = serve(policy, slots=64)
+    assert asyncio.run(ask()) == together
+    # 16 in any case; else prompts of 40 tokens and completions of a page more than 20: 40 + 13 * 36 + 40 + 36 < 600
+    assert max(seen) == 16
+
+
 def test_sequences_that_write_several_tokens_at_a_time_write_the_same(
     policy: LanguageModelPolicy, monkeypatch: pytest.MonkeyPatch
 ):

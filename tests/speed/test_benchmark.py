@@ -19,7 +19,7 @@ QUIET = {"sizes": None, "dtypes": None, "batches": None, "what": None, "workload
 def test_everything_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
     plan = Plan(
         sizes=["0.2M"], batches=[8], rounds=1, warm_up=0, grpo_samples=8, learning_samples=8, waiting=(8, 16),
-        dtypes=["float32", "bfloat16"], measures=["sampling", "learning", "grpo", "growth"],
+        dtypes=["float32", "bfloat16"], measures=["sampling", "learning", "grpo", "memory", "growth"],
     )  # fmt: skip
     result = measure(plan, print)
     figures = result["figures"]
@@ -27,10 +27,14 @@ def test_everything_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
     for dtype in plan.dtypes:
         for workload in plan.workloads:
             own = {(name, dtype, workload) for name in ("sampling", "learning", "grpo", "peak_memory")}
-            assert own <= found
+            assert own | {(f"memory_{phase}", dtype, workload) for phase in ("sampling", "learning")} <= found
         assert {("growth_ratio", dtype, None), ("limit_sampling", dtype, None), ("limit_memory", dtype, None)} <= found
     assert all(f["value"] > 0 for f in figures)
     assert all(0 < f["share"] < 1.5 for f in figures if "share" in f), "more than the machine can do"
+    for figure in figures:
+        if "parts" in figure:
+            assert sum(figure["parts"].values()) == pytest.approx(figure["value"])
+            assert figure["parts"]["optimizer"] > 1.9 * figure["parts"]["weights"]
     fixed = next(f for f in figures if f["measure"] == "grpo" and f["workload"] == "fixed")
     assert fixed["curves"]["tokens"] == [8 * 64]
     assert result["machine"]["threads"] == 1 and "folder" not in result["machine"]

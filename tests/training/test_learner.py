@@ -20,7 +20,7 @@ from posttrain.components.reducers.sequences import Sequences
 from posttrain.components.reducers.tokens import Tokens
 from posttrain.components.schedules.linear import Linear
 from posttrain.errors import AlarmStop
-from posttrain.policies import Packed, Policy
+from posttrain.policies import Packed, Policy, _vocabulary, decoder
 from posttrain.policies._memory import room_beside
 from posttrain.signals import ADVANTAGE, LOGP
 from posttrain.training.learner import Learner, Loss, evaluate_examples
@@ -73,6 +73,23 @@ def test_a_model_keeps_about_as_much_for_the_backward_pass_as_estimated(policy: 
         hidden = policy.body.hidden(Packed(token_ids_L=torch.zeros(tokens, dtype=torch.int64), starts=(0, tokens)))
     assert hidden.requires_grad and policy.kept_bytes is not None
     assert 0.9 < sum(kept.values()) / (tokens * policy.kept_bytes) < 2.5
+
+
+def test_layers_that_are_computed_twice_give_the_same_gradient_to_the_bit(
+    policy: Policy, examples_of: Examples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = gradient(policy, examples_of(8), Tokens(), 10**6)
+    monkeypatch.setattr(decoder, "MUCH", 0.0)
+    assert torch.equal(gradient(policy, examples_of(8), Tokens(), 10**6), kept)
+
+
+def test_gradients_of_the_vocabulary_are_the_same_where_they_go_straight_to_their_sum(
+    policy: Policy, examples_of: Examples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_torch = gradient(policy, examples_of(8), Tokens(), 60)
+    monkeypatch.setattr(_vocabulary, "LARGE", 0)
+    straight = gradient(policy, examples_of(8), Tokens(), 60)
+    assert (straight - by_torch).norm() / by_torch.norm() < 1e-5
 
 
 @pytest.mark.parametrize("reducer", [Tokens(), Sequences(), Constant(length=40.0)], ids=lambda r: r.kind)

@@ -30,6 +30,8 @@ from posttrain.kernels import Drawing
 from posttrain.policies import Packed, Policy
 from posttrain.types import Completion, FloatArray, IntArray, StopReason
 
+TOGETHER = 2048
+"""Tokens of several prompts in one pass, where the model is so large that memory counts more than the passes."""
 FEWEST = 16
 """Sequences that are in progress together, whatever memory they take."""
 MANY, FEW = 8, 4
@@ -128,7 +130,8 @@ class Slots:
 
     def prefill(self, prompts: Sequence[tuple[int, Piece]]) -> None:
         """Compute prompts, each into its slot."""
-        for batch in passes(prompts, self.prefill_tokens):
+        together = self.prefill_tokens if self.most_tokens is None else min(self.prefill_tokens, TOGETHER)
+        for batch in passes(prompts, self.prefill_tokens, together):
             self._extend([slot for slot, _ in batch], pack([piece for _, piece in batch], self.device))
 
     def start(self, request: Request, source: int, slots: Sequence[int], keys: Sequence[int]) -> None:
@@ -385,19 +388,22 @@ def draws(key_B: Tensor, counter_B: Tensor) -> Tensor:
     return torch.from_numpy(uniform(key_B.numpy(), counter_B.numpy())) if drawn_B is None else drawn_B
 
 
-def passes(prompts: Sequence[tuple[int, Piece]], limit: int) -> Iterator[list[tuple[int, Piece]]]:
-    """Group prompts, in order, so that no pass has more than `limit` tokens; a longer one takes several passes.
+def passes(
+    prompts: Sequence[tuple[int, Piece]], limit: int, together: int | None = None
+) -> Iterator[list[tuple[int, Piece]]]:
+    """Group prompts, in order, so that no pass has more than `limit` tokens, and none of several prompts more than
+    `together`; a longer prompt takes several passes.
 
     A prompt is split by its own length alone, so that its computation does not depend on the other prompts.
     """
     batch: list[tuple[int, Piece]] = []
-    room = limit
+    room = together = together or limit
     for slot, prompt in prompts:
         for begin in range(0, len(prompt), limit):
             piece = prompt[begin : begin + limit]
-            if len(piece) > room:
+            if batch and len(piece) > room:
                 yield batch
-                batch, room = [], limit
+                batch, room = [], together
             batch.append((slot, piece))
             room -= len(piece)
     if batch:

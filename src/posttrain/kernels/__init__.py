@@ -36,6 +36,7 @@ __all__ = [
     "packed_attention",
     "packed_bytes",
     "packed_matrix",
+    "packed_width",
     "product",
     "rotate",
     "status",
@@ -205,6 +206,15 @@ def packed_bytes(weight_OI: Tensor) -> int:
     from posttrain.kernels import _cpu
 
     return _cpu.packed_bytes(weight_OI.dtype, *weight_OI.shape)
+
+
+def packed_width(dtype: str) -> int:
+    """Bytes of a number in the layout of `packed_matrix`; 0 without kernels."""
+    if built().library is None:
+        return 0
+    from posttrain.kernels import _cpu
+
+    return _cpu.packed_bytes(getattr(torch, dtype), 32, 32) // 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

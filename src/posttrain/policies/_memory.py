@@ -26,8 +26,10 @@ def state_bytes(module: nn.Module) -> int:
 
 
 def trained_bytes(width: int) -> int:
-    """Bytes of a trained number besides itself: gradient and two moments, and a master where it has fewer than 4."""
-    return 12 if width >= 4 else 16
+    """Bytes of a trained number besides itself: gradient and two moments, and where it has fewer than 4, a master and a
+    gradient of its own.
+    """
+    return 12 if width >= 4 else 16 + width
 
 
 def room_beside(state: int) -> int:

@@ -34,7 +34,7 @@ from posttrain.policies._modules import DecoderModules
 from posttrain.policies._shape import kept_numbers
 from posttrain.policies._vocabulary import embedded, logits
 
-LEAST_CACHED: Final = 1 << 29
+LEAST_CACHED: Final = 3 << 27
 """Bytes that keys and values of sequences in progress may take beside any model."""
 MUCH: Final = 1.5
 """A forward pass that keeps so many times what there is room for computes its layers again in the backward pass."""
@@ -71,13 +71,13 @@ class Decoder(DecoderModules):
 
     @property
     def cached_tokens(self) -> int | None:
-        """As many as take the memory of the weights again, of a model that is large on a CPU."""
+        """As many as take half of the memory of the weights, of a model that is large on a CPU."""
         weights = sum(parameter.nbytes for parameter in self.parameters())
         weight = self.model.embed_tokens.weight
         if weights < LARGE or weight.device.type != "cpu":
             return None
         token = 2 * self.shape.layers * self.shape.kv_heads * self.shape.head_dim * weight.element_size()
-        return max(weights, LEAST_CACHED) // token
+        return max(weights // 2, LEAST_CACHED) // token
 
     def hidden(self, packed: Packed) -> Tensor:
         """[L, D] final hidden states; differentiable."""

@@ -25,12 +25,12 @@ PROGRAM: Final = 330 * MIB
 LOGITS: Final = 1 << 25
 """Logits that exist at a time when learning."""
 COPIED: Final = 1 << 30
-"""Weights of layers up to which decoding makes a copy of its own, in float32."""
+"""Weights of layers up to which decoding makes a copy of its own."""
 COPIED_HEAD: Final = 1 << 26
 """The same for the matrix to logits."""
 LARGE: Final = 1 << 28
-"""Weights from which sampling takes no more for keys and values than the weights take, or than `CACHED`."""
-CACHED: Final = 1 << 29
+"""Weights from which sampling takes no more for keys and values than half of the weights take, or than `CACHED`."""
+CACHED: Final = 3 << 27
 CERTAIN: Final = ("weights", "gradients", "optimizer")
 LEARNING: Final = ("gradients", "activations", "logits")
 """What is there only while a step is learned from."""
@@ -118,7 +118,7 @@ def estimate(recipe: Recipe, held_out: int, tasks: "Mapping[str, list[Task]]") -
         # Moments, and masters of half-precision weights.
         parts["optimizer"] += optimizers * trained * (8 + (4 if width == 2 else 0))
     if "policy" in sizes:
-        parts |= _lengths(recipe, sizes["policy"], held_out, tasks, sum(parts.values()))
+        parts |= _lengths(recipe, sizes["policy"], held_out, tasks)
     return Estimate(parts=parts, available=available_memory(), unknown=tuple(unknown))
 
 
@@ -134,11 +134,10 @@ def _probed(recipe: Recipe) -> int:
     return 3 * any(balance is not None and balance.validated for balance in balances)
 
 
-def _lengths(
-    recipe: Recipe, size: "ModelSize", held_out: int, tasks: "Mapping[str, list[Task]]", certain: int
-) -> dict[str, int]:
+def _lengths(recipe: Recipe, size: "ModelSize", held_out: int, tasks: "Mapping[str, list[Task]]") -> dict[str, int]:
     """Parts that depend on the number of sequences and their lengths: the largest of any stage."""
-    from posttrain.policies._memory import room_beside
+    from posttrain.kernels import packed_width
+    from posttrain.policies._memory import room_beside, trained_bytes
     from posttrain.policies._shape import kept_numbers
 
     model = recipe.models["policy"]
@@ -150,11 +149,13 @@ def _lengths(
     kept = max(1, size.layers * layer * width)
     token = 2 * size.layers * size.kv_heads * width
     weights = size.parameters * width
+    trained = model.lora.rank * size.adapted if model.lora is not None else size.parameters
+    room = room_beside(weights + trained * (width * (model.lora is not None) + trained_bytes(width)))
     for name, stage in recipe.stages.items():
         sequences, prompt, completion = _batch(stage, tasks.get(name, []), size)
         learning = getattr(stage, "learner", None)
         if isinstance(learning, Learning):
-            at_a_time = learning.tokens_at_a_time("cpu", kept, room_beside(certain))
+            at_a_time = learning.tokens_at_a_time("cpu", kept, room)
             tokens = min(at_a_time, sequences * (prompt + completion))
             found["activations"] = max(found["activations"], tokens * kept)
             learned = width * min(LOGITS, min(tokens, sequences * completion) * size.vocabulary)
@@ -163,13 +164,13 @@ def _lengths(
             slots = min(getattr(recipe.engine, "slots", 256), max(sequences, held_out))
             cached = slots * (prompt + completion) * token
             if weights >= LARGE:
-                cached = min(cached, max(weights, CACHED))
+                cached = min(cached, max(weights // 2, CACHED))
             found["keys and values"] = max(found["keys and values"], cached)
             found["drawn logits"] = max(found["drawn logits"], slots * size.vocabulary * width)
     head = size.vocabulary * size.width
     layers = size.parameters - head
     if layers * width <= COPIED:
-        found["decoding"] = 4 * (layers + head * (head * width <= COPIED_HEAD))
+        found["decoding"] = packed_width(model.dtype) * (layers + head * (head * width <= COPIED_HEAD))
     return found
 
 

@@ -14,6 +14,8 @@ TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 _LEAST = 0.1
 """Seconds that a product is repeated for. Processors are up to a third faster for some milliseconds than they stay, and
 other machines' work comes and goes: a limit that nothing could keep up for a turn would be none."""
+MOST = 1 << 33
+"""Products of two numbers in a matrix product of the learner: more take many seconds, and no less time each."""
 _COPIED = 1 << 28
 """Bytes that are copied: far more than any cache of a processor holds, except on the largest servers."""
 
@@ -30,7 +32,8 @@ class Limits:
             for way, laid in self._kinds(weight):
                 for count in rows:
                     self._add_sampling(f"sampling {name} {count}x{inputs}x{outputs}{way}", laid, count)
-                self._add_learning(f"learning {name} {learning_rows}x{inputs}x{outputs}{way}", laid, learning_rows)
+                count = min(learning_rows, max(256, MOST // laid.numel()))
+                self._add_learning(f"learning {name} {count}x{inputs}x{outputs}{way}", laid, count)
         self._source = torch.ones(_COPIED // 4, device=device)
         self._target = torch.empty_like(self._source)
 

@@ -129,7 +129,7 @@ class Steps:
     def __init__(self, line: Line) -> None:
         self._line = line
         self._waits = False
-        self._released = 0.0
+        self._released = self._busy = 0.0
 
     def ready(self, **about: Any) -> None:
         """Report that the first step can begin, and wait for its turn."""
@@ -138,10 +138,11 @@ class Steps:
 
     def done(self, **result: Any) -> None:
         """Answers with the result of a step, and waits for the next turn. Raises `Enough` when there is none."""
-        self._line.answer(seconds=time.perf_counter() - self._released, **result)
+        busy = time.process_time() - self._busy
+        self._line.answer(seconds=time.perf_counter() - self._released, cpu_seconds=busy, **result)
         self._wait()
 
     def _wait(self) -> None:
         if self._line.next()["do"] == "end":
             raise Enough
-        self._released = time.perf_counter()
+        self._released, self._busy = time.perf_counter(), time.process_time()
