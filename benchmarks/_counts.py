@@ -35,9 +35,10 @@ def commit(tree: Path) -> str:
 def write_counts(output: Path, part: Mapping[str, Any], first: str, counts: Counts, before: Path | None) -> None:
     """Put the counts into the part's table beside those of the other code, of classes with as many cases."""
     old = json.loads(output.read_text())["tables"][0] if output.is_file() else {"columns": [first, *FIXED], "rows": []}
-    older = {row[0]: row[3] for row in old["rows"] if len(row) > 3 and counts.get(row[0], (row[1],))[0] == row[1]}
+    same = [row for row in old["rows"] if counts.get(row[0], (row[1],))[0] == row[1]]
+    older = {row[0]: row[3] for row in same if len(row) > 3 and row[3] != ""}
     name = old["columns"][3] if older else ""
-    clean: dict[str, Any] = {row[0]: row[2] for row in old["rows"] if counts.get(row[0], (row[1],))[0] == row[1]}
+    clean: dict[str, Any] = {row[0]: row[2] for row in same if row[2] != ""}
     if before is None:
         clean = {title: n for title, (_, n) in counts.items()}
     else:

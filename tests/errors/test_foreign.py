@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from posttrain.errors import RunFailed, UserError
 from posttrain.errors.foreign import (
@@ -61,6 +62,13 @@ def test_whatever_a_parser_raises_is_a_sentence() -> None:
         raise RunFailed("as it is")
     with pytest.raises(KeyboardInterrupt), guard("x"):
         raise KeyboardInterrupt
+
+
+def test_what_pydantic_finds_is_a_sentence() -> None:
+    with pytest.raises(UserError, match=r"^state\.json: step: Input should be a valid integer$"), guard("state.json"):
+        TypeAdapter(dict[str, int]).validate_python({"step": "x"}, strict=True)
+    with pytest.raises(UserError, match=r"^state\.json: Input should be a valid dictionary$"), guard("state.json"):
+        TypeAdapter(dict[str, int]).validate_python([], strict=True)
 
 
 JSON = st.recursive(

@@ -71,7 +71,8 @@ def _reason(error: BaseException) -> str:
     """What a library says, as one sentence."""
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_input=False)[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        place = ".".join(map(str, first["loc"]))
+        return f"{place}: {first['msg']}" if place else str(first["msg"])
     return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
 
 
