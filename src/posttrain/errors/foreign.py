@@ -18,8 +18,6 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pydantic import ValidationError
-
 from posttrain.errors import PosttrainError, UserError
 
 DEEPEST = 100
@@ -69,6 +67,8 @@ def guard(what: str) -> Iterator[None]:
 
 def _reason(error: BaseException) -> str:
     """What a library says, as one sentence."""
+    from pydantic import ValidationError  # takes a sixth of a second, and `posttrain --help` needs none of it
+
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))

@@ -31,6 +31,7 @@ from posttrain.components.tasks.reasoning_gym import ReasoningGym
 from posttrain.components.tasks.refinements import Refinements
 from posttrain.components.tasks.running_sums import RunningSums
 from posttrain.components.tasks.shapes import Shapes
+from posttrain.components.tasks.spelt import Spelt
 from posttrain.components.tasks.stated_confidence import StatedConfidence
 from posttrain.components.tasks.tagged import Tagged
 from posttrain.components.tasks.two_modes import TwoModes
@@ -66,6 +67,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "queries": lambda _: Queries(size=30),
     "running_sums": lambda _: RunningSums(size=30),
     "reaching": lambda _: Reaching(size=30),
+    "spelt": lambda _: Spelt(tasks=Arithmetic(size=30)),
     "shapes": lambda _: Shapes(size=30),
     "refinements": lambda _: Refinements(of=Arithmetic(size=30)),
     "tagged": lambda _: Tagged(tasks=Arithmetic(size=30)),
@@ -79,7 +81,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
         sources={"own": files(folder), "made": Arithmetic(size=20)}, shares={"own": 2, "made": 1}
     ),
 }
-WRAPPERS = ("files", "gathered", "mixture", "played", "refinements", "stated_confidence", "tagged", "unpaired")
+WRAPPERS = ("files", "gathered", "mixture", "played", "refinements", "spelt", "stated_confidence", "tagged", "unpaired")
 SIZED = [kind for kind in EXAMPLES if kind not in WRAPPERS]
 SLOW = {"reasoning_gym"}
 """Kinds whose library takes seconds to import."""
