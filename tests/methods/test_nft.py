@@ -29,6 +29,7 @@ def test_it_is_grpo_with_another_objective_and_many_updates() -> None:
     assert changed == {
         "objective",
         "reducer",
+        "refill",
         "steps",
         "prompts",
         "learner.minibatches",
@@ -37,7 +38,7 @@ def test_it_is_grpo_with_another_objective_and_many_updates() -> None:
 
 
 def test_it_trains(small: Small, train: Train, tmp_path: Path) -> None:
-    """Groups that are all right or all wrong are left out; the later updates of a round are off policy."""
+    """Others take the place of groups that are all right or all wrong; the later updates of a round are off policy."""
     recipe = small(nft(), "learner.minibatches=3", "prompts=6", "lr=1e-2", "learner.schedule.warmup=0")
     models, store = train(with_reward(recipe, tmp_path, OFTEN))
     assert models["policy"].version == 3 * 3
@@ -45,11 +46,11 @@ def test_it_trains(small: Small, train: Train, tmp_path: Path) -> None:
     for step, entry in enumerate(store.metrics(), start=1):
         groups = defaultdict(list)
         for row in store.rollouts(step):
-            groups[row["task_key"]].append((row["reward"], row["dropped_reason"] is None))
-        for rollouts in groups.values():
-            rewards = {reward for reward, _ in rollouts}
-            assert {kept for _, kept in rollouts} == {len(rewards) == 2}
-            dropped += len(rewards) == 1
+            groups[row["group_index"]].append((row["reward"], row["dropped_reason"] is None))
+        trained = [{reward for reward, _ in rollouts} for rollouts in groups.values() if any(k for _, k in rollouts)]
+        assert all(len(rewards) == 2 for rewards in trained)
+        assert len(trained) == 6 and entry["refills"] <= 9
+        dropped += sum(len({reward for reward, _ in rollouts}) == 1 for rollouts in groups.values())
         assert 0.0 < entry["floored"] < 1.0
         assert entry["ratio"] != pytest.approx(1.0, abs=1e-3)
     assert dropped, "there was something to leave out"
@@ -59,7 +60,7 @@ def test_it_trains(small: Small, train: Train, tmp_path: Path) -> None:
 def test_with_one_update_a_batch_it_is_dr_grpo(small: Small, train: Train, tmp_path: Path) -> None:
     """The same steps to the same weights; with the weight that matches GRPO they are others."""
     shared = (
-        *("prompts=6", "lr=1e-3", "learner.minibatches=1", "learner.schedule.warmup=0"),
+        *("prompts=6", "lr=1e-3", "learner.minibatches=1", "learner.schedule.warmup=0", "refill.rounds=9"),
         "reducer={kind: constant, length: 1000, average: false}",
     )
     recipes = [nft(), dr_grpo(), override(nft(), ["objective.prompt_weight=odds"])]

@@ -27,6 +27,7 @@ def test_it_is_grpo_with_a_tree() -> None:
         "advantage",
         "objective.clip_high",
         "objective.dual_clip",
+        "refill",
     }
 
 

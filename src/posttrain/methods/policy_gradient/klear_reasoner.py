@@ -1,17 +1,18 @@
 """Klear-Reasoner: GRPO with gradient-preserving clipping (GPPO) and a likelihood term on correct rollouts.
 
 Source: Su et al. 2025, arXiv:2508.07629, and its released code: GPPO with clip 0.2 and 0.28; 0.1 times the negative
-log-likelihood of rollouts with the full reward; rewards +1 and -1; 8 rollouts per task, 8 updates per step, no KL, no
-entropy bonus. For programs the reward is 2 (share of passed tests) - 1, which is `reward={kind: python_tests, partial:
-true, wrong: -1, missing: -1}`, and the likelihood term is only of programs that pass all of them.
-`objective.beta_low=0.25` is the authors' later value for other models. With `objective.beta_low=0
-objective.beta_high=0` the objective is PPO's.
+log-likelihood of rollouts with the full reward; rewards +1 and -1; 8 rollouts per task, 8 updates per step; groups of
+equal rewards dropped and others sampled in their place, once at most; no KL, no entropy bonus. For programs the reward
+is 2 (share of passed tests) - 1, which is `reward={kind: python_tests, partial: true, wrong: -1, missing: -1}`, and the
+likelihood term is only of programs that pass all of them. `objective.beta_low=0.25` is the authors' later value for
+other models. With `objective.beta_low=0 objective.beta_high=0` the objective is PPO's.
 
 `CHANGES`: signed rewards are the paper's, and the clip acts only in a step with several updates.
 
 Differs: the released runs also stop tokens with a negative advantage and a ratio above 10 (`objective.dual_clip=10`),
 which the paper's formula does not. The likelihood is averaged over all tokens, not over those of correct rollouts
-(`posttrain.components.penalties.likelihood`). Groups dropped for equal rewards are not sampled again.
+(`posttrain.components.penalties.likelihood`). The release samples twice as many tasks as it trains on (`prompts=32
+refill.prompts=16`); here both numbers are the setting's.
 
 Measured here: against PPO's clip at the same bounds and updates (10 steps of 16 x 8, 5 seeds): mean training reward, of
 +1 and -1, -0.047 [-0.059, -0.035]; of GPPO without the likelihood -0.068 [-0.096, -0.040], and -0.034 [-0.055, -0.014]
@@ -28,6 +29,7 @@ from posttrain.methods.policy_gradient.topr import signed
 from posttrain.recipes.changes import rl_of, several_updates, with_stage
 from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
+from posttrain.stages.rl.refill import Refill
 
 PARENT: Final = "grpo"
 SETTING: Final = "arithmetic"
@@ -43,6 +45,7 @@ def klear_reasoner(recipe: Recipe | None = None) -> Recipe:
     stage = replace(
         stage,
         reward=signed(stage.reward),
+        refill=Refill(rounds=1),
         objective=GPPO(),
         penalties={**stage.penalties, "likelihood": Likelihood()},
         learner=several_updates(stage.learner, minibatches=8),

@@ -2,13 +2,15 @@
 
 Source: Chen et al. 2025, arXiv:2505.18116, and its released code: weight 1 - q of a prompt with a share q of correct
 rollouts, token ratios without an upper bound, sum over tokens / 1000, 16 updates per batch, groups of equal rewards
-dropped, warm-up of 10 updates, no KL and no entropy bonus. `objective.negative=0` is RFT, imitation of correct rollouts
-only; `objective.prompt_weight=odds` is the weight that matches GRPO.
+dropped and others sampled in their place in at most 10 rounds, warm-up of 10 updates, no KL and no entropy bonus.
+`objective.negative=0` is RFT, imitation of correct rollouts only; `objective.prompt_weight=odds` is the weight that
+matches GRPO.
 
 `CHANGES`: many updates per batch are the paper's; on-policy the objective is that of Dr. GRPO.
 
-Differs: sampling does not continue until the batch is full of groups with different rewards. The paper's rounds are of
-512 tasks x 16, at a rate of 1e-6 and a weight decay of 0.1, so that its sum over tokens is larger than here.
+Differs: the release samples three times as many tasks at first as it trains on (`prompts=96 refill.prompts=32`); here
+both numbers are the setting's. The paper's rounds are of 512 tasks x 16, at a rate of 1e-6 and a weight decay of 0.1,
+so that its sum over tokens is larger than here.
 
 Measured here: six rounds of 32 x 8 rollouts with 16 updates each (5 seeds): held-out accuracy 82.4 %, GRPO 82.2 %, +0.2
 points [-3.4, +3.8]; Dr. GRPO 81.0 %, RFT 81.2 %; mean training reward 0.540 against GRPO's 0.534, +0.006 [-0.0003,
@@ -24,6 +26,7 @@ from posttrain.components.reducers.constant import Constant
 from posttrain.recipes.changes import rl_of, several_updates, with_stage
 from posttrain.recipes.tree import Recipe
 from posttrain.settings.rounds import rounds
+from posttrain.stages.rl.refill import Refill
 
 PARENT: Final = "grpo"
 SETTING: Final = "rounds"
@@ -33,11 +36,12 @@ CHANGES: Final = ("learner.minibatches",)
 
 
 def nft(recipe: Recipe | None = None) -> Recipe:
-    """A change to GRPO: a supervised loss on correct and incorrect rollouts, and 16 updates per batch."""
+    """A change to GRPO: a supervised loss on correct and incorrect rollouts, 16 updates, refilled steps."""
     recipe = recipe or rounds()
     stage = rl_of(recipe)
     stage = replace(
         stage,
+        refill=Refill(rounds=9),
         objective=NFT(),
         reducer=Constant(length=1000.0, average=False),
         learner=several_updates(stage.learner, minibatches=16),
