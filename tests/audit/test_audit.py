@@ -43,10 +43,14 @@ QUICK = {"cpu_s": 1.0, "wall_s": 30.0}
 """Limits that end a program soon."""
 SHIPPED = {
     "brevity": Shipped({"correct": "match"}),
+    "by_field": Shipped({"parts": {"sums": "match"}, "other": "match"}),
     "calibrated": Shipped({"correct": "match"}, {"form": "{answer}\n<confidence>1</confidence>"}),
+    "cosine": Shipped({"correct": "match"}),
     "countdown": Shipped(),
+    "ended": Shipped({"of": "match"}),
     "format": Shipped(how={"form": "<think>so</think><answer>{answer}</answer>", "about": "form"}),
     "function": Shipped({"path": "MINE:score"}, {"skip": ["equivalent"]}),
+    "levels": Shipped({"correct": "match"}),
     "label": Shipped(how={"form": "<answer>{answer}</answer>", "skip": ["equivalent"]}),  # labels are no numbers
     "match": Shipped(),
     "math_verify": Shipped({}, {"cpu_seconds": 1.0}, "math_verify"),

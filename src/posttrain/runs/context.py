@@ -113,6 +113,7 @@ class RunContext:
         if not problems.answered:
             return
         check_prompts(models["policy"], problems.held_out, "the held-out tasks")
+        problems.verifier.check(problems.held_out)
         if problems.verifier.roles:
             raise UserError(
                 f"the held-out answers would be scored by {problems.verifier.kind}, which needs the role "

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -110,3 +111,30 @@ def test_the_optimum_is_the_reference_tilted_by_the_reward() -> None:
         optimizer.step()
     expected_A = (reference_A + reward_A / beta).softmax(0)
     torch.testing.assert_close(logits_A.detach().softmax(0), expected_A, atol=1e-3, rtol=0)
+
+
+def of_lengths(lengths: list[list[int]]) -> Pairs:
+    worked = pairs(*WORKED)
+    return replace(worked, length_P2=torch.tensor(lengths))
+
+
+def test_by_length_each_sum_is_divided_by_its_own_length() -> None:
+    """Ratios of 1 and -1 nats over 2 and 4 tokens, of 0 and 3 over 5 and 6: margins 5 (.5 + .25) and 5 (0 - .5)."""
+    result = DPO(beta=5.0, by_length=True)(of_lengths([[2, 4], [5, 6]]))
+    assert result.metrics["pair_margin"].tolist() == pytest.approx([3.75, -2.5])
+    assert result.loss_P.tolist() == pytest.approx([-math.log(sigmoid(3.75)), -math.log(sigmoid(-2.5))])
+
+
+def test_pairs_of_equal_length_are_dpo_with_beta_over_it() -> None:
+    ours = DPO(beta=5.0, by_length=True)(of_lengths([[4, 4], [4, 4]]))
+    assert torch.equal(ours.loss_P, DPO(beta=1.25)(pairs(*WORKED)).loss_P)
+
+
+def test_finite_differences_by_length() -> None:
+    read = of_lengths([[2, 4], [5, 6]])
+    loss = DPO(beta=5.0, by_length=True)
+
+    def total(logp_P2: Tensor) -> Tensor:
+        return loss(replace(read, logp_P2=logp_P2)).loss_P.sum()
+
+    assert torch.autograd.gradcheck(total, (read.logp_P2,))

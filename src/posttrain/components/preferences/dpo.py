@@ -8,6 +8,10 @@ preferences" (ericmitchell.ai/cdpo.pdf), as in the paper's released code. With s
 
 Where the policy is the reference, the loss is log 2, and no pair counts as correct, since the margin is 0.
 
+`by_length` is length-normalised DPO (Tulu 3, arXiv:2411.15124; open-instruct at e6c3044a, dpo_utils.py): each s is
+divided by the number of tokens of its completion, so that a pair of two lengths is decided by its mean tokens. The means
+are small, and beta is larger (5 there). For completions of one length it is DPO with beta over that length.
+
 Differs: nothing known.
 """
 
@@ -27,6 +31,8 @@ class DPO(PreferenceLoss):
     """Reward per nat; smaller regularizes less towards the reference (0.1 to 0.5 in the released code)."""
     label_smoothing: Rate = 0.0
     """Share of pairs that are assumed to have swapped labels; 0 is DPO, more is conservative DPO."""
+    by_length: bool = False
+    """Whether log-probabilities are means over the tokens of a completion, not sums; it needs a larger beta."""
     reference: str | None = "reference"
     """The reference: a role, or ``old`` for the policy at the start of the step; None has no reference, as if every
     completion were equally likely under it."""
@@ -41,4 +47,6 @@ class DPO(PreferenceLoss):
         gain_P2 = pairs.logp_P2
         if self.reference is not None:
             gain_P2 = gain_P2 - pairs.reference_logp_P2[logp_of(self.reference)]
+        if self.by_length:
+            gain_P2 = gain_P2 / pairs.length_P2.clamp(min=1)
         return logistic(pairs, self.beta * gain_P2, smoothing=self.label_smoothing)

@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 from posttrain.component import Component
 from posttrain.engines import Sampler, sampler_of
 from posttrain.signals import Signal
-from posttrain.types import Group, Score
+from posttrain.types import Group, Score, Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +63,9 @@ class Reward(Component):
 
     def prepare(self) -> None:
         """Load what scoring needs, before anything is sampled. Raises `UserError` where it is not available."""
+
+    def check(self, tasks: Sequence[Task]) -> None:
+        """Raise `UserError` for tasks that it has no rule to score by; called before anything is sampled."""
 
     @property
     def fingerprint(self) -> Mapping[str, str]:

@@ -19,7 +19,7 @@ from pydantic import Field, NonNegativeFloat
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext
-from posttrain.types import Group, Score
+from posttrain.types import Group, Score, Task
 
 
 @frozen
@@ -41,6 +41,10 @@ class Brevity(Reward):
     def prepare(self) -> None:
         """Prepare the reward of correctness."""
         self.correct.prepare()
+
+    def check(self, tasks: Sequence[Task]) -> None:
+        """Check the reward of correctness."""
+        self.correct.check(tasks)
 
     @property
     def roles(self) -> frozenset[str]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext
-from posttrain.types import Group, Score
+from posttrain.types import Group, Score, Task
 
 
 @frozen
@@ -21,6 +21,10 @@ class Signed(Reward):
     def prepare(self) -> None:
         """Prepare the other reward."""
         self.of.prepare()
+
+    def check(self, tasks: Sequence[Task]) -> None:
+        """Check the other reward."""
+        self.of.check(tasks)
 
     @property
     def roles(self) -> frozenset[str]:

@@ -19,7 +19,7 @@ from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen, nearest
 from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.types import Group, Score
+from posttrain.types import Group, Score, Task
 
 
 @frozen
@@ -46,6 +46,11 @@ class Sum(Reward):
         """Prepare every part."""
         for part in self.parts.values():
             part.prepare()
+
+    def check(self, tasks: Sequence[Task]) -> None:
+        """Check every part."""
+        for part in self.parts.values():
+            part.check(tasks)
 
     @property
     def roles(self) -> frozenset[str]:

@@ -145,6 +145,7 @@ class RL(Stage):
         """Every task must have a prompt that leaves room for an answer."""
         check_prompts(models["policy"], tasks, f"the {self.kind} stage")
         self.rollout.check(tasks)
+        self.reward.check(tasks)
         check_hooks(self.hooks, models)
         if self.experts is not None and self.experts.source is None:
             check_experts(models, tasks)
