@@ -10,6 +10,7 @@ from posttrain.components.rewards import Reward
 from posttrain.components.rollouts import Rollout
 from posttrain.components.search import Search
 from posttrain.components.tasks import Tasks
+from posttrain.datasets.overlap import Decontamination
 from posttrain.engines import Sampling
 
 
@@ -42,6 +43,9 @@ class Evaluation:
     rollout: Rollout | None = None
     """The rollout with the environment that tasks are answered in, if they take several turns; None takes that of the
     last stage that samples."""
+    decontamination: Decontamination | None = None
+    """Rule by which training tasks that resemble a held-out one are left out, in all stages; None leaves out only those
+    with the same prompt."""
     search: Search | None = None
     """Answers the tasks also by a search with a value model, in addition to the greedy answers; None does not."""
 

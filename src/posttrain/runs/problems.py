@@ -210,6 +210,10 @@ class Problems:
         kept, removed = exclude(tasks, self.held_out)
         if removed:
             self.notes.append(f"{name}: left out {removed} tasks that are in the held-out set")
+        rule = self.recipe.evaluation.decontamination
+        if rule is not None and self.held_out:
+            kept, matched = rule.clean(kept, self.held_out)
+            self.notes.append(f"{name}: left out {matched} of {matched + len(kept)} tasks, {rule.said}")
         return list(kept)
 
     def _load(self, tasks: Tasks, place: str) -> Sequence[Task]:

@@ -9,8 +9,8 @@ preferences" (ericmitchell.ai/cdpo.pdf), as in the paper's released code. With s
 Where the policy is the reference, the loss is log 2, and no pair counts as correct, since the margin is 0.
 
 `by_length` is length-normalised DPO (Tulu 3, arXiv:2411.15124; open-instruct at e6c3044a, dpo_utils.py): each s is
-divided by the number of tokens of its completion, so that a pair of two lengths is decided by its mean tokens. The means
-are small, and beta is larger (5 there). For completions of one length it is DPO with beta over that length.
+divided by the number of tokens of its completion, so that longer completions weigh no more. The means are small, and
+beta is larger (5 there). For completions of one length it is DPO with beta over that length.
 
 Differs: nothing known.
 """

@@ -1,8 +1,8 @@
 """Four levels: a broken form, no readable answer, a wrong one, the right one.
 
 Source: arXiv:2505.13718 and its release (warmup-before-you-train at c9c4a428): -2 for a form other than one
-``</think>`` and ``<answer>..</answer>`` at the end, -1 for an answer that cannot be read, -0.5 for a wrong one, 2 for the
-right one; for programs -2, -1 and 2.
+``</think>`` and ``<answer>..</answer>`` at the end, -1 for an answer that cannot be read, -0.5 for a wrong one, 2 for
+the right one; for programs -2, -1 and 2.
 
 A broken form is decided first: nothing is paid for an answer in it. An answer is unreadable where the reward of
 correctness extracts none.
