@@ -20,8 +20,8 @@ every_member = pytest.mark.parametrize("selection", members(Selection))
 
 def able(selection: Any) -> Selection:
     """With a reward that can judge whatever there is, where it has one."""
-    made: Selection = replace(selection, reward=RewardModel()) if hasattr(selection, "reward") else selection
-    return made
+    made: Any = replace(selection, reward=RewardModel()) if hasattr(selection, "reward") else selection
+    return replace(made, threshold=0.7, general=0.0) if hasattr(made, "threshold") else made
 
 
 def look(selection: Selection, *key: str) -> Any:
@@ -40,15 +40,31 @@ def test_what_is_seen_is_json_and_decides_alone(selection: Selection) -> None:
 
 
 @every_member
-def test_some_are_left_in_order_as_they_were_or_with_fewer_pairs(selection: Selection) -> None:
+def test_some_are_left_as_they_were_or_with_texts_that_say_where_they_are_from(selection: Selection) -> None:
     selection = able(selection)
     chosen = selection.choose(TASKS, look(selection))
-    assert 0 < len(chosen.tasks) < len(TASKS)
+    assert 0 < len(chosen.tasks) <= len(TASKS) and list(chosen.tasks) != TASKS
     assert chosen.summary
     by_key = {task.key: task for task in TASKS}
     keys = [task.key for task in chosen.tasks]
-    assert keys == [key for key in by_key if key in set(keys)]
+    assert len(set(keys)) == len(keys)
+    assert selection.orders or keys == [key for key in by_key if key in set(keys)]
     for task in chosen.tasks:
         before = by_key[task.key]
+        if "origin" in task.fields:
+            fields = {name: value for name, value in task.fields.items() if name != "origin"}
+            texts: dict[str, Any] = {"preferences": (), "demonstrations": ()}
+            assert replace(task, fields=fields, **texts) == replace(before, **texts) and task.fields["origin"]
+            continue
         assert set(task.preferences) <= set(before.preferences)
         assert replace(task, preferences=()) == replace(before, preferences=())
+
+
+@every_member
+def test_what_is_written_takes_the_place_of_the_datas_own(selection: Selection) -> None:
+    selection = able(selection)
+    bare = [replace(task, preferences=(), demonstrations=()) for task in TASKS] if selection.writes else []
+    samplers = {role: ScriptedSampler(role) for role in {"policy"} | selection.roles}
+    measured = asyncio.run(selection.measure(bare, samplers)) if bare else []
+    for task in selection.choose(bare, measured).tasks if bare else ():
+        assert all(getattr(task, what) for what in selection.writes) and task.fields["origin"]

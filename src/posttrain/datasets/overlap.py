@@ -53,8 +53,8 @@ class Decontamination:
         """The rule in words."""
         if self.rule == "subsequence":
             return (
-                f"whose prompts share a subsequence of {self.n} tokens, and {self.share:.0%} of the shorter one, with a "
-                "held-out one"
+                f"whose prompts share a subsequence of {self.n} tokens, and {self.share:.0%} of the shorter one, with "
+                "a held-out one"
             )
         if not self.share:
             return f"whose prompts share {self.n} consecutive tokens with a held-out one"

@@ -45,6 +45,10 @@ class Stage(Component):
         """Roles whose models the stage uses; those with a source ``role:NAME`` are copied when it begins."""
         return frozenset()
 
+    def written(self, what: Given) -> bool:
+        """Whether models write these texts when the stage begins, so that its tasks need not have them before."""
+        return self.selection is not None and what in self.selection.writes
+
     def needed(self, models: Mapping[str, Model]) -> Sequence[Need]:
         """The signals that its parts need, each with the role whose model gives it; `models` are settings by role.
 

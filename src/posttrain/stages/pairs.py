@@ -14,6 +14,7 @@ from posttrain.signals import ADVANTAGE, Signal, columns_in, trained_in
 from posttrain.stages import Models, PreviewContext, StageContext
 from posttrain.stages.columns import with_columns
 from posttrain.stages.fit import Step, fit_role, steps_in
+from posttrain.stages.prompts import check_prompts
 from posttrain.stages.sft import demonstration
 from posttrain.training.settings import Learning
 from posttrain.types import Fact, PerToken, Preference, Task, Tokens, Trajectory
@@ -37,16 +38,22 @@ class PairTraining:
     epochs: PositiveFloat
     max_steps: PositiveInt | None
     learning: Learning
+    written: bool = False
+    """Whether models write the pairs when the stage begins."""
 
     def check(self, models: Models, tasks: Sequence[Task]) -> None:
         """Raise `UserError` for a pair that exceeds the context or has a completion without a trained token."""
+        if self.written:
+            check_prompts(models["policy"], tasks, "the tasks that pairs are written for")
+            return
         policy = models.get(self.role, models["policy"])
         for index, (task, preference) in enumerate(pairs_of(tasks)):
             pair_examples(policy, task, preference, index)
 
     def total_steps(self, tasks: Sequence[Task]) -> int:
         """Number of steps of the epochs, at least one."""
-        return steps_in(len(pairs_of(tasks)), batch=self.batch, epochs=self.epochs, max_steps=self.max_steps)
+        count = len(tasks) if self._waits(tasks) else len(pairs_of(tasks))
+        return steps_in(count, batch=self.batch, epochs=self.epochs, max_steps=self.max_steps)
 
     def run(self, models: Models, context: StageContext) -> Models:
         """Train on the pairs in a seeded order that is new in every epoch."""
@@ -75,6 +82,8 @@ class PairTraining:
 
     def preview(self, models: Models, context: PreviewContext) -> list[str]:
         """The number of pairs and steps, and the first pair."""
+        if self._waits(context.tasks):
+            return [f"models write the pairs of up to {len(context.tasks)} tasks when the stage begins"]
         pairs = pairs_of(context.tasks)
         policy = models[self.role]
         first = [e for i, pair in enumerate(pairs[: self.batch]) for e in pair_examples(policy, *pair, i)]
@@ -87,6 +96,10 @@ class PairTraining:
             f"first chosen completion: {preference.chosen!r}",
             f"first rejected completion: {preference.rejected!r}",
         ]
+
+    def _waits(self, tasks: Sequence[Task]) -> bool:
+        """Whether pairs are yet to be written."""
+        return self.written and not any(task.preferences for task in tasks)
 
 
 def pairs_of(tasks: Sequence[Task]) -> list[tuple[Task, Preference]]:

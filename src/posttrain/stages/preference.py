@@ -89,4 +89,5 @@ class PreferenceTraining(Stage):
             epochs=self.epochs,
             max_steps=self.max_steps,
             learning=self.learner,
+            written=self.written("preferences"),
         )

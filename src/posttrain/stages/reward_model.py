@@ -16,11 +16,12 @@ from pydantic import PositiveFloat, PositiveInt
 from posttrain.component import frozen
 from posttrain.components.preferences import pairs_in, spread
 from posttrain.components.reducers import Reducer
+from posttrain.components.selections import Selection
 from posttrain.components.tasks import Tasks
 from posttrain.models import Model
 from posttrain.signals import SCORE
 from posttrain.stages import Models, PreviewContext, Stage, StageContext
-from posttrain.stages.needs import Need
+from posttrain.stages.needs import Need, needs_of
 from posttrain.stages.pairs import PairTraining
 from posttrain.training.settings import Learning
 from posttrain.types import PerToken, Task, Tokens
@@ -43,15 +44,18 @@ class RewardModelTraining(Stage):
     """How the reward model is updated."""
     tasks: Tasks | None = None
     """Tasks of this stage; None takes the recipe's."""
+    selection: Selection | None = None
+    """Which tasks are trained on, chosen once with the models at the start of the stage; None takes all."""
 
     @property
     def roles(self) -> frozenset[str]:
-        """The reward model."""
-        return frozenset({self.role})
+        """The reward model, and those that select or write pairs."""
+        return frozenset({self.role}) | (self.selection.roles if self.selection else frozenset())
 
     def needed(self, models: Mapping[str, Model]) -> Sequence[Need]:
-        """The scores of the reward model."""
-        return [Need(signal=SCORE, role=self.role, path="role", setting="role")]
+        """The scores of the reward model, and the needs of the selection."""
+        own = Need(signal=SCORE, role=self.role, path="role", setting="role")
+        return [own, *needs_of("selection", self.selection, role="policy")]
 
     def check(self, models: Models, tasks: Sequence[Task]) -> None:
         """Every pair must fit into the context of the model."""
@@ -80,6 +84,7 @@ class RewardModelTraining(Stage):
             epochs=self.epochs,
             max_steps=self.max_steps,
             learning=self.learner,
+            written=self.written("preferences"),
         )
 
 

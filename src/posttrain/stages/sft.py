@@ -13,6 +13,7 @@ from posttrain.components.environments import with_opening
 from posttrain.components.objectives import Objective
 from posttrain.components.penalties import Penalty
 from posttrain.components.reducers import Reducer
+from posttrain.components.selections import Selection
 from posttrain.components.tasks import Tasks
 from posttrain.datasets.order import shuffled
 from posttrain.errors import UserError
@@ -23,6 +24,7 @@ from posttrain.stages.columns import with_columns
 from posttrain.stages.fit import Step, check_trained, fit_role, steps_in
 from posttrain.stages.loss import combine
 from posttrain.stages.needs import Need, needs_of, parts_of
+from posttrain.stages.prompts import check_prompts
 from posttrain.training.settings import Learning
 from posttrain.types import Message, Segment, Task, Trajectory, Utterance
 
@@ -57,6 +59,8 @@ class SFT(Stage):
     """The model that is trained: the policy, or a model that later stages use, such as a teacher or a guide."""
     tasks: Tasks | None = None
     """Tasks of this stage; None takes the recipe's."""
+    selection: Selection | None = None
+    """Which tasks are imitated, chosen once with the models at the start of the stage; None takes all."""
 
     @model_validator(mode="after")
     def check_parts(self) -> Self:
@@ -77,7 +81,8 @@ class SFT(Stage):
     @property
     def roles(self) -> frozenset[str]:
         """The role that is trained, and those that it is compared with."""
-        return frozenset({self.role}) | roles_in(self.needs)
+        selecting = self.selection.roles if self.selection else frozenset()
+        return frozenset({self.role}) | roles_in(self.needs) | selecting
 
     @property
     def learns_from(self) -> frozenset[Given]:
@@ -90,14 +95,18 @@ class SFT(Stage):
         return [demonstration(policy, task, text, turns=self.turns) for text in shown]
 
     def needed(self, models: Mapping[str, Model]) -> Sequence[Need]:
-        """The needs of the objective and the regularizers."""
-        return [need for path, part in parts_of(self) for need in needs_of(path, part, role=self.role)]
+        """The needs of the objective, the regularizers and the selection."""
+        parts = [*parts_of(self), ("selection", self.selection)]
+        return [need for path, part in parts for need in needs_of(path, part, role=self.role)]
 
     def check(self, models: Models, tasks: Sequence[Task]) -> None:
         """Every demonstration must fit into the context of the model, which must be trained."""
         model = models.get(self.role)
         if model is not None:
             check_trained(model, self.role, f"the {self.kind} stage")
+        if self.written("demonstrations"):
+            check_prompts(models["policy"], tasks, f"the {self.kind} stage")
+            return
         for task, text in self.pairs(tasks):
             policy = model or models["policy"]
             demonstration(policy, task, text, turns=self.turns)  # the model of the role may be copied only later
@@ -138,7 +147,8 @@ class SFT(Stage):
 
     def total_steps(self, tasks: Sequence[Task]) -> int:
         """Number of steps of the epochs, at least one."""
-        return steps_in(len(self.pairs(tasks)), batch=self.batch, epochs=self.epochs, max_steps=self.max_steps)
+        count = len(tasks) if self._waits(tasks) else len(self.pairs(tasks))
+        return steps_in(count, batch=self.batch, epochs=self.epochs, max_steps=self.max_steps)
 
     def pairs(self, tasks: Sequence[Task]) -> list[tuple[Task, Shown]]:
         """Every task with each of its demonstrations and episodes."""
@@ -155,6 +165,8 @@ class SFT(Stage):
 
     def preview(self, models: Models, context: PreviewContext) -> list[str]:
         """The number of demonstrations and steps, and the first demonstration."""
+        if self._waits(context.tasks):
+            return [f"models write the demonstrations of up to {len(context.tasks)} tasks when the stage begins"]
         pairs = self.pairs(context.tasks)
         policy = models.get(self.role, models["policy"])
         examples = [demonstration(policy, task, text, turns=self.turns) for task, text in pairs[: self.batch]]
@@ -166,6 +178,10 @@ class SFT(Stage):
             f"first prompt: {task.prompt!r}",
             f"first demonstration: {text if isinstance(text, str) else ''.join(part.text for part in text)!r}",
         ]
+
+    def _waits(self, tasks: Sequence[Task]) -> bool:
+        """Whether demonstrations are yet to be written."""
+        return self.written("demonstrations") and not any(task.demonstrations or task.episodes for task in tasks)
 
     def order(self, count: int, step: int, seed: int) -> list[int]:
         """Indices of a step's demonstrations: consecutive entries of an endless sequence of seeded shuffles."""

@@ -38,9 +38,14 @@ class Reward(Component):
     """Scores the trajectories of a group."""
 
     @property
+    def wrapped(self) -> "Mapping[str, Reward]":
+        """The rewards that it is computed from, by name; it passes on what they need."""
+        return {}
+
+    @property
     def roles(self) -> frozenset[str]:
         """Roles whose models it uses; the recipe must have them."""
-        return frozenset()
+        return frozenset().union(*(part.roles for part in self.wrapped.values()))
 
     @property
     def needs(self) -> frozenset[Signal]:
@@ -50,12 +55,12 @@ class Reward(Component):
     @property
     def needs_answer(self) -> bool:
         """Whether it compares with the reference answer of the task, and cannot score a task without one."""
-        return False
+        return any(part.needs_answer for part in self.wrapped.values())
 
     @property
     def runs(self) -> str:
         """Language of the programs that it extracts from completions and runs; empty if it runs none."""
-        return ""
+        return next((part.runs for part in self.wrapped.values() if part.runs), "")
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Score every trajectory of the group."""
@@ -63,14 +68,18 @@ class Reward(Component):
 
     def prepare(self) -> None:
         """Load what scoring needs, before anything is sampled. Raises `UserError` where it is not available."""
+        for part in self.wrapped.values():
+            part.prepare()
 
     def check(self, tasks: Sequence[Task]) -> None:
         """Raise `UserError` for tasks that it has no rule to score by; called before anything is sampled."""
+        for part in self.wrapped.values():
+            part.check(tasks)
 
     @property
     def fingerprint(self) -> Mapping[str, str]:
         """SHA-256 of each of the user's files that compute scores, by path, for the record of a run."""
-        return {}
+        return {file: digest for part in self.wrapped.values() for file, digest in part.fingerprint.items()}
 
     @classmethod
     def from_text(cls, text: str) -> Mapping[str, Any]:

@@ -19,7 +19,7 @@ from pydantic import Field, NonNegativeFloat
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext
-from posttrain.types import Group, Score, Task
+from posttrain.types import Group, Score
 
 
 @frozen
@@ -38,28 +38,10 @@ class Brevity(Reward):
         """The length reward is added from `begin` on."""
         return self.begin > 0
 
-    def prepare(self) -> None:
-        """Prepare the reward of correctness."""
-        self.correct.prepare()
-
-    def check(self, tasks: Sequence[Task]) -> None:
-        """Check the reward of correctness."""
-        self.correct.check(tasks)
-
     @property
-    def roles(self) -> frozenset[str]:
-        """Those of the reward of correctness."""
-        return self.correct.roles
-
-    @property
-    def runs(self) -> str:
-        """What the reward of correctness runs."""
-        return self.correct.runs
-
-    @property
-    def fingerprint(self) -> Mapping[str, str]:
-        """The files of the reward of correctness."""
-        return self.correct.fingerprint
+    def wrapped(self) -> Mapping[str, Reward]:
+        """The reward of correctness."""
+        return {"correct": self.correct}
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Score the answers, and compare their lengths."""

@@ -17,13 +17,12 @@ from pydantic import Field
 
 from posttrain.component import frozen, nearest
 from posttrain.components.rewards import Reward, RewardContext
-from posttrain.components.rewards._wrapping import Wrapping
 from posttrain.errors import UserError
 from posttrain.types import Group, Score, Task
 
 
 @frozen
-class ByField(Wrapping):
+class ByField(Reward):
     """Chooses the reward by a field of the task."""
 
     parts: Annotated[Mapping[str, Reward], Field(min_length=1)]

@@ -23,25 +23,20 @@ class ByRole(Reward):
     parts: Annotated[Mapping[str, Reward], Field(min_length=1)]
     """By role: ``policy``, ``verifier``, ..."""
 
-    def prepare(self) -> None:
-        """Prepare every part."""
-        for part in self.parts.values():
-            part.prepare()
+    @property
+    def wrapped(self) -> Mapping[str, Reward]:
+        """The parts."""
+        return self.parts
 
     @property
-    def roles(self) -> frozenset[str]:
-        """Those of every part."""
-        return frozenset().union(*(part.roles for part in self.parts.values()))
+    def needs_answer(self) -> bool:
+        """False: a part scores rollouts of its role only, which may have no reference answer."""
+        return False
 
     @property
     def runs(self) -> str:
         """What the policy's reward runs: the audit probes answers of the policy."""
         return self.parts["policy"].runs if "policy" in self.parts else ""
-
-    @property
-    def fingerprint(self) -> Mapping[str, str]:
-        """The files of every part."""
-        return {file: digest for part in self.parts.values() for file, digest in part.fingerprint.items()}
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Score the rollouts of each role by its part, as a group."""

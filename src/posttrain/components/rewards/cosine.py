@@ -22,14 +22,13 @@ from pydantic import PositiveInt
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext
-from posttrain.components.rewards._wrapping import Wrapping
 from posttrain.types import Group, Score, Trajectory
 
 Line = tuple[float, float]
 
 
 @frozen
-class Cosine(Wrapping):
+class Cosine(Reward):
     """Scores right and wrong answers by their length."""
 
     correct: Reward

@@ -11,12 +11,11 @@ from collections.abc import Mapping, Sequence
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext
-from posttrain.components.rewards._wrapping import Wrapping
 from posttrain.types import Group, Score, Trajectory
 
 
 @frozen
-class Ended(Wrapping):
+class Ended(Reward):
     """Replaces the score of completions that were cut."""
 
     of: Reward

@@ -13,12 +13,11 @@ from dataclasses import replace
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext
-from posttrain.components.rewards._wrapping import Wrapping
 from posttrain.types import Group, Score
 
 
 @frozen
-class Levels(Wrapping):
+class Levels(Reward):
     """Scores by the first level that a completion fails at."""
 
     correct: Reward

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext
-from posttrain.types import Group, Score, Task
+from posttrain.types import Group, Score
 
 
 @frozen
@@ -18,33 +18,10 @@ class Signed(Reward):
     of: Reward
     """The other reward; status ``ok`` is correct."""
 
-    def prepare(self) -> None:
-        """Prepare the other reward."""
-        self.of.prepare()
-
-    def check(self, tasks: Sequence[Task]) -> None:
-        """Check the other reward."""
-        self.of.check(tasks)
-
     @property
-    def roles(self) -> frozenset[str]:
-        """Those of the other reward."""
-        return self.of.roles
-
-    @property
-    def runs(self) -> str:
-        """What the other reward runs."""
-        return self.of.runs
-
-    @property
-    def fingerprint(self) -> Mapping[str, str]:
-        """The files of the other reward."""
-        return self.of.fingerprint
-
-    @property
-    def needs_answer(self) -> bool:
-        """Whether the other reward does."""
-        return self.of.needs_answer
+    def wrapped(self) -> Mapping[str, Reward]:
+        """The other reward."""
+        return {"of": self.of}
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Score the rollouts, and map each status to a sign."""

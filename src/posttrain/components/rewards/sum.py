@@ -19,7 +19,7 @@ from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen, nearest
 from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.types import Group, Score, Task
+from posttrain.types import Group, Score
 
 
 @frozen
@@ -42,36 +42,16 @@ class Sum(Reward):
                 raise PydanticCustomError("part", "the sum has no part '{name}'; {hint}", context)
         return self
 
-    def prepare(self) -> None:
-        """Prepare every part."""
-        for part in self.parts.values():
-            part.prepare()
-
-    def check(self, tasks: Sequence[Task]) -> None:
-        """Check every part."""
-        for part in self.parts.values():
-            part.check(tasks)
-
     @property
-    def roles(self) -> frozenset[str]:
-        """Those of every part."""
-        return frozenset().union(*(part.roles for part in self.parts.values()))
+    def wrapped(self) -> Mapping[str, Reward]:
+        """The parts."""
+        return self.parts
 
     @property
     def runs(self) -> str:
         """What the part `correct` runs, or else the first part that runs programs."""
         correct = next(iter(self.parts)) if self.correct is None else self.correct
         return next((part.runs for part in (self.parts[correct], *self.parts.values()) if part.runs), "")
-
-    @property
-    def fingerprint(self) -> Mapping[str, str]:
-        """The files of every part."""
-        return {file: digest for part in self.parts.values() for file, digest in part.fingerprint.items()}
-
-    @property
-    def needs_answer(self) -> bool:
-        """Whether any part does."""
-        return any(part.needs_answer for part in self.parts.values())
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Score the group by every part, each with a state of its own, and add the values."""
