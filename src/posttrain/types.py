@@ -104,6 +104,9 @@ class Task:
     """Images in the prompt, each at an `IMAGE` of its text."""
     fields: Mapping[str, Any] = field(default_factory=dict)
     """Every other column of the row, for rewards and environments."""
+    asked: "Task | None" = None
+    """The task as evaluation puts it, where that differs from training: with another condition or another form of the
+    prompt. None where both are the same. Training tasks of a run do not have it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

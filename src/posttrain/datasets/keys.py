@@ -43,7 +43,9 @@ def problem(task: Task) -> str:
 
     Surrounding space is ignored, and so are a system message and the difference between a text and a chat with a single
     message. Plain text without a prompt is its own problem. The same question about another image is another problem.
+    Of a task that evaluation puts in another form, that form is the problem.
     """
+    task = task.asked or task
     question = _question(task)
     return json.dumps([question, *map(identity, task.images)]) if task.images else question
 

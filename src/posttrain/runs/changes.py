@@ -53,6 +53,7 @@ def digest_of(tasks: Iterable[Task]) -> str:
             [repr(preference) for preference in task.preferences],
             [repr(rated) for rated in task.rated],
             dict(task.fields),
+            *([digest_of([task.asked])] if task.asked else []),
         )
         # The text of other objects can contain an address, which differs between processes.
         total.update(json.dumps(content, default=lambda value: type(value).__name__).encode() + b"\n")

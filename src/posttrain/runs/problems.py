@@ -1,6 +1,6 @@
 """Splits the tasks of a recipe into training and held-out tasks, which never share a prompt."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -40,11 +40,11 @@ class Problems:
             self.train, self.held_out = list(own), []
         elif settings.tasks is not None:
             tested = self._load(settings.tasks, "evaluation.tasks")
-            self.held_out = self._distinct(tested)[: settings.holdout]
+            self.held_out = self._distinct(map(_as_asked, tested))[: settings.holdout]
             self.train = list(own)
         else:
             train, held_out = holdout(own, settings.holdout, recipe.seed)
-            self.train, self.held_out = list(train), self._distinct(held_out)
+            self.train, self.held_out = list(train), self._distinct(map(_as_asked, held_out))
             if not held_out:
                 raise UserError(
                     f"the {len(own)} tasks of kind '{recipe.tasks.kind}' all have the same prompt, so none can be "
@@ -182,13 +182,14 @@ class Problems:
         found = (getattr(stage, "rollout", None) for stage in self.recipe.stages.values())
         return [rollout for rollout in found if isinstance(rollout, Rollout)]
 
-    def _distinct(self, tasks: Sequence[Task]) -> list[Task]:
+    def _distinct(self, tasks: Iterable[Task]) -> list[Task]:
         """Held-out tasks, one per prompt: equal prompts have equal answers, which are not independent.
 
         In environments of several turns the prompt is not the whole problem, and all tasks stay.
         """
+        tasks = list(tasks)
         if self.rollout is not None and self.rollout.held_out(1, self.sampling) is not None:
-            return list(tasks)
+            return tasks
         kept, merged, conflicts = distinct(tasks)
         if merged:
             other = f", of which {conflicts} had another reference answer than the first" if conflicts else ""
@@ -214,7 +215,7 @@ class Problems:
         if rule is not None and self.held_out:
             kept, matched = rule.clean(kept, self.held_out)
             self.notes.append(f"{name}: left out {matched} of {matched + len(kept)} tasks, {rule.said}")
-        return list(kept)
+        return [replace(task, asked=None) if task.asked else task for task in kept]
 
     def _load(self, tasks: Tasks, place: str) -> Sequence[Task]:
         """All tasks of a source; records their digest."""
@@ -234,9 +235,15 @@ class Problems:
 
 def as_chat(task: Task) -> Task:
     """The task with a prompt of chat messages."""
+    task = replace(task, asked=as_chat(task.asked)) if task.asked else task
     if not isinstance(task.prompt, str):
         return task
     return replace(task, prompt=(Message(role="user", content=task.prompt),))
+
+
+def _as_asked(task: Task) -> Task:
+    """The task as evaluation puts it."""
+    return task.asked or task
 
 
 def load(tasks: Tasks) -> Sequence[Task]:

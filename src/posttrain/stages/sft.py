@@ -25,8 +25,9 @@ from posttrain.stages.fit import Step, check_trained, fit_role, steps_in
 from posttrain.stages.loss import combine
 from posttrain.stages.needs import Need, needs_of, parts_of
 from posttrain.stages.prompts import check_prompts
+from posttrain.stages.weights import Weights
 from posttrain.training.settings import Learning
-from posttrain.types import Message, Segment, Task, Trajectory, Utterance
+from posttrain.types import FloatArray, Message, Segment, Task, Trajectory, Utterance
 
 Shown = str | tuple[Utterance, ...]
 """A demonstration: a completion, or an episode in which policy and environment alternate."""
@@ -55,6 +56,9 @@ class SFT(Stage):
     turns: Literal["last", "all"] = "last"
     """Which turns of the assistant are trained in a conversation: the last one, which is the demonstration, or all. All
     need a chat template that leaves earlier turns as they are."""
+    weights: Weights | None = None
+    """Weights of demonstrations by domain, as the advantages of their tokens, for an objective that multiplies by them
+    (``policy_gradient``); None gives each token 1."""
     role: str = "policy"
     """The model that is trained: the policy, or a model that later stages use, such as a teacher or a guide."""
     tasks: Tasks | None = None
@@ -71,6 +75,9 @@ class SFT(Stage):
                 raise PydanticCustomError("regularizers", f"'{name}' {why}, and an sft stage has none; leave it out")
         if OLD_VALUE in self.needs:
             raise PydanticCustomError("needs", "an sft stage has no critic to give values")
+        if self.weights is not None and "zero_advantage" in self.objective.exceptions:
+            why = "the objective '{objective}' has no use for weights; take policy_gradient, or leave them out"
+            raise PydanticCustomError("weights", why, {"objective": self.objective.kind})
         return self
 
     @property
@@ -110,6 +117,8 @@ class SFT(Stage):
         for task, text in self.pairs(tasks):
             policy = model or models["policy"]
             demonstration(policy, task, text, turns=self.turns)  # the model of the role may be copied only later
+            if self.weights is not None:
+                self.weights.of_domain(task.domain)
 
     def run(self, models: Models, context: StageContext) -> Models:
         """Train on the demonstrations in a seeded order that is new in every epoch."""
@@ -127,7 +136,8 @@ class SFT(Stage):
                 for place, i in enumerate(order)
             ]
             step.record.shown = list(enumerate(shown))
-            chosen = [example_from(trajectory) for trajectory in shown]
+            weights = [None] * len(shown) if self.weights is None else self.weights.of(shown)
+            chosen = [example_from(trajectory, own_T) for trajectory, own_T in zip(shown, weights, strict=True)]
             if not columns:
                 return chosen
             with context.phase("signals"):
@@ -188,11 +198,12 @@ class SFT(Stage):
         return shuffled(count, self.batch, step, seed)
 
 
-def example_from(trajectory: Trajectory) -> "Example":
-    """A demonstration in the learner's form: every trained token has the advantage 1."""
+def example_from(trajectory: Trajectory, weight_T: FloatArray | None = None) -> "Example":
+    """A demonstration in the learner's form: the advantage of each trained token is its weight, or else 1."""
     from posttrain.training.packing import example_of
 
-    return example_of(trajectory, {ADVANTAGE: np.ones(trajectory.num_trained, np.float32)})
+    ones_T = np.ones(trajectory.num_trained, np.float32)
+    return example_of(trajectory, {ADVANTAGE: ones_T if weight_T is None else weight_T})
 
 
 def demonstration(

@@ -15,6 +15,7 @@ from posttrain.components.tasks import Tasks
 from posttrain.components.tasks.arithmetic import Arithmetic
 from posttrain.components.tasks.checked_solutions import CheckedSolutions
 from posttrain.components.tasks.circuits import Circuits
+from posttrain.components.tasks.conditioned import Conditioned
 from posttrain.components.tasks.corridor import Corridor
 from posttrain.components.tasks.countdown import Countdown
 from posttrain.components.tasks.episodes import Episodes
@@ -31,6 +32,7 @@ from posttrain.components.tasks.reasoning_gym import ReasoningGym
 from posttrain.components.tasks.refinements import Refinements
 from posttrain.components.tasks.running_sums import RunningSums
 from posttrain.components.tasks.shapes import Shapes
+from posttrain.components.tasks.slipped_sums import SlippedSums
 from posttrain.components.tasks.spelt import Spelt
 from posttrain.components.tasks.stated_confidence import StatedConfidence
 from posttrain.components.tasks.tagged import Tagged
@@ -56,6 +58,9 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "arithmetic": lambda _: Arithmetic(size=30, operators="+-*", terms=(2, 4)),
     "circuits": lambda _: Circuits(size=30),
     "checked_solutions": lambda _: CheckedSolutions(size=30),
+    "conditioned": lambda _: Conditioned(
+        tasks=Arithmetic(size=30), words={"2 numbers": "Few", "3 numbers": "Many"}, asked_as="2 numbers"
+    ),
     "countdown": lambda _: Countdown(size=30, numbers=(2, 5)),
     "corridor": lambda _: Corridor(size=30, cells=(3, 6)),
     "episodes": lambda _: Episodes(size=30),
@@ -67,6 +72,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "queries": lambda _: Queries(size=30),
     "running_sums": lambda _: RunningSums(size=30),
     "reaching": lambda _: Reaching(size=30),
+    "slipped_sums": lambda _: SlippedSums(tasks=Arithmetic(size=30)),
     "spelt": lambda _: Spelt(tasks=Arithmetic(size=30)),
     "shapes": lambda _: Shapes(size=30),
     "refinements": lambda _: Refinements(of=Arithmetic(size=30)),
@@ -81,7 +87,19 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
         sources={"own": files(folder), "made": Arithmetic(size=20)}, shares={"own": 2, "made": 1}
     ),
 }
-WRAPPERS = ("files", "gathered", "mixture", "played", "refinements", "spelt", "stated_confidence", "tagged", "unpaired")
+WRAPPERS = (
+    "files",
+    "conditioned",
+    "slipped_sums",
+    "gathered",
+    "mixture",
+    "played",
+    "refinements",
+    "spelt",
+    "stated_confidence",
+    "tagged",
+    "unpaired",
+)
 SIZED = [kind for kind in EXAMPLES if kind not in WRAPPERS]
 SLOW = {"reasoning_gym"}
 """Kinds whose library takes seconds to import."""
