@@ -1,4 +1,4 @@
-"""Stages that train on checked attempts of models: pairs for DPO, best answers for SFT."""
+"""Stages that train on checked rollouts of models: pairs for DPO, best answers for SFT."""
 
 import json
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from posttrain.components.selections.attempts import Attempts
+from posttrain.components.selections.sampled import Sampled
 from posttrain.methods.preference.dpo import dpo
 from posttrain.methods.sft_rl.sft import sft
 from posttrain.recipes.changes import preference_of, sft_of, with_stage
@@ -31,10 +31,10 @@ def odd(recipe: Recipe, tmp_path: Path) -> Any:
 def test_pairs_of_a_stage_without_any_in_the_data(small: Small, train: Train, tmp_path: Path) -> None:
     reward = odd(small(arithmetic()), tmp_path)
     recipe = small(dpo(), "tasks={kind: arithmetic, size: 60, terms: [2, 2], demonstrate: false}", "batch=4")
-    stage = replace(preference_of(recipe), selection=Attempts(reward=reward, n=32, max_tokens=40, first=20))
+    stage = replace(preference_of(recipe), selection=Sampled(reward=reward, n=32, max_tokens=40, first=20))
     _, store = train(with_stage(recipe, stage))
     note = next(event["message"] for event in store.events() if "give pairs" in event["message"])
-    assert "of 20 tasks give pairs from 32 attempts each by policy" in note
+    assert "of 20 tasks give pairs from 32 rollouts each by policy" in note
     rows = store.rollouts(1)
     assert rows and {row["side"] for row in map(info, rows)} == {"chosen", "rejected"}
     for row in rows:
@@ -49,6 +49,6 @@ def test_best_answers_in_place_of_the_given_ones(small: Small, train: Train, tmp
     reward = odd(small(arithmetic()), tmp_path)
     recipe = small(sft(demonstrations()), "tasks.terms=[2, 2]", "batch=4")
     given = {text for task in recipe.tasks.load() for text in task.demonstrations}
-    stage = replace(sft_of(recipe), selection=Attempts(reward=reward, use="best_of", n=4, max_tokens=8))
+    stage = replace(sft_of(recipe), selection=Sampled(reward=reward, use="best_of", n=4, max_tokens=8))
     _, store = train(with_stage(recipe, stage))
     assert not {row["completion"] for row in store.rollouts(1)} & given

@@ -49,7 +49,7 @@ class Decontamination:
         return kept, len(tasks) - len(kept)
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """The rule in words."""
         if self.rule == "subsequence":
             return (
@@ -98,7 +98,7 @@ class _Subsequences:
         own = Counter(tokens)
         for other, counts in self.tested:
             least = max(self.n, self.share * min(len(tokens), len(other)))
-            # The tokens that both have bound the subsequence, and are far cheaper to count.
+            # The tokens that both have bound the subsequence, and take less time to count.
             if (own & counts).total() >= least and longest_common_subsequence(tokens, other) >= least:
                 return True
         return False

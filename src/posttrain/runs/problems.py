@@ -214,7 +214,7 @@ class Problems:
         rule = self.recipe.evaluation.decontamination
         if rule is not None and self.held_out:
             kept, matched = rule.clean(kept, self.held_out)
-            self.notes.append(f"{name}: left out {matched} of {matched + len(kept)} tasks, {rule.said}")
+            self.notes.append(f"{name}: left out {matched} of {matched + len(kept)} tasks, {rule.description}")
         return [replace(task, asked=None) if task.asked else task for task in kept]
 
     def _load(self, tasks: Tasks, place: str) -> Sequence[Task]:

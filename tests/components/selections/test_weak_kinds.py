@@ -63,5 +63,5 @@ def test_tasks_without_a_text_to_imitate_are_left_out() -> None:
 def test_a_kind_that_could_not_be_scored_is_not_known_to_be_weak() -> None:
     measured: dict[str, Any] = {"scores": {"a": None, "b": 0.1, "c": 0.9}, "answers": {}}
     assert {task.domain for task in choose(measured, general=0.0).tasks} == {"b"}
-    with pytest.raises(AlarmStop, match="no attempt could be scored"):
+    with pytest.raises(AlarmStop, match="no rollout could be scored"):
         choose({"scores": {"a": None, "b": None, "c": None}, "answers": {}})

@@ -4,7 +4,7 @@ Source: arXiv:2505.13718 and its release (warmup-before-you-train at c9c4a428): 
 ``</think>`` and ``<answer>..</answer>`` at the end, -1 for an answer that cannot be read, -0.5 for a wrong one, 2 for
 the right one; for programs -2, -1 and 2.
 
-A broken form is decided first: nothing is paid for an answer in it. An answer is unreadable where the reward of
+A broken form is decided first: its answer does not count. An answer is unreadable where the reward of
 correctness extracts none.
 """
 

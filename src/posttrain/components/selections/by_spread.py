@@ -1,9 +1,9 @@
-"""Orders tasks once by the spread of a reward over attempts at each: the highest first.
+"""Orders tasks once by the spread of a reward over rollouts of each: the highest first.
 
 Source: Qwen2.5, arXiv:2412.15115: queries of the last stage are processed in the order of the variance of a reward
 model's scores of their answers, high variance first, 8 answers a query. The order of standard deviations is the same.
 
-Tasks of which all attempts score alike are last, and so are those of which fewer than two could be scored; equal ones
+Tasks of which all rollouts score alike are last, and so are those of which fewer than two could be scored; equal ones
 keep their order. The order is measured when the stage begins and then fixed; the curriculum ``in_order`` follows it. A
 `keep` below 1 drops the end of it, for a curriculum of another order.
 
@@ -19,7 +19,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward
 from posttrain.components.selections import Chosen, Selection
-from posttrain.components.selections._attempts import attempted, values_of
+from posttrain.components.selections._sampling import sample_all, values_of
 from posttrain.engines import Sampler, Sampling
 from posttrain.types import Task
 
@@ -29,13 +29,13 @@ class BySpread(Selection):
     """Sorts tasks by the standard deviation of their scores."""
 
     reward: Reward
-    """Scores the attempts."""
+    """Scores the rollouts."""
     n: Annotated[int, Field(ge=2, le=256)] = 8
-    """Attempts at each task."""
+    """Rollouts at each task."""
     temperature: PositiveFloat = 1.0
-    """Of the attempts."""
+    """Of the rollouts."""
     max_tokens: PositiveInt = 64
-    """Longest attempt."""
+    """Longest rollout."""
     keep: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     """Share of the tasks that are kept, those of the highest spread; at least one."""
 
@@ -52,7 +52,7 @@ class BySpread(Selection):
     async def measure(self, tasks: Sequence[Task], samplers: Mapping[str, Sampler]) -> Any:
         """For each task the standard deviation of its scores; None where fewer than two could be scored."""
         sampling = Sampling(max_tokens=self.max_tokens, temperature=self.temperature)
-        groups = await attempted(
+        groups = await sample_all(
             tasks, samplers, self.reward, role="policy", n=self.n, sampling=sampling, kind=self.kind
         )
         scores = [values_of(group) for group in groups]
@@ -73,7 +73,7 @@ class BySpread(Selection):
         return Chosen(
             tasks=[tasks[i] for i in kept],
             summary=(
-                f"{len(kept)} of {len(tasks)} tasks by falling spread of '{self.reward.kind}' over {self.n} attempts, "
+                f"{len(kept)} of {len(tasks)} tasks by falling spread of '{self.reward.kind}' over {self.n} rollouts, "
                 f"{unlike}; {equal} with equal scores are last"
                 + (f", and {missing} that could not be scored" if missing else "")
             ),

@@ -4,7 +4,7 @@ Source: RedOne 2.0, arXiv:2511.07070, section 3.3: the first stage of reinforcem
 are imitated from given answers, with 5.6 % of rows of other tasks whose target is the best of 8 answers of the model
 itself, by a judge. Such rows hold the model near itself.
 
-A kind is a task's domain. Its score is the share of right attempts at its first `probed` tasks. A kind at the threshold
+A kind is a task's domain. Its score is the share of right rollouts of its first `probed` tasks. A kind at the threshold
 or above gives no row but those of the share.
 
 Differs: the threshold is not in the paper, and which tasks are weak is read from benchmarks there. The share is of
@@ -22,8 +22,8 @@ from pydantic import Field, PositiveInt
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward
 from posttrain.components.selections import Chosen, Selection
-from posttrain.components.selections._attempts import attempted
-from posttrain.datasets.attempts import attempts_of, make
+from posttrain.components.selections._sampling import fitting, sample_all
+from posttrain.datasets.checked import checked_of, make
 from posttrain.engines import Sampler, Sampling
 from posttrain.errors import AlarmStop
 from posttrain.types import Group, Task
@@ -31,12 +31,12 @@ from posttrain.types import Group, Task
 
 @frozen
 class WeakKinds(Selection):
-    """Chooses kinds by the success of attempts."""
+    """Chooses kinds by the success of rollouts."""
 
     reward: Reward
-    """Scores the attempts; status ``ok`` is right, and the best of several has the highest score."""
+    """Scores the rollouts; status ``ok`` is right, and the best of several has the highest score."""
     threshold: Annotated[float, Field(ge=0.0, le=1.0)] = 0.6
-    """Share of right attempts below which a kind is weak."""
+    """Share of right rollouts below which a kind is weak."""
     general: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.06
     """Share of rows of the other kinds, among all rows that are kept."""
     targets: Literal["own", "given"] = "own"
@@ -44,9 +44,9 @@ class WeakKinds(Selection):
     n: Annotated[int, Field(ge=1, le=256)] = 8
     """Answers of which the best is taken."""
     probed: PositiveInt = 32
-    """Tasks of each kind that are attempted, once each, to score it."""
+    """Tasks of each kind that are sampled, once each, to score it."""
     max_tokens: PositiveInt = 64
-    """Longest attempt."""
+    """Longest rollout."""
 
     @property
     def roles(self) -> frozenset[str]:
@@ -57,7 +57,7 @@ class WeakKinds(Selection):
         """The score of each kind, and the best answers to tasks of the others, by the place of the task."""
         probed = {name: own[: self.probed] for name, own in _kinds(tasks).items()}
         places = [place for own in probed.values() for place in own]
-        groups = await self._attempted([tasks[place] for place in places], samplers, 1)
+        groups = await self._sampled([tasks[place] for place in places], samplers, 1)
         right: dict[str, list[bool]] = {name: [] for name in probed}
         for place, group in zip(places, groups, strict=True):
             right[tasks[place].domain] += [t.solved for t in group if t.score and t.score.status != "error"]
@@ -65,9 +65,9 @@ class WeakKinds(Selection):
         answers: dict[str, Any] = {}
         if self.targets == "own":
             wanted = self._others(tasks, scores)
-            groups = await self._attempted([tasks[i] for i in wanted], samplers, self.n)
+            groups = await self._sampled([tasks[i] for i in wanted], samplers, self.n)
             for place, group in zip(wanted, groups, strict=True):
-                made = make(attempts_of(group.trajectories), "best_of")
+                made = make(checked_of(fitting(group, samplers["policy"])), "best_of")
                 if made is not None:
                     answers[str(place)] = {"text": made.demonstrations[0], "origin": list(made.origin)}
         return {"scores": scores, "answers": answers}
@@ -77,7 +77,7 @@ class WeakKinds(Selection):
         scores = measured["scores"]
         if all(score is None for score in scores.values()):
             raise AlarmStop(
-                f"no attempt could be scored by '{self.reward.kind}', so that no kind is known to be weak; fix the "
+                f"no rollout could be scored by '{self.reward.kind}', so that no kind is known to be weak; fix the "
                 "reward and resume"
             )
         weak, others = self._weak(tasks, scores), self._others(tasks, scores)
@@ -97,9 +97,9 @@ class WeakKinds(Selection):
             ),
         )
 
-    async def _attempted(self, tasks: Sequence[Task], samplers: Mapping[str, Sampler], n: int) -> list[Group]:
+    async def _sampled(self, tasks: Sequence[Task], samplers: Mapping[str, Sampler], n: int) -> list[Group]:
         sampling = Sampling(max_tokens=self.max_tokens)
-        return await attempted(tasks, samplers, self.reward, role="policy", n=n, sampling=sampling, kind=self.kind)
+        return await sample_all(tasks, samplers, self.reward, role="policy", n=n, sampling=sampling, kind=self.kind)
 
     def _is_weak(self, score: float | None) -> bool:
         """Whether a kind of this score is weak; a kind that could not be scored is not known to be."""
@@ -110,7 +110,7 @@ class WeakKinds(Selection):
         return [i for i, task in enumerate(tasks) if self._is_weak(scores[task.domain]) and task.demonstrations]
 
     def _others(self, tasks: Sequence[Task], scores: Mapping[str, float | None]) -> list[int]:
-        """Places of as many tasks of the other kinds as make up their share, every kind in turn."""
+        """Places of as many tasks of the other kinds as make up their share, as many of each kind as of another."""
         weak = len(self._weak(tasks, scores))
         count = round(weak * self.general / (1.0 - self.general))
         rest = [own for name, own in _kinds(tasks).items() if not self._is_weak(scores[name])]

@@ -1,4 +1,4 @@
-"""Attempts at tasks, sampled and scored, for selections that look at them."""
+"""Rollouts that are sampled and scored for selections."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from posttrain.engines import Sampler, Sampling, sampler_of
 from posttrain.types import Group, Segment, Task, Trajectory
 
 
-async def attempted(
+async def sample_all(
     tasks: Sequence[Task],
     samplers: Mapping[str, Sampler],
     reward: Reward,
@@ -47,6 +47,16 @@ async def attempted(
         return await scored(Group(key=task.key, trajectories=trajectories), reward, RewardContext(samplers=samplers))
 
     return list(await asyncio.gather(*map(one, tasks)))
+
+
+def fitting(group: Group, sampler: Sampler) -> list[Trajectory | None]:
+    """The rollouts of a group, None for one whose text is too long to imitate.
+
+    A text may have more tokens than were sampled, where these are no valid text, for example.
+    """
+    task = group.trajectories[0].task
+    room = sampler.context - len(sampler.prompt(task))
+    return [t if len(sampler.encode_completion(task.prompt, t.completion)) <= room else None for t in group]
 
 
 def values_of(group: Group) -> list[float]:

@@ -1,7 +1,7 @@
-"""Trains on the models' own checked attempts: pairs of a right and a wrong one, or the best of several.
+"""Trains on the models' own checked rollouts: pairs of a right and a wrong one, or the best of several.
 
-The attempts are sampled once, when the stage begins, and scored by a verifier; what is made of them is described in
-`posttrain.datasets.attempts`. They take the place of the texts that the data has. A task whose attempts give none, such
+The rollouts are sampled once, when the stage begins, and scored by a verifier; what is made of them is described in
+`posttrain.datasets.checked`. They take the place of the texts that the data has. A task whose rollouts give none, such
 as one that is always solved or never, is left out. Where the texts are from is in the field ``origin`` of the task.
 
 Source: Tulu 3, arXiv:2411.15124, and Qwen2.5, arXiv:2412.15115 (pairs); Kimi k1.5, arXiv:2501.12599 (shortest);
@@ -18,32 +18,32 @@ from pydantic_core import PydanticCustomError
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward
 from posttrain.components.selections import Chosen, Selection
-from posttrain.components.selections._attempts import attempted
-from posttrain.datasets.attempts import attempts_of, make
+from posttrain.components.selections._sampling import fitting, sample_all
+from posttrain.datasets.checked import checked_of, make
 from posttrain.engines import Sampler, Sampling
 from posttrain.types import Preference, Task
 
 
 @frozen
-class Attempts(Selection):
+class Sampled(Selection):
     """Replaces the texts of tasks by what models wrote."""
 
     reward: Reward
-    """Scores the attempts; status ``ok`` is right."""
+    """Scores the rollouts; status ``ok`` is right."""
     use: Literal["pairs", "shortest", "best_of"] = "pairs"
     """What they are made into; see above."""
     n: Annotated[int, Field(ge=1, le=256)] = 4
-    """Attempts at a task by each writer."""
+    """Rollouts at a task by each writer."""
     writers: Annotated[tuple[str, ...], Field(min_length=1)] = ("policy",)
     """Roles whose models write them: the policy as the stage finds it, a reference from an earlier stage, ..."""
     temperatures: Annotated[tuple[NonNegativeFloat, ...], Field(min_length=1)] = (1.0,)
     """Temperature of each writer; one is for all."""
     max_tokens: PositiveInt = 64
-    """Longest attempt."""
+    """Longest rollout."""
     most: PositiveInt = 1
     """Most pairs or texts of one task."""
     first: PositiveInt | None = None
-    """Number of tasks that are attempted, from the first; the others are left out. None attempts all."""
+    """Number of tasks that are sampled, from the first; the others are left out. None takes all."""
 
     @model_validator(mode="after")
     def check_temperatures(self) -> Self:
@@ -65,21 +65,23 @@ class Attempts(Selection):
         return frozenset({"demonstrations" if self.use == "best_of" else "preferences"})
 
     async def measure(self, tasks: Sequence[Task], samplers: Mapping[str, Sampler]) -> Any:
-        """For each task what its attempts are made into, and how many of them are right; None for the others."""
+        """For each task what its rollouts are made into, and how many of them are right; None for the others."""
         chosen = tasks[: self.first]
         temperatures = self.temperatures * (len(self.writers) if len(self.temperatures) == 1 else 1)
         rows = []
         for writer, temperature in zip(self.writers, temperatures, strict=True):
             sampling = Sampling(max_tokens=self.max_tokens, temperature=temperature)
             rows.append(
-                await attempted(chosen, samplers, self.reward, role=writer, n=self.n, sampling=sampling, kind=self.kind)
+                await sample_all(
+                    chosen, samplers, self.reward, role=writer, n=self.n, sampling=sampling, kind=self.kind
+                )
             )
         measured: list[Any] = []
         for groups in zip(*rows, strict=True):
             own = [
-                attempt
+                rollout
                 for place, (writer, group) in enumerate(zip(self.writers, groups, strict=True))
-                for attempt in attempts_of(group.trajectories, writer, first=place * self.n)
+                for rollout in checked_of(fitting(group, samplers[writer]), writer, first=place * self.n)
             ]
             made = make(own, self.use, most=self.most)
             solved = sum(t.solved for group in groups for t in group)
@@ -87,7 +89,7 @@ class Attempts(Selection):
         return measured + [None] * (len(tasks) - len(chosen))
 
     def choose(self, tasks: Sequence[Task], measured: Any) -> Chosen:
-        """The tasks with what was made of their attempts, in their order."""
+        """The tasks with what was made of their rollouts, in their order."""
         chosen = [
             _with(task, row["made"])
             for task, row in zip(tasks, measured, strict=True)
@@ -100,8 +102,8 @@ class Attempts(Selection):
         return Chosen(
             tasks=chosen,
             summary=(
-                f"{len(chosen)} of {len(rows)} tasks give {self.use} from {total} attempts each by "
-                f"{', '.join(self.writers)}: {right} of {total * len(rows)} attempts are right; {every} tasks are "
+                f"{len(chosen)} of {len(rows)} tasks give {self.use} from {total} rollouts each by "
+                f"{', '.join(self.writers)}: {right} of {total * len(rows)} rollouts are right; {every} tasks are "
                 f"solved by all, {none} by none"
             ),
         )
