@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posttrain.grading.expressions import MAX_LENGTH, evaluate, numbers_used
+from posttrain.grading.expressions import MAX_LENGTH, evaluate, numbers_used, operations
 
 trees = st.recursive(
     st.integers(0, 99).map(str),
@@ -105,3 +105,14 @@ def test_any_text_gives_a_value_or_nothing(text: str) -> None:
 def test_things_that_are_no_text_are_no_expression(thing: object) -> None:
     assert evaluate(thing) is None  # type: ignore[arg-type]
     assert numbers_used(thing) is None  # type: ignore[arg-type]
+
+
+def test_operations_in_the_order_in_which_they_are_done() -> None:
+    found = operations("5*(3+2)-4/2")
+    assert [tuple(map(str, step)) for step in found or ()] == [
+        ("3", "+", "2", "5"),
+        ("5", "*", "5", "25"),
+        ("4", "/", "2", "2"),
+        ("25", "-", "2", "23"),
+    ]
+    assert operations("7") == [] and operations("1/0") is None and operations("x") is None

@@ -1,11 +1,12 @@
 """Exact arithmetic on text: expressions of whole numbers with + - * / and brackets, evaluated without `eval`.
 
-Both functions take any text and never raise. There is no recursion. Time is linear in the length of the text, which is
+The functions take any text and never raise. There is no recursion. Time is linear in the length of the text, which is
 limited, so a completion cannot stall the grader.
 """
 
 import re
 from fractions import Fraction
+from typing import NamedTuple
 
 MAX_LENGTH = 500
 """Largest number of characters of an expression."""
@@ -16,12 +17,40 @@ _BINDING = {"(": 0, "+": 1, "-": 1, "*": 2, "/": 2, "negate": 3}
 """Precedence of operators; an open bracket has the lowest."""
 
 
+class Operation(NamedTuple):
+    """One operation on two values, and its result."""
+
+    left: Fraction
+    operator: str
+    right: Fraction
+    result: Fraction
+
+
 def evaluate(text: str) -> Fraction | None:
     """The exact value; None for text that is no expression, and for a division by zero."""
+    found = _run(text)
+    return None if found is None else found[0]
+
+
+def operations(text: str) -> "list[Operation] | None":
+    """The operations on two values, in the order in which they are done; None where `evaluate` gives None."""
+    found = _run(text)
+    return None if found is None else found[1]
+
+
+def numbers_used(text: str) -> list[int] | None:
+    """The whole numbers in an expression, in order; None for text that is no expression."""
+    postfix = _postfix(text)
+    return None if postfix is None else [token for token in postfix if isinstance(token, int)]
+
+
+def _run(text: str) -> "tuple[Fraction, list[Operation]] | None":
+    """The value of an expression and its operations."""
     postfix = _postfix(text)
     if postfix is None:
         return None
     values: list[Fraction] = []
+    done = []
     for token in postfix:
         if isinstance(token, int):
             values.append(Fraction(token))
@@ -32,13 +61,8 @@ def evaluate(text: str) -> Fraction | None:
             if token == "/" and right == 0:
                 return None
             values.append(_apply(token, left, right))
-    return values[0]
-
-
-def numbers_used(text: str) -> list[int] | None:
-    """The whole numbers in an expression, in order; None for text that is no expression."""
-    postfix = _postfix(text)
-    return None if postfix is None else [token for token in postfix if isinstance(token, int)]
+            done.append(Operation(left, token, right, values[-1]))
+    return values[0], done
 
 
 def _apply(operator: str, left: Fraction, right: Fraction) -> Fraction:

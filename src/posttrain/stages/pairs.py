@@ -15,7 +15,7 @@ from posttrain.stages import Models, PreviewContext, StageContext
 from posttrain.stages.columns import with_columns
 from posttrain.stages.fit import Step, fit_role, steps_in
 from posttrain.stages.prompts import check_prompts
-from posttrain.stages.sft import demonstration
+from posttrain.stages.sft import demonstration, used_part
 from posttrain.training.settings import Learning
 from posttrain.types import Fact, PerToken, Preference, Task, Tokens, Trajectory
 
@@ -40,6 +40,14 @@ class PairTraining:
     learning: Learning
     written: bool = False
     """Whether models write the pairs when the stage begins."""
+    skip: int = 0
+    """Pairs at the front that are left out."""
+    limit: int | None = None
+    """Most pairs that are used, from the first that is not skipped; None takes all."""
+
+    def pairs(self, tasks: Sequence[Task]) -> list[tuple[Task, Preference]]:
+        """The pairs that are used. Raises `UserError` when there is none."""
+        return used_part(pairs_of(tasks), "pairs", self.skip, self.limit)
 
     def check(self, models: Models, tasks: Sequence[Task]) -> None:
         """Raise `UserError` for a pair that exceeds the context or has a completion without a trained token."""
@@ -47,19 +55,19 @@ class PairTraining:
             check_prompts(models["policy"], tasks, "the tasks that pairs are written for")
             return
         policy = models.get(self.role, models["policy"])
-        for index, (task, preference) in enumerate(pairs_of(tasks)):
+        for index, (task, preference) in enumerate(self.pairs(tasks)):
             pair_examples(policy, task, preference, index)
 
     def total_steps(self, tasks: Sequence[Task]) -> int:
         """Number of steps of the epochs, at least one."""
-        count = len(tasks) if self._waits(tasks) else len(pairs_of(tasks))
+        count = len(used_part(tasks, "tasks", self.skip, self.limit) if self._waits(tasks) else self.pairs(tasks))
         return steps_in(count, batch=self.batch, epochs=self.epochs, max_steps=self.max_steps)
 
     def run(self, models: Models, context: StageContext) -> Models:
         """Train on the pairs in a seeded order that is new in every epoch."""
         from posttrain.training.learner import Loss
 
-        pairs = pairs_of(context.tasks)
+        pairs = self.pairs(context.tasks)
 
         def examples(step: Step) -> "list[Example]":
             places = shuffled(len(pairs), self.batch, step.index, context.seed)
@@ -84,7 +92,7 @@ class PairTraining:
         """The number of pairs and steps, and the first pair."""
         if self._waits(context.tasks):
             return [f"models write the pairs of up to {len(context.tasks)} tasks when the stage begins"]
-        pairs = pairs_of(context.tasks)
+        pairs = self.pairs(context.tasks)
         policy = models[self.role]
         first = [e for i, pair in enumerate(pairs[: self.batch]) for e in pair_examples(policy, *pair, i)]
         tokens = sum(e.num_trained for e in first) / len(first)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
 from posttrain.component import frozen
 from posttrain.components.preferences import PreferenceLoss, compare
@@ -35,6 +35,10 @@ class PreferenceTraining(Stage):
     """Passes over the pairs; fractions are allowed."""
     max_steps: PositiveInt | None = None
     """Upper limit on the number of steps."""
+    skip: NonNegativeInt = 0
+    """Pairs at the front that are left out; those of held-out tasks are not counted."""
+    limit: PositiveInt | None = None
+    """Most pairs that are used, from the first that is not skipped; None takes all."""
     learner: Learning = Learning()
     """How the policy is updated."""
     tasks: Tasks | None = None
@@ -90,4 +94,6 @@ class PreferenceTraining(Stage):
             max_steps=self.max_steps,
             learning=self.learner,
             written=self.written("preferences"),
+            skip=self.skip,
+            limit=self.limit,
         )

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 import numpy as np
-from pydantic import PositiveFloat, PositiveInt, model_validator
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
@@ -29,6 +29,7 @@ from posttrain.stages.weights import Weights
 from posttrain.training.settings import Learning
 from posttrain.types import FloatArray, Message, Segment, Task, Trajectory, Utterance
 
+P = TypeVar("P")
 Shown = str | tuple[Utterance, ...]
 """A demonstration: a completion, or an episode in which policy and environment alternate."""
 
@@ -49,6 +50,10 @@ class SFT(Stage):
     """Passes over the demonstrations; fractions are allowed."""
     max_steps: PositiveInt | None = None
     """Upper limit on the number of steps."""
+    skip: NonNegativeInt = 0
+    """Demonstrations at the front that are left out; those of held-out tasks are not counted."""
+    limit: PositiveInt | None = None
+    """Most demonstrations that are used, from the first that is not skipped; None takes all."""
     learner: Learning = Learning()
     """How the model is updated."""
     regularizers: Mapping[str, Penalty] = field(default_factory=dict)
@@ -157,11 +162,11 @@ class SFT(Stage):
 
     def total_steps(self, tasks: Sequence[Task]) -> int:
         """Number of steps of the epochs, at least one."""
-        count = len(tasks) if self._waits(tasks) else len(self.pairs(tasks))
+        count = len(used_part(tasks, "tasks", self.skip, self.limit) if self._waits(tasks) else self.pairs(tasks))
         return steps_in(count, batch=self.batch, epochs=self.epochs, max_steps=self.max_steps)
 
     def pairs(self, tasks: Sequence[Task]) -> list[tuple[Task, Shown]]:
-        """Every task with each of its demonstrations and episodes."""
+        """Every task with each of its demonstrations and episodes, of the part that is used."""
         pairs: list[tuple[Task, Shown]] = []
         for task in tasks:
             pairs += [(task, text) for text in task.demonstrations]
@@ -171,7 +176,7 @@ class SFT(Stage):
                 f"none of the {len(tasks)} tasks has a demonstration to imitate; give a column named completion, "
                 "response, demonstration or solution, messages that end with the assistant, or leave the sft stage out"
             )
-        return pairs
+        return used_part(pairs, "demonstrations", self.skip, self.limit)
 
     def preview(self, models: Models, context: PreviewContext) -> list[str]:
         """The number of demonstrations and steps, and the first demonstration."""
@@ -196,6 +201,14 @@ class SFT(Stage):
     def order(self, count: int, step: int, seed: int) -> list[int]:
         """Indices of a step's demonstrations: consecutive entries of an endless sequence of seeded shuffles."""
         return shuffled(count, self.batch, step, seed)
+
+
+def used_part(pairs: Sequence[P], what: str, skip: int, limit: int | None) -> list[P]:
+    """The examples from the first that is not skipped, at most so many. Raises `UserError` if all are skipped."""
+    used = list(pairs[skip:] if limit is None else pairs[skip : skip + limit])
+    if not used:
+        raise UserError(f"skip={skip} leaves none of the {len(pairs)} {what}; give a smaller skip, or more data")
+    return used
 
 
 def example_from(trajectory: Trajectory, weight_T: FloatArray | None = None) -> "Example":

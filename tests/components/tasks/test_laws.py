@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from posttrain.components.environments.calculator import Calculator
 from posttrain.components.tasks import Tasks
 from posttrain.components.tasks.arithmetic import Arithmetic
+from posttrain.components.tasks.backtracked import Backtracked
 from posttrain.components.tasks.checked_solutions import CheckedSolutions
 from posttrain.components.tasks.circuits import Circuits
 from posttrain.components.tasks.conditioned import Conditioned
@@ -56,6 +57,7 @@ GYM = ReasoningGym(name=("chain_sum", "list_functions"), size=8, settings={"chai
 EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "files": files,
     "arithmetic": lambda _: Arithmetic(size=30, operators="+-*", terms=(2, 4)),
+    "backtracked": lambda _: Backtracked(tasks=Countdown(size=30)),
     "circuits": lambda _: Circuits(size=30),
     "checked_solutions": lambda _: CheckedSolutions(size=30),
     "conditioned": lambda _: Conditioned(
@@ -88,6 +90,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     ),
 }
 WRAPPERS = (
+    "backtracked",
     "files",
     "conditioned",
     "slipped_sums",

@@ -4,6 +4,7 @@ import pytest
 
 from posttrain.components.tasks.arithmetic import Arithmetic
 from posttrain.components.tasks.tagged import Tagged
+from posttrain.components.tasks.worked_solutions import WorkedSolutions
 from posttrain.errors import UserError
 from posttrain.types import Task
 
@@ -21,3 +22,12 @@ def test_without_a_mark_the_answer_is_the_tasks() -> None:
     assert tagged._in_tags(Task(key="k", prompt="?", answer="7"), " it is 7") == "<t>it is 7</t><a>7</a>"
     with pytest.raises(UserError, match="task k: the demonstration has no '#### answer'"):
         tagged._in_tags(Task(key="k", prompt="?"), "it is 7")
+
+
+def test_pairs_are_put_in_tags_too() -> None:
+    [before] = WorkedSolutions(size=1).load()
+    [after] = Tagged(tasks=WorkedSolutions(size=1)).load()
+    [plain], [pair] = before.preferences, after.preferences
+    assert pair.chosen == after.demonstrations[0]
+    thoughts, _, answer = plain.rejected.partition("\n#### ")
+    assert pair.rejected == f"<think>{thoughts.strip()}</think><answer>{answer}</answer>"

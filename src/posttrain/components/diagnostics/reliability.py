@@ -17,12 +17,12 @@ from pydantic import PositiveInt
 
 from posttrain.component import frozen
 from posttrain.components.diagnostics import Diagnostic, Finding, Subject
+from posttrain.components.diagnostics._answers import answer, check_roles
 from posttrain.components.rewards import Reward, RewardContext, scored
 from posttrain.components.tasks import Tasks
 from posttrain.engines import Sampling, Server, wait_for
-from posttrain.errors import UserError
 from posttrain.statistics.reliability import RULES, reliability
-from posttrain.types import Group, Segment, Task, Trajectory
+from posttrain.types import Group, Task
 
 ROWS: Final = (240,)
 
@@ -48,14 +48,7 @@ class Reliability(Diagnostic):
 
     def examine(self, *subjects: Subject) -> Finding:
         """Sample rollouts of every task, score each by both rewards, and fit."""
-        roles = sorted(self.reward.roles | self.truth.roles)
-        if roles:
-            raise UserError(
-                f"a reward requires the role '{roles[0]}', but a diagnostic has one model only; take a reward that "
-                "requires no role"
-            )
-        self.reward.prepare()
-        self.truth.prepare()
+        check_roles(self.reward, self.truth)
         [subject] = subjects
         tasks = self.tasks.load()
         groups = wait_for(self._collect_all(subject.serve(subject.load()), tasks))
@@ -82,22 +75,7 @@ class Reliability(Diagnostic):
         return list(await asyncio.gather(*(self._collect(server, task) for task in tasks)))
 
     async def _collect(self, server: Server, task: Task) -> tuple[Group, Group]:
-        sampler = server.bind("reliability", task.key)
-        prompt = sampler.prompt(task)
-        completions = await sampler.sample(prompt.token_ids, self.n, self.sampling, prompt.vectors)
-        rollouts = tuple(
-            Trajectory(
-                task=task,
-                segments=(
-                    prompt,
-                    Segment(actor="policy", token_ids=c.token_ids, trained=True, logp=c.logp, text=c.text),
-                ),
-                stop_reason=c.stop_reason,
-                sample=i,
-            )
-            for i, c in enumerate(completions)
-        )
-        group = Group(key=task.key, trajectories=rollouts)
+        group = await answer(server, "reliability", task, self.n, self.sampling)
         return await scored(group, self.reward, RewardContext()), await scored(group, self.truth, RewardContext())
 
 

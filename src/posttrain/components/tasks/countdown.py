@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import add, floordiv, mul, sub
 from random import Random
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
@@ -39,6 +39,8 @@ class Countdown(Tasks):
     """Largest given number; the smallest is 1."""
     largest_target: Annotated[int, Field(ge=10, le=100_000)] = 100
     """Largest target; the smallest is 1."""
+    operators: Literal["+-*/", "+-", "+-*"] = "+-*/"
+    """Operators that solutions are made of."""
     demonstrate: bool = True
     """Whether tasks have a demonstration."""
 
@@ -56,16 +58,17 @@ class Countdown(Tasks):
         count = rng.randint(*self.numbers)
         while True:
             numbers = tuple(rng.randint(1, self.largest) for _ in range(count))
-            solution, steps = _combine(numbers, rng)
+            solution, steps = _combine(numbers, rng, self.operators)
             if solution.value <= self.largest_target:
                 return _Puzzle(numbers=numbers, target=solution.value, solution=solution.text, steps=steps)
 
     def _task(self, puzzle: "_Puzzle") -> Task:
         given = " ".join(map(str, puzzle.numbers))
+        named = " ".join(self.operators)
         demonstration = f" {'; '.join(puzzle.steps)}\n#### {puzzle.solution}"
         return Task(
             key="",
-            prompt=f"Numbers: {given}\nTarget: {puzzle.target}\nUse each number once, with + - * / and brackets.\nA:",
+            prompt=f"Numbers: {given}\nTarget: {puzzle.target}\nUse each number once, with {named} and brackets.\nA:",
             answer=puzzle.solution,
             domain=f"{len(puzzle.numbers)} numbers",
             demonstrations=(demonstration,) if self.demonstrate else (),
@@ -99,7 +102,7 @@ class _Term(NamedTuple):
     """Precedence of its outermost operator; 3 for a single number."""
 
 
-def _combine(numbers: Sequence[int], rng: Random) -> tuple[_Term, tuple[str, ...]]:
+def _combine(numbers: Sequence[int], rng: Random, allowed: str) -> tuple[_Term, tuple[str, ...]]:
     """Combine two random numbers until one is left; every result is a positive whole number."""
     left = [_Term(number, str(number)) for number in numbers]
     steps = []
@@ -107,7 +110,8 @@ def _combine(numbers: Sequence[int], rng: Random) -> tuple[_Term, tuple[str, ...
         a, b = (left.pop(rng.randrange(len(left))) for _ in range(2))
         if a.value < b.value:
             a, b = b, a
-        operator = rng.choice("+*" + "-" * (a.value > b.value) + "/" * (a.value % b.value == 0))
+        possible = "+*" + "-" * (a.value > b.value) + "/" * (a.value % b.value == 0)
+        operator = rng.choice([operator for operator in possible if operator in allowed])
         binding, apply = _OPERATIONS[operator]
         value = apply(a.value, b.value)
         before = f"({a.text})" if a.binding < binding else a.text

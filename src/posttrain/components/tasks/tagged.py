@@ -1,7 +1,7 @@
 """Other tasks, whose demonstrations have their parts in tags: ``<think>47+35=82; 82-8=74</think><answer>74</answer>``.
 
-The answer is the text after the last ``####`` of a demonstration, and the thoughts are the text before it. A
-demonstration without ``####`` consists of thoughts, and its answer is that of the task.
+Completions of its pairs have the same form. The answer is the text after the last ``####``, and the thoughts are the
+text before it. A text without ``####`` consists of thoughts, and its answer is that of the task.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from pydantic import Field
 from posttrain.component import frozen
 from posttrain.components.tasks import Tasks
 from posttrain.errors import UserError
-from posttrain.types import Task
+from posttrain.types import Preference, Task
 
 TagName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]*$")]
 
@@ -39,10 +39,15 @@ class Tagged(Tasks):
 
     @cached_property
     def _loaded(self) -> Sequence[Task]:
-        return [
-            replace(task, demonstrations=tuple(self._in_tags(task, text) for text in task.demonstrations))
-            for task in self.tasks.load()
-        ]
+        return [self._tagged(task) for task in self.tasks.load()]
+
+    def _tagged(self, task: Task) -> Task:
+        pairs = (
+            Preference(chosen=self._in_tags(task, pair.chosen), rejected=self._in_tags(task, pair.rejected))
+            for pair in task.preferences
+        )
+        shown = tuple(self._in_tags(task, text) for text in task.demonstrations)
+        return replace(task, demonstrations=shown, preferences=tuple(pairs))
 
     def _in_tags(self, task: Task, text: str) -> str:
         thoughts, found, answer = text.rpartition("####")

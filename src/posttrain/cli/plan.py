@@ -1,0 +1,110 @@
+"""Plan a budget for annotation: how many demonstrations and preference pairs it buys, share by share.
+
+budget= has one budget or several with commas, costs= the cost of a demonstration and of a pair, shares= the shares of
+the budget for demonstrations. --grid trains RECIPE (sft_dpo, or one with an sft and a preference stage) on every
+split, each from the initial model, and prints accuracy by share; finished runs are not repeated. Other path=value
+pairs are changes to the recipe.
+
+    posttrain plan budget=2000 costs=1:3
+    posttrain plan budget=100,400,1600 shares=0,0.1,0.25,0.5,0.75,1 --grid --seeds 2
+    posttrain plan sft_dpo budget=500 tasks=mine.jsonl model=FOLDER --grid
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from posttrain.cli._completion import complete_recipe
+from posttrain.cli._output import print_json, print_table, trusting, verb
+
+
+@verb
+@trusting
+@click.argument("words", nargs=-1, required=True, metavar="[RECIPE] NAME=VALUE...", shell_complete=complete_recipe)
+@click.option("--grid", "runs", is_flag=True, help="Train on every split.")
+@click.option("--seeds", default=1, show_default=True, type=click.IntRange(min=1), help="Runs of each split.")
+@click.option("--jobs", default=1, show_default=True, type=click.IntRange(min=1), help="Runs at the same time.")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder of the runs.")
+def command(words: tuple[str, ...], runs: bool, seeds: int, jobs: int, out: Path | None, as_json: bool) -> None:
+    """Splits the budgets, and with --grid trains on each split."""
+    from posttrain.errors import UserError
+    from posttrain.recipes import budgets
+    from posttrain.recipes.files import find_recipe
+
+    named = [word for word in words if "=" not in word]
+    given = {word.partition("=")[0]: word.partition("=")[2] for word in words if "=" in word}
+    if "budget" not in given:
+        raise UserError("there is no budget; write budget=2000, or several: budget=100,400")
+    if len(named) > 1:
+        raise UserError(f"a plan is for one recipe, got {len(named)}: {', '.join(named)}")
+    found = list(
+        budgets.splits(
+            budgets.read_numbers(given.pop("budget")),
+            budgets.read_costs(given.pop("costs", "1:1")),
+            budgets.read_numbers(given.pop("shares", ",".join(budgets.SHARES))),
+        )
+    )
+    if not runs:
+        if given or named:
+            unused = [*named, *(f"{name}={value}" for name, value in given.items())]
+            raise UserError(f"only a grid uses a recipe, got {' '.join(unused)}; add --grid, which trains")
+        _print_splits(found, as_json)
+        return
+    from posttrain.runs import comparison, grid
+
+    name, changes = (named or ["sft_dpo"])[0], [f"{path}={value}" for path, value in given.items()]
+    words_of_folder = [f"plan-{name}", *sorted(words)]
+    result = grid.grid(
+        find_recipe(name, changes),
+        found,
+        seeds=seeds,
+        out=out or comparison.default_folder(words_of_folder[:1], words_of_folder[1:]),
+        jobs=jobs,
+        report=lambda text: click.echo(text, err=True),
+    )
+    if as_json:
+        print_json(result)
+    else:
+        _print_grid(result)
+    if failures := result["failures"]:
+        where, why = next(iter(failures.items()))
+        click.echo(f"{len(failures)} runs failed and are left out; {where}: {why}", err=True)
+        click.get_current_context().exit(1)
+
+
+def _print_splits(found: Any, as_json: bool) -> None:
+    """Prints the counts of every split."""
+    rows = [
+        {
+            "budget": float(one.budget),
+            "share": float(one.share),
+            "demonstrations": one.demonstrations,
+            "pairs": one.pairs,
+            "spent": float(one.spent),
+        }
+        for one in found
+    ]
+    if as_json:
+        print_json(rows)
+        return
+    print_table(list(rows[0]), [[f"{value:g}" for value in row.values()] for row in rows])
+
+
+def _print_grid(result: Mapping[str, Any]) -> None:
+    """Prints the result of every split, and the best share of every budget."""
+    from posttrain.runs.amounts import with_interval
+
+    def cell(spread: Mapping[str, Any] | None) -> str:
+        return "-" if spread is None else with_interval(spread["mean"], spread["interval"], "share")
+
+    columns = ["budget", "share", "demonstrations", "pairs", "spent"]
+    table = [
+        [*(f"{row[name]:g}" for name in columns), str(row["seeds"]), cell(row["accuracy"]), cell(row["form"])]
+        for row in result["cells"]
+    ]
+    print_table([*columns, "seeds", "accuracy", "answers in the form"], table)
+    for budget, share in result["best"].items():
+        click.echo(f"budget {budget}: the highest mean accuracy is that of share {share:g}")
+    click.echo(f"runs and numbers  {result['folder']}")

@@ -1,0 +1,48 @@
+"""Backtracking: SFT on traces with a given number of dead ends, then GRPO with a partial reward.
+
+Source: Cai et al. 2025, arXiv:2505.24273, and its release: made traces with 0 to 3 dead ends (`tasks.dead_ends`), then
+GRPO with 8 rollouts per task, without KL and without an entropy bonus. Reward 1 for a solution, 0.1 for an expression
+that is none, 0 without an expression.
+
+    posttrain run backtracking tasks.dead_ends=3
+    posttrain run backtracking tasks.tasks=mine.jsonl    # fields: numbers ([3, 5, 2]), target (25), answer (5*(3+2))
+    posttrain compare "backtracking tasks.dead_ends=0" "backtracking tasks.dead_ends=1" --seeds 5
+    posttrain diagnose backtracks RUN tasks=backtracked verifier=countdown    # dead ends in its answers
+
+`tasks.content=wrong` and `tasks.content=shuffled` are the arms that test whether the content of traces matters;
+`stages.sft.tasks=countdown` imitates short solutions.
+
+Differs: countdown only, of three numbers (the paper: eight puzzles, countdown of four to six). 128 prompts per step and
+a learning rate of 1e-6 are a large model's.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from posttrain.components.optimizers.adamw import AdamW
+from posttrain.components.rewards.countdown import Countdown
+from posttrain.methods.policy_gradient.grpo import grpo
+from posttrain.recipes.changes import keep_verifier, rl_of, sft_of, with_stage, with_stages_before
+from posttrain.recipes.tree import Recipe
+from posttrain.settings.demonstrations import demonstrations
+from posttrain.settings.traced_countdown import traced_countdown
+from posttrain.stages.sft import SFT
+
+PARENT: Final = "grpo"
+SETTING: Final = "traced_countdown"
+PAPER: Final = "arXiv:2505.24273"
+ROWS: Final = (28,)
+
+
+def backtracking(recipe: Recipe | None = None) -> Recipe:
+    """A change to GRPO: imitation of traces first, and a partial reward."""
+    recipe = replace(keep_verifier(grpo(recipe or traced_countdown())), name="backtracking")
+    stage = rl_of(recipe)
+    if isinstance(stage.reward, Countdown):
+        stage = replace(stage, reward=replace(stage.reward, wrong=0.1))
+        recipe = with_stage(recipe, stage)
+    if any(isinstance(other, SFT) for other in recipe.stages.values()):
+        return recipe
+    imitation = sft_of(demonstrations())
+    learner = replace(imitation.learner, optimizer=AdamW(lr=1e-3))
+    return with_stages_before(recipe, {"sft": replace(imitation, epochs=2.0, learner=learner)}, rl_of(recipe))
