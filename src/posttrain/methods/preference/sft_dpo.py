@@ -12,8 +12,8 @@ A share of 0 leaves the sft stage out, so that policy and reference are the init
 out. The demonstrations of a split come first in the data, and its pairs are those of the examples after them.
 
 Differs: read in notes and in a derivative's settings, not in the released code. All weights are trained, where the
-paper trains LoRA adapters. Two epochs per stage as in the derivative; its batches are of 16, its learning rates 5e-5 and
-5e-6, and its beta of DPO 1.0 (`loss.beta=1`). Learning rates and batches here are for the bundled model.
+paper trains LoRA adapters. Two epochs per stage as in the derivative, whose batches are of 16, learning rates 5e-5 and
+5e-6, and beta of DPO 1.0 (`loss.beta=1`). Learning rates and batches here are for the bundled model.
 """
 
 from dataclasses import replace
