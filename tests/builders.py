@@ -21,6 +21,7 @@ from posttrain.signals import (
     ENTROPY,
     LOGIT,
     NOISE,
+    OLD_ENTROPY,
     OLD_LOGP,
     OLD_VALUE,
     VALUE,
@@ -241,6 +242,8 @@ def random_tokens(
         dtype=dtype,
         **costly,
     )
+    if OLD_ENTROPY in needs:
+        made = having(made, {OLD_ENTROPY: torch.tensor(rng.exponential(size=len(made.logp_T)), dtype=dtype)})
     return _with_divergences(_with_velocities(made, needs, rng), needs, rng)
 
 

@@ -49,6 +49,7 @@ SHIPPED = {
     "countdown": Shipped(),
     "ended": Shipped({"of": "match"}),
     "format": Shipped(how={"form": "<think>so</think><answer>{answer}</answer>", "about": "form"}),
+    "gated": Shipped({"of": "match", "gates": {"short": {"kind": "format", "tags": []}}}),
     "function": Shipped({"path": "MINE:score"}, {"skip": ["equivalent"]}),
     "levels": Shipped({"correct": "match"}),
     "label": Shipped(how={"form": "<answer>{answer}</answer>", "skip": ["equivalent"]}),  # labels are no numbers

@@ -102,6 +102,7 @@ CASES: dict[str, Case] = {
     "repetition": Case(settings={"words": 1, "times": 2}, gold="42 or 41", unfit=None),
     "regex": Case(settings={"pattern": "(?s)<think>.*</think>.*(4|2)+2$|^42"}, gold="42", unfit=None),
     "signed": Case(settings={"of": "match"}, gold="42"),
+    "gated": Case(settings={"of": "match", "gates": {"short": {"kind": "regex", "pattern": "^.{,2}$"}}}, gold="42"),
     "sum": Case(settings={"parts": {"right": "match", "short": {"kind": "regex", "pattern": "^.{,2}$"}}}, gold="42"),
     "verification": Case(
         settings={},

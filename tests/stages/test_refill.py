@@ -1,8 +1,10 @@
 """Sampling again in a step until enough groups pass the filters."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from posttrain.stages import Models
 from posttrain.stages.rl.refill import Refill
 from posttrain.types import Group
 from tests.stages.conftest import with_reward
+from tests.stages.resuming import cut_off_and_resumed
 
 Small = Callable[..., Recipe]
 Train = Callable[[Recipe], tuple[Models, RunStore]]
@@ -84,3 +87,63 @@ def test_what_is_over_is_dropped_from_the_end() -> None:
     assert [group.key for group in kept] == ["0", "1"]
     assert over == [Dropped(group=groups[2], reason="the step is full")]
     assert Refill().cut(groups, [], 5) == (groups, [])
+
+
+def age(row: Mapping[str, Any]) -> int:
+    """Steps since a rollout was sampled."""
+    return int(json.loads(row["info"] or "{}").get("age", 0))
+
+
+def carried(recipe: Recipe, **settings: object) -> Recipe:
+    refill = Refill(surplus="carry", **settings)  # type: ignore[arg-type]
+    return replace(recipe, stages={"rl": replace(recipe.stages["rl"], refill=refill)})
+
+
+def test_surplus_comes_first_in_the_next_step_and_only_there(small: Small, train: Train, tmp_path: Path) -> None:
+    """Two of three groups train in a step, the third waits; a step that has both of its groups samples nothing."""
+    recipe = with_reward(small(None, "rollout.n=4", "filters={}", "steps=5"), tmp_path, VARIED)
+    _, store = train(carried(recipe, prompts=2))
+    trained, sampled, waiting = [], [], []
+    for step in range(1, 6):
+        metrics, keys, _ = by_step(store, step)
+        rows = store.rollouts(step)
+        left = list(dict.fromkeys(r["task_key"] for r in rows if "next one has it" in str(r["dropped_reason"])))
+        old = [r for r in rows if age(r) == 1]
+        assert metrics["groups_carried"] == len({r["task_key"] for r in old})
+        assert keys[: len(waiting)] == waiting, "what waited comes first"
+        assert all(r["dropped_reason"] is None for r in old)
+        trained += keys
+        sampled.append(metrics["sampled_tokens"])
+        waiting = left
+    assert len(trained) == len(set(trained)) == 10, "no group is trained on twice"
+    assert sampled[0] > 0, "three groups for steps one and a half"
+    assert [len(by_step(store, step)[1]) for step in range(1, 6)] == [2] * 5
+
+
+def test_what_waited_has_the_ratio_of_the_present_policy(small: Small, train: Train, tmp_path: Path) -> None:
+    """Its ratio is 1 before the first update, although another policy sampled it; a high rate makes them differ."""
+    recipe = with_reward(small(None, "rollout.n=4", "filters={}", "lr=3e-2"), tmp_path, VARIED)
+    _, store = train(carried(recipe, prompts=2))
+    rows = [row for row in store.rollouts(2) if age(row) == 1]
+    assert rows
+    for row in rows:
+        assert [x for x in row["ratio"] if x is not None] == pytest.approx([1.0] * sum(row["trained"]), abs=1e-4)
+    gaps = [
+        abs(now - then)
+        for row in rows
+        for now, then in zip(row["trained_logp"], row["sampled_logp"], strict=True)
+        if now is not None and then is not None
+    ]
+    assert max(gaps) > 0.01
+    assert store.metrics()[1]["sampler_gap"] < 1e-4, "they are no gap between sampler and learner"
+
+
+def test_surplus_is_in_the_checkpoint(small: Small, train: Train, tmp_path: Path) -> None:
+    recipe = small(None, "rollout.n=4", "filters={}", "steps=4", "checkpoints.every_steps=1")
+    recipe = carried(with_reward(recipe, tmp_path, VARIED), prompts=2)
+    models, whole = train(recipe)
+    again, resumed = cut_off_and_resumed(recipe, tmp_path / "cut", at=3)
+    assert resumed.metrics() == whole.metrics()
+    assert [resumed.rollouts(step) for step in range(1, 5)] == [whole.rollouts(step) for step in range(1, 5)]
+    for ours, theirs in zip(models["policy"].parameters(), again["policy"].parameters(), strict=True):
+        assert ours.equal(theirs)

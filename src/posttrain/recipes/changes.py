@@ -7,6 +7,7 @@ return with_stage(recipe, replace(stage, objective=PPOClip(clip_high=0.28)))
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TypeVar
 
 from posttrain.components.filters import Filter
@@ -111,12 +112,28 @@ def with_stage(recipe: Recipe, changed: Stage) -> Recipe:
 
 def with_stages_before(recipe: Recipe, new: Mapping[str, Stage], stage: Stage) -> Recipe:
     """Insert new stages right before a stage of the recipe. Raises `UserError` for a name that is taken."""
-    taken = sorted(new.keys() & recipe.stages.keys())
+    return _with_stages(recipe, stage, before=new)
+
+
+def with_stages_after(recipe: Recipe, new: Mapping[str, Stage], stage: Stage) -> Recipe:
+    """Insert new stages right after a stage of the recipe. Raises `UserError` for a name that is taken."""
+    return _with_stages(recipe, stage, after=new)
+
+
+def _with_stages(
+    recipe: Recipe,
+    stage: Stage,
+    *,
+    before: Mapping[str, Stage] = MappingProxyType({}),
+    after: Mapping[str, Stage] = MappingProxyType({}),
+) -> Recipe:
+    taken = sorted((before.keys() | after.keys()) & recipe.stages.keys())
     if taken:
         raise UserError(f"recipe '{recipe.name}' has a stage named '{taken[0]}' already; give it another name")
     stages: dict[str, Stage] = {}
     for name, old in recipe.stages.items():
-        stages |= {**(new if old is stage else {}), name: old}
+        here = old is stage
+        stages |= {**(before if here else {}), name: old, **(after if here else {})}
     return replace(recipe, stages=stages)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from posttrain.components.rollouts import Earlier
 from posttrain.signals import BEHAVIOR_LOGP, ENTROPY, LOGP, OLD_LOGP, Signal
 from posttrain.types import Batch, FloatArray, Group, Trajectory
 
@@ -72,7 +73,8 @@ class StepRecord:
         if not any((writer or role) in trajectory.learners for trajectory in batch.trajectories):
             return
         self.add_metrics(role, {"trained_tokens": float(sum(t.num_trained for t in batch.trajectories))})
-        gap = _sampler_gap(columns, learned)
+        fresh = [i for i in learned.untouched if batch.trajectories[i].fact(Earlier) is None]
+        gap = _sampler_gap(columns, learned, fresh)
         if gap is not None:
             self.add_metrics(role, {"sampler_gap": gap})
         self.computed_tokens += learned.computed_tokens
@@ -107,13 +109,15 @@ def _columns(
     return row | {signal.column: complete[signal] for signal in (LOGP, ENTROPY) if signal in complete}
 
 
-def _sampler_gap(columns: Sequence[Mapping[Signal, FloatArray]], learned: "Learned") -> float | None:
+def _sampler_gap(
+    columns: Sequence[Mapping[Signal, FloatArray]], learned: "Learned", places: Sequence[int]
+) -> float | None:
     """Mean absolute difference in nats of the learner's and the sampler's log-probabilities, before the first update.
 
-    The mean is over sampled tokens; None if there are none.
+    The mean is over the sampled tokens of these trajectories; None if there are none.
     """
     gaps = []
-    for i in learned.untouched:
+    for i in places:
         logp, sampled = learned.signals[i].get(LOGP), columns[i].get(BEHAVIOR_LOGP)
         if logp is not None and sampled is not None and len(logp) == len(sampled):
             gaps.append(np.abs(logp - sampled)[np.isfinite(sampled)])

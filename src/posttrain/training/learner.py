@@ -118,8 +118,8 @@ class Learner:
         """Tokens in one forward pass."""
         return self.settings.tokens_for(self.policy)
 
-    def step(self, examples: Sequence[Example], loss: Loss, *, progress: float) -> Learned:
-        """All updates on one batch.
+    def step(self, examples: Sequence[Example], loss: Loss, *, progress: float, epochs: int | None = None) -> Learned:
+        """All updates on one batch, in so many epochs, or in those of the settings.
 
         Raises `AlarmStop` before a weight changes when a loss or gradient is not finite.
         """
@@ -131,7 +131,7 @@ class Learner:
         seen: list[dict[Signal, FloatArray]] = [{} for _ in examples]
         untouched: list[int] = []
         rng = np.random.Generator(np.random.Philox(key=[self.seed, self.updates]))
-        for epoch in range(self.settings.epochs):
+        for epoch in range(epochs or self.settings.epochs):
             order = list(range(len(units))) if self.settings.minibatches == 1 else rng.permutation(len(units)).tolist()
             for dealt in split_evenly(order, self.settings.minibatches):
                 part = [indices[i] for unit in dealt for i in units[unit]]

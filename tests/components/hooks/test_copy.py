@@ -26,3 +26,13 @@ def test_models_of_another_shape_are_refused() -> None:
     states["reference"].model.extra = nn.Parameter(states["policy"].model.first.detach().clone())  # type: ignore[union-attr, operator]
     with pytest.raises(UserError, match=r"'policy' and 'reference' have different shapes: they differ in 'extra'"):
         Copy(every=1)(1, states)
+
+
+def test_it_stops_after_so_many_copies() -> None:
+    states = {"policy": role_state("policy", 1, 2, version=8), "reference": role_state("reference", 3, 4, learns=False)}
+    once = Copy(every=2, times=1)
+    for step in (1, 3, 4, 6):
+        once(step, states)
+    assert weights(states["reference"]) == [3, 4, 4]
+    once(2, states)
+    assert weights(states["reference"]) == [1, 2, 2]

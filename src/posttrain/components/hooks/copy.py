@@ -22,6 +22,8 @@ class Copy(Hook):
     """The role whose weights are replaced."""
     every: PositiveInt = 100
     """Copy every N steps."""
+    times: PositiveInt | None = None
+    """Most copies, so that 1 copies after step `every` only; None is for all of the stage."""
 
     @property
     def roles(self) -> frozenset[str]:
@@ -34,8 +36,8 @@ class Copy(Hook):
         return frozenset({self.target})
 
     def __call__(self, step: int, states: Mapping[str, RoleState]) -> None:
-        """Copy after every `every`-th step."""
-        if step % self.every:
+        """Copy after every `every`-th step, up to `times` of them."""
+        if step % self.every or (self.times is not None and step > self.times * self.every):
             return
         import torch
 

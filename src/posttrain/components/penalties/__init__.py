@@ -2,7 +2,8 @@
 
 A penalty acts either in the loss (differentiated) or in the reward (a number per sampled token, not differentiated).
 An adaptive penalty has a state, which is JSON: `at` returns the penalty with the settings of a state, and `observe`
-returns the state of the next step.
+returns the state after a batch. The rewards of a step are those of the state before its batch, and its loss is that of
+the state after it, since updates come last.
 """
 
 from collections.abc import Mapping
@@ -44,7 +45,7 @@ class Penalty(Component):
         return self
 
     def observe(self, state: State, batch: Batch) -> State:
-        """The state after a step in which this batch was learned from."""
+        """The state after this batch, before it is learned from."""
         return state
 
     def in_loss(self, tokens: Tokens) -> PerToken | None:

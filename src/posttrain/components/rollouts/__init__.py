@@ -34,6 +34,17 @@ class DataRating(Fact):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Earlier(Fact):
+    """The rollout was sampled in an earlier step, and waited in the stage's memory.
+
+    Its old log-probabilities are those that the learner computes before the update, not those of its sampling.
+    """
+
+    age: int
+    """Number of steps since then."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Verification(Fact):
     """A verifier's verdicts on the steps of a solution."""
 

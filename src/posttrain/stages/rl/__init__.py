@@ -20,7 +20,7 @@ from posttrain.components.balances import Balance
 from posttrain.components.corrections import Correction
 from posttrain.components.curricula import Curriculum
 from posttrain.components.experts import Experts
-from posttrain.components.filters import Filter
+from posttrain.components.filters import Dropped, Filter
 from posttrain.components.hooks import Hook
 from posttrain.components.objectives import Objective
 from posttrain.components.penalties import Penalty
@@ -42,6 +42,7 @@ from posttrain.stages.rl.collect import (
     filter_groups,
     learned_by,
     record_filtered,
+    split_failed,
     stop_if_grading_fails,
     unaided,
 )
@@ -59,6 +60,7 @@ from posttrain.stages.rl.roles import (
     warmup_of,
 )
 from posttrain.stages.rl.update import Update, make_learners
+from posttrain.stages.rl.waiting import pack_groups, unpack_groups
 from posttrain.training.settings import Learning
 from posttrain.types import Group, Task
 
@@ -84,7 +86,8 @@ class RL(Stage):
     filters: Mapping[str, Filter] = field(default_factory=dict)
     """By name, applied in order."""
     refill: Refill | None = None
-    """Sampling again in a step until enough groups pass the filters; None trains on what is left."""
+    """How a batch is filled: sampling again until enough groups pass the filters, groups of earlier steps; None trains
+    on what is left of those of the step."""
     penalties: Mapping[str, Penalty] = field(default_factory=dict)
     """By name; each acts in the loss or in the reward."""
     correction: Correction | None = None
@@ -185,12 +188,12 @@ class RL(Stage):
             step.record.metrics |= metrics_by_role(groups) | {"sampled_tokens": float(sampled)}
             memory["curriculum"] = self.curriculum.observe(memory["curriculum"], unaided(learned_by("policy", groups)))
             shown = imitation.choose(memory, groups, shares, models["policy"], step.index)
-            taught = Taught(
-                shown=shown, shares=shares, validation=imitation.validation(models["policy"], shares, step.index)
-            )
+            epochs = self.refill.epochs(step.index) if self.refill is not None else None
+            validation = imitation.validation(models["policy"], shares, step.index)
+            taught = Taught(shown=shown, shares=shares, validation=validation, epochs=epochs)
             for role, training in trainings.items():
                 if training.due(step.index, warmup):
-                    own = taught if role == "policy" else Taught(shares=shares)
+                    own = taught if role == "policy" else Taught(shares=shares, epochs=epochs)
                     training.update(kept, own, models, learners, memory["roles"][role], step, context.phase)
             imitation.observe(memory, shares, step.record.metrics)
             step.record.drop_rest(kept, "the role that it would teach is not updated in this step")
@@ -201,12 +204,21 @@ class RL(Stage):
     def _collect(
         self, models: Models, context: StageContext, step: Step, memory: dict[str, Any]
     ) -> tuple[list[Group], list[Group]]:
-        """All groups of the step, scored, and those to learn from: sampled until enough pass the filters."""
+        """The step's fresh groups, scored, and the groups to learn from: sampled until enough pass the filters."""
         groups: list[Group] = []
-        tasks = 0
-        for number in range(1 + (self.refill.rounds if self.refill else 0)):
+        states, kept, dropped = memory["filters"], list[Group](), list[Dropped]()
+        waiting = unpack_groups(memory.pop("surplus", ()), context.tasks, age=1)
+        replay = self.refill.replay if self.refill is not None else None
+        replayed: list[Group] = []
+        if replay is not None:
+            window = memory.get("replay", ())
+            replayed = replay.draw(window, context.tasks, self.prompts, seed=context.seed, step=step.index)
+        tasks = number = 0
+        full = self.refill is not None and self.refill.is_full(waiting, self.prompts)
+        while not full:
+            count = self.prompts - (0 if number else len(replayed))
             memory["curriculum"], chosen = self.curriculum.select(
-                memory["curriculum"], context.tasks, self.prompts, seed=context.seed, step=step.index, refill=number
+                memory["curriculum"], context.tasks, count, seed=context.seed, step=step.index, refill=number
             )
             scoring = RewardContext(progress=step.progress, step=step.index, state=memory["reward"])
             samplers = [context.samplers(models, step.index, tasks + place) for place in range(len(chosen))]
@@ -215,13 +227,22 @@ class RL(Stage):
             groups += wait_for(collect_groups(chosen, rollout, self.reward, samplers, scoring))
             context.groups = groups
             stop_if_grading_fails(groups, self.max_grader_errors)
-            states, kept, dropped = filter_groups(self.filters, memory["filters"], groups)
-            if self.refill is None or self.refill.is_full(kept, self.prompts):
+            states, kept, dropped = filter_groups(self.filters, memory["filters"], [*groups, *replayed])
+            if self.refill is None or number == self.refill.rounds:
                 break
+            full = self.refill.is_full([*waiting, *kept], self.prompts)
+            number += not full
+        kept = [*waiting, *kept]
         if self.refill is not None:
             kept, over = self.refill.cut(kept, dropped, self.prompts)
             step.record.metrics |= {"refills": float(number), "groups_over": float(len(over))}
             dropped += over
+            if self.refill.surplus == "carry":
+                memory["surplus"] = pack_groups([item.group for item in over if self.refill.carries(item.group)])
+                step.record.metrics["groups_carried"] = float(len(waiting))
+        if replay is not None:
+            memory["replay"] = replay.keep(memory.get("replay", ()), split_failed(groups)[0], step.index)
+            step.record.metrics["groups_replayed"] = float(len(replayed))
         memory["filters"] = states
         record_filtered(step.record, groups, kept, dropped)
         return groups, kept

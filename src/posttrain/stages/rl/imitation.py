@@ -78,7 +78,7 @@ class Imitation:
 
 @dataclass(frozen=True, kw_only=True)
 class Taught:
-    """What a role learns from in a step beside its rollouts."""
+    """What a role learns from in a step beside its rollouts, and how often."""
 
     shown: Sequence[Group] = ()
     """Demonstrations, each a group of one."""
@@ -86,6 +86,8 @@ class Taught:
     """Weights of the losses of rollouts and of demonstrations."""
     validation: Sequence[Group] = ()
     """Demonstrations by which the slope of the shares is measured."""
+    epochs: int | None = None
+    """Epochs over the batch; None for those of each learner."""
 
 
 def _group(trajectory: Trajectory) -> Group:

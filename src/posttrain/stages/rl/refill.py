@@ -4,6 +4,11 @@ Source: Yu et al. 2025 (DAPO), arXiv:2503.14476, section 3.2: more prompts are s
 that are neither all right nor all wrong. Their code samples another whole batch each time, at most ten in all
 (``max_num_gen_batches``), and drops what is over.
 
+Carrying what is over to the front of the next step (`surplus`): Recent Sample Recovery of Confucius3-Math,
+arXiv:2506.18330, section 5. A group is carried once: the next step trains on it or drops it. It was sampled by the
+policy of the step before; its ratios are taken to the policy at the start of the step that trains on it, without an
+importance weight for the difference, which the authors tried and found to change nothing.
+
 Differs: when the rounds are spent, their code stops; the default here trains on what there is, which the metric
 ``refills`` and the rows of the record show. Filters see all groups of the step at once, in each round.
 """
@@ -16,7 +21,9 @@ from pydantic import Field
 
 from posttrain.component import frozen
 from posttrain.components.filters import Dropped
+from posttrain.components.rollouts import Earlier
 from posttrain.errors import AlarmStop
+from posttrain.stages.rl.replay import Replay
 from posttrain.types import Group
 
 
@@ -24,16 +31,31 @@ from posttrain.types import Group
 class Refill:
     """How a step is filled up when filters have dropped groups."""
 
-    rounds: Annotated[int, Field(ge=1, le=100)] = 9
-    """Most further rounds of sampling in a step, each with as many tasks as the first."""
+    rounds: Annotated[int, Field(ge=0, le=100)] = 9
+    """Most further rounds of sampling in a step, each with as many tasks as the first; 0 is none."""
     prompts: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Groups that make a step full; None takes the stage's `prompts`. With fewer, a step samples more tasks at first
     than it trains on. What is over is dropped."""
     when_spent: Literal["fewer", "stop"] = "fewer"
     """What happens when the step is not full after the last round: it trains on fewer groups, or the run stops."""
+    surplus: Literal["drop", "carry"] = "drop"
+    """What happens to groups that are over: they are dropped, or they come first in the next step."""
+
+    replay: Replay | None = None
+    """Groups of earlier steps in place of some of the first round; None has none."""
+
+    def epochs(self, step: int) -> int | None:
+        """Epochs over the batch of a step, counted from 0; None for those of the learner."""
+        return self.replay.epochs(step) if self.replay is not None else None
+
+    def carries(self, group: Group) -> bool:
+        """Whether a group that is over waits for the next step: one of this step, which has not waited before."""
+        return self.surplus == "carry" and all(t.fact(Earlier) is None for t in group)
 
     def cut(self, kept: Sequence[Group], dropped: Sequence[Dropped], prompts: int) -> tuple[list[Group], list[Dropped]]:
         """The groups that a full step trains on, and those that are over. Raises `AlarmStop` for too few."""
+        if not self.rounds and self.prompts is None:
+            return list(kept), []
         wanted = self.prompts or prompts
         if len(kept) < wanted and self.when_spent == "stop":
             reasons = Counter(item.reason for item in dropped).most_common(3)
@@ -43,7 +65,10 @@ class Refill:
                 f"{told}. Allow more refill.rounds, train on fewer groups with refill.when_spent=fewer, or change what "
                 "the filters let pass"
             )
-        over = [Dropped(group=group, reason="the step is full") for group in kept[wanted:]]
+        over = [
+            Dropped(group=group, reason=f"the step is full{'; the next one has it' if self.carries(group) else ''}")
+            for group in kept[wanted:]
+        ]
         return list(kept[:wanted]), over
 
     def is_full(self, kept: Sequence[Group], prompts: int) -> bool:

@@ -117,6 +117,7 @@ class RoleTraining:
             memory["advantage"], credit = self.advantage(memory["advantage"], batch)
             for name, penalty in penalties.items():
                 memory["penalties"][name] = penalty.observe(memory["penalties"][name], batch)
+            penalties = {name: penalty.at(memory["penalties"][name]) for name, penalty in self.penalties.items()}
             step.record.add_metrics(self.role, signal_metrics(batch) | dict(credit.metrics))
         given = of_experts(shown, {signal: values[count:] for signal, values in signals.items()}, step.progress)
         both = (batch, credit), (given, credit_of(given, values=bool(credit.value_targets)))

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from posttrain.components.rollouts import Earlier
 from posttrain.signals import OLD_LOGP, Signal
 from posttrain.stages.columns import signals_of_models
 from posttrain.types import FloatArray, Group
@@ -26,14 +27,17 @@ def signals_for(
 ) -> dict[Signal, tuple[FloatArray, ...]]:
     """[T] signals of every trajectory, from one forward pass per model; `role` learns and `critic` gives its values.
 
-    If there are trained demonstrations, old log-probabilities are included: the sampler's for sampled tokens, and the
-    learner's for the others; where it is given, of the first `with_old` trajectories only. `max_tokens` bounds a pass.
-    `temperature` is that of the distribution that the tokens were drawn from.
+    If there are trained demonstrations or rollouts of earlier steps, old log-probabilities are included: the sampler's
+    for tokens that it drew in this step, and the learner's for the others; where it is given, of the first `with_old`
+    trajectories only. `max_tokens` bounds a pass. `temperature` is that of the distribution that the tokens were drawn
+    from.
     """
     trajectories = [trajectory for group in groups for trajectory in group]
     sampled = [trajectory.behavior_logp for trajectory in trajectories]
-    read = sampled if with_old is None else sampled[:with_old]
-    unsampled = [i for i, logp in enumerate(read) if np.isnan(logp).any() and OLD_LOGP not in needs]
+    waited = [trajectory.fact(Earlier) is not None for trajectory in trajectories]
+    unknown = [np.isnan(logp_T) | own for logp_T, own in zip(sampled, waited, strict=True)]
+    read = unknown if with_old is None else unknown[:with_old]
+    unsampled = [i for i, unknown_T in enumerate(read) if unknown_T.any() and OLD_LOGP not in needs]
     if not needs and not unsampled:
         return {}
     from posttrain.training.packing import example_of
@@ -60,7 +64,7 @@ def signals_for(
     signals = {need: tuple(own[need] for own in found) for need in sorted(needs, key=lambda need: need.column)}
     if unsampled:
         signals[OLD_LOGP] = tuple(
-            np.where(np.isnan(logp_T), own.get(OLD_LOGP, logp_T), logp_T)
-            for logp_T, own in zip(sampled, found, strict=True)
+            np.where(unknown_T, own.get(OLD_LOGP, logp_T), logp_T)
+            for logp_T, unknown_T, own in zip(sampled, unknown, found, strict=True)
         )
     return signals

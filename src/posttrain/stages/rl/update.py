@@ -88,7 +88,7 @@ def learn(
         probed = bool(taught.validation) and update.penalized and update.rows == "all"
         difference = _difference(update, learner, models, both, penalties) if probed else []
         examples, loss = _part(update, models, batch, credit, penalties, taught.shares)
-        learned = learner.step(examples, loss, progress=batch.progress)
+        learned = learner.step(examples, loss, progress=batch.progress, epochs=taught.epochs)
         record.learn(name, batch, places, columns, learned, writer=update.model or None)
         if probed:
             shown = of_experts(taught.validation, {}, batch.progress)

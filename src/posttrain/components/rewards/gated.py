@@ -1,0 +1,85 @@
+"""Another reward behind gates: a rollout that fails a gate has the reward of failure, whatever its answer.
+
+Source: the reward of Confucius3-Math, arXiv:2506.18330, section 6: filters of format and repetition come first, and
+only what passes is compared with the answer.
+
+A gate is a reward with a status: ``ok`` passes. Only rollouts that pass every gate are scored by the other reward, so
+that an expensive one is not used for the rest. A gate that cannot score a rollout, or that does not apply to it, gives
+it status ``error``.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated
+
+from pydantic import Field
+
+from posttrain.component import frozen
+from posttrain.components.rewards import Reward, RewardContext, failure
+from posttrain.types import Group, Score
+
+
+@frozen
+class Gated(Reward):
+    """The other reward where every gate is passed, else the reward of failure."""
+
+    of: Reward
+    """Scores the rollouts that pass."""
+    gates: Annotated[Mapping[str, Reward], Field(min_length=1)]
+    """By name; a rollout passes where the status is ``ok``."""
+    failed: float = 0.0
+    """Reward of a rollout that fails a gate; -1 where the other reward gives +1 and -1."""
+
+    def prepare(self) -> None:
+        """Prepare all rewards."""
+        for part in self._all:
+            part.prepare()
+
+    @property
+    def _all(self) -> tuple[Reward, ...]:
+        return (self.of, *self.gates.values())
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """Those of all rewards."""
+        return frozenset().union(*(part.roles for part in self._all))
+
+    @property
+    def runs(self) -> str:
+        """What the other reward runs."""
+        return self.of.runs
+
+    @property
+    def fingerprint(self) -> Mapping[str, str]:
+        """The files of all rewards."""
+        return {file: digest for part in self._all for file, digest in part.fingerprint.items()}
+
+    @property
+    def needs_answer(self) -> bool:
+        """Whether any of them does."""
+        return any(part.needs_answer for part in self._all)
+
+    async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
+        """Score the group by every gate, and those that pass by the other reward. States are by name."""
+        own = {name: replace(context, state=context.state.setdefault(name, {})) for name in ("of", *self.gates)}
+        gated = await asyncio.gather(*(gate.score(group, own[name]) for name, gate in self.gates.items()))
+        parts = [dict(zip(self.gates, scores, strict=True)) for scores in zip(*gated, strict=True)]
+        passed = [i for i, scores in enumerate(parts) if all(score.status == "ok" for score in scores.values())]
+        passing = replace(group, trajectories=tuple(group.trajectories[i] for i in passed))
+        answers = dict(zip(passed, await self.of.score(passing, own["of"]) if passed else (), strict=True))
+        return [self._joined(scores, answers.get(i)) for i, scores in enumerate(parts)]
+
+    def _joined(self, gates: Mapping[str, Score], answer: Score | None) -> Score:
+        """The score of a rollout, from those of its gates and, where it passed them, of the other reward."""
+        if answer is not None:
+            return replace(answer, parts={**gates, "of": answer})
+        errors = [f"gate '{name}' failed: {score.explanation}" for name, score in gates.items() if _unknown(score)]
+        if errors:
+            return failure("; ".join(errors), parts=gates)
+        shut = [f"{name}: {score.explanation}" for name, score in gates.items() if score.status != "ok"]
+        return Score(value=self.failed, status="wrong", explanation="; ".join(shut), parts=gates)
+
+
+def _unknown(score: Score) -> bool:
+    return score.status == "error"

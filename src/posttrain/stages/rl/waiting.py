@@ -1,0 +1,98 @@
+"""Scored groups as JSON, for those that a later step learns from: they are in the checkpoint until then.
+
+A group is stored with the key of its task, not with the task. Arrays are stored by their bytes, so that a resumed run
+has the same numbers.
+"""
+
+import base64
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from pydantic import TypeAdapter
+
+from posttrain.components.rollouts import Earlier
+from posttrain.types import Fact, Group, Score, Segment, Task, Trajectory
+
+_ARRAYS = ("token_ids", "logp", "entropy", "vectors")
+_NUMBERS = ("stop_reason", "sample", "parent", "failure")
+
+
+def pack_groups(groups: Sequence[Group]) -> list[dict[str, Any]]:
+    """The groups as JSON."""
+    return [
+        {"key": g.key, "pool": list(g.pool), "task": _task_of(g).key, "rollouts": [_pack(t) for t in g]} for g in groups
+    ]
+
+
+def unpack_groups(packed: Sequence[Mapping[str, Any]], tasks: Sequence[Task], *, age: int) -> list[Group]:
+    """Groups of `pack_groups`, sampled `age` steps ago, which is a fact of each rollout.
+
+    A group whose task is not among the tasks any more is left out.
+    """
+    known = {task.key: task for task in tasks} if packed else {}
+    return [
+        Group(
+            key=group["key"],
+            pool=tuple(group["pool"]),
+            trajectories=tuple(_unpack(item, known[group["task"]], age) for item in group["rollouts"]),
+        )
+        for group in packed
+        if group["task"] in known
+    ]
+
+
+def _task_of(group: Group) -> Task:
+    return group.trajectories[0].task
+
+
+def _pack(trajectory: Trajectory) -> dict[str, Any]:
+    segments = [
+        {
+            field.name: _packed_array(value) if field.name in _ARRAYS else value
+            for field in fields(Segment)
+            if (value := getattr(segment, field.name)) is not None
+        }
+        for segment in trajectory.segments
+    ]
+    facts = [[f"{type(fact).__module__}:{type(fact).__qualname__}", asdict(fact)] for fact in trajectory.facts]
+    assert trajectory.score is not None, "only scored rollouts wait"
+    score = TypeAdapter(Score).dump_python(trajectory.score, mode="json")
+    return {name: getattr(trajectory, name) for name in _NUMBERS} | {
+        "score": score,
+        "facts": facts,
+        "segments": segments,
+    }
+
+
+def _unpack(packed: Mapping[str, Any], task: Task, age: int) -> Trajectory:
+    arrays = [{n: _array(v) if n in _ARRAYS else v for n, v in segment.items()} for segment in packed["segments"]]
+    facts = tuple(_fact(name, values) for name, values in packed["facts"])
+    return Trajectory(
+        task=task,
+        segments=tuple(Segment(**segment) for segment in arrays),
+        score=TypeAdapter(Score).validate_python(packed["score"]),
+        facts=(*(fact for fact in facts if not isinstance(fact, Earlier)), Earlier(age=age)),
+        **{name: packed[name] for name in _NUMBERS},
+    )
+
+
+def _packed_array(array: Any) -> list[Any]:
+    """Type, shape and bytes of an array."""
+    whole = np.ascontiguousarray(array)
+    return [whole.dtype.str, list(whole.shape), base64.b64encode(whole.tobytes()).decode("ascii")]
+
+
+def _array(packed: Sequence[Any]) -> Any:
+    kind, shape, content = packed
+    return np.frombuffer(base64.b64decode(content), np.dtype(kind)).reshape(shape).copy()
+
+
+def _fact(name: str, values: Mapping[str, Any]) -> Fact:
+    """The fact of the class with that name."""
+    module, _, qualname = name.partition(":")
+    kind: type[Fact] = reduce(getattr, qualname.split("."), importlib.import_module(module))  # type: ignore[assignment]
+    return TypeAdapter(kind).validate_python(values)
