@@ -49,6 +49,10 @@ class Evaluation:
     search: Search | None = None
     """Answers the tasks also by a search with a value model, in addition to the greedy answers; None does not."""
 
+    candidates: Literal["token", "whole"] | None = None
+    """Answers the tasks also by the likeliest of their ``candidates`` (a field of each task), in addition to the greedy
+    answers: by the mean log-probability of a ``token``, or by that of the ``whole`` text; None does not."""
+
     @model_validator(mode="after")
     def check_off(self) -> Self:
         """Refuse a test set that nothing is measured on."""

@@ -218,6 +218,9 @@ def describe_evaluation(summary: Mapping[str, Any], *, short: bool = False) -> s
     searched = summary.get("searched") or {}
     if searched.get("accuracy") is not None:
         parts.append(f"{100 * searched['accuracy']:.1f} % by search")
+    candidates = summary.get("candidates") or {}
+    if candidates.get("accuracy") is not None:
+        parts.append(f"{100 * candidates['accuracy']:.1f} % by the likeliest candidate")
     if summary.get("errors"):
         parts.append(f"{summary['errors']} not scored")
     return "; ".join([", ".join(parts), *losses])

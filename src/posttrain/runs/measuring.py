@@ -114,6 +114,7 @@ def _following(model: str) -> list[str]:
 
 def answers_of(context: "RunContext") -> "tuple[dict[str, Any], list[Trajectory]]":
     """The summary and all answers of an evaluation on the held-out tasks."""
+    from posttrain.evaluation.candidates import evaluate_candidates
     from posttrain.evaluation.greedy import evaluate
     from posttrain.evaluation.search import evaluate_search
     from posttrain.runs.losses import held_out_losses
@@ -134,6 +135,16 @@ def answers_of(context: "RunContext") -> "tuple[dict[str, Any], list[Trajectory]
     if settings.search is not None:
         guided = evaluate_search(servers, problems.held_out, problems.verifier, settings.search, settings.correct_at)
         summary["searched"], answers = guided.summary, [*answers, *guided.trajectories]
+    if settings.candidates is not None:
+        given = evaluate_candidates(
+            servers["policy"],
+            problems.held_out,
+            problems.verifier,
+            per=settings.candidates,
+            correct_at=settings.correct_at,
+            written=[t for t in result.trajectories if t.sample == 0],
+        )
+        summary["candidates"] = given.summary
     return {**summary, "verifier": problems.verifier.kind, **losses.summary}, answers
 
 

@@ -15,6 +15,7 @@ from posttrain.components.alarms import Action, Readings
 from posttrain.components.selections import Selection
 from posttrain.engines import wait_for
 from posttrain.errors import AlarmStop, Interrupted
+from posttrain.evaluation.candidates import evaluate_candidates
 from posttrain.evaluation.greedy import evaluate
 from posttrain.evaluation.search import evaluate_search
 from posttrain.runs.context import RunContext, StageRunContext
@@ -162,6 +163,13 @@ class Run:
             server, verifier = self.context.server(models["policy"]), problems.verifier
             evaluated = evaluate(server, problems.held_out, verifier, settings, problems.sampling, problems.rollout)
             summary |= {**evaluated.summary, "verifier": verifier.kind, **self._searched(models)}
+            if settings.candidates is not None:
+                greedy = [t for t in evaluated.trajectories if t.sample == 0]
+                per, correct_at = settings.candidates, settings.correct_at
+                of_given = evaluate_candidates(
+                    server, problems.held_out, verifier, per=per, correct_at=correct_at, written=greedy
+                )
+                summary["candidates"] = of_given.summary
             rows = rollout_rows(evaluated.trajectories)
         if problems.losses:
             losses = held_out_losses(models["policy"], problems.losses, problems.held_out, self._first_sums())

@@ -64,7 +64,8 @@ def evaluation_entry(number: int, summary: Row) -> Evaluated:
         values |= {"accuracy_low": float(interval[0]), "accuracy_high": float(interval[1])}
     for k, value in (summary.get("pass_at_k") or {}).items():
         values |= {f"pass_at_{k}": float(value)} if value is not None else {}
-    values |= {f"searched/{name}": value for name, value in _numbers(summary.get("searched") or {}).items()}
+    for part in ("searched", "candidates"):
+        values |= {f"{part}/{name}": value for name, value in _numbers(summary.get(part) or {}).items()}
     named = {f"eval/{name}": value for name, value in values.items()}
     return Evaluated(step=summary["step"], name=summary["name"], number=number, values=named)
 

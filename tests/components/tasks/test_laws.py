@@ -16,6 +16,7 @@ from posttrain.components.tasks.arithmetic import Arithmetic
 from posttrain.components.tasks.backtracked import Backtracked
 from posttrain.components.tasks.checked_solutions import CheckedSolutions
 from posttrain.components.tasks.circuits import Circuits
+from posttrain.components.tasks.classes import Classes
 from posttrain.components.tasks.conditioned import Conditioned
 from posttrain.components.tasks.corridor import Corridor
 from posttrain.components.tasks.countdown import Countdown
@@ -24,6 +25,7 @@ from posttrain.components.tasks.files import Files
 from posttrain.components.tasks.gathered import Gathered
 from posttrain.components.tasks.guessing import Guessing
 from posttrain.components.tasks.mixture import Mixture
+from posttrain.components.tasks.patterns import Patterns
 from posttrain.components.tasks.played import Played
 from posttrain.components.tasks.primer import Primer
 from posttrain.components.tasks.programs import Programs
@@ -60,6 +62,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "backtracked": lambda _: Backtracked(tasks=Countdown(size=30)),
     "circuits": lambda _: Circuits(size=30),
     "checked_solutions": lambda _: CheckedSolutions(size=30),
+    "classes": lambda _: Classes(tasks=Patterns(size=30), pool=2),
     "conditioned": lambda _: Conditioned(
         tasks=Arithmetic(size=30), words={"2 numbers": "Few", "3 numbers": "Many"}, asked_as="2 numbers"
     ),
@@ -68,6 +71,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "episodes": lambda _: Episodes(size=30),
     "gathered": lambda _: Gathered(tasks=Unpaired(tasks=WorkedSolutions(size=30))),
     "guessing": lambda _: Guessing(size=30),
+    "patterns": lambda _: Patterns(size=30),
     "played": lambda _: Played(tasks=Arithmetic(size=30, calls=True), environment=Calculator()),
     "primer": lambda _: Primer(size=30),
     "programs": lambda _: Programs(size=30),
@@ -92,6 +96,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
 WRAPPERS = (
     "backtracked",
     "files",
+    "classes",
     "conditioned",
     "slipped_sums",
     "gathered",
