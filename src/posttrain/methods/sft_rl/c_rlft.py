@@ -16,6 +16,11 @@ Other names of sources: `'tasks.words={gpt4: GPT4, web: GPT3}' tasks.asked_as=gp
 
 Differs: rows longer than the context are refused; the release cuts them. Its schedule and its rate, which follows the
 tokens of a batch, are the setting's.
+
+Measured here: one epoch, 5 seeds, correct answers under the expert's condition and under the other's: SFT on everything
+5.0 % (it answers as the wrong majority), weights alone 79.6 % (no condition: they make the expert the majority),
+conditions alone 77.6 and 5.6 %, both 82.4 and 49.4 %, both with the ratio of 2.5 83.4 and 6.6 %. With weights of 10 to
+1 the other condition is learned too little to hold the slip (docs/experiments.md).
 """
 
 from dataclasses import replace
