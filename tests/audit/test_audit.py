@@ -50,6 +50,10 @@ SHIPPED = {
     "ended": Shipped({"of": "match"}),
     "format": Shipped(how={"form": "<think>so</think><answer>{answer}</answer>", "about": "form"}),
     "gated": Shipped({"of": "match", "gates": {"short": {"kind": "format", "tags": []}}}),
+    "calls": Shipped(
+        how={"form": "<call>{answer}</call>", "skip": ["equivalent"]},  # calls are no numbers
+        tasks={"kind": "tool_calls", "size": 3},
+    ),
     "function": Shipped({"path": "MINE:score"}, {"skip": ["equivalent"]}),
     "levels": Shipped({"correct": "match"}),
     "label": Shipped(how={"form": "<answer>{answer}</answer>", "skip": ["equivalent"]}),  # labels are no numbers

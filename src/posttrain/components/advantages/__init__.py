@@ -25,6 +25,11 @@ class Advantage(Component):
         return frozenset()
 
     @property
+    def tags(self) -> frozenset[str]:
+        """Tags in completions whose token ranges it reads, as the fact `Spans` of each rollout."""
+        return frozenset()
+
+    @property
     def is_relative(self) -> bool:
         """Whether rollouts are compared within their group only, so that in a group of one the advantage is 0."""
         return False

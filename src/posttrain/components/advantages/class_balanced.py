@@ -42,6 +42,11 @@ class ClassBalanced(Advantage):
         """That of the inner advantage."""
         return self.advantage.is_relative
 
+    @property
+    def tags(self) -> frozenset[str]:
+        """Tags of the estimator."""
+        return self.advantage.tags
+
     def start(self) -> State:
         """State before the first step: no class seen."""
         return {"scales": {}, "inner": self.advantage.start()}

@@ -29,6 +29,11 @@ class Normalized(Advantage):
         """Signals of the estimator."""
         return self.advantage.needs
 
+    @property
+    def tags(self) -> frozenset[str]:
+        """Tags of the estimator."""
+        return self.advantage.tags
+
     def start(self) -> State:
         """State before the first step: no score seen."""
         return {"count": 0, "mean": 0.0, "squares": 0.0, "inner": self.advantage.start()}

@@ -51,6 +51,11 @@ class TopEntropy(Advantage):
         needs = self.advantage.needs | {OLD_ENTROPY}
         return needs if self.beside is None else needs | {Signal("entropy", of=self.beside)}
 
+    @property
+    def tags(self) -> frozenset[str]:
+        """Tags of the estimator."""
+        return self.advantage.tags
+
     def start(self) -> State:
         """State of the estimator."""
         return self.advantage.start()

@@ -45,6 +45,14 @@ class Earlier(Fact):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Spans(Fact):
+    """Token ranges of the tagged parts of a rollout, for the tags that an advantage names (`Advantage.tags`)."""
+
+    ranges: Mapping[str, tuple[tuple[int, int], ...]]
+    """By tag, for each part the index of its first trained token, and that after its last."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Verification(Fact):
     """A verifier's verdicts on the steps of a solution."""
 

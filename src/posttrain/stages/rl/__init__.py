@@ -59,6 +59,7 @@ from posttrain.stages.rl.roles import (
     updates_of,
     warmup_of,
 )
+from posttrain.stages.rl.spans import with_spans
 from posttrain.stages.rl.update import Update, make_learners
 from posttrain.stages.rl.waiting import pack_groups, unpack_groups
 from posttrain.training.settings import Learning
@@ -224,7 +225,8 @@ class RL(Stage):
             samplers = [context.samplers(models, step.index, tasks + place) for place in range(len(chosen))]
             tasks += len(chosen)
             rollout = self.rollout.at(step.progress)
-            groups += wait_for(collect_groups(chosen, rollout, self.reward, samplers, scoring))
+            sampled = wait_for(collect_groups(chosen, rollout, self.reward, samplers, scoring))
+            groups += with_spans(sampled, self._tags, models)
             context.groups = groups
             stop_if_grading_fails(groups, self.max_grader_errors)
             states, kept, dropped = filter_groups(self.filters, memory["filters"], [*groups, *replayed])
@@ -269,6 +271,12 @@ class RL(Stage):
         if failures := describe_failures(groups):
             context.errors.append(f"stage {context.name}: {failures}")
         return describe(groups)
+
+    @property
+    def _tags(self) -> frozenset[str]:
+        """Tags whose token ranges the advantage of any role reads."""
+        own = [learning.advantage.tags for learning in self.by_role.values() if learning.advantage is not None]
+        return self.advantage.tags.union(*own)
 
     def _initial_memory(self, trainings: Mapping[str, RoleTraining]) -> dict[str, Any]:
         """The state of every part that has one, before the first step."""
