@@ -7,6 +7,7 @@ Ctrl-C finishes the step, saves, and prints how to resume; so do --most-hours an
     posttrain run grpo model=pebble tasks=mine.jsonl reward=./mine.py:score steps=20
     posttrain run grpo rollout.n=16 objective.clip_high=0.28 --dry-run
     posttrain run grpo model=my-model tasks=mine.jsonl --most-cost 10 --price 2.5
+    posttrain run tulu3 --sets sums=a.jsonl,words=b.jsonl
 """
 
 import shlex
@@ -31,10 +32,21 @@ if TYPE_CHECKING:
 @click.option(
     "--runs", "root", default="runs", show_default=True, type=click.Path(path_type=Path), help="Folder of runs."
 )
+@click.option(
+    "--sets",
+    metavar="NAME=TASKS,...",
+    help="Test sets that are answered before and after every stage, each by its name: sums=a.jsonl,words=b.jsonl.",
+)
 @limited
 @click.option("--dry-run", is_flag=True, help="Check data and model, draw one batch, print what would be done.")
 def command(
-    recipe: str, changes: tuple[str, ...], root: Path, dry_run: bool, as_json: bool, **limits: float | None
+    recipe: str,
+    changes: tuple[str, ...],
+    root: Path,
+    sets: str | None,
+    dry_run: bool,
+    as_json: bool,
+    **limits: float | None,
 ) -> None:
     """Resolves, then trains or previews."""
     from posttrain.recipes.files import find_recipe
@@ -42,6 +54,7 @@ def command(
     from posttrain.runs.limits import time_limit
 
     limit = time_limit(**limits)
+    changes = (*(changes_of_sets(sets, changes) if sets is not None else ()), *changes)
     resolved = find_recipe(recipe, changes)
     warnings = repeats(resolved, changes)
     if dry_run:
@@ -52,6 +65,37 @@ def command(
 
     folder, summary = start(resolved, root, LiveView(json=as_json), warnings, limit=limit)
     finish(folder, summary, as_json)
+
+
+TASKS_OF_A_SET = 200
+"""Tasks that are taken of each named set, where evaluation.holdout is not given."""
+
+
+def changes_of_sets(text: str, changes: Sequence[str]) -> list[str]:
+    """The changes that make named test sets the held-out tasks. Raises `UserError` for a set without a name or tasks.
+
+    The domain of a held-out task is the name of its set, so that every evaluation has the accuracy of each.
+    """
+    import json
+
+    from posttrain.errors import UserError
+
+    sources: dict[str, str] = {}
+    for part in text.split(","):
+        name, _, source = part.partition("=")
+        if not name or not source:
+            raise UserError(
+                f"--sets {text}: '{part}' is no set; write NAME=TASKS,NAME=TASKS: sums=a.jsonl,words=b.jsonl"
+            )
+        if name in sources:
+            raise UserError(f"--sets {text}: two sets are named '{name}'; give each a name of its own")
+        sources[name] = source
+    taken = [change for change in changes if change.startswith("evaluation.tasks")]
+    if taken:
+        raise UserError(f"--sets gives the held-out tasks, and so does {taken[0]}; leave one out")
+    held_out = [f"evaluation.tasks={json.dumps({'kind': 'mixture', 'sources': sources, 'domains': 'source'})}"]
+    own = any(change.startswith(("evaluation.holdout=", "holdout=")) for change in changes)
+    return held_out if own else [*held_out, f"evaluation.holdout={TASKS_OF_A_SET * len(sources)}"]
 
 
 def finish(folder: Path, summary: Mapping[str, Any], as_json: bool) -> None:

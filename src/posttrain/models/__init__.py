@@ -1,5 +1,6 @@
 """The model of a role: source, adapter, head, and endpoint."""
 
+from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
@@ -103,6 +104,15 @@ class Model:
                 "source is an endpoint, which writes text only: leave out trained, head, shape, lora and context",
             )
         return self
+
+
+def copied_last(role: str, models: Mapping[str, Model]) -> int:
+    """Sort key of roles that puts a copy after its source: the length of its chain of sources."""
+    seen: list[str] = []
+    while role in models and role not in seen and models[role].source.startswith("role:"):
+        seen.append(role)
+        role = models[role].source.removeprefix("role:")
+    return len(seen)
 
 
 def is_url(source: str) -> bool:

@@ -229,7 +229,7 @@ class LanguageModelPolicy(Policy):
             write_tensors(folder / head_file(self.head), self.value_head.state_dict())
 
     def copied(self, role: str, model: Model) -> "LanguageModelPolicy":
-        """A copy, its adapters merged."""
+        """A copy, its adapters merged. A value head from a reward head, or the other way, begins as a copy of it."""
         body = copy.deepcopy(self.body)
         body.context = check_context(model.context, body.context)
         merge_adapters(root_of(body))
@@ -238,7 +238,8 @@ class LanguageModelPolicy(Policy):
             add_adapters(root_of(body), model.lora)
         value_head = None
         if model.head != "language":
-            value_head = copy.deepcopy(self.value_head) if model.head == self.head else new_value_head(body.width)
+            head = self.value_head
+            value_head = new_value_head(body.width) if head is None else copy.deepcopy(head)
         return LanguageModelPolicy(
             role, body, self.tokenizer, self.origin, head=model.head, value_head=value_head, lora=model.lora
         )

@@ -8,7 +8,7 @@ from posttrain.component import nearest
 from posttrain.engines import Sampler, Server, wait_for
 from posttrain.engines._random import key_of
 from posttrain.errors import UserError
-from posttrain.models import Model, hub
+from posttrain.models import Model, copied_last, hub
 from posttrain.models.sources import find_model
 from posttrain.recipes.tree import Recipe
 from posttrain.runs.changes import BASE, MODELS, REWARD_FILES, TASK_FILES, TASKS, digest_of_model
@@ -202,7 +202,7 @@ class RunContext:
         """
         self._check_roles(stage)
         made = dict(models)
-        for role in sorted(stage.roles):
+        for role in sorted(stage.roles, key=lambda role: (copied_last(role, self.recipe.models), role)):
             model = self.recipe.models[role]
             kept = role in made and (model.trained or role in keep)
             if model.source.startswith("role:") and not kept:

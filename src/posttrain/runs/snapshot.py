@@ -21,7 +21,7 @@ from typing_extensions import TypedDict
 
 from posttrain.errors import UserError
 from posttrain.errors.foreign import guard, parse_json
-from posttrain.models import Model
+from posttrain.models import Model, copied_last
 from posttrain.recipes.overrides import to_tree
 from posttrain.recipes.tree import Recipe
 from posttrain.runs import checkpoints
@@ -221,7 +221,7 @@ def _load(context: RunContext, checkpoint: Path, roles: Sequence[str]) -> "dict[
     from safetensors.torch import load_file
 
     models: dict[str, Policy] = {}
-    for role in sorted(context.recipe.models, key=lambda role: context.recipe.models[role].source.startswith("role:")):
+    for role in sorted(context.recipe.models, key=lambda role: copied_last(role, context.recipe.models)):
         model, folder = context.recipe.models[role], checkpoint / "models" / role
         if role in roles and (_folder_is_exact(model) or model.source == "made"):
             models[role] = context.load(role, replace(model, source=str(folder), shape=None, base=None), models)
