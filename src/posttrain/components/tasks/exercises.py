@@ -47,12 +47,7 @@ class Exercises(Tasks):
     def load(self) -> Sequence[Task]:
         """The tasks, in the order in which they are drawn."""
         count = len(self.names)
-        own = [
-            distinct(
-                lambda rng, name=name: (name, *DRAWN[name](rng, self.items)), -(-self.size // count), self._key(name)
-            )
-            for name in self.names
-        ]
+        own = [self._drawn(name, -(-self.size // count)) for name in self.names]
         return keyed(self._task(*own[i % count][i // count]) for i in range(self.size))
 
     def describe(self) -> str:
@@ -60,8 +55,13 @@ class Exercises(Tasks):
         few, many = self.items
         return describe(f"exercises ({', '.join(self.names)}; {few} to {many} items; seed {self.seed})", self.load())
 
-    def _key(self, name: str) -> str:
-        return f"exercises:{name}:{self.items}:{self.seed}"
+    def _drawn(self, name: Name, count: int) -> list[tuple[str, str, str]]:
+        """Kind, prompt and answer of so many exercises of one kind."""
+
+        def draw(rng: Random) -> tuple[str, str, str]:
+            return (name, *DRAWN[name](rng, self.items))
+
+        return distinct(draw, count, f"exercises:{name}:{self.items}:{self.seed}")
 
     def _task(self, name: str, prompt: str, answer: str) -> Task:
         return Task(
