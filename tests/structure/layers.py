@@ -30,8 +30,9 @@ ROWS: dict[str, str] = {
     "components.search": "base engines components.rollouts",
     "components.diagnostics": "base engines policies",
     # The defaults of a learner's settings are members.
-    "training": "base policies components.balances components.optimizers components.reducers components.schedules "
-    "components.optimizers.* components.schedules.*",
+    "components.controllers.*": "base components.controllers",
+    "training": "base policies statistics components.balances components.controllers components.optimizers "
+    "components.reducers components.schedules components.controllers.* components.optimizers.* components.schedules.*",
     "components.hooks": "base policies training",
     # Members know contracts, and what members share.
     "grading": "base sandbox components.rewards",

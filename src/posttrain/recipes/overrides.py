@@ -19,7 +19,12 @@ from posttrain.recipes.following import follow_model
 from posttrain.recipes.tree import Recipe
 from posttrain.stages import Stage
 
-SHORTHANDS = {"model": "models.policy.source", "lr": "learner.optimizer.lr"}
+SHORTHANDS = {
+    "model": "models.policy.source",
+    "lr": "learner.optimizer.lr",
+    "privacy": "learner.privacy",
+    "epsilon": "learner.privacy.epsilon",
+}
 """Aliases of frequent paths."""
 
 _RECIPE: TypeAdapter[Recipe] = TypeAdapter(Recipe)

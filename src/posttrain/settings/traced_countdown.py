@@ -1,4 +1,4 @@
-"""Traced countdown: tasks of three numbers with + and -, with one dead end in every demonstration.
+"""Traced countdown: tasks of three different numbers with + and -, with one dead end in every demonstration.
 
 With all four operators the bundled model hardly learns the game: after 120 updates of imitation it solved 6.7 % of the
 tasks without dead ends, one seed.
@@ -29,7 +29,7 @@ def traced_countdown() -> Recipe:
         reward=CountdownReward(),
         learner=Learning(optimizer=AdamW(lr=2e-4)),
     )
-    puzzles = Countdown(size=4000, numbers=(3, 3), operators="+-")
+    puzzles = Countdown(size=4000, numbers=(3, 3), operators="+-", differ=True)
     return replace(
         recipe,
         name="traced_countdown",

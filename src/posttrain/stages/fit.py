@@ -47,11 +47,11 @@ def fit(
 
     The learners are restored before the first step. After the body, the step is recorded, and a checkpoint with the
     models, the learners and the `memory` (JSON, changed in place by the body) is saved if one is due. The steps end
-    early where the context has no further one; the first is always done.
+    early where the context or a learner has no further one; the first is always done.
     """
     context.restore(learners)
     for index in range(context.steps_done, steps):
-        if index and not context.goes_on(index):
+        if index and not (context.goes_on(index) and all(learner.goes_on for learner in learners.values())):
             return
         step = Step(index=index, total=steps)
         yield step
@@ -67,16 +67,23 @@ def fit_role(
     loss: "Loss",
     steps: int,
     examples: "Callable[[Step], Sequence[Example]]",
+    drawn: tuple[int, int] | None = None,
 ) -> Models:
     """Train one role on the examples of each step; returns the models. Raises `UserError` for a frozen model.
 
+    `drawn` are the expected batch and the number of records, where records are drawn independently for private updates.
     `examples` returns those of a step, and may add their metrics and trajectories to the step's record.
     """
     from posttrain.training.learner import Learner
+    from posttrain.training.private import PrivateLearner
 
     policy = models[role]
     check_trained(policy, role, f"stage {context.name}")
-    learner = Learner(policy, learning, seed=context.seed, num_steps=steps)
+    learner = (
+        Learner(policy, learning, seed=context.seed, num_steps=steps)
+        if drawn is None or learning.privacy is None
+        else PrivateLearner(policy, learning, seed=context.seed, num_steps=steps, batch=drawn[0], records=drawn[1])
+    )
     for step in fit(context, models, {role: learner}, steps=steps):
         batch = examples(step)
         with context.phase("learn"):

@@ -15,7 +15,7 @@ from posttrain.components.penalties import Penalty
 from posttrain.components.reducers import Reducer
 from posttrain.components.selections import Selection
 from posttrain.components.tasks import Tasks
-from posttrain.datasets.order import shuffled
+from posttrain.datasets.order import independent, shuffled
 from posttrain.errors import UserError
 from posttrain.models import Model
 from posttrain.signals import ADVANTAGE, OLD_VALUE, Signal, columns_in, roles_in, trained_in
@@ -157,7 +157,14 @@ class SFT(Stage):
         )
         steps = self.total_steps(context.tasks)
         return fit_role(
-            context, models, role=self.role, learning=self.learner, loss=loss, steps=steps, examples=examples
+            context,
+            models,
+            role=self.role,
+            learning=self.learner,
+            loss=loss,
+            steps=steps,
+            examples=examples,
+            drawn=(self.batch, len(pairs)),
         )
 
     def total_steps(self, tasks: Sequence[Task]) -> int:
@@ -199,7 +206,11 @@ class SFT(Stage):
         return self.written("demonstrations") and not any(task.demonstrations or task.episodes for task in tasks)
 
     def order(self, count: int, step: int, seed: int) -> list[int]:
-        """Indices of a step's demonstrations: consecutive entries of an endless sequence of seeded shuffles."""
+        """Indices of a step's demonstrations: consecutive entries of an endless sequence of seeded shuffles, or each
+        demonstration with one probability for private updates.
+        """
+        if self.learner.privacy is not None:
+            return independent(count, self.batch, step, seed)
         return shuffled(count, self.batch, step, seed)
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from posttrain.components.balances import Shares
 from posttrain.components.reducers import Reducer
-from posttrain.errors import AlarmStop
+from posttrain.errors import AlarmStop, UserError
 from posttrain.policies import Policy
 from posttrain.signals import Signal
 from posttrain.training.masking import WeightMask
@@ -59,7 +59,7 @@ class Loss:
 
 
 @dataclass
-class _Averages:
+class Averages:
     """Running means of metrics over the tokens or sequences of each."""
 
     sums: dict[str, float] = field(default_factory=dict)
@@ -67,6 +67,7 @@ class _Averages:
     computed_tokens: int = 0
 
     def add(self, name: str, values: Tensor) -> None:
+        """Add values of a metric."""
         values = values.detach().double()
         if name.endswith("_max"):
             self.sums[name] = max(self.sums.get(name, -math.inf), float(values.max()) if len(values) else -math.inf)
@@ -76,6 +77,7 @@ class _Averages:
             self.counts[name] = self.counts.get(name, 0) + len(values)
 
     def means(self) -> dict[str, float]:
+        """The mean of each metric, by name."""
         return {name: total / self.counts[name] for name, total in sorted(self.sums.items())}
 
 
@@ -101,6 +103,8 @@ class Learner:
         self.policy, self.settings, self.seed = policy, settings, seed
         self.num_updates = num_steps * settings.epochs * settings.minibatches
         self.updates = 0
+        if settings.privacy is not None and type(self) is Learner:
+            raise UserError("learner.privacy is for an sft stage, whose records are drawn independently; leave it out")
         weights = {name: p for name, p in policy.named_parameters() if p.requires_grad}
         self.masters = Masters(weights, kept=settings.master_weights)
         self.parameters = self.masters.parameters
@@ -112,6 +116,11 @@ class Learner:
     def device(self) -> torch.device:
         """Where the weights are."""
         return next(iter(self.parameters.values())).device
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there may be a further step; false once a budget of the learner's own is spent."""
+        return True
 
     @property
     def tokens_at_a_time(self) -> int:
@@ -127,7 +136,7 @@ class Learner:
         self.masters.follow()
         indices = [i for i, e in enumerate(examples) if e.num_trained]
         units = units_of([examples[i].group for i in indices], whole_groups=loss.whole_groups)
-        averages = _Averages()
+        averages = Averages()
         seen: list[dict[Signal, FloatArray]] = [{} for _ in examples]
         untouched: list[int] = []
         rng = np.random.Generator(np.random.Philox(key=[self.seed, self.updates]))
@@ -146,7 +155,7 @@ class Learner:
         )
 
     def _update(
-        self, examples: Sequence[Example], loss: Loss, progress: float, averages: _Averages
+        self, examples: Sequence[Example], loss: Loss, progress: float, averages: Averages
     ) -> list[dict[Signal, FloatArray]]:
         """One optimizer step. Returns the signals of each example before the update."""
         total, signals = self.accumulate(examples, loss, progress, averages)
@@ -180,13 +189,13 @@ class Learner:
         return signals
 
     def accumulate(
-        self, examples: Sequence[Example], loss: Loss, progress: float, averages: _Averages | None = None
+        self, examples: Sequence[Example], loss: Loss, progress: float, averages: Averages | None = None
     ) -> tuple[float, list[dict[Signal, FloatArray]]]:
         """Add the gradient of one optimizer step's loss to the ``grad`` of `parameters`.
 
         Returns the loss, and for each example its [T] signals.
         """
-        averages = averages if averages is not None else _Averages()
+        averages = averages if averages is not None else Averages()
         total = 0.0
         seen: list[dict[Signal, FloatArray]] = [{} for _ in examples]
         for part, batch in self._micro_batches(examples, loss):

@@ -1,14 +1,16 @@
 """Settings of the learner, without torch."""
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import PositiveFloat, PositiveInt, model_validator
+from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
 from posttrain.components.optimizers import Optimizer
 from posttrain.components.optimizers.adamw import AdamW
 from posttrain.components.schedules import Schedule
 from posttrain.components.schedules.constant import Constant
+from posttrain.training.privacy import Privacy
 
 if TYPE_CHECKING:
     from posttrain.policies import Policy
@@ -45,6 +47,28 @@ class Learning:
     """File (.safetensors) with a tensor of every trained parameter's shape: only entries where it is not 0 are updated,
     the others stay bit-identical. ``posttrain diagnose sparsity`` writes such files.
     """
+
+    privacy: Privacy | None = None
+    """Differentially private updates on the demonstrations of an sft stage; None for plain ones."""
+
+    @model_validator(mode="after")
+    def check_privacy(self) -> Self:
+        """Refuse settings that private updates have no use for."""
+        unused = [
+            name
+            for name, is_set in (
+                ("epochs", self.epochs > 1),
+                ("minibatches", self.minibatches > 1),
+                ("clip_norm", self.clip_norm is not None),
+                ("mask", self.mask is not None),
+            )
+            if is_set
+        ]
+        if self.privacy is not None and unused:
+            what = "private updates clip each record and take one update per batch: leave out {name}{null}"
+            context = {"name": unused[0], "null": ", with clip_norm=null" if unused[0] == "clip_norm" else ""}
+            raise PydanticCustomError("privacy", what, context)
+        return self
 
     def tokens_for(self, policy: "Policy") -> int:
         """Tokens in one forward pass of a policy, where it is."""

@@ -59,6 +59,19 @@ def test_prompts_differ_while_there_are_more() -> None:
 
 
 def test_wrong_settings() -> None:
-    for wrong in ({"numbers": (4, 3)}, {"numbers": (1, 3)}, {"largest": 1}, {"largest_target": 0}):
+    for wrong in (
+        {"largest": 2, "differ": True},
+        {"numbers": (4, 3)},
+        {"numbers": (1, 3)},
+        {"largest": 1},
+        {"largest_target": 0},
+    ):
         with pytest.raises(ValidationError):
             Countdown(**wrong)  # type: ignore[arg-type]
+
+
+def test_operators_and_different_numbers() -> None:
+    for task in Countdown(size=50, numbers=(3, 4), largest=5, operators="+-", differ=True).load():
+        assert len(set(task.fields["numbers"])) == len(task.fields["numbers"])
+        assert not set("*/") & set(str(task.answer))
+        assert "with + - and brackets" in str(task.prompt)

@@ -32,6 +32,7 @@ from posttrain.components.tasks.programs import Programs
 from posttrain.components.tasks.queries import Queries
 from posttrain.components.tasks.reaching import Reaching
 from posttrain.components.tasks.reasoning_gym import ReasoningGym
+from posttrain.components.tasks.records import Records
 from posttrain.components.tasks.refinements import Refinements
 from posttrain.components.tasks.running_sums import RunningSums
 from posttrain.components.tasks.shapes import Shapes
@@ -80,6 +81,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "reaching": lambda _: Reaching(size=30),
     "slipped_sums": lambda _: SlippedSums(tasks=Arithmetic(size=30)),
     "spelt": lambda _: Spelt(tasks=Arithmetic(size=30)),
+    "records": lambda _: Records(size=30),
     "shapes": lambda _: Shapes(size=30),
     "refinements": lambda _: Refinements(of=Arithmetic(size=30)),
     "tagged": lambda _: Tagged(tasks=Arithmetic(size=30)),

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import add, floordiv, mul, sub
 from random import Random
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
 from posttrain.components.tasks import Tasks
@@ -41,8 +42,18 @@ class Countdown(Tasks):
     """Largest target; the smallest is 1."""
     operators: Literal["+-*/", "+-", "+-*"] = "+-*/"
     """Operators that solutions are made of."""
+    differ: bool = False
+    """Whether all numbers of a task are different."""
     demonstrate: bool = True
     """Whether tasks have a demonstration."""
+
+    @model_validator(mode="after")
+    def check_largest(self) -> Self:
+        """Refuse more different numbers than there are."""
+        if self.differ and self.largest < self.numbers[1]:
+            context = {"largest": self.largest, "most": self.numbers[1]}
+            raise PydanticCustomError("differ", "there are no {most} different numbers up to {largest}", context)
+        return self
 
     def load(self) -> Sequence[Task]:
         """The tasks, in the order in which they are drawn."""
@@ -57,7 +68,10 @@ class Countdown(Tasks):
         """Draw numbers until the target is within the limit."""
         count = rng.randint(*self.numbers)
         while True:
-            numbers = tuple(rng.randint(1, self.largest) for _ in range(count))
+            if self.differ:
+                numbers = tuple(rng.sample(range(1, self.largest + 1), count))
+            else:
+                numbers = tuple(rng.randint(1, self.largest) for _ in range(count))
             solution, steps = _combine(numbers, rng, self.operators)
             if solution.value <= self.largest_target:
                 return _Puzzle(numbers=numbers, target=solution.value, solution=solution.text, steps=steps)

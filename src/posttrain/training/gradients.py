@@ -1,0 +1,248 @@
+"""Gradients of single records: their norms by group of parameters, and weighted sums.
+
+Where only adapters are trained, one packed backward pass gives them all: the gradient of a record is a product over its
+own rows of a layer's inputs and of the gradients of its outputs (Goodfellow 2015, arXiv:1510.01799). Otherwise each
+record has a backward pass of its own.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from posttrain.policies import Policy
+from posttrain.policies.lora import LoRALinear, adapters
+from posttrain.signals import Signal
+from posttrain.training.packing import Example, pack, plan_micro_batches, tokens_of
+from posttrain.types import FloatArray
+
+if TYPE_CHECKING:
+    from posttrain.training.learner import Averages, Learner, Loss
+
+Groups = Sequence[Sequence[str]]
+
+
+class Gradients(Protocol):
+    """Gradients of N records."""
+
+    loss_N: FloatArray
+    """Loss of each."""
+    signals: list[dict[Signal, FloatArray]]
+    """[T] signals of each."""
+
+    def norms(self, groups: Groups) -> Tensor:
+        """[G, N] norms in float64; not finite where a gradient is not."""
+
+    def weighted(self, groups: Groups, factor_GN: Tensor) -> dict[str, Tensor]:
+        """By parameter, the sum over records of factor times gradient; records of factor 0 add nothing, whatever their
+        gradient is.
+        """
+        raise NotImplementedError
+
+
+def gradients_of(
+    learner: "Learner", examples: Sequence[Example], loss: "Loss", progress: float, averages: "Averages"
+) -> Gradients:
+    """The gradients of each record's own loss at the present weights; the learner's ``grad`` stay empty."""
+    alone = [replace(example, group=i) for i, example in enumerate(examples)]
+    if only_adapters(learner.policy) and not learner.masters.own:
+        return _of_adapters(learner, alone, loss, progress, averages)
+    return _one_by_one(learner, alone, loss, progress, averages)
+
+
+def _weights(policy: Policy) -> dict[str, nn.Parameter]:
+    return {name: p for name, p in policy.named_parameters() if p.requires_grad}
+
+
+def only_adapters(policy: Policy) -> bool:
+    """Whether nothing but adapters is trained."""
+    own = {id(p) for layer in adapters(policy).values() for p in (layer.lora_A, layer.lora_B)}
+    return all(id(p) in own for p in _weights(policy).values())
+
+
+def weight_of(loss: "Loss", example: Example) -> float:
+    """Weight of each token of a record in its own loss: that of the reducer for a batch of this record alone."""
+    shown = int(np.count_nonzero(example.demonstrated_T))
+    own = np.array([example.num_trained - shown]), np.array([shown])
+    sampled, demonstrated = loss.reducer.by_origin(*own, np.zeros(1, np.int64))
+    return float(demonstrated[0] if shown else sampled[0])
+
+
+@dataclass
+class _Separate:
+    """Whole gradients, one record after the other."""
+
+    loss_N: FloatArray
+    signals: list[dict[Signal, FloatArray]]
+    gradients: list[dict[str, Tensor]]
+
+    def norms(self, groups: Groups) -> Tensor:
+        """[G, N] norms."""
+        found = [
+            [sum((own[name].double() ** 2).sum() for name in names if name in own) for own in self.gradients]
+            for names in groups
+        ]
+        return torch.tensor(found, dtype=torch.float64).reshape(len(groups), len(self.gradients)).sqrt()
+
+    def weighted(self, groups: Groups, factor_GN: Tensor) -> dict[str, Tensor]:
+        """Weighted sums."""
+        sums: dict[str, Tensor] = {}
+        for g, names in enumerate(groups):
+            for n, own in enumerate(self.gradients):
+                factor = float(factor_GN[g, n])
+                for name in names:
+                    if name in own and factor:
+                        part = own[name] * factor
+                        sums[name] = sums[name] + part if name in sums else part
+        return sums
+
+
+def _one_by_one(
+    learner: "Learner", examples: Sequence[Example], loss: "Loss", progress: float, averages: "Averages"
+) -> _Separate:
+    """A backward pass for each record."""
+    losses, signals, gradients = [], [], []
+    for example in examples:
+        total, seen = learner.accumulate([example], loss, progress, averages)
+        losses.append(total)
+        signals.append(seen[0])
+        gradients.append({n: p.grad.clone() for n, p in learner.parameters.items() if p.grad is not None})
+        for optimizer in learner.optimizers:
+            optimizer.zero_grad()
+    return _Separate(np.array(losses, np.float32), signals, gradients)
+
+
+@dataclass
+class _Rows:
+    """What a pass leaves of one adapted layer: inputs [L, in] and gradients of outputs [L, out]."""
+
+    layer: LoRALinear
+    input_LD: Tensor
+    probe_LD: Tensor
+    length: int = 0
+    """Rows of records; those after them are padding."""
+
+    @property
+    def parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Inputs, outputs' gradients, and both within the rank, without rows of padding."""
+        assert self.probe_LD.grad is not None
+        x, y = self.input_LD[: self.length], self.probe_LD.grad[: self.length] * self.layer.scale
+        return x, y, F.linear(x, self.layer.lora_A.detach()), y @ self.layer.lora_B.detach()
+
+
+@dataclass
+class _Packed:
+    """Gradients of adapters, as the rows that they are products of."""
+
+    loss_N: FloatArray
+    signals: list[dict[Signal, FloatArray]]
+    passes: list[tuple[list[int], Sequence[int], dict[str, _Rows]]] = field(default_factory=list)
+    """Of each forward pass, the records in it, where each begins, and the rows by layer."""
+
+    def norms(self, groups: Groups) -> Tensor:
+        """[G, N] norms."""
+        squares: dict[str, Tensor] = {}
+        for places, starts, rows in self.passes:
+            lengths = np.diff(starts).tolist()
+            for name, own in rows.items():
+                x, y, inner, outer = (pad_sequence(list(torch.split(p, lengths)), batch_first=True) for p in own.parts)
+                for parameter, left, right in ((f"{name}.lora_A", outer, x), (f"{name}.lora_B", y, inner)):
+                    into = squares.setdefault(parameter, torch.zeros(len(self.signals), dtype=torch.float64))
+                    products = left.transpose(1, 2) @ right
+                    into[places] = products.double().square().sum((1, 2)).cpu()
+        zero = torch.zeros(len(self.signals), dtype=torch.float64)
+        found = [sum((squares.get(name, zero) for name in names), zero) for names in groups]
+        return torch.stack(found).sqrt()
+
+    def weighted(self, groups: Groups, factor_GN: Tensor) -> dict[str, Tensor]:
+        """Weighted sums, one product over all rows for each matrix."""
+        factor_of = {name: factor_GN[g] for g, names in enumerate(groups) for name in names}
+        sums: dict[str, Tensor] = {}
+        for places, starts, rows in self.passes:
+            lengths = torch.tensor(np.diff(starts))
+            for name, own in rows.items():
+                x, y, inner, outer = own.parts
+                for parameter, left, right in ((f"{name}.lora_A", outer, x), (f"{name}.lora_B", y, inner)):
+                    factor_N = factor_of[parameter][torch.tensor(places)]
+                    factor_L = factor_N.repeat_interleave(lengths).to(left)[:, None]
+                    # Rows of records that are left out may be not finite, and 0 times these is not 0.
+                    part = torch.where(factor_L > 0, left * factor_L, 0.0).T @ torch.where(factor_L > 0, right, 0.0)
+                    sums[parameter] = sums[parameter] + part if parameter in sums else part
+        return sums
+
+
+def _of_adapters(
+    learner: "Learner", examples: Sequence[Example], loss: "Loss", progress: float, averages: "Averages"
+) -> _Packed:
+    """One backward pass for all records of a pass."""
+    policy = learner.policy
+    found = _Packed(np.zeros(len(examples), np.float32), [{} for _ in examples])
+    weights = [weight_of(loss, example) for example in examples]
+    for part in plan_micro_batches(examples, learner.tokens_at_a_time) if examples else []:
+        own = [examples[i] for i in part]
+        batch = pack(own, np.array([weights[i] for i in part], np.float32), learner.device)
+        with _recording(policy) as rows:
+            signals = policy.evaluate(
+                batch.packed,
+                batch.positions_T,
+                loss.needs,
+                temperature=loss.temperature,
+                others=loss.others,
+                foresight=loss.foresight,
+            )
+            result = loss.per_token(tokens_of(batch, signals, progress))
+            weighted_T = result.loss_T * batch.weight_T
+            weighted_T.sum().backward()  # type: ignore[no-untyped-call]
+        for own_rows in rows.values():
+            own_rows.length = batch.packed.starts[-1]
+        found.passes.append((list(part), batch.packed.starts, dict(rows)))
+        ends = np.cumsum([e.num_trained for e in own])[:-1]
+        for i, values in zip(part, np.split(weighted_T.detach().float().cpu().numpy(), ends), strict=True):
+            found.loss_N[i] = values.sum()
+        for signal, values_T in signals.items():
+            for i, values in zip(part, np.split(values_T.detach().float().cpu().numpy(), ends), strict=True):
+                found.signals[i][signal] = values
+        averages.computed_tokens += len(batch.packed.token_ids_L)
+        for name, metric in result.metrics.items():
+            averages.add(name, metric)
+    return found
+
+
+class _Recording(nn.Linear):
+    """An adapted layer whose inputs and outputs' gradients are kept. Kernels do not replace it."""
+
+    lora_A: nn.Parameter
+    lora_B: nn.Parameter
+    scale: float
+    rows: dict[str, _Rows]
+    called: str
+
+    def forward(self, input: Tensor) -> Tensor:
+        """[R, out] from [R, in]; the weights of the adapter are constants, and a probe has the gradient."""
+        update = F.linear(F.linear(input, self.lora_A.detach()), self.lora_B.detach())
+        output = F.linear(input, self.weight, self.bias) + self.scale * update
+        probe = torch.zeros_like(output, requires_grad=True)
+        assert self.called not in self.rows, "a layer is called once in a pass"
+        self.rows[self.called] = _Rows(self, input.detach(), probe)  # type: ignore[arg-type]
+        return output + probe
+
+
+@contextmanager
+def _recording(policy: Policy) -> Iterator[Mapping[str, Any]]:
+    """Inside, adapted layers keep their rows, by the layer's name."""
+    layers, rows = adapters(policy), dict[str, _Rows]()
+    for name, layer in layers.items():
+        layer.rows, layer.called = rows, name  # type: ignore[assignment]
+        layer.__class__ = _Recording  # type: ignore[assignment]
+    try:
+        yield rows
+    finally:
+        for layer in layers.values():
+            layer.__class__ = LoRALinear
+            del layer.rows, layer.called
