@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -48,7 +49,7 @@ class Listed:
 
 def test_every_step_is_finished_with_its_own_record_and_the_memory_of_that_time() -> None:
     run, memory = Listed(), {"seen": 0}
-    for step in fit(run, {}, {"policy": object()}, steps=2, memory=memory):  # type: ignore[dict-item]
+    for step in fit(run, {}, {"policy": SimpleNamespace(goes_on=True)}, steps=2, memory=memory):  # type: ignore[dict-item]
         memory["seen"] += 10
         step.record.metrics["progress"] = step.progress
     assert run.calls == [
@@ -107,3 +108,10 @@ def test_no_stage_has_a_loop_of_its_own() -> None:
     own = {file.name: calls(file.read_text()) & {"finish_step", "restore"} for file in files}
     assert not {name: found for name, found in own.items() if found}
     assert calls("context.finish_step(1)") == {"finish_step"}, "what is looked for is found"
+
+
+def test_no_step_follows_once_a_learner_has_no_further_one() -> None:
+    learner = SimpleNamespace()
+    for step in fit(Listed(), {}, {"policy": learner}, steps=9):  # type: ignore[dict-item]
+        learner.goes_on = step.index < 1
+    assert step.index == 1

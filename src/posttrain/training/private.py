@@ -181,7 +181,7 @@ class PrivateLearner(Learner):
             what = ", with what the controller reads" if read and total < math.inf else ""
             raise UserError(
                 f"epsilon {self.privacy.epsilon:g} cannot be kept over {steps} steps{what}; take fewer steps, a larger "
-                "epsilon, or a larger privacy.measured_noise"
+                "privacy.measured_noise, or a larger epsilon"
             )
         noise = 1.0 / math.sqrt(total**-2 - read)
         return min(max(noise, self.privacy.noise_bounds[0]), self.privacy.noise_bounds[1])

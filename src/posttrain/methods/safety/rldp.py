@@ -12,7 +12,7 @@ for its choices too: shares of records within their bounds and the loss. Since s
 budget is counted at one Renyi order that is fixed beforehand.
 
 Differs: known from the README of the release and from summaries; its code could not be opened. How the paper counts
-what the controller reads is not said there. Intervals of 10 steps instead of 112, epsilon 4 instead of 0.5, and a
+what the controller reads is not known. Intervals of 10 steps instead of 112, epsilon 4 instead of 0.5, and a
 learning rate for the bundled model.
 """
 
