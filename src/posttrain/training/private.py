@@ -78,8 +78,9 @@ class PrivateLearner(Learner):
         clips = [min(max(clip, low), high) for clip in chosen.clips]
         return Knobs(clips=clips, noise=min(max(chosen.noise, least), most))
 
-    def step(self, examples: Sequence[Example], loss: Loss, *, progress: float) -> Learned:
+    def step(self, examples: Sequence[Example], loss: Loss, *, progress: float, epochs: int | None = None) -> Learned:
         """One update. Raises `ValueError` before anything is computed for a step beyond the budget."""
+        assert epochs in (None, 1), "a private batch has one update"
         knobs = self.knobs
         self.ledger.charge(self.rate, self._joint(knobs.noise))
         self.policy.give_back_memory()
