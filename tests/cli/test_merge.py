@@ -48,6 +48,8 @@ def test_the_type_is_the_first_models(capfd: pytest.CaptureFixture[str]) -> None
         (("m1", "m2", "weights=[1, 1]"), "they must add up to 1"),
         (("m1", "m2", "--method", "sop"), "no merge named 'sop'; did you mean 'soup'?"),
         (("m1", "m2", "--out", "m1"), "'m1' is not empty"),
+        (("m1", "m2", "--sweep", "0:1:0.5"), "name the folder to write, --out FOLDER, or the coefficients"),
+        (("m1", "m2", "--method", "aim"), "informed by calibration texts, and there are none"),
     ],
 )
 def test_mistakes(words: tuple[str, ...], message: str, capfd: pytest.CaptureFixture[str]) -> None:
@@ -55,3 +57,33 @@ def test_mistakes(words: tuple[str, ...], message: str, capfd: pytest.CaptureFix
     assert main(["merge", *words, *out]) == 2
     assert message in capfd.readouterr().err
     assert not Path("soup").exists()
+
+
+def test_a_sweep_from_one_model_to_the_other(capfd: pytest.CaptureFixture[str]) -> None:
+    """At 0 and 1 the answers are those of the two models."""
+    limits = ("evaluation.holdout=4", "rollout.sampling.max_tokens=4", "tasks.size=20")
+    assert main(["merge", "m1", "m2", "--method", "task_arithmetic", "--sweep", "0:1:0.4", *limits, "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)["points"]
+    assert [point["coefficient"] for point in found] == [0.0, 0.4, 0.8, 1.0]
+    assert all(point["summary"]["tasks"] == 4 and 0.0 <= point["reflective"] <= 1.0 for point in found)
+    assert main(["merge", "m1", "m2", "--sweep", "1:0:0.1"]) == 2
+    assert "which has no points" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("method", "setting"),
+    [("task_arithmetic", "alpha=1"), ("ties", "rate=0"), ("svd", "share=1")],
+)
+def test_coefficient_one_is_the_other_model(method: str, setting: str) -> None:
+    assert main(["merge", "m1", "m2", "--method", method, setting, "--out", "made"]) == 0
+    other, made = (load_file(f"{name}/model.safetensors") for name in ("m2", "made"))
+    assert made.keys() == other.keys() and all(torch.equal(made[n], other[n]) for n in made)
+
+
+@pytest.mark.parametrize("method", ["aim", "sens"])
+def test_informed_by_texts(method: str, capfd: pytest.CaptureFixture[str]) -> None:
+    rows = [{"prompt": f"{i}+1=", "completion": f" {i + 1}"} for i in range(5)]
+    Path("texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert main(["merge", "m1", "m2", "--method", method, "--calibration", "texts.jsonl", "--out", "made"]) == 0
+    a, made = (load_file(f"{name}/model.safetensors") for name in ("m1", "made"))
+    assert made.keys() == a.keys() and any(not torch.equal(made[n], a[n]) for n in made)

@@ -64,8 +64,13 @@ def _read(role: str, model: Model) -> Policy:
     if model.shape is not None:
         with temporary_folder("model") as made:
             return _open(role, model, model.shape.make(made / "new"))
+    return _open(role, model, folder_of(role, model))
+
+
+def folder_of(role: str, model: Model) -> Path:
+    """The folder or file of a model that is neither new nor another role's."""
     source = model.source
-    return _open(role, model, bundled(source) if source in bundled_names() else find_model(source, role))
+    return bundled(source) if source in bundled_names() else find_model(source, role)
 
 
 def _open(role: str, model: Model, path: Path) -> Policy:

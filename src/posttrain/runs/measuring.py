@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from posttrain.components.search import Found, Search
     from posttrain.engines import Sampling
     from posttrain.models import Model
+    from posttrain.policies import Policy
     from posttrain.runs.context import RunContext
 
 SEARCH_HELP = "Search, as kind or YAML: '{kind: tree, iterations: 30}', best_of, ..."
@@ -114,13 +115,18 @@ def _following(model: str) -> list[str]:
 
 def answers_of(context: "RunContext") -> "tuple[dict[str, Any], list[Trajectory]]":
     """The summary and all answers of an evaluation on the held-out tasks."""
+    return answers_with(context, context.first_models())
+
+
+def answers_with(context: "RunContext", models: "Mapping[str, Policy]") -> "tuple[dict[str, Any], list[Trajectory]]":
+    """The same of these models, whose weights may have changed since the last time."""
     from posttrain.evaluation.candidates import evaluate_candidates
     from posttrain.evaluation.greedy import evaluate
     from posttrain.evaluation.search import evaluate_search
     from posttrain.runs.losses import held_out_losses
     from posttrain.stages.prompts import check_prompts
 
-    models, problems, settings = context.first_models(), context.problems, context.recipe.evaluation
+    problems, settings = context.problems, context.recipe.evaluation
     if not problems.held_out:
         raise UserError("evaluation.by is none, so nothing is held out; name a test set: evaluation.tasks=FILE")
     losses = held_out_losses(models["policy"], problems.losses, problems.held_out, {})

@@ -21,12 +21,12 @@ A, B, C = (torch.tensor(row, dtype=torch.float64) for row in ([1.0, -2.0], [3.0,
 def test_average_by_hand(
     weights: tuple[float, ...] | None, tensors: tuple[torch.Tensor, ...], expected: list[float]
 ) -> None:
-    assert Soup(weights=weights)("w", tensors).tolist() == pytest.approx(expected)
+    assert Soup(weights=weights)("w", tensors, {}).tolist() == pytest.approx(expected)
 
 
 def test_a_model_without_weight_takes_no_part() -> None:
     broken = torch.tensor([float("nan"), float("inf")], dtype=torch.float64)
-    assert torch.equal(Soup(weights=(1.0, 0.0))("w", (A, broken)), A)
+    assert torch.equal(Soup(weights=(1.0, 0.0))("w", (A, broken), {}), A)
 
 
 def test_weights_must_fit() -> None:

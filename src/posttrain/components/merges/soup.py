@@ -7,10 +7,11 @@ Differs: nothing known. Weights outside of [0, 1] extrapolate beyond a model, an
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
 
 from posttrain.component import frozen
-from posttrain.components.merges import Merge
+from posttrain.components.merges import Merge, Survey
 from posttrain.errors import UserError
 
 if TYPE_CHECKING:
@@ -39,7 +40,13 @@ class Soup(Merge):
                 "model; they must add up to 1"
             )
 
-    def __call__(self, name: str, tensors: "Sequence[torch.Tensor]") -> "torch.Tensor":
+    def at(self, coefficient: float) -> Self:
+        """The average of two models in which the second one has this weight."""
+        if self.weights and len(self.weights) != 2:
+            raise UserError(f"a sweep of a soup is between two models, and there are {len(self.weights)} weights")
+        return replace(self, weights=(1.0 - coefficient, coefficient))
+
+    def __call__(self, name: str, tensors: "Sequence[torch.Tensor]", survey: Survey) -> "torch.Tensor":
         """The weighted sum; exactly a model's own tensor where that model has weight 1."""
         weights = self.weights or (1.0 / len(tensors),) * len(tensors)
         parts = [weight * tensor for weight, tensor in zip(weights, tensors, strict=True) if weight]
