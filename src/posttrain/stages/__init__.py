@@ -23,7 +23,7 @@ __all__ = ["Given", "Models", "PreviewContext", "Stage", "StageContext"]
 
 Given = Literal["demonstrations", "preferences", "rated completions"]
 """Texts that come with tasks."""
-SHARED: Final = ("columns", "context", "fit", "loss", "needs", "pairs", "prompts", "record", "weights")
+SHARED: Final = ("best", "columns", "context", "fit", "loss", "needs", "pairs", "prompts", "record", "weights")
 """Modules of this folder that are not stages but are used by several of them."""
 
 

@@ -68,11 +68,13 @@ def fit_role(
     steps: int,
     examples: "Callable[[Step], Sequence[Example]]",
     drawn: tuple[int, int] | None = None,
+    after: Callable[[Step, dict[str, Any]], None] | None = None,
 ) -> Models:
     """Train one role on the examples of each step; returns the models. Raises `UserError` for a frozen model.
 
     `drawn` are the expected batch and the number of records, where records are drawn independently for private updates.
-    `examples` returns those of a step, and may add their metrics and trajectories to the step's record.
+    `examples` returns those of a step, and may add their metrics and trajectories to the step's record. `after` is
+    called when a step has been learned from; its second argument is saved in checkpoints.
     """
     from posttrain.training.learner import Learner
     from posttrain.training.private import PrivateLearner
@@ -84,7 +86,8 @@ def fit_role(
         if drawn is None or learning.privacy is None
         else PrivateLearner(policy, learning, seed=context.seed, num_steps=steps, batch=drawn[0], records=drawn[1])
     )
-    for step in fit(context, models, {role: learner}, steps=steps):
+    memory = dict(context.memory or {})
+    for step in fit(context, models, {role: learner}, steps=steps, memory=memory):
         batch = examples(step)
         with context.phase("learn"):
             learned = learner.step(batch, loss, progress=step.progress)
@@ -92,6 +95,8 @@ def fit_role(
         step.record.computed_tokens += learned.computed_tokens
         step.record.show(batch, learned)
         step.record.metrics["trained_tokens"] = float(sum(example.num_trained for example in batch))
+        if after is not None:
+            after(step, memory)
     return models
 
 

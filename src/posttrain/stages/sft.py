@@ -20,6 +20,7 @@ from posttrain.errors import UserError
 from posttrain.models import Model
 from posttrain.signals import ADVANTAGE, OLD_VALUE, Signal, columns_in, roles_in, trained_in
 from posttrain.stages import Given, Models, PreviewContext, Stage, StageContext
+from posttrain.stages.best import VALIDATION, Best, Validation
 from posttrain.stages.columns import with_columns
 from posttrain.stages.fit import Step, check_trained, fit_role, steps_in
 from posttrain.stages.loss import combine
@@ -64,6 +65,8 @@ class SFT(Stage):
     weights: Weights | None = None
     """Weights of demonstrations by domain, as the advantages of their tokens, for an objective that multiplies by them
     (``policy_gradient``); None gives each token 1."""
+    best: Best | None = None
+    """Keeps the weights of the step with the best validation; None keeps those of the last step."""
     role: str = "policy"
     """The model that is trained: the policy, or a model that later stages use, such as a teacher or a guide."""
     tasks: Tasks | None = None
@@ -94,7 +97,17 @@ class SFT(Stage):
     def roles(self) -> frozenset[str]:
         """The role that is trained, and those that it is compared with."""
         selecting = self.selection.roles if self.selection else frozenset()
-        return frozenset({self.role}) | roles_in(self.needs) | selecting
+        keeping = self.best.roles if self.best else frozenset()
+        return frozenset({self.role}) | roles_in(self.needs) | selecting | keeping
+
+    @property
+    def further(self) -> Mapping[str, Tasks]:
+        """The tasks of the validation."""
+        return {VALIDATION: self.best.tasks} if self.best else {}
+
+    def check_further(self, name: str, models: Models, tasks: Sequence[Task]) -> None:
+        """Tasks of the validation must have a prompt that leaves room for an answer."""
+        check_prompts(models["policy"], tasks, "the validation")
 
     @property
     def learns_from(self) -> frozenset[Given]:
@@ -156,7 +169,10 @@ class SFT(Stage):
             foresight=self.objective.foresight,
         )
         steps = self.total_steps(context.tasks)
-        return fit_role(
+        validation = (
+            Validation(best=self.best, trained=self.role, models=models, context=context) if self.best else None
+        )
+        models = fit_role(
             context,
             models,
             role=self.role,
@@ -165,7 +181,11 @@ class SFT(Stage):
             steps=steps,
             examples=examples,
             drawn=(self.batch, len(pairs)),
+            after=validation.after if validation else None,
         )
+        if validation is not None:
+            validation.restore()
+        return models
 
     def total_steps(self, tasks: Sequence[Task]) -> int:
         """Number of steps of the epochs, at least one."""

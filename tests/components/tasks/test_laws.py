@@ -17,9 +17,11 @@ from posttrain.components.tasks.backtracked import Backtracked
 from posttrain.components.tasks.checked_solutions import CheckedSolutions
 from posttrain.components.tasks.circuits import Circuits
 from posttrain.components.tasks.classes import Classes
+from posttrain.components.tasks.concluded import Concluded
 from posttrain.components.tasks.conditioned import Conditioned
 from posttrain.components.tasks.corridor import Corridor
 from posttrain.components.tasks.countdown import Countdown
+from posttrain.components.tasks.critiques import Critiques
 from posttrain.components.tasks.episodes import Episodes
 from posttrain.components.tasks.files import Files
 from posttrain.components.tasks.gathered import Gathered
@@ -64,10 +66,12 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "circuits": lambda _: Circuits(size=30),
     "checked_solutions": lambda _: CheckedSolutions(size=30),
     "classes": lambda _: Classes(tasks=Patterns(size=30), pool=2),
+    "concluded": lambda _: Concluded(tasks=Critiques(candidates=10)),
     "conditioned": lambda _: Conditioned(
         tasks=Arithmetic(size=30), words={"2 numbers": "Few", "3 numbers": "Many"}, asked_as="2 numbers"
     ),
     "countdown": lambda _: Countdown(size=30, numbers=(2, 5)),
+    "critiques": lambda _: Critiques(candidates=10),
     "corridor": lambda _: Corridor(size=30, cells=(3, 6)),
     "episodes": lambda _: Episodes(size=30),
     "gathered": lambda _: Gathered(tasks=Unpaired(tasks=WorkedSolutions(size=30))),
@@ -99,7 +103,9 @@ WRAPPERS = (
     "backtracked",
     "files",
     "classes",
+    "concluded",
     "conditioned",
+    "critiques",
     "slipped_sums",
     "gathered",
     "mixture",
