@@ -134,8 +134,8 @@ def critique(steps: Sequence[tuple[str, int]], answer: str, style: Style) -> str
         term = _terms(expression)[1]
         solved.append(f"{value}{term:+d}={value + term}")
         value += term
-    said = {"steps": "; ".join(checks), "error": first, "solution": "; ".join(solved)}[style]
-    return f" {said}\n#### {answer}\nConclusion: {conclusion} [END]"
+    found = {"steps": "; ".join(checks), "error": first, "solution": "; ".join(solved)}[style]
+    return f" {found}\n#### {answer}\nConclusion: {conclusion} [END]"
 
 
 def _text(steps: Sequence[tuple[str, int]]) -> str:
