@@ -57,6 +57,8 @@ class Validation:
     """The role that is trained."""
     models: Models
     context: StageContext
+    known: dict[str, Any]
+    """What was saved in the checkpoint: value and step of the best weights, if there are any."""
 
     def after(self, step: Step, memory: dict[str, Any]) -> None:
         """Validate if it is due, and keep the weights if they are the best so far."""
@@ -65,14 +67,16 @@ class Validation:
         with self.context.phase("validate"):
             value = self._validate()
         step.record.metrics["validation"] = value
-        if not memory or value > memory["value"]:
+        if "value" not in memory or value > memory["value"]:
             _copy(self.models[self.trained], self.models[self.best.role])
             memory |= {"value": value, "step": step.index + 1}
+            self.known.update(memory)
         step.record.metrics |= {"validation/best": memory["value"], "validation/step": float(memory["step"])}
 
     def restore(self) -> None:
-        """Give the trained role the best weights."""
-        _copy(self.models[self.best.role], self.models[self.trained])
+        """Give the trained role the best weights; a stage that ended before its first validation keeps its own."""
+        if "value" in self.known:
+            _copy(self.models[self.best.role], self.models[self.trained])
 
     def _validate(self) -> float:
         """Mean score of greedy answers. Raises `UserError` where none could be scored."""

@@ -170,7 +170,11 @@ class SFT(Stage):
         )
         steps = self.total_steps(context.tasks)
         validation = (
-            Validation(best=self.best, trained=self.role, models=models, context=context) if self.best else None
+            Validation(
+                best=self.best, trained=self.role, models=models, context=context, known=dict(context.memory or {})
+            )
+            if self.best
+            else None
         )
         models = fit_role(
             context,
