@@ -58,7 +58,7 @@ def test_without_a_score_there_is_no_best(tiny_folder: Path, tmp_path: Path, tra
 
 
 def test_the_role_must_be_there(tiny_folder: Path, tmp_path: Path, train: Train) -> None:
-    with pytest.raises(UserError, match="needs a model in the role .finest."):
+    with pytest.raises(UserError, match=r"needs a model in the role .finest."):
         train(small(tiny_folder, tmp_path, "sft.best.role=finest"))
 
 
