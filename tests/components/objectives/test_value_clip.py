@@ -45,3 +45,12 @@ def test_finite_differences(objective: ValueClip) -> None:
     found = gradients(loss(these[VALUE]), these)[VALUE]
     torch.testing.assert_close(found, numerical_gradient(loss, these[VALUE]), atol=1e-7, rtol=1e-6)
     assert not gradients(objective(these).loss_T.sum(), these)["logp_T"].any()
+
+
+@pytest.mark.parametrize("clip", [0.2, None])
+def test_a_token_without_a_target_has_no_loss_and_no_gradient(clip: float | None) -> None:
+    target = [[1.0, float("nan")]]
+    these = tokens([[-1.0, -1.0]], value=[[0.5, 9.0]], old_value=[[0.5, 0.0]], value_target=target)
+    loss_T = ValueClip(clip=clip)(these).loss_T
+    assert loss_T[0].item() == pytest.approx(0.125)
+    assert gradients(loss_T[1:].sum(), these)[VALUE].tolist() == [0.0, 0.0]

@@ -42,6 +42,7 @@ from posttrain.components.tasks.slipped_sums import SlippedSums
 from posttrain.components.tasks.spelt import Spelt
 from posttrain.components.tasks.stated_confidence import StatedConfidence
 from posttrain.components.tasks.tagged import Tagged
+from posttrain.components.tasks.tool_calls import ToolCalls
 from posttrain.components.tasks.two_modes import TwoModes
 from posttrain.components.tasks.unpaired import Unpaired
 from posttrain.components.tasks.word_problems import WordProblems
@@ -89,6 +90,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "shapes": lambda _: Shapes(size=30),
     "refinements": lambda _: Refinements(of=Arithmetic(size=30)),
     "tagged": lambda _: Tagged(tasks=Arithmetic(size=30)),
+    "tool_calls": lambda _: ToolCalls(size=30),
     "two_modes": lambda _: TwoModes(size=30),
     "unpaired": lambda _: Unpaired(tasks=WorkedSolutions(size=30)),
     "word_problems": lambda _: WordProblems(size=30),

@@ -28,9 +28,10 @@ class ValueClip(Objective):
     """
 
     def __call__(self, tokens: Tokens) -> PerToken:
-        """Loss of each trained token; the metric is the share of tokens that clipping stopped."""
+        """Loss of each trained token, 0 without a target; the metric is the share of tokens that clipping stopped."""
         value_T, old_value_T, target_T = tokens[VALUE], tokens[OLD_VALUE], tokens.value_target_T
         assert target_T is not None, "a critic's batch has targets"
+        target_T = value_T.detach().where(target_T.isnan(), target_T)
         free_T = 0.5 * (value_T - target_T) ** 2
         if self.clip is None:
             return PerToken(loss_T=free_T)

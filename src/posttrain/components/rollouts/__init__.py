@@ -99,6 +99,20 @@ class Rollout(Component):
         """The rollout with its scheduled settings at this progress of the stage, in [0, 1]."""
         return self
 
+    def drawn(self, uniform: float) -> "Rollout":
+        """The rollout with what is drawn once for all tasks of a step, by a number in [0, 1) of that step."""
+        return self
+
+    @property
+    def critics(self) -> frozenset[str]:
+        """Roles of critics that rollouts of some step may need, besides the stage's own."""
+        return frozenset()
+
+    @property
+    def critic(self) -> str | None:
+        """Role of the critic of the rollouts of a step, see `at` and `drawn`; None is the stage's own."""
+        return None
+
     async def collect(self, task: Task, samplers: Mapping[str, Sampler]) -> list[Group]:
         """Sample a task with the models of the recipe, by role, and return groups of comparable trajectories.
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import Field, PositiveInt
 
 from posttrain.component import Component, frozen
@@ -66,6 +67,9 @@ from posttrain.training.settings import Learning
 from posttrain.types import Group, Task
 
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
+
+_STEP = 0x5374
+"""Separates the draw of a step from others of the same seed."""
 
 
 @frozen
@@ -191,10 +195,11 @@ class RL(Stage):
             shown = imitation.choose(memory, groups, shares, models["policy"], step.index)
             epochs = self.refill.epochs(step.index) if self.refill is not None else None
             validation = imitation.validation(models["policy"], shares, step.index)
-            taught = Taught(shown=shown, shares=shares, validation=validation, epochs=epochs)
+            critic, idle = self._critics(context, step)
+            taught = Taught(shown=shown, shares=shares, validation=validation, critic=critic, idle=idle, epochs=epochs)
             for role, training in trainings.items():
                 if training.due(step.index, warmup):
-                    own = taught if role == "policy" else Taught(shares=shares, epochs=epochs)
+                    own = taught if role == "policy" else Taught(shares=shares, idle=idle, epochs=epochs)
                     training.update(kept, own, models, learners, memory["roles"][role], step, context.phase)
             imitation.observe(memory, shares, step.record.metrics)
             step.record.drop_rest(kept, "the role that it would teach is not updated in this step")
@@ -224,7 +229,7 @@ class RL(Stage):
             scoring = RewardContext(progress=step.progress, step=step.index, state=memory["reward"])
             samplers = [context.samplers(models, step.index, tasks + place) for place in range(len(chosen))]
             tasks += len(chosen)
-            rollout = self.rollout.at(step.progress)
+            rollout = self._rollout_of(context, step)
             sampled = wait_for(collect_groups(chosen, rollout, self.reward, samplers, scoring))
             groups += with_spans(sampled, self._tags, models)
             context.groups = groups
@@ -271,6 +276,19 @@ class RL(Stage):
         if failures := describe_failures(groups):
             context.errors.append(f"stage {context.name}: {failures}")
         return describe(groups)
+
+    def _rollout_of(self, context: StageContext, step: Step) -> Rollout:
+        """The rollout with the settings of a step."""
+        uniform = np.random.default_rng([context.seed, step.index, _STEP]).random()
+        return self.rollout.at(step.progress).drawn(float(uniform))
+
+    def _critics(self, context: StageContext, step: Step) -> tuple[str | None, frozenset[str]]:
+        """The critic of the policy's rollouts in a step, and the critics that are not trained in it."""
+        if not self.rollout.critics:
+            return None, frozenset()
+        own = self._learning("policy").critic
+        named = self._rollout_of(context, step).critic or own
+        return named, (self.rollout.critics | ({own} if own else set())) - {named or ""}
 
     @property
     def _tags(self) -> frozenset[str]:
@@ -332,6 +350,8 @@ class RL(Stage):
         if learning.critic is not None and self.critic is not None:
             found.append(Need(signal=OLD_VALUE, role=critic, path="critic"))
             found += needs_of("critic", self.critic, role=role, critic=critic, trained=critic)
+            others = sorted(self.rollout.critics) if role == "policy" else []
+            found += [Need(signal=OLD_VALUE, role=other, path="rollout") for other in others]
         return found
 
     def _training(self, role: str) -> RoleTraining:
@@ -352,13 +372,14 @@ class RL(Stage):
             updates[role] = replace(update, rows="rollouts")
             updates[EXPERTS] = replace(update, rows="experts", learning=self.expert_learner, model=role)
         if own.critic is not None and self.critic is not None:
-            updates[own.critic] = Update(
-                learning=self.critic_learner,
-                objective=self.critic,
-                reducer=self.reducer,
-                penalized=False,
-                rows="rollouts",
-            )
+            for name in sorted({own.critic, *(self.rollout.critics if role == "policy" else ())}):
+                updates[name] = Update(
+                    learning=self.critic_learner,
+                    objective=self.critic,
+                    reducer=self.reducer,
+                    penalized=False,
+                    rows="rollouts",
+                )
         return RoleTraining(
             role=role,
             advantage=own.advantage,

@@ -1,8 +1,9 @@
 """The batch that an advantage takes: groups, signals and token rewards."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from posttrain.components.penalties import Penalty
 from posttrain.signals import ADVANTAGE, BEHAVIOR_LOGP, OLD_LOGP, VALUE_TARGET, Signal
@@ -27,19 +28,30 @@ def token_rewards(trajectory: Trajectory, penalties: Sequence[FloatArray]) -> Fl
     return rewards.astype(np.float32)
 
 
+def written_by(trajectory: Trajectory, roles: Collection[str] | None) -> NDArray[np.bool_]:
+    """[T] whether one of these roles learns from a trained token; None are all roles."""
+    own = [np.full(len(s), roles is None or s.learner in roles) for s in trajectory.segments if s.trained]
+    return np.concatenate([np.zeros(0, bool), *own])
+
+
 def batch_of(
     groups: Sequence[Group],
     signals: Mapping[Signal, tuple[FloatArray, ...]],
     penalties: Mapping[str, Penalty],
     progress: float,
+    trained: Collection[str] | None = None,
 ) -> Batch:
-    """The groups of a step with their token rewards and signals."""
+    """The groups of a step with their token rewards and signals.
+
+    Penalties are taken from the rewards of tokens whose writer is among the `trained` roles; None are all.
+    """
     trajectories = [t for group in groups for t in group]
     rewards = []
     for i, trajectory in enumerate(trajectories):
         own = {signal: values[i] for signal, values in signals.items()}
         taken = [penalty.in_reward(trajectory, own) for penalty in penalties.values()]
-        rewards.append(token_rewards(trajectory, [t for t in taken if t is not None]))
+        counted_T = written_by(trajectory, trained)
+        rewards.append(token_rewards(trajectory, [np.where(counted_T, t, 0.0) for t in taken if t is not None]))
     return Batch(groups=tuple(groups), signals=signals, token_rewards=tuple(rewards), progress=progress)
 
 

@@ -86,6 +86,10 @@ class Taught:
     """Weights of the losses of rollouts and of demonstrations."""
     validation: Sequence[Group] = ()
     """Demonstrations by which the slope of the shares is measured."""
+    critic: str | None = None
+    """Role of the critic that gives the values of the step; None is that of the stage."""
+    idle: frozenset[str] = frozenset()
+    """Updates that are not done in the step: of other critics."""
     epochs: int | None = None
     """Epochs over the batch; None for those of each learner."""
 

@@ -1,7 +1,7 @@
 """Metrics of a step's rollouts."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -126,14 +126,17 @@ def recorded_metrics(groups: Sequence[Group]) -> dict[str, float]:
     return metrics
 
 
-def signal_metrics(batch: Batch) -> dict[str, float]:
+def signal_metrics(batch: Batch, trained: Collection[str] | None = None) -> dict[str, float]:
     """KL(policy || role) for each reference role, in nats per token: exact where it was computed, else k3, which is
     never negative.
 
-    The estimate is over the tokens that were sampled in this step, without recorded ones of other policies.
+    The estimate is over the tokens that were sampled in this step, without recorded ones of other policies, and of
+    writers among the `trained` roles; None are all.
     """
     metrics = {}
-    now = [s.actor not in GIVEN for t in batch.trajectories for s in t.segments if s.trained for _ in range(len(s))]
+    own = (s for t in batch.trajectories for s in t.segments if s.trained)
+    kept = [(s.actor not in GIVEN and (trained is None or s.learner in trained), len(s)) for s in own]
+    now = [new for new, length in kept for _ in range(length)]
     sampled = np.concatenate([t.behavior_logp for t in batch.trajectories]).astype(np.float64)
     sampled[~np.array(now, bool)] = np.nan
     for signal, values in batch.signals.items():

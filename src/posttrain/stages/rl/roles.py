@@ -108,17 +108,19 @@ class RoleTraining:
                 learners[self.role].tokens_at_a_time,
                 self.temperature,
                 role=self.role,
-                critic=self.critic or "critic",
+                critic=taught.critic or self.critic or "critic",
                 with_old=None if self.updates[self.role].objective.uses_old else count,
             )
-        batch = batch_of(own, {signal: values[:count] for signal, values in signals.items()}, penalties, step.progress)
+        batch = batch_of(
+            own, {signal: values[:count] for signal, values in signals.items()}, penalties, step.progress, learners
+        )
         credit = Credit(advantages=())
         if own:
             memory["advantage"], credit = self.advantage(memory["advantage"], batch)
             for name, penalty in penalties.items():
                 memory["penalties"][name] = penalty.observe(memory["penalties"][name], batch)
             penalties = {name: penalty.at(memory["penalties"][name]) for name, penalty in self.penalties.items()}
-            step.record.add_metrics(self.role, signal_metrics(batch) | dict(credit.metrics))
+            step.record.add_metrics(self.role, signal_metrics(batch, learners) | dict(credit.metrics))
         given = of_experts(shown, {signal: values[count:] for signal, values in signals.items()}, step.progress)
         both = (batch, credit), (given, credit_of(given, values=bool(credit.value_targets)))
         with phase("learn"):

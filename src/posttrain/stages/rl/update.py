@@ -82,7 +82,7 @@ def learn(
     }
     for name, update in updates.items():
         (batch, credit), places = rows[update.rows]
-        if not batch.groups:
+        if not batch.groups or name in taught.idle:
             continue
         learner, columns = learners[name], columns_of(batch, credit)
         probed = bool(taught.validation) and update.penalized and update.rows == "all"
