@@ -89,6 +89,7 @@ NOT = {
     "boxes": "rewards partly, by overlap; its own tests hold what must not be rewarded",
     "openai_grader": "compares as its JSON says, with whatever the user writes there",
     "one_answer": "takes whole numbers only; its own tests hold what must not be rewarded",
+    "knights": "accepts the solution in any wording; its own tests hold what must not be rewarded",
     "in_region": "accepts any point of a region; its own tests hold what must not be rewarded",
 }
 

@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from posttrain.components.search import Found, Search
@@ -13,7 +14,7 @@ from posttrain.components.search.tree import Tree
 from posttrain.components.tasks.files import Files
 from posttrain.errors import UserError
 from posttrain.evaluation.generation import Find, Rows, generate
-from posttrain.types import Task, Trajectory
+from posttrain.types import Score, Segment, Task, Trajectory
 from tests.components.search.lines import Lines, Scorer
 
 SCRIPT = {"P:": ["a\nx", "b\ny", "a\nx"], "P:a\n": ["x", "z"], "P:b\n": ["y"]}
@@ -108,3 +109,40 @@ def test_failed_scores_make_no_rows(tmp_path: Path) -> None:
     out = tmp_path / "a.jsonl"
     assert generate(TASKS[:1], find, Rows(), out, settings={})["rows"] == 1
     assert asyncio.run(find(TASKS[0]))[0].best.completion == "b\ny"
+
+
+def written(text: str, *, right: bool, stop: str = "stop") -> Trajectory:
+    score = Score(value=float(right), status="ok" if right else "wrong")
+    segment = Segment(actor="policy", token_ids=np.arange(len(text)), trained=True, text=text)
+    return Trajectory(task=TASKS[0], segments=(segment,), stop_reason=stop, score=score)  # type: ignore[arg-type]
+
+
+ROLLOUTS = [written("wrong", right=False), written("right", right=True), written("right, at length", right=True)]
+
+
+def test_checked_rollouts_as_pairs_with_their_origin(tmp_path: Path) -> None:
+    found = Found(trajectories=tuple(ROLLOUTS), values=(0.0, 1.0, 1.0))
+    [row] = Rows(kind="pairs", writer="pebble").of(TASKS[0], found, ROLLOUTS)
+    assert (row["chosen"], row["rejected"], row["id"]) == ("right", "wrong", TASKS[0].key)
+    assert row["origin"] == [
+        {"writer": "pebble", "sample": 1, "value": 1.0},
+        {"writer": "pebble", "sample": 0, "value": 0.0},
+    ]
+    [row] = Rows(kind="shortest").of(TASKS[0], found, ROLLOUTS)
+    assert (row["chosen"], row["rejected"]) == ("right", "right, at length")
+    assert Rows(kind="pairs").of(TASKS[0], found, ROLLOUTS[1:]) == []
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in [row, {**row, "id": "b", "prompt": "other"}]))
+    task = Files(path=str(path)).load()[0]
+    assert [(pair.chosen, pair.rejected) for pair in task.preferences] == [("right", "right, at length")]
+    assert task.fields["origin"] == row["origin"]
+
+
+def test_checked_rollouts_to_imitate() -> None:
+    found = Found(trajectories=tuple(ROLLOUTS), values=(0.0, 1.0, 1.0))
+    [row] = Rows(kind="best_of").of(TASKS[0], found, ROLLOUTS)
+    assert (row["demonstrations"], len(row["origin"])) == (["right"], 1)
+    assert Rows(kind="modes").of(TASKS[0], found, ROLLOUTS) == []
+    both = [*ROLLOUTS, written("<think>so</think>right", right=True)]
+    [row] = Rows(kind="modes").of(TASKS[0], found, both)
+    assert (row["mode"], row["demonstrations"]) == ("on", ["<think>so</think>right"])

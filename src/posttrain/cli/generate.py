@@ -7,17 +7,22 @@ continues.
     posttrain generate pebble tasks.size=400 --out solved.jsonl --rows demonstrations
     posttrain generate pebble --out values.jsonl --search '{kind: tree, value_role: null, delimiter: ;}'
     posttrain run sft tasks=solved.jsonl evaluation.verifier=match
+    posttrain generate runs/grpo-1 --as pairs --out pairs.jsonl
+    posttrain run dpo tasks=pairs.jsonl evaluation.verifier=match
 """
 
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from posttrain.cli._completion import complete_changes, complete_model
 from posttrain.cli._output import print_json, trusting, verb
 from posttrain.runs.measuring import SEARCH_HELP, VALUE_HELP
+
+if TYPE_CHECKING:
+    from posttrain.evaluation.generation import Kind
 
 DEFAULT_SEARCH = "{kind: best_of, n: 8, value_role: null}"
 
@@ -32,22 +37,26 @@ DEFAULT_SEARCH = "{kind: best_of, n: 8, value_role: null}"
 @click.option("--search", default=DEFAULT_SEARCH, show_default=True, help=SEARCH_HELP)
 @click.option("--value", help=VALUE_HELP)
 @click.option(
+    "--as",
     "--rows",
     "kind",
     default="rated",
     show_default=True,
-    type=click.Choice(["rated", "demonstrations"]),
-    help="Every state and rollout with its value, or the best rollouts only.",
+    type=click.Choice(["rated", "demonstrations", "pairs", "shortest", "best_of", "modes"]),
+    help="Every state and rollout with its value; the best rollouts of solved tasks; a right rollout preferred to a "
+    "wrong one; the shortest right one to one 1.5 times as long; the best of all; the shortest of the better mode.",
 )
 @click.option("--at-least", default=1.0, show_default=True, help="Smallest reward of a demonstration.")
-@click.option("--most", default=1, show_default=True, type=click.IntRange(1), help="Demonstrations of one task.")
+@click.option(
+    "--most", default=1, show_default=True, type=click.IntRange(1), help="Demonstrations or pairs of one task."
+)
 def command(
     model: str,
     changes: tuple[str, ...],
     out: Path,
     search: str,
     value: str | None,
-    kind: Literal["rated", "demonstrations"],
+    kind: "Kind",
     at_least: float,
     most: int,
     as_json: bool,
@@ -83,7 +92,7 @@ def command(
             return found, found.trajectories
         return found, (await scored(Group(key=task.key, trajectories=found.trajectories), reward, context)).trajectories
 
-    rows = Rows(kind=kind, at_least=at_least, most=most)
+    rows = Rows(kind=kind, at_least=at_least, most=most, writer=model)
     settings = {"recipe": to_tree(run.recipe), "search": search, "rows": [kind, at_least, most]}
     with click.progressbar(length=len(tasks), label="tasks", file=sys.stderr) as bar:
 

@@ -2,6 +2,8 @@
 
     rated            one row per expanded state and per complete rollout, with its value
     demonstrations   one row per solved task, with its best completions, for imitation or as prefixes
+    pairs, shortest  rows with a chosen and a rejected rollout, and where they are from (`posttrain.datasets.checked`)
+    best_of, modes   one row per task with the rollout to imitate, where it is from, and its mode
 
 The rows of a task are a function of (models, seed, task key). They are appended to ``FILE.part``, and the progress is
 in ``FILE.progress.json``. A generation that was killed continues from there, and its file is the same byte for byte.
@@ -16,18 +18,25 @@ from pathlib import Path
 from typing import Any, Literal
 
 from posttrain.components.search import Found
+from posttrain.datasets.checked import Use, checked_of, make
 from posttrain.datasets.layout import NAMES
 from posttrain.engines import wait_for
 from posttrain.errors import UserError
 from posttrain.types import Task, Trajectory
 
-Kind = Literal["rated", "demonstrations"]
+Kind = Literal["rated", "demonstrations", "pairs", "shortest", "best_of", "modes"]
 Find = Callable[[Task], Awaitable[tuple[Found, Sequence[Trajectory]]]]
 """Searches on a task; returns the result of the search, and its rollouts with the reward's scores."""
 
 COUNTS = ("tasks", "rollouts", "rows")
 """What is counted while a file is generated."""
-RESERVED = {name.lower() for names in NAMES.values() for name in names} | {"task", "complete", "visits"}
+RESERVED = {name.lower() for names in NAMES.values() for name in names} | {
+    "task",
+    "complete",
+    "visits",
+    "origin",
+    "mode",
+}
 """Column names with a meaning when the file is read. Fields of a task with such names are not written."""
 
 
@@ -39,18 +48,42 @@ class Rows:
     at_least: float = 1.0
     """Smallest reward of a demonstration."""
     most: int = 1
-    """Largest number of demonstrations per task, all different, the best first."""
+    """Largest number of demonstrations or pairs per task, all different, the best first."""
+    writer: str = "policy"
+    """Name of the model that writes, for the origin of what is made of checked rollouts."""
 
     def of(self, task: Task, found: Found, scored: Sequence[Trajectory]) -> list[dict[str, Any]]:
         """The rows of one task."""
         about = {k: v for k, v in task.fields.items() if k.lower() not in RESERVED}
         about |= {"prompt": task.prompt, "answer": task.answer, "domain": task.domain or None}
         about = {name: value for name, value in about.items() if value is not None}
-        return (
-            self._rated(task, about, found, scored)
-            if self.kind == "rated"
-            else self._demonstrations(task, about, scored)
-        )
+        if self.kind == "rated":
+            return self._rated(task, about, found, scored)
+        if self.kind == "demonstrations":
+            return self._demonstrations(task, about, scored)
+        return self._checked(task, about, scored, self.kind)
+
+    def _checked(
+        self, task: Task, about: Mapping[str, Any], scored: Sequence[Trajectory], use: Use
+    ) -> list[dict[str, Any]]:
+        """What checked rollouts are made into; no row where they give nothing."""
+        made = make(checked_of(scored, self.writer), use, most=self.most)
+        if made is None:
+            return []
+        if made.preferences:
+            return [
+                {
+                    "id": task.key if len(made.preferences) == 1 else f"{task.key}/{i}",
+                    **about,
+                    "chosen": pair.chosen,
+                    "rejected": pair.rejected,
+                    "origin": list(made.origin[2 * i : 2 * i + 2]),
+                }
+                for i, pair in enumerate(made.preferences)
+            ]
+        mode = {} if made.mode is None else {"mode": made.mode}
+        texts = {"demonstrations": list(made.demonstrations), **mode, "origin": list(made.origin)}
+        return [{"id": task.key, **about, **texts}]
 
     def _rated(
         self, task: Task, about: Mapping[str, Any], found: Found, scored: Sequence[Trajectory]

@@ -9,10 +9,12 @@ from dataclasses import replace
 from posttrain.components.rewards import Reward
 from posttrain.components.rewards.by_field import ByField
 from posttrain.components.rewards.match import Match
+from posttrain.components.rollouts.independent import Independent
 from posttrain.components.tasks import Tasks
 from posttrain.components.tasks.arithmetic import Arithmetic
 from posttrain.components.tasks.exercises import Exercises
 from posttrain.components.tasks.mixture import Mixture
+from posttrain.engines import Sampling
 from posttrain.evaluation.settings import Evaluation
 from posttrain.recipes.changes import rl_of
 from posttrain.recipes.tree import Recipe
@@ -24,15 +26,16 @@ VERIFIERS: dict[str, Reward] = {"sums": NUMBER, "copy": TEXT, "reverse": TEXT, "
 
 
 def several_kinds() -> Recipe:
-    """Arithmetic and four kinds of exercises, 60 steps of 16 tasks with 8 rollouts each."""
+    """Arithmetic and four kinds of exercises, 60 steps of 16 tasks with 4 rollouts each."""
     recipe = arithmetic()
-    stage = replace(rl_of(recipe), steps=60, reward=ByField(parts=VERIFIERS))
+    rollout = Independent(n=4, sampling=Sampling(max_tokens=64))
+    stage = replace(rl_of(recipe), steps=60, rollout=rollout, reward=ByField(parts=VERIFIERS))
     return replace(
         recipe,
         name="several_kinds",
         tasks=Mixture(sources=of_kinds(seed=0, size=400), domains="source"),
         stages={"rl": stage},
-        evaluation=Evaluation(holdout=400),
+        evaluation=Evaluation(holdout=300),
     )
 
 
