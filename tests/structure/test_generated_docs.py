@@ -30,7 +30,8 @@ def script(name: str) -> ModuleType:
 
 
 sys.path.append(str(DOCS))  # where a script that is run finds the modules beside it
-pictures, trust, performance, real_model = map(script, ("pictures", "trust", "performance", "real_model"))
+NAMES = ("pictures", "trust", "performance", "real_model", "two_families")
+pictures, trust, performance, real_model, two_families = map(script, NAMES)
 
 
 def test_the_picture_is_the_run_as_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,6 +79,51 @@ def test_a_run_becomes_a_row_with_answers_before_and_after(tmp_path: Path) -> No
     row = real_model.numbers("x", kept)
     assert row[0] == "`x`" and row[4] == "4" and row[3].endswith("]")
     assert ET.fromstring(real_model.picture({"x": kept})).tag.endswith("svg")
+
+
+def test_the_picture_of_two_families_is_drawn_from_the_comparison() -> None:
+    found = json.loads(two_families.MEASURED.read_text())
+    drawn = two_families.draw(found)
+    assert drawn == two_families.PICTURE.read_text(), "run: python docs/two_families.py"
+    shown = " ".join(ET.fromstring(drawn).itertext())
+    assert all(two_families.name_of(row["contender"]) in shown for row in found["contenders"])
+    base, after = found["contenders"][:2]
+    lost = 100 * (base[two_families.SUMS]["mean"] - after[two_families.SUMS]["mean"])
+    assert f"{lost:+.1f} points" in shown
+
+
+def test_demonstrations_are_counted_as_often_as_they_are_learned_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two runs of two steps: each step has a rollout, a demonstration that is learned from, and one that is dropped."""
+    rows = [
+        {"sampled_logp": [-1.0], "dropped_reason": None},
+        {"sampled_logp": None, "dropped_reason": None},
+        {"sampled_logp": None, "dropped_reason": "all rewards are equal"},
+    ]
+
+    class Store:
+        def __init__(self, run: Path) -> None:
+            self.extra = run.parent.name == "seed_1"
+
+        def __enter__(self) -> "Store":
+            return self
+
+        def __exit__(self, *error: object) -> None:
+            pass
+
+        def metrics(self) -> list[int]:
+            return [1, 2]
+
+        def rollouts(self, step: int, columns: object) -> list[dict[str, object]]:
+            return rows + rows * self.extra
+
+    monkeypatch.setattr(two_families.RunStore, "open", lambda run, reading: Store(run))
+    for seed in (0, 1):
+        (tmp_path / "0-grpo" / f"seed_{seed}" / "grpo-1").mkdir(parents=True)
+        (tmp_path / "0-grpo" / f"seed_{seed}" / "grpo-1" / "recipe.yaml").touch()
+    [row] = two_families.counted({"contenders": [{"contender": "grpo", "seeds": [0, 1]}]}, tmp_path)["contenders"]
+    assert (row["demonstrations"]["values"], row["demonstrations"]["mean"]) == ([2.0, 4.0], 3.0)
 
 
 def test_the_page_of_trust_is_what_was_measured(capsys: pytest.CaptureFixture[str]) -> None:

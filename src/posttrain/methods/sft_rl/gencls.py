@@ -15,6 +15,12 @@ true}]'` writes a working line first, which the paper found no better.
 `CHANGES`: the tasks are the same texts, put as classifications; the likeliest label is a way of inference.
 
 Differs: the form of the reasoning variant has no reward of its own.
+
+Measured here: patterns of letters, 5 seeds, written labels and likeliest ones: after SFT 60.8 and 60.6 % with names,
+65.9 and 65.9 % with numbers; after 40 steps of RL 60.1 and 60.1 %, 64.3 and 64.3 %; with a working line and RL 63.9 %
+written. No difference among these that five seeds can show: RL adds nothing, numbers are no worse, and a working line
+is no better. After SFT every written answer is a label, so that the likeliest label has nothing to repair
+(docs/experiments.md).
 """
 
 from dataclasses import replace
