@@ -17,6 +17,9 @@ A completion needs the form ``<think>...</think><answer>...</answer>``; without 
 Differs: the first stage has the setting's steps, the others half of them. Group size, clips and learning rate are not
 in the report: the clips are those of DAPO, the others the setting's. A sum over tokens has its gradient clipped to norm
 1. No model scores the steps of a solution.
+
+Measured here: hardness weights against none (sums of two to five numbers, 30 steps, 10 seeds): held-out accuracy 57.6 %
+and 57.4 %, +0.2 points [-2.3, +2.7], a null (docs/experiments.md).
 """
 
 from dataclasses import replace

@@ -17,6 +17,12 @@ Differs: the formulas are those of a note on the paper; beta, the weight of the 
 (0.001, 0.001 and the recipe's). The policy of the step before is that of the last snapshot, taken after each step: the
 one that the step starts from. The other reading, the policy before that, needs a further copy:
 `models.latest.source=role:policy hooks.previous.source=latest hooks.latest={kind: copy, target: latest, every: 1}`.
+
+Measured here, at equal numbers of sampled tokens (60,000 of sums, 5 seeds) and a learning rate that suits GRPO (4e-4):
+GRPO 73.4 %, with two epochs 67.4, ReMix that switches at step 30 60.5 (-12.9 points [-20.7, -5.1]), without a switch
+51.2, with earlier rollouts wherever there are any 30.6: more updates on fewer fresh rollouts only hurt. The switch and
+the fresh share order the variants as in the paper. Mean distance from the sampling policy with share 0, .2, .4, .8: 0,
+.011, .022, .051 nats a token; lengths do not differ (docs/experiments.md).
 """
 
 from dataclasses import replace
