@@ -1,7 +1,7 @@
 """Hundred sums: a model with the form of an answer, and a hundred tasks to be rewarded on.
 
-The form is ``<think>...</think><answer>...</answer>``. The bundled model imitates it on sums of two numbers first: that
-is the base that methods are compared from. The hundred tasks are sums of three or four.
+The form is ``<think>...</think><answer>...</answer>``. The bundled model imitates it on sums of two or three numbers
+first: that is the base that methods are compared from. The hundred tasks are sums of three or four.
 """
 
 from dataclasses import replace
@@ -26,13 +26,13 @@ from posttrain.training.settings import Learning
 
 
 def hundred_sums() -> Recipe:
-    """48 updates of imitation, then 40 steps of 10 tasks with 10 rollouts each; tested on sums and on puzzles."""
+    """60 updates of imitation, then 40 steps of 10 tasks with 10 rollouts each; tested on sums and on puzzles."""
     recipe = arithmetic()
     base = replace(
         sft_of(demonstrations()),
-        max_steps=48,
-        learner=Learning(optimizer=AdamW(lr=1e-3), schedule=Cosine(warmup=0.05)),
-        tasks=Tagged(tasks=Arithmetic(size=1000, seed=1, terms=(2, 2))),
+        max_steps=60,
+        learner=Learning(optimizer=AdamW(lr=3e-3), schedule=Cosine(warmup=0.05)),
+        tasks=Tagged(tasks=Arithmetic(size=2000, seed=1, terms=(2, 3))),
     )
     stage = replace(rl_of(recipe), steps=40, prompts=10, rollout=Independent(n=10, sampling=Sampling(max_tokens=96)))
     tested = {

@@ -82,7 +82,7 @@ def fit_role(
     policy = models[role]
     check_trained(policy, role, f"stage {context.name}")
     learner = (
-        Learner(policy, learning, seed=context.seed, num_steps=steps)
+        Learner(policy, learning, seed=context.seed, num_steps=steps, others=read_by(learning, models))
         if drawn is None or learning.privacy is None
         else PrivateLearner(policy, learning, seed=context.seed, num_steps=steps, batch=drawn[0], records=drawn[1])
     )
@@ -98,6 +98,11 @@ def fit_role(
         if after is not None:
             after(step, memory)
     return models
+
+
+def read_by(learning: Learning, models: Models) -> "dict[str, Policy]":
+    """The models whose weights the optimizer reads, by role."""
+    return {role: models[role] for role in sorted(learning.optimizer.roles)}
 
 
 def check_trained(policy: "Policy", role: str, stage: str) -> None:

@@ -48,9 +48,9 @@ class PreferenceTraining(Stage):
 
     @property
     def roles(self) -> frozenset[str]:
-        """The policy, the models that it is compared with, and those that select pairs."""
+        """The policy, the models that it is compared with, and those that select pairs or that the optimizer reads."""
         selecting = self.selection.roles if self.selection else frozenset()
-        return frozenset({"policy"}) | roles_in(self.loss.needs) | selecting
+        return frozenset({"policy"}) | roles_in(self.loss.needs) | selecting | self.learner.optimizer.roles
 
     @property
     def learns_from(self) -> frozenset[Given]:

@@ -98,8 +98,19 @@ class Learned:
 class Learner:
     """Updates one policy. Its state (optimizer moments, update count) is saved and restored exactly."""
 
-    def __init__(self, policy: Policy, settings: Learning, *, seed: int, num_steps: int) -> None:
-        """`num_steps` calls of `step` make up the stage; schedules are spread over their updates."""
+    def __init__(
+        self,
+        policy: Policy,
+        settings: Learning,
+        *,
+        seed: int,
+        num_steps: int,
+        others: Mapping[str, Policy] | None = None,
+    ) -> None:
+        """`num_steps` calls of `step` make up the stage; schedules are spread over their updates.
+
+        `others` are the models whose weights the optimizer reads, by role.
+        """
         self.policy, self.settings, self.seed = policy, settings, seed
         self.num_updates = num_steps * settings.epochs * settings.minibatches
         self.updates = 0
@@ -109,7 +120,9 @@ class Learner:
         self.masters = Masters(weights, kept=settings.master_weights)
         self.parameters = self.masters.parameters
         self.mask = WeightMask(settings.mask, self.parameters) if settings.mask is not None else None
-        self.optimizers = settings.optimizer.build(self.parameters)
+        self.optimizers = settings.optimizer.build(
+            self.parameters, {role: dict(model.named_parameters()) for role, model in (others or {}).items()}
+        )
         self.peaks = [[group["lr"] for group in optimizer.param_groups] for optimizer in self.optimizers]
 
     @property

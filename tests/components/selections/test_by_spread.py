@@ -25,3 +25,8 @@ def test_falling_spread_equal_scores_last_unscored_after_them() -> None:
 @pytest.mark.parametrize(("keep", "left"), [(0.5, ["t3", "t1", "t5"]), (0.01, ["t3"])])
 def test_the_end_of_the_order_can_be_left_out(keep: float, left: list[str]) -> None:
     assert order(BySpread(reward=Match(), keep=keep)) == left
+
+
+def test_only_the_first_tasks_are_measured() -> None:
+    chosen = BySpread(reward=Match(), first=3).choose(TASKS, MEASURED[:3])
+    assert [task.key for task in chosen.tasks] == ["t1", "t0", "t2"]

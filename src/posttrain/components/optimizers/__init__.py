@@ -8,6 +8,9 @@ from posttrain.component import Component
 if TYPE_CHECKING:
     import torch
 
+    Weights = Mapping[str, torch.Tensor]
+    """Parameters of a model by name."""
+
 
 class Updates(Protocol):
     """The interface of an optimizer that the learner uses; every torch.optim.Optimizer has it."""
@@ -33,6 +36,16 @@ class Updates(Protocol):
 class Optimizer(Component):
     """Makes optimizers for named parameters; every parameter belongs to exactly one of them."""
 
-    def build(self, parameters: "Mapping[str, torch.nn.Parameter]") -> list[Updates]:
-        """Optimizers that together update all parameters. Each group's ``lr`` is the peak; schedules scale it."""
+    @property
+    def roles(self) -> frozenset[str]:
+        """Roles whose weights it reads when it is built."""
+        return frozenset()
+
+    def build(
+        self, parameters: "Mapping[str, torch.nn.Parameter]", others: "Mapping[str, Weights] | None" = None
+    ) -> list[Updates]:
+        """Optimizers that together update all parameters. Each group's ``lr`` is the peak; schedules scale it.
+
+        `others` are the parameters of the models of `roles`, by role and name.
+        """
         raise NotImplementedError

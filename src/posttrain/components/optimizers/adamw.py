@@ -12,6 +12,8 @@ from posttrain.components.optimizers import Optimizer, Updates
 if TYPE_CHECKING:
     import torch
 
+    from posttrain.components.optimizers import Weights
+
 Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
@@ -28,7 +30,9 @@ class AdamW(Optimizer):
     weight_decay: NonNegativeFloat = 0.0
     """Share of a matrix's value taken off per unit of learning rate; vectors (norms, biases) have no decay."""
 
-    def build(self, parameters: "Mapping[str, torch.nn.Parameter]") -> list[Updates]:
+    def build(
+        self, parameters: "Mapping[str, torch.nn.Parameter]", others: "Mapping[str, Weights] | None" = None
+    ) -> list[Updates]:
         """One AdamW with a group of matrices and a group of vectors, each updated in one pass over the memory where
         torch can: a tenth of the time on a CPU, a few kernels for all of them on a GPU.
         """

@@ -18,6 +18,8 @@ from posttrain.components.optimizers import Optimizer, Updates
 if TYPE_CHECKING:
     import torch
 
+    from posttrain.components.optimizers import Weights
+
 Momentum = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
@@ -34,7 +36,9 @@ class Muon(Optimizer):
     weight_decay: NonNegativeFloat = 0.0
     """Decoupled, on matrices."""
 
-    def build(self, parameters: "Mapping[str, torch.nn.Parameter]") -> list[Updates]:
+    def build(
+        self, parameters: "Mapping[str, torch.nn.Parameter]", others: "Mapping[str, Weights] | None" = None
+    ) -> list[Updates]:
         """A Muon for hidden matrices (if there are any) and an AdamW for the rest."""
         import torch
 

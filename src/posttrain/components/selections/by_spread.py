@@ -36,6 +36,8 @@ class BySpread(Selection):
     """Of the rollouts."""
     max_tokens: PositiveInt = 64
     """Longest rollout."""
+    first: PositiveInt | None = None
+    """Number of tasks that are measured, from the first; the others are left out. None measures all."""
     keep: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     """Share of the tasks that are kept, those of the highest spread; at least one."""
 
@@ -50,10 +52,10 @@ class BySpread(Selection):
         return True
 
     async def measure(self, tasks: Sequence[Task], samplers: Mapping[str, Sampler]) -> Any:
-        """For each task the standard deviation of its scores; None where fewer than two could be scored."""
+        """For each of the first tasks the deviation of its scores; None where fewer than two could be scored."""
         sampling = Sampling(max_tokens=self.max_tokens, temperature=self.temperature)
         groups = await sample_all(
-            tasks, samplers, self.reward, role="policy", n=self.n, sampling=sampling, kind=self.kind
+            tasks[: self.first], samplers, self.reward, role="policy", n=self.n, sampling=sampling, kind=self.kind
         )
         scores = [values_of(group) for group in groups]
         # Equal scores give 0 exactly only where nothing is subtracted that was rounded.
@@ -64,6 +66,7 @@ class BySpread(Selection):
 
     def choose(self, tasks: Sequence[Task], measured: Any) -> Chosen:
         """The tasks by falling spread."""
+        tasks = tasks[: self.first]
         order = sorted(range(len(tasks)), key=lambda i: (measured[i] is None, -(measured[i] or 0.0)))
         kept = order[: max(1, round(self.keep * len(tasks)))]
         spreads = [measured[i] for i in kept if measured[i]]

@@ -47,7 +47,7 @@ def warm_up(recipe: Recipe | None = None) -> Recipe:
     puzzles = replace(
         sft_of(demonstrations()),
         epochs=5.0,
-        learner=Learning(optimizer=AdamW(lr=3e-4, betas=(0.9, 0.95)), schedule=Constant(warmup=0.05), clip_norm=0.1),
+        learner=Learning(optimizer=AdamW(lr=5e-4, betas=(0.9, 0.95)), schedule=Constant(warmup=0.05), clip_norm=0.1),
         batch=16,
         tasks=Knights(size=160, people=(3, 3)),
     )

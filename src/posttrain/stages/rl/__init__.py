@@ -134,7 +134,7 @@ class RL(Stage):
         critics = {own.critic for own in self.by_role.values() if own.critic} | ({"critic"} if self.critic else set())
         hooked = frozenset().union(*(hook.roles for hook in self.hooks.values()))
         used = self.rollout.roles | self.reward.roles | (self.selection.roles if self.selection else frozenset())
-        return frozenset(learned | compared | critics | hooked | used)
+        return frozenset(learned | compared | critics | hooked | used | self.learner.optimizer.roles)
 
     @property
     def needs(self) -> frozenset[Signal]:

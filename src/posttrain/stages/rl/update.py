@@ -11,6 +11,7 @@ from posttrain.components.penalties import Penalty
 from posttrain.components.reducers import Reducer
 from posttrain.signals import roles_in, trained_in
 from posttrain.stages import Models
+from posttrain.stages.fit import read_by
 from posttrain.stages.loss import combine
 from posttrain.stages.record import StepRecord
 from posttrain.stages.rl.credit import columns_of
@@ -53,7 +54,13 @@ def make_learners(
     from posttrain.training.learner import Learner
 
     return {
-        name: Learner(models[update.model or name], update.learning, seed=seed, num_steps=steps[name])
+        name: Learner(
+            models[update.model or name],
+            update.learning,
+            seed=seed,
+            num_steps=steps[name],
+            others=read_by(update.learning, models),
+        )
         for name, update in updates.items()
     }
 
