@@ -95,6 +95,14 @@ def test_ppo_with_it_keeps_its_critic(small: Small) -> None:
     assert ROWS == (0,)
 
 
+def test_earlier_rollouts_are_no_sample_of_the_kl_metric(small: Small, train: Train, tmp_path: Path) -> None:
+    """Of a step with earlier rollouts only, there is no estimate; the policy has moved."""
+    changes = (*SWITCH, "refill.replay.share=1", "refill.replay.window=1", "penalties={kl: kl}", "objective=ppo_clip")
+    _, store = train(with_reward(small(remix(), *changes), tmp_path, VARIED))
+    found = [entry["kl/reference"] for entry in store.metrics()]
+    assert found[1] == 0.0 < found[2], "the second step is earlier rollouts only, the third fresh ones"
+
+
 def test_draws() -> None:
     """A place is an earlier group with the given probability; none is drawn twice, and policies are equally likely."""
     tasks = [t.task for t in group([0.0])]

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from posttrain.components.environments import Episode
+from posttrain.components.rollouts import Earlier
 from posttrain.signals import Signal
 from posttrain.stages.rl.collect import learned_by, unaided
 from posttrain.statistics.calibration import calibration
@@ -130,13 +131,14 @@ def signal_metrics(batch: Batch, trained: Collection[str] | None = None) -> dict
     """KL(policy || role) for each reference role, in nats per token: exact where it was computed, else k3, which is
     never negative.
 
-    The estimate is over the tokens that were sampled in this step, without recorded ones of other policies, and of
+    The estimate is over the tokens that were sampled in this step, without recorded ones and earlier ones, and of
     writers among the `trained` roles; None are all.
     """
     metrics = {}
-    own = (s for t in batch.trajectories for s in t.segments if s.trained)
-    kept = [(s.actor not in GIVEN and (trained is None or s.learner in trained), len(s)) for s in own]
-    now = [new for new, length in kept for _ in range(length)]
+    new = [t.fact(Earlier) is None for t in batch.trajectories]
+    own = [(s, fresh) for t, fresh in zip(batch.trajectories, new, strict=True) for s in t.segments if s.trained]
+    kept = [fresh and s.actor not in GIVEN and (trained is None or s.learner in trained) for s, fresh in own]
+    now = [keep for (s, _), keep in zip(own, kept, strict=True) for _ in range(len(s))]
     sampled = np.concatenate([t.behavior_logp for t in batch.trajectories]).astype(np.float64)
     sampled[~np.array(now, bool)] = np.nan
     for signal, values in batch.signals.items():
