@@ -4,8 +4,9 @@ Source: "Exploring Superior Function Calls via Reinforcement Learning", arXiv:25
 is 1 only if format and calls are both right: `rewards/gated` and `rewards/calls`, which the default setting has. Tasks
 are selected by the validity of their reference calls (`selections/valid_calls`; with a judge, `selection.judge=ROLE`).
 
-    posttrain run funrl setting=tool_calls tasks=mine.jsonl model=FOLDER     # columns: prompt, answer, tools
-    # answer: f(a=1, b="x"), or {"name": "f", "arguments": {...}}, or [{"f": {"a": [1, 2]}}] with allowed values
+    posttrain run funrl setting=tool_calls tasks=mine.jsonl model=FOLDER   # columns: prompt, completion, answer, tools
+    # answer: f(a=1, b="x"), or {"name": "f", "arguments": {...}}, or [{"f": {"a": [1, 2]}}] with allowed values;
+    # completion, which is imitated first: <think>why</think><call>f(a=1, b="x")</call>
 
 A completion has the form ``<think>...</think><call>...</call>``. With `advantage.weight=0` it is GRPO to the bit.
 
