@@ -48,6 +48,7 @@ SHIPPED = {
     "cosine": Shipped({"correct": "match"}),
     "countdown": Shipped(),
     "ended": Shipped({"of": "match"}),
+    "moded": Shipped({"correct": "match"}),
     "format": Shipped(how={"form": "<think>so</think><answer>{answer}</answer>", "about": "form"}),
     "gated": Shipped({"of": "match", "gates": {"short": {"kind": "format", "tags": []}}}),
     "calls": Shipped(

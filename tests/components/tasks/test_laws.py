@@ -44,6 +44,7 @@ from posttrain.components.tasks.stated_confidence import StatedConfidence
 from posttrain.components.tasks.tagged import Tagged
 from posttrain.components.tasks.tool_calls import ToolCalls
 from posttrain.components.tasks.two_modes import TwoModes
+from posttrain.components.tasks.two_ways import TwoWays
 from posttrain.components.tasks.unpaired import Unpaired
 from posttrain.components.tasks.word_problems import WordProblems
 from posttrain.components.tasks.worked_solutions import WorkedSolutions
@@ -91,6 +92,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "refinements": lambda _: Refinements(of=Arithmetic(size=30)),
     "tagged": lambda _: Tagged(tasks=Arithmetic(size=30)),
     "tool_calls": lambda _: ToolCalls(size=30),
+    "two_ways": lambda _: TwoWays(tasks=Arithmetic(size=30)),
     "two_modes": lambda _: TwoModes(size=30),
     "unpaired": lambda _: Unpaired(tasks=WorkedSolutions(size=30)),
     "word_problems": lambda _: WordProblems(size=30),
@@ -107,6 +109,7 @@ WRAPPERS = (
     "classes",
     "concluded",
     "conditioned",
+    "two_ways",
     "critiques",
     "slipped_sums",
     "gathered",
