@@ -16,18 +16,18 @@ _CHOICE = re.compile(r"\bthink (on|off)\s*\Z")
 
 def mode_of(text: str) -> Mode:
     """The mode that is chosen at the start of a completion; one without a clear choice counts as thinking."""
-    judged = _JUDGE.match(text)
-    choice = _CHOICE.search(judged[1]) if judged else None
+    opening = _JUDGE.match(text)
+    choice = _CHOICE.search(opening[1]) if opening else None
     return "off" if choice is not None and choice[1] == "off" else "on"
 
 
 def is_formed(text: str) -> bool:
     """Whether the choice is made once, and thoughts follow it exactly where it is to think."""
-    judged = _JUDGE.match(text)
-    choice = _CHOICE.search(judged[1]) if judged else None
-    if judged is None or choice is None:
+    opening = _JUDGE.match(text)
+    choice = _CHOICE.search(opening[1]) if opening else None
+    if opening is None or choice is None:
         return False
-    rest = text[judged.end() :]
+    rest = text[opening.end() :]
     if f"<{TAG}>" in rest or f"</{TAG}>" in rest:
         return False
     opened, closed = rest.count(f"<{THOUGHTS}>"), rest.count(f"</{THOUGHTS}>")

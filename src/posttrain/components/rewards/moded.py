@@ -64,12 +64,12 @@ class Moded(Reward):
             return scored
         added = bonus if mode == "off" else 0.0
         thinks, tokens = float(mode == "on"), float(trajectory.num_trained)
-        parts = {"correct": scored, "form": float(formed), "thinks": thinks, f"tokens_{mode}": tokens, "bonus": added}
+        parts = {"form": float(formed), "thinks": thinks, f"tokens_{mode}": tokens, "bonus": added}
         if trajectory.task.domain:
             parts[f"thinks_{trajectory.task.domain}"] = thinks
         return replace(
             scored,
             value=scored.value + self.form * formed + added,
             explanation=f"{scored.explanation}; thinking {mode}, form {int(formed)}, bonus {added:.4g}",
-            parts={n: p if isinstance(p, Score) else Score(value=p, status="ok") for n, p in parts.items()},
+            parts={"correct": scored} | {name: Score(value=part, status="ok") for name, part in parts.items()},
         )

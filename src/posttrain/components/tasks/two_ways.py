@@ -63,5 +63,5 @@ class TwoWays(Tasks):
         if not mark or not thoughts.strip() or not answer.strip():
             raise UserError(f"task {task.key}: its demonstration is no thoughts with '#### ' and the answer at its end")
         on = Random(f"two ways:{self.seed}:{task.key}").random() < self.on
-        judged = f"<judge>{task.domain or 'a task'}, think {'on' if on else 'off'}</judge>"
-        return f"{judged}{f'<think>{thoughts.strip()}</think>' if on else ''}\n#### {answer}"
+        opening = f"<judge>{task.domain or 'a task'}, think {'on' if on else 'off'}</judge>"
+        return f"{opening}{f'<think>{thoughts.strip()}</think>' if on else ''}\n#### {answer}"
