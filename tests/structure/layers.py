@@ -23,7 +23,7 @@ ROWS: dict[str, str] = {
     "components.optimizers.* components.schedules.*": "base components.optimizers components.schedules",
     "models": "base components.shapes",
     "datasets components.balances components.experts": "base components.tasks",
-    "policies": "base kernels models datasets components.merges components.noises components.shapes",
+    "policies": "base kernels models datasets components.edits components.merges components.noises components.shapes",
     "engines": "base kernels datasets policies",
     "serving": "base models engines",
     "components.rewards components.rollouts components.selections": "base engines",

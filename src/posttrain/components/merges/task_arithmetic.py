@@ -5,6 +5,10 @@ al. 2025, arXiv:2503.20641, and its release: theta_0 + alpha sum_k (theta_k - th
 With the short model as the base and one long model it is their interpolation, in which the long one has weight alpha.
 
 Differs: nothing known. The release rounds in the type of the weights; here sums are in float64.
+
+Measured here, one seed (docs/experiments/long_to_short.py): from the bundled model, 19 % of sums in 9.5 tokens, to one
+that works them out, 74.5 % in 28.7 tokens, both rise together: 21 % and 10 tokens at alpha 0.5, 32 % and 13.6 at 0.7,
+60 % and 24.2 at 0.9. There is no plateau: nothing is to be shortened where the short model cannot do the task.
 """
 
 from collections.abc import Sequence

@@ -1,0 +1,70 @@
+"""`posttrain edit`, as it is called."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from posttrain.cli import main
+from posttrain.policies.folder import new_folder
+from posttrain.runs.editing import Labelled, Words
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    new_folder(Path("m"), layers=1, width=32, heads=2, kv_heads=1, context=64)
+    rows = [{"text": f"it was {'bad' if i % 2 else 'good'} {i}", "label": i % 2} for i in range(40)]
+    Path("texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_write_and_undo(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["edit", "m", "--away", "texts.jsonl", "share=0.1", "--out", "out", "--json"]) == 0
+    answer = json.loads(capfd.readouterr().out)
+    assert answer["rows"] == 10 and answer["of"] == 96 and answer["word_accuracy"] == 1.0
+    assert Path("out/model.safetensors").read_bytes() != Path("m/model.safetensors").read_bytes()
+    assert main(["edit", "out", "--undo", "--out", "back"]) == 0
+    assert "10 rows undone" in capfd.readouterr().out
+    assert Path("back/model.safetensors").read_bytes() == Path("m/model.safetensors").read_bytes()
+
+
+def test_a_sweep_has_controls_and_leaves_the_model(capfd: pytest.CaptureFixture[str]) -> None:
+    before = Path("m/model.safetensors").read_bytes()
+    assert main(["edit", "m", "--away", "texts.jsonl", "share=0.1", "--sweep=-1:1:1", "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)["effects"]
+    names = ["edit", "aligned rows", "random rows", "random direction"]
+    assert [(e["edit"], e["strength"]) for e in found] == [
+        *((n, -1) for n in names),
+        ("edit", 0),
+        *((n, 1) for n in names),
+    ]
+    assert len({e["perplexity"] for e in found}) == len(found) and Path("m/model.safetensors").read_bytes() == before
+
+
+def test_words_by_hand() -> None:
+    """Smoothed: p(bad | away) is 2/3 and p(bad | not) 1/3."""
+    words = Words.fitted([Labelled(text="Bad", away=True), Labelled(text="good", away=False)])
+    assert words.away("bad bad good") and not words.away("good") and not words.away("new words")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("m", "--out", "o"), "give the texts to edit away from"),
+        (("m", "--away", "texts.jsonl"), "name the folder to write, --out FOLDER, or the strengths"),
+        (("m", "--undo", "--out", "o"), "has no edit.safetensors"),
+        (
+            ("m", "--away", "texts.jsonl", "alhpa=2", "--out", "o"),
+            "Surgery has no field 'alhpa'; did you mean",
+        ),
+        (("m", "--away", "bad.jsonl", "--out", "o"), "bad.jsonl line 2 has text 'x' and label 3"),
+        (("m", "--away", "one.jsonl", "--out", "o"), "both labels are needed"),
+        (("m", "--away", "texts.jsonl", "--out", "m"), "is there and not an empty folder"),
+    ],
+)
+def test_mistakes(words: tuple[str, ...], message: str, capfd: pytest.CaptureFixture[str]) -> None:
+    Path("bad.jsonl").write_text('{"text": "x", "label": 1}\n{"text": "x", "label": 3}\n')
+    Path("one.jsonl").write_text('{"text": "x", "label": 1}\n' * 20)
+    assert main(["edit", *words]) == 2
+    assert message in capfd.readouterr().err
+    assert not Path("o").exists()
