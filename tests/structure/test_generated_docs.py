@@ -30,8 +30,8 @@ def script(name: str) -> ModuleType:
 
 
 sys.path.append(str(DOCS))  # where a script that is run finds the modules beside it
-NAMES = ("pictures", "trust", "performance", "real_model", "two_families")
-pictures, trust, performance, real_model, two_families = map(script, NAMES)
+NAMES = ("pictures", "trust", "performance", "real_model", "two_families", "stages")
+pictures, trust, performance, real_model, two_families, stages = map(script, NAMES)
 
 
 def test_the_picture_is_the_run_as_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,6 +50,20 @@ def test_a_folder_without_a_run_has_no_picture(tmp_path: Path, capsys: pytest.Ca
     assert pictures.main([str(tmp_path)]) == 2
     assert "is not a run" in capsys.readouterr().err
     assert pictures.main([]) == 2
+
+
+def test_the_page_of_stages_is_what_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    assert stages.main(["--check"]) == 0, capsys.readouterr().err
+
+
+def test_a_run_becomes_a_table_of_its_stages(tmp_path: Path) -> None:
+    name, found = stages.record([make_run(tmp_path, sft=3, rl=4, tasks=20)])
+    lines = list(stages.section(name, found))
+    assert lines[0] == "## quickstart" and "| kind | tasks | before | sft | rl |" in lines
+    change = {"value": 0.5, "gained": 12, "lost": 2, "interval": [0.1, 0.7]}
+    assert stages.cell({"accuracy": 0.75, "change": change}) == "75.0 % (**+12 -2**)"
+    assert stages.cell({"accuracy": 0.75, "change": {**change, "interval": [-0.1, 0.7]}}) == "75.0 % (+12 -2)"
+    assert stages.cell({"accuracy": 0.75}) == "75.0 %"
 
 
 def test_the_page_of_a_real_model_is_what_was_measured(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,10 @@ Training prompts that share a subsequence of 13 tokens and 60 % of the shorter p
 Differs: beta, KL and clip of DPO and GRPO are not in the paper; they are those of `dpo` and `grpo`. The reward model's
 pairs are labelled by the verifier, not by people, and written by the model of stage 2 only. Human and machine review of
 the pairs is left out. The share and the weight of the merging optimizer are ours.
+
+Measured here: one run (300 held-out tasks; docs/stages.md): 51.7 % before, 64.3 % after SFT, 64.7 % after DPO, 64.3 %
+after GRPO. Its 24 steps have 14 % of groups with equal rewards in the order of spread, against 18 % in a run of random
+order, which ends at 62.3 %. More seeds were not run.
 """
 
 from dataclasses import replace
@@ -75,7 +79,7 @@ def qwen2_5(recipe: Recipe | None = None) -> Recipe:
             loss=DPO(),
             reducer=Sequences(),
             selection=Sampled(reward=stage.reward, max_tokens=longest, first=QUERIES),
-            learner=Learning(optimizer=OnlineMerging(lr=3e-4), schedule=warm),
+            learner=Learning(optimizer=OnlineMerging(lr=1e-4), schedule=warm),
         ),
         "reward_model": RewardModelTraining(
             reducer=Sequences(),

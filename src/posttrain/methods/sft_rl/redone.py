@@ -17,6 +17,10 @@ Differs: the threshold of 60 % is ours, and weakness is measured on training tas
 same data, not of a general data set. Hard tasks are drawn in proportion to their failures (`curriculum=prioritized`).
 Rows with a rationale, of which the last stage has more in the paper, are as the data has them. The steps of the recipe
 are shared 2 to 1 by both stages of reinforcement.
+
+Measured here: one run (300 held-out tasks; docs/stages.md): 55.0 % before, 64.0 % after exploring, 67.3 % after the
+repair, 69.0 % after refining. All kinds but counts were weak in sampled answers (34 to 56 %), and gave 1,372 rows
+beside 81 of counts, which lose none of 72 tasks. More seeds and the arm with given answers were not run.
 """
 
 from dataclasses import replace

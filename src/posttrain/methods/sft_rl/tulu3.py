@@ -24,6 +24,11 @@ The pairs are a right and a wrong one of four rollouts of the SFT model (`dpo.se
 Differs: the paper's pairs are of many models, rated by a judge; both pair stages sample their own here, from the same
 model and prompts. The weight of the value loss (0.1) does not apply, since the critic has its own body and rate.
 Rates are for the bundled model.
+
+Measured here: one run (60 tasks of each kind; docs/stages.md): sums 15.0 % before, 38.3 % after SFT, 86.7 % after DPO,
+80.0 % after PPO; sortings 53.3, 60.0, 46.7 and 58.3 %. Of 180 tasks of kinds that are not trained on, one is lost in
+all stages together. PPO changes all 300 greedy answers by +0.7 points [-2.1, +3.4]; of sampled ones 54 % are right in its
+last five steps, 48 % in its first five. More seeds were not run.
 """
 
 from dataclasses import replace

@@ -18,6 +18,10 @@ every answer to them as right. `sft.epochs` is the number of epochs, as checkpoi
 Differs: the script's 20 epochs are cut by the choice of an earlier checkpoint, here there are 10 as in the paper. The
 limit of the cosine is 30,000 characters for 16,384 tokens there, and the same ratio to the most tokens here. Lengths of
 the length reward are in tokens.
+
+Measured here: one run (200 held-out sums of two and three numbers; docs/stages.md): accuracy 73.0 % before, 65.5 %
+after ten epochs of imitating a wordy form, 73.5 % after GRPO, which shortens greedy answers by 26 %, from 55.0 to 40.9
+tokens. More seeds, other numbers of epochs and the arm without rewards of length were not run.
 """
 
 from dataclasses import replace

@@ -16,6 +16,10 @@ The puzzles and their traces are made here: `posttrain.components.tasks.knights`
 Differs: the traces are those of a search that tries, contradicts and returns, not of a reasoning model, and all of them
 are right; both arms exist in the release. There is one limit of length for sampler and loss, where the release has two.
 The number of steps is the setting's: 40 steps of 10 tasks see each of 100 four times.
+
+Measured here: one run (150 held-out sums; docs/stages.md): 34.7 % of the base, 26.0 % after the warm-up, 35.3 % after
+GRPO: at this size puzzles are forgetting, not preparation. No three-person puzzle of 50 is solved. More seeds and the
+arm without a warm-up were not run.
 """
 
 from dataclasses import replace
