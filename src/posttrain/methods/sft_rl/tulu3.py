@@ -27,8 +27,8 @@ Rates are for the bundled model.
 
 Measured here: one run (60 tasks of each kind; docs/stages.md): sums 15.0 % before, 38.3 % after SFT, 86.7 % after DPO,
 80.0 % after PPO; sortings 53.3, 60.0, 46.7 and 58.3 %. Of 180 tasks of kinds that are not trained on, one is lost in
-all stages together. PPO changes all 300 greedy answers by +0.7 points [-2.1, +3.4]; of sampled ones 54 % are right in its
-last five steps, 48 % in its first five. More seeds were not run.
+all stages together. PPO changes all 300 greedy answers by +0.7 points [-2.1, +3.4]; of sampled ones 54 % are right in
+its last five steps, 48 % in its first five. More seeds were not run.
 """
 
 from dataclasses import replace
