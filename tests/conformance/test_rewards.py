@@ -60,6 +60,7 @@ CASES: dict[str, Case] = {
     "openai_grader": Case(settings={"type": "string_check"}, gold="42"),
     "calls": Case(settings={}, gold="<call>f(a=1)</call>", task=Task(key="t", prompt="Call f.", answer="f(a=1)")),
     "label": Case(settings={}, gold="<answer>42</answer>"),
+    "moded": Case(settings={"correct": "match"}, gold="42"),
     "brevity": Case(settings={"correct": "match"}, gold="42"),
     "by_role": Case(settings={"parts": {"policy": "match"}}, gold="42"),
     "io_tests": Case(settings={}, gold=DOUBLE, task=Task(key="task", prompt=QUESTION, fields={"tests": SUMS})),

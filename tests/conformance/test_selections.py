@@ -43,7 +43,9 @@ def test_what_is_seen_is_json_and_decides_alone(selection: Selection) -> None:
 def test_some_are_left_as_they_were_or_with_texts_that_say_where_they_are_from(selection: Selection) -> None:
     selection = able(selection)
     chosen = selection.choose(TASKS, look(selection))
-    assert 0 < len(chosen.tasks) <= len(TASKS) and list(chosen.tasks) != TASKS
+    one_mode = getattr(selection, "use", "") == "modes"  # no scripted text thinks, and two modes are needed
+    assert one_mode or 0 < len(chosen.tasks) <= len(TASKS)
+    assert list(chosen.tasks) != TASKS
     assert chosen.summary
     by_key = {task.key: task for task in TASKS}
     keys = [task.key for task in chosen.tasks]

@@ -11,9 +11,10 @@ Differs: tokens are ranked once per step, over the whole batch. The release rank
 update (`posttrain.components.advantages.top_entropy`). No penalty on overlong answers. A step that is not full after 10
 rounds of sampling trains on fewer groups; the release stops.
 
-Measured here: against every token (16 steps of 16 x 8, 5 seeds): held-out accuracy 83.0 % against 82.4 %, +0.6 points
-[-0.1, +1.3]: a fifth of the tokens does as well as all of them. The other 80 % alone reach 19.8 %, -62.6 points [-65.8,
--59.4]. Of the selected tokens, 96.0 % [95.1, 96.9] would be selected by the initial model too (docs/experiments.md).
+Measured here: against every token, with refilled steps (16 steps of 16 x 8, 5 seeds): held-out accuracy 79.8 % against
+80.4 %, -0.6 points [-3.7, +2.5]: a fifth of the tokens does as well as all of them. The other 80 % alone reach 21.2 %,
+-59.2 points [-66.0, -52.5]. Of the selected tokens, 95.8 % [94.5, 97.1] would be selected by the initial model too
+(docs/experiments.md).
 """
 
 from dataclasses import replace
