@@ -55,7 +55,7 @@ class TwoModes:
 
 
 def test_modes_become_demonstrations_of_the_better_one() -> None:
-    """With two rollouts both modes succeed: no thoughts. With four, half as often without them: the shortest thoughts."""
+    """With two rollouts both modes succeed: no thoughts. With four, one does so half as often: thoughts."""
     task = Task(key="k", prompt="2+2", answer="4", demonstrations=("old",))
     for n, text in ((2, "#### 4"), (4, "<think>1+3</think>\n#### 4")):
         selection = Sampled(reward=Match(), use="modes", n=n)
