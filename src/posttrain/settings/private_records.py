@@ -17,7 +17,7 @@ from posttrain.training.settings import Learning
 def private_records() -> Recipe:
     """Four epochs of imitation with adapters of rank 4, in batches of 64; held-out records are measured by loss."""
     recipe = demonstrations()
-    learner = Learning(optimizer=AdamW(lr=3e-3), schedule=Constant())
+    learner = Learning(optimizer=AdamW(lr=1e-2), schedule=Constant())
     return replace(
         recipe,
         name="private_records",
