@@ -81,6 +81,7 @@ NOT = {
     "reward_model": "scores by a model; it has no correct answers",
     "judge": "prompts a model",
     "reference_probability": "needs a model for the probability of the reference answer",
+    "planted": "rewards how early a trace is complete; its tasks have no answers",
     "rating": "reads the rating of a recorded completion, not its text",
     "episode": "sums the rewards that an environment gave for turns, not texts",
     "verdict": "returns the verdict of an environment",

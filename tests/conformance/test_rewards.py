@@ -90,6 +90,11 @@ CASES: dict[str, Case] = {
         gold="<answer>2*3*4</answer>",
         task=Task(key="task", prompt="Make 24 of 2, 3 and 4.", fields={"numbers": [2, 3, 4], "target": 24}),
     ),
+    "planted": Case(
+        settings={},
+        gold="cab",
+        task=Task(key="task", prompt="Plant cab.", fields={"planted": "cab", "horizon": 12}),
+    ),
     "format": Case(settings={}, gold="<think>6 * 7</think><answer>42</answer>", unfit=None),
     "function": Case(settings={"path": "MINE:score"}, gold="42"),
     "in_region": Case(settings={"centre": [4, 2], "radius": 1}, gold="4 2", unfit=None),

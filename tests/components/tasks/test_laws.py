@@ -28,6 +28,7 @@ from posttrain.components.tasks.gathered import Gathered
 from posttrain.components.tasks.guessing import Guessing
 from posttrain.components.tasks.mixture import Mixture
 from posttrain.components.tasks.patterns import Patterns
+from posttrain.components.tasks.planted import Planted
 from posttrain.components.tasks.played import Played
 from posttrain.components.tasks.primer import Primer
 from posttrain.components.tasks.programs import Programs
@@ -79,6 +80,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "gathered": lambda _: Gathered(tasks=Unpaired(tasks=WorkedSolutions(size=30))),
     "guessing": lambda _: Guessing(size=30),
     "patterns": lambda _: Patterns(size=30),
+    "planted": lambda _: Planted(size=30),
     "played": lambda _: Played(tasks=Arithmetic(size=30, calls=True), environment=Calculator()),
     "primer": lambda _: Primer(size=30),
     "programs": lambda _: Programs(size=30),

@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import Sequence
 
+import numpy as np
+
 from posttrain.components.rewards import Reward
-from posttrain.engines import Sampling, Server
+from posttrain.engines import Sampler, Sampling, Server
 from posttrain.errors import UserError
-from posttrain.types import Group, Segment, Task, Trajectory
+from posttrain.types import Completion, Group, IntArray, Segment, Task, Trajectory
 
 
 def check_roles(*rewards: Reward) -> None:
@@ -36,16 +38,17 @@ async def answer(server: Server, name: str, task: Task, n: int, sampling: Sampli
             f"context of {sampler.context}; leave it out"
         )
     completions = await sampler.sample(prompt.token_ids, n, sampling, prompt.vectors)
-    rollouts = tuple(
-        Trajectory(
-            task=task,
-            segments=(
-                prompt,
-                Segment(actor="policy", token_ids=c.token_ids, trained=True, logp=c.logp, text=c.text),
-            ),
-            stop_reason=c.stop_reason,
-            sample=i,
-        )
-        for i, c in enumerate(completions)
-    )
-    return Group(key=task.key, trajectories=rollouts)
+    none = np.zeros(0, np.int64)
+    rollouts = (trajectory_of(task, prompt, sampler, none, c, i) for i, c in enumerate(completions))
+    return Group(key=task.key, trajectories=tuple(rollouts))
+
+
+def trajectory_of(
+    task: Task, prompt: Segment, sampler: Sampler, before: IntArray, completion: Completion, sample: int
+) -> Trajectory:
+    """An answer, whose first tokens `before` may have been given to the completion's prompt."""
+    logp = np.concatenate([np.zeros(len(before), np.float32), completion.logp]).astype(np.float32)
+    text = (sampler.decode(before) if len(before) else "") + completion.text
+    ids = np.concatenate([before, completion.token_ids]).astype(np.int64)
+    own = Segment(actor="policy", token_ids=ids, trained=True, logp=logp, text=text)
+    return Trajectory(task=task, segments=(prompt, own), stop_reason=completion.stop_reason, sample=sample)
