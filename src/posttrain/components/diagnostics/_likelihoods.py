@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from posttrain.policies import Packed, Policy
-from posttrain.signals import LOGP
+from posttrain.signals import ENTROPY, LOGP
 from posttrain.types import FloatArray, IntArray
 
 MAX_TOKENS = 8192
@@ -32,6 +32,17 @@ def top_entropies(policy: Policy, written: Sequence[Written], k: int, *, renorma
         return torch.cat(parts)
 
     return _in_passes(policy, written, measure)
+
+
+def entropies_at(policy: Policy, written: Sequence[Written], temperature: float) -> list[FloatArray]:
+    """For each text, [T] entropies in nats of the distributions of its tokens at a temperature."""
+    return _in_passes(
+        policy,
+        written,
+        lambda packed, positions_T: policy.evaluate(packed, positions_T, frozenset({ENTROPY}), temperature=temperature)[
+            ENTROPY
+        ],
+    )
 
 
 def token_logps(policy: Policy, written: Sequence[Written]) -> list[FloatArray]:
