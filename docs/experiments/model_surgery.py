@@ -2,10 +2,11 @@
 
     .venv/bin/python docs/experiments/model_surgery.py --seeds 5
 
-Sheet of row 25 (arXiv:2407.08770), experiment 1. For each seed a new model of 4 layers learns short reviews, half of
-which praise and half of which blame; the edit is away from blame. Prints one line of JSON for each seed, edit and
-strength: the share of samples that blame, by words, and the perplexities of unseen reviews; then means with 95 %
-intervals, and the differences from the unedited model within seeds.
+Sheet of row 25 (arXiv:2407.08770), experiments 1 and 2. For each seed a new model of 4 layers learns short reviews,
+half of which praise and half of which blame; the edit is away from blame. Steering takes multiples of the probe's
+direction, of norm 1, off the output of every layer instead. Prints one line of JSON for each seed, edit and strength:
+the share of samples that blame, by words, and the perplexities of unseen reviews; then means with 95 % intervals, and
+the differences from the unedited model within seeds.
 """
 
 import argparse
@@ -81,6 +82,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--strengths", type=float, nargs="+", default=[0.0, -2.0, -1.0, 1.0, 2.0])
+    parser.add_argument("--steering", type=float, nargs="*", default=[0.25, 0.5, 1.0])
     given = parser.parse_args()
     found: dict[tuple[str, float], list[tuple[float, float, float]]] = {}
     with TemporaryDirectory() as folder:
@@ -90,7 +92,9 @@ def main() -> None:
             edit = Surgery(seed=seed, lr=1e-2)
             report = trial.plan(edit).report
             print(json.dumps({"seed": seed, **{k: v for k, v in report.items() if k != "by_matrix"}}), flush=True)
-            for effect in sweep(trial, edit, given.strengths):
+            step_D = trial.plan(edit).step_D
+            steered = [trial.steered(step_D / step_D.norm(), strength) for strength in given.steering]
+            for effect in [*sweep(trial, edit, given.strengths), *steered]:
                 numbers = effect.away, effect.perplexity, effect.perplexity_away
                 found.setdefault((effect.edit, effect.strength), []).append(numbers)
                 print(json.dumps({"seed": seed, **vars(effect)}), flush=True)

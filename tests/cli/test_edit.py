@@ -4,10 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from posttrain.cli import main
+from posttrain.components.edits.surgery import Surgery
+from posttrain.models import Model
 from posttrain.policies.folder import new_folder
-from posttrain.runs.editing import Labelled, Words
+from posttrain.policies.loading import load_language_model
+from posttrain.runs.editing import Labelled, Trial, Words, read_texts
 
 
 @pytest.fixture(autouse=True)
@@ -68,3 +72,11 @@ def test_mistakes(words: tuple[str, ...], message: str, capfd: pytest.CaptureFix
     assert main(["edit", *words]) == 2
     assert message in capfd.readouterr().err
     assert not Path("o").exists()
+
+
+def test_steering_is_undone() -> None:
+    policy = load_language_model("policy", Model(source="m"), {}, torch.device("cpu"))
+    trial = Trial(policy, read_texts("texts.jsonl"))
+    plain, none, steered = (trial.steered(torch.ones(32), strength) for strength in (0.0, 0.0, 5.0))
+    assert plain == none and steered.perplexity != plain.perplexity
+    assert trial.effect("edit", Surgery(), 0.0).perplexity == pytest.approx(plain.perplexity, rel=1e-4)

@@ -30,8 +30,10 @@ KEYS, VALUES = 4, 5
 
 def decoding_of(body: DecoderModules, cache: KeyValueCache) -> "Decoding | CapturedDecoding | None":
     """The decoding step without modules: on a CPU the weights as they are now, packed for a cache; on a GPU graphs.
-    None where there is neither, and the modules decode.
+    None where there is neither, or a layer has a hook, and the modules decode.
     """
+    if any(layer._forward_hooks for layer in body.model.layers):
+        return None
     if not cache.for_kernel:
         return captured_decoding_of(body)
     if isinstance(cache.decoding, Decoding) and cache.decoding.is_current:

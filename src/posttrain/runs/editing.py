@@ -143,13 +143,27 @@ class Trial:
         from posttrain.policies.editing import edited
 
         with edited(self.policy, self.plan(edit.at(strength))):
-            return Effect(
-                edit=name,
-                strength=strength,
-                away=self._sampled(),
-                perplexity=self._perplexity(away=False),
-                perplexity_away=self._perplexity(away=True),
-            )
+            return self._measured(name, strength)
+
+    def steered(self, step_D: "torch.Tensor", strength: float) -> Effect:
+        """The effect of steering in place of an edit: strength times a step is taken off the output of every layer."""
+        from posttrain.policies.layers import layers_of, replaced
+
+        def change(state: "torch.Tensor") -> "torch.Tensor":
+            return state - strength * step_D.to(state)
+
+        with replaced(self.policy.body, dict.fromkeys(range(len(layers_of(self.policy.body))), change)):
+            return self._measured("steering", strength)
+
+    def _measured(self, name: str, strength: float) -> Effect:
+        """The model as it is now."""
+        return Effect(
+            edit=name,
+            strength=strength,
+            away=self._sampled(),
+            perplexity=self._perplexity(away=False),
+            perplexity_away=self._perplexity(away=True),
+        )
 
     def _perplexity(self, *, away: bool) -> float:
         import torch
