@@ -11,6 +11,8 @@ from types import ModuleType
 
 import pytest
 
+from posttrain.recipes.budgets import read_costs, read_numbers, recipe_of, splits
+from posttrain.recipes.files import find_recipe
 from posttrain.recipes.pages.experiments import all_experiments
 from posttrain.runs.comparison import contenders_of
 from posttrain.runs.store import RunStore
@@ -211,11 +213,18 @@ def test_speed_becomes_goals_and_tables(
 def test_commands_of_experiments_can_still_be_given(tmp_path: Path) -> None:
     for experiment in all_experiments():
         words = iter(shlex.split(experiment.command))
+        if experiment.command.startswith("posttrain plan "):
+            given = dict(word.split("=", 1) for word in list(words)[2:] if "=" in word)
+            costs = read_costs(given.pop("costs", "1:1"))
+            found = splits(read_numbers(given.pop("budget")), costs, read_numbers(given.pop("shares")))
+            recipe = find_recipe("sft_dpo", [f"{path}={value}" for path, value in given.items()])
+            assert len([recipe_of(recipe, one) for one in found]) == len(experiment.table)
+            continue
         if not experiment.contenders:
             assert (DOCS.parent / list(words)[1]).is_file(), experiment.command
             continue
         assert [next(words), next(words)] == ["posttrain", "compare"]
         given = [word for word in words if not (word.startswith("--") and next(words))]
         changes = [word for word in given if "=" in word.partition(" ")[0]]
-        found = contenders_of([word for word in given if word not in changes], changes, tmp_path, threads=1)
-        assert [contender.label for contender in found] == [row["contender"] for row in experiment.contenders]
+        contenders = contenders_of([word for word in given if word not in changes], changes, tmp_path, threads=1)
+        assert [contender.label for contender in contenders] == [row["contender"] for row in experiment.contenders]

@@ -92,7 +92,7 @@ def test_it_is_the_exact_one(gammas: tuple[float, ...]) -> None:
 def test_blocks_of_steps_are_the_exact_ones() -> None:
     """A space precedes the trace, so that a cut after 5 tokens is one after 4 letters."""
     exact = Exact((0.1, 0.3, 0.9), [1 / 3] * 3, 3, HORIZON).steps() / HORIZON**2
-    found = examine((0.1, 0.3, 0.9), cuts=(5,), prefixes=16, continuations=8)
+    found = examine((0.1, 0.3, 0.9), cuts=(5,), branching=(16, 8))
     first, second = (block["heterogeneity"] for block in found["blocks"])
     assert first == pytest.approx(exact[:4].sum(), rel=0.2)
     assert first + second == pytest.approx(found["variance"])

@@ -25,7 +25,7 @@ from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Final
 
 import numpy as np
-from pydantic import Field, NonNegativeFloat, NonNegativeInt
+from pydantic import Field, NonNegativeFloat
 
 from posttrain.component import frozen
 from posttrain.components.diagnostics import Diagnostic, Finding, Subject
@@ -59,14 +59,10 @@ class Heterogeneity(Diagnostic):
     """Radius of the ball of the verifier's policy."""
     cuts: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(max_length=16)] = ()
     """Numbers of tokens after which prefixes are cut: blocks of steps whose heterogeneity is given apart."""
-    prefixes: Annotated[int, Field(ge=2, le=64)] = 4
-    """Prefixes per prompt and cut."""
-    continuations: Annotated[int, Field(ge=2, le=64)] = 4
-    """Continuations of each prefix."""
+    branching: tuple[Annotated[int, Field(ge=2, le=64)], Annotated[int, Field(ge=2, le=64)]] = (4, 4)
+    """Prefixes per prompt and cut, and continuations of each."""
     sampling: Sampling = Sampling(max_tokens=64)
     """Sampling of the traces."""
-    drawn: NonNegativeInt = 0
-    """Which draws."""
 
     def examine(self, *subjects: Subject) -> Finding:
         """Sample traces of every prompt, and of prefixes, and compare their rewards."""
@@ -84,7 +80,7 @@ class Heterogeneity(Diagnostic):
 
     async def _sample(self, server: Server, tasks: Sequence[Task]) -> tuple[list[list[float]], dict[int, list[float]]]:
         """Rewards by prompt; by cut, for each prompt, the variance of the values of its prefixes."""
-        groups = await answer_all(server, f"heterogeneity {self.drawn}", tasks, self.n, self.sampling)
+        groups = await answer_all(server, "heterogeneity", tasks, self.n, self.sampling)
         rewards = [await self._rewards(group) for group in groups]
         values: dict[int, list[float]] = {}
         for cut in self.cuts:
@@ -102,15 +98,15 @@ class Heterogeneity(Diagnostic):
         Traces that end before the cut are their own value.
         """
         rows = []
-        for trajectory in group.trajectories[: self.prefixes]:
+        for trajectory in group.trajectories[: self.branching[0]]:
             start, own = trajectory.segments[0], trajectory.segments[-1]
             if len(own.token_ids) <= cut:
                 rows.append((await self._rewards(Group(key=group.key, trajectories=(trajectory,)))) * 2)
                 continue
-            sampler = server.bind(f"heterogeneity {self.drawn}", group.key, cut, trajectory.sample)
+            sampler = server.bind("heterogeneity", group.key, cut, trajectory.sample)
             before = np.concatenate([start.token_ids, own.token_ids[:cut]])
             left = max(1, self.sampling.max_tokens - cut)
-            completions = await sampler.sample(before, self.continuations, replace(self.sampling, max_tokens=left))
+            completions = await sampler.sample(before, self.branching[1], replace(self.sampling, max_tokens=left))
             shown = [
                 trajectory_of(trajectory.task, start, sampler, own.token_ids[:cut], completion, i)
                 for i, completion in enumerate(completions)
