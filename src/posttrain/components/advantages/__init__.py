@@ -4,12 +4,12 @@ Contract: finite on constant rewards and on groups of one; equivariant under a p
 state is JSON and survives saving exactly. Arithmetic is in float64, results in float32.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from posttrain.component import Component
 from posttrain.signals import Signal
-from posttrain.types import Batch, Credit
+from posttrain.types import Batch, Credit, Group
 
 State = Mapping[str, Any]
 
@@ -37,6 +37,20 @@ class Advantage(Component):
     def start(self) -> State:
         """State before the first step."""
         return {}
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """Roles whose models it asks before the first step."""
+        return frozenset()
+
+    @property
+    def prepares(self) -> bool:
+        """Whether `prepare` is called before the first step."""
+        return False
+
+    async def prepare(self, state: State, groups: Sequence[Group], samplers: Mapping[str, Any]) -> State:
+        """The state before the first step, from a few scored rollouts and the models of the recipe."""
+        return state
 
     def __call__(self, state: State, batch: Batch) -> tuple[State, Credit]:
         """Return the new state and the credit of every trained token."""

@@ -45,6 +45,8 @@ class Control(Rollout):
     """Episodes per task."""
     max_turns: PositiveInt = 200
     """Most actions of an episode."""
+    episodic: bool = False
+    """Whether the rewards of all turns are given together, with the last one."""
     sampling: Sampling = Sampling()
     """How actions are sampled; at temperature 0 only the start of a chain has noise."""
     role: str = "policy"
@@ -94,6 +96,7 @@ class Control(Rollout):
                 stop_reason = "environment" if terminated else "length"
                 break
         environment.close()
+        segments = _together(segments) if self.episodic else segments
         return Trajectory(task=task, segments=tuple(segments), stop_reason=stop_reason, sample=sample)
 
     def _observed(self, observation: FloatArray, width: int, turn: int) -> Segment:
@@ -138,3 +141,10 @@ class Control(Rollout):
             if not isinstance(space, gymnasium.spaces.Box):
                 raise UserError(f"the {name} of '{self.id}' is {space}; a flow needs a Box of numbers")
         return environment
+
+
+def _together(segments: Sequence[Segment]) -> list[Segment]:
+    """The segments with the sum of their rewards at the last one."""
+    whole = float(sum(segment.reward for segment in segments))
+    bare = [replace(segment, reward=0.0) for segment in segments]
+    return [*bare[:-1], replace(bare[-1], reward=whole)]

@@ -134,7 +134,8 @@ class RL(Stage):
         critics = {own.critic for own in self.by_role.values() if own.critic} | ({"critic"} if self.critic else set())
         hooked = frozenset().union(*(hook.roles for hook in self.hooks.values()))
         used = self.rollout.roles | self.reward.roles | (self.selection.roles if self.selection else frozenset())
-        return frozenset(learned | compared | critics | hooked | used | self.learner.optimizer.roles)
+        asked = frozenset().union(*(self._advantage_of(role).roles for role in learned))
+        return frozenset(learned | compared | critics | hooked | used | self.learner.optimizer.roles | asked)
 
     @property
     def needs(self) -> frozenset[Signal]:
@@ -181,6 +182,8 @@ class RL(Stage):
         learners = make_learners(updates_of(trainings), models, steps_of(trainings, self.steps), seed=context.seed)
         imitation = self._imitation(context)
         memory = context.memory or self._initial_memory(trainings) | imitation.start()
+        if not context.memory:
+            self._prepare(models, context, memory, trainings)
         states = role_states(models, learners, memory["roles"], trainings)
         warmup = warmup_of(trainings)
         for step in fit(context, models, learners, steps=self.steps, memory=memory):
@@ -254,6 +257,24 @@ class RL(Stage):
         record_filtered(step.record, groups, kept, dropped)
         return groups, kept
 
+    def _prepare(
+        self, models: Models, context: StageContext, memory: dict[str, Any], trainings: Mapping[str, RoleTraining]
+    ) -> None:
+        """Prepare advantages with rollouts of the first step's tasks, which are not learned from."""
+        waiting = {role: training.advantage for role, training in trainings.items() if training.advantage.prepares}
+        if not waiting:
+            return
+        _, tasks = self.curriculum.select(
+            self.curriculum.start(), context.tasks, self.prompts, seed=context.seed, step=0
+        )
+        samplers = [context.samplers(models, "prepare", place) for place in range(len(tasks))]
+        rollout = self.rollout.at(0.0).drawn(0.0)
+        groups = wait_for(collect_groups(tasks, rollout, self.reward, samplers, RewardContext()))
+        for role, advantage in waiting.items():
+            own = memory["roles"][role]
+            asked = context.samplers(models, "prepare", role)
+            own["advantage"] = wait_for(advantage.prepare(own["advantage"], learned_by(role, groups), asked))
+
     def _imitation(self, context: StageContext) -> Imitation:
         """What is learned from demonstrations beside the rollouts."""
         pool = context.further.get(EXPERTS, context.tasks)
@@ -289,6 +310,10 @@ class RL(Stage):
         own = self._learning("policy").critic
         named = self._rollout_of(context, step).critic or own
         return named, (self.rollout.critics | ({own} if own else set())) - {named or ""}
+
+    def _advantage_of(self, role: str) -> Advantage:
+        """The estimator of a role."""
+        return self.by_role.get(role, RoleLearning()).advantage or self.advantage
 
     @property
     def _tags(self) -> frozenset[str]:
