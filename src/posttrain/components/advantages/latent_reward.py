@@ -57,7 +57,7 @@ class LatentReward(Advantage):
     writer: str | None = None
     """Role of a model that writes the encoder."""
     about: str = "Reach the goal."
-    """What the writer is told of the task and the layout of observations."""
+    """What the writer is given about the task and the layout of observations."""
     form: Form = "mean"
     """The loss of the decoder."""
     draws: Annotated[int, Field(ge=1, le=10_000)] = 64
