@@ -63,6 +63,10 @@ def test_words_by_hand() -> None:
         ),
         (("m", "--away", "bad.jsonl", "--out", "o"), "bad.jsonl line 2 has text 'x' and label 3"),
         (("m", "--away", "one.jsonl", "--out", "o"), "both labels are needed"),
+        (
+            ("m", "--out", "o", "--away", "texts.jsonl", "--sweep"),
+            "name the folder to write, --out FOLDER, or the strengths",
+        ),
         (("m", "--away", "texts.jsonl", "--out", "m"), "is there and not an empty folder"),
     ],
 )

@@ -9,7 +9,8 @@ written: samples and likelihoods are measured at each strength, also negative on
 from the other end of the ranking, random rows, a random direction. Samples are scored by a classifier of words that is
 fitted to the texts, not by the probe.
 
-    posttrain edit MODEL --away texts.jsonl --sweep=-2:2:1
+    posttrain edit MODEL --away texts.jsonl --sweep
+    posttrain edit MODEL --away texts.jsonl --sweep=-6:6:3
     posttrain edit MODEL --away texts.jsonl alpha=2 --out edited
     posttrain edit edited --undo --out original
 """
@@ -33,7 +34,13 @@ if TYPE_CHECKING:
 @click.option("--away", metavar="FILE", help="Texts with labels; 1 is to be avoided.")
 @click.option("--kind", default="surgery", show_default=True, help="Which edit.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder to write.")
-@click.option("--sweep", metavar="FROM:TO:STEP", help="Measure at these strengths, and write nothing.")
+@click.option(
+    "--sweep",
+    metavar="FROM:TO:STEP",
+    is_flag=False,
+    flag_value="-2:2:1",
+    help="Measure at these strengths, and write nothing; alone it is -2:2:1.",
+)
 @click.option("--undo", is_flag=True, help="Put the original rows of an edited folder back.")
 def command(
     model: str,

@@ -16,11 +16,12 @@ nobody has validated.
 
 Differs: the release's 16,384 rows are a share here. Its start-up check is inverted; the intention is followed.
 
-Measured here, one seed: a new model of 4 layers that writes reviews, half of which blame; probe accuracy 1, 4.65 % of
-the rows, steps of 3 mean norms: blame in 50 % of samples before and 32 % after, with the perplexity of blame from 5.3
-to 11.2 and that of praise from 5.4 to 5.5. Of the controls, aligned rows leave 54 %, random rows 50 % and a random
-direction 47 %. Steps of 1 change nothing (docs/experiments/model_surgery.py).
-The sign that helps may be the other one, so sweeps have both.
+Measured here, one seed (docs/experiments/model_surgery.py): a new model of 4 layers that writes reviews, half of which
+blame; probe accuracy 1, 4.65 % of the rows, steps of 3 mean norms, 200 samples. Blame falls from 50 to 32 % of samples;
+the perplexity of blame rises from 5.3 to 11.2, that of praise from 5.4 to 5.5. With the same sign, aligned rows leave
+54 %, random rows 50 % and a random direction 47 %, all with unchanged perplexities; with the opposite sign the edit
+leaves 47 %, aligned rows 60 %, random rows 57 %, but a random direction 38 %: single samples of 200 vary this much.
+Steering by -1 in every layer leaves 44 % and the perplexities. Steps of 1 change nothing.
 """
 
 from collections.abc import Mapping
