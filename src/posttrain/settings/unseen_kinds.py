@@ -7,6 +7,7 @@ What a stage gains on the trained kinds and loses on the others shows in every e
 from dataclasses import replace
 
 from posttrain.components.rewards.by_field import ByField
+from posttrain.components.rewards.match import Match
 from posttrain.components.rollouts.independent import Independent
 from posttrain.components.tasks import Tasks
 from posttrain.components.tasks.mixture import Mixture
@@ -35,6 +36,6 @@ def unseen_kinds() -> Recipe:
         evaluation=Evaluation(
             tasks=Mixture(sources=of_kinds(seed=1, size=60), domains="source"),
             holdout=300,
-            verifier=ByField(parts=VERIFIERS),
+            verifier=ByField(parts=VERIFIERS, other=Match()),
         ),
     )
