@@ -80,7 +80,5 @@ def test_it_is_dp_accountings() -> None:
         accountant.compose(accounting.SelfComposedDpEvent(event, 10))
         ours = [10 * rdp(q, sigma, a) for a in (2, 3, 8, 33, 64)]
         assert accountant._rdp.tolist() == pytest.approx(ours, rel=1e-6)
-        ledger = Ledger(epsilon=1e6, delta=1e-5)
-        for _ in range(10):
-            ledger.charge(q, sigma)
-        assert accountant.get_epsilon(1e-5) <= ledger.value * (1 + 1e-9)
+        own = min(total + math.log(1e5) / (a - 1) for total, a in zip(ours, (2, 3, 8, 33, 64), strict=True))
+        assert accountant.get_epsilon(1e-5) <= own * (1 + 1e-9)

@@ -26,7 +26,7 @@ from posttrain.policies.folder import new_folder
 from posttrain.policies.loading import load_policy
 from posttrain.stages.loss import combine
 from posttrain.stages.sft import demonstration, example_from
-from posttrain.training.gradients import gradients_of
+from posttrain.training.gradients import _Separate, gradients_of
 from posttrain.training.learner import Averages, Learner, Loss
 from posttrain.training.packing import Example
 from posttrain.training.privacy import Privacy
@@ -253,14 +253,30 @@ def test_budgets_that_allow_nothing(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_clipped_sums_are_opacus(folder: Path) -> None:
-    """Opacus on a linear layer against the same rows here."""
+def test_clipped_sums_are_those_of_opacus() -> None:
+    """A linear layer, whose gradients of single records Opacus clips and sums."""
     opacus = pytest.importorskip("opacus")
+    from opacus.optimizers import DPOptimizer
+
     x, y = torch.randn(5, 3, generator=torch.Generator().manual_seed(0)), torch.arange(5) % 2
     layer = torch.nn.Linear(3, 2, bias=False)
-    wrapped = opacus.GradSampleModule(torch.nn.Sequential(layer), loss_reduction="sum")
+    gradients = [
+        {
+            "w": torch.autograd.grad(
+                torch.nn.functional.cross_entropy(layer(x[i : i + 1]), y[i : i + 1]), layer.weight
+            )[0]
+        }
+        for i in range(5)
+    ]
+    found = _Separate(np.zeros(5, np.float32), [{}] * 5, gradients)
+    norms_GN = found.norms([["w"]])
+    bound = float(norms_GN.median())
+    ours = found.weighted([["w"]], (bound / norms_GN).clamp_max(1.0))["w"]
+    wrapped = opacus.GradSampleModule(layer, loss_reduction="sum")
+    plain = torch.optim.SGD(wrapped.parameters(), lr=1.0)
+    optimizer = DPOptimizer(
+        plain, noise_multiplier=0.0, max_grad_norm=bound, expected_batch_size=5, loss_reduction="sum"
+    )
     torch.nn.functional.cross_entropy(wrapped(x), y, reduction="sum").backward()
-    samples = layer.weight.grad_sample
-    own = [torch.autograd.grad(torch.nn.functional.cross_entropy(layer(x[i : i + 1]), y[i : i + 1]), layer.weight)[0]
-           for i in range(5)]  # fmt: skip
-    assert torch.allclose(samples, torch.stack(own), atol=1e-6)
+    optimizer.clip_and_accumulate()
+    assert torch.allclose(layer.weight.summed_grad, ours, atol=1e-5)
