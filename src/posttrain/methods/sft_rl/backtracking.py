@@ -15,8 +15,9 @@ that is none, 0 without an expression.
 Differs: countdown only, of three numbers (the paper: eight puzzles, countdown of four to six). 128 prompts per step and
 a learning rate of 1e-6 are a large model's.
 
-Not measured over seeds yet: one run without dead ends, before the numbers of a task had to differ, went from 0 % before
-training to 31.0 % [25.0, 37.7] of 200 held-out tasks after both stages.
+Measured here: one seed, 238 steps of SFT and 30 of GRPO, held-out accuracy of 200 tasks: without dead ends 32.5 % after
+SFT and 32.0 % after GRPO; with one 16.5 and 22.0 %, at 2.4 times the sampled tokens. Sampled answers of the latter have
+0.82 dead ends each. The paper's order is not seen, and one seed decides nothing (docs/experiments.md).
 """
 
 from dataclasses import replace
