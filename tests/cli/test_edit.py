@@ -34,7 +34,7 @@ def test_write_and_undo(capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_a_sweep_has_controls_and_leaves_the_model(capfd: pytest.CaptureFixture[str]) -> None:
     before = Path("m/model.safetensors").read_bytes()
-    assert main(["edit", "m", "--away", "texts.jsonl", "share=0.1", "--sweep=-1:1:1", "--json"]) == 0
+    assert main(["edit", "m", "--away", "texts.jsonl", "share=0.1", "--sweep", "1:-1:-1", "--json"]) == 0
     found = json.loads(capfd.readouterr().out)["effects"]
     names = ["edit", "aligned rows", "random rows", "random direction"]
     assert [(e["edit"], e["strength"]) for e in found] == [

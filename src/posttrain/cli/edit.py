@@ -10,7 +10,7 @@ from the other end of the ranking, random rows, a random direction. Samples are 
 fitted to the texts, not by the probe.
 
     posttrain edit MODEL --away texts.jsonl --sweep
-    posttrain edit MODEL --away texts.jsonl --sweep=-6:6:3
+    posttrain edit MODEL --away texts.jsonl --sweep 6:-6:-3
     posttrain edit MODEL --away texts.jsonl alpha=2 --out edited
     posttrain edit edited --undo --out original
 """
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     "--sweep",
     metavar="FROM:TO:STEP",
     is_flag=False,
-    flag_value="-2:2:1",
-    help="Measure at these strengths, and write nothing; alone it is -2:2:1.",
+    flag_value="2:-2:-1",
+    help="Measure at these strengths, and write nothing; alone it is 2:-2:-1.",
 )
 @click.option("--undo", is_flag=True, help="Put the original rows of an edited folder back.")
 def command(
@@ -61,7 +61,7 @@ def command(
         if not re.match(r"\w+=", word):
             raise UserError(f"'{word}' is not a setting of {kind}; write name=value")
     if (out is None) == (sweep is None):
-        raise UserError("name the folder to write, --out FOLDER, or the strengths to measure, --sweep=-2:2:1")
+        raise UserError("name the folder to write, --out FOLDER, or the strengths to measure, --sweep 2:-2:-1")
     if undo == (away is not None) or (undo and (settings or sweep)):
         raise UserError("give the texts to edit away from, --away FILE, or --undo without settings and --sweep")
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):

@@ -12,7 +12,7 @@ norm of p depends on how long the probe was trained; the report has alpha |p| ov
 probe has the cosine 0 with every row and changes nothing. A model without a gate is edited in its up-projection, which
 nobody has validated.
 
-    posttrain edit MODEL --away texts.jsonl --sweep=-2:2:1    # columns: text, label (1: avoid)
+    posttrain edit MODEL --away texts.jsonl --sweep 2:-2:-1    # columns: text, label (1: avoid)
 
 Differs: the release's 16,384 rows are a share here. Its start-up check is inverted; the intention is followed.
 
