@@ -16,6 +16,11 @@ those of the validation `sft.best.tasks=FILE` (columns: prompt, answer).
 critiques that are there already.
 
 Differs: candidates and critiques are written by rules, not by models; batches are of 32 rows, not 512.
+
+Measured here: one seed only, 60 steps, held-out sums of three to five numbers at the step with the best validation,
+19.5 % before: critiques 17.0 %, imitation of the one solution 41.0 %, of the correct candidates 27.5 %; GRPO on the one
+problem (30 steps of 64 rollouts) 11.5 %. Against the paper, critiques teach this model nothing that it uses to solve: a
+single solution teaches it the habit of writing steps down, which is what it lacks.
 """
 
 from dataclasses import replace

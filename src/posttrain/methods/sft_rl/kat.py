@@ -14,6 +14,11 @@ other mode show there. `reward.omega=0` has no bonus.
 
 Differs: its data, written by agents, its distillation with heads for several tokens, and random modes for 1 % of the
 tasks are left out. The choice is explained by the domain of the task, not by a strong model.
+
+Measured here: one seed only, default run: thinking falls from 46 to 15 % on easy sums and stays at 68 % on hard ones
+(steps 1 and 37 of RL); held-out accuracy 69 % after SFT, 55 % after the labels, which prefer not to think, and 67 %
+after RL. Rollouts have 39 tokens without thoughts and 77 with them at the end, 39 and 74 at the start: no thoughts hide
+in the answers of the other mode.
 """
 
 from dataclasses import replace
