@@ -14,9 +14,9 @@ If held-out answers are scored by the setting's reward, they still are.
 
 Differs: sampling again has an end: a step that is not full after 100 further rounds trains on fewer groups.
 
-Measured here: against the product of the probabilities (25 steps of 8 tasks at learning rate 2e-4 after 60 updates of
-SFT, 5 seeds): held-out accuracy 53.2 % against 58.8 %, -5.6 points [-11.9, +0.6], from 65.0 % after SFT: at this
-learning rate both get worse (docs/experiments.md).
+Measured here: without refills (`refill=null`), against the product of the probabilities (25 steps of 8 tasks at
+learning rate 2e-4 after 60 updates of SFT, 5 seeds): held-out accuracy 53.2 % against 58.8 %, -5.6 points [-11.9,
++0.6], from 65.0 % after SFT: at this learning rate both get worse (docs/experiments.md).
 """
 
 from dataclasses import replace
