@@ -13,6 +13,9 @@ A completion has the form ``<think>...</think><call>...</call>``. With `advantag
 Differs: the formula of the bonus is not published: the one here is assumed, with its weight and bound
 (`advantages/span_entropy`). The bonus is for the tokens of the thoughts; `advantage.where=rollout` gives it to all.
 The KL to a reference is a term of GRPO there; here as in `grpo` there is none.
+
+Measured here, one seed only (three epochs of imitation, 60 steps): held-out requests 10.0 % after imitation and 33.5 %
+at the end, of which 1 in 16 would be right by chance.
 """
 
 from dataclasses import replace

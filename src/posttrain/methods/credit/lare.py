@@ -19,7 +19,8 @@ agent, so no split over agents. The learner is PPO, without a KL; the release ha
 Advantages are whitened.
 
 Measured here: rewards of steps from returns alone, correlation with the true ones after 40, 80 and 120 episodes: 0.11,
-0.17 and 0.10 from 40 raw numbers, 1.00 from three factors (docs/experiments.md).
+0.17 and 0.10 from 40 raw numbers, 1.00 from three factors (docs/experiments.md). The default, one seed only: 10.5 % of
+held-out episodes reach the target before, 76.5 % after 15 steps of 32 episodes.
 """
 
 from dataclasses import replace

@@ -13,6 +13,10 @@ Without demonstrations: `experts=null`. With `rollout.algorithm=ppo_plus_plus ro
 Differs: the weights 1 and 0.1 of the two losses are 10/11 and 1/11. Epochs and batches are those of `ppo`. The guide of
 the default setting is the bundled model after a few updates of imitation; the release has supervised GPT-2 and T5.
 Where the stage's critic has no target, its loss is 0 and the token still counts in the mean.
+
+Measured here, one seed only (25 steps of the default setting): held-out accuracy 82.0 %, PPO 21.5 %, and without the
+likelihood term 0: while the guide rolls out, the policy learns prefixes that the guide completes, and nothing of the
+letters; it then finds no reward by itself.
 """
 
 from dataclasses import replace
