@@ -15,10 +15,12 @@ other mode show there. `reward.omega=0` has no bonus.
 Differs: its data, written by agents, its distillation with heads for several tokens, and random modes for 1 % of the
 tasks are left out. The choice is explained by the domain of the task, not by a strong model.
 
-Measured here: one seed only, default run: thinking falls from 46 to 15 % on easy sums and stays at 68 % on hard ones
-(steps 1 and 37 of RL); held-out accuracy 69 % after SFT, 55 % after the labels, which prefer not to think, and 67 %
-after RL. Rollouts have 39 tokens without thoughts and 77 with them at the end, 39 and 74 at the start: no thoughts hide
-in the answers of the other mode.
+Measured here: three seeds only, 24 steps of RL from models that think in 97 % of the rollouts of easy sums and 96 % of
+hard ones; the share at the end (last five steps), easy and hard: GRPO on the same labels 99.7 and 99.8 %, two
+normalisations with the bonus 72 and 79 % (34 to 97 and 46 to 98 %, by seed), without it 99.7 and 99.8 %. Only the bonus
+lowers thinking. Held-out accuracy is 68, 63 and 69 % at 70, 63 and 70 tokens: in the seed where thinking falls most, 49
+% at 48 tokens, so that accuracy is not kept. Rollouts have 39 tokens without thoughts at the start and 40 at the end,
+and 73 and 72 with them: no thoughts hide in the other mode.
 """
 
 from dataclasses import replace
