@@ -38,9 +38,9 @@ def test_a_sweep_has_controls_and_leaves_the_model(capfd: pytest.CaptureFixture[
     found = json.loads(capfd.readouterr().out)["effects"]
     names = ["edit", "aligned rows", "random rows", "random direction"]
     assert [(e["edit"], e["strength"]) for e in found] == [
-        *((n, -1) for n in names),
-        ("edit", 0),
-        *((n, 1) for n in names),
+        *((name, 1.0) for name in names),
+        ("edit", 0.0),
+        *((name, -1.0) for name in names),
     ]
     assert len({e["perplexity"] for e in found}) == len(found) and Path("m/model.safetensors").read_bytes() == before
 
