@@ -15,12 +15,12 @@ other mode show there. `reward.omega=0` has no bonus.
 Differs: its data, written by agents, its distillation with heads for several tokens, and random modes for 1 % of the
 tasks are left out. The choice is explained by the domain of the task, not by a strong model.
 
-Measured here: three seeds only, 24 steps of RL from models that think in 97 % of the rollouts of easy sums and 96 % of
-hard ones; the share at the end (last five steps), easy and hard: GRPO on the same labels 99.7 and 99.8 %, two
-normalisations with the bonus 72 and 79 % (34 to 97 and 46 to 98 %, by seed), without it 99.7 and 99.8 %. Only the bonus
-lowers thinking. Held-out accuracy is 68, 63 and 69 % at 70, 63 and 70 tokens: in the seed where thinking falls most, 49
-% at 48 tokens, so that accuracy is not kept. Rollouts have 39 tokens without thoughts at the start and 40 at the end,
-and 73 and 72 with them: no thoughts hide in the other mode.
+Measured here: 24 steps of RL (5 seeds) from models that think in nearly all rollouts. Thinking on easy and on hard
+sums, last five steps: GRPO on the same labels 99.8 and 99.9 %, two normalisations with the bonus 82 and 87 %, -17
+points [-83, +48] and -13 [-67, +42], without the bonus 99.8 and 99.9 %. It falls in some seeds only, to 34 % of the
+easy sums at most, and only with the bonus; five seeds show no difference. Held-out accuracy 67.8, 64.8 and 69.0 % at
+70, 66 and 70 tokens. In three seeds rollouts have 39 tokens without thoughts at the start and 40 at the end, and 73 and
+72 with them: no thoughts hide in the other mode (docs/experiments.md).
 """
 
 from dataclasses import replace
