@@ -6,6 +6,7 @@ report and the cut pass up to 40 seconds, in which the kernel writes some of wha
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
@@ -130,6 +131,7 @@ def _mounted(system: str, folder: Path) -> Iterator[Callable[[], None]]:
 
     def again() -> None:
         _unmount()
+        _until_unused(device)
         _order("mount", device, str(ROOT))
 
     try:
@@ -138,6 +140,20 @@ def _mounted(system: str, folder: Path) -> Iterator[Callable[[], None]]:
     finally:
         _unmount()
         _order("losetup", "--detach", device)
+
+
+def _until_unused(device: str) -> None:
+    """Wait until no mount namespace has the file system: a sandbox that began meanwhile may hold a copy of the mount,
+    and what is mounted again while it lives is the file system that was shut down.
+    """
+    while True:
+        try:
+            os.close(os.open(device, os.O_RDONLY | os.O_EXCL))
+            return
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            time.sleep(0.1)
 
 
 def _order(*command: str) -> str:
