@@ -110,6 +110,20 @@ CASES: dict[str, Case] = {
     "regex": Case(settings={"pattern": "(?s)<think>.*</think>.*(4|2)+2$|^42"}, gold="42", unfit=None),
     "signed": Case(settings={"of": "match"}, gold="42"),
     "gated": Case(settings={"of": "match", "gates": {"short": {"kind": "regex", "pattern": "^.{,2}$"}}}, gold="42"),
+    "by_field": Case(
+        settings={"field": "verifier", "parts": {"numbers": "match"}},
+        gold="42",
+        task=Task(key="task", prompt=QUESTION, answer="42", fields={"verifier": "numbers"}),
+        unfit=Task(key="unfit", prompt=QUESTION, fields={"verifier": "numbers"}),
+    ),
+    "cosine": Case(settings={"correct": "match"}, gold="42"),
+    "ended": Case(settings={"of": "match"}, gold="42"),
+    "knights": Case(
+        settings={},
+        gold="<answer>A knave, B knight</answer>",
+        task=Task(key="task", prompt="Who is what?", fields={"kinds": {"A": "knave", "B": "knight"}}),
+    ),
+    "levels": Case(settings={"correct": "match"}, gold="42"),
     "sum": Case(settings={"parts": {"right": "match", "short": {"kind": "regex", "pattern": "^.{,2}$"}}}, gold="42"),
     "verification": Case(
         settings={},
