@@ -120,6 +120,30 @@ def _ratio(of: str, wanted: float, measure: str, workload: str, dtype: str = "fl
     return Goal(of=of, wanted=wanted, where=own | {"peer_dtype": "float32"} | where, key="ratio", form="{:.2f}x")
 
 
+def _large(dtype: str, *, step: float, sampling: float, ratio: float) -> Iterator[Goal]:
+    """Goals at the size of SmolLM2, in one number type."""
+    own = {"size": "135M", "workload": "fixed", "dtype": dtype, "side": "posttrain"}
+    than = own | {"peer": "trl", "peer_dtype": dtype, "measure": "grpo"}
+    del than["side"]
+    of = f"135M, fixed, {dtype}"
+    yield Goal(of=f"GRPO, {of}: against TRL in {dtype}", wanted=ratio, where=than, key="ratio", form="{:.2f}x")
+    yield Goal(
+        of=f"GRPO, {of}: share of the limit", wanted=step, where=own | {"measure": "grpo"}, key="share", form="{:.0%}"
+    )
+    sampled = own | {"measure": "sampling", "batch": 64}
+    yield Goal(
+        of=f"sampling, {of}, batch 64: share of the limit", wanted=sampling, where=sampled, key="share", form="{:.0%}"
+    )
+    yield Goal(
+        of=f"peak memory of GRPO, {of}",
+        wanted=3.2e9,
+        where=own | {"measure": "grpo"},
+        key="peak_memory_bytes",
+        at_most=True,
+        form="{:.3g} bytes",
+    )
+
+
 _SAMPLING = "sampling, 3.2M, fixed, batch 256"
 GOALS = (
     _share(f"{_SAMPLING}, float32: share of the limit", 0.6, measure="sampling", dtype="float32", batch=256),
@@ -157,6 +181,8 @@ GOALS = (
         where={"measure": "growth_ratio", "size": "3.2M", "dtype": "float32"},
         form="{:.2f}x",
     ),
+    *_large("float32", step=0.8, sampling=0.65, ratio=3.0),
+    *_large("bfloat16", step=0.6, sampling=0.6, ratio=4.0),
     Goal(of="start to first token, warm", wanted=3, where={"start": "warm"}, at_most=True, form="{:.1f} s"),
     Goal(of="start to first token, cold", wanted=15, where={"start": "cold"}, at_most=True, form="{:.1f} s"),
 )
@@ -188,8 +214,8 @@ def everything(parts: Any) -> Iterator[dict[str, Any]]:
     for part in parts:
         own = {name: part[name] for name in ("size", "workload") if name in part}
         own["matrix_unit"] = has_matrix_unit(part)
-        if "comparison" not in part:
-            # What peers say of posttrain itself is in the comparisons.
+        if "comparison" not in part or part["size"] == "135M":
+            # What peers say of posttrain itself is in the comparisons; at 135M it is measured nowhere else.
             yield from (figure | {"matrix_unit": own["matrix_unit"]} for figure in part["figures"])
         yield from ({**own, **compared} for compared in part.get("comparison", ()))
 
@@ -212,7 +238,8 @@ def _with(part: dict[str, Any]) -> str:
 
 def peers(part: dict[str, Any]) -> Iterator[str]:
     """The section of one model and workload beside other programs."""
-    yield f"## Beside other programs: {part['size']}, {part['workload']}{_with(part)}\n"
+    dtype = f", {part['dtype']}" if "dtype" in part else ""
+    yield f"## Beside other programs: {part['size']}, {part['workload']}{dtype}{_with(part)}\n"
     yield from measured_by(part)
     versions = ", ".join(f"{name} {version}" for name, version in part["peers"].items())
     yield f"Peers: {versions}.\n"

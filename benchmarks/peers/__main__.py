@@ -3,7 +3,7 @@
     python -m benchmarks.peers                                        3.2M, both workloads: about ten minutes
     python -m benchmarks.peers --sizes 25M --workloads ragged         another model
     python -m benchmarks.peers --sides posttrain,trl --rounds 3       less of it
-    python -m benchmarks.peers --sizes 135M --samples 64              tries TRL's micro-batches first
+    python -m benchmarks.peers --sizes 135M --samples 64 --apart      tries TRL's micro-batches first
     python -m benchmarks.peers --device cuda                          Qwen2.5-0.5B's shape in bfloat16, on a GPU
     python -m benchmarks.peers --missing                              what is not there yet: goes on after a stop
 
@@ -79,17 +79,24 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as models:
         for size in options.sizes:
             for workload in options.workloads:
-                where = "" if options.device == "cpu" else f"{options.device}_"
-                target = options.out / f"peers_{where}{size}_{workload}.json"
-                if options.missing and target.exists():
-                    say(f"{target.name} is there already")
-                    continue
-                result = measure(options, size, workload, Path(models))
-                target.write_text(json.dumps(result, indent=1) + "\n")
-                say(f"wrote {target.name}")
-                for line in result["comparison"]:
-                    say(f"  {line['what']}: {line['ratio']:.2f}")
+                for dtype in options.dtypes if options.apart else [None]:
+                    measure_and_write(options, size, workload, dtype, Path(models))
     return 0
+
+
+def measure_and_write(options: argparse.Namespace, size: str, workload: str, dtype: str | None, models: Path) -> None:
+    """Measure a model and a workload, in one number type alone if it is given, into a file of their own."""
+    where = "" if options.device == "cpu" else f"{options.device}_"
+    target = options.out / f"peers_{where}{size}_{workload}{'' if dtype is None else f'_{dtype}'}.json"
+    if options.missing and target.exists():
+        say(f"{target.name} is there already")
+        return
+    own = {} if dtype is None else {"dtypes": [dtype], "peer_dtypes": [dtype]}
+    result = measure(argparse.Namespace(**{**vars(options), **own}), size, workload, models)
+    target.write_text(json.dumps(result if dtype is None else {**result, "dtype": dtype}, indent=1) + "\n")
+    say(f"wrote {target.name}")
+    for line in result["comparison"]:
+        say(f"  {line['what']}: {line['ratio']:.2f}")
 
 
 def measure(options: argparse.Namespace, size: str, workload: str, models: Path) -> dict[str, Any]:
@@ -250,6 +257,9 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--peer-dtypes", type=listed(dtypes), help="float32; on a GPU bfloat16")
     parser.add_argument("--batches", type=counts, default=[256])
     parser.add_argument("--samples", type=int, default=128, help="of a step of GRPO")
+    parser.add_argument(
+        "--apart", action="store_true", help="a run and a file for each type, where memory holds no more"
+    )
     parser.add_argument("--micro-batches", type=counts, help="of TRL, of which the fastest is taken; at 135M 8,16,32")
     parser.add_argument("--tries", type=int, default=1, help="steps of each micro-batch that are measured")
     parser.add_argument("--rounds", type=int, default=8, help="that are kept")
