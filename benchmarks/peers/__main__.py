@@ -257,9 +257,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--peer-dtypes", type=listed(dtypes), help="float32; on a GPU bfloat16")
     parser.add_argument("--batches", type=counts, default=[256])
     parser.add_argument("--samples", type=int, default=128, help="of a step of GRPO")
-    parser.add_argument(
-        "--apart", action="store_true", help="a run and a file for each type, where memory holds no more"
-    )
+    parser.add_argument("--apart", action="store_true", help="each type in a run and a file of its own, for memory")
     parser.add_argument("--micro-batches", type=counts, help="of TRL, of which the fastest is taken; at 135M 8,16,32")
     parser.add_argument("--tries", type=int, default=1, help="steps of each micro-batch that are measured")
     parser.add_argument("--rounds", type=int, default=8, help="that are kept")
