@@ -8,7 +8,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from posttrain.cli import main
+from posttrain.models import Model
 from posttrain.policies.folder import new_folder
+from posttrain.policies.loading import load_policy
+from posttrain.recipes.files import find_recipe, to_yaml
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +71,28 @@ def test_a_sweep_from_one_model_to_the_other(capfd: pytest.CaptureFixture[str]) 
     assert all(point["summary"]["tasks"] == 4 and 0.0 <= point["reflective"] <= 1.0 for point in found)
     assert main(["merge", "m1", "m2", "--sweep", "1:0:0.1"]) == 2
     assert "which has no points" in capfd.readouterr().err
+
+
+def run_with_search(folder: Path) -> None:
+    """The folder of a run whose evaluation searches with a value model, which is in its checkpoint."""
+    changes = ["model=m1", "tasks.size=12", "evaluation.holdout=2", "lr=1e-4", "learner.schedule.warmup=0"]
+    search = "{kind: best_of, n: 2, sampling: {max_tokens: 3}}"
+    changes += ["models.value={source: m2, head: reward}", f"evaluation.search={search}", "evaluation.early=0"]
+    (folder / "checkpoints/step_1/models").mkdir(parents=True)
+    (folder / "recipe.yaml").write_text(to_yaml(find_recipe("grpo", changes)))
+    Path("m1").rename(folder / "model")
+    value = load_policy("value", Model(source="m2", head="reward"), {}, torch.device("cpu"))
+    value.save(folder / "checkpoints/step_1/models/value")
+
+
+def test_a_sweep_searches_as_the_run_does(capfd: pytest.CaptureFixture[str]) -> None:
+    """The tasks and the search are those of the first model's run, with the run's value model."""
+    run_with_search(Path("run"))
+    limits = ("evaluation.sampling.max_tokens=3", "threads=1", "--json")
+    assert main(["merge", "run", "m2", "--method", "task_arithmetic", "--sweep", "0:1:1", *limits]) == 0
+    points = json.loads(capfd.readouterr().out)["points"]
+    assert [point["summary"]["tasks"] for point in points] == [2, 2]
+    assert [point["summary"]["searched"]["rollouts"] for point in points] == [2.0, 2.0]
 
 
 @pytest.mark.parametrize(

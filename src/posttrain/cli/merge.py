@@ -53,7 +53,6 @@ def command(
     from posttrain.errors import UserError
     from posttrain.models import Model
     from posttrain.policies.merging import open_sources
-    from posttrain.runs.launch import model_source
     from posttrain.runs.merging import calibration_texts, points, stored_type, write
     from posttrain.runs.merging import sweep as evaluate_at
 
@@ -75,7 +74,7 @@ def command(
     for coefficient in coefficients:
         rule.at(coefficient).check(len(names))
     files = [component(Tasks, "files", [f"path={path}"]) for path in calibration]
-    sources = open_sources({name: Model(source=model_source(name)) for name in names}, torch.device("cpu"))
+    sources = open_sources({name: Model(source=name) for name in names}, torch.device("cpu"))
     texts = [calibration_texts(sources.policy, file) for file in files]
     if out is not None:
         dtype = stored_type(sources.policy)

@@ -81,17 +81,19 @@ def sweep(
 ) -> list[Point]:
     """Evaluate the merge at each coefficient on the held-out tasks of a recipe with changes.
 
-    The tasks are those of the first model, if it is of a run.
+    The recipe is that of the first model, if it is of a run, with its evaluation: the value model of a search in it
+    stays what it is.
     """
     from posttrain.evaluation.reflection import reflective
     from posttrain.policies.merging import blend
 
     context = context_for(sources.first, changes, None, None)
+    others = {role: context.load(role, model, {}) for role, model in context.recipe.models.items() if role != "policy"}
     found = []
     for coefficient in coefficients:
         blend(sources, method.at(coefficient), calibration)
         sources.policy.version += 1
-        summary, answers = answers_with(context, {"policy": sources.policy})
+        summary, answers = answers_with(context, {"policy": sources.policy, **others})
         greedy = [answer.completion for answer in answers if not answer.sample]
         found.append(Point(coefficient=coefficient, summary=summary, reflective=reflective(greedy)))
         on_point(found[-1])

@@ -16,12 +16,13 @@ nobody has validated.
 
 Differs: the release's 16,384 rows are a share here. Its start-up check is inverted; the intention is followed.
 
-Measured here, one seed (docs/experiments/model_surgery.py): a new model of 4 layers that writes reviews, half of which
-blame; probe accuracy 1, 4.65 % of the rows, steps of 3 mean norms, 200 samples. Blame falls from 50 to 32 % of samples;
-the perplexity of blame rises from 5.3 to 11.2, that of praise from 5.4 to 5.5. With the same sign, aligned rows leave
-54 %, random rows 50 % and a random direction 47 %, all with unchanged perplexities; with the opposite sign the edit
-leaves 47 %, aligned rows 60 %, random rows 57 %, but a random direction 38 %: single samples of 200 vary this much.
-Steering by -1 in every layer leaves 44 % and the perplexities. Steps of 1 change nothing.
+Measured here, five seeds (docs/experiments/model_surgery.py): a new model of 4 layers that writes reviews, 48.9 % of
+which blame; probe accuracy 1, 4.6 % of the rows, 200 samples a seed. Steps of 4 and 6 mean norms change the share of
+blame by -9.4 points [-21.5, +2.7] and -13.6 [-25.9, -1.3]; the perplexity of blame rises from 5.7 to 11.2 and 24.5,
+that of praise from 5.7 to 5.8 and 7.2. Controls of the same size and sign, at 6: aligned rows +4.6 [-0.8, +10.0],
+random rows -0.7 [-5.3, +3.9], a random direction -8.4 [-20.5, +3.7], all with perplexities of blame up to 6.1. With the
+opposite sign, at -4, the edit gives -8.0 [-24.5, +8.5]: by samples it does not stand out from a random direction, by
+perplexity it does. Steering by -1 in every layer gives -5.4 [-7.7, -3.1] and leaves the perplexities.
 """
 
 from collections.abc import Mapping
