@@ -61,6 +61,9 @@ class Preference:
 
     chosen: str
     rejected: str
+    fields: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """About the pair: ``margin`` (in units of reward), ``cut`` (the rejected one is a prefix, without an end), the
+    ``rule`` that made it, ..."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,9 +7,14 @@ import torch
 from torch import Tensor
 
 from posttrain.components.preferences import Pairs, PreferenceLoss
+from posttrain.components.preferences.dpo import DPO
+from posttrain.components.preferences.rpo import RPO
 from tests.conformance._members import members
 
-every_member = pytest.mark.parametrize("loss", members(PreferenceLoss))
+READING = (DPO(target=1.0), DPO(growth=2.0), RPO(loss=DPO(growth=0.5), times_beta=False))
+"""Losses that read a number of each pair, which none does by default."""
+
+every_member = pytest.mark.parametrize("loss", [*members(PreferenceLoss), *READING])
 
 
 def random_pairs(loss: PreferenceLoss, seed: int = 0, *, count: int = 7, gap: float = 1.0) -> Pairs:
@@ -23,6 +28,9 @@ def random_pairs(loss: PreferenceLoss, seed: int = 0, *, count: int = 7, gap: fl
             need: logp_P2 + gap * torch.randn(count, 2, generator=generator, dtype=torch.float64)
             for need in sorted(loss.needs)
         },
+        fields={
+            name: torch.randn(count, generator=generator, dtype=torch.float64).abs() for name in sorted(loss.reads)
+        },
     )
 
 
@@ -31,6 +39,7 @@ def taken(pairs: Pairs, order: list[int]) -> Pairs:
         logp_P2=pairs.logp_P2[order],
         length_P2=pairs.length_P2[order],
         reference_logp_P2={need: logp_P2[order] for need, logp_P2 in pairs.reference_logp_P2.items()},
+        fields={name: number_P[order] for name, number_P in pairs.fields.items()},
     )
 
 
@@ -58,6 +67,17 @@ def test_needs_are_exact(loss: PreferenceLoss) -> None:
         others = {name: x for name, x in pairs.reference_logp_P2.items() if name != need}
         with pytest.raises(KeyError):
             loss(replace(pairs, reference_logp_P2=others))
+    for name in loss.reads:
+        with pytest.raises(KeyError):
+            loss(replace(pairs, fields={other: x for other, x in pairs.fields.items() if other != name}))
+
+
+@every_member
+def test_numbers_of_a_pair_have_no_gradient(loss: PreferenceLoss) -> None:
+    pairs = random_pairs(loss)
+    fields = {name: number_P.requires_grad_() for name, number_P in pairs.fields.items()}
+    loss(replace(pairs, fields=fields)).loss_P.sum().backward()
+    assert all(number_P.grad is None for number_P in fields.values())
 
 
 @every_member
@@ -107,6 +127,7 @@ def test_orders_the_arms_of_a_bandit(loss: PreferenceLoss) -> None:
             logp_P2=logits_A.log_softmax(0)[pair_P2],
             length_P2=torch.ones_like(pair_P2),
             reference_logp_P2=dict.fromkeys(loss.needs, start_A.log_softmax(0)[pair_P2]),
+            fields=dict.fromkeys(loss.reads, (pair_P2[:, 1] - pair_P2[:, 0]).double()),
         )
         loss(pairs).loss_P.mean().backward()
         optimizer.step()

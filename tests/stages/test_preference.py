@@ -13,6 +13,7 @@ import torch
 from posttrain.components.preferences import compare
 from posttrain.components.preferences.dpo import DPO
 from posttrain.components.reducers.sequences import Sequences
+from posttrain.components.tasks.files import Files
 from posttrain.components.tasks.worked_solutions import WorkedSolutions
 from posttrain.errors import UserError
 from posttrain.methods.preference.dpo import dpo
@@ -25,7 +26,7 @@ from posttrain.runs.context import RunContext
 from posttrain.runs.store import RunStore
 from posttrain.signals import ADVANTAGE, LOGP, logp_of
 from posttrain.stages import Models
-from posttrain.stages.pairs import pair_examples
+from posttrain.stages.pairs import number_of, pair_examples
 from posttrain.stages.preference import PreferenceTraining
 from posttrain.training.learner import Learner, Loss, evaluate_examples
 from posttrain.training.packing import Example
@@ -211,3 +212,41 @@ def test_a_pair_that_does_not_fit_is_refused(small: Small) -> None:
 def test_a_frozen_policy_is_refused(small: Small, train: Train) -> None:
     with pytest.raises(UserError, match=r"stage dpo trains the role 'policy', but models\.policy\.trained is false"):
         train(override(small(dpo(), *SHORT), ["models.policy.trained=false"]))
+
+
+def margins(tmp_path: Path, *rows: Mapping[str, object]) -> Path:
+    path = tmp_path / "pairs.jsonl"
+    lines = [{"prompt": f"{i}+1=", "chosen": str(i + 1), "rejected": "x", **row} for i, row in enumerate(rows)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def test_the_numbers_of_each_pair_come_from_its_row(policy: Policy, tmp_path: Path) -> None:
+    tasks = Files(path=str(margins(tmp_path, {"margin": 2}, {"margin": -0.5}))).load()
+    assert [number_of(task, task.preferences[0], "margin") for task in tasks] == [2.0, -0.5]
+    own = Preference(chosen="4", rejected="5", fields={"margin": 7.0})
+    assert number_of(tasks[0], own, "margin") == 7.0
+    training = PreferenceTraining(loss=DPO(growth=0.5), reducer=Sequences())
+    training.check({"policy": policy}, tasks)
+    for row, text in (({}, "there is none; did you mean 'margins'"), ({"margin": None}, "'margin' is None")):
+        wrong = Files(path=str(margins(tmp_path, {"margins": 1, "margin": 1}, {"margins": 1, **row}))).load()
+        with pytest.raises(UserError, match=f"the loss reads the number 'margin' of each pair, and {text}"):
+            training.check({"policy": policy}, wrong)
+
+
+def test_each_pair_of_a_step_has_its_own_number(small: Small, train: Train, tmp_path: Path) -> None:
+    """The recorded mean is that of the margins of the step's pairs, however the batch is cut."""
+    path = margins(tmp_path, *({"margin": float(2**i)} for i in range(15)))
+    changes = (f"tasks={path}", "evaluation.verifier=match", "evaluation.holdout=3", "batch=4", "loss.growth=0.5")
+    _, store = train(small(dpo(), *changes, "learner.micro_batch_tokens=16"))
+    seen = [round(row["given_margin"] * 4) for row in store.metrics() if "given_margin" in row]
+    assert [number.bit_count() for number in seen] == [4, 4, 4] and sum(seen).bit_count() == 12
+
+
+def test_a_rejected_prefix_has_no_end(policy: Policy) -> None:
+    cut = Preference(chosen="4", rejected="55", fields={"cut": True})
+    chosen, rejected = pair_examples(policy, Task(key="k", prompt="2+2="), cut, 3)
+    assert chosen.token_ids.tolist() == [*b"2+2=", *b"4", 257]
+    assert rejected.token_ids.tolist() == [*b"2+2=", *b"55"]
+    row = Task(key="k", prompt="2+2=", fields={"cut": True})
+    assert pair_examples(policy, row, Preference(chosen="4", rejected="55"), 3)[1].token_ids[-1] == ord("5")

@@ -1,12 +1,14 @@
 """Training on the preference pairs of a data set, shared by the stages `preference` and `reward_model`."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from pydantic import PositiveFloat, PositiveInt
 
+from posttrain.component import nearest
 from posttrain.components.reducers import Reducer
 from posttrain.datasets.order import shuffled
 from posttrain.errors import UserError
@@ -17,7 +19,7 @@ from posttrain.stages.fit import Step, fit_role, steps_in
 from posttrain.stages.prompts import check_prompts
 from posttrain.stages.sft import demonstration, used_part
 from posttrain.training.settings import Learning
-from posttrain.types import Fact, PerToken, Preference, Task, Tokens, Trajectory
+from posttrain.types import Fact, FloatArray, PerToken, Preference, Task, Tokens, Trajectory, Utterance
 
 if TYPE_CHECKING:
     from posttrain.policies import Policy
@@ -29,10 +31,15 @@ class PairTraining:
     """How one role learns from pairs."""
 
     role: str
-    per_token: Callable[[Tokens], PerToken]
+    per_token: Callable[[Tokens, Mapping[str, FloatArray]], PerToken]
+    """The loss of each token, given the numbers of the step's pairs by name ([P])."""
     reducer: Reducer
     needs: frozenset[Signal]
     """Signals that the loss reads, from the trained role's own forward pass and from other models."""
+    reads: frozenset[str] = frozenset()
+    """Names of the numbers of each pair that the loss reads."""
+    gives: frozenset[str] = frozenset()
+    """Names of the numbers that written pairs have."""
     batch: PositiveInt
     """Pairs per step."""
     epochs: PositiveFloat
@@ -52,11 +59,18 @@ class PairTraining:
     def check(self, models: Models, tasks: Sequence[Task]) -> None:
         """Raise `UserError` for a pair that exceeds the context or has a completion without a trained token."""
         if self.written:
+            if missing := sorted(self.reads - self.gives):
+                raise UserError(
+                    f"the loss reads {', '.join(missing)} of each pair, which the pairs of this selection lack; "
+                    f"{nearest(missing[0], self.gives)}; take another rule of pairs, or a loss that does not read it"
+                )
             check_prompts(models["policy"], tasks, "the tasks that pairs are written for")
             return
         policy = models.get(self.role, models["policy"])
         for index, (task, preference) in enumerate(self.pairs(tasks)):
             pair_examples(policy, task, preference, index)
+            for name in sorted(self.reads):
+                number_of(task, preference, name)
 
     def total_steps(self, tasks: Sequence[Task]) -> int:
         """Number of steps of the epochs, at least one."""
@@ -68,9 +82,12 @@ class PairTraining:
         from posttrain.training.learner import Loss
 
         pairs = self.pairs(context.tasks)
+        known = {name: np.array([number_of(*pair, name) for pair in pairs], np.float32) for name in sorted(self.reads)}
+        numbers: dict[str, FloatArray] = {}
 
         def examples(step: Step) -> "list[Example]":
             places = shuffled(len(pairs), self.batch, step.index, context.seed)
+            numbers.update({name: values[list(places)] for name, values in known.items()})
             step.record.metrics["epoch"] = (step.index + 1) * self.batch / len(pairs)
             shown = [pair_trajectories(models[self.role], *pairs[i]) for i in places]
             step.record.shown = [(place, trajectory) for place, pair in enumerate(shown) for trajectory in pair]
@@ -78,7 +95,10 @@ class PairTraining:
                 plain = [e for place, pair in enumerate(shown) for e in examples_of_pair(pair, place)]
                 return self.with_signals(plain, models)
 
-        loss = Loss(per_token=self.per_token, reducer=self.reducer, needs=trained_in(self.needs), whole_groups=True)
+        def per_token(tokens: Tokens) -> PerToken:
+            return self.per_token(tokens, numbers)
+
+        loss = Loss(per_token=per_token, reducer=self.reducer, needs=trained_in(self.needs), whole_groups=True)
         steps = self.total_steps(context.tasks)
         return fit_role(
             context, models, role=self.role, learning=self.learning, loss=loss, steps=steps, examples=examples
@@ -121,6 +141,19 @@ def pairs_of(tasks: Sequence[Task]) -> list[tuple[Task, Preference]]:
     return pairs
 
 
+def number_of(task: Task, preference: Preference, name: str) -> float:
+    """A number of a pair: its own, or the column of the task's row. Raises `UserError` where there is none."""
+    fields = {**task.fields, **preference.fields}
+    value = fields.get(name)
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    found = f"'{name}' is {value!r}" if name in fields else f"there is none; {nearest(name, fields)}"
+    raise UserError(
+        f"task {task.key}: the loss reads the number '{name}' of each pair, and {found}; give each row a column "
+        f"'{name}' with a finite number, or take a loss that does not read it"
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Side(Fact):
     """Which completion of a pair it is."""
@@ -129,10 +162,14 @@ class Side(Fact):
 
 
 def pair_trajectories(policy: "Policy", task: Task, preference: Preference) -> tuple[Trajectory, Trajectory]:
-    """The chosen and the rejected completion, samples 0 and 1. Raises `UserError` for one without a trained token."""
+    """The chosen and the rejected completion, samples 0 and 1. Raises `UserError` for one without a trained token.
+
+    A rejected completion that is `cut` has no end token: what is learned is that this prefix is worse, not its end.
+    """
 
     def one(sample: int, side: Literal["chosen", "rejected"], text: str) -> Trajectory:
-        trajectory = demonstration(policy, task, text)
+        cut = side == "rejected" and preference.fields.get("cut", task.fields.get("cut")) is True
+        trajectory = demonstration(policy, task, (Utterance(actor="policy", text=text, ended=False),) if cut else text)
         if not trajectory.num_trained:
             raise UserError(
                 f"task {task.key}: the {side} completion has no token that can be learned; give the row a prompt, or "

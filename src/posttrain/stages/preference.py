@@ -1,7 +1,6 @@
 """Preference optimisation: raise the likelihood of the chosen completion relative to the rejected one."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
@@ -86,9 +85,11 @@ class PreferenceTraining(Stage):
     def _training(self) -> PairTraining:
         return PairTraining(
             role="policy",
-            per_token=partial(compare, self.loss),
+            per_token=lambda tokens, numbers: compare(self.loss, tokens, given=numbers),
             reducer=self.reducer,
             needs=self.loss.needs,
+            reads=self.loss.reads,
+            gives=self.selection.gives if self.selection else frozenset(),
             batch=self.batch,
             epochs=self.epochs,
             max_steps=self.max_steps,

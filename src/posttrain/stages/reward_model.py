@@ -77,7 +77,7 @@ class RewardModelTraining(Stage):
     def _training(self) -> PairTraining:
         return PairTraining(
             role=self.role,
-            per_token=bradley_terry,
+            per_token=lambda tokens, _: bradley_terry(tokens),
             reducer=self.reducer,
             needs=frozenset({SCORE}),
             batch=self.batch,

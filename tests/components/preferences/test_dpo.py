@@ -138,3 +138,67 @@ def test_finite_differences_by_length() -> None:
         return loss(replace(read, logp_P2=logp_P2)).loss_P.sum()
 
     assert torch.autograd.gradcheck(total, (read.logp_P2,))
+
+
+def given(margins: list[float]) -> Pairs:
+    """The worked pairs, with h of 2 and -3 nats, and a margin of each that was given with it."""
+    return replace(pairs(*WORKED), fields={"margin": torch.tensor(margins, dtype=torch.float64)})
+
+
+def test_a_target_is_subtracted_outside_beta() -> None:
+    """Logits 0.5 * 2 - 1.6 and 0.5 * -3 - 0.1."""
+    result = DPO(beta=0.5, target=1.0)(given([1.6, 0.1]))
+    assert result.loss_P.tolist() == pytest.approx([-math.log(sigmoid(-0.6)), -math.log(sigmoid(-1.6))])
+    assert result.metrics["pair_margin"].tolist() == pytest.approx([1.0, -1.5])
+    at_reference = replace(given([1.6, 0.0]), logp_P2=torch.full((2, 2), -4.0, dtype=torch.float64))
+    assert DPO(target=1.0)(at_reference).loss_P.tolist() == pytest.approx([math.log1p(math.exp(1.6)), math.log(2)])
+
+
+def test_beta_of_each_pair_is_inside_the_sigmoid() -> None:
+    """Beta 0.5 (1 + 2 (1 - exp(-0.5 * 4))) of the first; that of a negative margin stays 0.5."""
+    result = DPO(beta=0.5, growth=2.0, rate=0.5)(given([4.0, -7.0]))
+    beta = 0.5 * (1 + 2 * (1 - math.exp(-2.0)))
+    assert result.metrics["pair_beta"].tolist() == pytest.approx([beta, 0.5])
+    assert result.metrics["negative_margin"].tolist() == [0.0, 1.0]
+    assert result.loss_P.tolist() == pytest.approx([-math.log(sigmoid(2 * beta)), -math.log(sigmoid(-1.5))])
+
+
+@pytest.mark.parametrize(("margin", "beta"), [(0.0, 0.1), (1.0, 0.1 * (1 + 0.5 * (1 - math.exp(-0.5)))), (1e9, 0.15)])
+def test_pairs_of_one_margin_are_dpo_with_that_beta(margin: float, beta: float) -> None:
+    ours = DPO(growth=0.5)(given([margin, margin])).loss_P
+    torch.testing.assert_close(ours, DPO(beta=beta)(pairs(*WORKED)).loss_P, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("loss", [DPO(beta=0.3, target=1.0), DPO(beta=0.3, growth=2.0, label_smoothing=0.1)])
+def test_finite_differences_with_margins(loss: DPO) -> None:
+    read = given([1.5, -0.4])
+
+    def of(logp_P2: Tensor) -> Tensor:
+        return loss(replace(read, logp_P2=logp_P2)).loss_P
+
+    assert loss.reads == {"margin"} and not DPO().reads
+    assert torch.autograd.gradcheck(of, (read.logp_P2,))
+
+
+def test_under_a_target_gaps_follow_values_where_dpo_has_one_gap_for_all() -> None:
+    """Two choices of a table, after as many steps: the one whose values are 1.6 apart moves further."""
+
+    def gaps(loss: DPO) -> list[float]:
+        logits_C2 = torch.zeros(2, 2, dtype=torch.float64, requires_grad=True)
+        optimizer = torch.optim.SGD([logits_C2], lr=0.3)
+        for _ in range(400):
+            optimizer.zero_grad()
+            these = Pairs(
+                logp_P2=logits_C2.log_softmax(1),
+                length_P2=torch.ones(2, 2, dtype=torch.int64),
+                reference_logp_P2={logp_of("reference"): torch.full((2, 2), math.log(0.5), dtype=torch.float64)},
+                fields={"margin": torch.tensor([1.6, 0.1], dtype=torch.float64)},
+            )
+            loss(these).loss_P.sum().backward()
+            optimizer.step()
+        return (logits_C2[:, 0] - logits_C2[:, 1]).tolist()
+
+    wide, narrow = gaps(DPO(beta=0.3, target=1.0))
+    assert wide > narrow + 3
+    plain = gaps(DPO(beta=0.3))
+    assert plain[0] == pytest.approx(plain[1])

@@ -1,7 +1,7 @@
 """A preference loss on pairs of a group's rollouts; the one with the higher advantage is the chosen one.
 
 Source: online DPO as in Dong et al. 2024, arXiv:2405.07863, section 4, where each group is the best and the worst of
-the rollouts of one prompt.
+the rollouts of one prompt. The margin that a loss reads is the difference of the rewards.
 
 Differs: groups of more than two are allowed; a group's loss is the mean over its pairs, and a tie is no pair. Of a
 larger group only the ``extremes`` may be compared, as where rollouts that are in no pair are learned from in another
@@ -9,6 +9,9 @@ way (SELM, arXiv:2405.19332).
 """
 
 from typing import ClassVar, Literal
+
+from pydantic import field_validator
+from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
 from posttrain.components.objectives import Objective
@@ -28,6 +31,15 @@ class Pairwise(Objective):
     """Of each pair."""
     pairs: Literal["all", "extremes"] = "all"
     """Which pairs of a group are compared: all that differ, or the best with the worst, the first one of equals."""
+
+    @field_validator("loss")
+    @classmethod
+    def check_reads(cls, loss: PreferenceLoss) -> PreferenceLoss:
+        """Refuse a loss that reads numbers which sampled pairs do not have."""
+        if missing := sorted(loss.reads - {"margin"}):
+            context = {"kind": loss.kind, "missing": ", ".join(missing)}
+            raise PydanticCustomError("reads", "the loss '{kind}' reads {missing}, which sampled pairs lack", context)
+        return loss
 
     @property
     def needs(self) -> frozenset[Signal]:

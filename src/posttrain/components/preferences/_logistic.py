@@ -13,8 +13,12 @@ Rate = Annotated[float, Field(ge=0.0, lt=0.5)]
 """A share of pairs with swapped labels."""
 
 
-def logistic(pairs: Pairs, reward_P2: "torch.Tensor", *, smoothing: float, target: float = 0.0) -> PerPair:
-    """The loss of each pair, by the rewards of its completions. The metrics have the margin without the target."""
+def logistic(
+    pairs: Pairs, reward_P2: "torch.Tensor", *, smoothing: float, target: "float | torch.Tensor" = 0.0
+) -> PerPair:
+    """The loss of each pair, by the rewards of its completions. The metrics have the margin without the target, which
+    is one number, or one for each pair ([P]).
+    """
     from torch.nn.functional import logsigmoid
 
     margin_P = reward_P2[:, 0] - reward_P2[:, 1]

@@ -12,10 +12,25 @@ Where the policy is the reference, the loss is log 2, and no pair counts as corr
 divided by the number of tokens of its completion, so that longer completions weigh no more. The means are small, and
 beta is larger (5 there). For completions of one length it is DPO with beta over that length.
 
-Differs: nothing known.
+Two uses of a pair's `margin` m, a constant in units of reward:
+
+`target` (Step-APO of CPL, arXiv:2409.08642; CPL-Reasoning at 61b99b4, dpo/trainer.py) subtracts target m outside beta,
+so that pairs whose values are further apart need a larger margin of the policy's own:
+
+    loss = -log sigmoid(beta h - target m)          log(1 + exp(target m)) where the policy is the reference
+
+`growth` (MM-DPO of MM-RLHF, arXiv:2502.10391, section 4) gives each pair a beta of its own inside the sigmoid, which is
+not a weight of its loss. Where the margin is negative, because the reward disagrees with the label, it stays beta:
+
+    beta_i = beta (1 + growth (1 - exp(-rate max(m, 0)))),    between beta and (1 + growth) beta
+
+Pairs of one margin are DPO with that beta.
+
+Differs: nothing known. The release of MM-RLHF replaces beta_i by a value from the policy's own margins over a batch,
+unless its default is changed; the paper's formula is here.
 """
 
-from pydantic import PositiveFloat
+from pydantic import NonNegativeFloat, PositiveFloat
 
 from posttrain.component import frozen
 from posttrain.components.preferences import Pairs, PerPair, PreferenceLoss
@@ -36,17 +51,36 @@ class DPO(PreferenceLoss):
     reference: str | None = "reference"
     """The reference: a role, or ``old`` for the policy at the start of the step; None has no reference, as if every
     completion were equally likely under it."""
+    target: NonNegativeFloat = 0.0
+    """Target of the policy's margin per unit of the pair's margin, outside beta (1 in CPL, with beta 0.3); 0 is DPO."""
+    growth: NonNegativeFloat = 0.0
+    """Largest relative increase of beta by the pair's margin (0.5 in MM-RLHF, 0.1 in its script); 0 is DPO."""
+    rate: PositiveFloat = 0.5
+    """How fast beta increases per unit of margin, MM-RLHF's k."""
 
     @property
     def needs(self) -> frozenset[Signal]:
         """The reference's log-probabilities."""
         return frozenset() if self.reference is None else frozenset({logp_of(self.reference)})
 
+    @property
+    def reads(self) -> frozenset[str]:
+        """The margin, where it is used."""
+        return frozenset({"margin"}) if self.target or self.growth else frozenset()
+
     def __call__(self, pairs: Pairs) -> PerPair:
-        """Loss of each pair."""
+        """Loss of each pair; `pair_beta` is the beta of each, where it differs."""
         gain_P2 = pairs.logp_P2
         if self.reference is not None:
             gain_P2 = gain_P2 - pairs.reference_logp_P2[logp_of(self.reference)]
         if self.by_length:
             gain_P2 = gain_P2 / pairs.length_P2.clamp(min=1)
-        return logistic(pairs, self.beta * gain_P2, smoothing=self.label_smoothing)
+        if not self.reads:
+            return logistic(pairs, self.beta * gain_P2, smoothing=self.label_smoothing)
+        margin_P = pairs.fields["margin"].detach().to(gain_P2.dtype)
+        beta_P = self.beta * (1 + self.growth * (1 - (-self.rate * margin_P.clamp(min=0)).exp()))
+        target_P = self.target * margin_P
+        result = logistic(pairs, beta_P[:, None] * gain_P2, smoothing=self.label_smoothing, target=target_P)
+        negative_P = (margin_P < 0).to(margin_P.dtype)
+        more = {"pair_beta": beta_P, "given_margin": margin_P, "negative_margin": negative_P}
+        return PerPair(loss_P=result.loss_P, metrics={**result.metrics, **more})

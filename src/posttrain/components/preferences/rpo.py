@@ -61,6 +61,11 @@ class RPO(PreferenceLoss):
         """Those of the pair's loss."""
         return self.loss.needs
 
+    @property
+    def reads(self) -> frozenset[str]:
+        """Those of the pair's loss."""
+        return self.loss.reads
+
     def __call__(self, pairs: Pairs) -> PerPair:
         """Loss of each pair; the metric `chosen_nll` is the term that eta multiplies, before beta."""
         result = self.loss(pairs)

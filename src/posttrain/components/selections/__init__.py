@@ -39,6 +39,11 @@ class Selection(Component):
         return frozenset()
 
     @property
+    def gives(self) -> frozenset[str]:
+        """Names of the numbers that the pairs which models write have, for losses that read them."""
+        return frozenset()
+
+    @property
     def orders(self) -> bool:
         """Whether it sorts the tasks."""
         return False
