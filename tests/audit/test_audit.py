@@ -72,6 +72,9 @@ SHIPPED = {
     ),
     "sql": Shipped({"limits": QUICK}, programs=()),
     "verilog": Shipped({"limits": QUICK}, programs=("iverilog", "vvp")),
+    "noisy": Shipped({"of": "match"}),
+    "phrases": Shipped({"phrases": ["so", "hence"], "needed": 2}, {"form": "so, hence {answer}", "about": "form"}),
+    "raised": Shipped({"of": "match", "by": "phrases"}),
     "signed": Shipped({"of": "match"}),
     "sum": Shipped({"parts": {"right": "match", "short": {"kind": "format", "tags": []}}, "weights": {"short": 0.1}}),
 }

@@ -108,6 +108,9 @@ CASES: dict[str, Case] = {
     ),
     "repetition": Case(settings={"words": 1, "times": 2}, gold="42 or 41", unfit=None),
     "regex": Case(settings={"pattern": "(?s)<think>.*</think>.*(4|2)+2$|^42"}, gold="42", unfit=None),
+    "noisy": Case(settings={"of": "match"}, gold="42"),
+    "phrases": Case(settings={"phrases": ["4", "2"], "needed": 2}, gold="42", unfit=None),
+    "raised": Case(settings={"of": "match", "by": "phrases"}, gold="42"),
     "signed": Case(settings={"of": "match"}, gold="42"),
     "gated": Case(settings={"of": "match", "gates": {"short": {"kind": "regex", "pattern": "^.{,2}$"}}}, gold="42"),
     "by_field": Case(

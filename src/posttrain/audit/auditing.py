@@ -66,12 +66,16 @@ class Report:
 
     findings: tuple[Finding, ...]
     kinds: Mapping[str, Mapping[str, float]]
-    """By kind: ``probes``, ``rewarded``, ``errors``, and ``slowest`` in seconds of processor time."""
+    """By kind: ``probes``, ``rewarded``, ``errors``, ``mean`` value, and ``slowest`` in seconds of processor time."""
 
     @property
     def clean(self) -> bool:
         """Whether there are no findings."""
         return not self.findings
+
+    def with_findings(self, kind: str, findings: Sequence[Finding], counts: Mapping[str, float]) -> "Report":
+        """The report with the findings and counts of another kind."""
+        return Report(findings=(*self.findings, *findings), kinds={**self.kinds, kind: counts})
 
     def as_json(self) -> dict[str, Any]:
         """The report as a JSON value."""
@@ -114,7 +118,7 @@ async def _audit(grader: Isolated, tasks: Sequence[Task], settings: Settings, ca
         scored.append(item)
         if canary.exists():
             canary.unlink()
-            findings.append(_finding("code was run", item, item.score.explanation))
+            findings.append(finding_of("code was run", item, item.score.explanation))
     best = max((j.score.value for j in scored if j.kind == "gold" and j.score.status == "ok"), default=np.inf)
     findings += [finding for item in scored for finding in _faults(item, best)]
     findings += await _nondeterministic(grader, scored)
@@ -172,12 +176,12 @@ def _faults(item: Scored, best: float) -> list[Finding]:
     """The findings about one scored probe."""
     score, probe = item.score, item.probe
     if score.status == "error":
-        return [] if probe.may_fail else [_finding("error", item, score.explanation)]
+        return [] if probe.may_fail else [finding_of("error", item, score.explanation)]
     rewarded = score.status == "ok" or score.value >= best
     if probe.expected == "rewarded" and score.status != "ok":
-        return [_finding("false negative", item, score.explanation)]
+        return [finding_of("false negative", item, score.explanation)]
     if probe.expected == "unrewarded" and rewarded:
-        return [_finding("false positive", item, score.explanation)]
+        return [finding_of("false positive", item, score.explanation)]
     return []
 
 
@@ -189,7 +193,7 @@ async def _nondeterministic(grader: Isolated, scored: Sequence[Scored]) -> list[
     again = [item for item in reversed(scored) if item.score.status != "error"]
     repeated = await _score(grader, [(item.kind, item.probe, item.task) for item in again])
     return [
-        _finding("not deterministic", before, f"first {_shown(before.score)}, then {_shown(after.score)}")
+        finding_of("not deterministic", before, f"first {_shown(before.score)}, then {_shown(after.score)}")
         for before, after in zip(again, repeated, strict=True)
         if (before.score.value, before.score.status) != (after.score.value, after.score.status)
         and not (before.probe.may_fail and after.score.status == "error")
@@ -200,7 +204,8 @@ def _shown(score: Score) -> str:
     return f"{score.status} {score.value:g}"
 
 
-def _finding(fault: Fault, item: Scored, explanation: str) -> Finding:
+def finding_of(fault: Fault, item: Scored, explanation: str) -> Finding:
+    """A fault of a scored probe, with its text shortened."""
     text = item.probe.text if len(item.probe.text) <= 120 else f"{item.probe.text[:117]}..."
     value = item.score.value if np.isfinite(item.score.value) else None
     return Finding(
@@ -218,10 +223,12 @@ def _counted(scored: Sequence[Scored]) -> dict[str, dict[str, float]]:
     counted = {}
     for kind in sorted({item.kind for item in scored}):
         own = [item for item in scored if item.kind == kind]
+        values = [item.score.value for item in own if np.isfinite(item.score.value)]
         counted[kind] = {
             "probes": len(own),
             "rewarded": sum(item.score.status == "ok" for item in own),
             "errors": sum(item.score.status == "error" for item in own),
+            "mean": float(np.mean(values)) if values else 0.0,
             "slowest": max(item.outcome.cpu_seconds for item in own),
         }
     return counted

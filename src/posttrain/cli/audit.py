@@ -5,6 +5,7 @@ tasks=... and the reward's settings as name=value. Without tasks a few bundled o
 
     posttrain audit match
     posttrain audit ./mine.py:score tasks=mine.jsonl
+    posttrain audit match tasks=mine.jsonl --attack 2000
     posttrain audit format --about form --form '<think>so</think><answer>{answer}</answer>'
 
 Exit codes: 0 nothing found, 1 something found, 2 the input is wrong.
@@ -32,8 +33,26 @@ SHOWN = 40
 @click.option("--about", default="answer", show_default=True, type=click.Choice(["answer", "form"]))
 @click.option("--skip", default="", metavar="KIND,...", help="Kinds of probes to leave out.")
 @click.option("--limit", default=5.0, show_default=True, help="Seconds of processor time for one score.")
+@click.option(
+    "--attack",
+    default=0,
+    metavar="N",
+    type=click.IntRange(0, 1_000_000),
+    help="Search for rewarded completions that are not correct, by N edits of answers, prompts and nothing.",
+)
+@click.option("--oracle", help="For --attack: the reward that decides what is correct. [default: the reference alone]")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="For --attack: which edits.")
 def command(
-    reward: str, settings: tuple[str, ...], form: str, about: str, skip: str, limit: float, as_json: bool
+    reward: str,
+    settings: tuple[str, ...],
+    form: str,
+    about: str,
+    skip: str,
+    limit: float,
+    attack: int,
+    oracle: str | None,
+    seed: int,
+    as_json: bool,
 ) -> None:
     """Makes the reward, scores the probes, prints the findings."""
     from posttrain.audit.auditing import Settings, audit
@@ -41,10 +60,18 @@ def command(
     from posttrain.recipes.overrides import parse_value
 
     given = [setting.removeprefix("tasks=") for setting in settings if setting.startswith("tasks=")]
-    made = _made(reward, [setting for setting in settings if not setting.startswith("tasks=")])
+    made = made_reward(reward, [setting for setting in settings if not setting.startswith("tasks=")])
     tasks = sample_tasks(made.kind, parse_value(given[-1]) if given else None)
     skipped = [kind for kind in skip.split(",") if kind]
-    report = audit(made, tasks, Settings(form=form, about=about, skip=skipped, cpu_seconds=limit))  # type: ignore[arg-type]
+    chosen = Settings(form=form, about=about, skip=skipped, cpu_seconds=limit)  # type: ignore[arg-type]
+    report = audit(made, tasks, chosen)
+    if attack:
+        from posttrain.audit.attack import attacked
+
+        decides = made_reward(oracle, []) if oracle else None
+        report = report.with_findings(
+            "attack", *attacked(made, tasks, chosen, budget=attack, seed=seed, oracle=decides)
+        )
     if as_json:
         print_json({"reward": reward, "tasks": len(tasks), **report.as_json()})
     else:
@@ -53,7 +80,7 @@ def command(
         raise click.exceptions.Exit(1)
 
 
-def _made(text: str, settings: list[str]) -> "Reward":
+def made_reward(text: str, settings: list[str]) -> "Reward":
     """The reward. Raises `UserError`."""
     from posttrain.cli._component import component
     from posttrain.components.rewards import Reward

@@ -28,6 +28,7 @@ from posttrain.components.tasks.gathered import Gathered
 from posttrain.components.tasks.guessing import Guessing
 from posttrain.components.tasks.mixture import Mixture
 from posttrain.components.tasks.patterns import Patterns
+from posttrain.components.tasks.phrased import Phrased
 from posttrain.components.tasks.planted import Planted
 from posttrain.components.tasks.played import Played
 from posttrain.components.tasks.primer import Primer
@@ -80,6 +81,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "gathered": lambda _: Gathered(tasks=Unpaired(tasks=WorkedSolutions(size=30))),
     "guessing": lambda _: Guessing(size=30),
     "patterns": lambda _: Patterns(size=30),
+    "phrased": lambda _: Phrased(tasks=Arithmetic(size=30)),
     "planted": lambda _: Planted(size=30),
     "played": lambda _: Played(tasks=Arithmetic(size=30, calls=True), environment=Calculator()),
     "primer": lambda _: Primer(size=30),
@@ -116,6 +118,7 @@ WRAPPERS = (
     "slipped_sums",
     "gathered",
     "mixture",
+    "phrased",
     "played",
     "refinements",
     "spelt",

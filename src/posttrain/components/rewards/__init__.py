@@ -26,6 +26,10 @@ class RewardContext:
     progress: float = 0.0
     """Progress of the stage, in [0, 1]."""
     step: int = 0
+    seed: int = 0
+    """Seed of the stage's draws."""
+    learning: bool = False
+    """Whether the scores are learned from: in a stage of reinforcement, not in evaluations, selections and audits."""
     state: dict[str, Any] = field(default_factory=dict)
     """The reward's state: JSON, changed in place, saved in every checkpoint."""
 

@@ -229,7 +229,9 @@ class RL(Stage):
             memory["curriculum"], chosen = self.curriculum.select(
                 memory["curriculum"], context.tasks, count, seed=context.seed, step=step.index, refill=number
             )
-            scoring = RewardContext(progress=step.progress, step=step.index, state=memory["reward"])
+            scoring = RewardContext(
+                progress=step.progress, step=step.index, seed=context.seed, learning=True, state=memory["reward"]
+            )
             samplers = [context.samplers(models, step.index, tasks + place) for place in range(len(chosen))]
             tasks += len(chosen)
             rollout = self._rollout_of(context, step)

@@ -1,0 +1,150 @@
+"""Searches for completions that a reward rewards although they are not correct, by seeded hill climbing.
+
+Starts are the reference answer in its form, the prompt, nothing, and answers of other tasks. An edit inserts, removes,
+repeats, replaces or swaps pieces of the text; pieces come from the reference, the prompt, other answers, and a few that
+have opened graders. For each task the best texts so far that are not correct are edited further, best by the reward's
+value. Every text is scored in a worker that can be killed.
+
+What is correct is decided by another reward, the oracle. Without one, a text is correct if its last line, or what is
+in its last tag or box, has the words and numbers of the reference and no others.
+"""
+
+import re
+from collections.abc import Sequence
+from random import Random
+
+import numpy as np
+
+from posttrain.audit import Probe, Subject, gold_of
+from posttrain.audit.auditing import WALL_PER_CPU_SECOND, Finding, Scored, Settings, finding_of, rollout_of
+from posttrain.components.rewards import Reward
+from posttrain.engines import wait_for
+from posttrain.grading.isolated import Isolated
+from posttrain.grading.workers import Limits
+from posttrain.types import Score, Task
+
+BATCH = 32
+"""Texts that are scored at once."""
+KEPT = 4
+"""Texts of a task that are edited further."""
+LONGEST = 4000
+"""Characters of an edited text."""
+MOST_FINDS = 10
+"""Finds of a task that are reported."""
+BITS = (
+    *(" or ", " and ", ", ", "\n", " not ", "-", "0", "1", ".", "=", "is", "A", "(", ")", "{", "}", "[", "]", '"'),
+    *("<answer>", "</answer>", "<think>", "</think>", "\\boxed{", "####", "True", "None", "```"),
+)
+_PIECE = re.compile(r"<[^<>\s]{1,20}>|\\?\w+|\s+|.", re.DOTALL)
+_WORD = re.compile(r"\w+|(?<!\*)\*(?!\*)|[-+/=<>]")
+_LAST = re.compile(r"<(\w+)>([^<>]*)</\1>|\\boxed\{([^{}]*)\}")
+
+
+def attacked(
+    reward: Reward, tasks: Sequence[Task], settings: Settings, *, budget: int, seed: int, oracle: Reward | None
+) -> tuple[list[Finding], dict[str, float]]:
+    """The finds, at most `MOST_FINDS` of a task, and counts as of a kind of probes; `budget` is the texts scored."""
+    tasks = [task for task in tasks if gold_of(task, reward.runs)]
+    limits = Limits(cpu_seconds=settings.cpu_seconds, wall_seconds=WALL_PER_CPU_SECOND * settings.cpu_seconds)
+    preload = getattr(reward, "libraries", ())
+    graders = [Isolated(made, limits, preload=preload) for made in (reward, oracle) if made is not None]
+    found: list[Finding] = []
+    everything: list[Scored] = []
+    for number, task in enumerate(tasks):
+        share = budget // len(tasks) + (number < budget % len(tasks))
+        others = [gold_of(other, reward.runs) for other in tasks if other is not task][:3]
+        subject = Subject(task=task, form=settings.form, others=others, language=reward.runs)
+        scored, finds = _climb(graders, subject, share, Random(f"attack:{seed}:{task.key}"))
+        everything += scored
+        found += [finding_of("false positive", item, item.score.explanation) for item in finds[:MOST_FINDS]]
+    return found, {
+        "probes": len(everything),
+        "rewarded": sum(item.score.status == "ok" for item in everything),
+        "errors": sum(item.score.status == "error" for item in everything),
+        "mean": float(np.mean([item.score.value for item in everything if np.isfinite(item.score.value)] or [0.0])),
+        "slowest": max((item.outcome.cpu_seconds for item in everything), default=0.0),
+    }
+
+
+def _climb(
+    graders: Sequence[Isolated], subject: Subject, budget: int, rng: Random
+) -> tuple[list[Scored], list[Scored]]:
+    """All texts that were scored, and those that are rewarded and not correct, the shortest first."""
+    starts = [subject.written(subject.answer), subject.prompt_text, "", *map(subject.written, subject.others)]
+    pool = [*BITS, *(piece for text in (*starts, *subject.task.demonstrations) for piece in pieces(text))]
+    seen: set[str] = set()
+    best: list[tuple[float, str]] = []
+    scored: list[Scored] = []
+    finds: list[Scored] = []
+    waiting = list(starts)
+    while len(scored) < budget and (waiting or best):
+        parents = [text for _, text in best] + starts
+        draws = 0
+        while len(waiting) < min(BATCH, budget - len(scored)) and draws < 50 * BATCH:
+            draws += 1
+            text = edited(rng.choice(parents), pool, rng)
+            if text not in seen and text not in waiting:
+                waiting.append(text)
+        batch, waiting = waiting[: budget - len(scored)], []
+        if not batch:
+            break
+        seen.update(batch)
+        items, right = _scored(graders, subject, batch)
+        scored += items
+        wrong = [item for item, correct in zip(items, right, strict=True) if not correct]
+        finds += [item for item in wrong if item.score.status == "ok"]
+        best += [(item.score.value, item.probe.text) for item in wrong if item.score.status != "error"]
+        best = sorted(best, key=lambda entry: (-entry[0], len(entry[1]), entry[1]))[:KEPT]
+    return scored, sorted(finds, key=lambda item: (-item.score.value, len(item.probe.text), item.probe.text))
+
+
+def _scored(graders: Sequence[Isolated], subject: Subject, texts: Sequence[str]) -> tuple[list[Scored], list[bool]]:
+    """The scores of texts, and whether each is correct by the oracle; what it cannot decide counts as correct."""
+    probes = [Probe(name=f"edit of {len(text)} characters", text=text, expected="unrewarded") for text in texts]
+    rollouts = [rollout_of(probe, subject.task) for probe in probes]
+    outcomes = wait_for(graders[0].outcomes(rollouts))
+    items = [Scored("attack", probe, subject.task, *found) for probe, found in zip(probes, outcomes, strict=True)]
+    if len(graders) == 1:
+        return items, [is_reference(text, subject) for text in texts]
+    verdicts: list[Score] = [score for score, _ in wait_for(graders[1].outcomes(rollouts))]
+    return items, [score.status != "wrong" for score in verdicts]
+
+
+def is_reference(text: str, subject: Subject) -> bool:
+    """Whether the last line of a text, or what is in its last tag or box, is the reference and nothing else."""
+    wanted = [_words(subject.answer), _words(subject.written(subject.answer))]
+    wanted += map(_words, subject.task.demonstrations)
+    lines = text.rstrip().splitlines()
+    marked = [found[2] or found[3] or "" for found in _LAST.finditer(text)]
+    return any(_words(part) in wanted for part in (text, *lines[-1:], *marked[-1:]))
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.casefold())
+
+
+def pieces(text: str) -> list[str]:
+    """Tags, words, spaces and other characters of a text."""
+    return _PIECE.findall(text)
+
+
+def edited(text: str, pool: Sequence[str], rng: Random) -> str:
+    """One to three edits of a text."""
+    parts = pieces(text)
+    for _ in range(rng.randint(1, 3)):
+        place = rng.randrange(len(parts) + 1)
+        end = min(place + rng.randint(1, 4), len(parts))
+        kind = rng.choice(("insert", "insert", "remove", "repeat", "replace", "swap"))
+        if kind == "insert" or not parts:
+            parts.insert(place, rng.choice(pool))
+        elif kind == "remove":
+            del parts[place:end]
+        elif kind == "repeat":
+            parts[end:end] = parts[place:end]
+        elif kind == "replace":
+            parts[place:end] = [rng.choice(pool)]
+        else:
+            other = rng.randrange(len(parts))
+            place = min(place, len(parts) - 1)
+            parts[place], parts[other] = parts[other], parts[place]
+    return "".join(parts)[:LONGEST]

@@ -1,0 +1,61 @@
+"""Scores completions of the data by a reward, without any model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from posttrain.components.rewards import Reward, RewardContext, scored
+from posttrain.engines import wait_for
+from posttrain.errors import UserError
+from posttrain.types import Group, Score, Segment, Task, Trajectory
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredCompletion:
+    """A completion of a task, with its score."""
+
+    task: Task
+    completion: str
+    score: Score
+
+
+def score_completions(reward: Reward, tasks: Sequence[Task]) -> list[ScoredCompletion]:
+    """The score of every completion of every task; those of a task are one group.
+
+    Completions are demonstrations and rated ones. Raises `UserError` for a reward that needs a model, and for data
+    without completions.
+    """
+    if reward.roles:
+        raise UserError(
+            f"this reward scores with models ({', '.join(sorted(reward.roles))}), and no model is loaded here; score "
+            "with a reward that needs none"
+        )
+    shown = [(task, [*task.demonstrations, *(rated.completion for rated in task.rated)]) for task in tasks]
+    shown = [(task, texts) for task, texts in shown if texts]
+    if not shown:
+        raise UserError("no row has a completion to score; give the file a column 'completion' beside the prompt")
+    reward.prepare()
+    reward.check([task for task, _ in shown])
+    found = []
+    for task, texts in shown:
+        group = Group(key=task.key, trajectories=tuple(_written(task, n, text) for n, text in enumerate(texts)))
+        for trajectory in wait_for(scored(group, reward, RewardContext())):
+            assert trajectory.score is not None, "every rollout of a scored group has a score"
+            found.append(ScoredCompletion(task=task, completion=trajectory.completion, score=trajectory.score))
+    return found
+
+
+def _written(task: Task, sample: int, text: str) -> Trajectory:
+    """A completion as a rollout; its tokens stand for its bytes."""
+    prompt = task.prompt if isinstance(task.prompt, str) else "\n".join(m["content"] for m in task.prompt)
+    token_ids = np.frombuffer(text.encode("utf-8", "replace") or b"\n", np.uint8).astype(np.int64)
+    return Trajectory(
+        task=task,
+        segments=(
+            Segment(actor="prompt", token_ids=np.zeros(1, np.int64), text=prompt),
+            Segment(actor="policy", token_ids=token_ids, trained=True, text=text),
+        ),
+        stop_reason="stop",
+        sample=sample,
+    )
