@@ -72,7 +72,7 @@ def test_how_much_of_the_prefix_is_learned(
     seen: list[tuple[int, int]] = []
     step = Learner.step
 
-    def watched(self: Learner, examples: Sequence[Example], loss: Any, *, progress: float) -> Any:
+    def watched(self: Learner, examples: Sequence[Example], loss: Any, **own: Any) -> Any:
         def per_token(tokens: Any) -> Any:
             result = loss.per_token(tokens)
             for i in range(len(tokens.length_N)):
@@ -81,7 +81,7 @@ def test_how_much_of_the_prefix_is_learned(
                     seen.append((int(given_T.sum()), int((result.loss_T[given_T] != 0).sum())))
             return result
 
-        return step(self, examples, replace(loss, per_token=per_token), progress=progress)
+        return step(self, examples, replace(loss, per_token=per_token), **own)
 
     monkeypatch.setattr(Learner, "step", watched)
     recipe = small(prefix_rft(), *SHORT, "penalties={}", f"objective.demonstrated.share={share}", "prompts=6")

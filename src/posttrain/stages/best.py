@@ -73,7 +73,7 @@ class Validation:
             self.known.update(memory)
         step.record.metrics |= {"validation/best": memory["value"], "validation/step": float(memory["step"])}
 
-    def restore(self) -> None:
+    def take_best(self) -> None:
         """Give the trained role the best weights; a stage that ended before its first validation keeps its own."""
         if "value" in self.known:
             _copy(self.models[self.best.role], self.models[self.trained])

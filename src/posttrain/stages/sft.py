@@ -188,7 +188,7 @@ class SFT(Stage):
             after=validation.after if validation else None,
         )
         if validation is not None:
-            validation.restore()
+            validation.take_best()
         return models
 
     def total_steps(self, tasks: Sequence[Task]) -> int:

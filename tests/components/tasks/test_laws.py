@@ -23,9 +23,11 @@ from posttrain.components.tasks.corridor import Corridor
 from posttrain.components.tasks.countdown import Countdown
 from posttrain.components.tasks.critiques import Critiques
 from posttrain.components.tasks.episodes import Episodes
+from posttrain.components.tasks.exercises import Exercises
 from posttrain.components.tasks.files import Files
 from posttrain.components.tasks.gathered import Gathered
 from posttrain.components.tasks.guessing import Guessing
+from posttrain.components.tasks.knights import Knights
 from posttrain.components.tasks.mixture import Mixture
 from posttrain.components.tasks.patterns import Patterns
 from posttrain.components.tasks.phrased import Phrased
@@ -49,6 +51,7 @@ from posttrain.components.tasks.two_modes import TwoModes
 from posttrain.components.tasks.two_ways import TwoWays
 from posttrain.components.tasks.unpaired import Unpaired
 from posttrain.components.tasks.word_problems import WordProblems
+from posttrain.components.tasks.wordy import Wordy
 from posttrain.components.tasks.worked_solutions import WorkedSolutions
 
 ROWS = [{"question": f"{n}+{n}=", "answer": n + n, "level": {"of": [n]}} for n in range(30)]
@@ -78,8 +81,10 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "critiques": lambda _: Critiques(candidates=10),
     "corridor": lambda _: Corridor(size=30, cells=(3, 6)),
     "episodes": lambda _: Episodes(size=30),
+    "exercises": lambda _: Exercises(size=30),
     "gathered": lambda _: Gathered(tasks=Unpaired(tasks=WorkedSolutions(size=30))),
     "guessing": lambda _: Guessing(size=30),
+    "knights": lambda _: Knights(size=30),
     "patterns": lambda _: Patterns(size=30),
     "phrased": lambda _: Phrased(tasks=Arithmetic(size=30)),
     "planted": lambda _: Planted(size=30),
@@ -102,6 +107,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "word_problems": lambda _: WordProblems(size=30),
     "worked_solutions": lambda _: WorkedSolutions(size=30),
     "reasoning_gym": lambda _: GYM,
+    "wordy": lambda _: Wordy(tasks=Arithmetic(size=30)),
     "stated_confidence": lambda _: StatedConfidence(tasks=Arithmetic(size=30)),
     "mixture": lambda folder: Mixture(
         sources={"own": files(folder), "made": Arithmetic(size=20)}, shares={"own": 2, "made": 1}
@@ -125,6 +131,7 @@ WRAPPERS = (
     "stated_confidence",
     "tagged",
     "unpaired",
+    "wordy",
 )
 SIZED = [kind for kind in EXAMPLES if kind not in WRAPPERS]
 SLOW = {"reasoning_gym"}
