@@ -54,6 +54,26 @@ def test_generate_writes_what_tasks_read(capfd: pytest.CaptureFixture[str], tiny
     assert "exists already" in answer(capfd, "generate", tiny, *SMALL, "--out", "a.jsonl", code=2)["error"]
 
 
+def test_generate_makes_pairs_by_a_rule_and_counts_who_has_none(capfd: pytest.CaptureFixture[str], tiny: str) -> None:
+    search = "{kind: best_of, n: 3, value_role: null, sampling: {max_tokens: 6}}"
+    rule = ("--rows", "pairs", "--pairing", "{kind: fields_differ, fields: [answer]}")
+    found = answer(
+        capfd, "generate", tiny, *SMALL, "tasks.demonstrate=false", "--out", "p.jsonl", "--search", search, *rule
+    )
+    assert found["rows"] == 0 and found["the reference lacks a field"] == 8
+    rows = [
+        {"prompt": f"{i}+1=", "answer": str(i), "demonstration": f"answer: {i + 1}", "margin": 3} for i in range(12)
+    ]
+    Path("mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    own = ("tasks=mine.jsonl", "evaluation.verifier=match", *SMALL[2:])
+    found = answer(capfd, "generate", tiny, *own, "--out", "q.jsonl", "--search", search, *rule)
+    made = [json.loads(line) for line in Path("q.jsonl").read_text().splitlines()]
+    assert found["rows"] == len(made) == 8 and found["rollouts"] == 24
+    assert all(row["rule"] == "fields_differ" and row["chosen"].startswith("answer: ") for row in made)
+    assert all("margin" not in row for row in made)
+    assert len(Files(path="q.jsonl").load()[0].preferences) == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -66,6 +86,8 @@ def test_generate_writes_what_tasks_read(capfd: pytest.CaptureFixture[str], tiny
         (("sample", "Q:", "--search", "tre"), "no search named 'tre'; did you mean 'tree'?"),
         (("generate", *SMALL, "--out", "a.csv"), "name a file that ends with .jsonl"),
         (("generate", *SMALL, "--out", "no/a.jsonl"), "no folder no to write a.jsonl into"),
+        (("generate", *SMALL, "--out", "a.jsonl", "--pairing", "ranks"), "write --rows pairs"),
+        (("generate", *SMALL, "--out", "a.jsonl", "--rows", "pairs", "--pairing", "rank"), "did you mean 'ranks'?"),
     ],
 )
 def test_mistakes(capfd: pytest.CaptureFixture[str], tiny: str, arguments: tuple[str, ...], said: str) -> None:

@@ -27,6 +27,7 @@ from posttrain.components.filters import Filter
 from posttrain.components.hooks import Hook
 from posttrain.components.merges import Merge
 from posttrain.components.objectives import Objective
+from posttrain.components.pairings import Pairing
 from posttrain.components.penalties import Penalty
 from posttrain.components.preferences import PreferenceLoss
 from posttrain.components.reducers import Reducer
@@ -46,6 +47,7 @@ METHODS = (
     Filter,
     Merge,
     Objective,
+    Pairing,
     Penalty,
     PreferenceLoss,
     Reducer,

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from posttrain.components.pairings.best_and_lower import BestAndLower
 from posttrain.components.rewards.reward_model import RewardModel
 from posttrain.components.selections import Selection
+from posttrain.components.selections.paired import Paired
 from posttrain.components.selections.valid_calls import ValidCalls
 from posttrain.components.tasks.worked_solutions import WorkedSolutions
 from posttrain.types import Task
@@ -24,6 +26,8 @@ every_member = pytest.mark.parametrize("selection", members(Selection))
 def able(selection: Any) -> Selection:
     """With a reward that can judge whatever there is, where it has one."""
     made: Any = replace(selection, reward=RewardModel()) if hasattr(selection, "reward") else selection
+    if isinstance(made, Paired):
+        return replace(made, pairing=BestAndLower(), n=4)
     if isinstance(made, ValidCalls):
         return replace(made, judge=None)  # no scripted judge says yes; its own tests have one that does
     return replace(made, threshold=0.7, general=0.0) if hasattr(made, "threshold") else made

@@ -27,7 +27,7 @@ ROWS: dict[str, str] = {
     "engines": "base kernels datasets policies",
     "serving": "base models engines",
     "components.rewards components.rollouts components.selections": "base engines",
-    "components.search": "base engines components.rollouts",
+    "components.pairings components.search": "base engines components.rollouts",
     "components.diagnostics": "base engines policies",
     # The defaults of a learner's settings are members.
     "components.controllers.*": "base components.controllers",

@@ -9,6 +9,7 @@ continues.
     posttrain run sft tasks=solved.jsonl evaluation.verifier=match
     posttrain generate runs/grpo-1 --as pairs --out pairs.jsonl
     posttrain run dpo tasks=pairs.jsonl evaluation.verifier=match
+    posttrain generate runs/grpo-1 --rows pairs --pairing first_pit --out pits.jsonl
 """
 
 import sys
@@ -46,6 +47,9 @@ DEFAULT_SEARCH = "{kind: best_of, n: 8, value_role: null}"
     help="Every state and rollout with its value; the best rollouts of solved tasks; a right rollout preferred to a "
     "wrong one; the shortest right one to one 1.5 times as long; the best of all; the shortest of the better mode.",
 )
+@click.option(
+    "--pairing", help="Rule that makes the pairs of --rows pairs: a kind of `posttrain list pairing`, or YAML."
+)
 @click.option("--at-least", default=1.0, show_default=True, help="Smallest reward of a demonstration.")
 @click.option(
     "--most", default=1, show_default=True, type=click.IntRange(1), help="Demonstrations or pairs of one task."
@@ -57,50 +61,44 @@ def command(
     search: str,
     value: str | None,
     kind: "Kind",
+    pairing: str | None,
     at_least: float,
     most: int,
     as_json: bool,
 ) -> None:
     """Searches, scores, writes."""
-    from posttrain.components.rewards import RewardContext, scored
-    from posttrain.components.search import Found
-    from posttrain.engines import Sampler
     from posttrain.errors import UserError
-    from posttrain.evaluation.generation import Rows, generate
+    from posttrain.evaluation.generation import COUNTS, Rows, generate
     from posttrain.recipes.overrides import to_tree
-    from posttrain.runs.measuring import context_for, read_search
+    from posttrain.runs.measuring import context_for, pairing_with, read_pairing, read_search, search_with
     from posttrain.stages.prompts import check_prompts
-    from posttrain.types import Group, Task, Trajectory
 
     if out.suffix != ".jsonl":
         raise UserError(f"--out {out}: rows are written as JSON lines; name a file that ends with .jsonl")
     if not out.absolute().parent.is_dir():
         raise UserError(f"no folder {out.parent} to write {out.name} into (working in {Path.cwd()}); make it first")
+    if pairing is not None and kind != "pairs":
+        raise UserError(f"--pairing {pairing} makes pairs, and --rows is {kind}; write --rows pairs")
     method = read_search(search)
+    rule = None if pairing is None else read_pairing(pairing)
     run = context_for(model, changes, method, value)
     policies = run.first_models()
-    tasks, reward = run.problems.train, run.problems.verifier
+    tasks = run.problems.train
     check_prompts(policies["policy"], tasks, "the tasks")
-
-    async def find(task: Task) -> tuple[Found, tuple[Trajectory, ...]]:
-        samplers: dict[str, Sampler] = {
-            role: run.server(policy).bind("generate", task.key) for role, policy in policies.items()
-        }
-        context = RewardContext(samplers=samplers)
-        found = await method.search(task, samplers, lambda group: scored(group, reward, context))
-        if method.uses_rewards:
-            return found, found.trajectories
-        return found, (await scored(Group(key=task.key, trajectories=found.trajectories), reward, context)).trajectories
-
     rows = Rows(kind=kind, at_least=at_least, most=most, writer=model)
-    settings = {"recipe": to_tree(run.recipe), "search": search, "rows": [kind, at_least, most]}
+    settings = {"recipe": to_tree(run.recipe), "search": search, "rows": [kind, at_least, most], "pairing": pairing}
     with click.progressbar(length=len(tasks), label="tasks", file=sys.stderr) as bar:
 
         def show(done: Any) -> None:
             bar.update(done["tasks"] - bar.pos)
 
-        done = generate(tasks, find, rows, out, settings=settings, progress=show)
+        pair = None if rule is None else pairing_with(rule, run, policies, writer=model)
+        find = search_with(method, run, policies)
+        done = generate(tasks, find, rows, out, settings=settings, pair=pair, progress=show)
     if as_json:
         print_json({"model": model, "out": str(out), "kind": kind, **done})
         return
     click.echo(f"{out}: {done['rows']} rows from {done['rollouts']} rollouts of {done['tasks']} tasks")
+    for reason, count in done.items():
+        if reason not in COUNTS:
+            click.echo(f"  {count} tasks without a pair: {reason}")

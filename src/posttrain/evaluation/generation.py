@@ -5,6 +5,9 @@
     pairs, shortest  rows with a chosen and a rejected rollout, and where they are from (`posttrain.datasets.checked`)
     best_of, modes   one row per task with the rollout to imitate, where it is from, and its mode
 
+With a rule of `posttrain.components.pairings`, `pairs` are those that the rule makes, with their fields as columns, and
+tasks without a pair are counted by their reason.
+
 The rows of a task are a function of (models, seed, task key). They are appended to ``FILE.part``, and the progress is
 in ``FILE.progress.json``. A generation that was killed continues from there, and its file is the same byte for byte.
 """
@@ -12,11 +15,13 @@ in ``FILE.progress.json``. A generation that was killed continues from there, an
 import asyncio
 import json
 import os
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from posttrain.components.pairings import Paired
 from posttrain.components.search import Found
 from posttrain.datasets.checked import Use, checked_of, make
 from posttrain.datasets.layout import NAMES
@@ -28,14 +33,20 @@ Kind = Literal["rated", "demonstrations", "pairs", "shortest", "best_of", "modes
 Find = Callable[[Task], Awaitable[tuple[Found, Sequence[Trajectory]]]]
 """Searches on a task; returns the result of the search, and its rollouts with the reward's scores."""
 
+Pair = Callable[[Task, Sequence[Trajectory]], Awaitable[Paired]]
+"""Makes pairs of a task's scored rollouts."""
+
 COUNTS = ("tasks", "rollouts", "rows")
-"""What is counted while a file is generated."""
+"""What is counted while a file is generated, besides the tasks without a pair, by reason."""
 RESERVED = {name.lower() for names in NAMES.values() for name in names} | {
     "task",
     "complete",
     "visits",
     "origin",
     "mode",
+    "margin",
+    "rule",
+    "cut",
 }
 """Column names with a meaning when the file is read. Fields of a task with such names are not written."""
 
@@ -52,11 +63,29 @@ class Rows:
     writer: str = "policy"
     """Name of the model that writes, for the origin of what is made of checked rollouts."""
 
-    def of(self, task: Task, found: Found, scored: Sequence[Trajectory]) -> list[dict[str, Any]]:
-        """The rows of one task."""
+    def made(self, task: Task, paired: Paired) -> list[dict[str, Any]]:
+        """The rows of the pairs that a rule made of a task."""
+        about = self._about(task)
+        return [
+            {
+                "id": task.key if len(paired.pairs) == 1 else f"{task.key}/{i}",
+                **about,
+                "chosen": pair.chosen,
+                "rejected": pair.rejected,
+                **pair.fields,
+            }
+            for i, pair in enumerate(paired.pairs)
+        ]
+
+    def _about(self, task: Task) -> dict[str, Any]:
+        """The columns of a task."""
         about = {k: v for k, v in task.fields.items() if k.lower() not in RESERVED}
         about |= {"prompt": task.prompt, "answer": task.answer, "domain": task.domain or None}
-        about = {name: value for name, value in about.items() if value is not None}
+        return {name: value for name, value in about.items() if value is not None}
+
+    def of(self, task: Task, found: Found, scored: Sequence[Trajectory]) -> list[dict[str, Any]]:
+        """The rows of one task."""
+        about = self._about(task)
         if self.kind == "rated":
             return self._rated(task, about, found, scored)
         if self.kind == "demonstrations":
@@ -116,25 +145,34 @@ def generate(
     out: Path,
     *,
     settings: Mapping[str, Any],
+    pair: Pair | None = None,
     at_once: int = 16,
     progress: Callable[[Mapping[str, int]], None] = lambda done: None,
 ) -> dict[str, int]:
     """Search on every task and write the file; returns the numbers of tasks, rollouts and rows.
 
-    `settings` is all that the rows depend on, as JSON. A generation is continued only with the same settings.
+    `settings` is all that the rows depend on, as JSON. A generation is continued only with the same settings. `pair`
+    makes the rows in place of the kind of `rows`; then the tasks without a pair are counted too, by their reason.
     """
     journal = Journal(out, json.loads(json.dumps(settings)))
     done = journal.open()
     while done["tasks"] < len(tasks):
         chunk = tasks[done["tasks"] : done["tasks"] + at_once]
         results = wait_for(_together(chunk, find))
-        made = [
-            row for task, (found, scored) in zip(chunk, results, strict=True) for row in rows.of(task, found, scored)
-        ]
+        paired: Sequence[Paired] = ()
+        if pair is None:
+            parts = (rows.of(task, *result) for task, result in zip(chunk, results, strict=True))
+        else:
+            paired = wait_for(_paired(chunk, results, pair))
+            parts = (rows.made(task, result) for task, result in zip(chunk, paired, strict=True))
+        made = [row for part in parts for row in part]
+        more = sum(len(scored) for _, scored in results) + sum(result.rollouts for result in paired)
+        sizes = (len(chunk), more, len(made))
+        reasons = Counter(result.reason for result in paired if not result.pairs)
         done = {
-            "tasks": done["tasks"] + len(chunk),
-            "rollouts": done["rollouts"] + sum(len(scored) for _, scored in results),
-            "rows": done["rows"] + len(made),
+            **done,
+            **{name: done[name] + size for name, size in zip(COUNTS, sizes, strict=True)},
+            **{reason: done.get(reason, 0) + count for reason, count in sorted(reasons.items())},
         }
         journal.append(made, done)
         progress(done)
@@ -144,6 +182,13 @@ def generate(
 
 async def _together(tasks: Sequence[Task], find: Find) -> list[tuple[Found, Sequence[Trajectory]]]:
     return list(await asyncio.gather(*map(find, tasks)))
+
+
+async def _paired(
+    tasks: Sequence[Task], results: Sequence[tuple[Found, Sequence[Trajectory]]], pair: Pair
+) -> list[Paired]:
+    pairs = (pair(task, scored) for task, (_, scored) in zip(tasks, results, strict=True))
+    return list(await asyncio.gather(*pairs))
 
 
 class Journal:
@@ -162,13 +207,14 @@ class Journal:
             self._part.write_bytes(b"")
             return dict.fromkeys(COUNTS, 0)
         saved = json.loads(self._progress.read_text(encoding="utf-8"))
-        if saved["settings"] != self._settings or set(saved["done"]) != set(COUNTS):
+        if saved["settings"] != self._settings or not set(COUNTS) <= set(saved["done"]):
             raise UserError(
                 f"{self._part} was begun with other settings, so it cannot be continued; give the same model and "
                 f"settings as then, name another file with --out, or remove it and {self._progress.name}"
             )
         os.truncate(self._part, saved["bytes"])  # rows after the last recorded progress are generated again
-        return {name: saved["done"][name] for name in COUNTS}
+        done: dict[str, int] = saved["done"]
+        return done
 
     def append(self, rows: Sequence[Mapping[str, Any]], done: Mapping[str, int]) -> None:
         """Append rows. They are on disk before the progress is."""

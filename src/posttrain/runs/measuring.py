@@ -3,19 +3,24 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from posttrain.component import Component
 from posttrain.errors import UserError
 from posttrain.models.sources import model_of_run
 from posttrain.recipes.differences import spell
-from posttrain.types import Completion, Trajectory
+from posttrain.types import Completion, Group, Task, Trajectory
 
 if TYPE_CHECKING:
+    from posttrain.components.pairings import Pairing
     from posttrain.components.search import Found, Search
-    from posttrain.engines import Sampling
+    from posttrain.engines import Sampler, Sampling
+    from posttrain.evaluation.generation import Find, Pair
     from posttrain.models import Model
     from posttrain.policies import Policy
     from posttrain.runs.context import RunContext
+
+C = TypeVar("C", bound=Component)
 
 SEARCH_HELP = "Search, as kind or YAML: '{kind: tree, iterations: 30}', best_of, ..."
 VALUE_HELP = "Value model: a folder of one with a reward head, or a run that trained one."
@@ -23,19 +28,30 @@ VALUE_HELP = "Value model: a folder of one with a reward head, or a run that tra
 
 def read_search(text: str) -> "Search":
     """The search that a text specifies. Raises `UserError` if it specifies none."""
+    from posttrain.components.search import Search
+
+    return _read(Search, "--search", text)
+
+
+def read_pairing(text: str) -> "Pairing":
+    """The rule of pairs that a text specifies. Raises `UserError` if it specifies none."""
+    from posttrain.components.pairings import Pairing
+
+    return _read(Pairing, "--pairing", text)
+
+
+def _read(contract: "type[C]", option: str, text: str) -> "C":
     from pydantic import TypeAdapter, ValidationError
 
-    from posttrain.components.search import Search
     from posttrain.recipes.overrides import parse_value
 
     try:
-        search: Search = TypeAdapter(Search).validate_python(parse_value(text))
+        made: C = TypeAdapter(contract).validate_python(parse_value(text))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        raise UserError(
-            f"--search {text}: {'.'.join(map(str, first['loc']))} {first['msg']}".replace(":  ", ": ")
-        ) from None
-    return search
+        place = ".".join(map(str, first["loc"]))
+        raise UserError(f"{option} {text}: {place} {first['msg']}".replace(":  ", ": ")) from None
+    return made
 
 
 def search_models(
@@ -177,3 +193,47 @@ def best_completions(found: "Found", count: int) -> "tuple[list[Completion], lis
         for t in (found.trajectories[i] for i in order)
     ]
     return completions, [found.values[i] for i in order]
+
+
+def search_with(search: "Search", run: "RunContext", policies: "Mapping[str, Policy]") -> "Find":
+    """A search of a task with loaded models; its rollouts are scored by the verifier."""
+    from posttrain.components.rewards import RewardContext, scored
+
+    reward = run.problems.verifier
+
+    async def find(task: Task) -> "tuple[Found, tuple[Trajectory, ...]]":
+        samplers = _samplers(run, policies, task)
+        context = RewardContext(samplers=samplers)
+        found = await search.search(task, samplers, lambda group: scored(group, reward, context))
+        if search.uses_rewards:
+            return found, found.trajectories
+        return found, (await scored(Group(key=task.key, trajectories=found.trajectories), reward, context)).trajectories
+
+    return find
+
+
+def pairing_with(rule: "Pairing", run: "RunContext", policies: "Mapping[str, Policy]", *, writer: str) -> "Pair":
+    """Pairs of a task's rollouts by a rule, which may sample with the policy; `writer` is its name in their origin."""
+    from posttrain.components.pairings import Paired, Rollouts
+    from posttrain.components.rewards import RewardContext, scored
+
+    reward = run.problems.verifier
+
+    async def pair(task: Task, rollouts: Sequence[Trajectory]) -> Paired:
+        samplers = _samplers(run, policies, task)
+        context = RewardContext(samplers=samplers)
+        known = Rollouts(
+            task=task,
+            trajectories=tuple(rollouts),
+            sampler=samplers["policy"].bind("pairs"),
+            scorer=lambda group: scored(group, reward, context),
+            writers=(writer,) * len(rollouts),
+        )
+        return await rule.pair(known)
+
+    return pair
+
+
+def _samplers(run: "RunContext", policies: "Mapping[str, Policy]", task: Task) -> "dict[str, Sampler]":
+    """The models by role, bound to a task."""
+    return {role: run.server(policy).bind("generate", task.key) for role, policy in policies.items()}
