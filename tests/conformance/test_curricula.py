@@ -9,13 +9,17 @@ import numpy as np
 import pytest
 
 from posttrain.components.curricula import Curriculum, State
+from posttrain.stages.memory import pack, unpack
 from posttrain.types import Group, Task
-from tests.builders import task, trajectory
+from tests.builders import trajectory
 from tests.conformance._members import members
 
 every_member = pytest.mark.parametrize("curriculum", members(Curriculum))
 
-POOL = [Task(key=f"t{i}", prompt=f"{i}?", domain="ab"[i % 2], fields={"difficulty": i / 10}) for i in range(10)]
+POOL = [
+    Task(key=f"t{i}", prompt=f"{i}?", domain="ab"[i % 2], fields={"difficulty": i / 10, "text": [1, 2]})
+    for i in range(10)
+]
 
 
 def attempts_at(chosen: list[Task], step: int) -> list[Group]:
@@ -35,8 +39,8 @@ def play(
     state, chosen_keys = curriculum.start(), []
     for step in range(steps):
         state, chosen = curriculum.select(between(state), POOL, count, seed=seed, step=step)
-        chosen_keys.append([of.key for of in chosen])
-        state = curriculum.observe(between(state), attempts_at(chosen, step))
+        chosen_keys.append([pick.task.key for pick in chosen])
+        state = curriculum.observe(between(state), attempts_at([pick.task for pick in chosen], step))
     return chosen_keys
 
 
@@ -45,7 +49,7 @@ def play(
 def test_chooses_as_many_as_asked_from_the_pool(curriculum: Curriculum, count: int) -> None:
     _, chosen = curriculum.select(curriculum.start(), POOL, count, seed=0, step=0)
     assert len(chosen) == count
-    assert all(any(of is known for known in POOL) for of in chosen)
+    assert all(any(pick.task is known for known in POOL) for pick in chosen)
 
 
 @every_member
@@ -66,20 +70,20 @@ def test_resumed_is_uninterrupted(curriculum: Curriculum) -> None:
 def test_state_is_changed_by_returning_a_new_one(curriculum: Curriculum) -> None:
     state: Mapping[str, Any] = curriculum.start()
     for step in range(3):
-        before = json.dumps(state)
+        before = json.dumps(pack(state))
         following, chosen = curriculum.select(state, POOL, 4, seed=0, step=step)
-        assert json.dumps(state) == before
-        before = json.dumps(following)
-        state = curriculum.observe(following, attempts_at(chosen, step))
-        assert json.dumps(following) == before
+        assert json.dumps(pack(state)) == before
+        before = json.dumps(pack(following))
+        state = curriculum.observe(following, attempts_at([pick.task for pick in chosen], step))
+        assert json.dumps(pack(following)) == before
 
 
 @every_member
 def test_a_pool_of_one(curriculum: Curriculum) -> None:
-    _, chosen = curriculum.select(curriculum.start(), [task()], 3, seed=0, step=0)
-    assert [of.key for of in chosen] == ["task"] * 3
+    _, chosen = curriculum.select(curriculum.start(), POOL[:1], 3, seed=0, step=0)
+    assert [pick.task.key for pick in chosen] == ["t0"] * 3
 
 
 def through_json(state: State) -> State:
-    loaded: State = json.loads(json.dumps(state, allow_nan=False))
+    loaded: State = unpack(json.loads(json.dumps(pack(state), allow_nan=False)))
     return loaded

@@ -49,7 +49,7 @@ def test_a_hundred_prompts_are_cycled_and_none_is_held_out() -> None:
     state, seen = stage.curriculum.start(), set()
     for step in range(-(-len(pool) // stage.prompts) + 1):
         state, chosen = stage.curriculum.select(state, pool, stage.prompts, seed=0, step=step)
-        seen |= {task.key for task in chosen}
+        seen |= {pick.task.key for pick in chosen}
     assert seen == {task.key for task in pool}
 
 

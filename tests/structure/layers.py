@@ -26,7 +26,7 @@ ROWS: dict[str, str] = {
     "policies": "base kernels models datasets components.edits components.merges components.noises components.shapes",
     "engines": "base kernels datasets policies",
     "serving": "base models engines",
-    "components.rewards components.rollouts components.selections": "base engines",
+    "components.curricula components.rewards components.rollouts components.selections": "base engines",
     "components.pairings components.search": "base engines components.rollouts",
     "components.diagnostics": "base engines policies",
     # The defaults of a learner's settings are members.

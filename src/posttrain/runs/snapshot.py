@@ -31,6 +31,7 @@ from posttrain.runs.environment import RECIPE
 from posttrain.runs.extension import is_extended
 from posttrain.runs.files import write_file
 from posttrain.runs.store import RunStore
+from posttrain.stages.memory import pack, unpack
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -112,7 +113,7 @@ def save_snapshot(
         "step": step,
         "stage": stage,
         "steps_done": steps_done,
-        "memory": memory or {},
+        "memory": pack(memory or {}),
         "roll_backs": roll_backs,
         "healthy": healthy,
         "learners": {role: numbers for role, (numbers, _) in (learners or {}).items()},
@@ -174,7 +175,7 @@ def newest_snapshot(store: RunStore, context: RunContext) -> Snapshot | None:
         step=state["step"],
         stage=state["stage"],
         steps_done=state["steps_done"],
-        memory=state["memory"],
+        memory=unpack(state["memory"]),
         learners=learners,
         position=state["position"],
         roll_backs=roll_backs,

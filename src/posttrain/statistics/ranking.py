@@ -69,6 +69,14 @@ def true_positive_rate(positives: ArrayLike, negatives: ArrayLike, *, at: float 
     return float(np.max((hits_K / hits_K[-1])[false_K / false_K[-1] <= at]))
 
 
+def rank_correlation(first: ArrayLike, second: ArrayLike) -> float | None:
+    """Spearman's rank correlation, ties at their mean rank; None where either is constant or has one value."""
+    rank_N, other_N = _ranks(_scores(first)), _ranks(_scores(second))
+    if rank_N.std() == 0.0 or other_N.std() == 0.0:
+        return None
+    return float(np.corrcoef(rank_N, other_N)[0, 1])
+
+
 def _standard_error(area: float, positives: float, negatives: float) -> float:
     """Standard error of an area, by Hanley and McNeil."""
     spread = 1 + (negatives - 1) * (1 - area) / (2 - area) + (positives - 1) * area / (1 + area)

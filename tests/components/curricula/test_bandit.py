@@ -22,7 +22,7 @@ def attempts(domain: str, rewards: list[float]) -> Group:
 
 def shares(bandit: Bandit, state: State, draws: int = 20_000) -> dict[str, float]:
     _, chosen = bandit.select(state, POOL, draws, seed=0, step=0)
-    counts = Counter(task.domain for task in chosen)
+    counts = Counter(pick.task.domain for pick in chosen)
     return {domain: counts[domain] / draws for domain in (EASY, MIDDLE, HARD)}
 
 
@@ -59,7 +59,8 @@ def test_an_attempt_alone_is_compared_with_nothing() -> None:
 def test_categories_that_were_not_seen(unvisited: Literal["keep", "decay"], kept: float) -> None:
     bandit = Bandit(rate=0.25, unvisited=unvisited)
     state = {"q": {EASY: 0.4, MIDDLE: 0.4}, "position": {EASY: 7}}
-    after = bandit.observe(state, [attempts(EASY, [1, 1])])
+    after = dict(bandit.observe(state, [attempts(EASY, [1, 1])]))
+    assert after.pop("seen") == {EASY: [1.0, 1.0]}
     assert after == {"q": {EASY: pytest.approx(0.3), MIDDLE: pytest.approx(kept)}, "position": {EASY: 7}}
 
 
@@ -87,7 +88,8 @@ def play(bandit: Bandit, state: State, success: dict[str, float], steps: int, se
     for step in range(steps):
         state, chosen = bandit.select(state, POOL, 24, seed=seed, step=step)
         rng = np.random.default_rng([seed, step, 17])
-        groups = [attempts(t.domain, (rng.random(8) < success[t.domain]).astype(float).tolist()) for t in chosen]
+        domains = [pick.task.domain for pick in chosen]
+        groups = [attempts(domain, (rng.random(8) < success[domain]).astype(float).tolist()) for domain in domains]
         state = bandit.observe(state, groups)
     return state
 
@@ -109,7 +111,7 @@ def test_each_category_goes_through_its_own_tasks_without_replacement() -> None:
     bandit, state, keys = Bandit(), Bandit().start(), []
     for step in range(12):
         state, chosen = bandit.select(state, POOL, 5, seed=3, step=step)
-        keys += [task.key for task in chosen]
+        keys += [pick.task.key for pick in chosen]
     for domain in (EASY, MIDDLE, HARD):
         own = [key for key in keys if key.startswith(domain)]
         assert state["position"][domain] == len(own) > 6

@@ -20,7 +20,7 @@ def visit(key: str, rewards: list[float]) -> Group:
 
 def drawn(state: State, draws: int = 20_000) -> dict[str, float]:
     _, chosen = Prioritized().select(state, POOL, draws, seed=0, step=0)
-    counts = Counter(task.key for task in chosen)
+    counts = Counter(pick.task.key for pick in chosen)
     return {task.key: counts[task.key] / draws for task in POOL}
 
 
@@ -71,6 +71,7 @@ def test_tasks_that_cannot_be_solved_take_more_and_more_of_the_draws() -> None:
     curriculum, state = Prioritized(rate=0.5), Prioritized().start()
     for step in range(30):
         state, chosen = curriculum.select(state, POOL, 8, seed=1, step=step)
-        state = curriculum.observe(state, [visit(t.key, [float(t.key != "d")] * 4) for t in chosen])
+        keys = [pick.task.key for pick in chosen]
+        state = curriculum.observe(state, [visit(key, [float(key != "d")] * 4) for key in keys])
     assert state["success"] == {"a": 1.0, "b": 1.0, "c": 1.0, "d": 0.0}
     assert drawn(state)["d"] == 1.0

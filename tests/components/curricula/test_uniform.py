@@ -14,7 +14,7 @@ def draw(size: int, counts: list[int], seed: int = 0) -> list[str]:
     state, keys = Uniform().start(), []
     for step, count in enumerate(counts):
         state, chosen = Uniform().select(state, pool, count, seed=seed, step=step)
-        keys += [task.key for task in chosen]
+        keys += [pick.task.key for pick in chosen]
     assert state == {"position": sum(counts)}
     return keys
 

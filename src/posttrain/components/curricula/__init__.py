@@ -1,31 +1,119 @@
 """Curricula: the choice of the tasks of each step.
 
-Contract: the state is JSON. `select` is a function of (state, pool, count, seed, step, refill) alone, so that a resumed
-run has the tasks of the uninterrupted one.
+Contract: the state is JSON that may hold numpy arrays (`posttrain.stages.memory`), and is changed by returning a new
+one. `select` is a function of (state, pool, count, seed, step, refill) alone, so that a resumed run has the tasks of
+the uninterrupted one. What must be measured for a choice is measured in `look`, which puts it into the state; a choice
+without it is uniform. The pool is the same sequence in all steps of a stage, so that the state may number its tasks.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from posttrain.component import Component
-from posttrain.types import Group, Task
+from posttrain.engines import Sampler
+from posttrain.types import Fact, Group, Task
 
 State = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pick:
+    """A task that was chosen, and why; both are in the record of its rollouts."""
+
+    task: Task
+    weight: float | None = None
+    """The number that it was chosen by, in the curriculum's own unit: a predicted success rate, the probability of its
+    category; None where there is none."""
+    reason: str = ""
+    """``uniform``, the category, ...; empty where every task is chosen alike."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picked(Fact):
+    """Why the task of a rollout was chosen: the fields of its `Pick`."""
+
+    weight: float | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a model that the curriculum asks should predict for a task."""
+
+    task: Task
+    value: float
+
+
+class Probe(Protocol):
+    """What `Curriculum.look` may use of the run. What it samples counts as sampled, and as ``probe_tokens``."""
+
+    @property
+    def samplers(self) -> Mapping[str, Sampler]:
+        """The recipe's models by role; the draws are a function of the seed and the step."""
+        ...
+
+    async def collect(self, tasks: Sequence[Task], n: int | None) -> list[Group]:
+        """The scored rollouts of each task, in order, by the rollout and the reward of the stage; `n` of each, or as
+        many as in training. One group per task, without rollouts whose scoring failed; it may be empty.
+        """
+        ...
+
+    async def predict(self, role: str, tasks: Sequence[Task]) -> list[float]:
+        """The score of each task's prompt by the model in a role, which has the head ``reward``."""
+        ...
 
 
 class Curriculum(Component):
     """Chooses the tasks of a step, and updates its state from their scores."""
 
+    @property
+    def roles(self) -> frozenset[str]:
+        """Roles besides the policy whose models `look` asks."""
+        return frozenset()
+
+    @property
+    def taught(self) -> str | None:
+        """The role of these, with the head ``reward``, that learns from `targets`; None if there is none."""
+        return None
+
+    @property
+    def squashes(self) -> bool:
+        """Whether the prediction of the role `taught` is the sigmoid of its score."""
+        return False
+
+    @property
+    def remembers_tasks(self) -> bool:
+        """Whether it learns from a task's rollouts about this task only, so that it needs several visits of each."""
+        return False
+
+    def check(self, tasks: Sequence[Task], count: int) -> None:
+        """Raise `UserError`, before anything is sampled, for tasks among which it cannot choose `count`."""
+
     def start(self) -> State:
         """State before the first step."""
         return {}
 
+    async def look(
+        self, state: State, pool: Sequence[Task], probe: Probe, count: int, *, seed: int, step: int, refill: int = 0
+    ) -> State:
+        """Measure what the next choice of `count` tasks needs: called before every `select`, with its arguments."""
+        return state
+
     def select(
         self, state: State, pool: Sequence[Task], count: int, *, seed: int, step: int, refill: int = 0
-    ) -> tuple[State, list[Task]]:
+    ) -> tuple[State, list[Pick]]:
         """Choose `count` tasks of the pool for this step; `refill` numbers further choices in the same step, from 1."""
         raise NotImplementedError
 
     def observe(self, state: State, groups: Sequence[Group]) -> State:
         """Return the state after the scored groups of a step, before any filter."""
         return state
+
+    def targets(self, state: State, groups: Sequence[Group]) -> list[Target]:
+        """What the role `taught` learns from the scored groups of a step."""
+        return []
+
+    def report(self, state: State) -> Mapping[str, float]:
+        """Metrics of the step, after `observe`; a name with a slash and a category is a cell of the viewer's table."""
+        return {}

@@ -11,24 +11,18 @@ through its own tasks without replacement, and starts again when they are used u
 scores, independent of the policy's estimator.
 """
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, PositiveFloat
 
-from posttrain.component import frozen, nearest
-from posttrain.components.curricula import Curriculum, State
-from posttrain.errors import UserError
-from posttrain.types import Group, Task, value_of
+from posttrain.component import frozen
+from posttrain.components.curricula import Curriculum, Pick, State
+from posttrain.components.curricula._arms import Arms, gains_of, report_of, seen_of, softmax
+from posttrain.types import Group, Task
 
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
-Reals = NDArray[np.float64]
-
-EPSILON = 1e-6
-"""Added to the standard deviation of a group's rewards, as in the release."""
 
 
 @frozen
@@ -52,57 +46,29 @@ class Bandit(Curriculum):
 
     def select(
         self, state: State, pool: Sequence[Task], count: int, *, seed: int, step: int, refill: int = 0
-    ) -> tuple[State, list[Task]]:
+    ) -> tuple[State, list[Pick]]:
         """Draw a category for each task, with replacement, and take that category's next task."""
-        arms: dict[str, list[Task]] = defaultdict(list)
-        for task in pool:
-            arms[self._category(task)].append(task)
-        names = sorted(arms)
-        q_A = np.array([state["q"].get(name, 0.0) for name in names])
-        drawn = np.random.default_rng([seed, 0, step, *[refill] * (refill > 0)]).choice(
-            len(names), size=count, p=self._shares(q_A)
-        )
-        position, chosen = dict(state["position"]), []
-        for arm in map(int, drawn):
-            epoch, place = divmod(position.get(names[arm], 0), len(arms[names[arm]]))
-            order = np.random.default_rng([seed, 1 + arm, epoch]).permutation(len(arms[names[arm]]))
-            chosen.append(arms[names[arm]][order[place]])
-            position[names[arm]] = position.get(names[arm], 0) + 1
-        return {"q": dict(zip(names, q_A.tolist(), strict=True)), "position": position}, chosen
+        arms = Arms.of(state, pool, self.features)
+        q_A = np.array([state["q"].get(name, 0.0) for name in arms.names])
+        share_A = softmax(q_A, self.temperature)
+        rng = np.random.default_rng([seed, 0, step, *[refill] * (refill > 0)])
+        drawn = rng.choice(len(arms.names), size=count, p=share_A)
+        position, places = arms.next_in_epochs(drawn, state["position"], seed)
+        q = dict(zip(arms.names, q_A.tolist(), strict=True))
+        return {**state, "q": q, "position": position, **arms.state}, arms.picks(pool, places, share_A)
 
     def observe(self, state: State, groups: Sequence[Group]) -> State:
         """Update Q of every category by the gain of its rollouts. Rollouts whose scoring failed do not count."""
-        gains: dict[str, list[float]] = defaultdict(list)
-        for group in groups:
-            scored = [t for t in group if t.score is not None and t.score.status != "error"]
-            for trajectory, size in zip(scored, _absolute_advantages([value_of(t) for t in scored]), strict=True):
-                gains[self._category(trajectory.task)].append(size)
+        gains = gains_of(groups, self.features)
         q = dict(state["q"])
         for name in sorted({*q, *gains}):
             if name in gains or self.unvisited == "decay":
                 gain = float(np.mean(gains[name])) if name in gains else 0.0
                 q[name] = (1.0 - self.rate) * q.get(name, 0.0) + self.rate * gain
-        return {**state, "q": q}
+        return {**state, "q": q, "seen": seen_of(groups, self.features)}
 
-    def _shares(self, q_A: Reals) -> Reals:
-        """[A] probability of each category."""
-        weight_A = np.exp((q_A - q_A.max()) / self.temperature)
-        return np.asarray(weight_A / weight_A.sum())
-
-    def _category(self, task: Task) -> str:
-        """The arm that a task belongs to. Raises `UserError` for a task without one of the features."""
-        for name in self.features:
-            if name != "domain" and name not in task.fields:
-                raise UserError(
-                    f"curriculum.features names '{name}', but task {task.key} has no such field; "
-                    f"{nearest(name, ('domain', *task.fields))}"
-                )
-        return " / ".join(task.domain if name == "domain" else str(task.fields[name]) for name in self.features)
-
-
-def _absolute_advantages(rewards: Sequence[float]) -> list[float]:
-    """[N] |A| of rollouts of one task: distance from their mean in units of std; of a single one, its |reward|."""
-    reward_N = np.asarray(rewards, np.float64)
-    mean, std = (reward_N.mean(), reward_N.std(ddof=1)) if len(reward_N) > 1 else (0.0, 1.0)
-    sizes: list[float] = (np.abs(reward_N - mean) / (std + EPSILON)).tolist()
-    return sizes
+    def report(self, state: State) -> Mapping[str, float]:
+        """By category: Q, share of the tasks, and of correct rollouts."""
+        names = sorted(state["q"])
+        own = report_of(state.get("seen", {}), names)
+        return own | ({f"q/{name}": state["q"][name] for name in names} if any("/" in key for key in own) else {})

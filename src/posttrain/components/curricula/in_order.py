@@ -7,7 +7,7 @@ order of tasks that means something, such as by difficulty, is followed too.
 from collections.abc import Sequence
 
 from posttrain.component import frozen
-from posttrain.components.curricula import Curriculum, State
+from posttrain.components.curricula import Curriculum, Pick, State
 from posttrain.types import Task
 
 
@@ -21,7 +21,7 @@ class InOrder(Curriculum):
 
     def select(
         self, state: State, pool: Sequence[Task], count: int, *, seed: int, step: int, refill: int = 0
-    ) -> tuple[State, list[Task]]:
+    ) -> tuple[State, list[Pick]]:
         """Take the next `count` tasks."""
         taken = state["taken"]
-        return {"taken": taken + count}, [pool[(taken + i) % len(pool)] for i in range(count)]
+        return {"taken": taken + count}, [Pick(task=pool[(taken + i) % len(pool)]) for i in range(count)]

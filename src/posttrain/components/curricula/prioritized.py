@@ -19,7 +19,7 @@ import numpy as np
 from pydantic import Field
 
 from posttrain.component import frozen
-from posttrain.components.curricula import Curriculum, State
+from posttrain.components.curricula import Curriculum, Pick, State
 from posttrain.types import Group, Task
 
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
@@ -33,19 +33,25 @@ class Prioritized(Curriculum):
     """Share of a task's newest step in its success rate, in (0, 1]; at 1 only the newest counts. The first step counts
     in full."""
 
+    @property
+    def remembers_tasks(self) -> bool:
+        """True."""
+        return True
+
     def start(self) -> State:
         """State before the first step: no task drawn."""
         return {"success": {}}
 
     def select(
         self, state: State, pool: Sequence[Task], count: int, *, seed: int, step: int, refill: int = 0
-    ) -> tuple[State, list[Task]]:
+    ) -> tuple[State, list[Pick]]:
         """Draw each task independently, with replacement."""
         failure_P = np.array([max(1.0 - state["success"].get(task.key, 0.0), 0.0) for task in pool])
         total = failure_P.sum()
         share_P = failure_P / total if total > 0 else None
         drawn = np.random.default_rng([seed, step, *[refill] * (refill > 0)]).choice(len(pool), size=count, p=share_P)
-        return state, [pool[int(place)] for place in drawn]
+        weight_P = share_P if share_P is not None else np.full(len(pool), 1.0 / len(pool))
+        return state, [Pick(task=pool[i], weight=float(weight_P[i])) for i in drawn.tolist()]
 
     def observe(self, state: State, groups: Sequence[Group]) -> State:
         """Update the success rates of the step's tasks. Rollouts whose scoring failed do not count."""

@@ -7,10 +7,9 @@ epoch and start the next. It has a task twice when the pool is smaller than the 
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from posttrain.component import frozen
-from posttrain.components.curricula import Curriculum, State
+from posttrain.components.curricula import Curriculum, Pick, State
+from posttrain.components.curricula._draws import shuffled_epochs
 from posttrain.types import Task
 
 
@@ -24,12 +23,7 @@ class Uniform(Curriculum):
 
     def select(
         self, state: State, pool: Sequence[Task], count: int, *, seed: int, step: int, refill: int = 0
-    ) -> tuple[State, list[Task]]:
+    ) -> tuple[State, list[Pick]]:
         """Take the next `count` tasks."""
-        end = state["position"] + count
-        chosen: list[Task] = []
-        for epoch in range(state["position"] // len(pool), -(-end // len(pool))):
-            order = np.random.default_rng([seed, epoch]).permutation(len(pool))
-            start = epoch * len(pool)
-            chosen += [pool[i] for i in order[max(state["position"] - start, 0) : end - start]]
-        return {"position": end}, chosen
+        places = shuffled_epochs(len(pool), state["position"], count, [seed])
+        return {"position": state["position"] + count}, [Pick(task=pool[i]) for i in places.tolist()]

@@ -32,11 +32,12 @@ from posttrain.components.selections import Selection
 from posttrain.components.tasks import Tasks
 from posttrain.engines import wait_for
 from posttrain.models import Model
-from posttrain.signals import OLD_LOGP, OLD_VALUE, Signal, columns_in, roles_in
+from posttrain.signals import OLD_LOGP, OLD_VALUE, SCORE, Signal, columns_in, roles_in
 from posttrain.stages import Models, PreviewContext, Stage, StageContext
 from posttrain.stages.fit import Step, fit
 from posttrain.stages.needs import Need, needs_of
 from posttrain.stages.prompts import check_prompts
+from posttrain.stages.rl.choosing import Choosing, check_pool, collect_picks, visits
 from posttrain.stages.rl.collect import (
     collect_groups,
     describe_failures,
@@ -45,7 +46,6 @@ from posttrain.stages.rl.collect import (
     record_filtered,
     split_failed,
     stop_if_grading_fails,
-    unaided,
 )
 from posttrain.stages.rl.imitation import BALANCE, EXPERTS, Imitation, Taught, check_experts
 from posttrain.stages.rl.metrics import describe, metrics_by_role
@@ -115,7 +115,7 @@ class RL(Stage):
     critic: Objective | None = None
     """Loss of the role ``critic``, for advantages that need values."""
     critic_learner: Learning = Learning()
-    """How the critic is updated."""
+    """How the critic is updated, and a model that the curriculum asks."""
     old_logp: Literal["sampled", "recomputed"] = "sampled"
     """Denominator of ratios: the sampler's log-probabilities, or those that the learner recomputes before the update.
     Those of demonstrations, which were not sampled, are always the learner's."""
@@ -133,7 +133,8 @@ class RL(Stage):
         compared = roles_in(frozenset().union(*(self._declared(role) for role in learned)))
         critics = {own.critic for own in self.by_role.values() if own.critic} | ({"critic"} if self.critic else set())
         hooked = frozenset().union(*(hook.roles for hook in self.hooks.values()))
-        used = self.rollout.roles | self.reward.roles | (self.selection.roles if self.selection else frozenset())
+        used = self.rollout.roles | self.reward.roles | self.curriculum.roles
+        used |= self.selection.roles if self.selection else frozenset()
         asked = frozenset().union(*(self._advantage_of(role).roles for role in learned))
         return frozenset(learned | compared | critics | hooked | used | self.learner.optimizer.roles | asked)
 
@@ -148,6 +149,8 @@ class RL(Stage):
         found = [need for path, part in sampling for need in needs_of(path, part, role="policy")]
         for role in self._writers(models):
             found += self._needed_by(role)
+        if self.curriculum.taught is not None:
+            found.append(Need(signal=SCORE, role=self.curriculum.taught, path="curriculum", setting="curriculum.role"))
         return found
 
     def check(self, models: Models, tasks: Sequence[Task]) -> None:
@@ -155,6 +158,7 @@ class RL(Stage):
         check_prompts(models["policy"], tasks, f"the {self.kind} stage")
         self.rollout.check(tasks)
         self.reward.check(tasks)
+        self.curriculum.check(tasks, self.prompts)
         check_hooks(self.hooks, models)
         if self.experts is not None and self.experts.source is None:
             check_experts(models, tasks)
@@ -179,11 +183,14 @@ class RL(Stage):
     def run(self, models: Models, context: StageContext) -> Models:
         """Train for the remaining steps, and return the models with their new weights."""
         trainings = {role: self._training(role) for role in self._writers(context.model_settings)}
+        choosing = self._choosing()
         learners = make_learners(updates_of(trainings), models, steps_of(trainings, self.steps), seed=context.seed)
+        learners |= choosing.learners(models, seed=context.seed, steps=self.steps)
         imitation = self._imitation(context)
         memory = context.memory or self._initial_memory(trainings) | imitation.start()
         if not context.memory:
             self._prepare(models, context, memory, trainings)
+        check_pool(memory, context.tasks, context.name)
         states = role_states(models, learners, memory["roles"], trainings)
         warmup = warmup_of(trainings)
         for step in fit(context, models, learners, steps=self.steps, memory=memory):
@@ -191,10 +198,10 @@ class RL(Stage):
             with context.phase("sample"):
                 before = context.sampled_tokens(models)
                 context.groups = []
-                groups, kept = self._collect(models, context, step, memory) if shares.sampled else ([], [])
+                groups, kept = self._collect(models, context, step, memory, choosing) if shares.sampled else ([], [])
                 sampled = context.sampled_tokens(models) - before
             step.record.metrics |= metrics_by_role(groups) | {"sampled_tokens": float(sampled)}
-            memory["curriculum"] = self.curriculum.observe(memory["curriculum"], unaided(learned_by("policy", groups)))
+            targets = choosing.observe(memory, learned_by("policy", groups), step)
             shown = imitation.choose(memory, groups, shares, models["policy"], step.index)
             epochs = self.refill.epochs(step.index) if self.refill is not None else None
             validation = imitation.validation(models["policy"], shares, step.index)
@@ -204,6 +211,7 @@ class RL(Stage):
                 if training.due(step.index, warmup):
                     own = taught if role == "policy" else Taught(shares=shares, idle=idle, epochs=epochs)
                     training.update(kept, own, models, learners, memory["roles"][role], step, context.phase)
+            choosing.teach(targets, models, learners, step)
             imitation.observe(memory, shares, step.record.metrics)
             step.record.drop_rest(kept, "the role that it would teach is not updated in this step")
             for hook in self.hooks.values():
@@ -211,7 +219,7 @@ class RL(Stage):
         return models
 
     def _collect(
-        self, models: Models, context: StageContext, step: Step, memory: dict[str, Any]
+        self, models: Models, context: StageContext, step: Step, memory: dict[str, Any], choosing: Choosing
     ) -> tuple[list[Group], list[Group]]:
         """The step's fresh groups, scored, and the groups to learn from: sampled until enough pass the filters."""
         groups: list[Group] = []
@@ -226,16 +234,14 @@ class RL(Stage):
         full = self.refill is not None and self.refill.is_full(waiting, self.prompts)
         while not full:
             count = self.prompts - (0 if number else len(replayed))
-            memory["curriculum"], chosen = self.curriculum.select(
-                memory["curriculum"], context.tasks, count, seed=context.seed, step=step.index, refill=number
-            )
+            chosen = choosing.choose(models, context, step, memory, count, number)
             scoring = RewardContext(
                 progress=step.progress, step=step.index, seed=context.seed, learning=True, state=memory["reward"]
             )
             samplers = [context.samplers(models, step.index, tasks + place) for place in range(len(chosen))]
             tasks += len(chosen)
             rollout = self._rollout_of(context, step)
-            sampled = wait_for(collect_groups(chosen, rollout, self.reward, samplers, scoring))
+            sampled = wait_for(collect_picks(chosen, rollout, self.reward, samplers, scoring))
             groups += with_spans(sampled, self._tags, models)
             context.groups = groups
             stop_if_grading_fails(groups, self.max_grader_errors)
@@ -266,9 +272,7 @@ class RL(Stage):
         waiting = {role: training.advantage for role, training in trainings.items() if training.advantage.prepares}
         if not waiting:
             return
-        _, tasks = self.curriculum.select(
-            self.curriculum.start(), context.tasks, self.prompts, seed=context.seed, step=0
-        )
+        tasks = self._first_tasks(context)
         samplers = [context.samplers(models, "prepare", place) for place in range(len(tasks))]
         rollout = self.rollout.at(0.0).drawn(0.0)
         groups = wait_for(collect_groups(tasks, rollout, self.reward, samplers, RewardContext()))
@@ -291,14 +295,28 @@ class RL(Stage):
 
     def preview(self, models: Models, context: PreviewContext) -> list[str]:
         """Sample and score the first step's tasks, and describe the rollouts."""
-        _, tasks = self.curriculum.select(
-            self.curriculum.start(), context.tasks, self.prompts, seed=context.seed, step=0
-        )
+        tasks = self._first_tasks(context)
         samplers = [context.samplers(models, 0, place) for place in range(len(tasks))]
         groups = wait_for(collect_groups(tasks, self.rollout, self.reward, samplers, RewardContext()))
         if failures := describe_failures(groups):
             context.errors.append(f"stage {context.name}: {failures}")
-        return describe(groups)
+        return describe(groups) + visits(self.curriculum, self.steps, self.prompts, len(context.tasks))
+
+    def _first_tasks(self, context: PreviewContext) -> list[Task]:
+        """The tasks of the first step, without what the curriculum would measure before."""
+        start = self.curriculum.start()
+        _, picks = self.curriculum.select(start, context.tasks, self.prompts, seed=context.seed, step=0)
+        return [pick.task for pick in picks]
+
+    def _choosing(self) -> Choosing:
+        """The curriculum, and what it may use."""
+        return Choosing(
+            curriculum=self.curriculum,
+            rollout=self.rollout,
+            reward=self.reward,
+            reducer=self.reducer,
+            learning=self.critic_learner,
+        )
 
     def _rollout_of(self, context: StageContext, step: Step) -> Rollout:
         """The rollout with the settings of a step."""

@@ -4,17 +4,16 @@ A group is stored with the key of its task, not with the task. Arrays are stored
 has the same numbers.
 """
 
-import base64
 import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from functools import reduce
 from typing import Any
 
-import numpy as np
 from pydantic import TypeAdapter
 
 from posttrain.components.rollouts import Earlier
+from posttrain.stages.memory import array_of, packed_array
 from posttrain.types import Fact, Group, Score, Segment, Task, Trajectory
 
 _ARRAYS = ("token_ids", "logp", "entropy", "vectors")
@@ -52,7 +51,7 @@ def _task_of(group: Group) -> Task:
 def _pack(trajectory: Trajectory) -> dict[str, Any]:
     segments = [
         {
-            field.name: _packed_array(value) if field.name in _ARRAYS else value
+            field.name: packed_array(value) if field.name in _ARRAYS else value
             for field in fields(Segment)
             if (value := getattr(segment, field.name)) is not None
         }
@@ -69,7 +68,7 @@ def _pack(trajectory: Trajectory) -> dict[str, Any]:
 
 
 def _unpack(packed: Mapping[str, Any], task: Task, age: int) -> Trajectory:
-    arrays = [{n: _array(v) if n in _ARRAYS else v for n, v in segment.items()} for segment in packed["segments"]]
+    arrays = [{n: array_of(v) if n in _ARRAYS else v for n, v in segment.items()} for segment in packed["segments"]]
     facts = tuple(_fact(name, values) for name, values in packed["facts"])
     return Trajectory(
         task=task,
@@ -78,17 +77,6 @@ def _unpack(packed: Mapping[str, Any], task: Task, age: int) -> Trajectory:
         facts=(*(fact for fact in facts if not isinstance(fact, Earlier)), Earlier(age=age)),
         **{name: packed[name] for name in _NUMBERS},
     )
-
-
-def _packed_array(array: Any) -> list[Any]:
-    """Type, shape and bytes of an array."""
-    whole = np.ascontiguousarray(array)
-    return [whole.dtype.str, list(whole.shape), base64.b64encode(whole.tobytes()).decode("ascii")]
-
-
-def _array(packed: Sequence[Any]) -> Any:
-    kind, shape, content = packed
-    return np.frombuffer(base64.b64decode(content), np.dtype(kind)).reshape(shape).copy()
 
 
 def _fact(name: str, values: Mapping[str, Any]) -> Fact:

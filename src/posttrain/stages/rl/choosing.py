@@ -1,0 +1,214 @@
+"""How a stage asks its curriculum: what it measures, what it chooses, and what the model that it asks learns."""
+
+import asyncio
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from posttrain.components.curricula import Curriculum, Pick, Picked, Target
+from posttrain.components.reducers import Reducer
+from posttrain.components.rewards import Reward, RewardContext
+from posttrain.components.rollouts import Rollout
+from posttrain.engines import Sampler, wait_for
+from posttrain.errors import UserError
+from posttrain.signals import SCORE, VALUE_TARGET
+from posttrain.stages import Models, StageContext
+from posttrain.stages.fit import Step, check_trained, read_by
+from posttrain.stages.rl.collect import collect_groups, split_failed, unaided
+from posttrain.training.settings import Learning
+from posttrain.types import Group, PerToken, Task, Tokens
+
+if TYPE_CHECKING:
+    from posttrain.training.learner import Learner
+    from posttrain.training.packing import Example
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choosing:
+    """The curriculum of a stage in a run."""
+
+    curriculum: Curriculum
+    rollout: Rollout
+    reward: Reward
+    reducer: Reducer
+    learning: Learning
+    """How the model that the curriculum asks is updated."""
+
+    def learners(self, models: Models, *, seed: int, steps: int) -> "dict[str, Learner]":
+        """A learner of the model that learns from the curriculum's targets, if there is one."""
+        from posttrain.training.learner import Learner
+
+        role = self.curriculum.taught
+        if role is None:
+            return {}
+        check_trained(models[role], role, "the curriculum")
+        others = read_by(self.learning, models)
+        return {role: Learner(models[role], self.learning, seed=seed, num_steps=steps, others=others)}
+
+    def choose(
+        self, models: Models, context: StageContext, step: Step, memory: dict[str, Any], count: int, refill: int
+    ) -> list[Pick]:
+        """Look, then choose; the curriculum's state in `memory` is replaced by the new one."""
+        before = context.sampled_tokens(models)
+        probe = _Probe(choosing=self, models=models, context=context, step=step, refill=refill)
+        where: dict[str, Any] = {"seed": context.seed, "step": step.index, "refill": refill}
+        state = wait_for(self.curriculum.look(memory["curriculum"], context.tasks, probe, count, **where))
+        memory["curriculum"], picks = self.curriculum.select(state, context.tasks, count, **where)
+        metrics = step.record.metrics
+        for name, tokens in (
+            ("probe_tokens", context.sampled_tokens(models) - before),
+            ("probe_prompt_tokens", sum(probe.read)),
+        ):
+            if tokens or name in metrics:
+                metrics[name] = metrics.get(name, 0.0) + float(tokens)
+        return picks
+
+    def observe(self, memory: dict[str, Any], groups: Sequence[Group], step: Step) -> list[Target]:
+        """Show the outcome of the step to the curriculum; returns what the model that it asks learns."""
+        own = unaided(groups)
+        memory["curriculum"] = self.curriculum.observe(memory["curriculum"], own)
+        report = self.curriculum.report(memory["curriculum"])
+        step.record.metrics |= {f"curriculum/{name}": float(value) for name, value in report.items()}
+        return self.curriculum.targets(memory["curriculum"], own) if self.curriculum.taught is not None else []
+
+    def teach(self, targets: Sequence[Target], models: Models, learners: "Mapping[str, Learner]", step: Step) -> None:
+        """Update the model that the curriculum asks."""
+        from posttrain.training.learner import Loss
+
+        role = self.curriculum.taught
+        if role is None or not targets:
+            return
+        loss = Loss(per_token=_Squared(squash=self.curriculum.squashes), reducer=self.reducer, needs=frozenset({SCORE}))
+        learned = learners[role].step(_examples(targets, models[role]), loss, progress=step.progress)
+        step.record.add_metrics(role, learned.metrics)
+        step.record.computed_tokens += learned.computed_tokens
+
+
+def check_pool(memory: dict[str, Any], tasks: Sequence[Task], stage: str) -> None:
+    """Remember the pool, or raise `UserError` where a continued stage has another one than its curriculum observed."""
+    digest = hashlib.sha256("\0".join(task.key for task in tasks).encode()).hexdigest()
+    pool = memory.setdefault("pool", {"tasks": len(tasks), "digest": digest})
+    if pool["digest"] != digest:
+        raise UserError(
+            f"stage {stage}: there are {len(tasks)} tasks, and they are not the {pool['tasks']} (or not in the order) "
+            "that its curriculum has observed so far; what it remembers of them would be of other tasks. Put back the "
+            "tasks as they were, or start a new run"
+        )
+
+
+def visits(curriculum: Curriculum, steps: int, prompts: int, tasks: int) -> list[str]:
+    """A line about how often each task is chosen, for a curriculum that learns about single tasks."""
+    if not curriculum.remembers_tasks:
+        return []
+    mean = steps * prompts / max(tasks, 1)
+    line = f"curriculum {curriculum.kind}: {steps * prompts:,} choices among {tasks:,} tasks, {mean:.2g} visits of each"
+    few = (
+        "; below 1, most are chosen before anything is known of them: use fewer tasks, more steps, or a curriculum of "
+        "categories (bandit, ucb) or features (predicted)"
+    )
+    return [line + few * (mean < 1.0)]
+
+
+async def collect_picks(
+    picks: Sequence[Pick],
+    rollout: Rollout,
+    reward: Reward,
+    samplers: Sequence[Mapping[str, Sampler]],
+    context: RewardContext,
+) -> list[Group]:
+    """`collect_groups` for chosen tasks; every rollout has the reason for the choice as the fact `Picked`."""
+
+    async def one(pick: Pick, bound: Mapping[str, Sampler]) -> list[Group]:
+        groups = await collect_groups([pick.task], rollout, reward, [bound], context)
+        if pick.weight is None and not pick.reason:
+            return groups
+        fact = Picked(weight=pick.weight, reason=pick.reason or None)
+        return [replace(g, trajectories=tuple(replace(t, facts=(*t.facts, fact)) for t in g)) for g in groups]
+
+    collected = await asyncio.gather(*(one(pick, bound) for pick, bound in zip(picks, samplers, strict=True)))
+    return [group for groups in collected for group in groups]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Probe:
+    """What the curriculum may use of the run in one choice."""
+
+    choosing: Choosing
+    models: Models
+    context: StageContext
+    step: Step
+    refill: int
+    read: list[int] = field(default_factory=list)
+    """Number of tokens of each prompt that a model scored."""
+
+    @property
+    def samplers(self) -> Mapping[str, Sampler]:
+        """The models by role."""
+        return self._bound("models")
+
+    async def collect(self, tasks: Sequence[Task], n: int | None) -> list[Group]:
+        """The scored rollouts of each task."""
+        uniform = np.random.default_rng([self.context.seed, self.step.index, self.refill, 0x4C6F]).random()
+        rollout = _sized(self.choosing.rollout, n).at(self.step.progress).drawn(float(uniform))
+        samplers = [self._bound(place) for place in range(len(tasks))]
+        scoring = RewardContext(progress=self.step.progress, step=self.step.index)
+        groups = await collect_groups(tasks, rollout, self.choosing.reward, samplers, scoring)
+        by_key: dict[str, list[Group]] = {}
+        for group in split_failed(unaided(groups))[0]:
+            by_key.setdefault(group.trajectories[0].task.key, []).append(group)
+        return [
+            Group(key=task.key, trajectories=tuple(t for group in by_key.get(task.key, ()) for t in group))
+            for task in tasks
+        ]
+
+    async def predict(self, role: str, tasks: Sequence[Task]) -> list[float]:
+        """The score of each task's prompt."""
+        sampler = self._bound("predict")[role]
+        prompts = [sampler.prompt(task) for task in tasks]
+        self.read.extend(len(prompt) for prompt in prompts)
+        return list(await asyncio.gather(*(sampler.score(p.token_ids, vectors=p.vectors) for p in prompts)))
+
+    def _bound(self, place: int | str) -> "dict[str, Sampler]":
+        return self.context.samplers(self.models, self.step.index, "look", self.refill, place)
+
+
+def _sized(rollout: Rollout, n: int | None) -> Rollout:
+    """The rollout with another number of completions per task. Raises `UserError` for one without that setting."""
+    if n is None:
+        return rollout
+    if "n" not in {own.name for own in fields(rollout)}:  # type: ignore[arg-type]
+        raise UserError(f"curriculum.n: the rollout '{rollout.kind}' has no number of rollouts; set curriculum.n=null")
+    return replace(rollout, n=n)  # type: ignore[type-var]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Squared:
+    """[T] squared error of predictions at the last tokens of prompts."""
+
+    squash: bool
+
+    def __call__(self, tokens: Tokens) -> PerToken:
+        """The loss, with the mean prediction."""
+        assert tokens.value_target_T is not None, "every example has one"
+        predicted_T = tokens[SCORE].sigmoid() if self.squash else tokens[SCORE]
+        return PerToken(loss_T=(predicted_T - tokens.value_target_T) ** 2, metrics={"predicted": predicted_T.detach()})
+
+
+def _examples(targets: Sequence[Target], policy: Any) -> "list[Example]":
+    """The prompts, trained at their last tokens."""
+    from posttrain.training.packing import Example
+
+    return [
+        Example(
+            token_ids=ids,
+            positions=np.array([len(ids) - 1], np.int64),
+            columns={VALUE_TARGET: np.array([target.value], np.float32)},
+            turn_T=np.zeros(1, np.int64),
+            group=place,
+            reward=target.value,
+        )
+        for place, (ids, target) in enumerate((policy.tokenizer.encode_prompt(t.task.prompt), t) for t in targets)
+    ]
