@@ -11,7 +11,7 @@ import torch
 
 from posttrain.components.advantages import Advantage
 from posttrain.components.corrections import Correction
-from posttrain.components.curricula import Curriculum
+from posttrain.components.curricula import Curriculum, Pick
 from posttrain.components.filters import Filter
 from posttrain.components.objectives import Objective
 from posttrain.components.penalties import Penalty
@@ -192,7 +192,7 @@ class Dice(Curriculum):
     """Draws from the process's generator, and may come up short."""
 
     def select(self, state: Any, pool: Any, count: int, *, seed: int, step: int) -> Any:
-        return state, random.sample(list(pool), min(count, len(pool)))
+        return state, [Pick(task=task) for task in random.sample(list(pool), min(count, len(pool)))]
 
 
 class Counting(Curriculum):
@@ -202,7 +202,7 @@ class Counting(Curriculum):
 
     def select(self, state: Any, pool: Any, count: int, *, seed: int, step: int) -> Any:
         self.position[0] += count
-        return state, [pool[(self.position[0] + i) % len(pool)] for i in range(count)]
+        return state, [Pick(task=pool[(self.position[0] + i) % len(pool)]) for i in range(count)]
 
 
 def test_wrong_curricula_are_caught() -> None:

@@ -55,6 +55,18 @@ def test_the_first_step_that_reached_a_bound() -> None:
     assert reduce([-2.0, -1.0], "reached-1.5") == 2
 
 
+def test_tokens_to_a_bound_are_interpolated_between_evaluations(tmp_path: Path) -> None:
+    with RunStore.create(tmp_path, "run", {}) as store:
+        store.write_evaluation(0, "before", None, {"name": "before", "step": 0, "accuracy": 0.2})
+        for step, (tokens, accuracy) in enumerate([(100, None), (300, 0.4), (50, 0.3), (150, 0.8)], 1):
+            store.log_metrics(step, "rl", step, {"sampled_tokens": float(tokens)})
+            if accuracy is not None:
+                store.write_evaluation(step, "rl", None, {"name": "rl", "step": step, "accuracy": accuracy})
+        # 0.2 at 0, 0.4 at 400, 0.3 at 450, 0.8 at 600
+        for bound, tokens in [(0.1, 0.0), (0.2, 0.0), (0.3, 200.0), (0.4, 400.0), (0.55, 525.0), (0.9, 600.0)]:
+            assert measure(store, f"tokens_to:accuracy={bound}") == pytest.approx(tokens)
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -62,6 +74,9 @@ def test_the_first_step_that_reached_a_bound() -> None:
         ("evaluation.acuracy", "did you mean .*accuracy"),
         ("reward:median", "is not a measure"),
         ("rl/nothing", "no number 'rl/nothing'"),
+        ("tokens_to:acuracy=0.5", "no number 'acuracy' in its evaluations; did you mean 'accuracy'"),
+        ("tokens_to:accuracy", "write tokens_to:accuracy=0.6"),
+        ("tokens_to:accuracy=1.2.3", "write tokens_to:accuracy=0.6"),
     ],
 )
 def test_an_unknown_name_is_answered_with_what_is_near(run: RunStore, name: str, said: str) -> None:

@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
-from posttrain.component import Component
+from posttrain.component import Component, nearest
 from posttrain.component.user_code import accept, find_code
 from posttrain.errors import UserError
-from posttrain.recipes.files import named_code
+from posttrain.recipes.files import components_of, find_recipe, named_code
 from posttrain.recipes.overrides import parse_value
 
 C = TypeVar("C", bound=Component)
@@ -43,6 +43,32 @@ def component(contract: type[C], kind: str, settings: Sequence[str], fixed: Mapp
         raise UserError("\n".join(lines)) from None
     accept([find_code(spelling) for spelling in named_code(made)], "the command line")
     return made
+
+
+def part_named(contract: type[C], name: str) -> C:
+    """The component of a family that a text stands for: a kind, ``{kind: ..., ...}``, or a recipe that has one.
+
+    Raises `UserError` for a text that is none of these, and for a recipe without such a part.
+    """
+    if name.startswith("{"):
+        tree = parse_value(name)
+        if isinstance(tree, Mapping) and isinstance(tree.get("kind"), str):
+            own = {key: value for key, value in tree.items() if key != "kind"}
+            return component(contract, tree["kind"], [], own)
+        raise UserError(f"{name}: write {{kind: KIND, setting: value}}")
+    if name in contract.kinds():
+        return component(contract, name, [])
+    try:
+        recipe = find_recipe(name)
+    except UserError as error:
+        family = contract.__name__.lower()
+        raise UserError(
+            f"'{name}' is no {family} ({nearest(name, contract.kinds())}) and no recipe that has one: {error}"
+        ) from None
+    for part in components_of(recipe):
+        if isinstance(part, contract):
+            return part
+    raise UserError(f"the recipe '{name}' has no {contract.__name__.lower()}")
 
 
 def split_settings(words: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -7,6 +7,7 @@ seeds add runs. comparison.html in the folder has the curves, the differences an
     posttrain compare grpo dr_grpo --seeds 5 steps=40
     posttrain compare grpo "grpo rollout.n=16" --measure accuracy_after --measure reward:mean --jobs 2
     posttrain compare grpo "grpo 'reward={kind: match, wrong: 0.1}'" --budget 200000
+    posttrain compare grpo sec setting=uneven_sums --measure tokens_to:accuracy=0.25
     posttrain compare grpo reinforce_ada --seeds 8 --measure rl/reward:reached0.6 --json
 
 What a number of seeds can find, before any run:

@@ -18,7 +18,7 @@ def unit_of(measure: str) -> Unit:
         return "steps"
     if name.startswith(_SHARES) or name.endswith("accuracy"):
         return "share"
-    if name == "tokens" or name.endswith("_tokens"):
+    if name in ("tokens", "tokens_to") or name.endswith("_tokens"):
         return "tokens"
     if name.startswith("seconds"):
         return "seconds"

@@ -8,8 +8,12 @@
     reward/pioneer|reward:last5   the first of several metrics that the run has, where methods name it differently
     reward:max, :min, :first, :last, :last5, :first5, :reached0.8
 
+    tokens_to:accuracy=0.6    sampled tokens, with those of probes, until a number of the evaluations is at least that
+
 ``reached`` is the first step, counted from 1, at which a metric was at least that number, and one more than the number
-of steps where it never was.
+of steps where it never was. ``tokens_to`` is interpolated between the two evaluations around the bound, the one before
+training at 0 tokens; where no evaluation reaches it, it is all tokens of the run: a lower bound, so let runs be long
+enough, and evaluate often (`evaluation.every`).
 """
 
 import re
@@ -21,6 +25,7 @@ from posttrain.errors import UserError
 from posttrain.runs.store import SAMPLED_NLL, RunStore
 
 _SPELLING = re.compile(r"(?P<path>[^:]+)(?::(?P<how>mean|max|min|first\d*|last\d*|reached-?[\d.]+))?")
+_TOKENS_TO = re.compile(r"tokens_to:(?P<path>[\w.]+)=(?P<bound>-?[\d.]+)")
 
 IN_SUMMARY = (
     "accuracy_before",
@@ -37,6 +42,9 @@ IN_SUMMARY = (
 
 def check_name(name: str) -> tuple[str, str | None]:
     """The path of a measure, and how its values are reduced. Raises `UserError` for a text that is not a measure."""
+    if name.startswith("tokens_to:"):
+        path, bound = _bound(name)
+        return "tokens_to", f"{path}={bound}"
     matched = _SPELLING.fullmatch(name)
     if not matched:
         raise UserError(
@@ -57,6 +65,8 @@ def in_every_summary(name: str) -> bool:
 def measure(store: RunStore, name: str) -> float:
     """The value of a measure. Raises `UserError` with the known names for a name that the run lacks."""
     path, how = check_name(name)
+    if path == "tokens_to":
+        return tokens_to(store, *_bound(name))
     if path.startswith("evaluation."):
         return reduce(_evaluated(store, path.removeprefix("evaluation.")), how or "last")
     summary = store.summary()
@@ -66,6 +76,22 @@ def measure(store: RunStore, name: str) -> float:
     if not values:
         raise UserError(_unknown(store, summary, path))
     return reduce(values, how or "mean")
+
+
+def tokens_to(store: RunStore, path: str, bound: float) -> float:
+    """Sampled tokens until a number of the evaluations is at least `bound`; all tokens of the run where it never is."""
+    tokens = {0: 0.0}
+    for entry in store.metrics():
+        tokens[entry["step"]] = tokens[max(tokens)] + float(entry.get("sampled_tokens") or 0.0)
+    points = [(tokens[e["step"]], _at(e, path)) for e in store.evaluations() if e["step"] in tokens]
+    found = [(at, float(value)) for at, value in points if isinstance(value, int | float)]
+    if not found:
+        known = sorted({name for e in store.evaluations() for name in _numbers(e)})
+        raise UserError(f"{store.folder}: no number '{path}' in its evaluations; {nearest(path, known)}")
+    for (at, value), (before, lower) in zip(found, [found[0], *found], strict=False):
+        if value >= bound:
+            return at if value == lower else before + (at - before) * (bound - lower) / (value - lower)
+    return tokens[max(tokens)]
 
 
 def by_step(store: RunStore, name: str) -> dict[int, float]:
@@ -97,6 +123,17 @@ def reduce(values: Sequence[float], how: str) -> float:
         raise UserError(f"'{how}' takes the mean over no step; write {kind}1 or more")
     part = values[:count] if kind == "first" else values[-count:]
     return sum(part) / len(part)
+
+
+def _bound(name: str) -> tuple[str, float]:
+    """The number and the bound of ``tokens_to:accuracy=0.6``. Raises `UserError` for another spelling."""
+    matched = _TOKENS_TO.fullmatch(name)
+    try:
+        if matched:
+            return matched["path"], float(matched["bound"])
+    except ValueError:
+        pass
+    raise UserError(f"'{name}' is not a measure; write tokens_to:accuracy=0.6, with a number of the evaluations")
 
 
 def _metric(store: RunStore, path: str) -> list[float]:

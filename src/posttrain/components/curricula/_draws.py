@@ -37,7 +37,7 @@ def candidates(size: int, position: int, wanted: int, count: int, key: Sequence[
     drawn = shuffled_epochs(size, position, min(max(wanted, count), size), key)
     _, first = np.unique(drawn, return_index=True)
     kept = drawn[np.sort(first)]
-    if len(kept) < count:  # the end of one epoch and the beginning of the next have tasks in common
+    if len(kept) < count:  # the end of one epoch and the start of the next have tasks in common
         others = np.setdiff1d(shuffled_epochs(size, position + len(drawn), size, key), kept)
         kept = np.concatenate([kept, others[: count - len(kept)]])
     return position + len(drawn), kept

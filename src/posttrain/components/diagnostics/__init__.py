@@ -1,4 +1,4 @@
-"""Diagnostics: measurements of models, their weights or their answers, without training.
+"""Diagnostics: measurements of models, their weights or their answers, or of parts of recipes, without training.
 
 Contract: a diagnostic gives the same finding for the same models and settings. It reports how many of its items could
 not be measured, and leaves them out of every number.
@@ -6,18 +6,25 @@ not be measured, and leaves them out of every number.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from posttrain.component import Component
 from posttrain.engines import Server
+from posttrain.errors import UserError
 
 if TYPE_CHECKING:
     from posttrain.policies import Policy
 
+C = TypeVar("C", bound=Component)
+
+
+def _no_part(contract: type[C]) -> C:
+    raise UserError(f"a {contract.__name__.lower()} is asked for, and this is the name of a model")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """A model to measure."""
+    """A model, or a part of a recipe, to measure."""
 
     name: str
     """Name as given by the user."""
@@ -25,6 +32,9 @@ class Subject:
     """Its weights, adapters merged, in float32, which holds every smaller type exactly."""
     serve: "Callable[[Policy], Server]"
     """Starts a server that samples from the loaded model."""
+    component: "Callable[[type[C]], C]" = _no_part
+    """The part of a family that the name stands for, in place of a model: a kind, settings as YAML, or the name of a
+    recipe that has one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +51,8 @@ class Diagnostic(Component):
     """A measurement on one model or several."""
 
     subjects: ClassVar[tuple[str, ...]]
-    """Names of the models in the order in which they are given, such as ``before`` and ``after``."""
+    """Names of the models in the order in which they are given, such as ``before`` and ``after``; a last ``...`` takes
+    any number of the one before it."""
 
     def examine(self, *subjects: Subject) -> Finding:
         """Measure; as many subjects as `subjects` names."""
