@@ -154,7 +154,9 @@ class _Probe:
         uniform = np.random.default_rng([self.context.seed, self.step.index, self.refill, 0x4C6F]).random()
         rollout = _sized(self.choosing.rollout, n).at(self.step.progress).drawn(float(uniform))
         samplers = [self._bound(place) for place in range(len(tasks))]
-        scoring = RewardContext(progress=self.step.progress, step=self.step.index)
+        scoring = RewardContext(
+            progress=self.step.progress, step=self.step.index, seed=self.context.seed, learning=True
+        )
         groups = await collect_groups(tasks, rollout, self.choosing.reward, samplers, scoring)
         by_key: dict[str, list[Group]] = {}
         for group in split_failed(unaided(groups))[0]:
