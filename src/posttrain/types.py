@@ -181,6 +181,8 @@ class Score:
     explanation: str = ""
     parts: Mapping[str, "Score"] = field(default_factory=dict)
     """Scores that this one is computed from, by name."""
+    spans: tuple[tuple[int, int, float, str], ...] = ()
+    """(start, end, reward, part) in characters of the completion, given at the last token; `value` has their sum."""
     applies: bool = True
     """False for a reward that does not apply to the rollout. Its status is ``error`` and its value NaN: alone it gives
     nothing to learn from, and a sum leaves it out."""

@@ -122,3 +122,14 @@ def test_needs_are_exact(advantage: Advantage) -> None:
 def test_a_relative_advantage_is_zero_in_groups_of_one(advantage: Advantage) -> None:
     credit = credit_of(advantage, with_signals(advantage, batch([[1.0], [0.0], [0.25]])))
     assert not advantage.is_relative or not np.concatenate(credit.advantages).any()
+
+
+@every_member
+def test_what_it_reads_of_token_rewards_is_as_declared(advantage: Advantage) -> None:
+    """One that reads the sum gives the same credit wherever in a rollout its rewards are."""
+    given = random_batch(1, needs=advantage.needs, rewards=lambda rng: float(rng.integers(4)) / 4)
+    even = replace(given, token_rewards=tuple(np.round(r * 64) / 64 for r in given.token_rewards))
+    moved = replace(even, token_rewards=tuple(r[::-1].copy() for r in even.token_rewards))
+    pairs = zip(credit_of(advantage, even).advantages, credit_of(advantage, moved).advantages, strict=True)
+    same = all(np.allclose(a, b, rtol=1e-6, atol=1e-6) for a, b in pairs)
+    assert same == (advantage.reads == "sum")

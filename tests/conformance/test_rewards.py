@@ -108,6 +108,13 @@ CASES: dict[str, Case] = {
     ),
     "repetition": Case(settings={"words": 1, "times": 2}, gold="42 or 41", unfit=None),
     "regex": Case(settings={"pattern": "(?s)<think>.*</think>.*(4|2)+2$|^42"}, gold="42", unfit=None),
+    "equations": Case(settings={}, gold="6*7=42", unfit=None),
+    "process": Case(settings={"correct": "match", "steps": "equations", "delta": True}, gold="6*7=42\n42"),
+    "segments": Case(
+        settings={"of": {"kind": "regex", "pattern": "41"}, "faults": True, "right": 0.0, "wrong": -1.0},
+        gold="42",
+        unfit=None,
+    ),
     "noisy": Case(settings={"of": "match"}, gold="42"),
     "phrases": Case(settings={"phrases": ["4", "2"], "needed": 2}, gold="42", unfit=None),
     "raised": Case(settings={"of": "match", "by": "phrases"}, gold="42"),

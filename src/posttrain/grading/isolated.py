@@ -174,5 +174,6 @@ def pack_score(score: Score) -> dict[str, Any]:
 
 def unpack_score(packed: Mapping[str, Any]) -> Score:
     """The score of packed values; one that is not finite gets the status ``error``."""
-    score = Score(**{**packed, "parts": {name: unpack_score(part) for name, part in packed["parts"].items()}})
+    parts = {name: unpack_score(part) for name, part in packed["parts"].items()}
+    score = Score(**{**packed, "parts": parts, "spans": tuple(tuple(span) for span in packed["spans"])})
     return score if score.status == "error" or math.isfinite(score.value) else failure("a score without a value")

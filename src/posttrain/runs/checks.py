@@ -122,6 +122,26 @@ def greedy_rollouts(subject: Subject) -> Iterator[str]:
         )
 
 
+def rewards_of_parts(subject: Subject) -> Iterator[str]:
+    """Rewards of parts of a completion, with an advantage that makes something else of token rewards."""
+    for stage in subject.stages():
+        if stage.reward is None or stage.advantage is None:
+            continue
+        reads = stage.advantage.reads
+        if stage.reward.undiscounted and reads == "tokens":
+            raise UserError(
+                f"stage {stage.name}: the rewards of single steps by '{stage.reward.kind}' have a meaning only as "
+                f"undiscounted sums to the end, and advantage '{stage.advantage.kind}' weighs tokens otherwise; set "
+                "advantage.gamma=1 and advantage.lam=1, or leave out the differences (reward.delta=false)"
+            )
+        if stage.reward.spans and reads == "sum":
+            yield (
+                f"stage {stage.name}: reward '{stage.reward.kind}' rewards parts of completions, and advantage "
+                f"'{stage.advantage.kind}' reads only their sum, so where they are makes no difference; gae and "
+                "reinforce_plus_plus read it"
+            )
+
+
 def short_context(subject: Subject) -> Iterator[str]:
     """A token limit that the model's context does not have room for."""
     policy = subject.models["policy"]
@@ -226,6 +246,7 @@ def _drops_thoughts(render: Callable[[Sequence[Message]], str]) -> bool:
 CHECKS: tuple[Check, ...] = (
     groups_of_one,
     greedy_rollouts,
+    rewards_of_parts,
     short_context,
     many_threads,
     small_holdout,

@@ -29,6 +29,7 @@ from posttrain.components.tasks.gathered import Gathered
 from posttrain.components.tasks.guessing import Guessing
 from posttrain.components.tasks.knights import Knights
 from posttrain.components.tasks.mixture import Mixture
+from posttrain.components.tasks.padded_steps import PaddedSteps
 from posttrain.components.tasks.patterns import Patterns
 from posttrain.components.tasks.phrased import Phrased
 from posttrain.components.tasks.planted import Planted
@@ -41,6 +42,7 @@ from posttrain.components.tasks.reasoning_gym import ReasoningGym
 from posttrain.components.tasks.records import Records
 from posttrain.components.tasks.refinements import Refinements
 from posttrain.components.tasks.running_sums import RunningSums
+from posttrain.components.tasks.sentences import Sentences
 from posttrain.components.tasks.shapes import Shapes
 from posttrain.components.tasks.slipped_sums import SlippedSums
 from posttrain.components.tasks.spelt import Spelt
@@ -85,6 +87,8 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "gathered": lambda _: Gathered(tasks=Unpaired(tasks=WorkedSolutions(size=30))),
     "guessing": lambda _: Guessing(size=30),
     "knights": lambda _: Knights(size=30),
+    "padded_steps": lambda _: PaddedSteps(tasks=Arithmetic(size=30)),
+    "sentences": lambda _: Sentences(size=30),
     "patterns": lambda _: Patterns(size=30),
     "phrased": lambda _: Phrased(tasks=Arithmetic(size=30)),
     "planted": lambda _: Planted(size=30),
@@ -124,6 +128,7 @@ WRAPPERS = (
     "slipped_sums",
     "gathered",
     "mixture",
+    "padded_steps",
     "phrased",
     "played",
     "refinements",

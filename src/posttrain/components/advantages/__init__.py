@@ -5,7 +5,7 @@ state is JSON and survives saving exactly. Arithmetic is in float64, results in 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from posttrain.component import Component
 from posttrain.signals import Signal
@@ -33,6 +33,13 @@ class Advantage(Component):
     def is_relative(self) -> bool:
         """Whether rollouts are compared within their group only, so that in a group of one the advantage is 0."""
         return False
+
+    @property
+    def reads(self) -> Literal["sum", "returns", "tokens"]:
+        """What it makes of token rewards: their ``sum`` over the rollout only, undiscounted ``returns`` from each token
+        to the end, or other functions of the rewards of ``tokens``.
+        """
+        return "sum"
 
     def start(self) -> State:
         """State before the first step."""

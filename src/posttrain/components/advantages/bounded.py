@@ -4,6 +4,8 @@ Source: the released code of AWM, Xue et al. 2025, arXiv:2509.25050: standardise
 by 5 and multiplied by the largest wanted, 1. No rare sample can then move the flow far.
 """
 
+from typing import Literal
+
 from pydantic import PositiveFloat
 
 from posttrain.component import frozen
@@ -32,6 +34,11 @@ class Bounded(Advantage):
     def is_relative(self) -> bool:
         """That of the inner advantage."""
         return self.of.is_relative
+
+    @property
+    def reads(self) -> Literal["sum", "returns", "tokens"]:
+        """As the estimator."""
+        return self.of.reads
 
     def start(self) -> State:
         """State of the estimator."""

@@ -11,7 +11,7 @@ have keeps its average.
 Differs: the momentum and the constant factor are not in the accessible parts of the paper.
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -46,6 +46,11 @@ class ClassBalanced(Advantage):
     def tags(self) -> frozenset[str]:
         """Tags of the estimator."""
         return self.advantage.tags
+
+    @property
+    def reads(self) -> Literal["sum", "returns", "tokens"]:
+        """As the estimator."""
+        return self.advantage.reads
 
     def start(self) -> State:
         """State before the first step: no class seen."""

@@ -41,6 +41,11 @@ class GiGPO(Advantage):
     epsilon: PositiveFloat = 1e-6
     """Added to the standard deviation, in units of reward."""
 
+    @property
+    def reads(self) -> Literal["sum", "returns", "tokens"]:
+        """Returns of turns."""
+        return "tokens"
+
     def __call__(self, state: State, batch: Batch) -> tuple[State, Credit]:
         """Compare rollouts, and turns in the same state."""
         turns = [_turn_of_token(t) for t in batch.trajectories]

@@ -7,6 +7,8 @@ advantage, with lambda 1, is then an estimate of Q - V of the guide.
 The credit of all tokens stays; rollouts of a single writer are not changed.
 """
 
+from typing import Literal
+
 import numpy as np
 
 from posttrain.component import frozen
@@ -36,6 +38,11 @@ class LastWriter(Advantage):
     def is_relative(self) -> bool:
         """As the estimator."""
         return self.advantage.is_relative
+
+    @property
+    def reads(self) -> Literal["sum", "returns", "tokens"]:
+        """As the estimator."""
+        return self.advantage.reads
 
     def start(self) -> State:
         """State of the estimator."""

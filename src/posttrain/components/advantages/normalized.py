@@ -7,6 +7,8 @@ this step's included. Penalties in the reward and turn rewards are not normalise
 Differs: with a single score in the whole run, the std is taken to be 0 (there it is a division by 0).
 """
 
+from typing import Literal
+
 import numpy as np
 
 from posttrain.component import frozen
@@ -33,6 +35,11 @@ class Normalized(Advantage):
     def tags(self) -> frozenset[str]:
         """Tags of the estimator."""
         return self.advantage.tags
+
+    @property
+    def reads(self) -> Literal["sum", "returns", "tokens"]:
+        """As the estimator."""
+        return self.advantage.reads
 
     def start(self) -> State:
         """State before the first step: no score seen."""

@@ -28,6 +28,11 @@ class ReinforcePlusPlus(Advantage):
     several samples of each prompt).
     """
 
+    @property
+    def reads(self) -> Literal["sum", "returns", "tokens"]:
+        """Returns."""
+        return "returns"
+
     def __call__(self, state: State, batch: Batch) -> tuple[State, Credit]:
         """Sum each trajectory's rewards from the end, subtract the baseline, and whiten."""
         to_go = [np.cumsum(r[::-1], dtype=np.float64)[::-1] for r in batch.token_rewards]

@@ -59,6 +59,11 @@ class SpanEntropy(Advantage):
         """As the estimator."""
         return self.advantage.is_relative
 
+    @property
+    def reads(self) -> Literal["sum", "returns", "tokens"]:
+        """As the estimator."""
+        return self.advantage.reads
+
     def start(self) -> State:
         """State of the estimator."""
         return self.advantage.start()

@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 from posttrain.component import Component
 from posttrain.engines import Sampler, sampler_of
 from posttrain.signals import Signal
-from posttrain.types import Group, Score, Task
+from posttrain.types import Fact, Group, Score, Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +36,14 @@ class RewardContext:
     def sampler(self, role: str, reward: str) -> Sampler:
         """The sampler of a role for a reward of kind `reward`. Raises `UserError` for a role without a model."""
         return sampler_of(role, self.samplers, f"the {reward} reward uses")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpanRewards(Fact):
+    """Where the spans of a score are given (`Score.spans`)."""
+
+    span_rewards: tuple[tuple[int, float], ...]
+    """Index of a trained token of the rollout, and the reward at it."""
 
 
 class Reward(Component):
@@ -65,6 +73,16 @@ class Reward(Component):
     def runs(self) -> str:
         """Language of the programs that it extracts from completions and runs; empty if it runs none."""
         return next((part.runs for part in self.wrapped.values() if part.runs), "")
+
+    @property
+    def spans(self) -> bool:
+        """Whether its scores have rewards of parts of a completion (`Score.spans`)."""
+        return any(part.spans for part in self.wrapped.values())
+
+    @property
+    def undiscounted(self) -> bool:
+        """Whether those have a meaning only as undiscounted sums from a token to the end of the rollout."""
+        return any(part.undiscounted for part in self.wrapped.values())
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Score every trajectory of the group."""

@@ -22,8 +22,9 @@ from pydantic import Field
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext
+from posttrain.grading.pieces import with_text
 from posttrain.grading.tags import TagName
-from posttrain.types import Group, Score, Trajectory
+from posttrain.types import Group, Score
 
 Weight = Annotated[float, Field(ge=0.0)]
 
@@ -73,7 +74,7 @@ class Calibrated(Reward):
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Split off each confidence, score the rest, and add both."""
         split = [self._split(trajectory.completion) for trajectory in group]
-        bare = [_with_text(t, text) for t, (text, _) in zip(group, split, strict=True)]
+        bare = [with_text(t, text) for t, (text, _) in zip(group, split, strict=True)]
         scored = await self.correct.score(replace(group, trajectories=tuple(bare)), context)
         return [self._join(score, confidence) for score, (_, confidence) in zip(scored, split, strict=True)]
 
@@ -112,11 +113,3 @@ class Calibrated(Reward):
         if self.rule == "brier":
             return -((confidence - right) ** 2)
         return math.log(max(confidence if right else 1.0 - confidence, _SMALLEST))
-
-
-def _with_text(trajectory: Trajectory, text: str) -> Trajectory:
-    """The rollout with another completion."""
-    place = next(i for i, s in enumerate(trajectory.segments) if s.actor != "prompt")
-    segments = [replace(s, text=s.text if s.actor == "prompt" else "") for s in trajectory.segments]
-    segments[place] = replace(segments[place], text=text)
-    return replace(trajectory, segments=tuple(segments))

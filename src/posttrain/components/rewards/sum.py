@@ -70,10 +70,15 @@ class Sum(Reward):
             return replace(failure("no part of the sum applies to this rollout", parts=parts), applies=False)
         applied = {name: score for name, score in parts.items() if score.applies}
         value = sum(weights[name] * score.value for name, score in applied.items())
+        spans = tuple(
+            (a, b, weights[n] * r, f"{n}/{p}" if p else n) for n, s in applied.items() for a, b, r, p in s.spans
+        )
         terms = " + ".join(f"{weights[name]:g} * {s.value:g} ({name})" for name, s in applied.items())
         if not math.isfinite(value):
             return failure(f"{terms} is {value}", answer=correct.answer, parts=parts)
-        return Score(value=value, status=correct.status, answer=correct.answer, explanation=terms, parts=parts)
+        return Score(
+            value=value, status=correct.status, answer=correct.answer, explanation=terms, parts=parts, spans=spans
+        )
 
 
 def _failed(score: Score) -> bool:

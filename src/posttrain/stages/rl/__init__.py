@@ -60,7 +60,7 @@ from posttrain.stages.rl.roles import (
     updates_of,
     warmup_of,
 )
-from posttrain.stages.rl.spans import with_spans
+from posttrain.stages.rl.spans import with_span_rewards, with_spans
 from posttrain.stages.rl.update import Update, make_learners
 from posttrain.stages.rl.waiting import pack_groups, unpack_groups
 from posttrain.training.settings import Learning
@@ -242,7 +242,7 @@ class RL(Stage):
             tasks += len(chosen)
             rollout = self._rollout_of(context, step)
             sampled = wait_for(collect_picks(chosen, rollout, self.reward, samplers, scoring))
-            groups += with_spans(sampled, self._tags, models)
+            groups += with_span_rewards(with_spans(sampled, self._tags, models), models)
             context.groups = groups
             stop_if_grading_fails(groups, self.max_grader_errors)
             states, kept, dropped = filter_groups(self.filters, memory["filters"], [*groups, *replayed])

@@ -6,13 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posttrain.components.penalties import Penalty
+from posttrain.components.rewards import SpanRewards
 from posttrain.signals import ADVANTAGE, BEHAVIOR_LOGP, OLD_LOGP, VALUE_TARGET, Signal
 from posttrain.types import Batch, Credit, FloatArray, Group, Trajectory, value_of
 
 
 def token_rewards(trajectory: Trajectory, penalties: Sequence[FloatArray]) -> FloatArray:
     """[T] reward of each trained token: the penalties of the token; the reward of each turn, at the last trained token
-    up to the end of that turn's segment; the score, at the last token.
+    up to the end of that turn's segment; the spans of the score, at their tokens; the rest of it, at the last token.
     """
     rewards = np.zeros(trajectory.num_trained, np.float64)
     if not len(rewards):
@@ -25,6 +26,10 @@ def token_rewards(trajectory: Trajectory, penalties: Sequence[FloatArray]) -> Fl
         if segment.reward:
             rewards[max(seen - 1, 0)] += segment.reward
     rewards[-1] += value_of(trajectory)
+    placed = trajectory.fact(SpanRewards)
+    for token, reward in placed.span_rewards if placed is not None else ():
+        rewards[token] += reward
+        rewards[-1] -= reward
     return rewards.astype(np.float32)
 
 
