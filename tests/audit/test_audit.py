@@ -74,6 +74,14 @@ SHIPPED = {
     "verilog": Shipped({"limits": QUICK}, programs=("iverilog", "vvp")),
     "process": Shipped({"correct": "match", "steps": "equations", "eta": 0.5, "delta": True}),
     "segments": Shipped({"of": "match", "split": "whole", "right": 1.0, "wrong": 0.0}),
+    "choice": Shipped(
+        how={"form": r"\boxed{{answer}}", "skip": ["equivalent"]},  # letters are no numbers
+        tasks={"kind": "choices", "size": 3},
+    ),
+    "tool_calls": Shipped(
+        how={"form": "<think>so</think>\n<tool_call>\n{answer}\n</tool_call>", "skip": ["equivalent"]},
+        tasks={"kind": "tool_requests", "size": 3, "level": 5, "none": 0.0, "right": 1.0},
+    ),
     "noisy": Shipped({"of": "match"}),
     "raised": Shipped({"of": "match", "by": "phrases"}),
     "signed": Shipped({"of": "match"}),
@@ -271,6 +279,19 @@ def test_probes_differ_and_none_is_the_answer() -> None:
         assert probes, kind
         assert len({probe.name for probe in probes}) == len(probes), kind
         assert not [p for p in probes if p.expected == "unrewarded" and p.text.strip() == "42"], kind
+
+
+def test_probes_of_fields_are_for_tasks_that_have_them() -> None:
+    """Which are incorrect by construction, and differ from one another and from the reference."""
+    assert {"of_calls", "of_options"} & set(kinds_for("")) == set()
+    for kind, fields, answer, form in (
+        ("of_calls", {"tools": []}, '{"name": "f", "parameters": {"a": 1}}', "<tool_call>\n{answer}\n</tool_call>"),
+        ("of_options", {"options": ["4", "5", "6"]}, "B", r"\boxed{{answer}}"),
+    ):
+        assert kind in kinds_for("", fields)
+        subject = Subject(task=Task(key="t", prompt="?", answer=answer, fields=fields), form=form)
+        texts = [probe.text for probe in probes_of(kind, subject)]
+        assert len(set(texts)) == len(texts) >= 5 and subject.written(answer) not in texts
 
 
 def test_what_cannot_be_audited_is_refused(tmp_path: Path) -> None:

@@ -115,6 +115,16 @@ CASES: dict[str, Case] = {
         gold="42",
         unfit=None,
     ),
+    "choice": Case(
+        settings={},
+        gold=r"\boxed{B}",
+        task=Task(key="task", prompt=QUESTION, answer="B", fields={"options": ["41", "42", "43"]}),
+    ),
+    "tool_calls": Case(
+        settings={},
+        gold='<think>so</think>\n<tool_call>\n{"name": "f", "parameters": {"a": 42}}\n</tool_call>',
+        task=Task(key="task", prompt=QUESTION, answer='{"name": "f", "parameters": {"a": 42}}'),
+    ),
     "noisy": Case(settings={"of": "match"}, gold="42"),
     "phrases": Case(settings={"phrases": ["4", "2"], "needed": 2}, gold="42", unfit=None),
     "raised": Case(settings={"of": "match", "by": "phrases"}, gold="42"),

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from posttrain.components.pairings.best_and_lower import BestAndLower
+from posttrain.components.rewards.regex import Regex
 from posttrain.components.rewards.reward_model import RewardModel
 from posttrain.components.selections import Selection
+from posttrain.components.selections.by_level import ByLevel
 from posttrain.components.selections.paired import Paired
 from posttrain.components.selections.valid_calls import ValidCalls
 from posttrain.components.tasks.worked_solutions import WorkedSolutions
@@ -28,6 +30,8 @@ def able(selection: Any) -> Selection:
     made: Any = replace(selection, reward=RewardModel()) if hasattr(selection, "reward") else selection
     if isinstance(made, Paired):
         return replace(made, pairing=BestAndLower(), n=4)
+    if isinstance(made, ByLevel):
+        return replace(made, reward=Regex(pattern="[a-m]$"), levels=(2, 3), count=9)  # half of random letters
     if isinstance(made, ValidCalls):
         return replace(made, judge=None)  # no scripted judge says yes; its own tests have one that does
     return replace(made, threshold=0.7, general=0.0) if hasattr(made, "threshold") else made

@@ -2,13 +2,14 @@
 
 A *probe* is a completion with its expected outcome. Each module of `posttrain.audit.probes` holds one kind of probes;
 adding a file adds a kind. The optional constant `ABOUT` of a module restricts it to rewards that score answers or to
-those that run programs. `posttrain.audit.auditing` scores all probes twice, in workers that can be killed, and reports
-false positives, false negatives, errors, processor time, and scores that differ between the two times.
+those that run programs, `FIELDS` to tasks with these fields. `posttrain.audit.auditing` scores all probes twice, in
+workers that can be killed, and reports false positives, false negatives, errors, processor time, and scores that differ
+between the two times.
 """
 
 import importlib
 import pkgutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Literal
@@ -76,10 +77,11 @@ def kinds() -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules(package.__path__) if module.name[0] != "_")
 
 
-def kinds_for(language: str) -> list[str]:
-    """The kinds for a reward that scores answers (no language), or that runs programs."""
+def kinds_for(language: str, fields: Collection[str] = ()) -> list[str]:
+    """The kinds for a reward that scores answers (no language), or that runs programs, and tasks with these fields."""
     other = "answers" if language else "programs"
-    return [kind for kind in kinds() if getattr(_module(kind), "ABOUT", "") != other]
+    about = [kind for kind in kinds() if getattr(_module(kind), "ABOUT", "") != other]
+    return [kind for kind in about if set(getattr(_module(kind), "FIELDS", ())) <= set(fields)]
 
 
 def probes_of(kind: str, subject: Subject) -> Iterator[Probe]:

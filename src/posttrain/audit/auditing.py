@@ -137,7 +137,7 @@ def _plan(tasks: Sequence[Task], settings: Settings, canary: Path, language: str
             canary=str(canary),
             language=language,
         )
-        for kind in kinds_for(language):
+        for kind in kinds_for(language, task.fields):
             if kind not in settings.skip:
                 plan += [(kind, _fitted(probe, settings), task) for probe in probes_of(kind, subject)]
     return plan

@@ -15,6 +15,7 @@ from posttrain.components.tasks import Tasks
 from posttrain.components.tasks.arithmetic import Arithmetic
 from posttrain.components.tasks.backtracked import Backtracked
 from posttrain.components.tasks.checked_solutions import CheckedSolutions
+from posttrain.components.tasks.choices import Choices
 from posttrain.components.tasks.circuits import Circuits
 from posttrain.components.tasks.classes import Classes
 from posttrain.components.tasks.concluded import Concluded
@@ -49,6 +50,7 @@ from posttrain.components.tasks.spelt import Spelt
 from posttrain.components.tasks.stated_confidence import StatedConfidence
 from posttrain.components.tasks.tagged import Tagged
 from posttrain.components.tasks.tool_calls import ToolCalls
+from posttrain.components.tasks.tool_requests import ToolRequests
 from posttrain.components.tasks.two_modes import TwoModes
 from posttrain.components.tasks.two_ways import TwoWays
 from posttrain.components.tasks.unpaired import Unpaired
@@ -104,6 +106,8 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "shapes": lambda _: Shapes(size=30),
     "refinements": lambda _: Refinements(of=Arithmetic(size=30)),
     "tagged": lambda _: Tagged(tasks=Arithmetic(size=30)),
+    "choices": lambda _: Choices(size=30),
+    "tool_requests": lambda _: ToolRequests(size=30),
     "tool_calls": lambda _: ToolCalls(size=30),
     "two_ways": lambda _: TwoWays(tasks=Arithmetic(size=30)),
     "two_modes": lambda _: TwoModes(size=30),

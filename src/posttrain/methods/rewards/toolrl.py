@@ -1,0 +1,40 @@
+"""ToolRL: GRPO with a reward for the layout and a fine-grained one for the tool calls.
+
+Source: Qian et al. 2025, arXiv:2504.13958, and its release: R_format of 0 or 1 and R_correct from -3 to 3, for names,
+parameter names and values of calls (`rewards/tool_calls`, which has the variants studied), groups of 4, advantages
+divided by the group's std, no KL.
+
+    posttrain run toolrl tasks=mine.jsonl model=FOLDER
+    # columns: prompt, answer; the answer has lines {"name": "f", "parameters": {"a": 1}}, OpenAI's tool_calls, or text
+
+A completion has the form ``<think>why</think>``, then ``<tool_call>`` with a call a line, or ``<response>``.
+`reward.schedule=smooth`, `reward.match=coarse` and `reward.length=true` are those that the paper compares.
+
+Differs: of the variant ``intermediate`` the release's formula was read as one point for each whole call besides that
+for the names.
+
+Measured here: OUTCOME
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from posttrain.components.rewards.tool_calls import ToolCalls
+from posttrain.methods.policy_gradient.grpo import grpo
+from posttrain.recipes.changes import rl_of, with_stage
+from posttrain.recipes.tree import Recipe
+from posttrain.settings.tool_requests import tool_requests
+
+PARENT: Final = "grpo"
+SETTING: Final = "tool_requests"
+PAPER: Final = "arXiv:2504.13958"
+ROWS: Final = (170,)
+
+
+def toolrl(recipe: Recipe | None = None) -> Recipe:
+    """A change to GRPO: partial credit for names, parameter names and values of tool calls."""
+    recipe = grpo(recipe or tool_requests())
+    stage = rl_of(recipe)
+    own = stage.reward if isinstance(stage.reward, ToolCalls) else ToolCalls()
+    stage = replace(stage, reward=replace(own, match="fine"))
+    return with_stage(replace(recipe, name="toolrl"), stage)

@@ -1,0 +1,41 @@
+"""Choices: multiple-choice questions about small tables, in five levels; the reward is the letter of the right option.
+
+The bundled model first imitates a few worked answers. A random letter is right once in four.
+"""
+
+from dataclasses import replace
+
+from posttrain.components.optimizers.adamw import AdamW
+from posttrain.components.rewards.choice import Choice
+from posttrain.components.rollouts.independent import Independent
+from posttrain.components.tasks.choices import Choices
+from posttrain.engines import Sampling
+from posttrain.evaluation.settings import Evaluation
+from posttrain.recipes.changes import rl_of, sft_of
+from posttrain.recipes.tree import Recipe
+from posttrain.settings.arithmetic import arithmetic
+from posttrain.settings.demonstrations import demonstrations
+from posttrain.training.settings import Learning
+
+
+def choices() -> Recipe:
+    """100 updates of imitation, then 40 steps of 16 questions with 8 answers each."""
+    recipe = arithmetic()
+    imitation = sft_of(demonstrations())
+    imitation = replace(
+        imitation, batch=16, max_steps=100, learner=replace(imitation.learner, optimizer=AdamW(lr=2e-3))
+    )
+    stage = replace(
+        rl_of(recipe),
+        steps=40,
+        rollout=Independent(n=8, sampling=Sampling(max_tokens=64)),
+        reward=Choice(),
+        learner=Learning(optimizer=AdamW(lr=3e-4)),
+    )
+    return replace(
+        recipe,
+        name="choices",
+        tasks=Choices(size=1200),
+        stages={"sft": imitation, "rl": stage},
+        evaluation=Evaluation(verifier=Choice()),
+    )

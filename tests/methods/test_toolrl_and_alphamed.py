@@ -1,0 +1,37 @@
+"""ToolRL and AlphaMed: what they change, and that their schedules and levels survive."""
+
+from collections.abc import Callable
+
+import pytest
+
+from posttrain.components.rewards.choice import Choice
+from posttrain.components.rewards.tool_calls import ToolCalls
+from posttrain.components.selections.by_level import ByLevel
+from posttrain.methods.rewards import alphamed as med
+from posttrain.methods.rewards import toolrl as tools
+from posttrain.recipes.changes import rl_of
+from posttrain.recipes.tree import Recipe
+from posttrain.runs.store import RunStore
+from posttrain.settings.arithmetic import arithmetic
+from posttrain.stages import Models
+
+Small = Callable[..., Recipe]
+Train = Callable[[Recipe], tuple[Models, RunStore]]
+
+
+def test_what_they_change() -> None:
+    assert rl_of(tools.toolrl()).reward == ToolCalls() == rl_of(tools.toolrl(arithmetic())).reward
+    stage = rl_of(med.alphamed(arithmetic()))
+    assert stage.reward == Choice() and stage.selection == ByLevel(reward=Choice(), k=5)
+    assert tools.ROWS == (170,) and med.ROWS == (244,)
+
+
+@pytest.mark.slow
+def test_a_schedule_follows_the_steps_of_the_stage(small: Small, train: Train) -> None:
+    """Random bytes have neither layout nor calls: the smooth schedule gives -2 - 2 at first, a little more each step."""
+    tasks = "tasks={kind: tool_requests, size: 60, none: 0.0}"
+    reward = "reward={kind: tool_calls, schedule: smooth}"
+    recipe = small(tools.toolrl(arithmetic()), tasks, reward, "filters={}", "model.context=256")
+    _, store = train(recipe)
+    found = [entry["reward"] for entry in store.metrics()]
+    assert found == pytest.approx([-2 + 2 * step / 150 - 2 - step / 150 for step in range(3)])
