@@ -76,7 +76,7 @@ SHIPPED = {
     "segments": Shipped({"of": "match", "split": "whole", "right": 1.0, "wrong": 0.0}),
     "choice": Shipped(
         how={"form": r"\boxed{{answer}}", "skip": ["equivalent"]},  # letters are no numbers
-        tasks={"kind": "choices", "size": 3},
+        tasks={"kind": "choices", "size": 3, "boxed": True},
     ),
     "tool_calls": Shipped(
         how={"form": "<think>so</think>\n<tool_call>\n{answer}\n</tool_call>", "skip": ["equivalent"]},

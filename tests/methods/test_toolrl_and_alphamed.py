@@ -1,6 +1,8 @@
 """ToolRL and AlphaMed: what they change, and that their schedules and levels survive."""
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,7 @@ from posttrain.components.selections.by_level import ByLevel
 from posttrain.methods.rewards import alphamed as med
 from posttrain.methods.rewards import toolrl as tools
 from posttrain.recipes.changes import rl_of
+from posttrain.recipes.overrides import override
 from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.settings.arithmetic import arithmetic
@@ -26,12 +29,12 @@ def test_what_they_change() -> None:
     assert tools.ROWS == (170,) and med.ROWS == (244,)
 
 
-@pytest.mark.slow
-def test_a_schedule_follows_the_steps_of_the_stage(small: Small, train: Train) -> None:
-    """Random bytes have neither layout nor calls: the smooth schedule gives -2 - 2 at first, a little more each step."""
-    tasks = "tasks={kind: tool_requests, size: 60, none: 0.0}"
+def test_a_schedule_follows_the_steps_of_the_stage(small: Small, train: Train, tmp_path: Path) -> None:
+    """Random bytes have neither layout nor calls: the smooth schedule gives -4 at first, then a little more."""
+    rows = [json.dumps({"prompt": f"call {n}", "answer": "f(a=1)"}) for n in range(40)]
+    (tmp_path / "mine.jsonl").write_text("\n".join(rows))
     reward = "reward={kind: tool_calls, schedule: smooth}"
-    recipe = small(tools.toolrl(arithmetic()), tasks, reward, "filters={}", "model.context=256")
+    recipe = override(small(tools.toolrl(arithmetic())), [f"tasks={tmp_path}/mine.jsonl", reward, "filters={}"])
     _, store = train(recipe)
     found = [entry["reward"] for entry in store.metrics()]
     assert found == pytest.approx([-2 + 2 * step / 150 - 2 - step / 150 for step in range(3)])

@@ -1,6 +1,6 @@
-"""Choices: multiple-choice questions about small tables, in five levels; the reward is the letter of the right option.
+"""Choices: multiple-choice questions about sums, in five levels; the reward is the letter of the right option.
 
-The bundled model first imitates a few worked answers. A random letter is right once in four.
+The bundled model first imitates worked answers. A random letter is right once in four.
 """
 
 from dataclasses import replace
@@ -19,23 +19,23 @@ from posttrain.training.settings import Learning
 
 
 def choices() -> Recipe:
-    """100 updates of imitation, then 40 steps of 16 questions with 8 answers each."""
+    """300 updates of imitation, then 40 steps of 16 questions with 8 answers each."""
     recipe = arithmetic()
     imitation = sft_of(demonstrations())
     imitation = replace(
-        imitation, batch=16, max_steps=100, learner=replace(imitation.learner, optimizer=AdamW(lr=2e-3))
+        imitation, batch=16, max_steps=300, learner=replace(imitation.learner, optimizer=AdamW(lr=1e-3))
     )
     stage = replace(
         rl_of(recipe),
         steps=40,
         rollout=Independent(n=8, sampling=Sampling(max_tokens=64)),
-        reward=Choice(),
+        reward=Choice(extract=("hashes",)),
         learner=Learning(optimizer=AdamW(lr=3e-4)),
     )
     return replace(
         recipe,
         name="choices",
-        tasks=Choices(size=1200),
+        tasks=Choices(size=1500),
         stages={"sft": imitation, "rl": stage},
-        evaluation=Evaluation(verifier=Choice()),
+        evaluation=Evaluation(verifier=stage.reward),
     )

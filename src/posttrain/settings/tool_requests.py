@@ -1,6 +1,6 @@
 """Tool requests: a new model of 140,000 weights calls tools in ToolRL's layout; the reward is all or nothing.
 
-It first imitates the layout; one demonstration in five has the right calls, the others have random ones. Held-out
+It first imitates the layout; two demonstrations in five have the right calls, the others have random ones. Held-out
 requests count as correct if layout and calls are.
 """
 
@@ -22,9 +22,9 @@ from posttrain.training.settings import Learning
 
 
 def tool_requests() -> Recipe:
-    """A new decoder, six epochs of imitation, then 60 steps of 16 requests with 4 answers each."""
+    """A new decoder, four epochs of imitation, then 60 steps of 16 requests with 4 answers each."""
     recipe = arithmetic()
-    imitation = replace(sft_of(demonstrations()), epochs=6.0, learner=Learning(optimizer=AdamW(lr=3e-3)))
+    imitation = replace(sft_of(demonstrations()), epochs=4.0, learner=Learning(optimizer=AdamW(lr=3e-3)))
     stage = replace(
         rl_of(recipe),
         steps=60,
@@ -37,7 +37,7 @@ def tool_requests() -> Recipe:
         recipe,
         name="tool_requests",
         models={"policy": Model(source="new", shape=shape, trained=True)},
-        tasks=ToolRequests(size=2000, level=2),
+        tasks=ToolRequests(size=2000, right=0.4),
         stages={"sft": imitation, "rl": stage},
         evaluation=Evaluation(verifier=ToolCalls(match="coarse", high=0.0), holdout=200),
     )

@@ -19,13 +19,13 @@ def test_all_right_is_the_easiest_and_none_the_hardest() -> None:
     assert [level_of(right, 5) for right in (5, 4, 0)] == [1, 2, 6] and level_of(8, 8) == 1 and level_of(0, 8) == 9
 
 
-def test_as_many_of_each_level_as_the_rarest_has() -> None:
-    kept = chosen()
+def test_as_many_of_each_level() -> None:
+    kept = chosen(count=6)
     assert (
         kept == sorted(kept)
         and [sum(low <= n < high for n in kept) for low, high in ((0, 6), (6, 9), (9, 11))] == [2] * 3
     )
-    assert 11 not in kept, "what could not be scored has no level"
+    assert 11 not in chosen(), "what could not be scored has no level"
 
 
 def test_single_levels_and_counts() -> None:
@@ -41,7 +41,7 @@ def test_the_draw_is_a_function_of_the_seed() -> None:
 
 def test_the_share_of_groups_with_an_advantage() -> None:
     """Levels 1 and 6 have none; 3 of 5 right gives 1 - 0.6^8 - 0.4^8 = 0.98; a third of those kept, 3 of 11 of all."""
-    summary = ByLevel(reward=Choice()).choose(TASKS, RIGHT).summary
+    summary = ByLevel(reward=Choice(), count=6).choose(TASKS, RIGHT).summary
     assert "6 of 12 tasks of levels 1, 3, 6" in summary
     informative = 1 - 0.6**8 - 0.4**8
     assert f"probability {informative / 3:.2f}, {informative * 3 / 11:.2f} of all" in summary

@@ -49,15 +49,14 @@ def test_every_word_is_one_that_the_model_has() -> None:
         assert re.fullmatch(r"[\d\n}]*", rest), rest
 
 
-def test_the_answer_is_the_only_option_that_the_table_gives() -> None:
-    reward = Choice()
-    for task in Choices(size=1000).load():
-        table_line, question, options_line = str(task.prompt).strip().split("\n")
-        table = {name: int(number) for name, number in (entry.split() for entry in table_line.split(", "))}
-        result = sum(table[name] for name in question.removesuffix("=?").split("+"))
-        options = dict(zip(*[iter(options_line.split())] * 2, strict=True))
-        assert [letter for letter, text in options.items() if int(text) == result] == [task.answer]
-        assert len(set(options.values())) == 4 and list(options.values()) == task.fields["options"]
+def test_the_answer_is_the_only_option_that_the_sum_gives() -> None:
+    reward = Choice(extract=("hashes", "boxed"))
+    for task in [*Choices(size=1000).load(), *Choices(size=50, seed=1, boxed=True).load()]:
+        question, options_line, _ = str(task.prompt).split("\n")
+        result = sum(map(int, question.removeprefix("Q: ").split("+")))
+        options = {letter: int(text) for text, letter in (entry.split("=") for entry in options_line.split())}
+        assert [letter for letter, number in options.items() if number == result] == [task.answer]
+        assert len(set(options.values())) == 4 and list(map(str, options.values())) == task.fields["options"]
         assert judge(reward, task.demonstrations[0], task).value == 1.0
     levels = {task.domain for task in Choices(size=200, level=(2, 3)).load()}
     assert levels == {"level 2", "level 3"}

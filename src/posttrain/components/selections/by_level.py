@@ -33,8 +33,8 @@ class ByLevel(Selection):
     """Answers to each task."""
     levels: tuple[PositiveInt, ...] = ()
     """Levels that are kept, 1 (all right) to k + 1 (none right); none are all."""
-    count: PositiveInt | None = None
-    """Number of tasks that are kept; None is as many as the rarest of the levels allows, times their number."""
+    count: PositiveInt = 300
+    """Largest number of tasks that are kept; as many of each level, as long as there are."""
     temperature: PositiveFloat = 1.0
     """Of the answers."""
     max_tokens: PositiveInt = 64
@@ -67,11 +67,10 @@ class ByLevel(Selection):
         rng = Random(f"by_level:{self.seed}")
         for own in places.values():
             rng.shuffle(own)
-        count = self.count or (min((len(places[level]) for level in wanted), default=0) * len(wanted))
         turns = [
             places[level][turn] for turn in range(max(counts.values())) for level in wanted if turn < counts[level]
         ]
-        kept = sorted(turns[:count])
+        kept = sorted(turns[: self.count])
         shares = {name: _informative([measured[i] / self.k for i in own], 8) for name, own in _both(kept, measured)}
         listed = ", ".join(f"level {level}: {number}" for level, number in counts.items())
         return Chosen(

@@ -10,8 +10,6 @@ question 5 times; questions get levels from 1 (5 of 5 right) to 6 (none), and as
 
 Differs: hyper-parameters are the setting's; neither code nor parser is published. Here a model that cannot answer at
 all first imitates worked answers, which is the setting's; the paper starts from instruction-tuned models.
-
-Measured here: OUTCOME
 """
 
 from dataclasses import replace
@@ -33,5 +31,7 @@ ROWS: Final = (244,)
 def alphamed(recipe: Recipe | None = None) -> Recipe:
     """A change to GRPO: the letter as the only reward, and equally many tasks of every measured difficulty."""
     recipe = grpo(recipe or choices())
-    stage = replace(rl_of(recipe), reward=Choice(), selection=ByLevel(reward=Choice()))
+    stage = rl_of(recipe)
+    letter = stage.reward if isinstance(stage.reward, Choice) else Choice()
+    stage = replace(stage, reward=letter, selection=ByLevel(reward=letter))
     return with_stage(replace(recipe, name="alphamed"), stage)

@@ -13,8 +13,6 @@ differences do not cancel, and the run is refused.
 Differs: the equations of the paper were read in notes about it; eta (0.5) and alpha (0.2) are ours. A rule scores the
 steps of sums (`rewards/equations`), the paper has a process reward model. The KL is that of PPO here, 0.01 in the
 reward.
-
-Measured here: OUTCOME
 """
 
 from dataclasses import replace

@@ -16,8 +16,6 @@ the KL terms. A holistic reward is the same with `reward.placed=false`.
 Differs: two epochs of two minibatches, as in `ppo`, where the release has four passes. Rules or models of the user
 score parts; the release has token classifiers for sub-sentences and sentences, and normalises its reward for
 completeness. Detoxification, the paper's second task, is not in its release.
-
-Measured here: OUTCOME
 """
 
 from dataclasses import replace

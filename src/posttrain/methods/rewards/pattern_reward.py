@@ -11,8 +11,6 @@ no KL. The paper's other experiments are rewards:
 
 Differs: the critic is not trained alone for 20 steps first. The 40 phrases are of this package. The score is that of
 the setting's reward, on a scale of 0 to 1, where the release has a reward model; a gate for the tags is `gated`.
-
-Measured here: OUTCOME
 """
 
 from dataclasses import replace

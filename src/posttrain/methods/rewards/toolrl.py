@@ -12,8 +12,6 @@ A completion has the form ``<think>why</think>``, then ``<tool_call>`` with a ca
 
 Differs: of the variant ``intermediate`` the release's formula was read as one point for each whole call besides that
 for the names.
-
-Measured here: OUTCOME
 """
 
 from dataclasses import replace
