@@ -19,11 +19,11 @@ from posttrain.training.settings import Learning
 
 
 def choices() -> Recipe:
-    """300 updates of imitation, then 40 steps of 16 questions with 8 answers each."""
+    """320 updates of imitation, then 40 steps of 16 questions with 8 answers each."""
     recipe = arithmetic()
     imitation = sft_of(demonstrations())
     imitation = replace(
-        imitation, batch=16, max_steps=300, learner=replace(imitation.learner, optimizer=AdamW(lr=1e-3))
+        imitation, batch=16, epochs=4.0, max_steps=320, learner=replace(imitation.learner, optimizer=AdamW(lr=1e-3))
     )
     stage = replace(
         rl_of(recipe),
