@@ -1,8 +1,7 @@
-r"""Generated multiple-choice questions about sums, in five levels of difficulty.
+r"""Generated multiple-choice questions about the last digit of a sum, in five levels of difficulty.
 
-``Q: 12+7\n19=A 21=B 18=C 29=D\nA:``: a sum of two numbers (level 1) to six (level 5), and four options with their
-letters. The wrong options are near, and every place is equally likely to be right. A demonstration works the sum out:
-`` 12+7=19\n19=A\n#### A``, or with the letter in a box. The domain is the level.
+``Q: 12+7\nA 01 B 234 C 56 D 789\nA:``: a sum of two numbers (level 1) to six (level 5); the options are groups of last
+digits. A demonstration works the sum out: `` 12+7=19\n#### D``, or with the letter in a box. The domain is the level.
 """
 
 from collections.abc import Sequence
@@ -20,7 +19,8 @@ from posttrain.types import Task
 
 Level = Annotated[int, Field(ge=1, le=5)]
 LETTERS = "ABCD"
-Drawn = tuple[tuple[int, ...], tuple[int, ...]]
+GROUPS = ("01", "234", "56", "789")
+"""Last digits of each option."""
 
 
 @frozen
@@ -47,23 +47,17 @@ class Choices(Tasks):
         """Levels, number and an example."""
         return describe(f"questions with four options (levels {self.level[0]} to {self.level[1]})", self.load())
 
-    def _draw(self, rng: Random) -> Drawn:
-        """The numbers that are added, and the options."""
-        numbers = tuple(rng.randint(1, self.largest) for _ in range(rng.randint(*self.level) + 1))
-        result = sum(numbers)
-        near = [result + step for step in (-10, -3, -2, -1, 1, 2, 3, 10) if result + step > 0]
-        options = [result, *rng.sample(near, 3)]
-        rng.shuffle(options)
-        return numbers, tuple(options)
+    def _draw(self, rng: Random) -> tuple[int, ...]:
+        """The numbers that are added."""
+        return tuple(rng.randint(1, self.largest) for _ in range(rng.randint(*self.level) + 1))
 
-    def _task(self, drawn: Drawn) -> Task:
-        numbers, options = drawn
-        letter = LETTERS[options.index(sum(numbers))]
-        offered = " ".join(f"{option}={mark}" for mark, option in zip(LETTERS, options, strict=True))
+    def _task(self, numbers: tuple[int, ...]) -> Task:
         steps, total = [], numbers[0]
         for number in numbers[1:]:
             steps.append(f"{total}+{number}={total + number}")
             total += number
+        letter = next(mark for mark, digits in zip(LETTERS, GROUPS, strict=True) if str(total)[-1] in digits)
+        offered = " ".join(f"{mark} {digits}" for mark, digits in zip(LETTERS, GROUPS, strict=True))
         level = len(numbers) - 1
         end = f"\\boxed{{{letter}}}" if self.boxed else f"#### {letter}"
         return Task(
@@ -71,6 +65,6 @@ class Choices(Tasks):
             prompt=f"Q: {'+'.join(map(str, numbers))}\n{offered}\nA:",
             answer=letter,
             domain=f"level {level}",
-            demonstrations=(f" {'; '.join(steps)}\n{total}={letter}\n{end}",),
-            fields={"options": [str(option) for option in options], "level": level},
+            demonstrations=(f" {'; '.join(steps)}\n{end}",),
+            fields={"options": list(GROUPS), "level": level},
         )

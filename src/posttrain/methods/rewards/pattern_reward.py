@@ -12,11 +12,11 @@ no KL. The paper's other experiments are rewards:
 Differs: the critic is not trained alone for 20 steps first. The 40 phrases are of this package. The score is that of
 the setting's reward, on a scale of 0 to 1, where the release has a reward model; a gate for the tags is `gated`.
 
-Measured here (5 seeds): outcomes flipped with probability 0, 0.2, 0.4 and 0.5 under GRPO (40 steps): held-out sums 73.1,
-68.4, 51.3 and 16.8 %; against none -4.7 points [-15.1, +5.7], -21.8 [-28.7, -14.9] and -56.3 [-68.6, -44.0]: later with
-more noise, and never at 0.5. With a verifier that misses three in ten, phrases of weight 0.1 changed nothing: 67.3
-against 68.9 %, -1.6 points [-4.6, +1.4]. Phrases alone rose to 0.84 of their reward by being listed, and solved no sum
-at all: there was nothing in this model for them to bring out (docs/experiments.md).
+Measured here (5 seeds): outcomes flipped with probability 0, 0.2, 0.4 and 0.5 under GRPO (40 steps): held-out sums
+73.1, 68.4, 51.3 and 16.8 %; against none -4.7 points [-15.1, +5.7], -21.8 [-28.7, -14.9] and -56.3 [-68.6, -44.0]:
+later with more noise, and never at 0.5. With a verifier that misses three in ten, phrases of weight 0.1 changed
+nothing: 67.3 against 68.9 %, -1.6 points [-4.6, +1.4]. Phrases alone rose to 0.84 of their reward by being listed, and
+no sum was solved: this model has nothing that they could bring out (docs/experiments.md).
 """
 
 from dataclasses import replace
