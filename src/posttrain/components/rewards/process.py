@@ -13,6 +13,10 @@ With delta, the sum from step k to the end is r_k, so that it is bounded and doe
 reward of a single step is the current score minus the next one: only sums to the end have a meaning, so that a run with
 another discount than gamma = lambda = 1 is refused. With one step only the reward of success remains.
 
+Where scores are positive, delta alone still favours more steps under returns from each token on: a step that is not the
+last one has r_k left, the last one nothing, and what the next step takes away was given before it. With the clip, no
+step has anything positive left.
+
 `repeated` counts the steps that a completion has more than once.
 
 Differs: alpha and eta are not in what could be read; those here are ours. Where the completion has more than `most`

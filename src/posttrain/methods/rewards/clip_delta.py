@@ -13,6 +13,13 @@ differences do not cancel, and the run is refused.
 Differs: the equations of the paper were read in notes about it; eta (0.5) and alpha (0.2) are ours. A rule scores the
 steps of sums (`rewards/equations`), the paper has a process reward model. The KL is that of PPO here, 0.01 in the
 reward.
+
+Measured here (30 steps, 5 seeds), held-out sums and steps of sampled solutions at the end: raw 0 % and 17.3 steps, as
+many as fit; clip 67.9 % and 3.5; delta alone 0 % and 13.9; both 54.1 % and 3.7; success alone 63.2 % and 3.7. Against
+success alone clip has +4.7 points [-1.4, +10.7] and both have -9.1 [-36.1, +18.0]: no gain that five seeds can show.
+That delta alone collapses contradicts the claim. A step that is not the last has its score left in the returns, the
+last one nothing, so that under returns from each token on one more trivial step is always worth alpha r
+(docs/experiments.md).
 """
 
 from dataclasses import replace
