@@ -16,6 +16,12 @@ the KL terms. A holistic reward is the same with `reward.placed=false`.
 Differs: two epochs of two minibatches, as in `ppo`, where the release has four passes. Rules or models of the user
 score parts; the release has token classifiers for sub-sentences and sentences, and normalises its reward for
 completeness. Detoxification, the paper's second task, is not in its release.
+
+Measured here (30 steps, 5 seeds): bad sentences of a sampled text, mean over the steps, 0.098 with rewards at the ends
+of sentences and 0.114 with their sum at the end of the text; lower in every seed, -0.016 [-0.035, +0.003]. Standard
+deviation of advantages before whitening 1.49 against 1.58, -0.10 [-0.47, +0.28]. With 0.6 for each good sentence the
+bad ones are fewer, 0.079, -0.035 [-0.064, -0.005], and texts are no longer (10.9 tokens in all): the KL term holds them
+at two sentences (docs/experiments.md).
 """
 
 from dataclasses import replace
