@@ -78,6 +78,10 @@ SHIPPED = {
         how={"form": r"\boxed{{answer}}", "skip": ["equivalent"]},  # letters are no numbers
         tasks={"kind": "choices", "size": 3, "boxed": True},
     ),
+    "proved": Shipped(
+        how={"form": r"it is so.</think> <answer> \boxed{{answer}} </answer>", "skip": ["equivalent"]},
+        tasks={"kind": "identities", "size": 3},
+    ),
     "tool_calls": Shipped(
         how={"form": "<think>so</think>\n<tool_call>\n{answer}\n</tool_call>", "skip": ["equivalent"]},
         tasks={"kind": "tool_requests", "size": 3, "level": 5, "none": 0.0, "right": 1.0},

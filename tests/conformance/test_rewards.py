@@ -125,6 +125,11 @@ CASES: dict[str, Case] = {
         gold='<think>so</think>\n<tool_call>\n{"name": "f", "parameters": {"a": 42}}\n</tool_call>',
         task=Task(key="task", prompt=QUESTION, answer='{"name": "f", "parameters": {"a": 42}}'),
     ),
+    "proved": Case(
+        settings={},
+        gold=r"it is so.</think> <answer> \boxed{proved} </answer>",
+        task=Task(key="task", prompt=QUESTION, answer="proved"),
+    ),
     "noisy": Case(settings={"of": "match"}, gold="42"),
     "phrases": Case(settings={"phrases": ["4", "2"], "needed": 2}, gold="42", unfit=None),
     "raised": Case(settings={"of": "match", "by": "phrases"}, gold="42"),

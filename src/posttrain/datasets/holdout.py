@@ -3,9 +3,13 @@
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Final
 
 from posttrain.datasets.keys import problem
 from posttrain.types import Task
+
+VARIANT_OF: Final = "variant_of"
+"""The field that tasks which are variants of one another have in common."""
 
 
 def holdout(tasks: Sequence[Task], count: int, seed: int) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
@@ -13,9 +17,10 @@ def holdout(tasks: Sequence[Task], count: int, seed: int) -> tuple[tuple[Task, .
 
     The `count` problems whose hash of (seed, problem) is smallest are held out, at most half of the distinct ones. The
     order of the tasks does not matter, and adding or removing other tasks moves only problems at the boundary. All
-    tasks of the same problem go to the same side, so there may be more held-out tasks than `count`.
+    tasks of the same problem go to the same side, and so do all variants of one (`VARIANT_OF`), so there may be more
+    held-out tasks than `count`.
     """
-    problems = [problem(task) for task in tasks]
+    problems = [_unit(task) for task in tasks]
     ranked = sorted(set(problems), key=lambda text: (_rank(seed, text), text))
     chosen = set(ranked[: min(count, len(ranked) // 2)])
     train = tuple(task for task, text in zip(tasks, problems, strict=True) if text not in chosen)
@@ -52,6 +57,12 @@ def exclude(train: Iterable[Task], held_out: Iterable[Task]) -> tuple[tuple[Task
     tested = {problem(task) for task in held_out}
     kept = tuple(task for task in train if problem(task) not in tested)
     return kept, len(train) - len(kept)
+
+
+def _unit(task: Task) -> str:
+    """What a task goes to a side with: its problem, or what it is a variant of."""
+    of = task.fields.get(VARIANT_OF)
+    return problem(task) if of is None else f"{VARIANT_OF}:{of}"
 
 
 def _rank(seed: int, text: str) -> bytes:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from posttrain.components.environments import Episode
 from posttrain.components.rewards import Reward, RewardContext, scored
 from posttrain.components.rollouts import Rollout
+from posttrain.datasets.holdout import VARIANT_OF
 from posttrain.engines import Sampler, Sampling, Server, wait_for
 from posttrain.evaluation.settings import Evaluation
 from posttrain.statistics.calibration import calibration
@@ -34,8 +35,9 @@ class Evaluated:
     """``accuracy`` with ``accuracy_interval`` (95 %, Wilson), ``tasks``, ``correct``, ``mean_score``, ``errors``,
     ``mean_tokens``, ``truncated``; in environments of several turns ``mean_turns``; with samples, ``pass_at_k`` by k,
     and ``voted``, the accuracy of majority votes. Where tasks have several domains, at most 20,
-    ``accuracy_by_domain``. Where answers state a confidence, ``calibration`` of the greedy
-    answers, and ``voted_by_confidence``."""
+    ``accuracy_by_domain``. Where tasks are variants of one another (field ``variant_of``),
+    ``accuracy_of_all_variants``: the share of those of which all are correct. Where answers state a confidence,
+    ``calibration`` of the greedy answers, and ``voted_by_confidence``."""
 
 
 def evaluate(
@@ -129,6 +131,12 @@ def summarize(answered: Sequence[Sequence[Trajectory]], correct_at: float) -> di
             by_domain.setdefault(trajectory.task.domain, []).append(score.value >= correct_at)
     if 1 < len(by_domain) <= MOST_DOMAINS and "" not in by_domain:
         summary["accuracy_by_domain"] = {name: sum(own) / len(own) for name, own in sorted(by_domain.items())}
+    variants: dict[str, list[bool]] = {}
+    for trajectory, score in zip(greedy, scores, strict=True):
+        if score.status != "error" and trajectory.task.fields.get(VARIANT_OF) is not None:
+            variants.setdefault(str(trajectory.task.fields[VARIANT_OF]), []).append(score.value >= correct_at)
+    if any(len(own) > 1 for own in variants.values()):
+        summary["accuracy_of_all_variants"] = sum(map(all, variants.values())) / len(variants)
     if turns := [episode.turns for t in greedy if (episode := t.fact(Episode)) is not None]:
         summary["mean_turns"] = sum(turns) / len(turns)
     stated = [(s.confidence, s.value >= correct_at) for s in scored if s.confidence is not None]

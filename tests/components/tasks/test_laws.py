@@ -28,6 +28,7 @@ from posttrain.components.tasks.exercises import Exercises
 from posttrain.components.tasks.files import Files
 from posttrain.components.tasks.gathered import Gathered
 from posttrain.components.tasks.guessing import Guessing
+from posttrain.components.tasks.identities import Identities
 from posttrain.components.tasks.knights import Knights
 from posttrain.components.tasks.mixture import Mixture
 from posttrain.components.tasks.padded_steps import PaddedSteps
@@ -88,6 +89,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "exercises": lambda _: Exercises(size=30),
     "gathered": lambda _: Gathered(tasks=Unpaired(tasks=WorkedSolutions(size=30))),
     "guessing": lambda _: Guessing(size=30),
+    "identities": lambda _: Identities(size=30),
     "knights": lambda _: Knights(size=30),
     "padded_steps": lambda _: PaddedSteps(tasks=Arithmetic(size=30)),
     "sentences": lambda _: Sentences(size=30),
