@@ -182,7 +182,8 @@ def _batch(stage: Stage, tasks: "list[Task]", size: "ModelSize") -> tuple[int, i
     prompt = max((len(text) for text in texts), default=0) // letters + 1
     sampling = getattr(rollout, "sampling", None)
     if sampling is not None:
-        return stage.prompts * getattr(rollout, "n", 8), prompt, sampling.max_tokens  # type: ignore[attr-defined]
+        tasks_of_a_step: int = getattr(stage, "prompts", 0) or getattr(stage, "batch", 1)
+        return tasks_of_a_step * getattr(rollout, "n", 8), prompt, sampling.max_tokens
     longest = max((len(text) for task in tasks[:1000] for text in task.demonstrations), default=64 * letters)
     return getattr(stage, "batch", 32), prompt, longest // letters + 1
 

@@ -27,6 +27,7 @@ from posttrain.components.tasks.episodes import Episodes
 from posttrain.components.tasks.exercises import Exercises
 from posttrain.components.tasks.files import Files
 from posttrain.components.tasks.gathered import Gathered
+from posttrain.components.tasks.guarded_requests import GuardedRequests
 from posttrain.components.tasks.guessing import Guessing
 from posttrain.components.tasks.identities import Identities
 from posttrain.components.tasks.knights import Knights
@@ -50,6 +51,7 @@ from posttrain.components.tasks.slipped_sums import SlippedSums
 from posttrain.components.tasks.spelt import Spelt
 from posttrain.components.tasks.stated_confidence import StatedConfidence
 from posttrain.components.tasks.tagged import Tagged
+from posttrain.components.tasks.tagged_steps import TaggedSteps
 from posttrain.components.tasks.tool_calls import ToolCalls
 from posttrain.components.tasks.tool_requests import ToolRequests
 from posttrain.components.tasks.two_modes import TwoModes
@@ -88,6 +90,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "episodes": lambda _: Episodes(size=30),
     "exercises": lambda _: Exercises(size=30),
     "gathered": lambda _: Gathered(tasks=Unpaired(tasks=WorkedSolutions(size=30))),
+    "guarded_requests": lambda _: GuardedRequests(size=30),
     "guessing": lambda _: Guessing(size=30),
     "identities": lambda _: Identities(size=30),
     "knights": lambda _: Knights(size=30),
@@ -107,6 +110,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "records": lambda _: Records(size=30),
     "shapes": lambda _: Shapes(size=30),
     "refinements": lambda _: Refinements(of=Arithmetic(size=30)),
+    "tagged_steps": lambda _: TaggedSteps(tasks=Arithmetic(size=30)),
     "tagged": lambda _: Tagged(tasks=Arithmetic(size=30)),
     "choices": lambda _: Choices(size=30),
     "tool_requests": lambda _: ToolRequests(size=30),
@@ -141,6 +145,7 @@ WRAPPERS = (
     "spelt",
     "stated_confidence",
     "tagged",
+    "tagged_steps",
     "unpaired",
     "wordy",
 )
