@@ -330,6 +330,8 @@ class ScriptedSampler:
         self.asked = self.drawn = 0
         self.signals: set[str] = set()
         """Names of the signals that it was asked for; shared with those that are bound to it."""
+        self.given: dict[bytes, np.ndarray] = {}
+        """Log-probabilities that it gave, by the bytes of the ids."""
 
     def bind(self, *key: int | str) -> "ScriptedSampler":
         bound = ScriptedSampler(*self.key, *key, version=self.version, log=self.completions)
@@ -392,9 +394,10 @@ class ScriptedSampler:
         self, token_ids: np.ndarray, *, temperature: float = 1.0, vectors: np.ndarray | None = None
     ) -> np.ndarray:
         self.signals.add("logp")
-        return (
-            -self._rng("logp", token_ids.tolist(), temperature).exponential(size=len(token_ids) - 1).astype(np.float32)
-        )
+        rng = self._rng("logp", token_ids.tolist(), temperature)
+        logp = -rng.exponential(size=len(token_ids) - 1).astype(np.float32)
+        self.given[token_ids.tobytes()] = logp
+        return logp
 
     async def score(self, token_ids: np.ndarray, *, vectors: np.ndarray | None = None) -> float:
         self.signals.add("score")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from posttrain.components.search import Found, Search, place_of_best
-from posttrain.types import Group, Task
+from posttrain.types import Group, Segment, Task
 from tests.builders import ScriptedSampler, assert_facts_are_plain, score
 from tests.conformance._members import members
 from tests.conformance.test_rollouts import Grader, holds, told
@@ -22,6 +22,13 @@ def look(search: Search, key: str = "a", grader: Grader | None = None) -> tuple[
     return asyncio.run(search.search(TASK, models, (grader or Grader()) if search.uses_rewards else None)), models
 
 
+def told_so(model: ScriptedSampler, before: np.ndarray, segment: Segment) -> bool:
+    """Whether a segment, chosen by the search, has the log-probabilities that the model gave for it there."""
+    ids = np.concatenate([before, segment.token_ids])
+    logp = model.given.get(ids.tobytes())
+    return logp is not None and segment.logp is not None and np.array_equal(logp[len(before) - 1 :], segment.logp)
+
+
 @every_member
 def test_attempts_are_well_formed(search: Search) -> None:
     found, models = look(search)
@@ -30,8 +37,10 @@ def test_attempts_are_well_formed(search: Search) -> None:
     for attempt in found.trajectories:
         assert attempt.task == TASK and attempt.segments[0].actor == "prompt"
         assert_facts_are_plain(attempt)
-        for segment in attempt.segments[1:]:
-            assert segment.trained and any(holds(c, segment) for c in models[segment.actor].completions)
+        for place, segment in enumerate(attempt.segments[1:], start=1):
+            model, before = models[segment.actor], np.concatenate([s.token_ids for s in attempt.segments[:place]])
+            sampled = any(holds(c, segment) for c in model.completions)
+            assert segment.trained and (sampled or told_so(model, before, segment))
     assert found.best is found.trajectories[place_of_best(found.values)]
 
 

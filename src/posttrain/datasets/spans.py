@@ -4,6 +4,7 @@ Positions are those of bytes, which every token has, so that no text is tokenize
 if it is wholly inside: one that also holds a piece of a tag belongs to the form.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
 
@@ -32,6 +33,12 @@ def tagged_ranges(pieces: Sequence[bytes], tag: str, *, opened: bool = False) ->
         if inside:
             ranges.append((inside[0], inside[-1] + 1))
     return tuple(ranges)
+
+
+def closing_tokens(pieces: Sequence[bytes], tag: str) -> tuple[int, ...]:
+    """For each ``</tag>`` of a text, the index of the token that completes it; `pieces` are the bytes of each token."""
+    mark, ends = f"</{tag}>".encode(), list(accumulate(map(len, pieces)))
+    return tuple(bisect_left(ends, place + len(mark)) for place in _places(b"".join(pieces), mark))
 
 
 def _places(text: bytes, mark: bytes) -> list[int]:

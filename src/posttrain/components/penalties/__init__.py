@@ -27,6 +27,11 @@ class Penalty(Component):
         return frozenset()
 
     @property
+    def tags(self) -> frozenset[str]:
+        """Tags in completions whose places its reward reads, as the fact `Spans` of each rollout."""
+        return frozenset()
+
+    @property
     def acts_in_loss(self) -> bool:
         """Whether it adds a term to the loss, so that a stage without rewards can have it."""
         return type(self).in_loss is not Penalty.in_loss

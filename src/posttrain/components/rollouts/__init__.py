@@ -6,7 +6,7 @@ for other components, is a `Fact` that this contract or that of the environments
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from posttrain.component import Component
 from posttrain.engines import Sampler, Sampling
@@ -46,10 +46,12 @@ class Earlier(Fact):
 
 @dataclass(frozen=True, kw_only=True)
 class Spans(Fact):
-    """Token ranges of the tagged parts of a rollout, for the tags that an advantage names (`Advantage.tags`)."""
+    """Token ranges of the tagged parts of a rollout, for the tags that an advantage or a penalty names (`tags`)."""
 
     ranges: Mapping[str, tuple[tuple[int, int], ...]]
     """By tag, for each part the index of its first trained token, and that after its last."""
+    closings: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """By tag, for each closing tag the index of the trained token that completes it."""
 
 
 @dataclass(frozen=True, kw_only=True)

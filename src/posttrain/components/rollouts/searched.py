@@ -8,6 +8,9 @@ selection by the search, so rollouts of a search are more similar to one another
 
 from collections.abc import Mapping
 
+from pydantic import field_validator
+from pydantic_core import PydanticCustomError
+
 from posttrain.component import frozen
 from posttrain.components.rollouts import Rollout, Scorer
 from posttrain.components.search import Search
@@ -21,6 +24,15 @@ class Searched(Rollout):
 
     search: Search
     """The search; one that is guided by rewards gets the reward of the stage."""
+
+    @field_validator("search")
+    @classmethod
+    def refuse_prompts(cls, search: Search) -> Search:
+        """Refuse a search whose rollouts were written under other prompts than the task's."""
+        if not search.trains:
+            why = "its steps are written under prompts of their own, so nothing is learned from them; leave them out"
+            raise PydanticCustomError("prompts", f"the search has prompts: {why}, or imitate its paths first")
+        return search
 
     @property
     def temperature(self) -> float:

@@ -69,6 +69,11 @@ class Search(Component):
         raise NotImplementedError
 
     @property
+    def trains(self) -> bool:
+        """Whether its rollouts have trained tokens; those of a search that asks for each step by a prompt do not."""
+        return True
+
+    @property
     def temperature(self) -> float:
         """Sampling temperature."""
         return 1.0

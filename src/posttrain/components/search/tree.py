@@ -26,8 +26,8 @@ strings are refused, since one that spans two lines would not be found.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from pydantic import NonNegativeFloat, PositiveInt, field_validator
@@ -35,8 +35,9 @@ from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
 from posttrain.components.rollouts import Scorer
-from posttrain.components.search import Found, Search, State
+from posttrain.components.search import Found, Search
 from posttrain.components.search._found import Values, found, sampler_of, scored
+from posttrain.components.search._nodes import Node
 from posttrain.engines import Sampler, Sampling
 from posttrain.signals import Signal
 from posttrain.types import Completion, Fact, IntArray, Segment, Task, Trajectory
@@ -44,64 +45,6 @@ from posttrain.types import Completion, Fact, IntArray, Segment, Task, Trajector
 EPSILON = 0.1
 REPLACEMENT = "\ufffd"
 """Stands for a character some of whose bytes are missing."""
-
-
-@dataclass(eq=False, kw_only=True)
-class Node:
-    """A state with its statistics."""
-
-    segments: tuple[Segment, ...]
-    """The prompt, then the lines so far."""
-    way: tuple[int, ...] = ()
-    """Index of the child that was taken at each state."""
-    parent: "Node | None" = None
-    ended: bool = False
-    """Whether the state is terminal."""
-    children: list["Node"] = field(default_factory=list)
-    selectable: bool = True
-    visits: int = 0
-    total: float = 0.0
-    own: float = math.nan
-    """Value of a terminal state, or the value model's value of the state; NaN where unknown."""
-
-    @property
-    def value(self) -> float:
-        """Mean of the backed-up values; 0 without any."""
-        return self.total / self.visits if self.visits else 0.0
-
-    @property
-    def token_ids(self) -> IntArray:
-        """Token ids, prompt included."""
-        return np.concatenate([s.token_ids for s in self.segments])
-
-    @property
-    def text(self) -> str:
-        """The text after the prompt."""
-        return "".join(s.text for s in self.segments[1:])
-
-    @property
-    def name(self) -> str:
-        """Name of the node: ``/1/0`` is the first child of the prompt's second child."""
-        return "/" + "/".join(map(str, self.way))
-
-    def below(self) -> Iterator["Node"]:
-        """The node and its descendants, parents first."""
-        yield self
-        for child in self.children:
-            yield from child.below()
-
-    def back_up(self, total: float, count: int) -> None:
-        """Add a sum of `count` values to the node and its ancestors."""
-        node: Node | None = self
-        while node is not None:
-            node.total, node.visits = node.total + total, node.visits + count
-            node = node.parent
-
-    def close(self) -> None:
-        """Exclude the node from selection, and each ancestor that is left without a selectable child."""
-        self.selectable = False
-        if self.parent is not None and not any(child.selectable for child in self.parent.children):
-            self.parent.close()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,11 +132,7 @@ class Tree(Search):
             rollouts += fresh
             known += fresh_values
         nodes = list(root.below())
-        states = [
-            State(token_ids=n.token_ids, text=n.text, value=n.value, visits=n.visits)
-            for n in nodes
-            if n.children and n.visits
-        ]
+        states = [n.state for n in nodes if n.children and n.visits]
         return found(
             rollouts,
             known,

@@ -337,9 +337,9 @@ class RL(Stage):
 
     @property
     def _tags(self) -> frozenset[str]:
-        """Tags whose token ranges the advantage of any role reads."""
+        """Tags whose token ranges the advantage of any role, or a penalty, reads."""
         own = [learning.advantage.tags for learning in self.by_role.values() if learning.advantage is not None]
-        return self.advantage.tags.union(*own)
+        return self.advantage.tags.union(*own, *(penalty.tags for penalty in self.penalties.values()))
 
     def _initial_memory(self, trainings: Mapping[str, RoleTraining]) -> dict[str, Any]:
         """The state of every part that has one, before the first step."""

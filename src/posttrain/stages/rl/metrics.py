@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from posttrain.components.environments import Episode
-from posttrain.components.rollouts import Earlier
+from posttrain.components.rollouts import Earlier, Spans
 from posttrain.signals import Signal
 from posttrain.stages.rl.collect import learned_by, unaided
 from posttrain.statistics.calibration import calibration
@@ -37,7 +37,7 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
         "repeated": float(np.mean([repeated(t.completion_ids) for t in trajectories])),
         "duplicates": float(np.mean([share for group in groups for share in duplicated(group)])),
     }
-    metrics |= sampling_metrics(groups) | turn_metrics(trajectories)
+    metrics |= sampling_metrics(groups) | turn_metrics(trajectories) | tag_metrics(trajectories)
     if scores:
         metrics["reward"] = float(np.mean([s.value for s in scores]))
         metrics["solved"] = float(np.mean([s.status == "ok" for s in scores]))
@@ -105,6 +105,13 @@ def turn_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     for name in sorted({name for measures in measured for name in measures}):
         metrics[f"world/{name}"] = float(np.mean([measures[name] for measures in measured if name in measures]))
     return metrics
+
+
+def tag_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    """Mean number of closed parts with each tag that was looked for; empty if none was."""
+    found = [spans for t in trajectories if (spans := t.fact(Spans)) is not None]
+    tags = sorted({tag for spans in found for tag in spans.closings})
+    return {f"tags/{tag}": float(np.mean([len(spans.closings[tag]) for spans in found])) for tag in tags}
 
 
 def metrics_by_role(groups: Sequence[Group]) -> dict[str, float]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from posttrain.components.rewards import SpanRewards
 from posttrain.components.rollouts import Spans
-from posttrain.datasets.spans import Range, tagged_ranges
+from posttrain.datasets.spans import Range, closing_tokens, tagged_ranges
 from posttrain.stages import Models
 from posttrain.types import Group, Trajectory
 
@@ -24,6 +24,7 @@ def with_spans(groups: Sequence[Group], tags: Collection[str], models: Models) -
 def _found(trajectory: Trajectory, tags: Collection[str], models: Models) -> Trajectory:
     """Ranges count the trained tokens of the rollout, over all its turns."""
     ranges: dict[str, list[Range]] = {tag: [] for tag in sorted(tags)}
+    closings: dict[str, list[int]] = {tag: [] for tag in ranges}
     before, text = 0, ""
     for segment in trajectory.segments:
         if segment.trained and segment.vectors is None:
@@ -33,9 +34,13 @@ def _found(trajectory: Trajectory, tags: Collection[str], models: Models) -> Tra
                 opened = text.rstrip().endswith(f"<{tag}>")
                 found = tagged_ranges(pieces, tag, opened=opened)
                 ranges[tag] += [(before + start, before + end) for start, end in found]
+                closings[tag] += [before + place for place in closing_tokens(pieces, tag)]
         before += len(segment) if segment.trained else 0
         text = segment.text
-    fact = Spans(ranges={tag: tuple(found) for tag, found in ranges.items()})
+    fact = Spans(
+        ranges={tag: tuple(found) for tag, found in ranges.items()},
+        closings={tag: tuple(found) for tag, found in closings.items()},
+    )
     return replace(trajectory, facts=(*trajectory.facts, fact))
 
 
