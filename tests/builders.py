@@ -244,7 +244,25 @@ def random_tokens(
     )
     if OLD_ENTROPY in needs:
         made = having(made, {OLD_ENTROPY: torch.tensor(rng.exponential(size=len(made.logp_T)), dtype=dtype)})
-    return _with_divergences(_with_velocities(made, needs, rng), needs, rng)
+    return _with_divergences(_with_embeddings(_with_velocities(made, needs, rng), needs, rng), needs, rng)
+
+
+def _with_embeddings(these: Tokens, needs: Collection[Signal], rng: np.random.Generator) -> Tokens:
+    """With embeddings of four numbers, their scores and those of demonstrations, where they are needed."""
+
+    def draw(*shape: int) -> Tensor:
+        return torch.tensor(rng.normal(size=shape), dtype=these.logp_T.dtype)
+
+    size, count = len(these.logp_T), len(these.length_N)
+    shapes = {"embedding": (size, 4), "score": (size,), "shown": (count, 4), "shown_only": (count, 4)}
+    known: dict[Signal, Tensor] = {}
+    for need in sorted(need for need in needs if not need.of):
+        if need.name in shapes:
+            drawn = draw(*shapes[need.name])
+            known[need] = drawn[these.sequence_T] if need.shows else drawn.requires_grad_(not need.old)
+        elif need.name == "in_shown":
+            known[need] = (draw(size) > 0).to(these.logp_T.dtype)
+    return having(these, known)
 
 
 def _with_velocities(these: Tokens, needs: Collection[Signal], rng: np.random.Generator) -> Tokens:

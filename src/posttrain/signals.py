@@ -7,6 +7,8 @@ anything is sampled it checks that these exist and compute the signals. Each mod
     Signal("entropy", old=True)                  of the same model, before the updates of the step
     Signal("logp", of="reference")               of the model in another role
     Signal("reverse_kl", of="teacher")           KL(model || teacher) of the model that learns
+    Signal("embedding")                          [T, E] projection of the model's last states
+    Signal("shown", old=True)                    the embedding of the task's demonstration
 
 Only signals of the forward pass that trains (`Signal.trained`) are differentiated. All others are columns: computed
 once before the advantages, and recorded under the name `Signal.column`.
@@ -25,6 +27,10 @@ Name = Literal[
     "score",
     "noise",
     "velocity",
+    "embedding",
+    "shown",
+    "shown_only",
+    "in_shown",
     "forward_kl",
     "reverse_kl",
     "behavior_logp",
@@ -33,8 +39,11 @@ Name = Literal[
 ]
 """The quantity, for a token given those before it: its log-probability, the entropy of its distribution in nats, its
 logit over the temperature, the value of the state before it, the score of the text up to its end, the share of noise in
-a draw, a flow's velocity ([T, D]), KL(other || model) and KL(model || other) in nats over the whole vocabulary. The
-last three are not computed by a model: the behavior log-probability, the advantage, and the critic's target."""
+a draw, a flow's velocity ([T, D]), the projection of the state after it ([T, E]), KL(other || model) and
+KL(model || other) in nats over the whole vocabulary. Three are of the first demonstration of the rollout's task, the
+same for all tokens of a rollout, and computed before its updates: its embedding ([T, E]), that of what it has and the
+rollout has not ([T, E]), and whether the token is in what both have; NaN without a demonstration. The last three are
+not computed by a model: the behavior log-probability, the advantage, and the critic's target."""
 
 OLD: Final = "old"
 """In settings that name a role: the model that learns, before the updates of the step."""
@@ -63,6 +72,8 @@ class Signal:
             raise ValueError(f"'{self.name}' is not computed by a model: it has neither of nor old")
         if self.of and self.old and not self.compares:
             raise ValueError(f"'{self.name}' of another role is always computed before the updates; leave out old")
+        if self.shows and not self.old:
+            raise ValueError(f"'{self.name}', of a demonstration, is computed before the updates: set old=True")
 
     def __str__(self) -> str:
         """The signal in words, for errors."""
@@ -73,6 +84,11 @@ class Signal:
     def compares(self) -> bool:
         """Whether it is a divergence between the model that learns and another one."""
         return self.name in ("forward_kl", "reverse_kl")
+
+    @property
+    def shows(self) -> bool:
+        """Whether it is of the demonstration of the rollout's task."""
+        return self.name in ("shown", "shown_only", "in_shown")
 
     @property
     def given(self) -> bool:
@@ -87,6 +103,8 @@ class Signal:
     @property
     def local(self) -> "Signal":
         """The signal as the model that computes it returns it: without its role, at the current weights."""
+        if self.shows:
+            return self
         return Signal(self.name, of=self.of if self.compares else "")
 
     @property
@@ -114,6 +132,12 @@ OLD_VALUE: Final = Signal("value", old=True)
 SCORE: Final = Signal("score")
 NOISE: Final = Signal("noise")
 VELOCITY: Final = Signal("velocity")
+EMBEDDING: Final = Signal("embedding")
+OLD_EMBEDDING: Final = Signal("embedding", old=True)
+OLD_SCORE: Final = Signal("score", old=True)
+SHOWN: Final = Signal("shown", old=True)
+SHOWN_ONLY: Final = Signal("shown_only", old=True)
+IN_SHOWN: Final = Signal("in_shown", old=True)
 BEHAVIOR_LOGP: Final = Signal("behavior_logp")
 ADVANTAGE: Final = Signal("advantage")
 VALUE_TARGET: Final = Signal("value_target")

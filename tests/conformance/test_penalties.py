@@ -18,7 +18,10 @@ every_member = pytest.mark.parametrize("penalty", members(Penalty))
 
 def signals_of(penalty: Penalty, attempt: Trajectory, seed: int = 0) -> Mapping[Signal, FloatArray]:
     rng = np.random.default_rng(seed)
-    return {need: -rng.exponential(size=attempt.num_trained).astype(np.float32) for need in sorted(penalty.needs)}
+    widths = {need: (4,) if need.name in ("embedding", "shown") else () for need in sorted(penalty.needs)}
+    return {
+        need: -rng.exponential(size=(attempt.num_trained, *width)).astype(np.float32) for need, width in widths.items()
+    }
 
 
 def attempts() -> tuple[Trajectory, ...]:
@@ -80,7 +83,9 @@ def test_finite_at_extreme_ratios(penalty: Penalty, gap: float) -> None:
         assert term.loss_T.isfinite().all()
         assert all(gradient.isfinite().all() for gradient in gradients(term.loss_T.sum(), tokens).values())
     attempt = trajectory(logp=[ours, ours])
-    change_T = penalty.in_reward(attempt, dict.fromkeys(penalty.needs, np.full(2, theirs, np.float32)))
+    wide = {"embedding": (2, 4), "shown": (2, 4)}
+    known = {need: np.full(wide.get(need.name, (2,)), theirs, np.float32) for need in penalty.needs}
+    change_T = penalty.in_reward(attempt, known)
     assert change_T is None or np.isfinite(change_T).all()
 
 

@@ -75,6 +75,9 @@ class Model:
     number per token, of the text up to its end."""
     lora: LoRA | None = None
     """Train adapters only; None trains every weight."""
+    projection: PositiveInt | None = None
+    """Width of a projection of the last states beside a language head, from which the model reads values of its own,
+    for critics without a body and for losses of embeddings; None has none."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of weights and arithmetic."""
     context: PositiveInt | None = None
@@ -93,15 +96,18 @@ class Model:
     @model_validator(mode="after")
     def check_endpoint(self) -> Self:
         """Refuses settings of local models for an endpoint, and those of an endpoint for a local model."""
+        if self.projection is not None and self.head != "language":
+            raise PydanticCustomError("projection", "a projection is beside a language head; leave it or head out")
         if not self.is_remote:
             if self.endpoint is not None:
                 raise PydanticCustomError("kind", "endpoint is set, but source is no address (http://..., https://...)")
             return self
         check_url(self.source)
-        if self.trained or self.head != "language" or self.shape or self.lora or self.context:
+        if self.trained or self.head != "language" or self.shape or self.lora or self.context or self.projection:
             raise PydanticCustomError(
                 "kind",
-                "source is an endpoint, which writes text only: leave out trained, head, shape, lora and context",
+                "source is an endpoint, which writes text only: leave out trained, head, shape, lora, projection and "
+                "context",
             )
         return self
 

@@ -201,6 +201,11 @@ class Policy(nn.Module):
         """The signals that it computes of itself."""
         return self.GIVES[self.head]
 
+    @classmethod
+    def given_by(cls, model: "Model") -> frozenset[Signal]:
+        """The signals that a model of this kind gives of itself with these settings."""
+        return cls.GIVES.get(model.head, frozenset())
+
     def check_needs(self, needs: frozenset[Signal], others: "Mapping[str, Policy]") -> None:
         """Raise `UserError` for signals that it cannot compute, of itself or with the others."""
 
@@ -270,8 +275,9 @@ class Policy(nn.Module):
         over the temperature, and of each of the `others`, by role, divergences between it and this model, over the
         whole vocabulary, and its own signals (``Signal("logp", of=role)``); the others get no gradient. A value
         head gives the value of the state before the token; a reward head the score of the sequence up to and including
-        it. A value head's score is its value of the state after the token, or before it where it is an end token. No
-        tensor of size L x V is ever made: logits exist for chunks of T only.
+        it. With a projection, a language head gives values too, as the score the value of the state after any token,
+        and the embedding of that state ([T, E]). A value head's score is its value of the state after the token, or
+        before it where it is an end token. No tensor of size L x V is ever made: logits exist for chunks of T only.
 
         Raises `UserError` for what it cannot give (`gives`).
         """

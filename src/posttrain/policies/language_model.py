@@ -41,8 +41,9 @@ from posttrain.policies.lora import (
     read_adapter,
     save_adapter,
 )
+from posttrain.policies.projection import GIVEN, PROJECTION, Projection, read_projection
 from posttrain.policies.tokenizer import Tokenizer
-from posttrain.signals import ENTROPY, LOGIT, LOGP, SCORE, VALUE, Signal, roles_in
+from posttrain.signals import EMBEDDING, ENTROPY, LOGIT, LOGP, SCORE, VALUE, Signal, roles_in
 from posttrain.types import Segment, Task
 
 Head = Literal["language", "value", "reward"]
@@ -74,12 +75,24 @@ class LanguageModelPolicy(Policy):
         head: Head = "language",
         value_head: nn.Linear | None = None,
         lora: LoRA | None = None,
+        projection: Projection | None = None,
     ) -> None:
         super().__init__()
         assert (value_head is None) == (head == "language"), "numbers come from a head of their own"
         self.role, self.body, self.tokenizer, self.version = role, body, tokenizer, 0
         self.origin, self.head, self.value_head, self.lora = origin, head, value_head, lora
+        self.projection = projection
         self.eval()
+
+    @property
+    def gives(self) -> frozenset[Signal]:
+        """Those of its head, and of its projection."""
+        return super().gives | (GIVEN if self.projection is not None else frozenset())
+
+    @classmethod
+    def given_by(cls, model: Model) -> frozenset[Signal]:
+        """Those of the head, and of a projection."""
+        return super().given_by(model) | (GIVEN if model.projection is not None else frozenset())
 
     def prompt(self, task: Task) -> Segment:
         """The prompt's token ids, with the patches of its images. Raises `UserError` for images that it cannot see."""
@@ -136,6 +149,19 @@ class LanguageModelPolicy(Policy):
                 with torch.no_grad():
                     found = signals_of(other.body, hidden[role], frozenset(own))
                 signals |= {signal: found[itself] for itself, signal in own.items()}
+        if self.projection is not None:
+            signals |= self._projected(self.projection, hidden_LD, before_T, positions_T, needs)
+        return signals
+
+    def _projected(
+        self, head: Projection, hidden_LD: Tensor, before_T: Tensor, positions_T: Tensor, needs: frozenset[Signal]
+    ) -> dict[Signal, Tensor]:
+        """The needed outputs of a projection."""
+        signals: dict[Signal, Tensor] = {}
+        if VALUE in needs:
+            signals[VALUE] = head(hidden_LD.index_select(0, before_T))[1]
+        if needs & {EMBEDDING, SCORE}:
+            signals[EMBEDDING], signals[SCORE] = head(hidden_LD.index_select(0, positions_T))
         return signals
 
     @torch.no_grad()
@@ -224,9 +250,11 @@ class LanguageModelPolicy(Policy):
         self._save_head(folder)
 
     def _save_head(self, folder: Path) -> None:
-        """Write the layer of a value or reward head."""
+        """Write the layer of a value or reward head, and a projection."""
         if self.value_head is not None:
             write_tensors(folder / head_file(self.head), self.value_head.state_dict())
+        if self.projection is not None:
+            write_tensors(folder / PROJECTION, self.projection.state_dict())
 
     def copied(self, role: str, model: Model) -> "LanguageModelPolicy":
         """A copy, its adapters merged. A value head from a reward head, or the other way, begins as a copy of it."""
@@ -240,13 +268,24 @@ class LanguageModelPolicy(Policy):
         if model.head != "language":
             head = self.value_head
             value_head = new_value_head(body.width) if head is None else copy.deepcopy(head)
+        projection = None
+        if model.projection is not None:
+            same = self.projection is not None and self.projection.width == model.projection
+            projection = copy.deepcopy(self.projection) if same else Projection(body.width, model.projection)
         return LanguageModelPolicy(
-            role, body, self.tokenizer, self.origin, head=model.head, value_head=value_head, lora=model.lora
+            role,
+            body,
+            self.tokenizer,
+            self.origin,
+            head=model.head,
+            value_head=value_head,
+            lora=model.lora,
+            projection=projection,
         )
 
     def is_free(self, name: str) -> bool:
-        """With adapters, only they and a value head are trained."""
-        return self.lora is None or "lora_" in name or name.startswith("value_head.")
+        """With adapters, only they, a value head and a projection are trained."""
+        return self.lora is None or "lora_" in name or name.startswith(("value_head.", "projection."))
 
 
 def root_of(body: Body) -> nn.Module:
@@ -274,7 +313,19 @@ def open_language_model(role: str, model: Model, path: Path) -> LanguageModelPol
     value_head = None
     if model.head != "language":
         value_head = read_value_head(path / head_file(model.head), body.width) or new_value_head(body.width)
-    return LanguageModelPolicy(role, body, tokenizer, origin, head=model.head, value_head=value_head, lora=model.lora)
+    projection = None
+    if model.projection is not None:
+        projection = read_projection(path / PROJECTION, body.width, model.projection)
+    return LanguageModelPolicy(
+        role,
+        body,
+        tokenizer,
+        origin,
+        head=model.head,
+        value_head=value_head,
+        lora=model.lora,
+        projection=projection,
+    )
 
 
 def _read_tokenizer(path: Path, origin: Origin) -> Tokenizer:

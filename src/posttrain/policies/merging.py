@@ -101,7 +101,7 @@ def open_sources(models: Mapping[str, Model], device: torch.device) -> Sources:
     first = load(start)
     state = merged_state(first)
     described = _Described.of(first, state)
-    plain = isinstance(first.body, Decoder) and first.value_head is None
+    plain = isinstance(first.body, Decoder) and first.value_head is None and first.projection is None
     parameters, dtype = [name for name, _ in first.named_parameters()], next(first.parameters()).dtype
     folder = _plain_folder(models[start]) if plain else None
     kept = {name: tensor.clone() for name, tensor in state.items()} if folder is None else {}

@@ -119,7 +119,7 @@ def _check_gives(need: Need, role: str, recipe_models: Mapping[str, Model], mode
             f"only; name a model that is loaded here as models.{role}.source{place}"
         )
     policy = models[_root(role, recipe_models, models)]
-    given = type(policy).GIVES.get(model.head, frozenset())
+    given = type(policy).given_by(model)
     if (LOGP in given and policy.compares) if signal.compares else (signal.local in given):
         return
     heads = [head for head, signals in type(policy).GIVES.items() if signal.local in signals]

@@ -56,6 +56,8 @@ class Loss:
     """Share of the model's own choices in its inputs: `Objective.foresight`."""
     whole_groups: bool = False
     """Whether the loss compares the sequences of a group, which must then be in one micro-batch."""
+    whole_batch: bool = False
+    """Whether it compares all sequences of an update, which are then one micro-batch."""
 
 
 @dataclass
@@ -251,7 +253,8 @@ class Learner:
         sampled_weight_N = sampled_weight_N * np.float32(loss.shares.sampled)
         shown_weight_N = shown_weight_N * np.float32(loss.shares.demonstrated)
         share = self.policy.shares_prompts
-        for part in plan_micro_batches(examples, self.tokens_at_a_time, whole_groups=loss.whole_groups, share=share):
+        most = sum(len(e.token_ids) for e in examples) if loss.whole_batch else self.tokens_at_a_time
+        for part in plan_micro_batches(examples, most, whole_groups=loss.whole_groups, share=share):
             own, places = [examples[i] for i in part], np.array(part)
             weights = sampled_weight_N[places], shown_weight_N[places]
             yield part, pack(own, weights[0], self.device, demonstrated_N=weights[1], share=share)

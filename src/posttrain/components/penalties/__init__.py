@@ -41,6 +41,11 @@ class Penalty(Component):
         """Whether its term in the loss is of a whole group, which must then be learned from together."""
         return False
 
+    @property
+    def whole_batch(self) -> bool:
+        """Whether its term in the loss compares all sequences of an update, which are then in one forward pass."""
+        return False
+
     def start(self) -> State:
         """State before the first step."""
         return {}

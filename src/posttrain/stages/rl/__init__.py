@@ -160,7 +160,8 @@ class RL(Stage):
         self.reward.check(tasks)
         self.curriculum.check(tasks, self.prompts)
         check_hooks(self.hooks, models)
-        if self.experts is not None and self.experts.source is None:
+        own = self.experts is not None and self.experts.source is None
+        if own or any(need.shows for need in self.needs):
             check_experts(models, tasks)
 
     @property

@@ -44,7 +44,8 @@ class RoleLearning:
     learner: Learning | None = None
     """How it is updated."""
     critic: str | None = None
-    """Role of the model that gives its values, if its advantage needs values. No critic serves two roles."""
+    """Role of the model that gives its values, if its advantage needs values. No critic serves two roles. A role with a
+    projection may be its own, whose values are learned by a term of its loss (the penalty ``value``)."""
     every: PositiveInt = 1
     """Update every N steps."""
     warmup_steps: NonNegativeInt = 0
@@ -171,7 +172,7 @@ def check_roles(by_role: Mapping[str, RoleLearning], writers: AbstractSet[str], 
                 f"by_role.{role}: only a trained model with a language head learns from rollouts; "
                 f"{nearest(role, writers)}, or set models.{role}.trained=true"
             )
-        if own.critic is not None and critic is None:
+        if own.critic not in (None, role) and critic is None:
             raise UserError(f"by_role.{role}.critic names a critic, but the stage has no loss for one; set critic")
     critics = [own.critic for own in by_role.values() if own.critic] + (["critic"] if critic is not None else [])
     policy = by_role.get("policy")

@@ -8,6 +8,7 @@ import numpy as np
 from posttrain.components.rollouts import Earlier
 from posttrain.signals import OLD_LOGP, Signal
 from posttrain.stages.columns import signals_of_models
+from posttrain.stages.rl.shown import shown_signals
 from posttrain.types import FloatArray, Group
 
 if TYPE_CHECKING:
@@ -33,13 +34,15 @@ def signals_for(
     from.
     """
     trajectories = [trajectory for group in groups for trajectory in group]
+    shown = shown_signals(trajectories, needs, models[role], max_tokens)
+    needs -= shown.keys()
     sampled = [trajectory.behavior_logp for trajectory in trajectories]
     waited = [trajectory.fact(Earlier) is not None for trajectory in trajectories]
     unknown = [np.isnan(logp_T) | own for logp_T, own in zip(sampled, waited, strict=True)]
     read = unknown if with_old is None else unknown[:with_old]
     unsampled = [i for i, unknown_T in enumerate(read) if unknown_T.any() and OLD_LOGP not in needs]
     if not needs and not unsampled:
-        return {}
+        return shown
     from posttrain.training.packing import example_of
 
     examples = [example_of(trajectory, {}) for trajectory in trajectories]
@@ -67,4 +70,4 @@ def signals_for(
             np.where(unknown_T, own.get(OLD_LOGP, logp_T), logp_T)
             for logp_T, unknown_T, own in zip(sampled, unknown, found, strict=True)
         )
-    return signals
+    return signals | shown

@@ -138,6 +138,7 @@ def _part(
         temperature=update.temperature,
         foresight=update.objective.foresight,
         whole_groups=update.objective.whole_groups or any(penalty.whole_groups for penalty in added.values()),
+        whole_batch=any(penalty.whole_batch for penalty in added.values()),
     )
     examples = [
         example_of(trajectory, own, group=int(group), group_solved=batch.groups[group].solved, role=update.role)
