@@ -80,7 +80,9 @@ def test_tasks_without_demonstrations_are_refused(small: Small) -> None:
 def test_a_policy_without_a_projection_gives_no_embedding() -> None:
     recipe = override(carft(), ["models.policy.projection=null", "evaluation.holdout=10"])
     context = RunContext(recipe, CPU)
-    with pytest.raises(UserError, match="needs value before the updates, and the model in the role .policy. has a language head"):
+    with pytest.raises(
+        UserError, match=r"needs value before the updates, and the model in the role .policy. has a language head"
+    ):
         context.check(context.first_models())
 
 

@@ -188,6 +188,8 @@ class Policy(nn.Module):
     """Its kind, in a word, for messages."""
     compares: ClassVar[bool] = False
     """Whether its language head has divergences from other models of its kind."""
+    writes: ClassVar[bool] = True
+    """Whether it can be sampled."""
 
     role: str
     head: str

@@ -16,6 +16,7 @@ from posttrain.policies.folder import bundled, bundled_names
 from posttrain.policies.gguf.reading import open_model
 from posttrain.policies.language_model import LanguageModelPolicy, open_language_model
 from posttrain.policies.lora import is_adapter
+from posttrain.policies.sparse_coder import is_sparse_coder, open_sparse_coder
 
 
 def load_policy(role: str, model: Model, others: Mapping[str, Policy], device: torch.device) -> Policy:
@@ -79,6 +80,10 @@ def _open(role: str, model: Model, path: Path) -> Policy:
         raise UserError(
             f"base is '{model.base}', but '{model.source}' is no adapter, which has no base; leave base out"
         )
-    if not is_adapter(path) and is_flow(folder := open_model(path)):
-        return open_flow(role, model, folder)
+    if not is_adapter(path):
+        folder = open_model(path)
+        if is_flow(folder):
+            return open_flow(role, model, folder)
+        if is_sparse_coder(folder):
+            return open_sparse_coder(role, model, folder)
     return open_language_model(role, model, path)

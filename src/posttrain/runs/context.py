@@ -252,7 +252,7 @@ class StageRunContext:
     def samplers(self, models: Models, *key: int | str) -> dict[str, Sampler]:
         """A sampler for every model; the draws are a function of (recipe seed, stage, key)."""
         return {
-            **{role: self._context.server(policy).bind(*self._key, *key) for role, policy in models.items()},
+            **{role: self._context.server(p).bind(*self._key, *key) for role, p in models.items() if p.writes},
             **self._context.remote_samplers(*self._key, *key),
         }
 
@@ -260,7 +260,7 @@ class StageRunContext:
         """Tokens that the models have sampled so far, for all requests, also those that were dropped. Tokens of
         endpoints are not counted, since endpoints do not report them.
         """
-        policies = {id(policy): policy for policy in models.values()}.values()
+        policies = {id(policy): policy for policy in models.values() if policy.writes}.values()
         return sum(self._context.server(policy).counters.sampled_tokens for policy in policies)
 
 

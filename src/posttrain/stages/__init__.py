@@ -23,7 +23,19 @@ __all__ = ["Given", "Models", "PreviewContext", "Stage", "StageContext"]
 
 Given = Literal["demonstrations", "preferences", "rated completions"]
 """Texts that come with tasks."""
-SHARED: Final = ("best", "columns", "context", "fit", "loss", "needs", "pairs", "prompts", "record", "weights")
+SHARED: Final = (
+    "best",
+    "columns",
+    "context",
+    "fit",
+    "loss",
+    "needs",
+    "pairs",
+    "prompts",
+    "record",
+    "states",
+    "weights",
+)
 """Modules of this folder that are not stages but are used by several of them."""
 
 

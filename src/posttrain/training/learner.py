@@ -9,6 +9,7 @@ micro-batches. The split changes memory and rounding only.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -56,6 +57,8 @@ class Loss:
     """Share of the model's own choices in its inputs: `Objective.foresight`."""
     whole_groups: bool = False
     """Whether the loss compares the sequences of a group, which must then be in one micro-batch."""
+    inside: Callable[[], AbstractContextManager[object]] = nullcontext
+    """Opened around every forward and backward pass that trains, to change what the model computes in it."""
     whole_batch: bool = False
     """Whether it compares all sequences of an update, which are then one micro-batch."""
 
@@ -214,18 +217,19 @@ class Learner:
         total = 0.0
         seen: list[dict[Signal, FloatArray]] = [{} for _ in examples]
         for part, batch in self._micro_batches(examples, loss):
-            signals = self.policy.evaluate(
-                batch.packed,
-                batch.positions_T,
-                loss.needs,
-                temperature=loss.temperature,
-                others=loss.others,
-                foresight=loss.foresight,
-            )
-            result = loss.per_token(tokens_of(batch, signals, progress))
-            weighted = (result.loss_T * batch.weight_T).sum()
-            with self.masters.collecting():
-                weighted.backward()  # type: ignore[no-untyped-call]
+            with loss.inside():
+                signals = self.policy.evaluate(
+                    batch.packed,
+                    batch.positions_T,
+                    loss.needs,
+                    temperature=loss.temperature,
+                    others=loss.others,
+                    foresight=loss.foresight,
+                )
+                result = loss.per_token(tokens_of(batch, signals, progress))
+                weighted = (result.loss_T * batch.weight_T).sum()
+                with self.masters.collecting():
+                    weighted.backward()  # type: ignore[no-untyped-call]
             total += float(weighted.detach())
             averages.computed_tokens += len(batch.packed.token_ids_L)
             for name, values in result.metrics.items():

@@ -183,7 +183,8 @@ class RL(Stage):
 
     def run(self, models: Models, context: StageContext) -> Models:
         """Train for the remaining steps, and return the models with their new weights."""
-        trainings = {role: self._training(role) for role in self._writers(context.model_settings)}
+        writers = [role for role in self._writers(context.model_settings) if role in models]
+        trainings = {role: self._training(role) for role in writers}
         choosing = self._choosing()
         learners = make_learners(updates_of(trainings), models, steps_of(trainings, self.steps), seed=context.seed)
         learners |= choosing.learners(models, seed=context.seed, steps=self.steps)
