@@ -21,7 +21,7 @@ from posttrain.components.tasks import Tasks
 from posttrain.datasets.order import shuffled
 from posttrain.errors import AlarmStop, UserError
 from posttrain.stages import Models, PreviewContext, Stage, StageContext
-from posttrain.stages.fit import fit
+from posttrain.stages.fit import fit, steps_in
 from posttrain.stages.states import answered, read_layer
 from posttrain.types import Task
 
@@ -52,10 +52,12 @@ class SparseAutoencoder(Stage):
     """Most active latents (32)."""
     completion: str = "#### {answer}"
     """What follows the prompt; ``{answer}`` stands for the verified answer."""
-    steps: PositiveInt = 200
-    """Updates."""
     batch: PositiveInt = 64
     """Texts in each update (16 of 2,048 tokens in the paper)."""
+    epochs: PositiveFloat = 10.0
+    """Passes over the texts; fractions are allowed."""
+    max_steps: PositiveInt | None = 200
+    """Upper limit on the number of steps."""
     lr: PositiveFloat | None = None
     """Size of a step; None is 5e-3 / sqrt(latents / 2^14)."""
     tasks: Tasks | None = None
@@ -79,8 +81,9 @@ class SparseAutoencoder(Stage):
             raise UserError(f"the {self.kind} stage keeps k={self.k} of {self.latents} latents; give a smaller k")
 
     def total_steps(self, tasks: Sequence[Task]) -> int:
-        """The setting `steps`."""
-        return self.steps
+        """Number of steps of the epochs, at least one."""
+        count = sum(task.answer is not None for task in tasks)
+        return steps_in(count, batch=self.batch, epochs=self.epochs, max_steps=self.max_steps)
 
     def run(self, models: Models, context: StageContext) -> Models:
         """Train, and return the models with the new one among them."""
@@ -97,7 +100,7 @@ class SparseAutoencoder(Stage):
         averaged = Averaged(coder, self.lr or 5e-3 / (self.latents / 2**14) ** 0.5)
         made = {**models, self.role: coder}
         learners = {self.role: cast("Learner", averaged)}
-        for step in fit(context, made, learners, steps=self.steps):
+        for step in fit(context, made, learners, steps=self.total_steps(context.tasks)):
             chosen = [texts[i] for i in shuffled(len(texts), self.batch, step.index, context.seed)]
             with context.phase("signals"):
                 state_RD = states_of(policy, chosen, layer)
