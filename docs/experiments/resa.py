@@ -78,7 +78,7 @@ def tuned(source: Path, seed: int, name: str, of: str, inserted: Any, layer: int
 def started(recipe: Recipe, folder: str) -> tuple[Path, RunStore]:
     """The run of a recipe."""
     made, _ = start(recipe, Path(folder), LiveView(json=True))
-    return made, RunStore(made)
+    return made, RunStore.open(made, reading=True)
 
 
 def accuracy(store: RunStore, name: str) -> float:

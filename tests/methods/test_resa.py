@@ -12,6 +12,7 @@ import torch
 from posttrain.components.tasks.arithmetic import Arithmetic
 from posttrain.errors import UserError
 from posttrain.methods.sft_rl.resa import resa
+from posttrain.models import LoRA
 from posttrain.policies.folder import new_folder
 from posttrain.policies.language_model import LanguageModelPolicy
 from posttrain.policies.sparse_coder import Sizes, SparseCoder
@@ -20,8 +21,8 @@ from posttrain.recipes.tree import Recipe
 from posttrain.runs.context import RunContext
 from posttrain.runs.store import RunStore
 from posttrain.stages import Models
-from posttrain.stages.sae import Averaged
-from posttrain.stages.sae_tuning import noisy
+from posttrain.stages.sae import Averaged, SparseAutoencoder
+from posttrain.stages.sae_tuning import SAETuning, noisy
 from posttrain.stages.states import answered
 from tests.stages.resuming import cut_off_and_resumed
 
@@ -127,6 +128,16 @@ def test_mistakes(small: Small, three: Path, tiny_folder: Path, change: str, mes
     context = RunContext(override(recipe, [change.replace("TINY", str(tiny_folder))]), CPU)
     with pytest.raises(UserError, match=message):
         context.check(context.first_models())
+
+
+def test_settings_of_the_paper() -> None:
+    """32 latents at a time, steps of 5e-3 / sqrt(latents / 2^14), adapters of rank 32; a sum over tokens."""
+    recipe = resa()
+    coding, tuning = recipe.stages["sae"], recipe.stages["tune"]
+    assert isinstance(coding, SparseAutoencoder) and isinstance(tuning, SAETuning)
+    assert (coding.of, coding.k, coding.lr) == ("source", 32, None)
+    assert recipe.models["tuned"].lora == LoRA(rank=32, alpha=128.0)
+    assert tuning.reducer.weights(np.array([3, 5]), np.array([0, 1])).tolist() == [0.5, 0.5]
 
 
 @pytest.mark.slow

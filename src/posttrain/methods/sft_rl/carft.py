@@ -16,7 +16,14 @@ A reward of another kind than `match` is kept; the partial reward (`agreement`) 
 
 Differs: no dropout before the projection. A tenth of a demonstration's tokens is left out of its embedding in all
 variants, and of a rollout's in none (in v10 both, by an argument that is ignored). Which variant the paper's tables are
-of is not said; the default here has correct rollouts and the partial reward.
+of is unknown; the default here has correct rollouts and the partial reward.
+
+Measured here (40 steps of SFT, 30 of PPO at the rate 5e-4, 5 seeds): held-out accuracy falls from 85.0 % after SFT to
+75.2 % [70.2, 80.2] without the contrast, 73.4 % [66.6, 80.2] with it, 75.4 % [69.2, 81.6] in the released form and
+70.8 % [60.0, 81.6] with ReFT. No difference is one that five seeds can show: the contrast -1.8 points [-9.2, +5.6]
+(99.17 %). A fall of 20 points or more is in one run of ReFT and in none of the others. Embeddings are nearly parallel
+from the start: cosines of 0.99 with the demonstration for correct rollouts and 0.89 for wrong ones in the first step of
+one seed, so that most numerators are beyond the limit of 0.9 (docs/experiments.md).
 """
 
 from dataclasses import replace
