@@ -13,6 +13,12 @@ The learning signal is what the autoencoder loses of the base's states; nothing 
 
 Differs: adapters have no dropout. The paper's updates have one text of 2,048 tokens and the rate 1e-6; here they have
 16 short ones and 1e-4.
+
+Measured here, one seed (docs/experiments/resa.py): the bundled model has 19 % of 200 held-out sums, the source 79.5 %.
+After tuning at layer 1 of 4 it is 19.5 % with the autoencoder of the source's states, 17.5 % with one of its own, 19 %
+with noise of the same size; 16.5 and 18.5 % at layers 0 and 2. The divergence that is learned from falls from 0.29 to
+0.08 nats a token. Nothing of the source arrives; a tie of the arms is what the derivation predicts. Row 117 asks for
+five seeds, and is not claimed before them.
 """
 
 from dataclasses import replace
@@ -35,7 +41,7 @@ from posttrain.training.settings import Learning
 PARENT: Final = "grpo"
 SETTING: Final = "arithmetic"
 PAPER: Final = "arXiv:2506.09967"
-ROWS: Final = (117,)
+ROWS: Final = ()
 
 
 def resa(recipe: Recipe | None = None) -> Recipe:
