@@ -29,6 +29,7 @@ SHARED: Final = (
     "context",
     "fit",
     "loss",
+    "memory",
     "needs",
     "pairs",
     "prompts",
