@@ -81,7 +81,7 @@ def test_a_mistake_completes_nothing() -> None:
 @pytest.mark.parametrize(
     ("words", "replies"),
     [
-        (["run", "dr_"], ["dr_grpo"]),
+        (["run", "dr_g"], ["dr_grpo"]),
         (["run", "grpo", "models.policy.dty"], ["models.policy.dtype="]),
         (["run", "grpo", "models.policy.dtype", "=", "b"], ["bfloat16"]),
         (["run", "grpo", "models.policy.dtype", "="], ["bfloat16", "float32"]),
