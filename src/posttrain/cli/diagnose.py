@@ -6,6 +6,7 @@ folders of runs) or, for parts of recipes, their kinds or recipes that have one,
     posttrain diagnose sparsity pebble runs/grpo-1
     posttrain diagnose overlap pebble runs/grpo-1 runs/grpo-2
     posttrain diagnose curriculum mopps dump uniform '{kind: bandit, temperature: 0.2}' world=domains
+    posttrain diagnose bandit dpo ipo rwr reinforce peak=70
     posttrain diagnose contamination runs/grpo-1 members=trained.jsonl others=new.jsonl
 """
 
