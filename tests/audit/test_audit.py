@@ -89,6 +89,7 @@ SHIPPED = {
     "noisy": Shipped({"of": "match"}),
     "raised": Shipped({"of": "match", "by": "phrases"}),
     "shadow": Shipped({"of": "match"}),
+    "unreliable": Shipped({"of": "match"}),
     "signed": Shipped({"of": "match"}),
     "sum": Shipped({"parts": {"right": "match", "short": {"kind": "format", "tags": []}}, "weights": {"short": 0.1}}),
 }

@@ -134,6 +134,7 @@ CASES: dict[str, Case] = {
     "phrases": Case(settings={"phrases": ["4", "2"], "needed": 2}, gold="42", unfit=None),
     "raised": Case(settings={"of": "match", "by": "phrases"}, gold="42"),
     "shadow": Case(settings={"of": "match"}, gold="42"),
+    "unreliable": Case(settings={"of": "match"}, gold="42"),
     "signed": Case(settings={"of": "match"}, gold="42"),
     "gated": Case(settings={"of": "match", "gates": {"short": {"kind": "regex", "pattern": "^.{,2}$"}}}, gold="42"),
     "by_field": Case(

@@ -10,6 +10,7 @@ from posttrain.components.filters.best_and_worst import BestAndWorst
 from posttrain.components.filters.ranked import Ranked
 from posttrain.methods.policy_gradient.ppo import ppo
 from posttrain.methods.sampling.pf_ppo import ROWS, pf_ppo
+from posttrain.methods.sampling.pf_ppo_reweighted import pf_ppo_reweighted
 from posttrain.recipes.changes import rl_of
 from posttrain.recipes.differences import differences
 from posttrain.recipes.overrides import override
@@ -65,3 +66,12 @@ def test_what_is_kept_is_what_the_chances_of_its_rule_allow() -> None:
         assert all(chance_N[place] > 0 for place in places)
         assert 1 in places, "the best is always there"
         assert len(places) == {"none": 5, "best": 1}.get(rule, 2)
+
+
+def test_the_reweighted_buffer_trains_on_what_is_drawn(small: Small, train: Train, tmp_path: Path) -> None:
+    """Advantages of zero or more; those that are not drawn are there and have none."""
+    recipe = override(pf_ppo_reweighted(small(ppo())), ["rollout.n=5", "critic_learner.minibatches=1"])
+    _, store = train(with_reward(recipe, tmp_path, LAST_BYTE))
+    shares = [entry["drawn_share"] for entry in store.metrics()]
+    assert all(0.0 < share <= 0.4 for share in shares), "at most the best and the worst of five"
+    assert {d.path for d in differences(ppo(), pf_ppo_reweighted())} == {"rollout.n", "advantage"}

@@ -224,6 +224,9 @@ class Policy(nn.Module):
                 f"not {', '.join(wanted)}"
             )
 
+    def at(self, progress: float) -> None:
+        """Set what is scheduled in the model itself to this progress of a stage, in [0, 1]; most have nothing."""
+
     def prompt(self, task: Task) -> Segment:
         """A task's prompt as this model takes it. Raises `UserError` for images that it cannot see."""
         raise NotImplementedError

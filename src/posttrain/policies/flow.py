@@ -112,6 +112,7 @@ class FlowPolicy(Policy):
     def __init__(self, role: str, shape: FlowShape, origin: Origin, *, head: str = "language") -> None:
         super().__init__()
         self.role, self.shape, self.origin, self.head, self.version = role, shape, origin, head, 0
+        self.age = 0.0
         self.numbers = Numbers(shape.condition)
         self.tokenizer = cast(Any, self.numbers)
         clock = 1 + 2 * len(FREQUENCIES)
@@ -138,6 +139,10 @@ class FlowPolicy(Policy):
     def end_id(self) -> int:
         """Id of an end point, and of a chain that is one token."""
         return self.shape.steps + 1
+
+    def at(self, progress: float) -> None:
+        """Set the age of the noise of the steps."""
+        self.age = progress
 
     def evaluate(
         self,
@@ -269,10 +274,11 @@ class FlowPolicy(Policy):
         self, point_RP: Tensor, place_R: Tensor, condition_RC: Tensor, temperature: float
     ) -> tuple[Tensor, Tensor]:
         """[R, P] mean and std of the next point; a temperature scales the variance, as it does for any Gaussian."""
-        level_RP = None
-        if self.shape.noise.learned:
+        level_RP, noise = None, self.shape.noise
+        if noise.learned:
+            noise = noise.at(self.age)
             level_RP = self.noise(torch.cat([self._clock(place_R, point_RP), condition_RC], 1)).tanh()
-        mean_RP, std_RP = self.shape.noise.step(
+        mean_RP, std_RP = noise.step(
             point_RP,
             self.velocity_at(point_RP, place_R, condition_RC),
             place_R[:, None].to(point_RP.dtype) / self.shape.steps,

@@ -75,3 +75,15 @@ def test_tasks_that_cannot_be_solved_take_more_and_more_of_the_draws() -> None:
         state = curriculum.observe(state, [visit(key, [float(key != "d")] * 4) for key in keys])
     assert state["success"] == {"a": 1.0, "b": 1.0, "c": 1.0, "d": 0.0}
     assert drawn(state)["d"] == 1.0
+
+
+def test_hard_tasks_only_in_the_second_phase() -> None:
+    """Success 0.25, 0.5, 0.75 and never tried: from step 2 on the third is not drawn, unless nothing is hard."""
+    curriculum = Prioritized(hard_from=2)
+    state = {"success": {"a": 0.25, "b": 0.5, "c": 0.75}}
+    before, after = (
+        {pick.task.key for pick in curriculum.select(state, POOL, 500, seed=0, step=step)[1]} for step in (1, 2)
+    )
+    assert before == {"a", "b", "c", "d"} and after == {"a", "b", "d"}
+    easy = {"success": {"a": 0.6, "b": 0.9, "c": 1.0, "d": 0.7}}
+    assert {pick.task.key for pick in curriculum.select(easy, POOL, 500, seed=0, step=9)[1]} == {"a", "b", "d"}

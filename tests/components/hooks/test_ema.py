@@ -25,3 +25,13 @@ def test_no_decay_is_a_copy() -> None:
     states = {"policy": role_state("policy", 1, 2), "reference": role_state("reference", 5, 0, learns=False)}
     EMA(decay=0.0)(1, states)
     assert weights(states["reference"]) == [1, 2, 2]
+
+
+def test_a_decay_that_grows_begins_as_a_copy() -> None:
+    """With 0.1 a step up to 0.3: after step 1 the average keeps a tenth, after step 5 three tenths."""
+    states = {"policy": role_state("policy", 1, 2), "average": role_state("average", 11, 0, learns=False)}
+    ema = EMA(target="average", decay=0.3, ramp=0.1)
+    ema(1, states)
+    assert weights(states["average"]) == pytest.approx([2, 1.8, 1.8])  # 0.1 * 11 + 0.9 * 1; 0.9 * 2
+    ema(5, states)
+    assert weights(states["average"]) == pytest.approx([1.3, 1.94, 1.94])  # 0.3 * 2 + 0.7; 0.54 + 1.4

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from posttrain.components.objectives.matching import Matching
-from posttrain.signals import LOGP, NOISE
+from posttrain.signals import LOGP, NOISE, Signal
 from tests.builders import gradients, numerical_gradient, random_tokens, tokens
 from tests.flows import made_flow, packed, signals
 from tests.policies.test_flow import with_draw
@@ -93,3 +93,13 @@ def test_metrics_are_the_errors() -> None:
     )
     metrics = Matching()(these).metrics
     assert metrics["matching_error"].tolist() == (-found[LOGP]).tolist() and metrics["ratio"].tolist() == [1.0]
+
+
+def test_old_values_of_another_role() -> None:
+    """Uniform weights: the ratio is exp(-1 - -2) for errors 1 and 2, whatever the policy's own old value."""
+    given = tokens([[-1.0]], advantage=[[1.0]])
+    slow = Signal("logp", of="average")
+    given = replace(given, signals={NOISE: torch.ones_like(given.logp_T), slow: torch.full_like(given.logp_T, -2.0)})
+    objective = Matching(weighting="uniform", clip=10.0, old="average")
+    assert objective.needs == {NOISE, slow}
+    assert float(objective(given).loss_T) == pytest.approx(-math.e, rel=1e-6)

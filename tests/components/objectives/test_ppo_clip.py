@@ -83,3 +83,19 @@ def test_ratios_beyond_e20_count_as_e20() -> None:
     assert loss == pytest.approx(math.exp(20))
     assert slope == 0.0
     assert result.metrics["ratio"].item() == pytest.approx(math.exp(20))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "loss", "slope"),
+    [
+        (-0.5, -0.4, -math.exp(0.1), -math.exp(0.1)),
+        (-3.0, -2.0, -1.0, 0.0),  # both beyond: no ratio, no gradient
+        (-3.0, -0.9, -math.exp(0.1), -math.exp(0.1)),  # from -1 to -0.9
+        (0.9, 3.0, -math.exp(0.1), 0.0),  # from 0.9 to 1, and no further
+    ],
+)
+def test_bounded_log_probabilities(old: float, new: float, loss: float, slope: float) -> None:
+    these = tokens([[new]], old_logp=[[old]], advantage=[[1.0]])
+    result = PPOClip(bound=1.0)(these)
+    assert result.loss_T.item() == pytest.approx(loss, rel=1e-6)
+    assert gradients(result.loss_T.sum(), these)["logp_T"].item() == pytest.approx(slope, rel=1e-6)

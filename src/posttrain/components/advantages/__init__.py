@@ -35,6 +35,11 @@ class Advantage(Component):
         return False
 
     @property
+    def chooses(self) -> bool:
+        """Whether it leaves out some rollouts, so that a good one may have no credit."""
+        return False
+
+    @property
     def reads(self) -> Literal["sum", "returns", "tokens"]:
         """What it makes of token rewards: their ``sum`` over the rollout only, undiscounted ``returns`` from each token
         to the end, or other functions of the rewards of ``tokens``.

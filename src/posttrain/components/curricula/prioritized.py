@@ -1,14 +1,15 @@
 """Draws tasks with probability proportional to the policy's failure rate.
 
 Source: Kimi k1.5, arXiv:2501.12599, section 2.3.4 (prioritised sampling): a task with the success rate s is
-drawn with probability proportional to 1 - s.
+drawn with probability proportional to 1 - s. Its curriculum (section 3.5) is a phase on all tasks, then one on hard
+tasks only, from iteration 24 in the report's figure: `hard_from`.
 
 A task that was never drawn counts as never solved. One that was always solved has weight 0; where all have, all are
 equally likely. Tasks that cannot be solved keep their full weight, and are drawn more often as the policy solves the
 others: they should not be among the tasks.
 
-Differs: the paper does not define how success is tracked. Here it is a running mean over a task's steps (`rate`). Draws
-are independent, so that a step may have a task twice.
+Differs: the paper defines neither how success is tracked nor what is hard. Here success is a running mean over a task's
+steps (`rate`). Draws are independent, so that a step may have a task twice.
 """
 
 from collections import defaultdict
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
 from posttrain.component import frozen
 from posttrain.components.curricula import Curriculum, Pick, State
@@ -33,6 +34,12 @@ class Prioritized(Curriculum):
     """Share of a task's newest step in its success rate, in (0, 1]; at 1 only the newest counts. The first step counts
     in full."""
 
+    hard_from: PositiveInt | None = None
+    """Number of steps after which hard tasks only are drawn; None always draws from all. Where no task is hard, all
+    are."""
+    hard: Share = 0.5
+    """A task is hard with a success rate of at most this; one that was never drawn is."""
+
     @property
     def remembers_tasks(self) -> bool:
         """True."""
@@ -46,7 +53,10 @@ class Prioritized(Curriculum):
         self, state: State, pool: Sequence[Task], count: int, *, seed: int, step: int, refill: int = 0
     ) -> tuple[State, list[Pick]]:
         """Draw each task independently, with replacement."""
-        failure_P = np.array([max(1.0 - state["success"].get(task.key, 0.0), 0.0) for task in pool])
+        success_P = np.array([state["success"].get(task.key, 0.0) for task in pool])
+        failure_P = np.maximum(1.0 - success_P, 0.0)
+        if self.hard_from is not None and step >= self.hard_from and (success_P <= self.hard).any():
+            failure_P[success_P > self.hard] = 0.0
         total = failure_P.sum()
         share_P = failure_P / total if total > 0 else None
         drawn = np.random.default_rng([seed, step, *[refill] * (refill > 0)]).choice(len(pool), size=count, p=share_P)

@@ -18,6 +18,10 @@ class Noise(Component):
     learned: ClassVar[bool] = False
     """Whether a network of the policy sets the amount of noise."""
 
+    def at(self, age: float) -> "Noise":
+        """The noise with its scheduled settings at this age in [0, 1], the progress of the stage that trains."""
+        return self
+
     def step(
         self, point_TP: "Tensor", velocity_TP: "Tensor", time_T1: "Tensor", size: float, level_TP: "Tensor | None"
     ) -> "tuple[Tensor, Tensor]":

@@ -7,17 +7,19 @@ squared error of the velocity there; its pseudo log-probability l is -m (``unifo
 l) for each draw, or for each sample from the mean of its l. With one update a batch r is 1, and the gradient is -A
 grad l: that of flow matching on good samples, and away from bad ones.
 
-Differs: the log-ratio is held within +-20, so that loss and gradient stay finite. The release also samples with, and
-takes old l from, a slow average of the weights; here both use the policy itself.
+With `old` the old l is that of another role on the same draws: in the release a slow average of the weights, which also
+samples.
+
+Differs: the log-ratio is held within +-20, so that loss and gradient stay finite.
 """
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import PositiveFloat
 
 from posttrain.component import frozen
 from posttrain.components.objectives import Objective
-from posttrain.signals import NOISE, Signal
+from posttrain.signals import NOISE, Signal, logp_of
 from posttrain.types import PerToken, Tokens
 
 if TYPE_CHECKING:
@@ -31,8 +33,6 @@ TINY, POWER = 1e-10, 0.25
 class Matching(Objective):
     """Clipped surrogate on the matching errors of draws."""
 
-    needs: ClassVar[frozenset[Signal]] = frozenset({NOISE})
-
     weighting: Literal["uniform", "linear", "square", "huber", "ghuber"] = "ghuber"
     """Weighting of a matching error."""
     ratio: Literal["draw", "sample"] = "draw"
@@ -40,6 +40,13 @@ class Matching(Objective):
     (``sum_first``)."""
     clip: PositiveFloat = 1.0
     """A ratio further than this from 1 gains nothing more (1 in the release, which stops growth beyond 2 only)."""
+    old: str | None = None
+    """Role of the flow that gives the old l; None is the policy at the start of the step."""
+
+    @property
+    def needs(self) -> frozenset[Signal]:
+        """The shares of noise, and the errors of the flow that gives the old l."""
+        return frozenset({NOISE}) | ({logp_of(self.old)} if self.old is not None else set())
 
     @property
     def exceptions(self) -> frozenset[str]:
@@ -49,7 +56,8 @@ class Matching(Objective):
     def __call__(self, tokens: Tokens) -> PerToken:
         """Loss of each draw; metrics are the matching error, the ratio and the share of draws that clipping stopped."""
         noise_T = tokens[NOISE]
-        gap_T = self.pseudo_logp(-tokens.logp_T, noise_T) - self.pseudo_logp(-tokens.old_logp_T, noise_T)
+        old_logp_T = tokens.old_logp_T if self.old is None else tokens[logp_of(self.old)]
+        gap_T = self.pseudo_logp(-tokens.logp_T, noise_T) - self.pseudo_logp(-old_logp_T, noise_T)
         if self.ratio == "sample":
             gap_T = tokens.sequence_mean(gap_T)[tokens.sequence_T]
         ratio_T = gap_T.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()

@@ -30,10 +30,23 @@ class PPOClip(Objective):
     dual_clip: Annotated[float, Field(gt=1.0)] | None = None
     """c: with a negative advantage, a ratio above c has no gradient (the paper uses 3); None is plain PPO."""
 
+    bound: PositiveFloat | None = None
+    """Log-probabilities are held within plus and minus this before the ratio is taken: beyond, a token has no gradient,
+    and where both are beyond on one side the ratio 1 (1 in ReinFlow's release, whose log-probabilities are means over
+    drawn numbers); None does not hold them."""
+
+    @property
+    def exceptions(self) -> frozenset[str]:
+        """With a bound, tokens beyond it have no gradient."""
+        return frozenset({"reinforce", "bandit"}) if self.bound is not None else frozenset()
+
     def __call__(self, tokens: Tokens) -> PerToken:
         """Loss of each trained token; metrics are the ratio and the shares of tokens that clipping stopped."""
         advantage_T = tokens.advantage_T
-        ratio_T = (tokens.logp_T - tokens.old_logp_T).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
+        logp_T, old_logp_T = tokens.logp_T, tokens.old_logp_T
+        if self.bound is not None:
+            logp_T, old_logp_T = (x_T.clamp(-self.bound, self.bound) for x_T in (logp_T, old_logp_T))
+        ratio_T = (logp_T - old_logp_T).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
         free_T = -advantage_T * ratio_T
         clipped_T = -advantage_T * ratio_T.clamp(1.0 - self.clip_low, 1.0 + self.clip_high)
         loss_T = free_T.maximum(clipped_T)

@@ -1,9 +1,11 @@
 """Kimi k1.5: online policy mirror descent with a length reward, prioritized sampling of tasks and optimizer resets.
 
 Source: Kimi Team 2025, arXiv:2501.12599, sections 2.3.2 to 2.3.4: the squared surrogate of whole responses against the
-policy at the start of the iteration; the mean reward of a group as its baseline; no ratio, clip, value model or
+policy at the start of the iteration; the mean reward of a group as its baseline (`advantage=soft_mean` is the other
+estimate of the report, a logarithm of mean exponentials); no ratio, clip, value model or
 division by the std; an optimizer that is reset after each iteration; a length reward within the group that is switched
-on after some training; tasks sampled in proportion to one minus their success rate.
+on after some training; tasks sampled in proportion to one minus their success rate, and after 24 iterations hard ones
+only.
 
 Groups of equal rewards are kept: their loss regularizes towards the policy at the start of the iteration.
 
@@ -47,7 +49,7 @@ def kimi_k1_5(recipe: Recipe | None = None) -> Recipe:
     stage = rl_of(recipe)
     changed = replace(
         stage,
-        curriculum=Prioritized(),
+        curriculum=Prioritized(hard_from=24),
         reward=Brevity(correct=stage.reward, weight=0.5, begin=0.3),
         filters=every_group(stage),
         advantage=GroupMean(scale="none"),

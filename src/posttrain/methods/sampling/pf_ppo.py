@@ -2,12 +2,13 @@
 
 Source: Shen and Zhang 2024 (Policy Filtration), arXiv:2409.06957, section 4, and its released code, whose default is
 best and worst. Best and random is `filters.filtration.against=random`; best alone, which the paper finds worse than
-plain PPO, is `'filters.filtration={kind: ranked, keep: 0.001}'`. The paper selects a strategy by R^2 of the true score,
+plain PPO, is `'filters.filtration={kind: ranked, keep: 0.001}'`. The release's first variant, which draws rollouts
+again, is `pf_ppo_reweighted`. The paper selects a strategy by R^2 of the true score,
 given the reward, over the rollouts that it keeps (`posttrain diagnose reliability`).
 
-Differs: the release's first variant samples minibatches with these probabilities, as many as the buffer holds, after
-advantages were whitened over all of it. This is its second, which drops the other rollouts before. Rewards are not
-divided by a running std. The reward is that of the setting, here a rule without errors.
+Differs: this is the release's second variant, which drops the other rollouts before advantages are computed. Rewards
+are not divided by a running std. The reward is that of the setting, here a rule without errors; one that errs in the
+middle of its scale is `reward={kind: unreliable, of: REWARD}`.
 
 Measured here: on a bandit whose reward is noisiest in the middle of its scale (30 steps, 5 seeds), true reward of
 samples in the last five steps: 0.996 with all five rollouts, 0.996 with the best and the worst, -0.001 [-0.003,

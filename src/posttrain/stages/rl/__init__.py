@@ -197,6 +197,8 @@ class RL(Stage):
         warmup = warmup_of(trainings)
         for step in fit(context, models, learners, steps=self.steps, memory=memory):
             shares = imitation.shares(memory, step.index)
+            for role in trainings:
+                models[role].at(step.progress)
             with context.phase("sample"):
                 before = context.sampled_tokens(models)
                 context.groups = []
