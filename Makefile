@@ -20,7 +20,7 @@ quickstart: core ## install, and train the bundled model for a minute or two
 real: core ## fetch a real language model (93 MB), and train it on word problems
 	@$(BIN)/python -c 'import gguf' 2>/dev/null \
 	  || $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt 'gguf>=0.19'
-	@$(BIN)/posttrain fetch smollm2
+	@$(BIN)/posttrain fetch smollm2 --yes
 	@$(BIN)/posttrain run word_problems
 
 test: check .triton/ready .trackers/ready ## install, check style and types, and run every test

@@ -1,6 +1,6 @@
 """Settings of the held-out evaluation of a run."""
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import NonNegativeInt, PositiveInt, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -52,6 +52,14 @@ class Evaluation:
     candidates: Literal["token", "whole"] | None = None
     """Answers the tasks also by the likeliest of their ``candidates`` (a field of each task), in addition to the greedy
     answers: by the mean log-probability of a ``token``, or by that of the ``whole`` text; None does not."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def explain_off(cls, given: Any) -> Any:
+        """Refuse words for no evaluation, with what to write."""
+        if given is None or isinstance(given, str | bool):
+            raise PydanticCustomError("off", "settings are expected; evaluation.by=none switches it off")
+        return given
 
     @model_validator(mode="after")
     def check_off(self) -> Self:

@@ -54,6 +54,8 @@ def _explain(error: Any, tree: Any, places: Mapping[str, str]) -> str:
     what, at = error["msg"], [*path, context["key"]] if "key" in context else path
     if kind not in ("unknown_field", "kind", "missing", "secret"):
         what += f", got {error['input']!r:.80}"
+    if kind == "dataclass_type":
+        what = f"settings are expected, as in {{NAME: VALUE}}, got {error['input']!r:.80}"
     if kind == "literal_error" and path[-1] == "[key]":
         *path, key, _ = path
         known = re.findall("'(.+?)'", context["expected"])

@@ -59,6 +59,18 @@ def test_a_mistyped_kind(refused: Refused, change: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("evaluation=off", "settings are expected; evaluation.by=none switches it off, got 'off'"),
+        ("evaluation=null", "settings are expected; evaluation.by=none switches it off, got None"),
+        ("learner=3", "settings are expected, as in {NAME: VALUE}, got 3"),
+    ],
+)
+def test_a_value_in_place_of_settings(refused: Refused, change: str, message: str) -> None:
+    assert refused("run", "grpo", *SMALL, change).endswith(f"(from '{change}'): {message}")
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("base: grpo\nsed: 1\n", "mine.yaml line 2: no field 'sed' in this recipe or its stages (rl); did you"),
