@@ -12,6 +12,7 @@ from posttrain.components.rewards.regex import Regex
 from posttrain.components.rewards.reward_model import RewardModel
 from posttrain.components.selections import Selection
 from posttrain.components.selections.by_level import ByLevel
+from posttrain.components.selections.explained import Explained
 from posttrain.components.selections.paired import Paired
 from posttrain.components.selections.valid_calls import ValidCalls
 from posttrain.components.tasks.worked_solutions import WorkedSolutions
@@ -30,6 +31,8 @@ def able(selection: Any) -> Selection:
     made: Any = replace(selection, reward=RewardModel()) if hasattr(selection, "reward") else selection
     if isinstance(made, Paired):
         return replace(made, pairing=BestAndLower(), n=4)
+    if isinstance(made, Explained):
+        return replace(made, reward=Regex(pattern="[a-m]$"), marker="e")  # a letter that some random texts end with
     if isinstance(made, ByLevel):
         return replace(made, reward=Regex(pattern="[a-m]$"), levels=(2, 3), count=9)  # half of random letters
     if isinstance(made, ValidCalls):
