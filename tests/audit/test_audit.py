@@ -86,6 +86,14 @@ SHIPPED = {
         how={"form": "<think>so</think>\n<tool_call>\n{answer}\n</tool_call>", "skip": ["equivalent"]},
         tasks={"kind": "tool_requests", "size": 3, "level": 5, "none": 0.0, "right": 1.0},
     ),
+    "listed": Shipped(
+        how={"form": r"\boxed{{answer}}", "skip": ["equivalent"]}, tasks={"kind": "fractions", "size": 3}
+    ),
+    "verified_answer": Shipped(
+        {"verifier": "listed"},
+        {"form": r"\boxed{{answer}}", "skip": ["equivalent"]},  # equal is what the list has
+        tasks={"kind": "fractions", "size": 3},
+    ),
     "noisy": Shipped({"of": "match"}),
     "raised": Shipped({"of": "match", "by": "phrases"}),
     "shadow": Shipped({"of": "match"}),
