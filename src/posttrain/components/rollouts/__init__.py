@@ -45,6 +45,14 @@ class Earlier(Fact):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Shuffled(Fact):
+    """How the model does on the same task with its events in another order."""
+
+    accuracy: float
+    """Share of its completions there that are correct, in [0, 1]."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Spans(Fact):
     """Token ranges of the tagged parts of a rollout, for the tags that an advantage or a penalty names (`tags`)."""
 
