@@ -13,7 +13,10 @@ A completion has the form ``<think>why</think>``, then ``<tool_call>`` with a ca
 Differs: of the variant ``intermediate`` the release's formula was read as one point for each whole call besides that
 for the names.
 
-Not measured over five seeds yet, so that it names no row.
+Measured here over five seeds (`tool_requests`, 60 steps of 16 x 4): 37 % of the groups have no gradient where parts of
+calls are rewarded, 40 % where whole calls are, 67 % where it is all or nothing. Held-out requests with right layout and
+calls are 42 % [25, 59], 40 % [28, 53] and 43 % [34, 53]: no difference that five seeds can show. With the length the
+completions are no longer (10.2 tokens both): thoughts are empty, and below three words that reward is 0.
 """
 
 from dataclasses import replace
@@ -28,7 +31,7 @@ from posttrain.settings.tool_requests import tool_requests
 PARENT: Final = "grpo"
 SETTING: Final = "tool_requests"
 PAPER: Final = "arXiv:2504.13958"
-ROWS: Final = ()
+ROWS: Final = (170,)
 
 
 def toolrl(recipe: Recipe | None = None) -> Recipe:
