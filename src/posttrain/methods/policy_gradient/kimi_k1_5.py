@@ -13,8 +13,8 @@ Groups of equal rewards are kept: their loss regularizes towards the policy at t
 
 Differs: the report gives no numbers for tau, the weight and start of the length reward, learning rate and updates per
 iteration. Those here are ours, for the bundled model (tau 0.1 as in the framework ROLL, where the square is of each
-token instead). Left out: partial rollouts, early stops at repetitions, and reward models for mathematics. Of its four ways
-to shorten answers the length reward is here, and DPO of short answers against long ones is `kimi_long2short`.
+token instead). Left out: partial rollouts, early stops at repetitions, and reward models for mathematics. Of its four
+ways to shorten answers the length reward is here, and DPO of short answers against long ones is `kimi_long2short`.
 
 Measured here: against GRPO with as many updates (20 steps of 8 x 8 on 100 tasks, 5 seeds): held-out accuracy 76.6 %
 against 77.8 %, -1.2 points [-4.9, +2.5]; accuracy of sampled answers 50.5 % against 69.1 %, since harder tasks are
