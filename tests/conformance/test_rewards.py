@@ -60,6 +60,8 @@ CASES: dict[str, Case] = {
     "openai_grader": Case(settings={"type": "string_check"}, gold="42"),
     "calls": Case(settings={}, gold="<call>f(a=1)</call>", task=Task(key="t", prompt="Call f.", answer="f(a=1)")),
     "label": Case(settings={}, gold="<answer>42</answer>"),
+    "right_verdict": Case(settings={}, gold="<answer>A</answer>", task=Task(key="task", prompt=QUESTION, answer="A")),
+    "written_sum": Case(settings={}, gold="9+9", unfit=None),
     "moded": Case(settings={"correct": "match"}, gold="42"),
     "brevity": Case(settings={"correct": "match"}, gold="42"),
     "by_role": Case(settings={"parts": {"policy": "match"}}, gold="42"),
@@ -162,7 +164,7 @@ CASES: dict[str, Case] = {
 LIBRARIES = {"math_verify": "math_verify", "reasoning_gym": "reasoning_gym"}
 """Optional package that a kind needs."""
 
-NOT_BY_TEXT = {"judge", "preference_model", "rating", "reference_probability", "reward_model"}
+NOT_BY_TEXT = {"duels", "judge", "preference_model", "rating", "reference_probability", "reward_model"}
 """Kinds that ask a model what it makes of the tokens, or the data, so that no text is best by itself; their own tests
 judge them."""
 

@@ -18,6 +18,7 @@ from posttrain.components.tasks.checked_solutions import CheckedSolutions
 from posttrain.components.tasks.choices import Choices
 from posttrain.components.tasks.circuits import Circuits
 from posttrain.components.tasks.classes import Classes
+from posttrain.components.tasks.compared_sums import ComparedSums
 from posttrain.components.tasks.concluded import Concluded
 from posttrain.components.tasks.conditioned import Conditioned
 from posttrain.components.tasks.corridor import Corridor
@@ -30,6 +31,7 @@ from posttrain.components.tasks.gathered import Gathered
 from posttrain.components.tasks.guarded_requests import GuardedRequests
 from posttrain.components.tasks.guessing import Guessing
 from posttrain.components.tasks.identities import Identities
+from posttrain.components.tasks.judge_items import JudgeItems
 from posttrain.components.tasks.knights import Knights
 from posttrain.components.tasks.mixture import Mixture
 from posttrain.components.tasks.padded_steps import PaddedSteps
@@ -80,6 +82,8 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "circuits": lambda _: Circuits(size=30),
     "checked_solutions": lambda _: CheckedSolutions(size=30),
     "classes": lambda _: Classes(tasks=Patterns(size=30), pool=2),
+    "compared_sums": lambda _: ComparedSums(size=30),
+    "judge_items": lambda _: JudgeItems(tasks=ComparedSums(size=30), order="both"),
     "concluded": lambda _: Concluded(tasks=Critiques(candidates=10)),
     "conditioned": lambda _: Conditioned(
         tasks=Arithmetic(size=30), words={"2 numbers": "Few", "3 numbers": "Many"}, asked_as="2 numbers"
@@ -137,6 +141,7 @@ WRAPPERS = (
     "critiques",
     "slipped_sums",
     "gathered",
+    "judge_items",
     "mixture",
     "padded_steps",
     "phrased",
