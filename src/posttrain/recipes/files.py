@@ -8,7 +8,7 @@
     dr_grpo+gigpo             methods, applied from left to right
 
 With ``setting=NAME``, on the command line or in a YAML file next to ``base``, a method is applied to another recipe
-than its default setting: any of the above.
+than its default setting: any of the above. ``world=SOURCE`` takes the setting ``foreign``, unless another is named.
 
 Paths of data and of reward functions inside a recipe are kept as written: relative to the working directory of the
 command, not to the YAML file. Only ``base`` and ``setting`` are relative to the file in which they are written.
@@ -49,6 +49,12 @@ RENAMED: Final[Mapping[str, str]] = {
     "rated_workings": "rated_solutions",
 }
 """New names of shipped methods and settings, by the names that they had before."""
+EVERYWHERE: Final[Mapping[str, tuple[str, ...]]] = {
+    "world": ("stages.rl.rollout.environment.source", "stages.sft.tasks.environment.source"),
+    "view": ("stages.rl.rollout.environment.view", "stages.sft.tasks.environment.view"),
+    "tasks": ("tasks", "stages.sft.tasks.tasks"),
+}
+"""Paths that one word sets in the setting ``foreign``."""
 
 
 def find_recipe(text: str, changes: Sequence[str] = ()) -> Recipe:
@@ -186,7 +192,16 @@ def _setting_of(changes: Sequence[str]) -> tuple[str | None, list[str]]:
     named = [change.partition("=")[2] for change in changes if change.startswith("setting=")]
     if len(named) > 1:
         raise UserError(f"there is one setting for a recipe, got {', '.join(named)}")
-    return next(iter(named), None), [change for change in changes if not change.startswith("setting=")]
+    changes = [change for change in changes if not change.startswith("setting=")]
+    if not named and any(change.startswith("world=") for change in changes):
+        return "foreign", [spelled for change in changes for spelled in _in_foreign(change)]
+    return next(iter(named), None), changes
+
+
+def _in_foreign(change: str) -> list[str]:
+    """A change of the setting ``foreign``; environment and tasks are those of both of its stages."""
+    path, equals, value = change.partition("=")
+    return [f"{full}{equals}{value}" for full in EVERYWHERE.get(path, (path,))]
 
 
 def _put_on(text: str, setting: str, folder: Path, through: tuple[Path, ...]) -> Recipe:

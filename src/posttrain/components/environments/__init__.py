@@ -33,6 +33,8 @@ class Observation:
     text: str = ""
     state_key: str | None = None
     """Identifies the state, for methods that compare turns in the same state. None takes the text."""
+    legal: tuple[str, ...] | None = None
+    """The actions that may follow, where the environment lists them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,8 @@ class Outcome:
     """Reward of this turn, independent of the verdict on the whole rollout."""
     done: bool = False
     """Whether the rollout has ended."""
+    truncated: bool = False
+    """Whether it ended at a limit of time, so that the state is not a final one; only with `done`."""
     valid: bool = True
     """Whether the action is one that the environment defines."""
 
@@ -89,6 +93,9 @@ class Episode(Fact):
 class Instance:
     """An environment in the course of one rollout of a task."""
 
+    async def start(self) -> None:
+        """Get ready, where that has to wait: connect, start a process. Called once, before `begin`."""
+
     def begin(self) -> Observation:
         """Return the observation after the task's prompt; by default an empty one. Called once, first."""
         return Observation()
@@ -96,6 +103,13 @@ class Instance:
     async def step(self, action: str) -> Outcome:
         """Perform an action: the text of the model's turn, stop strings included."""
         raise NotImplementedError
+
+    async def solution(self) -> str | None:
+        """The next turn of a player who solves the task; None where the environment has no such player."""
+        return None
+
+    async def finish(self) -> None:
+        """Collect what `verdict` and `measures` need, where that has to wait. Called when the rollout has ended."""
 
     def verdict(self) -> Verdict | None:
         """Score the rollout, which has ended; None leaves the scoring to a reward component."""
@@ -130,6 +144,7 @@ class Environment(Component):
         with _contained("instance"):
             instance = Contained(self.instance(task, draw))
         try:
+            await instance.start()
             yield instance
         finally:
             await instance.close()
@@ -156,6 +171,22 @@ class Contained:
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
+
+    async def start(self) -> None:
+        """Get ready."""
+        with _contained("start"):
+            await _awaited(self._instance.start())
+
+    async def solution(self) -> str | None:
+        """The next turn of a player who solves the task, if there is one."""
+        with _contained("solution"):
+            turn = await _awaited(self._instance.solution())
+            return None if turn is None else _of_type(str, turn)
+
+    async def finish(self) -> None:
+        """Collect the results of a rollout that has ended."""
+        with _contained("finish"):
+            await _awaited(self._instance.finish())
 
     def begin(self) -> Observation:
         """Return the first observation."""

@@ -6,7 +6,8 @@ two turns of the assistant) after messages. Observations are not trained.
 
 Rollouts and tasks run concurrently. Each rollout has an environment instance and a sampler of its own, so that its
 draws do not depend on the progress of others. A rollout ends when the environment is done, after `max_turns`, or when
-the context has no room for the next turn; the last two have stop reason ``length``. A rollout whose environment failed
+the context has no room for the next turn; the last two, and an end by the environment's own limit of time, have stop
+reason ``length``. A rollout whose environment failed
 ends with a `Trajectory.failure`, and its score is an error.
 
 Each trajectory has an `Episode` with its statistics.
@@ -87,6 +88,7 @@ class Turns(Rollout):
         try:
             async with self.environment.open(task, sampler.uniform) as instance:
                 await self._play(instance, progress, sampler)
+                await instance.finish()
                 progress.end(instance)
         except EnvironmentFailed as error:
             failure = str(error)
@@ -113,7 +115,8 @@ class Turns(Rollout):
             outcome = await instance.step(text)
             progress.take(self._segment(completion, text, turn, observation, outcome), outcome)
             if outcome.done:
-                progress.stop_reason = "length" if completion.stop_reason == "length" else "environment"
+                cut = completion.stop_reason == "length" or outcome.truncated
+                progress.stop_reason = "length" if cut else "environment"
                 return
             observation = outcome.observation
             observed = self._observed(progress.prompt, completion, observation, turn + 1, sampler)

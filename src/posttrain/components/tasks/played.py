@@ -1,18 +1,20 @@
 """Other tasks with demonstrated episodes, which are made by running actions in an environment.
 
 Each demonstration of a task is split after every stop string of the environment, and observations are inserted between
-the parts. With `actions`, each turn is a random one of them instead: a policy with valid actions but no strategy.
+the parts. With `actions`, each turn is a random one of them instead: a policy with valid actions but no strategy. The
+player ``solver`` is the environment's own, and ``legal`` takes random actions that the environment lists.
 """
 
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
+from typing import Literal
 
 from pydantic import NonNegativeInt, PositiveInt
 
 from posttrain.component import frozen
-from posttrain.components.environments import Environment, EnvironmentFailed
+from posttrain.components.environments import Contained, Environment, EnvironmentFailed, Observation
 from posttrain.components.tasks import Tasks
 from posttrain.datasets.describe import describe
 from posttrain.engines import wait_for
@@ -32,6 +34,9 @@ class Played(Tasks):
     """Actions to choose from at random; empty uses the demonstrations of the tasks."""
     turns: PositiveInt = 8
     """Most turns of a random episode."""
+    player: Literal["given", "solver", "legal"] = "given"
+    """Who plays: ``given`` are the demonstrations or `actions`; ``solver`` is the environment's own player, and a
+    ``legal`` one where it has none."""
     seed: NonNegativeInt = 0
     """Seed of the random actions."""
 
@@ -54,26 +59,42 @@ class Played(Tasks):
         if self.actions:
             scripts = [[rng.choice(self.actions) for _ in range(self.turns)]]
         try:
-            played = [await self._episode(task, script, rng) for script in scripts]
+            if self.player == "given":
+                played = [await self._episode(task, script, rng) for script in scripts]
+            else:
+                played = [await self._episode(task, [None] * self.turns, rng)]
         except EnvironmentFailed as error:
             raise UserError(f"task {task.key} cannot be played: {error}") from None
         return replace(task, demonstrations=(), episodes=tuple(episode for episode in played if episode))
 
-    async def _episode(self, task: Task, script: Sequence[str], rng: Random) -> tuple[Utterance, ...]:
-        """The first observation, and alternating turns; the last one is the policy's."""
+    async def _episode(self, task: Task, script: Sequence[str | None], rng: Random) -> tuple[Utterance, ...]:
+        """The first observation, and alternating turns; the last one is the policy's. None is the player's turn."""
         utterances: list[Utterance] = []
         async with self.environment.open(task, rng.random) as instance:
-            if opening := instance.begin().text:
-                utterances.append(Utterance(actor="environment", text=opening))
-            for text in script:
+            seen = instance.begin()
+            if seen.text:
+                utterances.append(Utterance(actor="environment", text=seen.text))
+            for given in script:
+                text = await self._turn(task, instance, seen, rng) if given is None else given
                 utterances.append(Utterance(actor="policy", text=text, ended=not text.endswith(self.environment.stop)))
                 outcome = await instance.step(text)
                 if outcome.done:
                     break
-                utterances.append(Utterance(actor="environment", text=outcome.observation.text))
+                seen = outcome.observation
+                utterances.append(Utterance(actor="environment", text=seen.text))
         while utterances and utterances[-1].actor == "environment":
             utterances.pop()
         return tuple(utterances)
+
+    async def _turn(self, task: Task, instance: Contained, seen: Observation, rng: Random) -> str:
+        """The player's turn. Raises `UserError` where there is none."""
+        text = await instance.solution() if self.player == "solver" else None
+        if text is None and not seen.legal:
+            raise UserError(
+                f"task {task.key} cannot be played: the environment '{self.environment.kind}' has no solver and lists "
+                "no legal actions; give demonstrations, or take a model that can act and drop the stage that imitates"
+            )
+        return rng.choice(seen.legal or ()) if text is None else text
 
     def _turns(self, text: str) -> list[str]:
         """A demonstration cut after every stop string of the environment."""

@@ -11,12 +11,14 @@ that has imported only what the grader needs (never torch), so a killed worker i
     messages     JSON with a length in front; no pickle, so a worker can send nothing that runs here
     results      in the order of the arguments, one `Outcome` each; one that dies takes no other with it
 
+A `Session` is a worker for several calls that share state, such as the turns of an episode.
+
 A call that failed outside the grader (no process could be started, the worker was killed from outside) is retried. A
 grader that exceeded its time or memory or crashed is not, as it would again.
 """
 
 from posttrain.grading.workers.outcomes import Limits, Outcome
-from posttrain.grading.workers.runner import Runner
+from posttrain.grading.workers.runner import Runner, Session, Unstarted
 from posttrain.grading.workers.zygote import inside_worker
 
-__all__ = ["Limits", "Outcome", "Runner", "inside_worker"]
+__all__ = ["Limits", "Outcome", "Runner", "Session", "Unstarted", "inside_worker"]

@@ -120,6 +120,21 @@ class Runner:
             if not slots.users:
                 del self._slots[loop]
 
+    @contextlib.asynccontextmanager
+    async def session(self) -> AsyncIterator["Session"]:
+        """A worker for several calls in a row, that share what the grader keeps. Raises `Unstarted` or `Lost`."""
+        async with self._slot():
+            session = Session(self._take() or await self._start(), self.limits)
+            try:
+                yield session
+            except BaseException:
+                session.end()  # its state is unknown
+                raise
+            finally:
+                if session.alive:
+                    with self._lock:
+                        self._idle.append(session.worker)
+
     def close(self) -> None:
         """End the workers that wait for work."""
         self._finalizer()
@@ -184,6 +199,41 @@ class Runner:
             worker.end()
             raise Unstarted(str(answer["failed"]))
         return worker
+
+
+class Session:
+    """One worker, until it dies or is given back."""
+
+    def __init__(self, worker: Worker, limits: Limits) -> None:
+        self.worker, self._limits = worker, limits
+        self.alive = True
+
+    async def call(self, argument: Any) -> Outcome:
+        """Call the grader once. A call that ends the worker ends the session; nothing is tried again."""
+        if not self.alive:
+            return Outcome(how="infra_error", explanation="its worker has ended")
+        limits = self._limits
+        try:
+            message = frame({"argument": argument, "cpu_seconds": limits.cpu_seconds})
+        except (TypeError, ValueError, RecursionError) as error:
+            return Outcome(how="infra_error", explanation=str(error))
+        try:
+            return await _exchange(self.worker.connection, message, limits.wall_seconds)
+        except TimeoutError:
+            self.end()
+            return Outcome(how="timeout_wall", explanation=f"took longer than {limits.wall_seconds:g} s on the clock")
+        except (OSError, EOFError, ValueError) as error:
+            self.alive = False
+            return _death(self.worker.end(), limits, error)
+        except BaseException:
+            self.end()
+            raise
+
+    def end(self) -> None:
+        """Kill the worker."""
+        if self.alive:
+            self.alive = False
+            self.worker.end()
 
 
 def _death(status: int | None, limits: Limits, error: Exception) -> Outcome:

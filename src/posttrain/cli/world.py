@@ -1,0 +1,185 @@
+"""Check or play an environment: one of this package, of another library, or a class of one's own.
+
+check plays random episodes (legal actions, the solver's turns, or the words given with --action) and answers: does an
+episode repeat, also in company? do failures stay in their episode? how many steps a second? what does the solver, or a
+random player, get?
+
+play shows an episode in the terminal and takes the turns from standard input; with --policy solver or legal it plays by
+itself.
+
+SOURCE is as in world=SOURCE: mine.py:Shop, FrozenLake-v1, library:name; or the kind of an environment of this package.
+
+    posttrain world check mine.py:Shop
+    posttrain world play FrozenLake-v1 --policy legal
+    posttrain world play mine.py:Shop --policy solver --seed 3
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from posttrain.cli._output import print_json, trusting, verb
+
+if TYPE_CHECKING:
+    from posttrain.components.environments import Contained, Environment, Observation
+    from posttrain.types import Task
+
+EPISODES = 8
+
+
+@verb
+@trusting
+@click.argument("what", type=click.Choice(["check", "play"]))
+@click.argument("source")
+@click.argument("settings", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option("--policy", type=click.Choice(["solver", "legal", "none"]), default="none", help="Who plays.")
+@click.option("--action", "actions", multiple=True, help="A turn to choose from, where no legal ones are listed.")
+@click.option("--seed", default=0, show_default=True, help="Which episode.")
+@click.option("--turns", default=20, show_default=True, help="Most turns of an episode.")
+def command(
+    what: str,
+    source: str,
+    settings: tuple[str, ...],
+    policy: str,
+    actions: tuple[str, ...],
+    seed: int,
+    turns: int,
+    as_json: bool,
+) -> None:
+    """Checks or plays."""
+    from posttrain.components.environments import EnvironmentFailed
+    from posttrain.errors import UserError
+
+    environment = _environment(source, settings)
+    environment.check([_task(seed)])
+    try:
+        if what == "play":
+            played = asyncio.run(_play(environment, policy, seed, turns, not as_json))
+            if as_json:
+                print_json(played)
+            return
+        found = asyncio.run(_check(environment, actions, seed, turns))
+    except EnvironmentFailed as error:
+        raise UserError(str(error)) from None
+    if as_json:
+        print_json(found)
+        return
+    for name, value in found.items():
+        click.echo(f"{name.replace('_', ' '):28} {value if not isinstance(value, float) else f'{value:.4g}'}")
+
+
+def _environment(source: str, settings: Sequence[str]) -> "Environment":
+    from posttrain.cli._component import component
+    from posttrain.components.environments import Environment
+
+    if source in Environment.kinds():
+        return component(Environment, source, settings)
+    return component(Environment, "foreign", [f"source={source}", *settings])
+
+
+def _task(seed: int) -> "Task":
+    from posttrain.types import Task
+
+    return Task(key=f"episode {seed}", prompt="", answer="42", fields={"cells": 4})
+
+
+class _Player:
+    """Takes the turns of one episode."""
+
+    def __init__(self, policy: str, actions: Sequence[str], seed: int) -> None:
+        self._policy, self._actions, self._random = policy, actions, Random(seed)
+
+    async def turn(self, instance: "Contained", seen: "Observation") -> str | None:
+        """The next turn; None where this player has none."""
+        if self._policy == "solver" and (text := await instance.solution()) is not None:
+            return text
+        choices = seen.legal or self._actions
+        return self._random.choice(choices) if choices else None
+
+
+async def _episode(environment: "Environment", task: "Task", player: _Player, chance: int, turns: int) -> list[Any]:
+    """What an episode shows, as plain values."""
+    async with environment.open(task, Random(chance).random) as instance:
+        seen = instance.begin()
+        story: list[Any] = [seen.text]
+        rewarded = 0.0
+        for _ in range(turns):
+            text = await player.turn(instance, seen)
+            outcome = await instance.step("" if text is None else text)
+            seen = outcome.observation
+            rewarded += outcome.reward
+            story += [text, seen.text, outcome.reward, outcome.done]
+            if outcome.done:
+                break
+        await instance.finish()
+        verdict = instance.verdict()
+        return [*story, rewarded + (verdict.value if verdict else 0.0)]
+
+
+async def _check(environment: "Environment", actions: Sequence[str], seed: int, turns: int) -> dict[str, Any]:
+    """The answers, by question."""
+
+    async def played(policy: str, index: int) -> list[Any]:
+        player = _Player(policy, actions, seed + index)
+        return await _episode(environment, _task(seed + index), player, seed + index, turns)
+
+    began = time.perf_counter()
+    alone = [await played("legal", index) for index in range(EPISODES)]
+    seconds = time.perf_counter() - began
+    again = [await played("legal", index) for index in range(EPISODES)]
+    together = list(await asyncio.gather(*(played("legal", index) for index in range(EPISODES))))
+    solved = [await played("solver", index) for index in range(EPISODES)]
+    steps = sum((len(story) - 2) // 4 for story in alone)
+    async with environment.open(_task(seed), Random(0).random) as instance:
+        has_solver = await instance.solution() is not None
+        listed = bool(instance.begin().legal)
+    mean = sum(story[-1] for story in solved) / EPISODES
+    return {
+        "repeats": alone == again,
+        "repeats_in_company": alone == together,
+        "lists_legal_actions": listed,
+        "has_solver": has_solver,
+        "steps_a_second": steps / seconds,
+        "mean_reward_at_random": sum(story[-1] for story in alone) / EPISODES,
+        "mean_reward_of_solver": mean if has_solver else None,
+        "survives_faults": await _survives(environment, turns),
+    }
+
+
+async def _survives(environment: "Environment", turns: int) -> bool:
+    """Whether words that no environment expects end at most their own episode."""
+    from posttrain.components.environments import EnvironmentFailed
+
+    for word in ("", "\n", "\0", "(" * 3000, "f" * 10_000, "<tool_call>", '{"name": 1}'):
+        try:
+            await _episode(environment, _task(0), _Player("none", [word], 0), 0, min(turns, 3))
+        except EnvironmentFailed:
+            continue
+    return True
+
+
+async def _play(environment: "Environment", policy: str, seed: int, turns: int, shown: bool) -> list[Any]:
+    """Play one episode, and show it."""
+    if policy != "none":
+        story = await _episode(environment, _task(seed), _Player(policy, (), seed), seed, turns)
+        for place, part in enumerate(story if shown else ()):
+            click.echo(f"> {part}" if place % 4 == 1 and place < len(story) - 1 else str(part).strip("\n"))
+        return story
+    story = []
+    async with environment.open(_task(seed), Random(seed).random) as instance:
+        seen = instance.begin()
+        for _ in range(turns):
+            click.echo(seen.text.strip("\n"), err=not shown)
+            text = await asyncio.to_thread(click.prompt, ">", default="", show_default=False, err=not shown)
+            outcome = await instance.step(text)
+            seen = outcome.observation
+            story += [text, seen.text, outcome.reward, outcome.done]
+            if outcome.done:
+                break
+        await instance.finish()
+        click.echo(f"{seen.text.strip()}\n{instance.verdict()}", err=not shown)
+    return story

@@ -1,0 +1,85 @@
+"""OpenSpiel: games by name; the model is player 0, chance and the other players draw from what is legal.
+
+An action is its number or its text in the game's own words (``x(1,1)``). ``arguments`` are those of the game.
+"""
+
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+from posttrain.components.environments._foreign import Adapter, Seen, finite
+
+
+def open_adapter(name: str, arguments: dict[str, Any], view: str, calls: str) -> Adapter:
+    """The game of a name."""
+    import pyspiel
+
+    return OpenSpiel(pyspiel.load_game(name, arguments))
+
+
+class OpenSpiel(Adapter):
+    """One game."""
+
+    def __init__(self, game: Any) -> None:
+        self._game, self._state = game, None
+        self._random, self._given = Random(0), 0.0
+
+    def reset(self, seed: int, fields: Mapping[str, Any]) -> Seen:
+        """Start, and play until it is the model's turn."""
+        self._random, self._given = Random(seed), 0.0
+        self._state = self._game.new_initial_state()
+        return self._next()
+
+    def reseed(self, seed: int) -> None:
+        """Draw chance and opponents by another seed."""
+        self._random = Random(seed)
+
+    def step(self, action: str) -> Seen:
+        """Perform a legal action; anything else changes nothing."""
+        state: Any = self._state
+        if state.is_terminal():
+            raise RuntimeError("the game is over")
+        names = self._names()
+        wanted = action.strip().lower()
+        found = next((a for a, name in names.items() if wanted in (str(a), name.lower())), None)
+        if found is None:
+            return Seen(text="This is no legal action.", valid=False, legal=list(names.values()))
+        if state.is_simultaneous_node():
+            others = [self._random.choice(state.legal_actions(p)) for p in range(1, self._game.num_players())]
+            state.apply_actions([found, *others])
+        else:
+            state.apply_action(found)
+        return self._next()
+
+    def snapshot(self) -> Any:
+        """Actions so far, and the state of the draws."""
+        state: Any = self._state
+        return {"history": state.history(), "random": self._random.getstate(), "given": self._given}
+
+    def restore(self, state: Any) -> None:
+        """Play the actions again."""
+        position = self._game.new_initial_state()
+        for action in state["history"]:
+            position.apply_action(action)
+        self._state, self._given = position, float(state["given"])
+        version, numbers, gauss = state["random"]
+        self._random.setstate((version, tuple(numbers), gauss))
+
+    def _next(self) -> Seen:
+        state: Any = self._state
+        while not state.is_terminal() and not state.is_simultaneous_node() and state.current_player() != 0:
+            if state.is_chance_node():
+                actions, weights = zip(*state.chance_outcomes(), strict=True)
+                state.apply_action(self._random.choices(actions, weights)[0])
+            else:
+                state.apply_action(self._random.choice(state.legal_actions()))
+        total = finite(state.returns()[0])
+        reward, self._given = total - self._given, total
+        if state.is_terminal():
+            return Seen(text=str(state), reward=reward, terminated=True)
+        text = state.observation_string(0) if self._game.get_type().provides_observation_string else str(state)
+        return Seen(text=text, reward=reward, legal=list(self._names().values()))
+
+    def _names(self) -> dict[int, str]:
+        state: Any = self._state
+        return {a: state.action_to_string(0, a) for a in state.legal_actions(0)}

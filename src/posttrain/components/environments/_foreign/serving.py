@@ -1,0 +1,84 @@
+"""The worker's side: performs the orders of one episode after the other on an adapter."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from posttrain.components.environments._foreign import PACKAGES, Adapter, Seen, make, seed_draws, split
+from posttrain.errors import UserError
+
+
+def open_environment(argument: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Any]:
+    """What performs orders; what the environment prints goes nowhere. Raises `UserError`."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    return Served(argument).perform
+
+
+class Served:
+    """An environment of a source, anew for each episode."""
+
+    def __init__(self, argument: Mapping[str, Any]) -> None:
+        self._argument = dict(argument)
+        self._limit = int(self._argument.pop("characters"))
+        self._adapter: Adapter | None = None
+
+    def perform(self, order: Mapping[str, Any]) -> Any:
+        """The answer to an order."""
+        what = order["order"]
+        if what == "describe":
+            return self._describe()
+        if what == "reset":
+            self._close()
+            seed_draws(order["seed"])
+            self._adapter = self._made()
+            seen = self._adapter.reset(order["seed"], order["fields"])
+            seed_draws(order["chance"])
+            self._adapter.reseed(order["chance"])
+            return self._plain(seen)
+        assert self._adapter is not None, "an episode begins with a reset"
+        if what == "step":
+            return self._plain(self._adapter.step(order["action"]))
+        if what == "restore":
+            return self._adapter.restore(order["state"])
+        if what == "close":
+            return self._close()
+        return {"value": self._adapter.value, "snapshot": self._adapter.snapshot, "solution": self._adapter.solution}[
+            what
+        ]()
+
+    def _made(self) -> Adapter:
+        library, name = split(self._argument["source"])
+        try:
+            return make(**self._argument)
+        except ModuleNotFoundError as error:
+            if library in PACKAGES and error.name == PACKAGES[library]:
+                extra = library.replace("_", "-")
+                raise UserError(
+                    f"the environment '{name}' is one of {library}, which is not installed: pip install "
+                    f"'posttrain[{extra}]'"
+                ) from None
+            raise
+
+    def _describe(self) -> dict[str, Any]:
+        adapter = self._made()
+        try:
+            tools = [dict(tool.schema) for tool in getattr(adapter, "tools", {}).values()]
+            fields = {name: needed for name, needed in getattr(adapter, "fields", {}).items() if name != "seed"}
+            return {"tools": tools, "fields": fields}
+        finally:
+            adapter.close()
+
+    def _close(self) -> None:
+        adapter, self._adapter = self._adapter, None
+        if adapter is not None:
+            adapter.close()
+
+    def _plain(self, seen: Seen) -> dict[str, Any]:
+        if not isinstance(seen.text, str):
+            raise TypeError(f"the observation is a {type(seen.text).__name__}; a text is needed")
+        if len(seen.text) > self._limit:
+            cut = len(seen.text) - self._limit
+            seen.text = f"{seen.text[: self._limit]}[{cut} characters were cut]"
+        return {**asdict(seen), "legal": None if seen.legal is None else list(seen.legal)}

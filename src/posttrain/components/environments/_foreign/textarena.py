@@ -1,0 +1,80 @@
+"""TextArena: games by id; the model is player 0, and the other players take a move that is shown as available.
+
+An opponent writes the first bracketed move that the text lists as one, drawn by the rollout's seed, and passes where
+none is listed. TextArena draws from Python's global `random`, which only this episode uses in its process.
+"""
+
+import re
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+from posttrain.components.environments._foreign import Adapter, Seen, finite
+
+
+def open_adapter(name: str, arguments: dict[str, Any], view: str, calls: str) -> Adapter:
+    """The game of an id."""
+    import textarena
+
+    players = int(arguments.pop("players", 0))
+    return TextArena(textarena.make(name, **arguments), players)
+
+
+class TextArena(Adapter):
+    """One game."""
+
+    def __init__(self, game: Any, players: int) -> None:
+        self._game, self._over = game, False
+        self._players = players or _players(game)
+        self._random = Random(0)
+        self._value, self._shown = 0.0, ""
+
+    def reset(self, seed: int, fields: Mapping[str, Any]) -> Seen:
+        """Start, and play until it is the model's turn."""
+        self._random, self._shown = Random(seed), ""
+        self._game.reset(num_players=self._players, seed=seed)
+        return self._next()
+
+    def reseed(self, seed: int) -> None:
+        """Draw the opponents' moves by another seed."""
+        self._random = Random(seed)
+
+    def step(self, action: str) -> Seen:
+        """Send the whole text of the turn to the game, which finds its move."""
+        if self._over:
+            raise RuntimeError("the game is over")
+        self._over, _ = self._game.step(action=action)
+        return self._next()
+
+    def value(self) -> float:
+        """The game's reward of player 0, after its end."""
+        return self._value
+
+    def _next(self) -> Seen:
+        while not self._over:
+            player, text = self._game.get_observation()
+            if player == 0:
+                new = str(text).removeprefix(self._shown)  # the text of a game grows, and is shown once
+                self._shown = str(text)
+                return Seen(text=new)
+            self._over, _ = self._game.step(action=self._reply(str(text)))
+        rewards, _ = self._game.close()
+        self._value = finite((rewards or {}).get(0) or 0.0)
+        return Seen(terminated=True)
+
+    def _reply(self, text: str) -> str:
+        moves = re.findall(r"'(\[[^\]\n]{1,20}\])'|^\W*(\[[^\]\n]{1,20}\])", text, re.MULTILINE)
+        found = [quoted or plain for quoted, plain in moves]
+        return self._random.choice(found) if found else "[pass]"
+
+
+def _players(game: Any) -> int:
+    """The fewest players of a game: one where it is for one."""
+    inner = game
+    while hasattr(inner, "env"):
+        inner = inner.env
+    if hasattr(inner, "min_num_players"):
+        return int(inner.min_num_players)
+    import inspect
+
+    return 1 if "SinglePlayer" in inspect.getsource(type(inner)) else 2

@@ -1,0 +1,225 @@
+"""Environments of other libraries, unchanged, and plain classes of the user's; each episode in a process of its own.
+
+    FrozenLake-v1                 Gymnasium's, by id
+    pettingzoo:classic.tictactoe_v3   textarena:TicTacToe-v0   open_spiel:tic_tac_toe     by library and name
+    mcp:python server.py          the tools of an MCP server
+    mine.py:Shop                  a class with reset(seed, ...) whose public typed methods are tools
+
+An episode starts in a state that the task's key draws, the same for all rollouts of a task. What is drawn after that
+depends on the rollout. Python's and numpy's global draws are seeded likewise: a process has one episode at a time, so
+an episode alone equals it in company. What hangs, dies or grows beyond its limits is ended and replaced; its rollout
+ends with a failure, and no other one does. Long observations are cut and marked.
+
+The value of an episode is the class's `reward()`, or 0 where the library rewards turns. It counts as solved if the sum
+of both reaches `solved_at`.
+
+Source: the interfaces of Gymnasium (arXiv:2407.17032), PettingZoo (arXiv:2009.14471), OpenSpiel (arXiv:1908.09453),
+TextArena (arXiv:2504.11442), the Model Context Protocol, and TRL's environment factories.
+"""
+
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from functools import cached_property
+from typing import Any
+
+from pydantic import Field, JsonValue, PositiveFloat, PositiveInt
+
+from posttrain.component import frozen
+from posttrain.component.user_code import require
+from posttrain.components.environments import (
+    Draw,
+    Environment,
+    EnvironmentFailed,
+    Instance,
+    Observation,
+    Outcome,
+    Verdict,
+)
+from posttrain.components.environments._foreign import split
+from posttrain.components.environments._foreign.mcp import script
+from posttrain.errors import UserError
+from posttrain.grading.turn_calls import CallForm
+from posttrain.grading.workers import Limits, Runner, Session
+from posttrain.types import Task
+
+_CACHED = ("runner", "described")
+_PRELOAD = "posttrain.components.environments._foreign.serving"
+
+
+@frozen
+class Foreign(Environment):
+    """An environment that runs in workers."""
+
+    source: str = "posttrain.datasets.shop:Shop"
+    """``file.py:Class``, ``library:name``, or a bare id of Gymnasium."""
+    arguments: Mapping[str, JsonValue] = Field(default_factory=dict)
+    """Keyword arguments of the environment."""
+    view: str = "text"
+    """``text`` draws the state where the library can, ``numbers`` writes observations as they are, and
+    ``file.py:function`` makes text of them."""
+    calls: CallForm = "hermes"
+    """Form of tool calls in a turn: see `posttrain.grading.turn_calls`."""
+    step_seconds: PositiveFloat = 30.0
+    """Limit of a step, in seconds on the clock; a third of it in processor time."""
+    memory_mib: PositiveInt | None = 2048
+    """Private memory of an episode's process, imports included; None for no limit."""
+    characters: PositiveInt = 8000
+    """Longest observation; the rest is cut, and the cut is marked."""
+    solved_at: float = 1.0
+    """Sum of rewards from which an episode counts as solved."""
+
+    @property
+    def user_code(self) -> tuple[str, ...]:
+        """The file or module of a class, of a server, or of a view."""
+        library, name = split(self.source)
+        own = [self.view] if ":" in self.view else []
+        if library == "mcp":
+            own.append(script(name))
+        elif library == "plain" and not name.startswith("posttrain."):
+            own.append(name)
+        return tuple(own)
+
+    def check(self, tasks: Sequence[Task]) -> None:
+        """The environment can be made, and the tasks have the fields that it needs."""
+        for spelling in self.user_code:
+            require(spelling)
+        needed = [name for name, required in self.described["fields"].items() if required]
+        for task in tasks:
+            missing = [name for name in needed if name not in _fields(task)]
+            if missing:
+                raise UserError(
+                    f"task {task.key} has no field '{missing[0]}', which reset() of '{self.source}' needs; give its "
+                    "row a column of that name"
+                )
+
+    def instance(self, task: Task, draw: Draw) -> Instance:
+        """An episode, which starts its process later."""
+        return Visit(self, self.described["tools"], task, int(draw() * 2**31))
+
+    @cached_property
+    def described(self) -> dict[str, Any]:
+        """Schemas of the tools, and the fields of a task with whether they are needed. Raises `UserError`."""
+        (outcome,) = self.runner.run_now({"order": "describe"})
+        if outcome.how != "ok":
+            raise UserError(f"the environment '{self.source}' cannot be made: {outcome.explanation}")
+        found: dict[str, Any] = outcome.value
+        return found
+
+    @cached_property
+    def runner(self) -> Runner:
+        """The workers."""
+        argument = {
+            "source": self.source,
+            "arguments": dict(self.arguments),
+            "view": self.view,
+            "calls": self.calls,
+            "characters": self.characters,
+        }
+        seconds = self.step_seconds
+        limits = Limits(cpu_seconds=seconds / 3, wall_seconds=seconds, memory_mib=self.memory_mib)
+        return Runner(f"{_PRELOAD}:open_environment", argument, limits=limits, preload=(_PRELOAD,), workers=64)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The settings without the workers."""
+        return {name: value for name, value in self.__dict__.items() if name not in _CACHED}
+
+
+class Visit(Instance):
+    """One episode in a worker."""
+
+    def __init__(self, rules: Foreign, tools: list[Any], task: Task, chance: int) -> None:
+        self._rules, self._tools, self._task, self._chance = rules, tools, task, chance
+        self._stack = AsyncExitStack()
+        self._session: Session | None = None
+        self._first = Observation()
+        self._rewarded = 0.0
+        self._value: float | None = None
+        self._counts = {"calls": 0.0, "failed_calls": 0.0}
+
+    async def start(self) -> None:
+        """Take a worker, and start the episode there."""
+        self._session = await self._stack.enter_async_context(self._rules.runner.session())
+        seed = zlib.crc32(f"environment:{self._task.key}".encode())
+        seen = await self.order("reset", seed=seed, chance=self._chance, fields=_fields(self._task))
+        self._first = self._observed(seen)
+
+    def begin(self) -> Observation:
+        """The tools, and what the environment shows first."""
+        lines = ["Tools:", *(json.dumps(tool) for tool in self._tools)] if self._tools else []
+        text = "\n".join([*lines, *([self._first.text.strip("\n")] if self._first.text.strip() else [])])
+        given = self._task.prompt
+        parted = f"\n{text}\n" if isinstance(given, str) and given[-1:].strip() else f"{text}\n"
+        return Observation(
+            text=(parted if isinstance(given, str) else text) if text else "",
+            state_key=self._first.state_key,
+            legal=self._first.legal,
+        )
+
+    async def step(self, action: str) -> Outcome:
+        """Perform a turn."""
+        seen = await self.order("step", action=action)
+        self._rewarded += float(seen["reward"])
+        for name in self._counts:
+            self._counts[name] += seen[name]
+        return Outcome(
+            observation=self._observed(seen),
+            reward=float(seen["reward"]),
+            done=bool(seen["terminated"] or seen["truncated"]),
+            truncated=bool(seen["truncated"]),
+            valid=bool(seen["valid"]),
+        )
+
+    async def solution(self) -> str | None:
+        """The next turn of the environment's own solver, if it has one."""
+        found: str | None = await self.order("solution")
+        return found
+
+    async def finish(self) -> None:
+        """Request the value of the episode."""
+        self._value = float(await self.order("value"))
+
+    def verdict(self) -> Verdict | None:
+        """The value of the episode; None before `finish`."""
+        if self._value is None:
+            return None
+        total = self._rewarded + self._value
+        return Verdict(
+            value=self._value, solved=total >= self._rules.solved_at, explanation=f"rewards sum to {total:.4g}"
+        )
+
+    def measures(self) -> Mapping[str, float]:
+        """The sum of rewards of the turns, and numbers of calls where there are tools."""
+        return {"rewarded": self._rewarded, **(self._counts if self._tools else {})}
+
+    async def close(self) -> None:
+        """Give the worker back."""
+        try:
+            if self._session is not None and self._session.alive:
+                await self.order("close")
+        finally:
+            await self._stack.aclose()
+
+    async def order(self, order: str, **more: Any) -> Any:
+        """The answer to an order. Raises `EnvironmentFailed`; what the worker kept is not used again then."""
+        assert self._session is not None, "the episode has not started"
+        outcome = await self._session.call({"order": order, **more})
+        if outcome.how != "ok":
+            self._session.end()
+            raise EnvironmentFailed(
+                f"the environment '{self._rules.source}' failed in {order} ({outcome.how}): {outcome.explanation}"
+            )
+        return outcome.value
+
+    def _observed(self, seen: Mapping[str, Any]) -> Observation:
+        legal = None if seen["legal"] is None else tuple(seen["legal"])
+        text = seen["text"]
+        shown = f"\n{text}\n" if isinstance(self._task.prompt, str) else text
+        return Observation(text=shown, state_key=text, legal=legal)
+
+
+def _fields(task: Task) -> dict[str, Any]:
+    """What a task has by name."""
+    own = {"prompt": task.prompt, "answer": task.answer, "domain": task.domain}
+    return {**{name: value for name, value in own.items() if value}, **task.fields}

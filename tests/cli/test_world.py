@@ -1,0 +1,41 @@
+"""The verb `world`: what check finds, what play shows; `world=` on the command line."""
+
+import json
+
+import pytest
+
+from posttrain.cli import main
+from posttrain.recipes.files import find_recipe
+from posttrain.recipes.overrides import to_tree
+
+
+def said(capfd: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main([*words]) == 0
+    return capfd.readouterr().out
+
+
+def test_check_of_a_plain_class(capfd: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(said(capfd, "world", "check", "posttrain.datasets.shop:Shop", "--turns", "4", "--json"))
+    assert found.pop("steps_a_second") > 0
+    assert found == {
+        "repeats": True,
+        "repeats_in_company": True,
+        "lists_legal_actions": False,
+        "has_solver": True,
+        "mean_reward_at_random": 0.0,
+        "mean_reward_of_solver": 1.0,
+        "survives_faults": True,
+    }
+
+
+def test_play_by_the_solver(capfd: pytest.CaptureFixture[str]) -> None:
+    shown = said(capfd, "world", "play", "posttrain.datasets.shop:Shop", "--policy", "solver")
+    assert "> <tool_call>" in shown
+    assert "thank you" in shown
+
+
+def test_world_sets_both_stages() -> None:
+    tree = to_tree(find_recipe("grpo", ["world=FrozenLake-v1", "view=numbers", "tasks=mine.jsonl"]))
+    for environment in (tree["stages"]["rl"]["rollout"]["environment"], tree["stages"]["sft"]["tasks"]["environment"]):
+        assert (environment["source"], environment["view"]) == ("FrozenLake-v1", "numbers")
+    assert tree["tasks"] == tree["stages"]["sft"]["tasks"]["tasks"]

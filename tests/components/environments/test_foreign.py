@@ -1,0 +1,239 @@
+"""Other libraries' environments and plain classes, each episode in a process that can be killed."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from posttrain.components.environments import EnvironmentFailed, Observation, Outcome, Verdict
+from posttrain.components.environments._foreign import split
+from posttrain.components.environments.foreign import Foreign
+from posttrain.errors import UserError
+from posttrain.types import Task
+
+BAD = """
+import os, random, time
+import numpy as np
+class Bad:
+    def reset(self, seed, wish="none"): return f"wish {wish}"
+    def step(self, action):
+        print("noise")
+        if action == "hang": time.sleep(100)
+        if action == "exit": raise SystemExit(7)
+        if action == "die": os._exit(7)
+        if action == "grow": return str(len(bytearray(4 << 30)))
+        if action == "nan": return "x", float("nan"), False, False, {}
+        if action == "none": return "x", None, False, False, {}
+        if action == "bytes": return b"x"
+        if action == "long": return "y" * 10_000_000
+        if action == "draw": return f"{random.random()} {np.random.rand()}"
+        if action == "end": return "over", 2, False, True, {}
+        return None
+class Untyped:
+    def reset(self, seed): return ""
+    def tool(self, a): return a
+class Needy(Bad):
+    def reset(self, seed, wish): return wish
+"""
+BUY = '<tool_call>{{"name": "buy", "arguments": {{"item": "{}", "n": {}}}}}</tool_call>'
+Story = tuple[Observation, list[Outcome], Verdict | None, dict[str, float]]
+
+
+async def story(environment: Foreign, actions: Sequence[str], key: str = "a", seed: int = 0, **fields: Any) -> Story:
+    async with environment.open(Task(key=key, prompt="Go.", fields=fields), Random(seed).random) as instance:
+        first, outcomes = instance.begin(), []
+        for action in actions:
+            outcomes.append(await instance.step(action))
+            if outcomes[-1].done:
+                break
+        await instance.finish()
+        return first, outcomes, instance.verdict(), instance.measures()
+
+
+def played(environment: Foreign, actions: Sequence[str], key: str = "a", seed: int = 0, **fields: Any) -> Story:
+    return asyncio.run(story(environment, actions, key, seed, **fields))
+
+
+@pytest.fixture(scope="module")
+def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("bad") / "bad.py"
+    path.write_text(BAD)
+    return path
+
+
+def test_sources() -> None:
+    assert split("FrozenLake-v1") == ("gymnasium", "FrozenLake-v1")
+    assert split("mine:Mine-v0") == ("gymnasium", "mine:Mine-v0")
+    assert split("open_spiel:go") == ("open_spiel", "go")
+    assert split("mine.py:Shop") == ("plain", "mine.py:Shop")
+
+
+def test_a_plain_class_is_a_set_of_tools() -> None:
+    shop = Foreign()
+    shop.check([Task(key="a", prompt="Go.")])
+    first, *_ = played(shop, [], wish="milk")
+    assert '"name": "buy"' in first.text
+    assert "_total" not in first.text
+    assert "milk. Prices" in first.text
+    wrong = '<tool_call>{"name": "buy", "arguments": {"item": 3}}</tool_call>'
+    both = wrong + BUY.format("apple", 1)
+    _, (outcome, end), verdict, measures = played(shop, [both, "Good bye."], wish="milk")
+    bad, good = outcome.observation.text.strip().splitlines()
+    assert bad == "<tool_response>error: item: Input should be a valid string</tool_response>"
+    assert good.startswith("<tool_response>basket: ")
+    assert end.done
+    assert verdict == Verdict(value=0.0, solved=False, explanation="rewards sum to 0")
+    assert measures == {"rewarded": 0.0, "calls": 1.0, "failed_calls": 1.0}
+
+
+def test_the_solver_solves() -> None:
+    async def solved() -> Verdict | None:
+        async with Foreign().open(Task(key="b", prompt="Go."), Random(0).random) as instance:
+            for _ in range(5):
+                turn = await instance.solution()
+                assert turn is not None
+                if (await instance.step(turn)).done:
+                    break
+            await instance.finish()
+            return instance.verdict()
+
+    verdict = asyncio.run(solved())
+    assert verdict is not None
+    assert (verdict.value, verdict.solved) == (1.0, True)
+
+
+@pytest.mark.parametrize(
+    ("action", "why"),
+    [
+        ("exit", "SystemExit: 7"),
+        ("die", "exit status 7"),
+        ("grow", "memory"),
+        ("nan", "the reward is nan"),
+        ("none", "the reward is None"),
+        ("bytes", "bytes were returned"),
+        ("hang", "took longer than 1 s"),
+    ],
+)
+def test_a_fault_ends_its_episode_alone(bad: Path, action: str, why: str) -> None:
+    environment = Foreign(source=f"{bad}:Bad", step_seconds=1.0, memory_mib=1024)
+
+    async def both() -> list[Any]:
+        found = await asyncio.gather(
+            story(environment, [action]), story(environment, ["fine", "fine"]), return_exceptions=True
+        )
+        return list(found)
+
+    failed, other = asyncio.run(both())
+    assert isinstance(failed, EnvironmentFailed)
+    assert why in str(failed)
+    assert [outcome.observation.text for outcome in other[1]] == ["\n\n", "\n\n"]
+
+
+def test_observations_are_cut_and_marked(bad: Path) -> None:
+    _, (outcome,), *_ = played(Foreign(source=f"{bad}:Bad", characters=10), ["long"])
+    assert outcome.observation.text == "\nyyyyyyyyyy[9999990 characters were cut]\n"
+
+
+def test_an_end_by_time_is_truncated(bad: Path) -> None:
+    _, (outcome,), verdict, measures = played(Foreign(source=f"{bad}:Bad"), ["end"])
+    assert (outcome.done, outcome.truncated, outcome.reward) == (True, True, 2.0)
+    assert verdict is not None
+    assert (verdict.value, verdict.solved, measures) == (0.0, True, {"rewarded": 2.0})
+
+
+def test_global_draws_belong_to_the_episode(bad: Path) -> None:
+    environment = Foreign(source=f"{bad}:Bad")
+
+    async def company() -> list[Story]:
+        return await asyncio.gather(*(story(environment, ["draw"] * 3, seed=seed) for seed in (0, 0, 1)))
+
+    alone = played(environment, ["draw"] * 3, seed=0)
+    first, second, other = asyncio.run(company())
+    assert alone == first == second
+    assert other[1] != first[1]
+
+
+def test_what_does_not_fit_is_refused(bad: Path, tmp_path: Path) -> None:
+    task = Task(key="a", prompt="Go.")
+    with pytest.raises(UserError, match="no type for its parameter 'a'"):
+        Foreign(source=f"{bad}:Untyped").check([task])
+    with pytest.raises(UserError, match="no field 'wish'"):
+        Foreign(source=f"{bad}:Needy").check([task])
+    with pytest.raises(UserError, match="has no 'Nothing'"):
+        Foreign(source=f"{bad}:Nothing").check([task])
+    with pytest.raises(UserError, match="write mcp:python"):
+        Foreign(source="mcp:rm all").check([task])
+
+
+def test_gymnasium_in_text_and_numbers() -> None:
+    pytest.importorskip("gymnasium")
+    lake = Foreign(source="FrozenLake-v1", arguments={"is_slippery": False})
+    lake.check([])
+    first, outcomes, verdict, _ = played(lake, ["1", "down", "1", "2", "2", "1", "2"])
+    assert first.text == "\n[S]FFF\nFHFH\nFFFH\nHFFG\n"
+    assert first.legal == ("0", "1", "2", "3")
+    assert [outcome.valid for outcome in outcomes] == [True, False, True, True, True, True, True]
+    assert outcomes[-1].observation.text == "\nSFFF\nFHFH\nFFFH\nHFF[G]\n"
+    assert outcomes[-1].reward == 1.0
+    assert verdict is not None
+    assert verdict.solved
+    numbers = Foreign(source="FrozenLake-v1", view="numbers", arguments={"is_slippery": False})
+    assert played(numbers, ["1"])[1][0].observation.text == "\n4\n"
+
+
+def test_rollouts_share_the_start_and_not_the_chances() -> None:
+    pytest.importorskip("gymnasium")
+    lake = Foreign(source="FrozenLake-v1")
+    walks = [played(lake, ["2"] * 6, seed=seed) for seed in range(4)]
+    assert len({walk[0].text for walk in walks}) == 1
+    assert len({tuple(o.observation.text for o in walk[1]) for walk in walks}) > 1
+    cards = [played(Foreign(source="Blackjack-v1"), [], key=key)[0].text for key in ("a", "a", "b", "c")]
+    assert cards[0] == cards[1]
+    assert len(set(cards)) > 1
+
+
+def test_open_spiel() -> None:
+    pytest.importorskip("pyspiel")
+    first, outcomes, *_ = played(Foreign(source="open_spiel:tic_tac_toe"), ["x(1,1)", "x(1,1)"])
+    assert first.legal is not None
+    assert len(first.legal) == 9
+    assert outcomes[0].observation.text.count("o") == 1
+    assert not outcomes[1].valid
+
+
+def test_pettingzoo() -> None:
+    pytest.importorskip("pettingzoo")
+    pytest.importorskip("pygame")
+    _, outcomes, *_ = played(Foreign(source="pettingzoo:classic.tictactoe_v3"), ["4", "4", "0", "1", "2", "3", "5"])
+    assert not outcomes[1].valid
+    assert len(outcomes[0].observation.legal or ()) == 7
+
+
+@pytest.mark.slow
+def test_textarena() -> None:
+    pytest.importorskip("textarena")
+    game = Foreign(source="textarena:TicTacToe-v0")
+    first, (outcome,), *_ = played(game, ["[4]"])
+    assert "Available Moves" in first.text
+    assert "placed their symbol (O) in cell 4" in outcome.observation.text
+    assert first.text not in outcome.observation.text
+
+
+@pytest.mark.slow
+def test_mcp(tmp_path: Path) -> None:
+    pytest.importorskip("mcp")
+    (tmp_path / "server.py").write_text(
+        "import os\nfrom mcp.server import MCPServer\napp = MCPServer('s')\ntotal = []\n"
+        "@app.tool()\ndef pay(amount: int) -> str:\n    total.append(amount)\n    return f'paid {sum(total)}'\n"
+        "@app.tool()\ndef die() -> str:\n    os._exit(7)\napp.run('stdio')\n"
+    )
+    server = Foreign(source=f"mcp:python {tmp_path}/server.py")
+    pay = '<tool_call>{"name": "pay", "arguments": {"amount": 3}}</tool_call>'
+    for _ in range(2):
+        _, outcomes, *_ = played(server, [pay, pay])
+        assert [outcome.observation.text for outcome in outcomes] == ["\npaid 3\n", "\npaid 6\n"]
+    with pytest.raises(EnvironmentFailed, match="the server ended"):
+        played(server, ['<tool_call>{"name": "die"}</tool_call>'])
