@@ -54,7 +54,7 @@ def test_text_is_refused() -> None:
 
 def test_another_role_may_sample_what_the_policy_learns_from() -> None:
     own, slow = (Native().serve(made_flow(steps=4, dims=dims), 0).bind(0) for dims in (2, 3))
-    rollout = Renoised(n=2, sampler="average")
+    rollout = Renoised(n=2, role="average")
     assert rollout.roles == {"average"}
     (group,) = asyncio.run(rollout.collect(task(), {"policy": own, "average": slow}))
     assert all(t.segments[-1].learner == "policy" and t.segments[-1].vectors.shape[1] == 3 for t in group)  # type: ignore[union-attr]

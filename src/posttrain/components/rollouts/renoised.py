@@ -38,18 +38,16 @@ class Renoised(Rollout):
     sampling: Sampling = Sampling(temperature=0.0)
     """How end points are sampled; temperature 0 has no noise in the steps."""
     role: str = "policy"
-    """Role of the flow."""
-    sampler: str | None = None
-    """Role of the flow that end points are sampled from, such as a slow average; None is `role`."""
+    """Role of the flow that end points are sampled from, such as a slow average; the policy learns from the draws."""
 
     @property
     def roles(self) -> frozenset[str]:
         """The flow that is sampled from."""
-        return frozenset({self.sampler or self.role})
+        return frozenset({self.role})
 
     async def collect(self, task: Task, samplers: Mapping[str, Sampler]) -> list[Group]:
         """One group of `n` end points."""
-        sampler = sampler_of(self.sampler or self.role, samplers)
+        sampler = sampler_of(self.role, samplers)
         prompt = prompt_segment(task, sampler)
         completions = await sampler.sample(prompt.token_ids, self.n, self.sampling, vectors=prompt.vectors)
         trajectories = [
@@ -67,8 +65,7 @@ class Renoised(Rollout):
         """Renoised copies of an end point."""
         if completion.vectors is None:
             raise UserError(
-                f"the renoised rollout is for flows, and role '{self.sampler or self.role}' writes text; take "
-                "'independent'"
+                f"the renoised rollout is for flows, and role '{self.role}' writes text; take 'independent'"
             )
         end_id = int(completion.token_ids[-1])
         steps = chains.steps_of(end_id)

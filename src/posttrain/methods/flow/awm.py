@@ -9,7 +9,7 @@ it nearly equals the policy.
 
     posttrain run awm tasks=mine.jsonl reward=mine.py:score    # columns: prompt, completion (a point: 0.3 -1)
 
-On its own samples and values: `rollout.sampler=null objective.old=null penalties.average=null`.
+On its own samples and values: `rollout.role=policy objective.old=null penalties.average=null`.
 
 Differs: a flow in the plane in place of SD 3.5 with adapters.
 
@@ -48,9 +48,7 @@ def awm(recipe: Recipe | None = None) -> Recipe:
     stage = sampled_of(recipe)
     stage = replace(
         stage,
-        rollout=Renoised(
-            n=rollouts_of(stage), sampling=replace(sampling_of(stage), temperature=0.0), sampler="average"
-        ),
+        rollout=Renoised(n=rollouts_of(stage), sampling=replace(sampling_of(stage), temperature=0.0), role="average"),
         filters=every_group(stage),
         advantage=Bounded(of=GroupMean(scale="batch", epsilon=1e-4)),
         objective=Matching(old="average"),
