@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 
 from posttrain.components.environments.calculator import Calculator
 from posttrain.components.tasks import Tasks
+from posttrain.components.tasks.answered_sums import AnsweredSums
 from posttrain.components.tasks.arithmetic import Arithmetic
 from posttrain.components.tasks.backtracked import Backtracked
 from posttrain.components.tasks.checked_solutions import CheckedSolutions
@@ -27,6 +28,7 @@ from posttrain.components.tasks.critiques import Critiques
 from posttrain.components.tasks.episodes import Episodes
 from posttrain.components.tasks.exercises import Exercises
 from posttrain.components.tasks.files import Files
+from posttrain.components.tasks.first_sentences import FirstSentences
 from posttrain.components.tasks.gathered import Gathered
 from posttrain.components.tasks.guarded_requests import GuardedRequests
 from posttrain.components.tasks.guessing import Guessing
@@ -59,6 +61,7 @@ from posttrain.components.tasks.tool_requests import ToolRequests
 from posttrain.components.tasks.two_modes import TwoModes
 from posttrain.components.tasks.two_ways import TwoWays
 from posttrain.components.tasks.unpaired import Unpaired
+from posttrain.components.tasks.verifier_items import VerifierItems
 from posttrain.components.tasks.word_problems import WordProblems
 from posttrain.components.tasks.wordy import Wordy
 from posttrain.components.tasks.worked_solutions import WorkedSolutions
@@ -77,6 +80,9 @@ GYM = ReasoningGym(name=("chain_sum", "list_functions"), size=8, settings={"chai
 
 EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "files": files,
+    "answered_sums": lambda _: AnsweredSums(size=30),
+    "first_sentences": lambda _: FirstSentences(tasks=VerifierItems(tasks=AnsweredSums(size=30))),
+    "verifier_items": lambda _: VerifierItems(tasks=AnsweredSums(size=30)),
     "arithmetic": lambda _: Arithmetic(size=30, operators="+-*", terms=(2, 4)),
     "backtracked": lambda _: Backtracked(tasks=Countdown(size=30)),
     "circuits": lambda _: Circuits(size=30),
@@ -140,6 +146,7 @@ WRAPPERS = (
     "two_ways",
     "critiques",
     "slipped_sums",
+    "first_sentences",
     "gathered",
     "judge_items",
     "mixture",
@@ -152,6 +159,7 @@ WRAPPERS = (
     "tagged",
     "tagged_steps",
     "unpaired",
+    "verifier_items",
     "wordy",
 )
 SIZED = [kind for kind in EXAMPLES if kind not in WRAPPERS]
