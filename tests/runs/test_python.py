@@ -123,6 +123,19 @@ def test_a_function_of_a_file_is_found_by_its_name() -> None:
     assert path.endswith(":score") and not Path("runs").exists()
 
 
+def test_several_functions_are_summed() -> None:
+    def short(completion: str) -> float:
+        return float(len(completion) < 4)
+
+    def brief(completion: str) -> float:
+        return float(len(completion) < 9)
+
+    reward = posttrain.recipe("grpo", reward=[short, score, "match"]).stages["rl"].reward  # type: ignore[attr-defined]
+    assert list(reward.parts) == ["short", "score", "match"] and reward.correct is None
+    both = posttrain.recipe("grpo", reward=(short, brief)).stages["rl"].reward  # type: ignore[attr-defined]
+    assert list(both.parts) == ["short", "brief"]
+
+
 @pytest.mark.slow
 def test_a_function_that_cannot_be_written_runs_here_and_is_required_again(
     finished: posttrain.Result, tmp_path: Path

@@ -175,6 +175,11 @@ class Component:
         """Settings from a bare string: the kind, unless the family parses another text."""
         return {"kind": text}
 
+    @classmethod
+    def from_items(cls, items: Sequence[Any]) -> Any:
+        """Settings from a bare list, in families that have a member made of several; returned as it is elsewhere."""
+        return items
+
     @property
     def user_code(self) -> tuple[str, ...]:
         """Code of the user's that this component runs besides its own class: ``mine.py:score``."""
@@ -201,6 +206,8 @@ class Component:
                 return value
             if isinstance(value, str):
                 value = cls.from_text(value)
+            elif isinstance(value, list | tuple):
+                value = cls.from_items(value)
             if isinstance(value, Mapping) and cls.default_kind is not None:
                 value = {"kind": cls.default_kind, **value}
             if not isinstance(value, Mapping) or "kind" not in value:

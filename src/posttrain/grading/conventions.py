@@ -9,14 +9,17 @@ openrlhf    queries with prompts and labels: once for each group. A query is the
         completion.
 openai  sample and item, as OpenAI's Python graders: once for each completion.
 verifiers   any of prompt, completion, answer, task, state, info, with one of state and info among them without a
-        default, or with a completion that is annotated as messages: once for each completion, which is a list of
-        messages. A rubric is called as one such function (`posttrain.grading.rubrics`).
+        default, or with a completion that is annotated as messages, or whose code reads it as messages
+        (``completion[-1]["content"]``): once for each completion, which is a list of messages. A rubric is called as
+        one such function (`posttrain.grading.rubrics`).
 
 Only the parameters of the function are passed, or all values if it takes ``**kwargs``.
 """
 
+import ast
 import inspect
 import json
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -84,7 +87,10 @@ def read_signature(function: Callable[..., Any], settings: Mapping[str, Any], sp
     named = [p for p in named if p.name not in settings]
     names = [p.name for p in named]
     required = [p.name for p in named if p.default is p.empty]
-    convention = _convention(names, required, {p.name: str(p.annotation) for p in named})
+    annotations = {p.name: str(p.annotation) for p in named}
+    if "completion" in names and _reads_messages(function):
+        annotations["completion"] = "Messages"
+    convention = _convention(names, required, annotations)
     if convention != "trl":
         strange = [name for name in required if name not in NAMES[convention]]
         alone = convention == "plain" and len(required) == 1  # the completion, under any name
@@ -108,6 +114,27 @@ def _convention(names: Sequence[str], required: Sequence[str], annotations: Mapp
     if any(name in NAMES["verl"] for name in names) and "completion" not in names:
         return "verl"
     return "plain"
+
+
+def _reads_messages(function: Callable[..., Any]) -> bool:
+    """Whether its code takes a message's content out of ``completion``, or out of what it goes through in it."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function))))
+    except (OSError, TypeError, SyntaxError):
+        return False  # no source, or not by itself, as of a lambda
+    loops = [node for node in ast.walk(tree) if isinstance(node, ast.For | ast.comprehension)]
+    messages = {"completion"} | {ast.unparse(loop.target) for loop in loops if _root(loop.iter) == "completion"}
+    keyed = [
+        n for n in ast.walk(tree) if isinstance(n, ast.Subscript) and ast.unparse(n.slice) in ("'content'", "'role'")
+    ]
+    return any(_root(node.value) in messages for node in keyed)
+
+
+def _root(node: ast.expr) -> str | None:
+    """The name that a value is taken from by ``[...]``."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
 
 
 def _unfit(spelling: str, names: Sequence[str], strange: Sequence[str], convention: Convention) -> str:

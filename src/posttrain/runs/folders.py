@@ -33,12 +33,12 @@ def make_run_folder(root: Path, name: str) -> Path:
 def why_no_run(folder: Path) -> str:
     """Why a folder cannot be opened, and which runs there are near it."""
     problem = f"{folder} is not a run: it holds no recipe.yaml" if folder.is_dir() else f"there is no run {folder}"
-    around = folder.absolute().parent
+    around = folder.parent if folder.name else folder.absolute().parent  # named as the folder was
     runs = [path.parent for path in around.glob("*/recipe.yaml")] if around.is_dir() else []
     runs += [path.parent for path in folder.glob("*/recipe.yaml")] if folder.is_dir() else []
     by_name = {path.name: path for path in sorted(runs)}
     if not by_name:
-        return f"{problem}, and there are no runs in {around}"
+        return f"{problem}, and there are no runs in {around.absolute()}"
     close = difflib.get_close_matches(folder.name, by_name, n=3, cutoff=0.4)
     newest = sorted(by_name, key=lambda name: by_name[name].stat().st_mtime, reverse=True)[:3]
     return f"{problem}; did you mean {' or '.join(str(by_name[name]) for name in close or newest)}?"

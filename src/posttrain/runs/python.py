@@ -52,7 +52,8 @@ def recipe(
         setting: What a method is applied to; None takes its default setting.
         tasks: A path, a list of rows or prompts, a ``datasets`` data set, a data frame, a generator (read once), or a
             `Tasks` component.
-        reward: A function (also with TRL's or verl's parameters), ``file.py:function``, a kind, or a `Reward`.
+        reward: A function (also with TRL's or verl's parameters), ``file.py:function``, a kind, or a `Reward`; a list
+            of them is their sum.
         model: What the policy starts from: a folder, a run's folder, a bundled name.
         changes: Changes by dotted path.
         out: Folder of the runs; data and functions that are given as objects are written there.
@@ -263,6 +264,8 @@ def _tasks(tasks: Any, out: Path) -> Any:
 
 def _reward(reward: Any, out: Path) -> Any:
     """What stands for a reward in a recipe's tree."""
+    if isinstance(reward, list | tuple):
+        return [_reward(part, out) for part in reward]
     if isinstance(reward, Reward | Mapping | str) or not callable(reward):
         return str(reward) if isinstance(reward, Path) else reward
     place = spelling_of(reward)

@@ -139,13 +139,27 @@ class TestOpenAI:
 class TestVerifiers:
     @pytest.mark.parametrize(
         "parameters",
-        ["completion, answer, state", "completion, answer, info, **rest", "completion: list[dict], answer"],
+        [
+            "completion, answer, state",
+            "completion, answer, info, **rest",
+            "completion: list[dict], answer",
+            "completion, answer",
+            "completion, answer, **kwargs",
+        ],
     )
     def test_completions_are_messages(self, write: Write, parameters: str) -> None:
         reward = write(
             f"async def correct({parameters}) -> float:\n    return completion[-1]['content'] == answer\n", "correct"
         )
         assert [judge(reward, text, ROW).value for text in ("42", "41")] == [1.0, 0.0]
+
+    def test_its_code_says_what_a_completion_is(self, write: Write) -> None:
+        spoken = "def spoken(completion):\n    return sum(len(m['content']) for m in completion)\n"
+        assert judge(write(spoken, "spoken"), "abc").value == 3.0
+        parsed = (
+            "import json\ndef parsed(completion, answer):\n    return json.loads(completion)['content'] == answer\n"
+        )
+        assert judge(write(parsed, "parsed"), '{"content": "42"}').value == 1.0, "text that the function itself reads"
 
     def test_what_is_given(self, write: Write) -> None:
         source = (

@@ -23,6 +23,16 @@ def test_value_is_the_weighted_sum() -> None:
     assert [judge(BOTH, text).value for text in ("42", "  42", "41", "  41")] == [1.25, 1.0, 0.25, 0.0]
 
 
+def test_a_list_of_rewards_is_their_sum() -> None:
+    places = ["match", "mine.py:even", "other.py:even", {"kind": "match", "numeric": "always"}, Format(tags=())]
+    read = TypeAdapter(Reward).validate_python(places)
+    assert isinstance(read, Sum) and not read.weights
+    assert list(read.parts) == ["match", "even", "even_2", "match_2", "format"]
+    assert read.parts["even_2"] == Function(path="other.py:even")
+    with pytest.raises(ValidationError, match="write a kind of reward"):
+        TypeAdapter(Reward).validate_python([])
+
+
 def test_every_part_is_recorded() -> None:
     score = judge(BOTH, "41")
     assert {name: (part.value, part.status) for name, part in score.parts.items()} == {

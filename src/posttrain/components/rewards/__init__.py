@@ -114,6 +114,26 @@ class Reward(Component):
             )
         return {"kind": "function", "path": text} if ":" in text else {"kind": text}
 
+    @classmethod
+    def from_items(cls, items: Sequence[Any]) -> Any:
+        """Several rewards are their sum; each part has the name of its function or kind."""
+        parts: dict[str, Any] = {}
+        for item in items:
+            own = name = _name(item)
+            count = 1
+            while name in parts:
+                count += 1
+                name = f"{own}_{count}"
+            parts[name] = item
+        return {"kind": "sum", "parts": parts} if parts else items
+
+
+def _name(item: Any) -> str:
+    """The name of a part of a list: that of its function, or its kind."""
+    if isinstance(item, Mapping):
+        item = item.get("path") or item.get("kind")
+    return str(item if isinstance(item, str) else getattr(item, "kind", "part")).rpartition(":")[2]
+
 
 async def scored(group: Group, reward: Reward, context: RewardContext) -> Group:
     """The group with a score on every trajectory. Failed rollouts get status ``error``; the reward never sees them."""
