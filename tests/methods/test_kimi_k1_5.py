@@ -46,6 +46,7 @@ def test_it_trains(small: Small, train: Train, tmp_path: Path) -> None:
 def test_it_is_grpo_with_these_parts_changed() -> None:
     assert {d.path for d in differences(grpo(), kimi_k1_5())} == {
         "curriculum",
+        "rollout",
         "reward",
         "advantage.scale",
         "objective",

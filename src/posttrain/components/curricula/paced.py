@@ -9,7 +9,7 @@ A task's own rollouts are `probe` of them, sampled right before the step (``prob
 its last visit, and a task without one has no ``delta``. Tasks come in shuffled epochs.
 
 Differs: the paper says in one place that the history is of the last W steps, in another that it is of 100 samples. How
-the group of a task is had before it is adjusted is not said.
+the group of a task is sampled before it is adjusted is not stated.
 """
 
 from collections.abc import Mapping, Sequence

@@ -134,6 +134,11 @@ class Rollout(Component):
     async def collect_scored(self, task: Task, samplers: Mapping[str, Sampler], scorer: Scorer) -> list[Group]:
         """Sample a task and score every trajectory once. Stages call this method.
 
-        A rollout whose sampling depends on scores overrides it instead of `collect`.
+        A rollout whose sampling depends on scores overrides it instead of `collect`. A group that is returned without
+        scores is not finished: the next step calls `go_on` with it.
         """
         return [await scorer(group) for group in await self.collect(task, samplers)]
+
+    async def go_on(self, group: Group, samplers: Mapping[str, Sampler], scorer: Scorer) -> list[Group]:
+        """Go on with a group that was returned without scores in an earlier step."""
+        raise NotImplementedError

@@ -37,6 +37,7 @@ from posttrain.stages import Models, PreviewContext, Stage, StageContext
 from posttrain.stages.fit import Step, fit
 from posttrain.stages.needs import Need, needs_of
 from posttrain.stages.prompts import check_prompts
+from posttrain.stages.rl.begun import finished, gone_on
 from posttrain.stages.rl.choosing import Choosing, check_pool, collect_picks, visits
 from posttrain.stages.rl.collect import (
     collect_groups,
@@ -237,7 +238,7 @@ class RL(Stage):
         tasks = number = 0
         full = self.refill is not None and self.refill.is_full(waiting, self.prompts)
         while not full:
-            count = self.prompts - (0 if number else len(replayed))
+            count = max(self.prompts - (0 if number else len(replayed) + len(memory.get("begun", ()))), 0)
             chosen = choosing.choose(models, context, step, memory, count, number)
             scoring = RewardContext(
                 progress=step.progress, step=step.index, seed=context.seed, learning=True, state=memory["reward"]
@@ -245,7 +246,9 @@ class RL(Stage):
             samplers = [context.samplers(models, step.index, tasks + place) for place in range(len(chosen))]
             tasks += len(chosen)
             rollout = self._rollout_of(context, step)
-            sampled = wait_for(collect_picks(chosen, rollout, self.reward, samplers, scoring))
+            sampled = gone_on(memory, rollout, self.reward, models, context, scoring)
+            sampled += wait_for(collect_picks(chosen, rollout, self.reward, samplers, scoring))
+            sampled = finished(memory, sampled)
             groups += with_span_rewards(with_spans(sampled, self._tags, models), models)
             context.groups = groups
             stop_if_grading_fails(groups, self.max_grader_errors)

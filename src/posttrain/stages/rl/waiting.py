@@ -1,4 +1,4 @@
-"""Scored groups as JSON, for those that a later step learns from: they are in the checkpoint until then.
+"""Groups as JSON, for those that a later step learns from: they are in the checkpoint until then.
 
 A group is stored with the key of its task, not with the task. Arrays are stored by their bytes, so that a resumed run
 has the same numbers.
@@ -27,8 +27,8 @@ def pack_groups(groups: Sequence[Group]) -> list[dict[str, Any]]:
     ]
 
 
-def unpack_groups(packed: Sequence[Mapping[str, Any]], tasks: Sequence[Task], *, age: int) -> list[Group]:
-    """Groups of `pack_groups`, sampled `age` steps ago, which is a fact of each rollout.
+def unpack_groups(packed: Sequence[Mapping[str, Any]], tasks: Sequence[Task], *, age: int | None) -> list[Group]:
+    """Groups of `pack_groups`, sampled `age` steps ago, which is a fact of each rollout; None for no such fact.
 
     A group whose task is not among the tasks any more is left out.
     """
@@ -58,8 +58,7 @@ def _pack(trajectory: Trajectory) -> dict[str, Any]:
         for segment in trajectory.segments
     ]
     facts = [[f"{type(fact).__module__}:{type(fact).__qualname__}", asdict(fact)] for fact in trajectory.facts]
-    assert trajectory.score is not None, "only scored rollouts wait"
-    score = TypeAdapter(Score).dump_python(trajectory.score, mode="json")
+    score = TypeAdapter(Score | None).dump_python(trajectory.score, mode="json")
     return {name: getattr(trajectory, name) for name in _NUMBERS} | {
         "score": score,
         "facts": facts,
@@ -67,14 +66,14 @@ def _pack(trajectory: Trajectory) -> dict[str, Any]:
     }
 
 
-def _unpack(packed: Mapping[str, Any], task: Task, age: int) -> Trajectory:
+def _unpack(packed: Mapping[str, Any], task: Task, age: int | None) -> Trajectory:
     arrays = [{n: array_of(v) if n in _ARRAYS else v for n, v in segment.items()} for segment in packed["segments"]]
     facts = tuple(_fact(name, values) for name, values in packed["facts"])
     return Trajectory(
         task=task,
         segments=tuple(Segment(**segment) for segment in arrays),
-        score=TypeAdapter(Score).validate_python(packed["score"]),
-        facts=(*(fact for fact in facts if not isinstance(fact, Earlier)), Earlier(age=age)),
+        score=TypeAdapter(Score | None).validate_python(packed["score"]),
+        facts=facts if age is None else (*(f for f in facts if not isinstance(f, Earlier)), Earlier(age=age)),
         **{name: packed[name] for name in _NUMBERS},
     )
 
