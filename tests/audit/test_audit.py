@@ -106,6 +106,7 @@ NOT = {
     "duels": "compares two completions by a model; it has no correct answers",
     "right_verdict": "one of two letters is right, so guessing is rewarded; its own tests hold what must not be",
     "written_sum": "rewards a size; no answer is correct by it",
+    "fields": "compares labels of a record, of which the text is free; its own tests hold what must not be rewarded",
     "preference_model": "compares two completions by a model; it has no correct answers",
     "reward_model": "scores by a model; it has no correct answers",
     "judge": "prompts a model",

@@ -34,6 +34,7 @@ from posttrain.stages.columns import signals_of_models, with_columns
 from posttrain.stages.fit import Step, check_trained, fit_role, steps_in
 from posttrain.stages.needs import Need
 from posttrain.stages.pairs import pair_trajectories
+from posttrain.stages.prompts import check_prompts
 from posttrain.stages.sft import demonstration
 from posttrain.training.settings import Learning
 from posttrain.types import Fact, PerToken, Task, Tokens, Trajectory
@@ -118,12 +119,16 @@ class KTO(Stage):
     def check(self, models: Models, tasks: Sequence[Task]) -> None:
         """Every completion must have tokens to learn and fit into the context of the policy, which must be trained."""
         check_trained(models["policy"], "policy", f"the {self.kind} stage")
+        if self.written("preferences"):
+            check_prompts(models["policy"], tasks, "the tasks that pairs are written for")
+            return
         for rating in self.ratings(tasks):
             trajectory_of(models["policy"], rating)
 
     def total_steps(self, tasks: Sequence[Task]) -> int:
         """Number of steps of the epochs, at least one."""
-        return steps_in(len(self.ratings(tasks)), batch=self.batch, epochs=self.epochs, max_steps=self.max_steps)
+        count = 2 * len(tasks) if self._waits(tasks) else len(self.ratings(tasks))
+        return steps_in(count, batch=self.batch, epochs=self.epochs, max_steps=self.max_steps)
 
     def ratings(self, tasks: Sequence[Task]) -> list[Rating]:
         """All completions. Raises `UserError` where there are none."""
@@ -204,6 +209,8 @@ class KTO(Stage):
 
     def preview(self, models: Models, context: PreviewContext) -> list[str]:
         """The number of completions and steps, their balance, and the first one."""
+        if self._waits(context.tasks):
+            return [f"models write the pairs of up to {len(context.tasks)} tasks when the stage begins"]
         ratings = self.ratings(context.tasks)
         good = sum(rating.good for rating in ratings)
         first = ratings[0]
@@ -214,6 +221,10 @@ class KTO(Stage):
             f"first prompt: {first.task.prompt!r}",
             f"first completion ({'good' if first.good else 'bad'}): {first.text!r}",
         ]
+
+    def _waits(self, tasks: Sequence[Task]) -> bool:
+        """Whether pairs are yet to be written."""
+        return self.written("preferences") and not any(task.preferences or task.rated for task in tasks)
 
 
 def trajectory_of(policy: "Policy", rating: Rating) -> Trajectory:

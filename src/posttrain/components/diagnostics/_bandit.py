@@ -32,7 +32,7 @@ def reference_K() -> FloatArray:
 
 def reward_K(peak: float, width: float) -> FloatArray:
     """[K] reward of each action: exp(-((a - peak) / width)^2)."""
-    return np.exp(-(((np.arange(ACTIONS) - peak) / width) ** 2))
+    return np.asarray(np.exp(-(((np.arange(ACTIONS) - peak) / width) ** 2)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +172,8 @@ def train(loss: Loss, game: Game, *, own: bool, rate: float) -> Trained:
         )
         for _ in range(game.reuse):
             optimizer.zero_grad()
-            loss(replace(seen, logp_CN=logits_CK.log_softmax(1).gather(1, action_CN))).sum().backward()
+            total = loss(replace(seen, logp_CN=logits_CK.log_softmax(1).gather(1, action_CN))).sum()
+            total.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
     return _outcome(logits_CK.detach(), start_CK, reward_k, game)
 

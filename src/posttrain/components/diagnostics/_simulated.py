@@ -11,8 +11,9 @@ with a fixed probability, whatever was learned: a coin flip, or never.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -67,7 +68,20 @@ def domains(size: int, rng: np.random.Generator) -> Pool:
     return _pool([names[k] for k in skill_P], skill_P, difficulty_P, fixed_P, transfer_KK)
 
 
-POOLS = {"one_skill": one_skill, "domains": domains}
+def two_skills(size: int, rng: np.random.Generator, transfer: float = 0.3) -> Pool:
+    """Two skills with the same difficulties, from N(1.5, 2); a part of what one gains goes to the other, or is lost."""
+    skill_P = np.arange(size) % 2
+    transfer_KK = np.array([[1.0, transfer], [transfer, 1.0]])
+    labels = [("first", "second")[k] for k in skill_P]
+    return _pool(labels, skill_P, rng.normal(1.5, 2.0, size), np.full(size, np.nan), transfer_KK)
+
+
+POOLS: Mapping[str, Callable[[int, np.random.Generator], Pool]] = {
+    "one_skill": one_skill,
+    "domains": domains,
+    "two_skills": two_skills,
+    "interfering": partial(two_skills, transfer=-0.4),
+}
 
 
 def _pool(labels: Sequence[str], skill_P: Places, difficulty_P: Reals, fixed_P: Reals, transfer_KK: Reals) -> Pool:

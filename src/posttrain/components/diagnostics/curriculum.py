@@ -8,7 +8,9 @@ gain minus that of the chosen ones. With one skill, taking them is optimal. Roll
 
 ``one_skill`` has tasks of one skill, difficulties from N(1.5, 3), and eight bands of them as domains. ``domains`` has
 four skills with difficulties near -3, 0.5, 2 and 4, a coin flip and an impossible domain; a quarter of a skill's gain
-goes to each other one; the accuracy is that of the four. A value model sees difficulties with noise of 1.
+goes to each other one; the accuracy is that of the four. ``two_skills`` has two with difficulties from N(1.5, 2), and
+0.3 of one's gain goes to the other; in ``interfering`` 0.4 of it is lost there. A value model sees difficulties with
+noise of 1.
 
 Differs: choices are measured, not sizes: how much a real model gains follows its optimizer and the divisor of its loss.
 """
@@ -36,7 +38,7 @@ class CurriculumChoices(Diagnostic):
 
     subjects: ClassVar[tuple[str, ...]] = ("curriculum", "...")
 
-    world: Literal["one_skill", "domains"] = "one_skill"
+    world: Literal["one_skill", "domains", "two_skills", "interfering"] = "one_skill"
     """The tasks and skills of the simulation."""
     tasks: Annotated[int, Field(ge=8, le=1_000_000)] = 512
     """Number of tasks; ``domains`` has a sixth of them in each."""
@@ -104,7 +106,7 @@ class CurriculumChoices(Diagnostic):
             cells += [_cell(row["rollouts_to"], 0), _cell(row["accuracy"], 3)]
             late = "" if row["reached"] == self.seeds else f"  ({row['reached']} of {self.seeds} reached it)"
             lines.append(f"{name:{width}}  {'  '.join(f'{c:>15}' for c in cells)}  {row['probes']['mean']:6.1%}{late}")
-        if self.world == "domains":
+        if self.world != "one_skill":
             lines.append("share of the chosen tasks by domain:")
             for name, row in found.items():
                 shares = ", ".join(f"{domain} {share:.2f}" for domain, share in row["shares"].items())

@@ -27,6 +27,16 @@ class Prefix(Fact):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Hint(Fact):
+    """The beginning of a solution that was in the prompt of a rollout."""
+
+    hint_share: float
+    """Share of the solution, in characters."""
+    hint_has_answer: bool = False
+    """Whether the task's answer is among them."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class DataRating(Fact):
     """The rating of a recorded completion in the data."""
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from posttrain.components.environments import Episode
-from posttrain.components.rollouts import Earlier, Spans
+from posttrain.components.rollouts import Earlier, Hint, Spans
 from posttrain.signals import Signal
 from posttrain.stages.rl.collect import learned_by, unaided
 from posttrain.statistics.calibration import calibration
@@ -38,6 +38,7 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
         "duplicates": float(np.mean([share for group in groups for share in duplicated(group)])),
     }
     metrics |= sampling_metrics(groups) | turn_metrics(trajectories) | tag_metrics(trajectories)
+    metrics |= hint_metrics(groups)
     if scores:
         metrics["reward"] = float(np.mean([s.value for s in scores]))
         metrics["solved"] = float(np.mean([s.status == "ok" for s in scores]))
@@ -112,6 +113,23 @@ def tag_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     found = [spans for t in trajectories if (spans := t.fact(Spans)) is not None]
     tags = sorted({tag for spans in found for tag in spans.closings})
     return {f"tags/{tag}": float(np.mean([len(spans.closings[tag]) for spans in found])) for tag in tags}
+
+
+def hint_metrics(groups: Sequence[Group]) -> dict[str, float]:
+    """Shares of the groups that were given a hint, by the share of the solution in it, and ``hints/answer`` of those
+    whose hint has the answer in it; empty if none was given one.
+    """
+    hints = [next((fact for t in group if (fact := t.fact(Hint)) is not None), None) for group in groups]
+    given = [hint for hint in hints if hint is not None]
+    if not given:
+        return {}
+    shares = Counter(f"hints/{hint.hint_share:g}" for hint in given)
+    found = {name: count / len(groups) for name, count in sorted(shares.items())}
+    return {
+        "hinted": len(given) / len(groups),
+        **found,
+        "hints/answer": sum(h.hint_has_answer for h in given) / len(groups),
+    }
 
 
 def metrics_by_role(groups: Sequence[Group]) -> dict[str, float]:
