@@ -18,7 +18,9 @@ rewriting is that of the setting's warm-up, which shows the bundled model the an
 Measured here: two simulated skills, one pass over 512 tasks in eight batches (`posttrain diagnose curriculum`, 40
 seeds): accuracy at the end .547 (standard error .003) with sorting anew, .545 (.003) without, .502 (.003) for tasks in
 any order; where each skill takes from the other .385 (.003), .385 (.003) and .377 (.003). So easy to hard helps, and
-sorting anew does not show, for a third more rollouts.
+sorting anew does not show, for more rollouts. EGSR on a table (20 seeds): half of the answers are correct at a
+divergence of 2.35 nats [2.30, 2.40] from the start with own wordings in place of failures, 4.10 [4.03, 4.17] with the
+expert's, and 4.47 with SFT on it (docs/experiments.md).
 """
 
 from dataclasses import replace

@@ -18,7 +18,7 @@ Measured here: a simulated learner (`posttrain diagnose hints grpo more always l
 few hundred rollouts, 30,000 rollouts, 5 seeds: success from bare prompts .035 [.023, .047] for GRPO, .010 [.009, .011]
 with groups of 32, .186 [.183, .188] with half of the solution in every prompt, .973 [.969, .976] for the ladder, where
 half of a gain with hints carries over to bare prompts; .785 [.737, .832] where a quarter does, and .009 [.008, .010]
-where none does, as GRPO's.
+where none does (docs/experiments.md).
 """
 
 from dataclasses import replace
