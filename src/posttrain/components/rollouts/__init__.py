@@ -28,7 +28,7 @@ class Prefix(Fact):
 
 @dataclass(frozen=True, kw_only=True)
 class Hint(Fact):
-    """The beginning of a solution that was in the prompt of a rollout."""
+    """The first part of a solution that was in the prompt of a rollout."""
 
     hint_share: float
     """Share of the solution, in characters."""

@@ -57,32 +57,32 @@ class Tutoring(Tasks):
 
     def _draw(self, rng: Random) -> Drawn:
         """Numbers, try, kind of the student's turn, and its text."""
-        a, b, attempt, kind = rng.randint(0, 9), rng.randint(0, 9), rng.randint(1, 3), rng.choice(KINDS)
+        a, b, turn, kind = rng.randint(0, 9), rng.randint(0, 9), rng.randint(1, 3), rng.choice(KINDS)
         total = a + b
         near = [n for n in (total - 1, total + 1) if n >= 0]
         far = [n for n in range(19) if abs(n - total) > 1]
-        said = {
+        text = {
             "right": str(total),
             "wrong": str(rng.choice(far)),
             "partly": str(rng.choice(near)),
             "off-topic": rng.choice(OFF_TOPIC),
             "question": rng.choice(QUESTIONS),
         }[kind]
-        return a, b, attempt, kind, said
+        return a, b, turn, kind, text
 
 
 def _task(drawn: Drawn) -> Task:
-    a, b, attempt, kind, said = drawn
-    labels = {"evaluation": EVALUATION[kind], **_next(kind, attempt)}
+    a, b, turn, kind, text = drawn
+    labels = {"evaluation": EVALUATION[kind], **_next(kind, turn)}
     reference = _record(labels, a, b)
-    rng = Random(f"tutoring:{a}+{b}:{attempt}:{said}")
+    rng = Random(f"tutoring:{a}+{b}:{turn}:{text}")
     name = rng.choice(FIELDS)
     other = rng.choice([label for label in LABELS[name] if label != labels[name]])
     rejected = _record({**labels, name: other}, a, b)
     told = {"told": _record({**labels, "action": "2", "state": "y"}, a, b)} if labels["action"] == "1" else {}
     return Task(
         key="",
-        prompt=f"{a}+{b}, try {attempt}\nStudent: {said}\nTutor:",
+        prompt=f"{a}+{b}, try {turn}\nStudent: {text}\nTutor:",
         answer=reference,
         domain=kind,
         demonstrations=(reference,),
@@ -91,13 +91,13 @@ def _task(drawn: Drawn) -> Task:
     )
 
 
-def _next(kind: str, attempt: int) -> dict[str, str]:
+def _next(kind: str, turn: int) -> dict[str, str]:
     """Action and state."""
     if kind == "right":
         return {"action": "3", "state": "y"}
-    if attempt == 3 and kind in ("wrong", "partly"):
+    if turn == 3 and kind in ("wrong", "partly"):
         return {"action": "2", "state": "y"}
-    state = "w" if attempt == 1 else "x"
+    state = "w" if turn == 1 else "x"
     return {"action": "12" if kind == "off-topic" else "1", "state": state}
 
 
