@@ -321,6 +321,11 @@ def made_small(recipe: Recipe, tiny: Path) -> Recipe:
         model["source"] = str(tiny) if model["source"] == "pebble" else model["source"]
     tree["evaluation"] |= {"every": 0, "samples": 0}
     tree |= {"threads": 1, "device": "cpu", "checkpoints": {"every_steps": 1, "keep": 2}}
+    for stage in tree["stages"].values():  # a random model gives no pair by a rule of right and wrong
+        selection = stage.get("selection")
+        if isinstance(selection, dict) and selection["kind"] == "paired":
+            selection["reward"] = {"kind": "regex", "pattern": "[a-m]"}
+            selection["pairing"] |= {"cut": True} if selection["pairing"]["kind"] == "prefix_tree" else {}
     for alarm in tree["alarms"].values():
         alarm["action"] = "note"
     return from_tree(tree)

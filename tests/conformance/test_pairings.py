@@ -10,6 +10,7 @@ import pytest
 from posttrain.components.pairings import Paired, Pairing, Rollouts
 from posttrain.components.pairings.bands import Bands
 from posttrain.components.pairings.fields_differ import FieldsDiffer
+from posttrain.components.pairings.prefix_tree import PrefixTree
 from posttrain.components.rewards import failure
 from posttrain.types import Group, Score, Segment, Task, Trajectory
 from tests.builders import ScriptedSampler
@@ -27,6 +28,8 @@ every_member = pytest.mark.parametrize("pairing", members(Pairing))
 
 def able(pairing: Pairing) -> Pairing:
     """With settings that fit the task."""
+    if isinstance(pairing, PrefixTree):
+        return PrefixTree(branches=8, depth=2)  # scripted responses end soon
     if isinstance(pairing, Bands):
         return Bands(ends=(3, 9), counts=(1, 2))
     return FieldsDiffer(fields=("act", "state"), most=pairing.most) if isinstance(pairing, FieldsDiffer) else pairing

@@ -22,7 +22,7 @@ from posttrain.settings.arithmetic import arithmetic
 from posttrain.settings.demonstrations import demonstrations
 from posttrain.training.settings import Learning
 
-ITEMS = JudgeItems(tasks=ComparedSums(size=1000, seed=2), thoughts="again")
+ITEMS = JudgeItems(tasks=ComparedSums(size=1000, seed=2, terms=(1, 1)), thoughts="again")
 
 
 def written_sums() -> Recipe:
@@ -46,8 +46,8 @@ def written_sums() -> Recipe:
     recipe = replace(
         recipe,
         name="written_sums",
-        tasks=ComparedSums(size=1000),
+        tasks=ComparedSums(size=1000, terms=(1, 1)),
         stages={"judge": judge, "sft": replace(imitation, max_steps=20), "rl": stage},
-        evaluation=Evaluation(holdout=100, verifier=WrittenSum()),
+        evaluation=Evaluation(holdout=100, verifier=WrittenSum(terms=1)),
     )
     return with_models(recipe, {"judge": Model(source="pebble", trained=True)})

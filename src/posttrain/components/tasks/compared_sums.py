@@ -43,21 +43,23 @@ class ComparedSums(Tasks):
         """Number and an example."""
         return describe(f"pairs of sums (seed {self.seed})", self.load())
 
-    def _draw(self, rng: Random) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _draw(self, rng: Random) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+        """The name, the larger sum and the smaller one."""
+        name = "".join(rng.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(3))
         while True:
             first, second = (tuple(rng.randrange(1, 10) for _ in range(rng.randint(*self.terms))) for _ in range(2))
             if sum(first) != sum(second):
-                return (first, second) if sum(first) > sum(second) else (second, first)
+                return (name, first, second) if sum(first) > sum(second) else (name, second, first)
 
-    def _task(self, drawn: tuple[tuple[int, ...], tuple[int, ...]]) -> Task:
-        difference = sum(drawn[0]) - sum(drawn[1])
+    def _task(self, drawn: tuple[str, tuple[int, ...], tuple[int, ...]]) -> Task:
+        name, *sums = drawn
+        difference = sum(sums[0]) - sum(sums[1])
         strength = 1 + (difference > 2) + (difference > 5)
-        texts = ["+".join(map(str, numbers)) for numbers in drawn]
-        notes = [str(sum(numbers)) for numbers in drawn]
+        texts = ["+".join(map(str, numbers)) for numbers in sums]
+        notes = [str(sum(numbers)) for numbers in sums]
         fields = {"strength": strength, "notes": notes}
         pair = Preference(chosen=texts[0], rejected=texts[1], fields=fields)
         rng = Random(f"compared_sums:{self.seed}:{drawn}")
-        name = "".join(rng.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(3))
         return Task(
             key="",
             prompt=f"Larger ({name}):",
