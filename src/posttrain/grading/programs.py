@@ -16,10 +16,14 @@ LONGEST: Final = 16_384
 
 
 def find_code(trajectory: Trajectory) -> str | None:
-    """The last fenced block of a completion, or all of it if there is no fence; None if it is empty or was cut by the
-    token limit.
+    """The program of a completion; see `code_in`."""
+    return code_in(trajectory.completion, cut=trajectory.stop_reason == "length")
+
+
+def code_in(text: str, *, cut: bool = False) -> str | None:
+    """The last fenced block of a text, or all of it if there is no fence; None if it is empty or was cut by the token
+    limit.
     """
-    text, cut = trajectory.completion, trajectory.stop_reason == "length"
     opened: re.Match[str] | None = None
     block: str | None = None
     fences = 0

@@ -21,6 +21,7 @@ from pydantic import Field
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext
 from posttrain.errors import UserError
+from posttrain.grading.benches import BUILD
 from posttrain.grading.programs import broken, encoded, how_it_ended, score_each
 from posttrain.sandbox import Job, Limits, Result, Tier, missing_programs, open_pool
 from posttrain.types import Group, Score, Trajectory
@@ -34,7 +35,6 @@ HARMLESS: Final = frozenset({"bits", "clog2", "high", "low", "left", "right", "s
 """System functions without side effects, which a design may call. Others print, end the simulation or read files."""
 _NUMBER: Final = re.compile(r"0x([0-9a-fA-F]+)|0b([01]+)|(\d+)")
 CHECK = "iverilog -g2012 -t null design.v"
-BUILD = "iverilog -g2012 -o simulation design.v bench.v"
 
 
 @frozen

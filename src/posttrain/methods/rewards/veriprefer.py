@@ -6,10 +6,16 @@ reference.
 
     posttrain run veriprefer tasks=mine.jsonl "models.policy={source: FOLDER, trained: true}"
     # columns: prompt, testbench, rows (the lines that it prints for a correct module), completion (to imitate)
+    posttrain run veriprefer tasks=mine.jsonl models.writer.source=URL rl.selection=written_benches
+    # columns: prompt, reference (a correct module), completion; a model writes the benches and repairs them
+
+Written benches that a faulty module passes are left out (`selections/written_benches`).
 
 Differs: one step of the default setting is the whole round, in ``learner.minibatches`` updates; the best is compared
-with the worst. Test benches are generated with the formulas, where in the paper a language model writes and repairs
+with the worst. By default test benches are generated with the formulas, where in the paper a language model writes
 them. The number of samples and beta are ours.
+
+It was not measured over five seeds.
 """
 
 from dataclasses import replace
