@@ -8,6 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from posttrain.errors import RunFailed, UserError
+from posttrain.runs import tables
 from posttrain.runs.tables import clean_text, new_connection, read_table, rollout_rows, write_table
 from posttrain.types import Score, Segment, Task, Trajectory
 from tests.runs.made_runs import Note, right, trajectory, wrong
@@ -250,3 +252,22 @@ def test_evaluations_of_one_step_share_a_file_and_replace_only_themselves(connec
 def test_a_wrong_number_of_values_is_caught() -> None:
     with pytest.raises(AssertionError, match="advantage has 3 numbers for 1 trained tokens"):
         rollout_rows([trajectory()], columns=[{"advantage": np.zeros(3, np.float32)}])
+
+
+def test_a_table_that_holds_more_than_any_run_writes_is_refused(connection, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "a.parquet"
+    connection.execute(f"COPY (SELECT repeat('a', 10000) AS a, [1.5, 2.5] AS b FROM range(40)) TO '{path}'")
+    assert len(read_table(connection, path)) == 40
+    monkeypatch.setattr(tables, "LARGEST", 40 * (10_000 + 16) - 1)
+    with pytest.raises(RunFailed, match="which no run writes"):
+        read_table(connection, path)
+    monkeypatch.setattr(tables, "LARGEST", 40 * (10_000 + 16))
+    assert len(read_table(connection, path)) == 40
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1PAR1", b"PAR1" + b"\xff" * 100 + b"PAR1"])
+def test_a_table_that_is_damaged_is_named(connection, tmp_path: Path, content: bytes) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "a.parquet"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"a\.parquet cannot be read: "):
+        read_table(connection, path)

@@ -42,12 +42,21 @@ T = TypeVar("T")
 LARGEST = {
     **dict.fromkeys(("threads", "workers", "processes"), 1_024),
     **dict.fromkeys(("n", "samples", "group", "resamples", "heads", "kv_heads", "layers"), 10_000),
+    **dict.fromkeys(
+        ("bins", "canaries", "checks", "hybrids", "n_max", "others", "per_round", "probed", "tests"), 10_000
+    ),
     **dict.fromkeys(("rank", "slots", "width", "head_width", "head_dim", "vector_width"), 65_536),
-    **dict.fromkeys(("size", "prompts", "batch", "mlp_width", "max_turns", "turns"), 1_000_000),
+    **dict.fromkeys(("condition", "dims", "k", "patch", "projection"), 65_536),
+    **dict.fromkeys(
+        ("size", "prompts", "batch", "mlp_width", "max_turns", "turns", "latents", "minibatches"), 1_000_000
+    ),
     **dict.fromkeys(("context", "max_tokens", "vocabulary_size", "top_k", "window"), 100_000_000),
 }
 """Bounds of counts by the names of their fields, far above any use: beyond them memory or threads run out before a run
-could say so. Other counts cost nothing until they are reached; they end at 10^12, where arithmetic is still exact."""
+could say so."""
+MOST_COUNT = 10**12
+"""Bound of counts that cost nothing until they are reached, where arithmetic is still exact. A test lists their names:
+a new one is there or in `LARGEST`."""
 _INTEGERS = (int, PositiveInt, NonNegativeInt, int | None, PositiveInt | None, NonNegativeInt | None)
 
 
@@ -71,7 +80,7 @@ def frozen(cls: type[T]) -> type[T]:
 
     for name, annotation in list(get_annotations(cls).items()):
         if annotation in _INTEGERS and name != "seed":
-            cls.__annotations__[name] = Annotated[annotation, Le(LARGEST.get(name, 10**12))]
+            cls.__annotations__[name] = Annotated[annotation, Le(LARGEST.get(name, MOST_COUNT))]
     check: Any = classmethod(refuse_unknown)
     setattr(cls, "refuse_unknown", model_validator(mode="before")(check))  # noqa: B010
     config = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)

@@ -46,5 +46,5 @@ Rate = Annotated[PositiveFloat, _or(AUTO_RATE), PlainSerializer(_text)]
 """A positive number, or ``auto``."""
 Share = Annotated[float, Field(ge=0.0, le=1.0), _or(AUTO_RATE), PlainSerializer(_text)]
 """A number in [0, 1], or ``auto``."""
-Count = Annotated[PositiveInt, _or(AUTO_COUNT), PlainSerializer(_text)]
+Count = Annotated[PositiveInt, Field(le=100_000_000), _or(AUTO_COUNT), PlainSerializer(_text)]
 """A positive integer, or ``auto``."""

@@ -21,12 +21,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import NonNegativeInt, TypeAdapter
+from typing_extensions import TypedDict
+
 from posttrain.components.pairings import Paired
 from posttrain.components.search import Found
 from posttrain.datasets.checked import Use, checked_of, make
 from posttrain.datasets.layout import NAMES
 from posttrain.engines import wait_for
 from posttrain.errors import UserError
+from posttrain.errors.foreign import guard, read_json
 from posttrain.types import Task, Trajectory
 
 Kind = Literal["rated", "demonstrations", "pairs", "shortest", "best_of", "modes"]
@@ -38,6 +42,17 @@ Pair = Callable[[Task, Sequence[Trajectory]], Awaitable[Paired]]
 
 COUNTS = ("tasks", "rollouts", "rows")
 """What is counted while a file is generated, besides the tasks without a pair, by reason."""
+
+
+class Progress(TypedDict):
+    """The file of the progress."""
+
+    settings: dict[str, Any]
+    done: dict[str, NonNegativeInt]
+    bytes: NonNegativeInt
+
+
+_PROGRESS = TypeAdapter(Progress)
 RESERVED = {name.lower() for names in NAMES.values() for name in names} | {
     "task",
     "complete",
@@ -206,7 +221,8 @@ class Journal:
         if not self._progress.exists():
             self._part.write_bytes(b"")
             return dict.fromkeys(COUNTS, 0)
-        saved = json.loads(self._progress.read_text(encoding="utf-8"))
+        with guard(f"'{self._progress}' is not the progress of posttrain generate"):
+            saved = _PROGRESS.validate_python(read_json(self._progress))
         if saved["settings"] != self._settings or not set(COUNTS) <= set(saved["done"]):
             raise UserError(
                 f"{self._part} was begun with other settings, so it cannot be continued; give the same model and "

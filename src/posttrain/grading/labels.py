@@ -16,7 +16,7 @@ def read_record(text: str) -> dict[str, str] | None:
     if stripped.startswith("{"):
         try:
             found: Any = json.loads(stripped)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         return {str(name).lower(): _text(value) for name, value in found.items()} if isinstance(found, dict) else None
     record: dict[str, str] = {}

@@ -5,7 +5,6 @@ tokenizers and chat templates are downloaded, and nothing that could be code. A 
 same weights are read again, without a connection if they are in the cache.
 """
 
-import json
 import os
 import re
 import threading
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from posttrain.errors import RunFailed, UserError
-from posttrain.errors.foreign import shown
+from posttrain.errors.foreign import read_json, shown
 
 T = TypeVar("T")
 SECONDS: Final = 4.5
@@ -163,8 +162,8 @@ def _kept(name: str, revision: str | None, files: tuple[str, ...]) -> Path | Non
         return folder
     index = folder / "model.safetensors.index.json"
     try:
-        named = set(json.loads(index.read_text())["weight_map"].values()) if index.is_file() else set()
-    except (OSError, ValueError, LookupError, AttributeError):
+        named = set(read_json(index)["weight_map"].values()) if index.is_file() else set()
+    except (UserError, LookupError, AttributeError, TypeError):
         named = set()
     there = {path.name for path in folder.glob("*.safetensors") if path.is_file()}
     return folder if there and named <= there else None

@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from posttrain.errors import UserError
 from posttrain.errors.foreign import parse_json
 from posttrain.runs.failure import cannot_write, is_about_storage
 from posttrain.runs.files import make_folder, replace_folder, restore_folders, sync, write_file
+from posttrain.runs.reading import DOCUMENT, read_own
 
 MANIFEST = "manifest.json"
 _TEMPORARY = ".tmp-"
@@ -136,11 +138,11 @@ def _numbered(folder: Path) -> list[tuple[int, Path]]:
 def _manifest(checkpoint: Path) -> dict[str, Any] | None:
     """The manifest of a checkpoint; None when it is missing or not one."""
     try:
-        manifest = parse_json((checkpoint / MANIFEST).read_text(encoding="utf-8"))
+        manifest = parse_json(read_own(checkpoint / MANIFEST, DOCUMENT).decode())
         sound = isinstance(manifest["number"], int) and all(
             isinstance(f["bytes"], int) and isinstance(f["sha256"], str) for f in manifest["files"].values()
         )
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+    except (OSError, UserError, ValueError, LookupError, TypeError, AttributeError):
         return None
     return manifest if sound else None
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from posttrain.runs.charts import Chart, Series, Span, draw
@@ -16,27 +17,26 @@ def curves(metrics: Sequence[Entry], evaluations: Sequence[Entry]) -> list[dict[
         for name in dict.fromkeys(entry["stage"] for entry in metrics)
         if (steps := [entry["step"] for entry in metrics if entry["stage"] == name])
     ]
+    known = list(dict.fromkeys(key for entry in metrics for key in entry))
+    chart = partial(_chart, metrics, known)
     charts = [
         *_held_out_charts(evaluations),
-        _chart(metrics, "Reward", "Mean score of the sampled answers, and of its parts.", "reward", "reward/"),
-        _chart(
-            metrics,
+        chart("Reward", "Mean score of the sampled answers, and of its parts.", "reward", "reward/"),
+        chart(
             "Loss",
             "In supervised stages, surprise at the demonstrations in nats per token; in rl, no measure of progress.",
             "loss",
         ),
-        _chart(metrics, "Length", "Mean tokens of an answer.", "completion_tokens"),
-        _chart(
-            metrics,
+        chart("Length", "Mean tokens of an answer.", "completion_tokens"),
+        chart(
             "Entropy",
             "Of the policy, in nats per token; at zero it no longer explores. The sampled NLL is minus the mean "
             "log-probability of what was drawn.",
             "entropy",
             "sampled_nll",
         ),
-        _chart(metrics, "Divergence", "KL of the policy from a reference, in nats per token.", "kl/"),
-        _chart(
-            metrics,
+        chart("Divergence", "KL of the policy from a reference, in nats per token.", "kl/"),
+        chart(
             "Shares",
             "Groups with equal rewards have no gradient; truncated answers were cut at the token limit.",
             "zero_variance",
@@ -45,17 +45,17 @@ def curves(metrics: Sequence[Entry], evaluations: Sequence[Entry]) -> list[dict[
             percent=True,
             floor=0.0,
         ),
-        _chart(metrics, "Gradient norm", "Size of the update before clipping.", "gradient_norm", floor=0.0),
+        chart("Gradient norm", "Size of the update before clipping.", "gradient_norm", floor=0.0),
     ]
     return [
         {
-            "title": chart.title,
-            "caption": chart.caption,
-            "names": [s.name for s in chart.series],
-            "svg": draw(chart, spans),
+            "title": drawn.title,
+            "caption": drawn.caption,
+            "names": [s.name for s in drawn.series],
+            "svg": draw(drawn, spans),
         }
-        for chart in (replace(c, series=[s for s in c.series if s.points]) for c in charts)
-        if chart.series
+        for drawn in (replace(c, series=[s for s in c.series if s.points]) for c in charts)
+        if drawn.series
     ]
 
 
@@ -88,9 +88,10 @@ def _held_out_charts(evaluations: Sequence[Entry]) -> list[Chart]:
     ]
 
 
-def _chart(metrics: Sequence[Entry], title: str, caption: str, *names: str, **options: Any) -> Chart:
-    """A chart of some metrics; a name that ends with a slash is a prefix."""
-    known = list(dict.fromkeys(key for entry in metrics for key in entry))
+def _chart(
+    metrics: Sequence[Entry], known: Sequence[str], title: str, caption: str, *names: str, **options: Any
+) -> Chart:
+    """A chart of some of the known metrics; a name that ends with a slash is a prefix."""
     chosen = [key for name in names for key in known if key == name or (name.endswith("/") and key.startswith(name))]
     series = [
         Series(

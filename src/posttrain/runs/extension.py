@@ -5,13 +5,13 @@ newest checkpoint inside that stage, which is saved before its last step, and re
 the one that would have been, had it been started with these settings.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from posttrain.component import Unread
 from posttrain.components.schedules import Schedule
 from posttrain.errors import UserError
+from posttrain.errors.foreign import parse_json
 from posttrain.recipes.files import components_of
 from posttrain.recipes.overrides import from_tree
 from posttrain.recipes.tree import Recipe
@@ -28,7 +28,7 @@ def is_extended(state: State, store: RunStore, context: RunContext) -> bool:
     saved, recipe = state.get(RECIPE), context.recipe
     if saved is None or not 0 < state["stage"] <= len(recipe.stages) or state["steps_done"]:
         return False
-    before, name = from_tree(json.loads(saved)), list(recipe.stages)[state["stage"] - 1]
+    before, name = from_tree(parse_json(saved)), list(recipe.stages)[state["stage"] - 1]
     if before == recipe or list(before.stages)[: state["stage"]] != list(recipe.stages)[: state["stage"]]:
         return False
     entries = [entry for entry in store.metrics() if entry["step"] <= state["step"]]

@@ -8,11 +8,12 @@ last `Journal.sync`, also in the middle (`sound_lines`); a checkpoint keeps the 
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from posttrain.errors import RunFailed, UserError
+from posttrain.errors.foreign import parse_json
 from posttrain.runs.failure import cannot_write
 from posttrain.runs.files import sync_descriptor
 from posttrain.runs.reading import JOURNAL, read_own
@@ -82,45 +83,82 @@ REQUIRED: dict[str, tuple[str, type]] = {
     "history.jsonl": ("kind", str),
 }
 """By journal of a run: what every entry has, and its type."""
+LARGEST = dict.fromkeys(("history.jsonl", "events.jsonl", "evals.jsonl"), 32 * 2**20)
+"""Bytes at most of journals that have no line for each step."""
+MOST_LINES = 1_000_000
+"""Entries of a journal at most: each takes a kilobyte of memory."""
+_TOGETHER = 1000
+"""Lines that are read at once."""
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """Every finished line; none when the file is not there. Raises `UserError` for one that is not a JSON object."""
+    lines = _lines(path)
+    entries: list[dict[str, Any]] = []
+    for first in range(0, len(lines), _TOGETHER):
+        some = lines[first : first + _TOGETHER]
+        entries += _objects(some, path) or list(_one_by_one(some, path, first + 1))
+    return entries
+
+
+def _lines(path: Path) -> list[bytes]:
+    """The finished lines; none when the file is not there. Raises `UserError` for more than any run writes."""
     try:
-        lines = read_own(path, JOURNAL).split(b"\n")[:-1]
+        content = read_own(path, LARGEST.get(path.name, JOURNAL))
     except FileNotFoundError:
         return []
-    entries: list[dict[str, Any]] = []
-    for number, line in enumerate(lines, start=1):
+    count = content.count(b"\n")
+    if count > MOST_LINES:
+        raise UserError(
+            f"{path} has {count:,} lines, and at most {MOST_LINES:,} are read: no run writes so many; inspect the "
+            "file itself"
+        )
+    return content.split(b"\n")[:-1]
+
+
+def _objects(lines: list[bytes], path: Path) -> list[dict[str, Any]]:
+    """The entries of lines that are read as one document, in which a name is one object however often it is there;
+    nothing where that is not possible.
+    """
+    if not all(line[:1] == b"{" and line[-1:] == b"}" for line in lines):
+        return []
+    try:
+        entries = json.loads(b"[" + b",".join(lines) + b"]")
+    except (ValueError, RecursionError):
+        return []
+    return entries if len(entries) == len(lines) and all(_is_entry(entry, path) for entry in entries) else []
+
+
+def _one_by_one(lines: list[bytes], path: Path, first: int) -> Iterator[dict[str, Any]]:
+    """The entries of lines. Raises `UserError` for one that is none, with its number."""
+    for number, line in enumerate(lines, start=first):
         entry = _object(line, path)
         if entry is None:
             raise UserError(
                 f"{path} line {number} is not an entry of a run: the file has been edited, or the disk damaged it. "
                 "After a power cut, posttrain resume puts it right"
             )
-        entries.append(entry)
-    return entries
+        yield entry
 
 
 def sound_lines(path: Path) -> list[dict[str, Any]]:
     """Every finished line that is a JSON object; damaged ones are passed over."""
-    try:
-        lines = read_own(path, JOURNAL).split(b"\n")[:-1]
-    except FileNotFoundError:
-        return []
-    return [entry for line in lines if (entry := _object(line, path)) is not None]
+    return [entry for line in _lines(path) if (entry := _object(line, path)) is not None]
 
 
 def _object(line: bytes, path: Path) -> dict[str, Any] | None:
     """The entry in a line; None where there is none: no JSON object, or one that lacks what each entry has."""
     try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):
+        entry = parse_json(line.decode(), constants=True)
+    except ValueError:
         return None
+    return entry if _is_entry(entry, path) else None
+
+
+def _is_entry(entry: Any, path: Path) -> bool:
+    """Whether a value is an entry of this journal."""
     key, kind = REQUIRED.get(path.name, ("", object))
-    if not isinstance(entry, dict) or (key and type(entry.get(key)) is not kind):
-        return None
-    return entry
+    return isinstance(entry, dict) and (not key or type(entry.get(key)) is kind)
 
 
 def plain(value: Any) -> Any:

@@ -15,6 +15,7 @@ from markupsafe import Markup
 from posttrain.runs.amounts import duration, percent
 from posttrain.runs.charts import draw_intervals
 from posttrain.runs.curves import curves
+from posttrain.runs.reading import DOCUMENT, read_own
 from posttrain.runs.samples import compared_answers, last_rollouts
 from posttrain.runs.store import REPAIRS, RunStore
 from posttrain.runs.summary import describe_gain, seconds_by_phase, summarize
@@ -41,7 +42,8 @@ _SHAPES: dict[int, int | str] = {
 def write_report(folder: Path) -> Path:
     """Make ``report.html`` in a run's folder; return its path."""
     with RunStore.open(folder, reading=True) as store:
-        summary, metrics, timing = summarize(store), store.metrics(), store.timing()
+        metrics, timing = store.metrics(), store.timing()
+        summary = summarize(store, metrics)
         environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
         environment.filters |= {
             "percent": percent,
@@ -63,7 +65,7 @@ def write_report(folder: Path) -> Path:
             phases=_phases(timing),
             machine=_machine(store.environment()),
             started=next((entry["time"] for entry in store.history()), ""),
-            recipe=(store.folder / "recipe.yaml").read_text(encoding="utf-8", errors="replace"),
+            recipe=read_own(store.folder / "recipe.yaml", DOCUMENT).decode("utf-8", "replace"),
             again=f"posttrain run {shlex.quote(str(store.folder))}",
             command=shlex.join(map(str, store.environment().get("command", []))),
         )

@@ -1,13 +1,12 @@
 """Example completions for the report: held-out answers before and after, and the last step's rollouts."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from posttrain.datasets.images import data_uri
 from posttrain.errors import UserError
-from posttrain.errors.foreign import file_in, read_bytes
+from posttrain.errors.foreign import file_in, parse_json, read_bytes
 from posttrain.runs.readings import number
 from posttrain.runs.store import RunStore
 from posttrain.runs.summary import correct_at
@@ -93,8 +92,17 @@ def last_rollouts(store: RunStore) -> dict[str, Any] | None:
 def show_pictures(store: RunStore, rows: Sequence[dict[str, Any]]) -> None:
     """Add ``pictures`` to each row: those of its task that can be shown, as data links."""
     for row in rows:
-        links = [_picture(store, str(name)) for name in json.loads(row["images"] or "[]")]
+        links = [_picture(store, str(name)) for name in _names(row["images"])]
         row["pictures"] = [link for link in links if link is not None]
+
+
+def _names(images: str | None) -> list[Any]:
+    """The names in a cell of the record; none where it holds something else."""
+    try:
+        names = parse_json(images or "[]")
+    except ValueError:
+        return []
+    return names if isinstance(names, list) else []
 
 
 def _picture(store: RunStore, name: str) -> str | None:

@@ -30,6 +30,7 @@ from posttrain.runs.context import RunContext
 from posttrain.runs.environment import RECIPE
 from posttrain.runs.extension import is_extended
 from posttrain.runs.files import write_file
+from posttrain.runs.reading import JOURNAL, read_own
 from posttrain.runs.store import RunStore
 from posttrain.stages.memory import pack, unpack
 
@@ -211,7 +212,7 @@ def _state(checkpoint: Path) -> dict[str, Any]:
     """The numbers of a checkpoint."""
     path = checkpoint / "state.json"
     with guard(f"{path} is not the state of a run"):
-        state = parse_json(path.read_text(encoding="utf-8"), constants=True)
+        state = parse_json(read_own(path, JOURNAL).decode(), constants=True)
         _STATE.validate_python(state, strict=True)
     found: dict[str, Any] = state
     return found
@@ -229,7 +230,9 @@ def _load(context: RunContext, checkpoint: Path, roles: Sequence[str]) -> "dict[
         elif role in roles or not (model.is_remote or _is_later(model)):
             models[role] = context.load(role, model, models)
         if role in roles and not _folder_is_exact(model):
-            _put_back(models[role], load_file(checkpoint / f"weights-{role}.safetensors"))
+            path = checkpoint / f"weights-{role}.safetensors"
+            with guard(f"{path} does not hold the weights of role {role}"):
+                _put_back(models[role], load_file(path))
     return models
 
 
@@ -280,7 +283,7 @@ def _put_back(policy: "Policy", tensors: "Mapping[str, Tensor]") -> None:
 
 def _check_recipe(store: RunStore, saved: str | None, recipe: Recipe) -> None:
     """Raise `UserError` where a checkpoint was written under another recipe, and the change was not accepted."""
-    changed = recipe_changes(json.loads(saved) if saved else None, recipe)
+    changed = recipe_changes(parse_json(saved) if saved else None, recipe)
     if changed and not any(RECIPE in entry for entry in store.history()):
         raise UserError(
             f"the newest checkpoint of {store.folder} was written under another recipe than recipe.yaml holds: "

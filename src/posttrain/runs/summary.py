@@ -25,9 +25,13 @@ def write_summary(store: RunStore) -> dict[str, Any]:
     return summary
 
 
-def summarize(store: RunStore) -> dict[str, Any]:
-    """The numbers of a run, finished or not. A number that was not measured is None."""
-    metrics, timing, evaluations = store.metrics(), store.timing(), store.evaluations()
+def summarize(store: RunStore, metrics: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    """The numbers of a run, finished or not. A number that was not measured is None.
+
+    `metrics` are those of the run, where they have been read.
+    """
+    metrics = store.metrics() if metrics is None else metrics
+    timing, evaluations = store.timing(), store.evaluations()
     recipe = store.recipe_tree()
     before = evaluations[0] if evaluations and evaluations[0]["step"] == 0 else None
     after = evaluations[-1] if evaluations else None

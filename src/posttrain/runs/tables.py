@@ -21,8 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posttrain.datasets.images import encoded
+from posttrain.errors.foreign import guard
 from posttrain.runs.files import put_in_place, sync
 from posttrain.runs.journal import plain
+from posttrain.runs.rows import fetched
 from posttrain.signals import ADVANTAGE, ENTROPY, LOGP, OLD_VALUE
 from posttrain.types import FloatArray, Image, Score, Trajectory
 
@@ -32,6 +34,10 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 MOST_COPIED = 200_000
 """Bytes of a picture in a file of the user's that is copied into the record, to be shown from there."""
+LARGEST = 512 * 2**20
+"""Bytes of what is read of a table at once; evaluations of ten thousand tasks have a tenth of it."""
+MEMORY = "1GB"
+"""What the database may take to read a table, whatever it unpacks to."""
 SIGNALS = (LOGP.column, ENTROPY.column, "ratio", ADVANTAGE.column, OLD_VALUE.column)
 """Token columns that every file has; others (``reference_logp``, ...) come after them in alphabetical order."""
 
@@ -164,18 +170,29 @@ def read_table(
     where: str = "true",
     parameters: Sequence[object] = (),
 ) -> list[dict[str, Any]]:
-    """Rows of a file as dicts: the named columns, or all. `where` is a condition in SQL, with ``?`` for parameters."""
+    """Rows of a file as dicts: the named columns, or all. `where` is a condition in SQL, with ``?`` for parameters.
+
+    Raises `UserError` for a file that is damaged, or that holds more than any run writes.
+    """
     selected = ", ".join(f'"{name}"' for name in columns) or "*"
-    result = connection.execute(f"SELECT {selected} FROM read_parquet({quoted(path)}) WHERE {where}", parameters)
-    names = [column[0] for column in result.description]
-    return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+    with guard(f"{path} cannot be read"):
+        connection.execute(f"SET memory_limit = '{MEMORY}'")
+        try:
+            query = f"SELECT {selected} FROM read_parquet({quoted(path)}) WHERE {where}"
+            return fetched(connection.execute(query, parameters), LARGEST)
+        finally:
+            connection.execute("RESET memory_limit")
 
 
 def new_connection() -> "duckdb.DuckDBPyConnection":
-    """A database in memory that uses one thread (so that its output is repeatable) and never the network."""
+    """A database in memory that uses one thread (so that its output is repeatable), never the network, and never a
+    file in the working folder, where it would put what does not fit into memory.
+    """
     import duckdb
 
-    return duckdb.connect(":memory:", config={"threads": 1, "autoinstall_known_extensions": False})
+    return duckdb.connect(
+        ":memory:", config={"threads": 1, "autoinstall_known_extensions": False, "temp_directory": ""}
+    )
 
 
 def quoted(value: str | Path) -> str:

@@ -24,7 +24,7 @@ class Limits:
     """Seconds of processor time, of all processes together."""
     wall_s: PositiveFloat = 30.0
     """Seconds on the clock: generous, since a busy machine must not turn a correct program into an incorrect one."""
-    memory_mb: Annotated[int, Field(ge=16)] = 512
+    memory_mb: Annotated[int, Field(ge=16, le=10**9)] = 512
     """Memory of all processes together, files in the box included, in units of 2**20 bytes."""
     processes: PositiveInt = 64
     """Processes and threads at one time."""

@@ -29,6 +29,7 @@ from posttrain.component import nearest
 from posttrain.engines import Sampling
 from posttrain.engines._random import key_of, uniform
 from posttrain.errors import AlarmStop, NoAnswer, UserError
+from posttrain.errors.foreign import parse_json
 from posttrain.models import Endpoint
 from posttrain.serving.wire import name_of
 from posttrain.types import Message
@@ -264,7 +265,7 @@ def _key(role: str, settings: Endpoint) -> str:
 def _text_of(response: httpx2.Response) -> str | None:
     """The completion in an answer, or None."""
     try:
-        choice = response.json()["choices"][0]
+        choice = parse_json(response.text)["choices"][0]
         text = choice["message"]["content"] if "message" in choice else choice["text"]
     except (ValueError, LookupError, TypeError):
         return None
@@ -274,7 +275,7 @@ def _text_of(response: httpx2.Response) -> str | None:
 def _names_of(response: httpx2.Response) -> list[str] | None:
     """Names in a list of models; None where the body is not one."""
     try:
-        names = [model["id"] for model in response.json()["data"]]
+        names = [model["id"] for model in parse_json(response.text)["data"]]
     except (ValueError, LookupError, TypeError):
         return None
     return names if response.status_code == 200 and all(isinstance(name, str) for name in names) else None

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from posttrain.component import nearest
 from posttrain.errors import UserError
+from posttrain.errors.foreign import guard
 
 PREFIXES = ("body.causal.", "body.")
 """Prefix of a policy's parameter names, which the names in a model's files lack."""
@@ -63,7 +63,5 @@ def _read(path: Path) -> dict[str, Tensor]:
             f"learner.mask: there is no file '{path}' (working in {Path.cwd()}); `posttrain diagnose sparsity BEFORE "
             "AFTER mask=FILE` writes one"
         )
-    try:
+    with guard(f"learner.mask '{path}' is damaged or not a safetensors file"):
         return load_file(path)
-    except SafetensorError as error:
-        raise UserError(f"learner.mask '{path}' is damaged or not a safetensors file: {error}") from None

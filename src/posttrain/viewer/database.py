@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from posttrain.errors import RunFailed, UserError
+from posttrain.runs.rows import fetched
 from posttrain.runs.tables import new_connection
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 MEMORY = "1GB"
 """What all queries may take; one that needs more is refused, whatever a table unpacks to."""
+
+LARGEST = 256 * 2**20
+"""Bytes of an answer at most. The rollouts of a group of the largest models have a tenth of it."""
 
 _lock = threading.Lock()
 _kept: "duckdb.DuckDBPyConnection | None" = None
@@ -36,11 +40,10 @@ def query(sql: str, values: Sequence[object] = ()) -> list[Row]:
     """Rows as dicts.
 
     Raises `UserError` for an invalid regular expression, and `RunFailed` for tables that cannot be read: damaged
-    ones, and those of a version with other columns.
+    ones, those of a version with other columns, and those whose answer would be larger than any page.
     """
     with _asked(sql, values) as result:
-        names = [column[0] for column in result.description]
-        return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+        return fetched(result, LARGEST)
 
 
 def column(sql: str, values: Sequence[object] = ()) -> npt.NDArray[Any]:

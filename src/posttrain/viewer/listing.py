@@ -90,7 +90,7 @@ def _read(folder: Path) -> Page:
             first, last = (entries[i] if entries else {} for i in (0, -1))
             summary = {
                 "recipe": store.recipe_tree().get("name"),
-                "steps": _lines(folder / "metrics.jsonl"),
+                "steps": lines(folder / "metrics.jsonl"),
                 "accuracy_before": first.get("accuracy"),
                 "accuracy_after": last.get("accuracy") if len(entries) > 1 else None,
             }
@@ -117,7 +117,7 @@ def _evaluations_of(folder: Path) -> list[Page]:
         return evaluations(store.evaluations())
 
 
-def _lines(path: Path) -> int:
+def lines(path: Path) -> int:
     """Whole lines of a journal."""
     try:
         return read_own(path, JOURNAL).count(b"\n")

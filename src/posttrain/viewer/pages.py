@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from posttrain.errors import UserError
 from posttrain.runs.curves import curves
+from posttrain.runs.reading import DOCUMENT, read_own
 from posttrain.runs.samples import outcome, scored, show_pictures
 from posttrain.runs.state import state_of
 from posttrain.runs.store import REPAIRS, RunStore
@@ -15,7 +16,7 @@ from posttrain.statistics.paired import paired_difference
 from posttrain.viewer import questions
 from posttrain.viewer.database import Row
 from posttrain.viewer.differences import difference
-from posttrain.viewer.listing import choices, line
+from posttrain.viewer.listing import choices, line, lines
 from posttrain.viewer.listing import evaluations as described
 from posttrain.viewer.notes import Note, Notes, Rollout
 from posttrain.viewer.steps import table
@@ -52,23 +53,23 @@ def run(name: str, folder: Path, *, page: int = 1, sort: str = "step", rising: b
     """A run: its summary, curves, evaluations, events, and its steps with the newest first."""
     with RunStore.open(folder, reading=True) as store:
         metrics, events, evaluations = store.metrics(), store.events(), store.evaluations()
-        summary = summarize(store)
+        summary = summarize(store, metrics)
         recorded = set(store.rollout_steps())
         notes = Notes(folder)
         timing = {entry["step"]: entry for entry in store.timing() if entry.get("seconds_total") is not None}
-        recipe = (folder / "recipe.yaml").read_text(encoding="utf-8", errors="replace")
+        recipe = read_own(folder / "recipe.yaml", DOCUMENT).decode("utf-8", "replace")
         state = state_of(folder, store.history())
         history = [entry for entry in store.history() if entry["kind"] in REPAIRS]
-    ordered = table(metrics, timing, recorded, sort=sort, rising=rising)
-    rows = ordered.pop("rows")
+    part = slice((page - 1) * STEPS_PER_PAGE, page * STEPS_PER_PAGE)
+    ordered = table(metrics, timing, recorded, sort=sort, rising=rising, part=part)
     return {
         "run": name,
         "summary": summary,
         "gain": describe_gain(summary["gain"]) if summary["gain"] else "",
         "charts": curves(metrics, evaluations),
-        "steps": rows[(page - 1) * STEPS_PER_PAGE : page * STEPS_PER_PAGE],
+        "steps": ordered.pop("rows"),
+        "pages": _pages(page, ordered.pop("count"), STEPS_PER_PAGE),
         **ordered,
-        "pages": _pages(page, len(rows), STEPS_PER_PAGE),
         "notes_at": str(notes.path) if notes.path.is_file() else "",
         "events": [*events, *history][-MOST_EVENTS:][::-1],
         "evaluations": described(evaluations),
@@ -81,8 +82,8 @@ def run(name: str, folder: Path, *, page: int = 1, sort: str = "step", rising: b
 
 def position(folder: Path) -> Page:
     """The number of steps of a run, which open pages poll."""
-    with RunStore.open(folder, reading=True) as store:
-        return {"steps": len(store.metrics()), "finished": (folder / "summary.json").is_file()}
+    with RunStore.open(folder, reading=True):
+        return {"steps": lines(folder / "metrics.jsonl"), "finished": (folder / "summary.json").is_file()}
 
 
 def step(name: str, folder: Path, number: int) -> Page:

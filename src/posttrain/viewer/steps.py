@@ -37,12 +37,14 @@ def table(
     *,
     sort: str = "step",
     rising: bool = False,
+    part: slice = slice(None),
 ) -> Page:
-    """``columns`` with values anywhere, and ``rows`` in order; a step without the number comes last either way.
+    """``columns`` with values anywhere, and `part` of the ``rows`` in order with their whole ``count``; a step without
+    the number comes last either way.
 
     Raises `UserError` for a column that the run lacks.
     """
-    entries = [{**timing.get(entry["step"], {}), **entry} for entry in metrics]
+    entries = [{**own, **entry} if (own := timing.get(entry["step"])) else entry for entry in metrics]
     kls = sorted({key for entry in entries for key in entry if key.startswith("kl/")})
     titles = {key: title for name, title in COLUMNS.items() for key, title in _with_kls(name, title, kls)}
     known = {key: title for key, title in titles.items() if any(_number(entry, key) is not None for entry in entries)}
@@ -58,10 +60,10 @@ def table(
             "recorded": entry["step"] in recorded,
             "cells": [_shown(entry, key) for key in known],
         }
-        for entry in having + lacking
+        for entry in (having + lacking)[part]
     ]
     return {"columns": [{"key": "step", "title": "step"}, *({"key": k, "title": t} for k, t in known.items())],
-            "rows": rows, "sort": sort, "rising": rising}  # fmt: skip
+            "rows": rows, "count": len(entries), "sort": sort, "rising": rising}  # fmt: skip
 
 
 def _with_kls(name: str, title: str, kls: Sequence[str]) -> list[tuple[str, str]]:

@@ -1,8 +1,8 @@
 """The facts of a rollout as text: what an environment measured, what a critic wrote, where a tree branched."""
 
-import json
 from typing import Any
 
+from posttrain.errors.foreign import parse_json
 from posttrain.runs.readings import number
 
 
@@ -11,7 +11,7 @@ def told(info: str | None) -> list[dict[str, str]]:
     if not info:
         return []
     try:
-        entries = json.loads(info)
+        entries = parse_json(info, constants=True)
     except ValueError:
         return [{"name": "", "text": info}]
     if not isinstance(entries, dict):
