@@ -258,10 +258,10 @@ def test_a_table_that_holds_more_than_any_run_writes_is_refused(connection, tmp_
     path = tmp_path / "a.parquet"
     connection.execute(f"COPY (SELECT repeat('a', 10000) AS a, [1.5, 2.5] AS b FROM range(40)) TO '{path}'")
     assert len(read_table(connection, path)) == 40
-    monkeypatch.setattr(tables, "LARGEST", 40 * (10_000 + 16) - 1)
+    monkeypatch.setattr(tables, "LARGEST", 40 * (20_000 + 16) - 1)
     with pytest.raises(RunFailed, match="which no run writes"):
         read_table(connection, path)
-    monkeypatch.setattr(tables, "LARGEST", 40 * (10_000 + 16))
+    monkeypatch.setattr(tables, "LARGEST", 40 * (20_000 + 16))
     assert len(read_table(connection, path)) == 40
 
 

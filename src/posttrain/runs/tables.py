@@ -36,7 +36,7 @@ MOST_COPIED = 200_000
 """Bytes of a picture in a file of the user's that is copied into the record, to be shown from there."""
 LARGEST = 512 * 2**20
 """Bytes of what is read of a table at once; evaluations of ten thousand tasks have a tenth of it."""
-MEMORY = "1GB"
+MEMORY = "500MB"
 """What the database may take to read a table, whatever it unpacks to."""
 SIGNALS = (LOGP.column, ENTROPY.column, "ratio", ADVANTAGE.column, OLD_VALUE.column)
 """Token columns that every file has; others (``reference_logp``, ...) come after them in alphabetical order."""

@@ -23,7 +23,7 @@ Row = dict[str, Any]
 MEMORY = "1GB"
 """What all queries may take; one that needs more is refused, whatever a table unpacks to."""
 
-LARGEST = 256 * 2**20
+LARGEST = 512 * 2**20
 """Bytes of an answer at most. The rollouts of a group of the largest models have a tenth of it."""
 
 _lock = threading.Lock()
