@@ -34,6 +34,7 @@ ROWS: dict[str, str] = {
     "training": "base policies statistics components.balances components.controllers components.optimizers "
     "components.reducers components.schedules components.controllers.* components.optimizers.* components.schedules.*",
     "components.hooks": "base policies training",
+    "cluster": "base engines kernels policies training",
     # Members know contracts, and what members share.
     "grading": "base sandbox components.rewards",
     "components.shapes.* components.diagnostics.*": "base contracts datasets engines policies statistics",
@@ -41,17 +42,17 @@ ROWS: dict[str, str] = {
     # What brings components together knows contracts only; recipes, settings and methods name members.
     "evaluation": "base contracts datasets engines statistics",
     "stages": "base contracts datasets engines models policies statistics training",
-    "recipes": "base contracts members engines evaluation models stages training",
-    "settings": "base contracts members datasets engines evaluation models recipes stages training",
-    "methods": "base contracts members datasets engines evaluation models recipes settings stages training",
+    "recipes": "base cluster contracts members engines evaluation models stages training",
+    "settings": "base cluster contracts members datasets engines evaluation models recipes stages training",
+    "methods": "base cluster contracts members datasets engines evaluation models recipes settings stages training",
     # What runs recipes.
     "audit": "base components.rewards components.tasks engines grading",
-    "runs": "base contracts datasets engines evaluation grading kernels models policies recipes sandbox serving stages "
-    "statistics training",
+    "runs": "base cluster contracts datasets engines evaluation grading kernels models policies recipes sandbox "
+    "serving stages statistics training",
     "viewer": "errors runs signals statistics",
     "speed": "base engines kernels models policies recipes runs stages training",
-    "cli": "base contracts audit engines evaluation kernels models policies recipes runs sandbox serving speed stages "
-    "viewer",
+    "cli": "base cluster contracts audit engines evaluation kernels models policies recipes runs sandbox serving speed "
+    "stages viewer",
     "posttrain": "base evaluation recipes runs",
     "__main__": "cli",
 }

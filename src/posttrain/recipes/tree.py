@@ -16,6 +16,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from posttrain.cluster import Cluster
+from posttrain.cluster.local import Local
 from posttrain.component import frozen
 from posttrain.components.alarms import Alarm
 from posttrain.components.alarms.collapse import Collapse
@@ -33,6 +35,8 @@ from posttrain.components.alarms.sampler_gap import SamplerGap
 from posttrain.components.alarms.truncation import Truncation
 from posttrain.components.alarms.zero_variance import ZeroVariance
 from posttrain.components.tasks import Tasks
+from posttrain.components.timetables import Timetable
+from posttrain.components.timetables.in_turn import InTurn
 from posttrain.components.trackers import Tracker
 from posttrain.engines import Engine
 from posttrain.engines.native import Native
@@ -112,6 +116,10 @@ class Recipe:
     """By name, in order."""
     engine: Engine = Native(slots=256)
     """What samples."""
+    schedule: Timetable = InTurn()
+    """Which weights the rollouts of a step are sampled with."""
+    cluster: Cluster = Local()
+    """Where the processes are that sample and learn; it changes no number."""
     evaluation: Evaluation = Evaluation()
     checkpoints: Checkpoints = Checkpoints()
     alarms: Mapping[str, Alarm] = field(default_factory=lambda: dict(ALARMS))

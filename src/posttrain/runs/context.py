@@ -1,9 +1,13 @@
 """The context of a run on this machine: device, tasks, models, samplers."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posttrain import sandbox
+from posttrain.cluster import Session
+from posttrain.cluster.local import Here
 from posttrain.component import nearest
 from posttrain.engines import Sampler, Server, wait_for
 from posttrain.engines._random import key_of
@@ -39,6 +43,8 @@ class RunContext:
         for reward in self.problems.rewards:
             reward.prepare()
         self._servers: dict[int, Server] = {}
+        self.session: Session = Here(recipe.engine, recipe.seed)
+        """The processes that sample and learn; `processes` replaces it while a run goes on."""
         self.endpoints = connect(recipe)
 
     def first_models(self) -> "dict[str, Policy]":
@@ -86,6 +92,11 @@ class RunContext:
         if self.recipe.evaluation.search is not None:
             check_needs("evaluation", needs_of("search", self.recipe.evaluation.search, role="policy"), roles, models)
         self._check_made()
+        if self.recipe.schedule.ahead and not any(stage.samples_ahead for stage in self.recipe.stages.values()):
+            raise UserError(
+                f"schedule={self.recipe.schedule.kind}: no stage of this recipe samples ahead; leave it out. It is for "
+                "stages of kind rl"
+            )
         for name, stage in self.recipe.stages.items():
             tasks = self.problems.of(stage)
             if not tasks:
@@ -209,12 +220,23 @@ class RunContext:
                 made[role] = self.load(role, model, made)
         alive = {id(policy) for policy in made.values()}
         self._servers = {key: server for key, server in self._servers.items() if key in alive}
+        self.session.keep(list(made.values()))
         return made
+
+    @contextmanager
+    def processes(self) -> Iterator[None]:
+        """Inside, the processes of the recipe's cluster sample and learn."""
+        with self.recipe.cluster.open(self.recipe.engine, self.recipe.seed) as session:
+            before, self.session, self._servers = self.session, session, {}
+            try:
+                yield
+            finally:
+                self.session, self._servers = before, {}
 
     def server(self, policy: "Policy") -> Server:
         """The server of a policy."""
         if id(policy) not in self._servers:
-            self._servers[id(policy)] = self.recipe.engine.serve(policy, self.recipe.seed)
+            self._servers[id(policy)] = self.session.serve(policy)
         return self._servers[id(policy)]
 
     def remote_samplers(self, *key: int | str) -> dict[str, Sampler]:

@@ -129,6 +129,7 @@ def prepare_machine(recipe: Recipe) -> "torch.device":
     keep_freed_memory()
     if recipe.threads is not None:
         torch.set_num_threads(recipe.threads)
+    recipe.cluster.check(torch.get_num_threads())
     return find_device(recipe.device)
 
 
@@ -164,7 +165,8 @@ def _execute(
             for kind, message in opening_events(context, store):
                 view.event(kind, message)
             as_usual()
-            models = Run(context, store, view, most_steps, limit, tracking).execute(models)
+            with context.processes():
+                models = Run(context, store, view, most_steps, limit, tracking).execute(models)
         except BaseException as error:
             _log_end(store, error)
             raise

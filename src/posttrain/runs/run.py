@@ -7,7 +7,7 @@ them back to those sizes and goes on, so that nothing is lost, doubled or differ
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ from posttrain.runs.tables import RolloutTable, rollout_rows
 from posttrain.runs.tracking import Tracking
 from posttrain.runs.watch import MOST_ROLL_BACKS, RollBack, StoppedByAlarm, Watch, wait_while_paused
 from posttrain.stages import Models, Stage
+from posttrain.stages.context import Result
 from posttrain.stages.record import StepRecord
 from posttrain.types import Group
 
@@ -265,9 +266,20 @@ class StageRun(StageRunContext):
         return budget is None or not run.sampled[self.name] or run.sampled.total() < budget
 
     def restore(self, learners: "Mapping[str, Learner]") -> None:
-        """Restore the learners from the checkpoint, if the stage is continued."""
+        """Restore the learners from the checkpoint, if the stage is continued, and give them the run's processes."""
+        for learner in learners.values():
+            learner.workers = self._context.session.workers(learner)
         for role, (numbers, tensors) in self._continued.learners.items():
             learners[role].load_state(numbers, tensors)
+
+    @property
+    def ahead(self) -> int:
+        """Steps that rollouts are sampled ahead."""
+        return self.recipe.schedule.ahead
+
+    def beside(self, models: Models, work: Callable[[], Result]) -> Callable[[], Result]:
+        """Begin work that samples, beside what learns."""
+        return self._context.session.beside([policy for policy in models.values() if policy.writes], work)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -300,7 +312,9 @@ class StageRun(StageRunContext):
         run.store.log_metrics(run.step, self.name, steps_done, record.metrics)
         if record.rows:
             run.store.write_rollouts(run.step, self._table(record))
-        timing = self._timing(record)
+        timing = self._timing(record) | dict(self._context.session.take_timing())
+        for note in self._context.session.take_notes():
+            run.note(note)
         run.store.log_timing(run.step, self.name, steps_done, timing)
         numbers = {"step": run.step, "stage": self.name, "stage_step": steps_done, **record.metrics}
         run.view.step(numbers, timing)

@@ -49,6 +49,11 @@ class Stage(Component):
     """Which tasks are trained on, in stages that have such a field; None takes all."""
 
     @property
+    def samples_ahead(self) -> bool:
+        """Whether it follows a recipe's schedule (`StageContext.ahead`)."""
+        return False
+
+    @property
     def further(self) -> Mapping[str, Tasks]:
         """Sources of tasks that the stage uses beside its tasks, by name; held-out tasks are left out of them."""
         return {}

@@ -1,8 +1,8 @@
 """What a stage requires of the run around it, as protocols that the run implements."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from posttrain.types import Group, Task
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from posttrain.stages.record import StepRecord
     from posttrain.training.learner import Learner
 
+Result = TypeVar("Result")
 Models = Mapping[str, "Policy"]
 """The models of a run by role."""
 
@@ -55,6 +56,17 @@ class StageContext(PreviewContext, Protocol):
 
     groups: Sequence[Group]
     """Scored groups of the step in progress, recorded if an alarm stops the run in that step."""
+
+    @property
+    def ahead(self) -> int:
+        """Steps that rollouts are sampled ahead (`Timetable.ahead`); 0 samples a step when it is learned from."""
+
+    def beside(self, models: Models, work: Callable[[], Result]) -> Callable[[], Result]:
+        """Begin work that samples with the weights as they are now; returns what waits for its result.
+
+        It goes on while the models are changed where samplers are processes of their own, and is done at once where
+        they are not.
+        """
 
     @property
     def steps_done(self) -> int:

@@ -8,9 +8,10 @@ micro-batches. The split changes memory and rounding only.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -100,6 +101,62 @@ class Learned:
     """Tokens of all forward passes that were learned from, prompts included; a shared prompt counts once a pass."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Slice:
+    """What the forward and backward pass of one micro-batch gives, besides the gradient."""
+
+    loss: float
+    signals: Mapping[Signal, Tensor]
+    """[T] each, detached."""
+    metrics: Mapping[str, Tensor]
+    computed_tokens: int
+
+    @classmethod
+    def of(cls, policy: Policy, batch: MicroBatch, loss: Loss, progress: float) -> "Slice":
+        """Do both passes; the gradient is added to the ``grad`` of the policy's weights."""
+        with loss.inside():
+            signals = policy.evaluate(
+                batch.packed,
+                batch.positions_T,
+                loss.needs,
+                temperature=loss.temperature,
+                others=loss.others,
+                foresight=loss.foresight,
+            )
+            result = loss.per_token(tokens_of(batch, signals, progress))
+            weighted = (result.loss_T * batch.weight_T).sum()
+            weighted.backward()  # type: ignore[no-untyped-call]
+        return cls(
+            loss=float(weighted.detach()),
+            signals={name: values_T.detach() for name, values_T in signals.items()},
+            metrics={name: values.detach() for name, values in result.metrics.items()},
+            computed_tokens=len(batch.packed.token_ids_L),
+        )
+
+
+class Workers(Protocol):
+    """What computes the gradient of an optimizer step, and adds it up.
+
+    Contract: sums run in the order of the micro-batches, ((0 + 1) + 2) + ..., so that the bits of the gradient depend
+    neither on how many workers there are nor on which has what.
+    """
+
+    def slices(self, learner: "Learner", batches: Iterable[MicroBatch], loss: Loss, progress: float) -> Iterator[Slice]:
+        """What each micro-batch gives, in their order. At the end, the ``grad`` of `Learner.parameters` has the sum."""
+        ...
+
+
+class InProcess:
+    """One micro-batch after the other, in this process."""
+
+    def slices(self, learner: "Learner", batches: Iterable[MicroBatch], loss: Loss, progress: float) -> Iterator[Slice]:
+        """Gradients are added where they arise."""
+        for batch in batches:
+            with learner.masters.collecting():
+                done = Slice.of(learner.policy, batch, loss, progress)
+            yield done
+
+
 class Learner:
     """Updates one policy. Its state (optimizer moments, update count) is saved and restored exactly."""
 
@@ -117,6 +174,8 @@ class Learner:
         `others` are the models whose weights the optimizer reads, by role.
         """
         self.policy, self.settings, self.seed = policy, settings, seed
+        self.workers: Workers = InProcess()
+        """What computes gradients; a run may put other processes here."""
         self.num_updates = num_steps * settings.epochs * settings.minibatches
         self.updates = 0
         if settings.privacy is not None and type(self) is Learner:
@@ -216,25 +275,14 @@ class Learner:
         averages = averages if averages is not None else Averages()
         total = 0.0
         seen: list[dict[Signal, FloatArray]] = [{} for _ in examples]
-        for part, batch in self._micro_batches(examples, loss):
-            with loss.inside():
-                signals = self.policy.evaluate(
-                    batch.packed,
-                    batch.positions_T,
-                    loss.needs,
-                    temperature=loss.temperature,
-                    others=loss.others,
-                    foresight=loss.foresight,
-                )
-                result = loss.per_token(tokens_of(batch, signals, progress))
-                weighted = (result.loss_T * batch.weight_T).sum()
-                with self.masters.collecting():
-                    weighted.backward()  # type: ignore[no-untyped-call]
-            total += float(weighted.detach())
-            averages.computed_tokens += len(batch.packed.token_ids_L)
-            for name, values in result.metrics.items():
+        parts = self._parts(examples, loss)
+        batches = self._micro_batches(examples, loss, parts)
+        for part, done in zip(parts, self.workers.slices(self, batches, loss, progress), strict=True):
+            total += done.loss
+            averages.computed_tokens += done.computed_tokens
+            for name, values in done.metrics.items():
                 averages.add(name, values)
-            _scatter(signals, part, examples, seen)
+            _scatter(done.signals, part, examples, seen)
         return total, seen
 
     def gradient(self, examples: Sequence[Example], loss: Loss, *, progress: float) -> list[Tensor]:
@@ -248,8 +296,15 @@ class Learner:
             optimizer.zero_grad()
         return found
 
-    def _micro_batches(self, examples: Sequence[Example], loss: Loss) -> Iterator[tuple[list[int], MicroBatch]]:
-        """The examples of an optimizer step, packed in micro-batches, with their indices."""
+    def _parts(self, examples: Sequence[Example], loss: Loss) -> list[list[int]]:
+        """The examples of an optimizer step by micro-batch, as indices."""
+        most = sum(len(e.token_ids) for e in examples) if loss.whole_batch else self.tokens_at_a_time
+        return plan_micro_batches(examples, most, whole_groups=loss.whole_groups, share=self.policy.shares_prompts)
+
+    def _micro_batches(
+        self, examples: Sequence[Example], loss: Loss, parts: Sequence[Sequence[int]]
+    ) -> Iterator[MicroBatch]:
+        """The micro-batches of an optimizer step, packed one at a time."""
         demonstrated_N = np.array([np.count_nonzero(e.demonstrated_T) for e in examples], np.int64)
         sampled_N = np.array([e.num_trained for e in examples], np.int64) - demonstrated_N
         group_N = np.array([e.group for e in examples], np.int64)
@@ -257,11 +312,10 @@ class Learner:
         sampled_weight_N = sampled_weight_N * np.float32(loss.shares.sampled)
         shown_weight_N = shown_weight_N * np.float32(loss.shares.demonstrated)
         share = self.policy.shares_prompts
-        most = sum(len(e.token_ids) for e in examples) if loss.whole_batch else self.tokens_at_a_time
-        for part in plan_micro_batches(examples, most, whole_groups=loss.whole_groups, share=share):
+        for part in parts:
             own, places = [examples[i] for i in part], np.array(part)
             weights = sampled_weight_N[places], shown_weight_N[places]
-            yield part, pack(own, weights[0], self.device, demonstrated_N=weights[1], share=share)
+            yield pack(own, weights[0], self.device, demonstrated_N=weights[1], share=share)
 
     def state(self, *, copied: bool = True) -> tuple[dict[str, object], dict[str, Tensor]]:
         """The state for a checkpoint: plain numbers, and tensors by name.

@@ -21,7 +21,7 @@ from posttrain.components.balances import Balance
 from posttrain.components.corrections import Correction
 from posttrain.components.curricula import Curriculum
 from posttrain.components.experts import Experts
-from posttrain.components.filters import Dropped, Filter
+from posttrain.components.filters import Filter
 from posttrain.components.hooks import Hook
 from posttrain.components.objectives import Objective
 from posttrain.components.penalties import Penalty
@@ -37,17 +37,10 @@ from posttrain.stages import Models, PreviewContext, Stage, StageContext
 from posttrain.stages.fit import Step, fit
 from posttrain.stages.needs import Need, needs_of
 from posttrain.stages.prompts import check_prompts
-from posttrain.stages.rl.begun import finished, gone_on
-from posttrain.stages.rl.choosing import Choosing, check_pool, collect_picks, visits
-from posttrain.stages.rl.collect import (
-    collect_groups,
-    describe_failures,
-    filter_groups,
-    learned_by,
-    record_filtered,
-    split_failed,
-    stop_if_grading_fails,
-)
+from posttrain.stages.rl.ahead import Ahead, Collected
+from posttrain.stages.rl.choosing import Choosing, check_pool, visits
+from posttrain.stages.rl.collect import collect_groups, describe_failures, learned_by, record_filtered
+from posttrain.stages.rl.collecting import Collecting
 from posttrain.stages.rl.imitation import BALANCE, EXPERTS, Imitation, Taught, check_experts
 from posttrain.stages.rl.metrics import describe, metrics_by_role
 from posttrain.stages.rl.refill import Refill
@@ -61,11 +54,9 @@ from posttrain.stages.rl.roles import (
     updates_of,
     warmup_of,
 )
-from posttrain.stages.rl.spans import with_span_rewards, with_spans
 from posttrain.stages.rl.update import Update, make_learners
-from posttrain.stages.rl.waiting import pack_groups, unpack_groups
 from posttrain.training.settings import Learning
-from posttrain.types import Group, Task
+from posttrain.types import Task
 
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
 
@@ -140,6 +131,11 @@ class RL(Stage):
         return frozenset(learned | compared | critics | hooked | used | self.learner.optimizer.roles | asked)
 
     @property
+    def samples_ahead(self) -> bool:
+        """It does."""
+        return True
+
+    @property
     def needs(self) -> frozenset[Signal]:
         """Signals to compute before advantages, for any role that learns."""
         return columns_in(frozenset().union(*(self._declared(role) for role in {"policy", *self.by_role})))
@@ -196,16 +192,21 @@ class RL(Stage):
         check_pool(memory, context.tasks, context.name)
         states = role_states(models, learners, memory["roles"], trainings)
         warmup = warmup_of(trainings)
+        collecting = self._collecting(models, context, memory, choosing)
+        ahead = Ahead(memory, context.tasks, context.ahead, self.steps)
         for step in fit(context, models, learners, steps=self.steps, memory=memory):
             shares = imitation.shares(memory, step.index)
             for role in trainings:
                 models[role].at(step.progress)
             with context.phase("sample"):
-                before = context.sampled_tokens(models)
                 context.groups = []
-                groups, kept = self._collect(models, context, step, memory, choosing) if shares.sampled else ([], [])
-                sampled = context.sampled_tokens(models) - before
-            step.record.metrics |= metrics_by_role(groups) | {"sampled_tokens": float(sampled)}
+                found = ahead.take(step.index, collecting.begin) if shares.sampled or context.ahead else Collected()
+                found = found if shares.sampled else found.unused()
+                context.groups = groups = found.groups
+                kept = found.kept
+            step.record.metrics |= found.metrics
+            record_filtered(step.record, groups, kept, found.dropped)
+            step.record.metrics |= metrics_by_role(groups) | {"sampled_tokens": float(found.sampled)}
             targets = choosing.observe(memory, learned_by("policy", groups), step)
             shown = imitation.choose(memory, groups, shares, models["policy"], step.index)
             epochs = self.refill.epochs(step.index) if self.refill is not None else None
@@ -219,58 +220,30 @@ class RL(Stage):
             choosing.teach(targets, models, learners, step)
             imitation.observe(memory, shares, step.record.metrics)
             step.record.drop_rest(kept, "the role that it would teach is not updated in this step")
+            with context.phase("sample"):
+                ahead.settle()
             for hook in self.hooks.values():
                 hook(step.index + 1, states)
         return models
 
-    def _collect(
-        self, models: Models, context: StageContext, step: Step, memory: dict[str, Any], choosing: Choosing
-    ) -> tuple[list[Group], list[Group]]:
-        """The step's fresh groups, scored, and the groups to learn from: sampled until enough pass the filters."""
-        groups: list[Group] = []
-        states, kept, dropped = memory["filters"], list[Group](), list[Dropped]()
-        waiting = unpack_groups(memory.pop("surplus", ()), context.tasks, age=1)
-        replay = self.refill.replay if self.refill is not None else None
-        replayed: list[Group] = []
-        if replay is not None:
-            window = memory.get("replay", ())
-            replayed = replay.draw(window, context.tasks, self.prompts, seed=context.seed, step=step.index)
-        tasks = number = 0
-        full = self.refill is not None and self.refill.is_full(waiting, self.prompts)
-        while not full:
-            count = max(self.prompts - (0 if number else len(replayed) + len(memory.get("begun", ()))), 0)
-            chosen = choosing.choose(models, context, step, memory, count, number)
-            scoring = RewardContext(
-                progress=step.progress, step=step.index, seed=context.seed, learning=True, state=memory["reward"]
-            )
-            samplers = [context.samplers(models, step.index, tasks + place) for place in range(len(chosen))]
-            tasks += len(chosen)
-            rollout = self._rollout_of(context, step)
-            sampled = gone_on(memory, rollout, self.reward, models, context, scoring)
-            sampled += wait_for(collect_picks(chosen, rollout, self.reward, samplers, scoring))
-            sampled = finished(memory, sampled)
-            groups += with_span_rewards(with_spans(sampled, self._tags, models), models)
-            context.groups = groups
-            stop_if_grading_fails(groups, self.max_grader_errors)
-            states, kept, dropped = filter_groups(self.filters, memory["filters"], [*groups, *replayed])
-            if self.refill is None or number == self.refill.rounds:
-                break
-            full = self.refill.is_full([*waiting, *kept], self.prompts)
-            number += not full
-        kept = [*waiting, *kept]
-        if self.refill is not None:
-            kept, over = self.refill.cut(kept, dropped, self.prompts)
-            step.record.metrics |= {"refills": float(number), "groups_over": float(len(over))}
-            dropped += over
-            if self.refill.surplus == "carry":
-                memory["surplus"] = pack_groups([item.group for item in over if self.refill.carries(item.group)])
-                step.record.metrics["groups_carried"] = float(len(waiting))
-        if replay is not None:
-            memory["replay"] = replay.keep(memory.get("replay", ()), split_failed(groups)[0], step.index)
-            step.record.metrics["groups_replayed"] = float(len(replayed))
-        memory["filters"] = states
-        record_filtered(step.record, groups, kept, dropped)
-        return groups, kept
+    def _collecting(
+        self, models: Models, context: StageContext, memory: dict[str, Any], choosing: Choosing
+    ) -> Collecting:
+        """How the rollouts of a step are had."""
+        return Collecting(
+            models=models,
+            context=context,
+            memory=memory,
+            choosing=choosing,
+            rollout=lambda step: self._rollout_of(context, step),
+            reward=self.reward,
+            filters=self.filters,
+            refill=self.refill,
+            prompts=self.prompts,
+            steps=self.steps,
+            tags=self._tags,
+            max_grader_errors=self.max_grader_errors,
+        )
 
     def _prepare(
         self, models: Models, context: StageContext, memory: dict[str, Any], trainings: Mapping[str, RoleTraining]

@@ -1,0 +1,127 @@
+"""What runs in the processes of a cluster: copies of the run's models, and what samples from them or learns with them.
+
+Plain classes; `posttrain.cluster._session` makes actors of them.
+"""
+
+import os
+import pickle
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from posttrain.cluster._weights import Mapped, Version, read
+from posttrain.engines import Engine, Sampling
+from posttrain.types import Completion, FloatArray, IntArray
+
+
+class Replicas:
+    """Copies of the run's models, by name."""
+
+    def __init__(self, threads: int, node: str) -> None:
+        """`node` is that of the run's own process."""
+        import torch
+
+        from posttrain.kernels.memory import keep_freed_memory
+
+        keep_freed_memory()
+        torch.set_num_threads(threads)  # Ray sets OMP_NUM_THREADS, and with it speed and rounding
+        assert torch.get_num_threads() == threads, "as many as were set"
+        self.policies: dict[str, Any] = {}
+        self._mapped = Mapped()
+        self._is_near = node == node_of()
+
+    def about(self) -> dict[str, Any]:
+        """What must be the same everywhere, and where this is."""
+        return {**versions(), "pid": os.getpid(), "node": node_of(), "near": self._is_near}
+
+    def load(self, version: Version, path: str, far: Any = None, content: bytes | None = None) -> None:
+        """Give a copy the weights of a version, from the buffer at `path` or, on another node, from what was sent.
+
+        `content` makes the copy first. (In one call: those of an actor may overtake one another.)
+        """
+        if content is not None:
+            self.policies[version.name] = pickle.loads(content)
+        source = far if far is not None else self._mapped.array(version.name, path, version.bytes)
+        read(self.policies[version.name], np.asarray(source), version)
+
+    def forget(self, names: list[str]) -> None:
+        """Drop copies."""
+        for name in names:
+            self.policies.pop(name, None)
+            self._mapped.forget(name)
+
+
+class Samplers(Replicas):
+    """Samples from copies of the models."""
+
+    def __init__(self, threads: int, node: str, engine: Engine, seed: int) -> None:
+        super().__init__(threads, node)
+        self._engine, self._seed = engine, seed
+        self._servers: dict[str, Any] = {}
+
+    def _server(self, name: str) -> Any:
+        if name not in self._servers:
+            self._servers[name] = self._engine.serve(self.policies[name], self._seed)
+        return self._servers[name]
+
+    async def complete(
+        self, name: str, token_ids: IntArray, keys: list[int], sampling: Sampling, vectors: FloatArray | None
+    ) -> list[Completion]:
+        """Completions of one prompt."""
+        found: list[Completion] = await self._server(name).complete(token_ids, keys, sampling, vectors)
+        return found
+
+    async def logp(self, name: str, token_ids: IntArray, temperature: float, vectors: FloatArray | None) -> FloatArray:
+        """Log-probabilities of a sequence."""
+        found: FloatArray = await self._server(name).logp(token_ids, temperature, vectors)
+        return found
+
+    async def score(self, name: str, token_ids: IntArray, vectors: FloatArray | None) -> float:
+        """The score of a sequence."""
+        return float(await self._server(name).score(token_ids, vectors))
+
+    def forget(self, names: list[str]) -> None:
+        """Drop copies, and what serves them."""
+        super().forget(names)
+        for name in names:
+            self._servers.pop(name, None)
+
+
+class Learners(Replicas):
+    """Computes gradients with copies of the models."""
+
+    def join(self, place: str, rank: int, size: int, timeout: float) -> None:
+        """Become a member of the group."""
+        from posttrain.cluster._gang import join
+
+        self._group = join(place, rank, size, timeout)
+        self._rank, self._size = rank, size
+
+    def slices(self, content: bytes) -> list[Any]:
+        """Do this process's part of an optimizer step; returns its slices."""
+        from posttrain.cluster._gang import work
+        from posttrain.cluster._references import loads
+        from posttrain.cluster._sums import Sums
+
+        try:
+            policy, types, own, count, loss, progress = loads(content, self.policies)
+            weights = dict(policy.named_parameters())
+            sums = Sums(self._group, self._rank, self._size, {name: weights[name] for name in types}, types)
+            done, _ = work(sums, policy, list(types), own, count, loss, progress)
+        except BaseException:
+            self._group = None  # so that the others do not wait
+            raise
+        return done
+
+
+def versions() -> dict[str, str]:
+    """The programs that the numbers of a run depend on."""
+    return {name: version(name) for name in ("posttrain", "torch")}
+
+
+def node_of() -> str:
+    """The machine that this process runs on, with its space of process numbers."""
+    import ray
+
+    return f"{ray.get_runtime_context().get_node_id()}:{os.readlink('/proc/self/ns/pid')}"

@@ -1,0 +1,167 @@
+"""Starts Ray, or joins one, for a run; and ends what was started."""
+
+import os
+import secrets
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posttrain.cluster import Result
+from posttrain.cluster._processes import MARK, end, end_left_over
+from posttrain.cluster._samplers import ClusterServer
+from posttrain.cluster._session import Processes, Settings
+from posttrain.cluster._workers import Gang
+from posttrain.engines import Engine, Server
+from posttrain.engines._continuous import ContinuousServer
+from posttrain.errors import UserError
+from posttrain.errors.temporary import make_temporary, remove_temporary, sweep
+from posttrain.training.learner import InProcess, Learner, Workers
+
+if TYPE_CHECKING:
+    from posttrain.policies import Policy
+
+
+class Session(Processes):
+    """See `posttrain.cluster.Session`."""
+
+    def __init__(self, settings: Settings, engine: Engine, seed: int, folder: Path) -> None:
+        super().__init__(settings, engine, seed, folder)
+        self._threads = ThreadPoolExecutor(1, "posttrain-beside")
+
+    def close(self) -> None:
+        """End what samples beside, then all processes."""
+        self.closing = True
+        super().close()
+        self._threads.shutdown(cancel_futures=True)
+
+    def serve(self, policy: "Policy") -> Server:
+        """Samplers for a model of text; what writes anything else samples in this process."""
+        local = self.engine.serve(policy, self.seed)
+        if isinstance(local, ContinuousServer):
+            return ClusterServer(self, policy, self.seed, local)
+        self.note(f"the {policy.called} in the role '{policy.role}' samples in the run's own process")
+        return local
+
+    def beside(self, policies: "Collection[Policy]", work: Callable[[], Result]) -> Callable[[], Result]:
+        """Do it in a thread, while samplers keep the weights of now; at once where a model samples in this process."""
+        if not all(isinstance(self.engine.serve(policy, self.seed), ContinuousServer) for policy in policies):
+            found = work()
+            return lambda: found
+        for policy in policies:
+            self.publish(policy, "sample")
+        self.holds = True
+        future: Future[Result] = self._threads.submit(work)
+
+        def wait() -> Result:
+            try:
+                return future.result()
+            finally:
+                self.holds = False
+
+        return wait
+
+    def workers(self, learner: Learner) -> Workers:
+        """This process alone, or with the other learners."""
+        return Gang(self) if self.learners else InProcess()
+
+
+@contextmanager
+def opened(settings: Settings, engine: Engine, seed: int) -> Iterator[Session]:
+    """Start Ray, or join the one that is there, and the actors; end what was started."""
+    sweep()
+    end_left_over()
+    folder = make_temporary("ray")
+    restore = _environment(settings, folder)
+    try:
+        with _joined(settings, folder):
+            session = Session(settings, engine, seed, folder)
+            try:
+                session.start()
+                yield session
+            finally:
+                session.close()
+    finally:
+        restore()
+        end(str(folder))
+        remove_temporary(folder)
+
+
+def _environment(settings: Settings, folder: Path) -> Callable[[], None]:
+    """Set what Ray reads when it starts; returns what undoes it."""
+    own = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_AUTH_MODE": "token"}
+    if not settings.address:
+        token = folder / "token"
+        with open(os.open(token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_hex(32))
+        own |= {"RAY_AUTH_TOKEN_PATH": str(token), "GLOO_SOCKET_IFNAME": "lo"}
+    before = {name: os.environ.get(name) for name in own}
+    os.environ.update(own)
+    _read_environment_anew()
+
+    def restore() -> None:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+    return restore
+
+
+def _read_environment_anew() -> None:
+    """Make Ray look for its token again: it keeps the first one that it saw in this process, or that there was none."""
+    from ray import _raylet
+
+    loader: Any = getattr(_raylet, "AuthenticationTokenLoader", None)
+    configured: Any = getattr(_raylet, "Config", None)
+    if configured is not None and hasattr(configured, "initialize"):
+        configured.initialize("")
+    if loader is not None:
+        loader.instance().reset_cache()
+
+
+@contextmanager
+def _joined(settings: Settings, folder: Path) -> Iterator[None]:
+    """Inside, this process is a driver of Ray."""
+    import ray
+
+    quiet = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
+    if settings.address:
+        ray.init(address=settings.address, **quiet)
+        try:
+            _check_free(settings)
+            yield
+        finally:
+            ray.shutdown()
+        return
+    os.environ[MARK] = str(folder)  # only while Ray starts: graders of this process are none of its own
+    try:
+        ray.init(
+            address="local",
+            num_cpus=settings.processes,
+            include_dashboard=False,
+            object_store_memory=settings.store_mb << 20,
+            _temp_dir=str(folder),
+            **quiet,
+        )
+    finally:
+        del os.environ[MARK]
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _check_free(settings: Settings) -> None:
+    """Raise `UserError` where the Ray that is there has too little free."""
+    import ray
+
+    asked, free = settings.cpus * settings.processes, ray.available_resources().get("CPU", 0.0)
+    if asked > free:
+        raise UserError(
+            f"cluster.samplers={settings.samplers} and cluster.learners={settings.learners} ask for {asked:g} CPUs "
+            f"({settings.cpus:g} a process; the first learner is this process), and {free:g} are free of the "
+            f"{ray.cluster_resources().get('CPU', 0.0):g} of {settings.address}; ask for fewer, or set cluster.cpus"
+        )

@@ -1,0 +1,101 @@
+"""A model that is sampled by the actors of a cluster.
+
+A request goes to the actor with the fewest completions to write. A completion is a function of weights, prompt,
+settings and key, so that it does not matter which; and when one is killed, another is asked again with the same keys.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from posttrain.cluster._session import Member, Processes
+from posttrain.engines import Counters, Sampling, Watch
+from posttrain.engines._continuous import ContinuousServer
+from posttrain.types import Completion, FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from posttrain.policies import Policy
+
+
+class ClusterServer(ContinuousServer):
+    """See `posttrain.engines.Server`. Requests are checked here, before they are sent."""
+
+    def __init__(self, session: Processes, policy: "Policy", seed: int, local: ContinuousServer) -> None:
+        super().__init__(policy, seed, slots=local._slots, prefill_tokens=local._prefill_tokens)
+        self._session = session
+        self._pending = 0
+
+    async def complete(
+        self,
+        token_ids: IntArray,
+        keys: list[int],
+        sampling: Sampling,
+        vectors: FloatArray | None = None,
+        watch: Watch | None = None,
+    ) -> list[Completion]:
+        """Completions by the sampler with the shortest queue; watched ones are written in this process."""
+        if watch is not None:
+            return await super().complete(token_ids, keys, sampling, vectors, watch)
+        self._request(token_ids, vectors, sampling, Watch())
+        if not keys:
+            return []
+        found: list[Completion] = await self._ask(
+            len(keys), lambda name, actor: actor.complete.remote(name, token_ids, keys, sampling, vectors)
+        )
+        self._count(
+            Counters(
+                sampled_tokens=sum(len(completion.token_ids) for completion in found),
+                prompt_tokens=len(token_ids),
+                completions=len(found),
+            )
+        )
+        return found
+
+    async def logp(self, token_ids: IntArray, temperature: float, vectors: FloatArray | None = None) -> FloatArray:
+        """Log-probabilities by the sampler with the shortest queue."""
+        if len(token_ids) < 2 or not temperature > 0:
+            return await super().logp(token_ids, temperature, vectors)
+        self._piece(token_ids, vectors, reserved=0)
+        found: FloatArray = await self._ask(
+            1, lambda name, actor: actor.logp.remote(name, token_ids, temperature, vectors)
+        )
+        self._count(Counters(scored_tokens=len(token_ids) - 1))
+        return found
+
+    async def score(self, token_ids: IntArray, vectors: FloatArray | None = None) -> float:
+        """A score by the sampler with the shortest queue."""
+        self._piece(token_ids, vectors, reserved=0)
+        found: float = await self._ask(1, lambda name, actor: actor.score.remote(name, token_ids, vectors))
+        self._count(Counters(scored_tokens=len(token_ids) - 1))
+        return found
+
+    async def _ask(self, size: int, call: Callable[[str, Any], Any]) -> Any:
+        """The answer of a sampler; of another one where it is killed meanwhile."""
+        import ray
+
+        session = self._session
+        if not self._pending and not session.holds:
+            session.publish(self.policy, "sample")
+        self._pending += 1
+        try:
+            while True:
+                member = min(session.samplers, key=lambda m: (m.load, m.number))
+                member.load += size
+                try:
+                    return await call(session.name_of(self.policy), member.actor)
+                except ray.exceptions.RayTaskError as error:
+                    raise getattr(error, "cause", None) or error from None
+                except ray.exceptions.RayActorError as error:
+                    self._replace(member, str(error).splitlines()[0])
+                finally:
+                    member.load -= size
+        finally:
+            self._pending -= 1
+
+    def _replace(self, member: Member, why: str) -> None:
+        """Put a new process in the place of a sampler, unless another request did so."""
+        session = self._session
+        if member not in session.samplers:
+            return
+        new = session.replace(session.samplers, member, why)
+        for _, policy in list(session._names.values()):
+            session.catch_up(policy, "sample", new)

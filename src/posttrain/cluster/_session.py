@@ -1,0 +1,268 @@
+"""The processes of a run on Ray: actors that sample, actors that learn, and how they get weights."""
+
+import contextlib
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from posttrain.cluster._weights import Buffer, Version, digest_of, size_of, write
+from posttrain.engines import Engine
+from posttrain.errors import RunFailed, UserError
+
+if TYPE_CHECKING:
+    from posttrain.policies import Policy
+
+
+class Settings(Protocol):
+    """What `posttrain.cluster.ray.Ray` says of the processes."""
+
+    @property
+    def samplers(self) -> int: ...
+    @property
+    def learners(self) -> int: ...
+    @property
+    def address(self) -> str: ...
+    @property
+    def cpus(self) -> float: ...
+    @property
+    def timeout(self) -> float: ...
+    @property
+    def store_mb(self) -> int: ...
+    @property
+    def processes(self) -> int: ...
+
+
+MOST_REPLACED = 3
+"""Times that one process is replaced before the run gives up."""
+
+
+@dataclass(eq=False)
+class Member:
+    """An actor, and what it has."""
+
+    actor: Any
+    number: int
+    has: dict[str, str] = field(default_factory=dict)
+    """The digest of each model's weights, by name."""
+    load: int = 0
+    """Completions that are asked of it and not there yet."""
+    pid: int = 0
+    is_near: bool = True
+    """Whether it is on the machine of the run's own process."""
+    replaced: int = 0
+
+
+class Processes:
+    """The actors of a run."""
+
+    def __init__(self, settings: Settings, engine: Engine, seed: int, folder: Path) -> None:
+        self.settings, self.engine, self.seed, self.folder = settings, engine, seed, folder
+        self.samplers: list[Member] = []
+        self.learners: list[Member] = []
+        """All but the first, which is this process."""
+        self._names: dict[int, tuple[str, Policy]] = {}
+        self._buffers: dict[tuple[str, str], tuple[Buffer, Version | None]] = {}
+        self.holds = False
+        """Whether samplers keep the weights that they have."""
+        self.closing = False
+        self._notes: list[str] = []
+        self._timing = dict[str, float]()
+        self._count = 0
+        self._groups = 0
+        self.group: Any = None
+        """The learners' process group, while there is one."""
+
+    # Processes
+
+    def start(self) -> None:
+        """Start all actors at the same time. Raises `UserError` where they are not of this version."""
+        self.samplers = [self._start("Samplers", number) for number in range(self.settings.samplers)]
+        self.learners = [self._start("Learners", number) for number in range(1, self.settings.learners)]
+        for member in [*self.samplers, *self.learners]:
+            self._check(member)
+
+    def _start(self, kind: str, number: int) -> Member:
+        import ray
+        import torch
+
+        from posttrain.cluster import _actors
+
+        remote = ray.remote(getattr(_actors, kind)).options(num_cpus=self.settings.cpus, max_restarts=0)
+        given = (self.engine, self.seed) if kind == "Samplers" else ()
+        return Member(remote.remote(torch.get_num_threads(), _actors.node_of(), *given), number)
+
+    def _check(self, member: Member) -> None:
+        """Wait until an actor is there. Raises `UserError` for another version of what decides about bits."""
+        import ray
+
+        from posttrain.cluster._actors import versions
+
+        try:
+            about = ray.get(member.actor.about.remote(), timeout=self.settings.timeout)
+        except ray.exceptions.GetTimeoutError:
+            raise RunFailed(
+                f"no place was found for a process of the run within {self.settings.timeout:g} seconds; posttrain "
+                "cluster check shows what is there"
+            ) from None
+        own = versions()
+        if other := {name: about[name] for name in own if about[name] != own[name]}:
+            raise UserError(
+                f"node {about['node'].partition(':')[0]} has {other}, and this process {own}; the numbers of a run "
+                "depend on both, so install the same versions everywhere"
+            )
+        member.pid, member.is_near = about["pid"], about["near"]
+
+    def replace(self, members: list[Member], dead: Member, why: str) -> Member:
+        """A new process in the place of one that ended. Raises `RunFailed` after some of them."""
+        import ray
+
+        if self.closing:
+            raise RunFailed("the run is ending")
+        place = members.index(dead)
+        kind = "Samplers" if members is self.samplers else "Learners"
+        noun = f"{'sampler' if kind == 'Samplers' else 'learner'} {dead.number}"
+        if dead.replaced >= MOST_REPLACED:
+            raise RunFailed(f"{noun} ended {dead.replaced + 1} times: {why}")
+        with contextlib.suppress(Exception):
+            ray.kill(dead.actor)
+        member = members[place] = self._start(kind, dead.number)
+        member.replaced = dead.replaced + 1
+        self._check(member)
+        if kind == "Learners":
+            self.group = None  # a group without it is none
+        self._notes.append(f"{noun} (process {dead.pid}) ended and was replaced: {why}")
+        return member
+
+    def close(self) -> None:
+        """End all actors, and free all buffers."""
+        import ray
+
+        for member in [*self.samplers, *self.learners]:
+            with contextlib.suppress(Exception):
+                ray.kill(member.actor)
+        for buffer, _ in self._buffers.values():
+            buffer.close()
+
+    # Weights
+
+    def name_of(self, policy: "Policy") -> str:
+        """The name of a model in the cluster."""
+        if id(policy) not in self._names:
+            self._names[id(policy)] = (f"{policy.role}-{self._count}", policy)
+            self._count += 1
+        return self._names[id(policy)][0]
+
+    def publish(self, policy: "Policy", use: str) -> Version:
+        """Make all samplers, or all learners, have the weights as they are now; `use` says which."""
+        name = self.name_of(policy)
+        began = time.monotonic()
+        buffer, last = self._buffers.get((use, name), (None, None))
+        digest = digest_of(policy)
+        if buffer is None or last is None or last.digest != digest or last.number != policy.version:
+            buffer = buffer or Buffer()
+            last = Version(name=name, number=policy.version, digest=digest, bytes=size_of(policy))
+            write(policy, buffer.room(last.bytes))
+            self._buffers[use, name] = buffer, last
+        if self._give_all(policy, last, buffer, use):
+            spent = {"weight_bytes": float(last.bytes), "seconds_weights": time.monotonic() - began}
+            self._timing = {name: self._timing.get(name, 0.0) + value for name, value in spent.items()}
+        return last
+
+    def members(self, use: str) -> list[Member]:
+        """Samplers, or learners."""
+        return self.samplers if use == "sample" else self.learners
+
+    def _give_all(self, policy: "Policy", version: Version, buffer: Buffer, use: str) -> bool:
+        """Bring a version to all samplers or learners; one that is gone is replaced."""
+        import ray
+
+        while True:
+            try:
+                return self._give(policy, version, buffer, self.members(use))
+            except ray.exceptions.RayActorError:
+                self.replace_dead(self.members(use))
+
+    def replace_dead(self, members: list[Member]) -> None:
+        """Replace those that do not answer."""
+        import ray
+
+        for member in list(members):
+            try:
+                ray.get(member.actor.about.remote(), timeout=min(self.settings.timeout, 10.0))
+            except ray.exceptions.RayError as error:
+                self.replace(members, member, str(error).splitlines()[0])
+
+    def _give(self, policy: "Policy", version: Version, buffer: Buffer, members: Sequence[Member]) -> bool:
+        """Bring a version to those that do not have it; whether there was one."""
+        import ray
+
+        dumps: Any = ray.cloudpickle.dumps
+        key = f"{version.number} {version.digest}"
+        late = [member for member in members if member.has.get(version.name) != key]
+        if not late:
+            return False
+        content = None
+        if any(version.name not in member.has for member in late):
+            content = ray.put(dumps(policy))
+        far = None
+        if not all(member.is_near for member in late):
+            far = ray.put(buffer.array[: version.bytes])
+        calls = []
+        for member in late:
+            new = None if version.name in member.has else content
+            calls.append(member.actor.load.remote(version, buffer.path, None if member.is_near else far, new))
+        ray.get(calls)
+        for member in late:
+            member.has[version.name] = key
+        return True
+
+    def catch_up(self, policy: "Policy", use: str, member: Member) -> None:
+        """Give a new process the version that the others of its kind have."""
+        found = self._buffers.get((use, self.name_of(policy)))
+        if found is not None and found[1] is not None:
+            self._give(policy, found[1], found[0], [member])
+
+    # For those who sample and learn
+
+    def keep(self, policies: "Collection[Policy]") -> None:
+        """Forget all models but these."""
+        alive = {id(policy) for policy in policies}
+        gone = {key: name for key, (name, _) in self._names.items() if key not in alive}
+        for key, name in gone.items():
+            del self._names[key]
+            for use in ("sample", "learn"):
+                if (use, name) in self._buffers:
+                    self._buffers.pop((use, name))[0].close()
+        for member in [*self.samplers, *self.learners]:
+            if gone:
+                member.actor.forget.remote(list(gone.values()))
+
+    def take_notes(self) -> list[str]:
+        """Notes since the last call."""
+        notes, self._notes = self._notes, []
+        return notes
+
+    def note(self, text: str) -> None:
+        """Add a note, once."""
+        if text not in self._notes:
+            self._notes.append(text)
+
+    def take_timing(self) -> Mapping[str, float]:
+        """Bytes and seconds of changes of weights since the last call."""
+        timing, self._timing = self._timing, {}
+        return timing
+
+    def meeting_place(self) -> str:
+        """Where the learners find one another, another one each time: a file where all are near, else an address."""
+        self._groups += 1
+        if all(member.is_near for member in self.learners):
+            return str(self.folder / f"learners-{self._groups}")
+        import ray
+
+        from posttrain.cluster._ports import free_port
+
+        util: Any = ray.util
+        address = util.get_node_ip_address()
+        return f"{address}:{free_port(address)}"

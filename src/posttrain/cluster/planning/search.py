@@ -1,0 +1,114 @@
+"""The best plan: all of them for a small choice, Metropolis for a large one.
+
+Source: ReaLHF (arXiv:2406.14088), released search engine: start from the fastest candidate of each call, propose one
+other candidate of one call, accept what is not worse, else with probability exp(-beta d) for an increase of d. A plan
+that does not fit is three times as long, so that the walk may pass through it, and is never the answer.
+
+Differs: a seed decides every draw; beta is per cent of the present cost (the released code divides microseconds by 1e5
+and rounds down, so that smaller increases are always accepted); the number of proposals is bounded, not the seconds.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from posttrain.cluster.planning.calls import Call, Plan, Transfers, cost
+from posttrain.cluster.planning.memory import plan_bytes
+from posttrain.errors import UserError
+
+OUT_OF_MEMORY = 3.0
+"""Factor of a plan that does not fit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """A plan that fits."""
+
+    plan: Plan
+    seconds: float
+    bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """What is to be placed."""
+
+    calls: Sequence[Call]
+    transfers: Transfers | None = None
+    capacity: int | None = None
+    """Bytes of a device."""
+    iterations: int = 5
+
+    def weighed(self, plan: Plan) -> tuple[float, Found | None]:
+        """The cost in the walk, and the plan if it fits."""
+        seconds = cost(self.calls, plan, self.transfers, self.iterations)
+        used = plan_bytes(self.calls, plan)
+        if self.capacity is not None and used > self.capacity:
+            return seconds * OUT_OF_MEMORY, None
+        return seconds, Found(plan=dict(plan), seconds=seconds, bytes=used)
+
+
+def brute_force(problem: Problem, most: int = 1_000_000) -> Found:
+    """The best of all plans. Raises `UserError` where there are too many, or none fits."""
+    sizes = [range(len(call.candidates)) for call in problem.calls]
+    if math.prod(map(len, sizes)) > most:
+        raise UserError(f"there are {math.prod(map(len, sizes)):,} plans, more than {most:,}; search by Metropolis")
+    names = [call.name for call in problem.calls]
+    fitting = [
+        found
+        for chosen in itertools.product(*sizes)
+        if (found := problem.weighed(dict(zip(names, chosen, strict=True)))[1]) is not None
+    ]
+    return min(fitting or [_none(problem)], key=lambda found: found.seconds)
+
+
+def metropolis(problem: Problem, *, seed: int, proposals: int = 2000, beta: float = 0.5, keep: int = 10) -> list[Found]:
+    """The best plans of a walk, the best first. `beta` is per percent that a proposal is longer.
+
+    Raises `UserError` where no plan on the way fits.
+    """
+    rng = np.random.default_rng(seed)
+    calls = problem.calls
+    moves = [(call.name, i) for call in calls for i in range(len(call.candidates))]
+    plan = {call.name: min(range(len(call.candidates)), key=lambda i: call.candidates[i].seconds) for call in calls}
+    now, found = problem.weighed(plan)
+    best: dict[tuple[int, ...], Found] = {}
+    known: dict[tuple[int, ...], tuple[float, Found | None]] = {}
+    for _ in range(proposals + 1):
+        if found is not None:
+            best[tuple(plan[call.name] for call in calls)] = found
+        others = [move for move in moves if plan[move[0]] != move[1]]
+        if not others:
+            break
+        name, index = others[int(rng.integers(len(others)))]
+        proposed = {**plan, name: index}
+        key = tuple(proposed[call.name] for call in calls)
+        if key not in known:
+            known[key] = problem.weighed(proposed)
+        then, other = known[key]
+        if then <= now or rng.random() < math.exp(-beta * 100.0 * (then - now) / now):
+            plan, now, found = proposed, then, other
+    return sorted(best.values(), key=lambda item: item.seconds)[:keep] or [_none(problem)]
+
+
+def symmetric(problem: Problem) -> Found:
+    """The best plan in which all calls have the same devices and layout, as systems without a search have it.
+
+    Raises `UserError` where there is none.
+    """
+    options = [{(c.devices, c.layout): i for i, c in enumerate(call.candidates)} for call in problem.calls]
+    shared = set(options[0]).intersection(*options[1:])
+    found = [
+        problem.weighed({call.name: own[key] for call, own in zip(problem.calls, options, strict=True)})[1]
+        for key in sorted(shared, key=lambda key: (sorted(key[0]), key[1]))
+    ]
+    return min([item for item in found if item is not None] or [_none(problem)], key=lambda item: item.seconds)
+
+
+def _none(problem: Problem) -> Found:
+    raise UserError(
+        f"no plan fits in {problem.capacity:,} bytes a device" if problem.capacity else "there is no plan at all"
+    )

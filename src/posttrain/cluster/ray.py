@@ -1,0 +1,88 @@
+"""Processes on Ray: a Ray of the run's own, which ends with it, or one that is there.
+
+Samplers are actors, each with a copy of the models; requests go to the shortest queue. Learners compute gradients of
+the micro-batches of an optimizer step and add them up in the order of the micro-batches; the first one is the run's own
+process, which has the optimizer. Numbers are those of ``local``, bit for bit.
+
+Differs: learners hold whole models; nothing is sharded but the sums of gradients.
+"""
+
+import importlib.util
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import PositiveFloat, PositiveInt
+
+from posttrain.cluster import Cluster
+from posttrain.component import frozen
+from posttrain.engines import Engine
+from posttrain.errors import UserError
+
+if TYPE_CHECKING:
+    from posttrain.cluster._opened import Session
+
+
+@frozen
+class Ray(Cluster):
+    """Samplers and learners in processes of their own."""
+
+    samplers: PositiveInt = 1
+    """Processes that sample."""
+    learners: PositiveInt = 1
+    """Processes that learn, the run's own included. A step has as much to deal as it has micro-batches
+    (``learner.micro_batch_tokens``)."""
+    address: str = ""
+    """``host:port`` of a Ray that is there, or ``auto``; empty starts one on this machine."""
+    cpus: PositiveFloat = 1.0
+    """CPUs that Ray sets aside for each process; below 1, several share one."""
+    timeout: PositiveFloat = 120.0
+    """Seconds after which a learner that does not answer is killed and replaced, and longest wait for a place."""
+    store_mb: PositiveInt = 256
+    """Limit of the object store in MiB; beyond it Ray writes to the disk without a word."""
+
+    @property
+    def processes(self) -> int:
+        """Actors that are started."""
+        return self.samplers + self.learners - 1
+
+    def check(self, threads: int) -> None:
+        """Raise `UserError` without Ray, and for more processes than this machine can run."""
+        if importlib.util.find_spec("ray") is None:
+            raise UserError("cluster=ray needs Ray, which is not installed: pip install 'posttrain[ray]'")
+        if self.address:
+            self._check_token()
+            return
+        cores = len(os.sched_getaffinity(0))
+        most = max(cores, 4) * 2
+        if self.processes * self.cpus > most:
+            raise UserError(
+                f"cluster.samplers={self.samplers} and cluster.learners={self.learners} ask for "
+                f"{self.processes * self.cpus:g} CPUs beside this process, and this machine has {cores} (twice as "
+                f"many, at least 8, may be asked for); ask for fewer, or join a Ray of several machines with "
+                "cluster.address=HOST:PORT"
+            )
+
+    def _check_token(self) -> None:
+        """Raise `UserError` where there is no token for a Ray that is there, or others can read it."""
+        if os.environ.get("RAY_AUTH_TOKEN"):
+            return
+        path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
+        if not path.is_file():
+            raise UserError(
+                f"there is no token for the Ray at {self.address}: {path} is not there. Who reaches the ports of a "
+                "Ray without a token runs any code as its user. Start it with RAY_AUTH_MODE=token, and give its token "
+                "as RAY_AUTH_TOKEN_PATH=FILE"
+            )
+        if path.stat().st_mode & 0o077:
+            raise UserError(f"{path} can be read by others, who could then run any code as you: chmod 600 {path}")
+
+    @contextmanager
+    def open(self, engine: Engine, seed: int) -> "Iterator[Session]":
+        """Start or join Ray, and start the actors."""
+        from posttrain.cluster._opened import opened
+
+        with opened(self, engine, seed) as session:
+            yield session

@@ -1,0 +1,66 @@
+"""Weights reach another process whole, or not at all."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from posttrain.cluster._weights import Buffer, Mapped, Version, digest_of, read, size_of, write
+from posttrain.errors import RunFailed
+from posttrain.models import Model
+from posttrain.policies import Policy
+from posttrain.policies.folder import new_folder
+from posttrain.policies.loading import load_policy
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> tuple[Policy, Policy]:
+    """Two policies of one shape with other weights, with a matrix that is tied."""
+    found = []
+    for name in ("one", "other"):
+        folder = new_folder(tmp_path / name, layers=1, width=16, heads=2, kv_heads=1, context=32, seed=len(found))
+        found.append(load_policy("policy", Model(source=str(folder), dtype="bfloat16"), {}, torch.device("cpu")))
+    return found[0], found[1]
+
+
+def version_of(policy: Policy, **changes: Any) -> Version:
+    given = {"name": "p", "number": 3, "digest": digest_of(policy), "bytes": size_of(policy)}
+    return Version(**{**given, **changes})
+
+
+def test_a_version_that_was_written_is_read(two: tuple[Policy, Policy]) -> None:
+    one, other = two
+    assert digest_of(one) != digest_of(other)
+    buffer, mapped = Buffer(), Mapped()
+    write(one, buffer.room(size_of(one)))
+    read(other, mapped.array("p", buffer.path, size_of(one)), version_of(one))
+    assert digest_of(other) == digest_of(one) and other.version == 3
+    assert size_of(one) == sum(2 * p.numel() for p in one.parameters())
+    buffer.close()
+
+
+def test_a_version_with_another_digest_is_an_error(two: tuple[Policy, Policy]) -> None:
+    one, other = two
+    content = np.zeros(size_of(one), np.uint8)
+    write(one, content)
+    with pytest.raises(RunFailed, match="version 3 of p arrived with the digest"):
+        read(other, content, version_of(one, digest="0" * 32))
+
+
+def test_the_same_path_of_another_buffer_is_opened_anew() -> None:
+    """The number of a descriptor that was closed is given out again."""
+    mapped = Mapped()
+    first = Buffer()
+    first.room(4)[:] = 1
+    path = first.path
+    assert mapped.array("p", path, 4).tolist() == [1, 1, 1, 1]
+    first.close()
+    second = Buffer()
+    second.room(4)[:] = 2
+    assert second.path == path
+    assert mapped.array("p", second.path, 4).tolist() == [2, 2, 2, 2]
+    second.close()
+    assert not os.path.exists(path)
