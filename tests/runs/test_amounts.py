@@ -26,6 +26,7 @@ def test_amounts_by_unit() -> None:
     assert amount(185.0, "seconds") == "3 min 5 s"
     assert amount(3 * 2**20, "bytes") == "3 MiB"
     assert with_interval(0.5, [0.25, 0.75], "share") == "50.0 % [25.0, 75.0]"
+    assert with_interval(0.875, [-0.02, 1.193], "share") == "87.5 % [0.0, 100.0]", "no share is beyond 100 %"
     assert with_interval(12.5, [2.0, 23.0], "seconds") == "12.5 s [2.0 s, 23.0 s]"
     assert with_interval(0.5, None, "number") == "0.5"
 

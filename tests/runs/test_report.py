@@ -205,9 +205,14 @@ def test_texts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcomes", "verdict"), [("rrrrrrrrrr", "better"), ("wwwwwwwwww", "worse"), ("rrrwwwwwww", "unclear")]
+    ("outcomes", "verdict", "said"),
+    [
+        ("rrrrrrrrrr", "better", "10 tasks were learned and 0 lost"),
+        ("wwwwwwwwww", "worse", "0 tasks were learned and 10 lost"),
+        ("rwwwwwwwww", "unclear", "1 task was learned and 0 lost"),
+    ],
 )
-def test_the_headline_claims_no_more_than_the_interval(tmp_path: Path, outcomes: str, verdict: str) -> None:
+def test_the_headline_claims_no_more_than_the_interval(tmp_path: Path, outcomes: str, verdict: str, said: str) -> None:
     before = {"better": "w", "worse": "r", "unclear": "w"}[verdict] * 10
     with RunStore.create(tmp_path, "run", RECIPE) as run:
         for step, name, results in ((0, "before", before), (1, "rl", outcomes)):
@@ -216,4 +221,5 @@ def test_the_headline_claims_no_more_than_the_interval(tmp_path: Path, outcomes:
             summary = {"accuracy": results.count("r") / 10, "accuracy_interval": [0.0, 1.0], "tasks": 10, "errors": 0}
             run.write_evaluation(step, name, rollout_rows(answers), {**summary, "verifier": "numeric"})
             run.log_metrics(step + 1, "rl", 1, {})
-        assert ("span", {"class": f"is {verdict}"}) in page(run.folder).elements
+        found = page(run.folder)
+        assert ("span", {"class": f"is {verdict}"}) in found.elements and said in " ".join(found.text.split())

@@ -109,15 +109,21 @@ def finish(folder: Path, summary: Mapping[str, Any], as_json: bool) -> None:
 
 
 def _preview(resolved: "Recipe", warnings: Sequence[str], as_json: bool) -> None:
-    """Prints what a run would do; exits with 1 if rollouts of the drawn batch could not be scored."""
-    from posttrain.runs.preview import preview
+    """Prints what a run would do, each part when it is known: a large model takes minutes to draw a batch.
 
-    found = preview(resolved, warnings)
-    if as_json:
-        print_json(found)
-    for heading, lines in ({} if as_json else found).items():
+    Exits with 1 if rollouts of the drawn batch could not be scored.
+    """
+    from posttrain.runs.preview import sections
+
+    found = {}
+    for heading, lines in sections(resolved, warnings):
+        found[heading] = lines
+        if as_json:
+            continue
         click.secho(heading, bold=True, fg={"warnings": "yellow", "errors": "red"}.get(heading))
         for line in lines:
             click.echo(f"  {printable(line)}")
+    if as_json:
+        print_json(found)
     if "errors" in found:
         raise click.exceptions.Exit(1)

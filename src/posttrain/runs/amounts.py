@@ -84,8 +84,11 @@ def probability(p: float) -> str:
 
 
 def percent(share: float, interval: Sequence[float] | None = None) -> str:
-    """``41.5 %``, with its interval in percent if there is one."""
-    return f"{100 * share:.1f} %" + (f" [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]" if interval else "")
+    """``41.5 %``, with its interval in percent if there is one, cut at 0 and 100 %: a t interval may reach beyond."""
+    if not interval:
+        return f"{100 * share:.1f} %"
+    low, high = (100 * min(max(end, 0.0), 1.0) for end in interval)
+    return f"{100 * share:.1f} % [{low:.1f}, {high:.1f}]"
 
 
 def duration(seconds: float) -> str:

@@ -182,12 +182,10 @@ def run_all(contenders: Sequence[Contender], seeds: Sequence[int], jobs: int, re
             finished += 1
             if problem:
                 failures[str(job.root)] = problem
-            each = (time.monotonic() - began) / finished
+            rest = (time.monotonic() - began) / finished * (len(left) - finished)
             state = f"failed: {problem.splitlines()[0]}" if problem else "done"
-            report(
-                f"{job.contender.label}, seed {job.seed}: {state} ({finished} of {len(left)} runs, "
-                f"about {each * (len(left) - finished) / 60:.0f} min left)"
-            )
+            ahead = f", about {max(round(rest / 60), 1)} min left" if finished < len(left) else ""
+            report(f"{job.contender.label}, seed {job.seed}: {state} ({finished} of {len(left)} runs{ahead})")
     return failures
 
 
