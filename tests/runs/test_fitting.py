@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,23 @@ def test_files_and_python_follow_the_same_rule(large: Path, tmp_path: Path) -> N
     assert value(python_recipe("grpo", model=large), LR) == "auto"
     assert value(python_recipe("grpo", model=large, lr=1e-4), LR) == 1e-4
     assert value(python_recipe("grpo", model=large, changes=["lr=1e-4"]), LR) == 1e-4
+
+
+def test_settings_follow_a_gguf_file(large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("gguf")
+    from tests.policies.gguf.gguf_files import write_gguf
+
+    (tmp_path / "model").mkdir()
+    file = write_gguf(tmp_path / "model" / "large.gguf", large)
+    for source in (file, file.parent):
+        found = find_recipe("grpo", [f"model={source}"])
+        assert found.models["policy"].chat, "its template is in the metadata"
+        assert size_of(found.models["policy"]) == size_of(find_recipe("grpo", [f"model={large}"]).models["policy"])
+        fitted = fit_to_models(found)
+        assert (value(fitted.recipe, LR), value(fitted.recipe, LENGTH)) == (1e-6, 32)
+    monkeypatch.setitem(sys.modules, "gguf", None)
+    with pytest.raises(UserError, match=r"pip install 'posttrain\[gguf\]'"):
+        fit_to_models(found)
 
 
 def test_auto_is_refused_where_the_table_is_not_about_the_model() -> None:

@@ -1,4 +1,4 @@
-"""Sizes of a model from the headers of its files, before anything of it is loaded."""
+"""Sizes of a model from the headers of its files, GGUF or safetensors, before anything of it is loaded."""
 
 import math
 from dataclasses import dataclass
@@ -7,7 +7,8 @@ from typing import Any
 from posttrain.errors import UserError
 from posttrain.models import Model
 from posttrain.models.sources import find_model
-from posttrain.policies.folder import bundled, bundled_names, open_folder
+from posttrain.policies.folder import bundled, bundled_names
+from posttrain.policies.gguf.reading import open_model
 from posttrain.policies.lora import base_of, is_adapter
 
 
@@ -36,18 +37,16 @@ class ModelSize:
 
 
 def size_of(model: Model, role: str = "policy") -> ModelSize | None:
-    """The size of a model that a folder holds; None for a new one, an endpoint, or files that are read otherwise.
+    """The size of a model of a folder or a GGUF file; None for a new one or an endpoint.
 
-    Raises `UserError` for a folder that is no model.
+    Raises `UserError` for what is no model, and for a GGUF file where its library is not installed.
     """
     if model.is_remote or model.source in ("new", "made") or model.source.startswith("role:"):
         return None
     path = bundled(model.source) if model.source in bundled_names() else find_model(model.source, role)
-    if path.is_file():
-        return None
     if path.is_dir() and is_adapter(path):
         path = base_of(path, model)
-    folder = open_folder(path)
+    folder = open_model(path)
     config, shapes = _text_config(folder.config), folder.shapes.values()
     width, queries = _number(config, "hidden_size"), _number(config, "num_attention_heads")
     head = _number(config, "head_dim") or (width // queries if queries else 0)

@@ -7,6 +7,7 @@ numbers for that model (`posttrain.runs.fitting`).
 """
 
 from collections.abc import Collection, Iterator, Mapping, MutableMapping
+from pathlib import Path
 from typing import Any, Final
 
 from posttrain.errors import UserError
@@ -21,7 +22,7 @@ SOURCE: Final = ("models", "policy", "source")
 EARLY: Final = 3
 """Step of the first evaluation on held-out tasks: early, so that little is lost if the policy collapses."""
 MOST_SETTINGS: Final = 16 << 20
-"""Most bytes of a tokenizer's settings."""
+"""Most bytes of a tokenizer's settings, and of a GGUF file's metadata, in which a chat template is looked for."""
 WEIGHTS: Final = ("*.safetensors", "*.gguf")
 
 Keys = tuple[str, ...]
@@ -98,8 +99,11 @@ def _parent(tree: Any, path: Keys) -> MutableMapping[str, Any]:
 
 
 def _has_template(source: str) -> bool:
-    """Whether a model's folder has a chat template."""
+    """Whether a model's folder or GGUF file has a chat template."""
     folder = hub.download(source, hub.SETTINGS) if hub.is_hub_name(source) else find_model(source)
+    for file in [folder] if folder.is_file() else sorted(folder.glob("*.gguf"))[:1]:
+        if not any(folder.glob("*.safetensors*")) and not (folder / "tokenizer.json").is_file():
+            return _names_template(file)
     settings = folder / "tokenizer_config.json"
     if (folder / "chat_template.jinja").is_file() or not settings.is_file():
         return (folder / "chat_template.jinja").is_file()
@@ -107,6 +111,15 @@ def _has_template(source: str) -> bool:
         return bool(read_json(settings, MOST_SETTINGS).get("chat_template"))
     except UserError:
         return False  # loading the model reports what is wrong with its folder
+
+
+def _names_template(file: Path) -> bool:
+    """Whether the metadata of a GGUF file, which are its first bytes, name a chat template."""
+    try:
+        with file.open("rb") as opened:
+            return b"tokenizer.chat_template" in opened.read(MOST_SETTINGS)
+    except OSError:
+        return False  # loading the model reports it
 
 
 def _is_large(source: Any) -> bool:

@@ -49,10 +49,11 @@ def fit_to_models(recipe: Recipe) -> Fitted:
     chosen += _pin(tree)
     recipe = from_tree(tree) if chosen else recipe
     sizes: dict[str, ModelSize | None] = {}
+    unread: dict[str, UserError] = {}
 
     def size(role: str) -> "ModelSize | None":
         if role not in sizes:
-            sizes[role] = _size(role, recipe)
+            sizes[role] = _size(role, recipe, unread)
         return sizes[role]
 
     for name, stage in tree["stages"].items():
@@ -61,7 +62,7 @@ def fit_to_models(recipe: Recipe) -> Fitted:
             lora = model is not None and model.lora is not None
             range_ = usual(learner.family, found.parameters, lora=lora) if found else None
             about = f"{learner.family}, {_millions(found)}{', LoRA' if lora else ''}" if found else ""
-            chosen += _choose(learner, range_, about)
+            chosen += _choose(learner, range_, about, unread)
             rate = learner.settings["optimizer"].get("lr")
             if range_ is not None and isinstance(rate, int | float) and range_.is_far(rate):
                 more = f"{rate / range_.rate:.0f} times" if rate > range_.rate else f"1/{range_.rate / rate:.0f} of"
@@ -93,8 +94,8 @@ def _pin(tree: dict[str, Any]) -> list[str]:
     return notes
 
 
-def _size(role: str, recipe: Recipe) -> "ModelSize | None":
-    """The size of a role's model, where the table is about models of its kind."""
+def _size(role: str, recipe: Recipe, unread: dict[str, UserError]) -> "ModelSize | None":
+    """The size of a role's model, where the table is about models of its kind; why it cannot be read, in `unread`."""
     from posttrain.policies.folder import bundled_names
     from posttrain.policies.sizes import trained_size
 
@@ -103,8 +104,9 @@ def _size(role: str, recipe: Recipe) -> "ModelSize | None":
         return None
     try:
         return trained_size(role, dict(recipe.models))
-    except UserError:
-        return None  # loading the model raises it, after a resume has compared the model with the one it began with
+    except UserError as error:
+        unread[role] = error  # loading the model raises it, after a resume has compared the model with its first one
+        return None
 
 
 def _learners(name: str, stage: dict[str, Any]) -> list[_Learner]:
@@ -127,7 +129,7 @@ def _learners(name: str, stage: dict[str, Any]) -> list[_Learner]:
     return found
 
 
-def _choose(learner: _Learner, range_: Usual | None, about: str) -> list[str]:
+def _choose(learner: _Learner, range_: Usual | None, about: str, unread: Mapping[str, UserError]) -> list[str]:
     """Replace ``auto`` in a learner's settings; returns a line for each. Raises `UserError` where there is no range."""
     notes = []
     for part, field in (("optimizer", "lr"), ("schedule", "warmup")):
@@ -135,6 +137,8 @@ def _choose(learner: _Learner, range_: Usual | None, about: str) -> list[str]:
         if settings.get(field) != "auto":
             continue
         path = f"{learner.path}.{part}.{field}"
+        if range_ is None and learner.role in unread:
+            raise unread[learner.role]
         if range_ is None:
             raise UserError(
                 f"{path} is auto, and the published settings are about models of a folder with at least "
