@@ -103,6 +103,7 @@ SHIPPED = {
 }
 """By kind; a new member needs an entry here or in `NOT`."""
 NOT = {
+    "prover_steps": "adds the values of a model; its reward of success is audited by itself",
     "duels": "compares two completions by a model; it has no correct answers",
     "right_verdict": "one of two letters is right, so guessing is rewarded; its own tests hold what must not be",
     "written_sum": "rewards a size; no answer is correct by it",

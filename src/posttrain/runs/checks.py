@@ -134,7 +134,7 @@ def rewards_of_parts(subject: Subject) -> Iterator[str]:
                 f"undiscounted sums to the end, and advantage '{stage.advantage.kind}' weighs tokens otherwise; set "
                 "advantage.gamma=1 and advantage.lam=1, or leave out the differences (reward.delta=false)"
             )
-        if stage.reward.spans and reads == "sum":
+        if stage.reward.spans and reads == "sum" and not stage.advantage.credits_spans:
             yield (
                 f"stage {stage.name}: reward '{stage.reward.kind}' rewards parts of completions, and advantage "
                 f"'{stage.advantage.kind}' reads only their sum, so where they are makes no difference; gae and "

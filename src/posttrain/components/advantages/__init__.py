@@ -46,6 +46,11 @@ class Advantage(Component):
         """
         return "sum"
 
+    @property
+    def credits_spans(self) -> bool:
+        """Whether it credits the rewards of spans (`SpanRewards`) by itself, whatever it `reads` of the others."""
+        return False
+
     def start(self) -> State:
         """State before the first step."""
         return {}
