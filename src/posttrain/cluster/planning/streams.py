@@ -1,0 +1,109 @@
+"""Many steps of sampling and learning on separate machines, simulated: alternating, with a fixed lag, streaming.
+
+Sources: AsyncFlow (arXiv 2507.01663) for a delay of one step, LlamaRL (arXiv 2505.24034) for a lag, and ASearcher
+(arXiv 2508.07976; released code of AReaL, areal/api/workflow_api.py) for the quota of streaming: a sample may start
+while accepted + running < (eta + version + 1) B.
+
+Seconds are given, no clock is read. The quota bounds when a sample starts, and not how old it is when it is learned
+from: a long one ends after many versions. `Streamed.staleness` has what really happened, and `drop_older` leaves out
+what is too old at its end, which then frees a place of the quota.
+
+Differs: a sample keeps the weights that it began with; samples of a group are separate.
+"""
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+Work = Sequence[Sequence[float]]
+"""Seconds of each sample, by step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machines:
+    """What samples and what learns."""
+
+    places: int
+    """Samples at a time."""
+    train: float
+    """Seconds to learn from a step."""
+    sync: float = 0.0
+    """Seconds until new weights are where the samplers can load them, while these go on."""
+    load: float = 0.0
+    """Seconds in which the samplers load them and do nothing else."""
+
+
+def lagged(work: Work, machines: Machines, lag: int, *, side_by_side: bool = False) -> list[float]:
+    """When each step has been learned from: step s is sampled with the weights of step s - 1 - lag.
+
+    `lag` 0 alternates. `side_by_side` gives places that a step leaves free to the next one, while its long samples go
+    on; then samplers hold several versions.
+    """
+    free = [0.0] * machines.places
+    sampled, trained = [], list[float]()
+    for step, samples in enumerate(work):
+        version = step - 1 - lag
+        begin = trained[version] + machines.sync if version >= 0 else 0.0
+        if sampled and not side_by_side:
+            begin = max(begin, sampled[-1])
+        begin += machines.load if version >= 0 else 0.0
+        end = begin
+        for seconds in samples:
+            start = max(heapq.heappop(free), begin)
+            heapq.heappush(free, start + seconds)
+            end = max(end, start + seconds)
+        sampled.append(end)
+        trained.append(max([end, *trained[-1:]]) + machines.train)
+    return trained
+
+
+@dataclass(kw_only=True)
+class Streamed:
+    """What a simulation of streaming found."""
+
+    trained: list[float] = field(default_factory=list)
+    """When each step has been learned from."""
+    staleness: list[int] = field(default_factory=list)
+    """Of each sample that was learned from: versions between its start and its step."""
+    dropped: int = 0
+    """Samples that were too old at their end."""
+    most_started: int = 0
+    """Largest number of samples accepted or running at any time, to compare with the quota."""
+
+
+def streaming(
+    samples: Sequence[float],
+    machines: Machines,
+    *,
+    batch: int,
+    steps: int,
+    eta: int,
+    drop_older: int | None = None,
+) -> Streamed:
+    """So many steps of `batch` samples, taken as they end; sample i takes ``samples[i % len(samples)]`` seconds."""
+    found, now, number, version = Streamed(), 0.0, 0, 0
+    running: list[tuple[float, int, int]] = []
+    waiting: list[int] = []
+    accepted, busy_until, learning = 0, 0.0, False
+    while len(found.trained) < steps:
+        while len(running) < machines.places and accepted + len(running) < (eta + version + 1) * batch:
+            heapq.heappush(running, (now + samples[number % len(samples)], number, version))
+            number += 1
+        found.most_started = max(found.most_started, accepted + len(running) - version * batch)
+        if not learning and len(waiting) >= batch:
+            taken, waiting = waiting[:batch], waiting[batch:]
+            found.staleness += [version - born for born in taken]
+            learning, busy_until = True, now + machines.train
+        ends = [running[0][0]] if running else []
+        now = min([*ends, *([busy_until] if learning else [])])
+        if learning and now == busy_until:
+            found.trained.append(now)
+            learning, version = False, version + 1
+        while running and running[0][0] <= now:
+            _, _, born = heapq.heappop(running)
+            if drop_older is not None and version - born > drop_older:
+                found.dropped += 1
+                continue
+            waiting.append(born)
+            accepted += 1
+    return found
