@@ -68,3 +68,22 @@ def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(config.replace('"latents": 9', '"latents": 8'))
     with pytest.raises(UserError, match="do not fit the weights beside it"):
         load_policy("sae", Model(source=str(tmp_path)), {}, CPU)
+
+
+def test_it_is_the_librarys() -> None:
+    """The same reconstruction and the same fraction of variance unexplained as EleutherAI's sparsify."""
+    sparsify = pytest.importorskip("sparsify")
+    ours = SparseCoder("sae", Sizes(width=24, latents=96, k=5), seed=2)
+    theirs = sparsify.SparseCoder(24, sparsify.SparseCoderConfig(num_latents=96, k=5))
+    generator = torch.Generator().manual_seed(4)
+    with torch.no_grad():
+        ours.encoder_bias.copy_(torch.randn(96, generator=generator) * 0.1)
+        ours.decoder_bias.copy_(torch.randn(24, generator=generator) * 0.1)
+        theirs.encoder.weight.copy_(ours.encoder)
+        theirs.encoder.bias.copy_(ours.encoder_bias)
+        theirs.W_dec.copy_(ours.decoder)
+        theirs.b_dec.copy_(ours.decoder_bias)
+    states = torch.randn(64, 24, generator=generator)
+    found = theirs(states)
+    assert torch.allclose(ours(states), found.sae_out, atol=1e-5)
+    assert float(ours.unexplained(states).detach()) == pytest.approx(float(found.fvu.detach()), abs=1e-5)

@@ -71,6 +71,27 @@ def part_named(contract: type[C], name: str) -> C:
     raise UserError(f"the recipe '{name}' has no {contract.__name__.lower()}")
 
 
+def options_as_settings(words: Sequence[str]) -> list[str]:
+    """Words in which ``--name value`` and ``--name=value`` are written as the setting ``name=value``.
+
+    Raises `UserError` for an option without a value.
+    """
+    found, left = list[str](), list(words)
+    while left:
+        word = left.pop(0)
+        option = re.fullmatch(r"--([a-z][a-z0-9_.-]*)(?:=(.*))?", word, re.DOTALL)
+        if option is None:
+            found.append(word)
+            continue
+        value = option[2]
+        if value is None:
+            if not left or left[0].startswith("--"):
+                raise UserError(f"{word} has no value; write {word} VALUE, or {option[1]}=VALUE")
+            value = left.pop(0)
+        found.append(f"{option[1].replace('-', '_')}={value}")
+    return found
+
+
 def split_settings(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Models and the ``name=value`` settings after them."""
     settings = [word for word in words if re.match(r"\w+=", word)]

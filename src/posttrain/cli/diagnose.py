@@ -1,11 +1,13 @@
 """Diagnose models without training: what an update changed, what a model was trained on.
 
 KIND is one of `posttrain list diagnostic`. Then come the models to inspect (bundled names, Hugging Face folders,
-folders of runs) or, for parts of recipes, their kinds or recipes that have one, and its settings as name=value.
+folders of runs) or, for parts of recipes, their kinds or recipes that have one, and its settings as name=value or
+--name value.
 
     posttrain diagnose sparsity pebble runs/grpo-1
     posttrain diagnose overlap pebble runs/grpo-1 runs/grpo-2
     posttrain diagnose curriculum mopps dump uniform '{kind: bandit, temperature: 0.2}' world=domains
+    posttrain diagnose temperature pebble tasks=mine.jsonl --entropy 0.3
     posttrain diagnose bandit dpo ipo rwr reinforce peak=70
     posttrain diagnose contamination runs/grpo-1 members=trained.jsonl others=new.jsonl
 """
@@ -27,7 +29,7 @@ def command(kind: str, words: tuple[str, ...], device: str, as_json: bool) -> No
     """Loads the models, examines them, prints the finding."""
     from functools import partial
 
-    from posttrain.cli._component import component, part_named, split_settings
+    from posttrain.cli._component import component, options_as_settings, part_named, split_settings
     from posttrain.components.diagnostics import Diagnostic, Subject
     from posttrain.engines.native import Native
     from posttrain.models import Model
@@ -35,7 +37,7 @@ def command(kind: str, words: tuple[str, ...], device: str, as_json: bool) -> No
     from posttrain.policies.loading import load_policy
     from posttrain.runs.launch import find_device, model_source
 
-    names, settings = split_settings(words)
+    names, settings = split_settings(options_as_settings(words))
     diagnostic = component(Diagnostic, kind, settings)
     _check_number(kind, diagnostic.subjects, names)
     where = find_device(device)  # type: ignore[arg-type]
@@ -58,6 +60,9 @@ def command(kind: str, words: tuple[str, ...], device: str, as_json: bool) -> No
         return
     for line in finding.lines:
         click.echo(line)
+
+
+command.context_settings = {"ignore_unknown_options": True}  # an unknown option is a setting of the diagnostic
 
 
 def _check_number(kind: str, subjects: Sequence[str], names: Sequence[str]) -> None:

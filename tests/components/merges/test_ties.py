@@ -62,3 +62,20 @@ def test_over_a_model_of_one_tensor_it_is_that_over_the_tensor() -> None:
     method = TIES(rate=0.7, scope="model")
     by_model = method("p0", tensors, method.survey(whole([tuple(tensors)])))
     assert torch.equal(by_model, TIES(rate=0.7)("p0", tensors, {}))
+
+
+def test_it_is_mergekits() -> None:
+    """The same trimmed differences and the same merge as mergekit's TIES, normalized, of three models."""
+    sparsify = pytest.importorskip("mergekit.sparsify")
+    arithmetic = pytest.importorskip("mergekit.merge_methods.generalized_task_arithmetic")
+    generator = torch.Generator().manual_seed(3)
+    base, *others = (torch.randn(40, 50, generator=generator) for _ in range(4))
+    method = sparsify.SparsificationMethod.magnitude
+    deltas = torch.stack([sparsify.sparsify(other - base, 0.3, method) for other in others])
+    mask = arithmetic.get_mask(deltas, "sum")
+    counts = mask.sum(0)
+    expected = base + 0.5 * (deltas * mask).sum(0) / counts.where(counts > 0, torch.ones_like(counts))
+    merged = TIES(rate=0.7, alpha=0.5, count="mergekit")("w", (base, *others), {})
+    assert torch.allclose(merged, expected, atol=1e-6)
+    release = TIES(rate=0.7, alpha=0.5)("w", (base, *others), {})
+    assert not torch.allclose(release, expected, atol=1e-6), "the release keeps an entry more of each difference"

@@ -20,13 +20,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from posttrain.component import frozen
 from posttrain.components.advantages import Advantage, State
 from posttrain.errors import UserError
 from posttrain.signals import Signal
 from posttrain.statistics.reliability import RULES, Rule, reliability
-from posttrain.types import Batch, Credit, FloatArray, Group, value_of
+from posttrain.types import Batch, Credit, Group, value_of
+
+Reals = NDArray[np.float64]
 
 
 @frozen
@@ -101,7 +104,7 @@ class Redrawn(Advantage):
             advantages=advantages, value_targets=credit.value_targets, metrics=metrics
         )
 
-    def _drawn(self, rule: str, batch: Batch) -> FloatArray:
+    def _drawn(self, rule: str, batch: Batch) -> Reals:
         """[N] how often each rollout is drawn; they sum to N."""
         weight_N = np.concatenate([np.zeros(0), *(weights(group, rule) for group in batch.groups)])
         if rule == "none" or not weight_N.sum():
@@ -124,7 +127,7 @@ class Redrawn(Advantage):
         return float(part.value)
 
 
-def weights(group: Group, rule: str) -> FloatArray:
+def weights(group: Group, rule: str) -> Reals:
     """[N] weights of the rollouts of a group; of equal rewards the one that was sampled first ranks higher."""
     reward_N = np.asarray(group.rewards, np.float64)
     if rule == "none" or len(reward_N) < 2:

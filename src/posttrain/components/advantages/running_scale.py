@@ -11,14 +11,16 @@ Differs: every rollout begins with R = 0, where the release goes on over the bor
 from typing import Annotated, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, PositiveFloat
 
 from posttrain.component import frozen
 from posttrain.components.advantages import Advantage, State
 from posttrain.signals import Signal
-from posttrain.types import Batch, Credit, FloatArray, Trajectory
+from posttrain.types import Batch, Credit, Trajectory
 
 EPSILON = 1e-8
+Reals = NDArray[np.float64]
 
 
 @frozen
@@ -71,7 +73,7 @@ class RunningScale(Advantage):
             metrics={**credit.metrics, "reward_scale": scale},
         )
 
-    def _returns(self, trajectory: Trajectory, reward_T: FloatArray) -> FloatArray:
+    def _returns(self, trajectory: Trajectory, reward_T: Reals) -> Reals:
         """[K] the discounted sum up to each turn."""
         total_K = np.add.reduceat(reward_T, [0, *(trajectory.turn_ends[:-1] + 1)]) if len(reward_T) else reward_T
         found, value = np.zeros(len(total_K)), 0.0
@@ -80,7 +82,7 @@ class RunningScale(Advantage):
         return found
 
 
-def _updated(state: State, value_N: FloatArray) -> dict[str, float]:
+def _updated(state: State, value_N: Reals) -> dict[str, float]:
     """The moments after these values (Chan et al. 1979): count, mean, sum of squared distances."""
     old, new = state["count"], len(value_N)
     if not new:

@@ -1,7 +1,7 @@
 """Test benches that a model writes and repairs, in place of those of the data; tasks without a usable one are dropped.
 
 Source: VeriPrefer, Wang et al. 2025, arXiv:2504.15804: a language model writes a test bench from the specification and
-mends it by the messages of compiler and simulator, in at most k rounds; a pair of specification and bench that never
+repairs it by the messages of compiler and simulator, in at most k rounds; a pair of specification and bench that never
 compiles is dropped. A bench that passes what a faulty module prints carries no signal: it is tried with mutants of the
 reference, a negated output and swapped operators, and goes if one of them prints the same rows.
 
