@@ -6,6 +6,7 @@ Ray is started once for most of these tests; that takes seconds.
 import importlib.util
 import os
 import signal
+import socket
 import stat
 import time
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 import torch
 
+from posttrain.cluster._ports import answers, listening
 from posttrain.cluster._processes import marked
 from posttrain.cluster.ray import Ray
 from posttrain.components.rewards.function import Function
@@ -32,8 +34,23 @@ from tests.conformance.test_methods import made_small
 from tests.runs.processes import command, finish, steps_done
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
-RECIPES = ("grpo", "ppo", "sft", "dpo", "kdrl", "carft", "tango", "chord", "dump", "mopps", "treepo", "cory", "awm")
-"""One of each way to sample and to learn: critics, teachers, pairs, states, judges, curricula, trees, roles, flows."""
+RECIPES = (
+    "grpo",
+    "ppo",
+    "sft",
+    "dpo",
+    "kdrl",
+    "carft",
+    "tango",
+    "chord",
+    "llamarl",
+    "dump",
+    "mopps",
+    "treepo",
+    "cory",
+    "awm",
+)
+"""One of each way to sample and to learn: critics, teachers, pairs, states, judges, curricula, trees, flows, a lag."""
 
 
 @pytest.fixture(scope="module")
@@ -215,15 +232,15 @@ def _driver_of(mark: str, pid: int) -> bool:
 def test_more_processes_than_the_machine_has_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(2)))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
-    Ray(samplers=4, learners=4).check(1)
+    Ray(samplers=4, learners=4).check("cpu")
     with pytest.raises(UserError, match=r"cluster\.samplers=40 and cluster\.learners=2 ask for 41 CPUs .* has 2 "):
-        Ray(samplers=40, learners=2).check(1)
+        Ray(samplers=40, learners=2).check("cpu")
 
 
 def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install 'posttrain\[ray\]'"):
-        Ray().check(1)
+        Ray().check("cpu")
 
 
 def test_a_token_that_others_can_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,10 +248,28 @@ def test_a_token_that_others_can_read_is_refused(tmp_path: Path, monkeypatch: py
     token = tmp_path / "token"
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(token))
     with pytest.raises(UserError, match="there is no token"):
-        Ray(address="auto").check(1)
+        Ray(address="auto").check("cpu")
     token.write_text("secret")
     token.chmod(0o644)
     with pytest.raises(UserError, match=f"chmod 600 {token}"):
-        Ray(address="auto").check(1)
+        Ray(address="auto").check("cpu")
     token.chmod(0o600)
-    Ray(address="auto").check(1)
+    Ray(address="auto").check("cpu")
+
+
+def test_a_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    with pytest.raises(UserError, match="cluster=ray has processes on CPUs only, and this run is on cuda"):
+        Ray().check("cuda")
+
+
+def test_ports_that_a_process_listens_on_are_found() -> None:
+    """One on all addresses and one on the loopback interface."""
+    with socket.create_server(("0.0.0.0", 0)) as every, socket.create_server(("127.0.0.1", 0)) as here:
+        found = {port.number: port for port in listening([os.getpid()])}
+        own = {name: found[server.getsockname()[1]] for name, server in (("every", every), ("here", here))}
+        assert own["every"].is_open and own["every"].address == "0.0.0.0"
+        assert not own["here"].is_open and own["here"].address == "127.0.0.1"
+        assert answers("127.0.0.1", own["here"].number)
+    assert not answers("127.0.0.1", own["here"].number)
+    assert listening([]) == []

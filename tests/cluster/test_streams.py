@@ -34,7 +34,7 @@ def test_places_that_are_free_take_the_next_step() -> None:
     """Two places, samples of 1 and 9: the next step begins at 1 beside the long one, and not at 9."""
     machines = Machines(places=2, train=0.0)
     assert lagged([[9.0, 1.0], [1.0, 1.0]], machines, 5) == [9.0, 10.0]
-    assert lagged([[9.0, 1.0], [1.0, 1.0]], machines, 5, side_by_side=True) == [9.0, 9.0]
+    assert lagged([[9.0, 1.0], [1.0, 1.0]], machines, 5, overlapped=True) == [9.0, 9.0]
 
 
 def test_with_equal_lengths_two_is_the_end() -> None:
@@ -42,16 +42,16 @@ def test_with_equal_lengths_two_is_the_end() -> None:
     work = [[1.0] * 8] * 100
     alternating = lagged(work, machines, 0)[-1]
     for lag in (1, 2, 4):
-        assert alternating / lagged(work, machines, lag, side_by_side=True)[-1] == pytest.approx(2.0, abs=0.03)
+        assert alternating / lagged(work, machines, lag, overlapped=True)[-1] == pytest.approx(2.0, abs=0.03)
 
 
-def test_long_tails_are_hidden_side_by_side_and_not_batch_after_batch() -> None:
+def test_long_tails_are_hidden_overlapped_and_not_batch_after_batch() -> None:
     rng = np.random.default_rng(0)
     work = np.minimum(rng.lognormal(-0.5, 1.0, (60, 256)), 8.0).tolist()
     machines = Machines(places=256, train=1.0)
     alternating = lagged(work, machines, 0)[-1]
     batches, beside, two = (
-        alternating / lagged(work, machines, lag, side_by_side=side)[-1]
+        alternating / lagged(work, machines, lag, overlapped=side)[-1]
         for lag, side in ((1, False), (1, True), (2, True))
     )
     assert batches < 1.3 < 1.8 < beside < two

@@ -24,11 +24,9 @@ def command() -> None:
 @click.option("--address", default="", help="A Ray that is there: HOST:PORT, or auto.")
 def check(address: str, as_json: bool) -> None:
     """Starts or joins Ray, and shows what a run would find."""
-    import torch
-
     from posttrain.cluster import checking
 
-    found = checking.check(address, torch.get_num_threads())
+    found = checking.check(address)
     if as_json:
         print_json(found)
     else:

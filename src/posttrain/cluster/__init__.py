@@ -54,8 +54,11 @@ class Session(Protocol):
 class Cluster(Component):
     """The processes that a recipe asks for."""
 
-    def check(self, threads: int) -> None:
-        """Raise `UserError` for what cannot be had here, before anything is started or recorded."""
+    def check(self, device: str) -> None:
+        """Raise `UserError` for what cannot be had here, before anything is started or recorded.
+
+        `device` is the kind of device of the run: ``cpu`` or ``cuda``.
+        """
 
     def open(self, engine: Engine, seed: int) -> AbstractContextManager[Session]:
         """Start the processes; all have ended when it is closed, however that comes."""

@@ -127,7 +127,7 @@ def _joined(settings: Settings, folder: Path) -> Iterator[None]:
     """Inside, this process is a driver of Ray."""
     import ray
 
-    quiet = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
     if settings.address:
         ray.init(address=settings.address, **quiet)
         try:
@@ -158,10 +158,11 @@ def _check_free(settings: Settings) -> None:
     """Raise `UserError` where the Ray that is there has too little free."""
     import ray
 
-    asked, free = settings.cpus * settings.processes, ray.available_resources().get("CPU", 0.0)
+    there: Any = ray
+    asked, free = settings.cpus * settings.processes, there.available_resources().get("CPU", 0.0)
     if asked > free:
         raise UserError(
             f"cluster.samplers={settings.samplers} and cluster.learners={settings.learners} ask for {asked:g} CPUs "
             f"({settings.cpus:g} a process; the first learner is this process), and {free:g} are free of the "
-            f"{ray.cluster_resources().get('CPU', 0.0):g} of {settings.address}; ask for fewer, or set cluster.cpus"
+            f"{there.cluster_resources().get('CPU', 0.0):g} of {settings.address}; ask for fewer, or set cluster.cpus"
         )

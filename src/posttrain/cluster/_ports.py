@@ -1,5 +1,6 @@
 """Ports of this machine: a free one, those that processes listen on, and whether they answer from elsewhere."""
 
+import contextlib
 import ipaddress
 import os
 import socket
@@ -35,13 +36,13 @@ def free_port(address: str) -> int:
 
 def listening(pids: Collection[int]) -> list[Port]:
     """The ports that these processes listen on, of this user on this machine."""
-    owner = {}
+    owner: dict[str, int] = {}
     for pid in pids:
-        try:
-            links = [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()]
-        except OSError:  # ended meanwhile
-            continue
-        owner |= {link[8:-1]: pid for link in links if link.startswith("socket:[")}
+        for link in Path(f"/proc/{pid}/fd").glob("*"):
+            with contextlib.suppress(OSError):  # closed meanwhile
+                target = os.readlink(link)
+                if target.startswith("socket:["):
+                    owner[target[8:-1]] = pid
     found = []
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:

@@ -7,7 +7,7 @@ from typing import Any
 from posttrain.cluster.ray import Ray
 
 
-def check(address: str, threads: int) -> dict[str, Any]:
+def check(address: str) -> dict[str, Any]:
     """Join the Ray at an address, or start one of one's own and end it, and look.
 
     Raises `UserError` for what a run would be refused for.
@@ -19,9 +19,10 @@ def check(address: str, threads: int) -> dict[str, Any]:
     from posttrain.engines.native import Native
 
     settings = Ray(address=address)
-    settings.check(threads)
+    settings.check("cpu")
     import ray
 
+    there: Any = ray
     began = time.monotonic()
     with opened(settings, Native(), 0) as session:
         ready = time.monotonic() - began
@@ -31,10 +32,10 @@ def check(address: str, threads: int) -> dict[str, Any]:
             {"port": port.number, "address": port.address, "process": port.pid, "answers": answers(here, port.number)}
             for port in listening(own)
         ]
-        nodes = [_node(node) for node in ray.nodes() if node["Alive"]]
+        nodes = [_node(node) for node in there.nodes() if node["Alive"]]
         ended = time.monotonic()
     return {
-        "versions": {**versions(), "ray": ray.__version__},
+        "versions": {**versions(), "ray": there.__version__},
         "nodes": nodes,
         "ports": ports,
         "seconds_to_start": ready,

@@ -48,10 +48,15 @@ class Ray(Cluster):
         """Actors that are started."""
         return self.samplers + self.learners - 1
 
-    def check(self, threads: int) -> None:
-        """Raise `UserError` without Ray, and for more processes than this machine can run."""
+    def check(self, device: str) -> None:
+        """Raise `UserError` without Ray, on a GPU, and for more processes than this machine can run."""
         if importlib.util.find_spec("ray") is None:
             raise UserError("cluster=ray needs Ray, which is not installed: pip install 'posttrain[ray]'")
+        if device != "cpu":
+            raise UserError(
+                f"cluster=ray has processes on CPUs only, and this run is on {device}: samplers and learners are given "
+                "no GPU. Set device=cpu, or leave the cluster out"
+            )
         if self.address:
             self._check_token()
             return

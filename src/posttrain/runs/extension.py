@@ -99,6 +99,11 @@ def _notes(recipe: Recipe, name: str, done: int, planned: int, now: int) -> list
             f"{', '.join(others)} in stage {name} change with the share of the steps that are done: that was "
             f"{done / planned:.3g} and is {done / now:.3g}"
         )
+    if recipe.schedule.ahead:
+        notes.append(
+            f"schedule={recipe.schedule.kind}: the first {recipe.schedule.ahead} steps after step {planned} are "
+            "sampled with newer weights than in a run of that length from the start, where they are sampled ahead"
+        )
     return [*notes, f"a run of {now} steps from the start would differ"] if notes else []
 
 

@@ -129,8 +129,9 @@ def prepare_machine(recipe: Recipe) -> "torch.device":
     keep_freed_memory()
     if recipe.threads is not None:
         torch.set_num_threads(recipe.threads)
-    recipe.cluster.check(torch.get_num_threads())
-    return find_device(recipe.device)
+    device = find_device(recipe.device)
+    recipe.cluster.check(device.type)
+    return device
 
 
 def find_device(wanted: Literal["auto", "cpu", "cuda"]) -> "torch.device":

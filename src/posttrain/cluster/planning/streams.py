@@ -33,18 +33,18 @@ class Machines:
     """Seconds in which the samplers load them and do nothing else."""
 
 
-def lagged(work: Work, machines: Machines, lag: int, *, side_by_side: bool = False) -> list[float]:
+def lagged(work: Work, machines: Machines, lag: int, *, overlapped: bool = False) -> list[float]:
     """When each step has been learned from: step s is sampled with the weights of step s - 1 - lag.
 
-    `lag` 0 alternates. `side_by_side` gives places that a step leaves free to the next one, while its long samples go
+    `lag` 0 alternates. `overlapped` gives places that a step leaves free to the next one, while its long samples go
     on; then samplers hold several versions.
     """
     free = [0.0] * machines.places
-    sampled, trained = [], list[float]()
+    sampled, trained = list[float](), list[float]()
     for step, samples in enumerate(work):
         version = step - 1 - lag
         begin = trained[version] + machines.sync if version >= 0 else 0.0
-        if sampled and not side_by_side:
+        if sampled and not overlapped:
             begin = max(begin, sampled[-1])
         begin += machines.load if version >= 0 else 0.0
         end = begin
