@@ -135,12 +135,11 @@ def _large(dtype: str, *, step: float, sampling: float, ratio: float) -> Iterato
         of=f"sampling, {of}, batch 64: share of the limit", wanted=sampling, where=sampled, key="share", form="{:.0%}"
     )
     yield Goal(
-        of=f"peak memory of GRPO, {of}",
-        wanted=3.2e9,
-        where=own | {"measure": "grpo"},
-        key="peak_memory_bytes",
+        of=f"peak memory of a step of GRPO, {of}",
+        wanted=3.2e9 / 2**20,
+        where={"measure": "memory_learning", "size": "135M", "workload": "fixed", "dtype": dtype},
         at_most=True,
-        form="{:.3g} bytes",
+        form="{:,.0f} MiB",
     )
 
 
@@ -195,6 +194,15 @@ float32 would be all that its products can do. What is not met stays here until 
 matrix unit are older: since then sampling writes several tokens in one call and fetches ahead, which takes two thirds
 of the time in float32, layers are learned from a few rows at a time and from more tokens at once, log-probabilities are
 one kernel, and limits are measured for longer (they were the best of three goes of seven milliseconds).
+
+At 135M the memory is measured ([below](#memory-of-a-step-135m)), with 16 completions: more are more passes of as many
+tokens, and add 3 MiB each of keys and values while sampling, which is not the peak. The speed is not measured on the
+code as it is, and these goals are open:
+`make bench-peers PEERS='--sizes 135M --samples 64 --batches 64 --sides posttrain,trl --apart'` measures them, with the
+fastest of TRL's micro-batches of 8, 16 and 32, and wants two free cores. A first trial with 64 completions of
+64 tokens, before layers took less memory and bfloat16 was multiplied in pairs, had 28.5 s a step against TRL's 64 to
+68 s in float32 (2.31 times as fast; the goal is 3), and 13 to 16 s against 41 s in bfloat16 (2.5 times; the goal is 4),
+with 6.0 and 5.1 GB at the peak.
 """
 
 
@@ -227,7 +235,10 @@ def has_matrix_unit(part: dict[str, Any]) -> bool:
 
 def bench(part: dict[str, Any]) -> Iterator[str]:
     """The section of a `posttrain bench`."""
-    yield f"## Beside the machine's limits{_with(part)}\n"
+    alone = {figure["measure"] for figure in part["figures"]} <= {"memory_sampling", "memory_learning"}
+    sizes = ", ".join(dict.fromkeys(figure["size"] for figure in part["figures"] if "size" in figure))
+    title = f"Memory of a step, {sizes}" if alone else "Beside the machine's limits"
+    yield f"## {title}{_with(part)}\n"
     yield from measured_by(part)
     yield from table(COLUMNS, rows(part["figures"]))
 

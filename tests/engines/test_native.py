@@ -1,6 +1,7 @@
 """The native engine on scripted policies: what is written, the law of the draws, the schedule."""
 
 import asyncio
+import gc
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from pydantic import ValidationError
 from posttrain.engines import Counters, Engine, Sampling
 from posttrain.engines._continuous import ContinuousServer
 from posttrain.engines._random import key_of, uniform
+from posttrain.engines._scheduler import Scheduler
 from posttrain.engines._slots import passes
 from posttrain.engines.native import Native
 from tests.engines.scripted import (
@@ -45,6 +47,17 @@ def test_a_completion_ends_at_an_end_token_which_is_kept_in_the_ids_only():
     assert (completion.text, completion.stop_reason, completion.version) == ("hello", "stop", 0)
     assert completion.logp.dtype == np.float32 and completion.token_ids.dtype == np.int64
     assert completion.logp.tolist() == [0.0] * 6
+
+
+def test_an_interrupt_is_raised_and_not_logged(monkeypatch, caplog):
+    def interrupt(scheduler):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Scheduler, "_advance", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        complete(serve(writes({"Q:": "hello"})), "Q:", Sampling())
+    gc.collect()
+    assert "never retrieved" not in caplog.text
 
 
 def test_a_completion_is_cut_at_max_tokens():

@@ -120,6 +120,7 @@ class Scheduler:
     def _start(self) -> None:
         if self._task is None:
             self._task = self.loop.create_task(self._run())
+            self._task.add_done_callback(_retrieved)
 
     def _withdraw(self, pending: PendingRequest) -> None:
         """Free the slots of a request."""
@@ -271,3 +272,9 @@ class Scheduler:
             self._scoring.popleft()
             if not scoring.future.done():
                 scoring.future.set_result(values.copy())
+
+
+def _retrieved(task: asyncio.Task[None]) -> None:
+    """Take the interrupt that ended a task, which the loop has raised already, so that it is not logged once more."""
+    if not task.cancelled():
+        task.exception()

@@ -16,7 +16,7 @@ ROOM: Final = 1 << 30
 """Bytes that a forward pass keeps at most, beside a model that takes none."""
 SHARED: Final = 3
 """It keeps less by one part in so many of what weights, gradients and optimizer take."""
-LEAST_ROOM: Final = 3 << 26
+LEAST_ROOM: Final = 5 << 25
 """Bytes that it may keep beside a model of any size."""
 
 

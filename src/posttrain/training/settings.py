@@ -36,7 +36,7 @@ class Learning:
     micro_batch_tokens: PositiveInt | None = None
     """Tokens in one forward pass; fewer take less memory and give the same gradient. None is a default by device: on a
     CPU as many as keep 1 GiB for the backward pass, less a third of what weights, gradients and optimizer take but at
-    least 192 MiB, within 256 to 9,216 tokens, or 4,608 for a model without that estimate; on a GPU 16,384.
+    least 160 MiB, within 256 to 9,216 tokens, or 4,608 for a model without that estimate; on a GPU 16,384.
     """
     clip_norm: PositiveFloat | None = 1.0
     """Largest global norm of the gradient; None for no clipping."""
