@@ -33,7 +33,7 @@ def test_kind_is_the_file_name_and_the_directory_is_the_registry() -> None:
 def test_plain_data_and_back_gives_the_same_component() -> None:
     component = PPOClip(clip_low=0.1, clip_high=0.28, dual_clip=3.0)
     tree = OBJECTIVE.dump_python(component, mode="json")
-    assert tree == {"kind": "ppo_clip", "clip_low": 0.1, "clip_high": 0.28, "dual_clip": 3.0}
+    assert tree == {"kind": "ppo_clip", "clip_low": 0.1, "clip_high": 0.28, "dual_clip": 3.0, "bound": None}
     assert OBJECTIVE.validate_python(json.loads(json.dumps(tree))) == component
 
 
@@ -140,12 +140,14 @@ def _integer_fields(owner: type) -> Iterator[tuple[str, Any]]:
 
 
 LAZY = {
-    "average", "concurrency", "count", "decay", "demonstrations", "depth", "digits", "disk_mb", "early", "epochs",
-    "epochs_after", "every", "every_steps", "fewest", "first", "hold", "holdout", "horizon", "initial_steps",
-    "iterations", "jitter", "keep", "layer", "length", "limit", "max_characters", "max_rounds", "max_steps",
-    "memory_mb", "micro_batch_tokens", "min_rollouts", "most", "needed", "output_kb", "patience", "prefill_tokens",
-    "refresh", "repeat_count", "repeat_length", "retries", "right", "rounds", "segment", "skip", "slip", "steps",
-    "times", "tries", "updates", "warmup", "warmup_steps", "words", "wrong",
+    "average", "budget", "characters", "concurrency", "count", "decay", "demonstrations", "depth", "digits",
+    "disk_mb", "early", "epochs", "epochs_after", "every", "every_steps", "fewest", "first", "hold", "holdout",
+    "horizon", "initial_steps", "iterations", "jitter", "keep", "layer", "length", "limit", "max_characters",
+    "max_rounds", "max_steps", "memory_mb", "micro_batch_tokens", "min_rollouts", "most", "needed", "output_kb",
+    "patience", "prefill_tokens", "refresh", "repeat_count", "repeat_length", "replaced", "retries", "right",
+    "rounds", "segment", "skip", "slip", "steps", "store_mb", "terms", "times", "tries", "updates", "warmup",
+    "warmup_steps",
+    "words", "wrong",
 }  # fmt: skip
 """Counts that are limits, or steps of a loop that ends sooner: nothing is made for what is never reached."""
 

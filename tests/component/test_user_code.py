@@ -1,7 +1,11 @@
 """Code of the user's: loaded without a trace on the import path, run with consent only."""
 
+import contextlib
+import json
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +19,7 @@ from posttrain.components.objectives import Objective
 from posttrain.components.tasks import Tasks
 from posttrain.errors import UserError
 from posttrain.recipes.files import find_recipe, to_yaml
+from tests.runs.made_runs import make_run
 
 OWN = (
     "from pathlib import Path\n"
@@ -180,6 +185,7 @@ RECIPES = {
     "a reward": "base: grpo\nreward: runs/evil/score.py:score\n",
     "a verifier": "base: grpo\nevaluation: {verifier: runs/evil/score.py:score}\n",
     "a base": "base: mod.py:recipe\n",
+    "a world": "base: grpo\nrollout: {kind: turns, environment: {kind: foreign, source: 'runs/evil/mod.py:World'}}\n",
     "an environment": "base: corridor\nrollout: {kind: control, id: 'mod:World-v0'}\n",
 }
 
@@ -228,15 +234,41 @@ def test_with_consent_it_runs_and_is_not_asked_about_again(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "verb", [["list"], ["show", "grpo"], ["doctor"], ["run", "grpo", "--dry-run"], ["diff", "dr_grpo"]]
+    "verb",
+    [
+        ["list"],
+        ["show", "grpo"],
+        ["doctor"],
+        ["run", "grpo", "--dry-run"],
+        ["diff", "dr_grpo"],
+        ["sample", "pebble", "1+1=", "--max-tokens", "1"],
+        ["view"],
+    ],
 )
 def test_python_in_the_working_folder_is_nobodys_library(here: Path, verb: list[str]) -> None:
     """Libraries try optional imports; a model folder may hold files of these names."""
     names = ("org", "_ruamel_yaml", "pynvml", "dill", "torchcomms", "a2wsgi", "json", "numpy", "sitecustomize")
     for name in names:
         Path(f"{name}.py").write_text(f"open('ran-{name}', 'w')\n")
-    done = subprocess.run(
-        [str(Path(sys.executable).with_name("posttrain")), *verb], capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode in (0, 1), done.stderr
+    command = [str(Path(sys.executable).with_name("posttrain")), *verb]
+    if verb == ["view"]:
+        look(make_run(here, sft=1, rl=1, tasks=4), [*command, str(here), "--port", "0", "--json"])
+    else:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert done.returncode in (0, 1), done.stderr
     assert not list(here.glob("ran-*"))
+
+
+def look(run: Path, command: list[str]) -> None:
+    """Have a viewer make its pages, also of a run that names a stranger's code."""
+    (run / "recipe.yaml").write_text("base: grpo\ntasks: {kind: org.py}\nreward: json.py:score\n")
+    viewer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert viewer.stdout is not None
+        url = json.loads("".join(iter(viewer.stdout.readline, "}\n")) + "}")["url"]
+        for page in ("", f"runs/{run.name}", f"runs/{run.name}/search", f"runs/{run.name}/solved"):
+            with contextlib.suppress(urllib.error.HTTPError):
+                urllib.request.urlopen(f"{url}{page}", timeout=60).read()
+    finally:
+        viewer.kill()
+        viewer.wait()

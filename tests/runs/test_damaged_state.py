@@ -39,6 +39,12 @@ def test_a_state_of_another_shape_is_refused(tmp_path: Path, key: str, value: An
     assert "\n" not in str(refused.value)
 
 
+def test_the_recipe_in_a_state_has_a_depth_too(tmp_path: Path) -> None:
+    text = json.dumps({**STATE, "recipe": '{"a":' * 150 + "1" + "}" * 150})
+    with pytest.raises(UserError, match=r"state\.json is not the state of a run: nested too deeply"):
+        state_of(tmp_path, text)
+
+
 @pytest.mark.parametrize("text", ["", "[]", "null", "{", "[" * 100_000, '{"step": 1, "step": 2}', "\x00"])
 def test_what_is_no_state_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(UserError, match=r"state\.json is not the state of a run"):

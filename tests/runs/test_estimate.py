@@ -16,7 +16,9 @@ from posttrain.runs.estimate import Estimate, estimate
 from posttrain.runs.launch import start
 from posttrain.runs.live import LiveView
 from posttrain.runs.machine_memory import Available, available_memory
+from posttrain.runs.preview import preview
 from posttrain.runs.store import RunStore
+from posttrain.stages import rl
 
 GIB = 1 << 30
 
@@ -105,6 +107,21 @@ def test_a_refusal_names_what_is_there() -> None:
     Estimate(parts=parts, available=Available(bytes=16 * GIB, limit="x")).check()
     with pytest.raises(UserError, match=r"take 16\.0 GiB .* 15\.0 GiB are there"):
         Estimate(parts=parts, available=Available(bytes=15 * GIB, limit="x")).check()
+
+
+def test_rollouts_that_never_fit_are_refused_before_they_are_sampled(capfd: pytest.CaptureFixture[str]) -> None:
+    many = ["prompts=1000000", "rollout.n=10000", "evaluation.holdout=2"]
+    assert main(["run", "grpo", *many, "--dry-run"]) == 2
+    said = capfd.readouterr().err
+    assert "the rollouts of a step take at least 19073.5 GiB (10,000,000,000 of them)" in said and "rollout.n" in said
+
+
+def test_a_dry_run_samples_a_part_of_a_large_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rl, "PREVIEWED", 5)
+    recipe = find_recipe(
+        "grpo", ["prompts=100", "rollout.n=2", "rollout.sampling.max_tokens=1", "evaluation.holdout=2"]
+    )
+    assert any("4 rollouts of 2 tasks" in line for line in preview(recipe)["stage rl (rl)"])
 
 
 def test_the_command_prints_parts_and_seconds(capfd: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from posttrain.policies import Policy
     from posttrain.training.learner import Learner, Workers
 
+SHARED = ("checking", "dispatch", "planning")
 Result = TypeVar("Result")
 
 

@@ -40,15 +40,14 @@ from posttrain.errors import UserError
 T = TypeVar("T")
 
 LARGEST = {
-    **dict.fromkeys(("threads", "workers", "processes"), 1_024),
+    **dict.fromkeys(("threads", "workers", "processes", "samplers", "learners"), 1_024),
     **dict.fromkeys(("n", "samples", "group", "resamples", "heads", "kv_heads", "layers"), 10_000),
-    **dict.fromkeys(
-        ("bins", "canaries", "checks", "hybrids", "n_max", "others", "per_round", "probed", "tests"), 10_000
-    ),
+    **dict.fromkeys(("bins", "canaries", "checks", "copies", "hybrids", "mutants"), 10_000),
+    **dict.fromkeys(("n_max", "others", "per_round", "probed", "tests", "traces"), 10_000),
     **dict.fromkeys(("rank", "slots", "width", "head_width", "head_dim", "vector_width"), 65_536),
     **dict.fromkeys(("condition", "dims", "k", "patch", "projection"), 65_536),
     **dict.fromkeys(
-        ("size", "prompts", "batch", "mlp_width", "max_turns", "turns", "latents", "minibatches"), 1_000_000
+        ("size", "prompts", "batch", "mlp_width", "max_turns", "turns", "rollouts", "latents", "minibatches"), 1_000_000
     ),
     **dict.fromkeys(("context", "max_tokens", "vocabulary_size", "top_k", "window"), 100_000_000),
 }

@@ -31,7 +31,9 @@ COPIED_HEAD: Final = 1 << 26
 LARGE: Final = 1 << 28
 """Weights from which sampling takes no more for keys and values than half of the weights take, or than `CACHED`."""
 CACHED: Final = 3 << 27
-CERTAIN: Final = ("weights", "gradients", "optimizer")
+ROLLOUT: Final = 2 << 10
+"""What a rollout takes at least while its step lasts, without its tokens."""
+CERTAIN: Final = ("weights", "gradients", "optimizer", "rollouts")
 LEARNING: Final = ("gradients", "activations", "logits")
 """What is there only while a step is learned from."""
 SAMPLING: Final = ("decoding", "keys and values", "drawn logits")
@@ -71,7 +73,7 @@ class Estimate:
     def lines(self) -> list[str]:
         """The estimate for a person to read."""
         other, when = (SAMPLING, "learning") if self.largest == LEARNING else (LEARNING, "sampling")
-        shown = {name: count for name, count in self.parts.items() if count}
+        shown = {name: count for name, count in self.parts.items() if count and (name != "rollouts" or count >= MIB)}
         parts = "".join(f", {name} {_size(count)}" for name, count in shown.items() if name not in other)
         lines = [f"about {_size(self.total)} at the peak: program {_size(PROGRAM)}{parts}"]
         if rest := ", ".join(f"{name} {_size(count)}" for name, count in shown.items() if name in other):
@@ -86,7 +88,15 @@ class Estimate:
         """Raise `UserError` where weights, gradients and optimizer alone take more than is there."""
         if self.available is None or self.certain <= self.available.bytes:
             return
-        parts = ", ".join(f"{name} {_size(self.parts.get(name, 0))}" for name in CERTAIN)
+        rollouts = self.parts.get("rollouts", 0)
+        if rollouts > self.available.bytes:
+            raise UserError(
+                f"the rollouts of a step take at least {_size(rollouts)} ({rollouts // ROLLOUT:,} of them), and "
+                f"{_size(self.available.bytes)} are there ({self.available.limit}). Set fewer prompts, or fewer "
+                "rollouts of each (rollout.n)"
+            )
+        named = [name for name in CERTAIN if name != "rollouts" or rollouts >= MIB]
+        parts = ", ".join(f"{name} {_size(self.parts.get(name, 0))}" for name in named)
         raise UserError(
             f"the models of this run take {_size(self.certain)} ({parts}), and {_size(self.available.bytes)} are there "
             f"({self.available.limit}). Train adapters (models.policy.lora={{}}), take a smaller type "
@@ -117,9 +127,16 @@ def estimate(recipe: Recipe, held_out: int, tasks: "Mapping[str, list[Task]]") -
         parts["gradients"] += gradients * trained * 4
         # Moments, and masters of half-precision weights.
         parts["optimizer"] += optimizers * trained * (8 + (4 if width == 2 else 0))
+    parts["rollouts"] = ROLLOUT * max(map(_rollouts, recipe.stages.values()), default=0)
     if "policy" in sizes:
         parts |= _lengths(recipe, sizes["policy"], held_out, tasks)
     return Estimate(parts=parts, available=available_memory(), unknown=tuple(unknown))
+
+
+def _rollouts(stage: Stage) -> int:
+    """Rollouts of a step."""
+    rollout: Any = getattr(stage, "rollout", None)
+    return 0 if rollout is None else int(getattr(stage, "prompts", 1) * getattr(rollout, "n", 1))
 
 
 def _experts(recipe: Recipe) -> int:

@@ -214,6 +214,7 @@ def _state(checkpoint: Path) -> dict[str, Any]:
     with guard(f"{path} is not the state of a run"):
         state = parse_json(read_own(path, JOURNAL).decode(), constants=True)
         _STATE.validate_python(state, strict=True)
+        parse_json(state.get(RECIPE) or "null")  # as text, which has a depth of its own
     found: dict[str, Any] = state
     return found
 

@@ -60,6 +60,8 @@ from posttrain.types import Task
 
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
 
+PREVIEWED = 1024
+"""Rollouts that a dry run samples, at most."""
 _STEP = 0x5374
 """Separates the draw of a step from others of the same seed."""
 
@@ -274,8 +276,8 @@ class RL(Stage):
         )
 
     def preview(self, models: Models, context: PreviewContext) -> list[str]:
-        """Sample and score the first step's tasks, and describe the rollouts."""
-        tasks = self._first_tasks(context)
+        """Sample and score tasks of the first step, `PREVIEWED` rollouts at most, and describe them."""
+        tasks = self._first_tasks(context)[: max(1, PREVIEWED // getattr(self.rollout, "n", 1))]
         samplers = [context.samplers(models, 0, place) for place in range(len(tasks))]
         groups = wait_for(collect_groups(tasks, self.rollout, self.reward, samplers, RewardContext()))
         if failures := describe_failures(groups):
