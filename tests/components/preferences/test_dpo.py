@@ -202,3 +202,39 @@ def test_under_a_target_gaps_follow_values_where_dpo_has_one_gap_for_all() -> No
     assert wide > narrow + 3
     plain = gaps(DPO(beta=0.3))
     assert plain[0] == pytest.approx(plain[1])
+
+
+def test_by_length_it_is_trls_sigmoid_norm() -> None:
+    """The same loss as TRL's trainer for given log-probabilities of completions of 2 and 4, and of 3 and 1 tokens."""
+    pytest.importorskip("trl")
+    from collections import defaultdict
+    from types import SimpleNamespace
+
+    from trl.trainer.dpo_trainer import DPOTrainer  # type: ignore[import-not-found, unused-ignore]
+
+    lengths, logp = [2, 3, 4, 1], torch.tensor([-0.5, -1.0, -1.5, -2.5], dtype=torch.float64)
+    mask = torch.tensor([[0, *([1] * n), *([0] * (4 - n))] for n in lengths])
+    logp_NT = (mask[:, 1:] * logp[:, None]).requires_grad_()
+    other = torch.tensor([-1.5, -2.0, -4.5, -3.0], dtype=torch.float64)
+    gathered = SimpleNamespace(gather=lambda x: x, gather_for_metrics=lambda x: x, device=torch.device("cpu"))
+    zero_NT = torch.zeros(4, 4)
+    outputs = SimpleNamespace(log_probs=logp_NT, entropy=zero_NT, mean_logits=zero_NT, is_top1=zero_NT.bool())
+    trainer = SimpleNamespace(
+        model=SimpleNamespace(training=False), accelerator=gathered, aux_loss_enabled=False, ld_alpha=None,
+        precompute_ref_logps=True, f_divergence_type="reverse_kl", loss_types=["sigmoid_norm"], loss_weights=[1.0],
+        beta=5.0, use_weighting=False, _metrics=defaultdict(lambda: defaultdict(list)), _total_train_tokens=0,
+    )  # fmt: skip
+    inputs = {"input_ids": torch.zeros_like(mask), "attention_mask": torch.ones_like(mask), "completion_mask": mask,
+              "ref_chosen_logps": other[:2], "ref_rejected_logps": other[2:]}  # fmt: skip
+    expected = DPOTrainer._compute_loss(trainer, lambda **given: outputs, inputs, False)
+    sums = logp_NT.detach().sum(1)
+    these = Pairs(
+        logp_P2=torch.stack([sums[:2], sums[2:]], 1).requires_grad_(),
+        length_P2=torch.tensor([lengths[:2], lengths[2:]]).T,
+        reference_logp_P2={logp_of("reference"): torch.stack([other[:2], other[2:]], 1)},
+    )
+    found = DPO(beta=5.0, by_length=True)(these).loss_P.mean()
+    assert found.item() == pytest.approx(float(expected.detach()), rel=1e-6)
+    [theirs] = torch.autograd.grad(expected, logp_NT)
+    [ours] = torch.autograd.grad(found, these.logp_P2)
+    assert theirs[:, 0].tolist() == pytest.approx(ours.T.flatten().tolist(), rel=1e-6)
