@@ -10,11 +10,18 @@ from pathlib import Path
 import pytest
 
 from posttrain.cli import _packages, main
+from posttrain.models.hub import FETCHED
 from posttrain.policies.folder import BUNDLED
+from posttrain.settings.word_problems import word_problems
 from tests.policies.gguf.gguf_files import write_gguf
 from tests.policies.made_models import load
 
 SMALL = replace(_packages.MODELS["smollm2"], package="tiny-model", version="1.0", folder_bytes=1, wheel_bytes=1)
+
+
+def test_every_model_is_named_where_its_folder_is_missing() -> None:
+    assert set(_packages.MODELS) == set(FETCHED)
+    assert word_problems().models["policy"].source in FETCHED.values(), "or else the hub would be asked for it"
 
 
 @pytest.fixture

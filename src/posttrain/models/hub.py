@@ -21,13 +21,15 @@ SECONDS: Final = 4.5
 SETTINGS: Final = ("*.json", "*.jinja", "*.txt", "tokenizer.model")
 FILES: Final = ("*.safetensors", *SETTINGS)
 """Files that a model is read from; those in folders of a repository are for other programs."""
+FETCHED: Final = {"smollm2": "models/smollm2"}
+"""Models that ``posttrain fetch`` downloads, and the folder of each, which is no repository of the hub."""
 _NAME = re.compile(r"(?P<name>(?P<owner>\w[\w.-]{0,95})/\w[\w.-]{0,95})(@(?P<revision>[\w./-]{1,200}))?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 def is_hub_name(source: str) -> bool:
     """Whether a model's source is a repository of the hub: ``owner/name``, where no folder ``owner`` is."""
-    found = _NAME.fullmatch(source)
+    found = _NAME.fullmatch(source) if source not in FETCHED.values() else None
     return found is not None and not Path(found["owner"]).exists() and not Path(source).exists()
 
 

@@ -28,6 +28,7 @@ from posttrain.component import nearest
 from posttrain.components.shapes import VisionShape
 from posttrain.errors import RunFailed, UserError
 from posttrain.errors.foreign import check_file, file_in, guard, read_bytes, read_json, shown
+from posttrain.models.hub import FETCHED
 from posttrain.policies import _byte_tokenizer
 from posttrain.policies._shape import VISION_ENTRY, Shape
 from posttrain.policies.decoder import Decoder
@@ -372,6 +373,9 @@ def open_weights(path: Path) -> Iterator[Any]:
 def _siblings(path: Path) -> str:
     """What else could have been meant by a folder that is not there."""
     parent = path.parent
+    for name, place in FETCHED.items():
+        if str(path) in (name, place):
+            return f"posttrain fetch {name} downloads it to {place}"
     if not parent.is_dir():
         where = f"'{parent}' does not exist either (working in {Path.cwd()})"
         return f"{where}; a model of the Hugging Face hub is named owner/name"

@@ -17,6 +17,11 @@ from tests.cli.mistakes.given import SMALL, Refused
         ("model=.", "models.policy: '.' has no config.json, so it is not a model folder; it holds: "),
         ("model=mine.py", "models.policy: the model folder 'mine.py' is a file, not a folder"),
         ("model=new", "models.policy: source is 'new' and shape is not given"),
+        (
+            "model=smollm2",
+            "the model folder 'smollm2' does not exist; posttrain fetch smollm2 downloads it to models/smollm2",
+        ),
+        ("model=models/smollm2", "does not exist; posttrain fetch smollm2 downloads it to models/smollm2"),
         ("model=role:reference", "the recipe has no model in the role 'policy'"),
         ("models.policy.trained=false", "no model of this recipe is trained; set models.policy.trained=true"),
         ("models.policy.context=65", "models.policy: context is 65 tokens, but the model is made for 64"),
