@@ -1,12 +1,16 @@
 """Plans: costs worked out by hand, memory by cliques, and a search that finds what trying all of them finds."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from posttrain.cli import main
 from posttrain.cluster.planning.calls import Call, Candidate, cost, ends, filtered
 from posttrain.cluster.planning.memory import plan_bytes
+from posttrain.cluster.planning.profiles import read_profile
 from posttrain.cluster.planning.search import Problem, brute_force, metropolis, symmetric
 from posttrain.errors import UserError
 
@@ -179,6 +183,54 @@ def test_the_joint_plan_beats_the_fastest_of_each_and_the_symmetric_one() -> Non
     assert symmetric(problem).seconds == pytest.approx(15.8)
     best = metropolis(problem, seed=0, proposals=200)[0]
     assert best.seconds == brute_force(problem).seconds == pytest.approx(11.0)
+
+
+SCORES = [
+    {"devices": [0, 1], "seconds": 2.8},
+    {"devices": [2, 3], "seconds": 3.0},
+    {"devices": [0, 1, 2, 3], "seconds": 2.9},
+]
+GENERATE = [{"devices": [0, 1, 2, 3], "seconds": 4.0, "static": 10, "active": 5}, {"devices": [0, 1], "seconds": 7.0}]
+TRAIN = [{"devices": [0, 1, 2, 3], "seconds": 6.0}, {"devices": [0, 1], "seconds": 4.0}]
+CALLS: list[dict[str, Any]] = [
+    {"name": "generate", "model": "actor", "candidates": GENERATE},
+    {"name": "reference", "model": "reference", "after": ["generate"], "candidates": SCORES},
+    {"name": "reward", "model": "reward", "after": ["generate"], "candidates": SCORES},
+    {"name": "train", "model": "actor", "trains": True, "after": ["reference", "reward"], "candidates": TRAIN},
+]
+PROFILE = {"iterations": 1, "capacity": 100, "calls": CALLS}
+
+
+def test_the_command_prints_the_plan_that_beats_the_symmetric_one(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Devices 2 and 3 work 4 + 3 of 11 seconds, 0 and 1 work 4 + 2.8 + 4."""
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps(PROFILE))
+    assert main(["cluster", "plan", str(path), "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert (found["plans"], found["tried"]) == (36, "all")
+    assert found["best"][0]["seconds"] == pytest.approx(11.0)
+    assert found["symmetric"]["seconds"] == pytest.approx(15.8)
+    assert found["idle"] == pytest.approx({"0": 0.2 / 11, "1": 0.2 / 11, "2": 4 / 11, "3": 4 / 11})
+    assert main(["cluster", "plan", str(path)]) == 0
+    assert "the same devices for all calls: 15.8 s" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"calls": []}, "a profile has calls"),
+        ({"calls": [{"name": "a", "model": "m", "candidates": []}]}, "the call 'a' has no candidate"),
+        ({"calls": [{**CALLS[0], "after": ["b"]}]}, "comes after 'b', which is no call"),
+        ({"calls": 3}, "is no profile of calls"),
+    ],
+)
+def test_what_is_no_profile_is_refused(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps({**PROFILE, **change}))
+    with pytest.raises(UserError, match=message):
+        read_profile(path)
 
 
 @pytest.mark.slow

@@ -1,12 +1,14 @@
-"""Check the processes that a run with cluster=ray would have: nodes, versions, ports.
+"""Check the processes that a run with cluster=ray would have, and plan placements.
 
 Without --address a Ray of one's own is started and ended. Ports that answer from another address are open to all who
 reach this machine; a Ray asks them for its token.
 
     posttrain cluster check
     posttrain cluster check --address HOST:6379
+    posttrain cluster plan PROFILE.json
 """
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -54,3 +56,37 @@ def _print(found: dict[str, Any]) -> None:
     click.echo(f"started in {found['seconds_to_start']:.1f} s, ended in {found['seconds_to_end']:.1f} s")
     left = found["left"]
     click.echo(f"left behind: {', '.join(map(str, left)) if left else 'nothing'}")
+
+
+@command.command("plan")
+@click.argument("profile", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON value, for programs.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of the search.")
+@click.option("--proposals", default=2000, show_default=True, type=click.IntRange(min=1), help="Steps of the search.")
+def plan(profile: Path, as_json: bool, seed: int, proposals: int) -> None:
+    """Find where the calls of a step are best executed, from a PROFILE of how long each takes where.
+
+    The search is that of ReaLHF; where there are few plans, all are tried. docs/scale.md shows a profile.
+    """
+    from posttrain.cluster.planning.profiles import best_plans, read_profile
+
+    found = best_plans(read_profile(profile), seed=seed, proposals=proposals)
+    if as_json:
+        print_json(found)
+        return
+    click.echo(f"{found['plans']:,} plans, tried: {found['tried']}")
+    for number, own in enumerate(found["best"], start=1):
+        _print_plan(f"plan {number}", own)
+    if found["symmetric"] is not None:
+        _print_plan("the same devices for all calls", found["symmetric"])
+    shares = ", ".join(f"{device}: {share:.0%}" for device, share in found["idle"].items())
+    click.echo(f"idle in plan 1, by device  {shares}")
+
+
+def _print_plan(title: str, found: dict[str, Any]) -> None:
+    click.echo(f"{title}: {found['seconds']:g} s, {found['bytes']:,} bytes on the fullest device")
+    rows = [
+        [name, ",".join(map(str, own["devices"])), "x".join(map(str, own["layout"])), f"{own['seconds']:g}"]
+        for name, own in found["calls"].items()
+    ]
+    print_table(["call", "devices", "layout", "seconds"], rows)

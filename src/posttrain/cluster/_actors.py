@@ -98,6 +98,13 @@ class Learners(Replicas):
         self._group = join(place, rank, size, timeout)
         self._rank, self._size = rank, size
 
+    def signals(self, content: bytes) -> list[Any]:
+        """Signals of some micro-batches."""
+        from posttrain.cluster._references import loads
+
+        asked, batches = loads(content, self.policies)
+        return [{name: values_T.cpu() for name, values_T in asked.of(batch).items()} for batch in batches]
+
     def slices(self, content: bytes) -> list[Any]:
         """Do this process's part of an optimizer step; returns its slices."""
         from posttrain.cluster._gang import work

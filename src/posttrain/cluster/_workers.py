@@ -1,19 +1,23 @@
 """The gradient of an optimizer step by all learners of a cluster: the side of the run's own process."""
 
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from posttrain.cluster._forward import signals
 from posttrain.cluster._gang import dealt, join, types_of, work
 from posttrain.cluster._references import dumps
 from posttrain.cluster._session import MOST_REPLACED, Processes
 from posttrain.cluster._sums import GroupBroken, Sums
 from posttrain.errors import RunFailed
 from posttrain.policies import Policy
-from posttrain.training.learner import InProcess, Loss, Slice
+from posttrain.signals import Signal
+from posttrain.training.learner import Asked, InProcess, Loss, Slice
 from posttrain.training.packing import MicroBatch
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from posttrain.training.learner import Learner
 
 
@@ -42,6 +46,14 @@ class Gang:
             except GroupBroken as error:
                 self._session.note(f"the learners' group was formed anew: {error}")
         raise RunFailed("the learners lost one another again and again; posttrain cluster check may show why")
+
+    def signals(self, asked: Asked, batches: Iterable[MicroBatch]) -> Iterator[Mapping[Signal, "Tensor"]]:
+        """Forward passes, in equal parts."""
+        every = list(batches)
+        models = (asked.policy, *asked.others.values())
+        if len(every) < 2 or any(type(policy).at is not Policy.at for policy in models):
+            return InProcess().signals(asked, every)
+        return signals(self._session, asked, every)
 
     def _parts(
         self, learner: "Learner", every: Sequence[MicroBatch], loss: Loss, progress: float, size: int

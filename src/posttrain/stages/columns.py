@@ -11,6 +11,7 @@ from posttrain.types import FloatArray
 
 if TYPE_CHECKING:
     from posttrain.policies import Policy
+    from posttrain.training.learner import Workers
     from posttrain.training.packing import Example
 
 
@@ -23,6 +24,7 @@ def signals_of_models(
     critic: str = "critic",
     max_tokens: "Callable[[Policy], int]",
     temperature: float = 1.0,
+    workers: "Workers | None" = None,
 ) -> list[dict[Signal, FloatArray]]:
     """For each example, [T] signals of its trained tokens, computed before they are learned from.
 
@@ -48,6 +50,7 @@ def signals_of_models(
             others=others,
             max_tokens=max_tokens(models[name]),
             temperature=temperature,
+            workers=workers,
         )
         for own, result in zip(signals, results, strict=True):
             own.update((need, result[itself]) for need, itself in requested.items())

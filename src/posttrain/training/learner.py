@@ -145,6 +145,30 @@ class Workers(Protocol):
         """What each micro-batch gives, in their order. At the end, the ``grad`` of `Learner.parameters` has the sum."""
         ...
 
+    def signals(self, asked: "Asked", batches: Iterable[MicroBatch]) -> Iterator[Mapping[Signal, Tensor]]:
+        """[T] signals of each micro-batch, in their order, without gradients."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """Signals that are asked of a policy."""
+
+    policy: Policy
+    needs: frozenset[Signal]
+    temperature: float = 1.0
+    others: Mapping[str, Policy] = field(default_factory=dict)
+    """By role, the models of the needed divergences."""
+
+    def of(self, batch: MicroBatch) -> dict[Signal, Tensor]:
+        """Those of one micro-batch, without gradients."""
+        with torch.no_grad():
+            return dict(
+                self.policy.evaluate(
+                    batch.packed, batch.positions_T, self.needs, temperature=self.temperature, others=self.others
+                )
+            )
+
 
 class InProcess:
     """One micro-batch after the other, in this process."""
@@ -155,6 +179,10 @@ class InProcess:
             with learner.masters.collecting():
                 done = Slice.of(learner.policy, batch, loss, progress)
             yield done
+
+    def signals(self, asked: Asked, batches: Iterable[MicroBatch]) -> Iterator[Mapping[Signal, Tensor]]:
+        """One forward pass after the other."""
+        return map(asked.of, batches)
 
 
 class Learner:
@@ -363,8 +391,9 @@ def evaluate_examples(
     max_tokens: int,
     temperature: float = 1.0,
     others: Mapping[str, Policy] | None = None,
+    workers: Workers | None = None,
 ) -> list[dict[Signal, FloatArray]]:
-    """For each example, [T] arrays of a policy's signals, without gradients.
+    """For each example, [T] arrays of a policy's signals, without gradients; None for `workers` is this process.
 
     For a reference's log-probabilities, a critic's values, and the policy's own signals before an update, including its
     divergences from the `others`, by role.
@@ -373,10 +402,10 @@ def evaluate_examples(
     results: list[dict[Signal, FloatArray]] = [{} for _ in examples]
     bare = [replace(e, columns={}) for e in examples]
     share = policy.shares_prompts
-    for part in plan_micro_batches(bare, max_tokens, share=share):
-        batch = pack([bare[i] for i in part], np.zeros(len(part), np.float32), device, share=share)
-        with torch.no_grad():
-            signals = policy.evaluate(batch.packed, batch.positions_T, needs, temperature=temperature, others=others)
+    parts = plan_micro_batches(bare, max_tokens, share=share)
+    batches = (pack([bare[i] for i in p], np.zeros(len(p), np.float32), device, share=share) for p in parts)
+    asked = Asked(policy=policy, needs=needs, temperature=temperature, others=others or {})
+    for part, signals in zip(parts, (workers or InProcess()).signals(asked, batches), strict=True):
         _scatter(signals, part, bare, results)
     return results
 

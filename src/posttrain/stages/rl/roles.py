@@ -110,6 +110,7 @@ class RoleTraining:
                 self.temperature,
                 role=self.role,
                 critic=taught.critic or self.critic or "critic",
+                workers=learners[self.role].workers,
                 with_old=None if self.updates[self.role].objective.uses_old else count,
             )
         batch = batch_of(

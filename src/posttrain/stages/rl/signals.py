@@ -13,6 +13,7 @@ from posttrain.types import FloatArray, Group
 
 if TYPE_CHECKING:
     from posttrain.policies import Policy
+    from posttrain.training.learner import Workers
 
 
 def signals_for(
@@ -25,13 +26,14 @@ def signals_for(
     role: str = "policy",
     critic: str = "critic",
     with_old: int | None = None,
+    workers: "Workers | None" = None,
 ) -> dict[Signal, tuple[FloatArray, ...]]:
     """[T] signals of every trajectory, from one forward pass per model; `role` learns and `critic` gives its values.
 
     If there are trained demonstrations or rollouts of earlier steps, old log-probabilities are included: the sampler's
     for tokens that it drew in this step, and the learner's for the others; where it is given, of the first `with_old`
     trajectories only. `max_tokens` bounds a pass. `temperature` is that of the distribution that the tokens were drawn
-    from.
+    from. `workers` do the passes.
     """
     trajectories = [trajectory for group in groups for trajectory in group]
     shown = shown_signals(trajectories, needs, models[role], max_tokens)
@@ -56,6 +58,7 @@ def signals_for(
             critic=critic,
             max_tokens=lambda _: max_tokens,
             temperature=temperature,
+            workers=workers,
         )
 
     passes_over_all = any(need.computed_by(role, critic) == role for need in needs)
