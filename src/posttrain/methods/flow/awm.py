@@ -9,7 +9,7 @@ it nearly equals the policy.
 
     posttrain run awm tasks=mine.jsonl reward=mine.py:score    # columns: prompt, completion (a point: 0.3 -1)
 
-On its own samples and values: `rollout.role=policy objective.old=null penalties.average=null`.
+On its own samples and values: `rollout.role=policy rl.objective.old=null penalties.average.coefficient=0`.
 
 Differs: a flow in the plane in place of SD 3.5 with adapters.
 
