@@ -11,6 +11,7 @@ from types import ModuleType
 
 import pytest
 
+from posttrain.components.diagnostics import Diagnostic
 from posttrain.recipes.budgets import read_costs, read_numbers, recipe_of, splits
 from posttrain.recipes.files import find_recipe
 from posttrain.recipes.pages.experiments import all_experiments
@@ -219,6 +220,9 @@ def test_commands_of_experiments_can_still_be_given(tmp_path: Path) -> None:
             found = splits(read_numbers(given.pop("budget")), costs, read_numbers(given.pop("shares")))
             recipe = find_recipe("sft_dpo", [f"{path}={value}" for path, value in given.items()])
             assert len([recipe_of(recipe, one) for one in found]) == len(experiment.table)
+            continue
+        if experiment.command.startswith("posttrain diagnose "):
+            assert list(words)[2] in Diagnostic.kinds(), experiment.command
             continue
         if not experiment.contenders:
             assert (DOCS.parent / list(words)[1]).is_file(), experiment.command
