@@ -1,6 +1,6 @@
 """A run on Ray is the run of one process, bit for bit, also when its processes are killed; and it leaves nothing.
 
-Ray is started once for most of these tests; that takes seconds.
+Ray is started once for most of these tests; that takes seconds. With POSTTRAIN_RAY=all every recipe is run.
 """
 
 import importlib.util
@@ -20,6 +20,7 @@ import torch
 
 from posttrain.cluster._ports import answers, listening
 from posttrain.cluster._processes import marked
+from posttrain.cluster._workers import Gang
 from posttrain.cluster.ray import Ray
 from posttrain.components.rewards.function import Function
 from posttrain.engines.native import Native
@@ -30,7 +31,7 @@ from posttrain.recipes.tree import Recipe
 from posttrain.runs.context import RunContext
 from posttrain.runs.launch import start
 from posttrain.runs.live import LiveView
-from tests.conformance.test_methods import made_small
+from tests.conformance.test_methods import METHODS, made_small
 from tests.runs.processes import command, finish, steps_done
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
@@ -122,7 +123,7 @@ def run(recipe: Recipe, root: Path) -> dict[str, bytes]:
 
 @needs_ray
 @pytest.mark.slow
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", sorted(METHODS) if os.environ.get("POSTTRAIN_RAY") == "all" else RECIPES)
 def test_a_recipe_on_two_samplers_and_two_learners_is_that_of_one_process(
     name: str, tiny: Path, session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,6 +156,30 @@ def test_processes_that_are_killed_are_replaced_and_change_nothing(
     assert run(recipe, tmp_path / "ray") == alone
     events = (tmp_path / "ray" / "grpo-1" / "events.jsonl").read_text()
     assert "sampler 0" in events and "learner 1" in events and "replaced" in events
+
+
+@needs_ray
+@pytest.mark.slow
+def test_a_learner_that_hangs_is_killed_and_changes_nothing(
+    tiny: Path, session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = scored(small("grpo", tiny), tmp_path, steps=3)
+    alone = run(recipe, tmp_path / "local")
+    on(session, monkeypatch)
+    monkeypatch.setattr(session, "settings", replace(session.settings, timeout=6.0))
+    before = Gang._together
+    calls: list[int] = []
+
+    def together(gang: Gang, *arguments: Any) -> Any:
+        calls.append(session.learners[0].pid)
+        if len(calls) == 2:
+            os.kill(session.learners[0].pid, signal.SIGSTOP)
+        return before(gang, *arguments)
+
+    monkeypatch.setattr(Gang, "_together", together)
+    assert run(recipe, tmp_path / "ray") == alone
+    assert session.learners[0].pid != calls[1]
+    assert not Path(f"/proc/{calls[1]}").exists()
 
 
 @needs_ray

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from posttrain.cluster._references import dumps
@@ -52,19 +53,22 @@ def signals(session: Processes, asked: Asked, every: Sequence[MicroBatch]) -> It
     for _ in range(MOST_REPLACED + 1):
         for policy in (asked.policy, *asked.others.values()):
             session.publish(policy, "learn")
+        limit = session.settings.timeout * len(every)
         members: list[Member] = [*(_Far(m.actor, asked, session.name_of) for m in session.learners), _Here(asked)]
         try:
-            found: Sequence[Any] = Group(members=members, wait=_opened).call("signals", every, "split", "last")
+            found: Sequence[Any] = Group(members=members, wait=partial(_opened, limit)).call(
+                "signals", every, "split", "last"
+            )
         except ray.exceptions.RayTaskError as error:
             raise getattr(error, "cause", None) or error from None
-        except ray.exceptions.RayActorError:
+        except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError):
             session.replace_dead(session.learners)
             continue
         return iter(found)
     raise RunFailed("learners ended again and again; posttrain cluster check may show why")
 
 
-def _opened(parts: Sequence[Any]) -> list[Any]:
+def _opened(limit: float, parts: Sequence[Any]) -> list[Any]:
     import ray
 
-    return [ray.get(part) if isinstance(part, ray.ObjectRef) else part for part in parts]
+    return [ray.get(part, timeout=limit) if isinstance(part, ray.ObjectRef) else part for part in parts]

@@ -34,6 +34,8 @@ class Settings(Protocol):
     def processes(self) -> int: ...
 
 
+LONGEST_START = 120.0
+"""Seconds until an actor is there."""
 MOST_REPLACED = 3
 """Times that one process is replaced before the run gives up."""
 
@@ -100,10 +102,10 @@ class Processes:
         from posttrain.cluster._actors import versions
 
         try:
-            about = ray.get(member.actor.about.remote(), timeout=self.settings.timeout)
+            about = ray.get(member.actor.about.remote(), timeout=LONGEST_START)
         except ray.exceptions.GetTimeoutError:
             raise RunFailed(
-                f"no place was found for a process of the run within {self.settings.timeout:g} seconds; posttrain "
+                f"no place was found for a process of the run within {LONGEST_START:g} seconds; posttrain "
                 "cluster check shows what is there"
             ) from None
         own = versions()
@@ -181,7 +183,7 @@ class Processes:
         while True:
             try:
                 return self._give(policy, version, buffer, self.members(use))
-            except ray.exceptions.RayActorError:
+            except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError):
                 self.replace_dead(self.members(use))
 
     def replace_dead(self, members: list[Member]) -> None:
@@ -213,7 +215,7 @@ class Processes:
         for member in late:
             new = None if version.name in member.has else content
             calls.append(member.actor.load.remote(version, buffer.path, None if member.is_near else far, new))
-        ray.get(calls)
+        ray.get(calls, timeout=self.settings.timeout)
         for member in late:
             member.has[version.name] = key
         return True

@@ -117,7 +117,7 @@ class Gang:
             calls = [m.actor.join.remote(place, m.number, size, timeout) for m in session.learners]
             try:
                 session.group = join(place, 0, size, timeout)
-                ray.get(calls)
+                ray.get(calls, timeout=timeout)
             except (RuntimeError, ray.exceptions.RayError) as error:
                 session.group = None
                 session.replace_dead(session.learners)
@@ -128,8 +128,8 @@ class Gang:
         import ray
 
         try:
-            found: list[Any] = ray.get(list(calls))
-        except ray.exceptions.RayActorError as error:
+            found: list[Any] = ray.get(list(calls), timeout=self._session.settings.timeout)
+        except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError) as error:
             raise GroupBroken(str(error).splitlines()[0]) from error
         return found
 

@@ -39,7 +39,7 @@ class Ray(Cluster):
     cpus: PositiveFloat = 1.0
     """CPUs that Ray sets aside for each process; below 1, several share one."""
     timeout: PositiveFloat = 120.0
-    """Seconds after which a learner that does not answer is killed and replaced, and longest wait for a place."""
+    """Seconds after which a learner that does not answer is killed and replaced; more than a micro-batch takes."""
     store_mb: PositiveInt = 256
     """Limit of the object store in MiB; beyond it Ray writes to the disk without a word."""
 
