@@ -32,24 +32,37 @@ def commit(tree: Path) -> str:
     return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def write_counts(output: Path, part: Mapping[str, Any], first: str, counts: Counts, before: Path | None) -> None:
-    """Put the counts into the part's table beside those of the other code, of classes with as many cases."""
+def write_counts(
+    output: Path,
+    part: Mapping[str, Any],
+    first: str,
+    counts: Counts,
+    before: Path | None,
+    sizes: Mapping[str, int] | None = None,
+) -> None:
+    """Put the counts into the part's table beside those of the other code and of other classes.
+
+    `sizes` are the cases of each class, where not all were tried; what is known of a class that had other cases goes.
+    """
+    sizes = sizes or {title: tried for title, (tried, _) in counts.items()}
     old = json.loads(output.read_text())["tables"][0] if output.is_file() else {"columns": [first, *FIXED], "rows": []}
-    same = [row for row in old["rows"] if counts.get(row[0], (row[1],))[0] == row[1]]
+    same = [row for row in old["rows"] if sizes.get(row[0]) == row[1]]
+    clean: dict[str, Any] = {row[0]: row[2] for row in same if row[2] != ""}
     older = {row[0]: row[3] for row in same if len(row) > 3 and row[3] != ""}
     name = old["columns"][3] if older else ""
-    clean: dict[str, Any] = {row[0]: row[2] for row in same if row[2] != ""}
+    found = {title: n for title, (_, n) in counts.items()}
     if before is None:
-        clean = {title: n for title, (_, n) in counts.items()}
+        clean |= found
     else:
-        older, name = {title: n for title, (_, n) in counts.items()}, f"clean at {commit(before)}"
-    rows = [[title, tried, clean.get(title, "")] for title, (tried, _) in counts.items()]
-    rows.append(["all", sum(row[1] for row in rows), _total(clean, counts)])
+        earlier, name = name, f"clean at {commit(before)}"
+        older = (older if earlier == name else {}) | found
+    rows = [[title, tried, clean.get(title, "")] for title, tried in sizes.items()]
+    rows.append(["all", sum(sizes.values()), _total(clean, sizes)])
     if older:
-        rows = [[*row, _total(older, counts) if row[0] == "all" else older.get(row[0], "")] for row in rows]
+        rows = [[*row, _total(older, sizes) if row[0] == "all" else older.get(row[0], "")] for row in rows]
     table = {"columns": [first, *FIXED, *([name] if older else [])], "rows": rows}
     output.write_text(json.dumps({**part, "tables": [table]}, indent=1) + "\n")
 
 
-def _total(clean: Mapping[str, Any], counts: Counts) -> int | str:
-    return sum(clean[title] for title in counts) if clean.keys() >= counts.keys() else ""
+def _total(clean: Mapping[str, Any], sizes: Mapping[str, int]) -> int | str:
+    return sum(clean[title] for title in sizes) if clean.keys() >= sizes.keys() else ""

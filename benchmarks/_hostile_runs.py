@@ -121,6 +121,51 @@ def _recipe_link() -> Sequence[str]:
     return ["!", "show", "mine.yaml"]
 
 
+def _tables(folder: str, columns: str, more: str = "") -> None:
+    """Other values in the columns of a run's tables."""
+    import duckdb
+
+    for path in (RUN / folder).glob("*.parquet"):
+        rows = f"SELECT * REPLACE ({columns}) FROM '{path}' {more}"
+        duckdb.sql(f"COPY ({rows}) TO 'changed.parquet' (FORMAT parquet, COMPRESSION zstd)")
+        os.replace("changed.parquet", path)
+
+
+def _unpacks(*verb: str) -> Make:
+    """Answers of three megabytes, three hundred times each, in a few kilobytes."""
+
+    def make() -> Sequence[str]:
+        _tables("evals", "repeat('a', 3000000) AS completion", "CROSS JOIN range(300)")
+        return ["!", *verb]
+
+    return make
+
+
+def _rubbish() -> Sequence[str]:
+    for path in (RUN / "evals").glob("*.parquet"):
+        path.write_bytes(b"PAR1" + b"\xff" * 100 + b"PAR1")
+    return ["!", "stages", str(RUN)]
+
+
+def _sparse_manifests() -> Sequence[str]:
+    for step in (RUN / "checkpoints").iterdir():
+        sparse(step / "manifest.json", 10**11)
+    return ["!", "resume", str(RUN)]
+
+
+def _progress(text: str) -> Make:
+    def make() -> Sequence[str]:
+        Path("made.jsonl.progress.json").write_text(text)
+        return ["!", "generate", str(RUN), "--out", "made.jsonl"]
+
+    return make
+
+
+def _short_lines() -> Sequence[str]:
+    (RUN / "metrics.jsonl").write_bytes(b'{"step":1}\n' * 20_000_000)
+    return ["!", "runs", "ls", "made"]
+
+
 CLASSES: dict[str, dict[str, Make]] = {
     "links out of a run folder": {
         **{name: _leads_out(name) for name in (*JOURNALS, *PARTS)},
@@ -158,6 +203,20 @@ CLASSES: dict[str, dict[str, Make]] = {
             for value in (None, "x", [1])
         },
         "metrics of 100 GB": lambda: (sparse(RUN / "metrics.jsonl", 10**11), ["!", "resume", str(RUN)])[1],
+    },
+    "what a run's files unpack to": {
+        "answers, by stages": _unpacks("stages", str(RUN)),
+        "answers, by export": _unpacks("export", str(RUN), "--to", "inspect", "--out", "out", "samples=4"),
+        "a table of rubbish": _rubbish,
+        "manifests of 100 GB": _sparse_manifests,
+        "metrics of 20 million lines": _short_lines,
+        "a state's recipe 150 deep": _resealed(lambda state: {**state, "recipe": nested(150)}),
+        "a state's recipe 5,000 deep": _resealed(lambda state: {**state, "recipe": nested(5000)}),
+        "progress of generate, deep": _progress(nested(100_000)),
+        "progress of generate, a list": _progress("[]"),
+        "progress of generate, empty": _progress("{}"),
+        "a million prompts": _settings("prompts=1000000"),
+        "a million prompts of ten thousand": _settings("prompts=1000000", "rollout.n=10000"),
     },
     "recipes": {
         "null key beside base": _recipe("base: grpo\nnull: 1\n"),

@@ -1,7 +1,7 @@
 """Try every hostile model folder, data set, run and recipe of the corpus, each in a process of its own.
 
     python -m benchmarks.corpus                     all of it, into docs/measured/trust/folders.json
-    python -m benchmarks.corpus --only adapters     one class, or the cases of one name; writes nothing
+    python -m benchmarks.corpus --only adapters     one class, and its row of the file; or the cases of one name
     python -m benchmarks.corpus --against TREE      the code of another checkout, into a column of its own
 
 Prints a table by class. Clean is: exit 2 with a message of a few lines that holds no control character (1 with a
@@ -182,9 +182,10 @@ def main() -> int:
             counts = dict(zip(classes, pool.map(_elsewhere, classes), strict=True))
     else:
         counts = try_classes(classes, given.only)
-    if given.only is None:
+    if given.only is None or given.only in CLASSES:
         part = {"title": "A stranger's model or data", "command": "python -m benchmarks.corpus"}
-        write_counts(output, part, "what is hostile", counts, against)
+        sizes = {name: len(cases) for name, cases in CLASSES.items()}
+        write_counts(output, part, "what is hostile", counts, against, sizes)
     return int(against is None and any(tried != clean for tried, clean in counts.values()))
 
 

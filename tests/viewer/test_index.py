@@ -66,7 +66,7 @@ def test_only_what_is_not_indexed_is_read_from_its_own_files(run: Path, monkeypa
     module.index_of(run).build()
     read: list[str] = []
     ask = questions.query
-    monkeypatch.setattr(questions, "query", lambda sql, values=(): read.append(sql) or ask(sql, values))
+    monkeypatch.setattr(questions, "query", lambda sql, values=(), **more: read.append(sql) or ask(sql, values, **more))
     questions.solved(run, "domain", most_rows=5, most_columns=4)
     assert "step_000014" in read[0] and "step_000013" not in read[0]
 
@@ -154,7 +154,7 @@ def test_files_that_cannot_match_are_not_searched(run: Path, monkeypatch: pytest
     module.index_of(run).build()
     read: list[str] = []
     ask = search.query
-    monkeypatch.setattr(search, "query", lambda sql, values=(): read.append(sql) or ask(sql, values))
+    monkeypatch.setattr(search, "query", lambda sql, values=(), **more: read.append(sql) or ask(sql, values, **more))
     assert rollouts(run, Wanted(text="zeb"), limit=5).in_all == 1
     inserted = [sql for sql in read if sql.startswith("INSERT")]
     assert len(inserted) == 1 and "000008_000015" in inserted[0] and "000000_000007" not in inserted[0]

@@ -24,7 +24,7 @@ from posttrain.datasets.images import encoded
 from posttrain.errors.foreign import guard
 from posttrain.runs.files import put_in_place, sync
 from posttrain.runs.journal import plain
-from posttrain.runs.rows import fetched
+from posttrain.runs.rows import check_size, fetched
 from posttrain.signals import ADVANTAGE, ENTROPY, LOGP, OLD_VALUE
 from posttrain.types import FloatArray, Image, Score, Trajectory
 
@@ -179,6 +179,7 @@ def read_table(
         connection.execute(f"SET memory_limit = '{MEMORY}'")
         try:
             query = f"SELECT {selected} FROM read_parquet({quoted(path)}) WHERE {where}"
+            check_size(connection, query, parameters, LARGEST)
             return fetched(connection.execute(query, parameters), LARGEST)
         finally:
             connection.execute("RESET memory_limit")

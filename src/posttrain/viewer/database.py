@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from posttrain.errors import RunFailed, UserError
-from posttrain.runs.rows import fetched
+from posttrain.runs.rows import check_size, fetched
 from posttrain.runs.tables import new_connection
 
 if TYPE_CHECKING:
@@ -36,12 +36,15 @@ def number() -> int:
     return _number
 
 
-def query(sql: str, values: Sequence[object] = ()) -> list[Row]:
-    """Rows as dicts.
+def query(sql: str, values: Sequence[object] = (), *, whole: bool = False) -> list[Row]:
+    """Rows as dicts. What gives `whole` texts and tokens is asked for their lengths first.
 
     Raises `UserError` for an invalid regular expression, and `RunFailed` for tables that cannot be read: damaged
     ones, those of a version with other columns, and those whose answer would be larger than any page.
     """
+    if whole:
+        with _asked("SELECT 1", ()) as connection:
+            check_size(connection, sql, list(values), LARGEST)
     with _asked(sql, values) as result:
         return fetched(result, LARGEST)
 

@@ -42,7 +42,7 @@ def group(run: Path, step: int, index: int, *, limit: int = 2**31, offset: int =
     """Rollouts of a group, with all recorded columns: at most `limit`, from the `offset`-th on."""
     files = _files(run, "rollouts", step, step)
     part = f"ORDER BY sample LIMIT {limit:d} OFFSET {offset:d}"
-    return query(f"SELECT * FROM {_tables(files)} WHERE group_index = ? {part}", [index]) if files else []
+    return query(f"SELECT * FROM {_tables(files)} WHERE group_index = ? {part}", [index], whole=True) if files else []
 
 
 def samples(run: Path, step: int, index: int) -> list[int]:
@@ -90,7 +90,7 @@ def given_of(run: Path, task: str, *, most: int) -> list[Row]:
     """The first held-out texts of a task, with all recorded columns, in the order in which they were measured."""
     files = _files(run, "evals")
     part = "AND task_key = ? AND sample < ?"
-    return query(_GIVEN % ("*", _tables(files), part), [GIVEN, task, most]) if files else []
+    return query(_GIVEN % ("*", _tables(files), part), [GIVEN, task, most], whole=True) if files else []
 
 
 def solved(run: Path, by: Literal["task", "domain"], *, most_rows: int, most_columns: int) -> Row:
@@ -157,7 +157,7 @@ def answers(run: Path, step: int, name: str) -> dict[str, Row]:
     if not files:
         return {}
     columns = ", ".join(SCORED)
-    found = query(f"SELECT {columns} FROM {_tables(files)} WHERE evaluation = ? AND sample = 0", [name])
+    found = query(f"SELECT {columns} FROM {_tables(files)} WHERE evaluation = ? AND sample = 0", [name], whole=True)
     return {row["task_key"]: row for row in found}
 
 
@@ -168,11 +168,13 @@ def history(run: Path, task: str) -> tuple[list[Row], list[Row], int]:
     """
     columns = ", ".join(ROLLOUT)
     sql = f"SELECT {columns} FROM %s WHERE task_key = ? ORDER BY step, group_index, sample"
-    tried, left_out = with_index(run, lambda sources: query(sql % union(sources), [task]) if sources else [])
+    tried, left_out = with_index(
+        run, lambda sources: query(sql % union(sources), [task], whole=True) if sources else []
+    )
     columns = ", ".join(("step", "evaluation", "sample", *SCORED))
     files = _files(run, "evals")
     sql = f"SELECT {columns} FROM {_tables(files)} WHERE task_key = ? AND NOT ends_with(evaluation, ?) ORDER BY step"
-    answered = query(sql, [task, GIVEN]) if files else []
+    answered = query(sql, [task, GIVEN], whole=True) if files else []
     return tried, [row for row in answered if row["sample"] == 0], left_out
 
 

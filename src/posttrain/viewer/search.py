@@ -214,7 +214,7 @@ def _page(
     near = [source for source in sources if any(source.first <= step <= source.last for step in steps)]
     places = ", ".join(f"({key['step']}, {key['group_index']}, {key['sample']})" for key in keys)
     within = f"step IN ({', '.join(map(str, steps))}) AND ({KEY}) IN ({places})"
-    rows = query(f"SELECT {', '.join(ROLLOUT)} FROM {union(near)} WHERE {within}")
+    rows = query(f"SELECT {', '.join(ROLLOUT)} FROM {union(near)} WHERE {within}", whole=True)
     found = {(row["step"], row["group_index"], row["sample"]): row for row in rows}
     shown = [(found.get((key["step"], key["group_index"], key["sample"])), key["written"]) for key in keys]
     return Found([{**row, "written": written} for row, written in shown if row is not None], in_all)
