@@ -246,11 +246,20 @@ def main() -> None:
     if given.write:
         others = [json.loads(path.read_text()) for path in given.before]
         new = part([content, *others])
-        if given.write.is_file():  # what was measured of other commits stays
-            captions = {table["caption"].partition(",")[0] for table in new["tables"]}
-            old = json.loads(given.write.read_text())["tables"]
-            new["tables"] += [table for table in old if table["caption"].partition(",")[0] not in captions]
-        given.write.write_text(json.dumps(new, indent=2, ensure_ascii=False) + "\n")
+        old = json.loads(given.write.read_text())["tables"] if given.write.is_file() else []
+        given.write.write_text(
+            json.dumps({**new, "tables": joined(old, new["tables"])}, indent=2, ensure_ascii=False) + "\n"
+        )
+
+
+def joined(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Tables of former times with what was measured now: other attacks and other commits stay."""
+    tables = {table["caption"].partition(",")[0]: table for table in old}
+    for table in new:
+        code = table["caption"].partition(",")[0]
+        rows = {row[0]: row for row in [*tables.get(code, {"rows": []})["rows"], *table["rows"]]}
+        tables[code] = {**table, "rows": [rows[name] for name in ATTACKS if name in rows]}
+    return list(tables.values())
 
 
 def part(measured: list[dict[str, Any]]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ def test_a_good_state_is_read(tmp_path: Path) -> None:
 
 
 WRONG = [None, "one", [1], {"a": [1]}, -1, 1.5, "missing"]
-RIGHT = [("threads", -1), ("memory", {"a": [1]})]
+RIGHT = [("memory", {"a": [1]})]
 
 
 @pytest.mark.parametrize(("key", "value"), [(k, v) for k in STATE for v in WRONG if (k, v) not in RIGHT])
@@ -37,6 +37,12 @@ def test_a_state_of_another_shape_is_refused(tmp_path: Path, key: str, value: An
     with pytest.raises(UserError, match=r"state\.json is not the state of a run") as refused:
         state_of(tmp_path, json.dumps(state))
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("threads", [0, 1_000_000])
+def test_threads_that_no_machine_has_are_refused(tmp_path: Path, threads: int) -> None:
+    with pytest.raises(UserError, match=r"state\.json is not the state of a run: threads"):
+        state_of(tmp_path, json.dumps({**STATE, "threads": threads}))
 
 
 def test_the_recipe_in_a_state_has_a_depth_too(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NotRequired
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 
-from pydantic import Json, NonNegativeInt, TypeAdapter
+from pydantic import Field, Json, NonNegativeInt, TypeAdapter
 from typing_extensions import TypedDict
 
 from posttrain.errors import UserError
@@ -51,7 +51,7 @@ class _State(TypedDict):
     steps_done: NonNegativeInt
     roll_backs: NonNegativeInt
     healthy: bool
-    threads: int
+    threads: Annotated[int, Field(ge=1, le=4096)]
     roles: list[str]
     versions: dict[str, int]
     learners: dict[str, dict[str, Any]]
