@@ -2,7 +2,8 @@
 
 Two stages with the two settings of `keep`, the same role and greedy sampling divide the tasks between them: what the
 role answers rightly is imitated in its own words, and the rest is left to reinforcement. The role must be a model that
-no stage trains, such as a copy of the policy (``source: role:policy``), which is made when its first stage begins.
+stays the same: a copy of the policy (``source: role:policy``) with ``trained: true``, which is made once, when its
+first stage begins, and writes no rollouts, so that nothing trains it. A frozen copy is made anew by every stage.
 
 Source: UnifiedReward-Think, arXiv:2503.03318, and its release (rejection sampling, then GRPO on the wrong items): one
 answer for each item. An answer without a verdict is a wrong one.

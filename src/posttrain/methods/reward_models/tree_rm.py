@@ -18,7 +18,8 @@ Measured here, exactly, on Gaussian rewards of 216 responses of three segments (
 [0.597, 0.629] where all segments vary alike, 32 pairs of one tree 0.926 and of four trees 0.787 [0.768, 0.806]. The
 chain leaves less in each of nine cases with equal pairs. With equal labelled segments it leaves less in eight of nine:
 where late segments vary most and 24 are labelled, it leaves 0.977 [0.975, 0.978], and four trees 0.973 [0.972, 0.975].
-The paper's gain, 65 % of wins after PPO, is not explained by what pairs tell about such rewards.
+The paper's gain, 65 % of wins after PPO, is not explained by what pairs tell about such rewards. One seed only, the
+default setting: 259 pairs from 130 of 300 tasks, held-out accuracy 25.0 % before and 79.5 % at the end.
 """
 
 from dataclasses import replace

@@ -70,6 +70,7 @@ def unified_reward_think(recipe: Recipe | None = None) -> Recipe:
         penalties={**stage.penalties, "kl": KL(coefficient=0.04)},
     )
     recipe = with_stage(replace(recipe, name="unified_reward_think"), changed)
-    roles = {"reference": Model(source="role:policy"), "router": Model(source="role:policy")}
+    # A trained copy is made once, so that both stages see the answers of the same model; nothing trains it.
+    roles = {"reference": Model(source="role:policy"), "router": Model(source="role:policy", trained=True)}
     rejection = replace(cold_start, selection=answering, tasks=stage.tasks, skip=0, limit=None)
     return with_stages_before(with_models(recipe, roles), {"rejection": rejection}, changed)
