@@ -37,13 +37,13 @@ ROWS: dict[str, str] = {
     "cluster": "base engines kernels policies training",
     # Members know contracts, and what members share.
     "grading": "base sandbox components.rewards",
-    "components.shapes.* components.diagnostics.*": "base contracts datasets engines policies statistics",
+    "components.shapes.* components.diagnostics.*": "base contracts datasets engines grading policies statistics",
     "members": "base contracts datasets engines grading sandbox statistics",
     # What brings components together knows contracts only; recipes, settings and methods name members.
     "evaluation": "base contracts datasets engines statistics",
     "stages": "base contracts datasets engines models policies statistics training",
     "recipes": "base cluster contracts members engines evaluation models stages training",
-    "settings": "base cluster contracts members datasets engines evaluation models recipes stages training",
+    "settings": "base cluster contracts members datasets engines evaluation grading models recipes stages training",
     "methods": "base cluster contracts members datasets engines evaluation models recipes settings stages training",
     # What runs recipes.
     "audit": "base components.rewards components.tasks engines grading",
