@@ -248,8 +248,10 @@ def main() -> int:
         os.chdir("/")
     length = f"--minutes {given.minutes:g}" if given.minutes else f"--cases {given.cases}"
     written = {
-        "title": "Fuzzing",
-        "command": f"python -m benchmarks.fuzz {length} --seed {given.seed}",
+        "title": "Fuzzing" if output == OUTPUT else "Fuzzing, every class",
+        "command": f"python -m benchmarks.fuzz {length} --seed {given.seed} --output {given.output}"
+        if output != OUTPUT
+        else f"python -m benchmarks.fuzz {length} --seed {given.seed}",
         "tables": [
             {
                 "columns": ["what was broken", "cases", "refused with the place", "still valid", "went wrong"],
