@@ -168,7 +168,7 @@ NOT_BY_TEXT = {"duels", "judge", "preference_model", "prover_steps", "rating", "
 """Kinds that ask a model what it makes of the tokens, or the data, so that no text is best by itself; their own tests
 judge them."""
 
-BY_A_WORLD = {"episode", "verdict"}
+BY_A_WORLD = {"episode", "mood", "verdict"}
 """Kinds that read what a world says of an attempt, which is in no text; their own tests judge them."""
 
 IN_A_SANDBOX = {

@@ -114,7 +114,7 @@ def repeats(recipe: Recipe, changes: Sequence[str]) -> list[str]:
     found = []
     for change in changes:
         path, _, _ = change.partition("=")
-        if path in ("", "setting") or path.endswith("+"):
+        if path in ("", "setting", "world", "view") or path.endswith("+"):
             continue
         full = ".".join(resolve(tree, path))
         for at in [at for at in given if at == full or at.startswith(f"{full}.")]:

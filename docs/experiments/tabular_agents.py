@@ -1,0 +1,249 @@
+"""Agents whose policy is a table over states: the rewards and credits of UserRL, RLVER and DoctorAgent-RL.
+
+The table starts as after imitation: of a clerk who wastes questions in `tickets`, of replies with the right format in
+`moods` and `clinic`. The environments, rewards and advantages are those of the package; only the model is a table of
+logits, so that five seeds take seconds. A step samples 8 episodes of each of 4 tasks and moves the logits by the mean
+over tokens of the advantage times (one-hot - p). Measured are 200 sampled episodes of new tasks after the last step.
+
+    python docs/experiments/tabular_agents.py tickets     # or moods, clinic
+"""
+
+import argparse
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from posttrain.components.advantages import Advantage
+from posttrain.components.advantages.gae import GAE
+from posttrain.components.advantages.group_mean import GroupMean
+from posttrain.components.advantages.turn_credit import TurnCredit
+from posttrain.components.environments import Environment, Episode
+from posttrain.components.environments.clinic import Clinic
+from posttrain.components.environments.moods import LINES, Moods
+from posttrain.components.environments.tickets import Tickets
+from posttrain.components.rewards import Reward, RewardContext
+from posttrain.components.rewards.mood import Mood
+from posttrain.components.rewards.verdict import Verdict
+from posttrain.signals import OLD_VALUE
+from posttrain.stages.rl.credit import token_rewards
+from posttrain.statistics.intervals import mean
+from posttrain.types import Batch, Group, Segment, Task, Trajectory
+
+PROMPTS, ROLLOUTS, FRESH = 4, 8, 200
+Menu = Callable[[Any, str], tuple[str, Sequence[str]]]
+"""From an instance and the key of its state, the state of the table and the turns to choose from."""
+
+
+@dataclass(kw_only=True)
+class Table:
+    """A softmax policy, and values for a critic."""
+
+    rng: np.random.Generator
+    prior: Callable[[str, int], np.ndarray]
+    logits: dict[str, np.ndarray] = field(default_factory=dict)
+    values: dict[str, float] = field(default_factory=dict)
+
+    def chances(self, state: str, count: int) -> np.ndarray:
+        """[actions] probabilities."""
+        logits = self.logits[state] if state in self.logits else self.prior(state, count)
+        self.logits[state] = logits
+        powers = np.exp(logits - logits.max())
+        return powers / powers.sum()
+
+    def act(self, chances: np.ndarray) -> int:
+        """Draw an action."""
+        return min(int(np.searchsorted(chances.cumsum(), self.rng.random())), len(chances) - 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """What is compared."""
+
+    environment: Environment
+    menu: Menu
+    reward: Reward = field(default_factory=Verdict)
+    advantage: Advantage = field(default_factory=GroupMean)
+    prior: Callable[[str, int], np.ndarray] = lambda state, count: np.zeros(count)
+    """Logits before training."""
+    steps: int = 200
+    rate: float = 4.0
+
+
+async def episode(arm: Arm, table: Table, task: Task, chance: float, most: int = 12) -> tuple[Trajectory, list[str]]:
+    """One episode, and the state of the table before each turn."""
+    instance: Any = arm.environment.instance(task, Random(chance).random)
+    seen = instance.begin()
+    segments = [Segment(actor="prompt", token_ids=np.zeros(1, np.int64))]
+    states, valid, rewards = [], [], []
+    for turn in range(most):
+        state, texts = arm.menu(instance, seen.state_key or "")
+        chances = table.chances(state, len(texts))
+        action = table.act(chances)
+        outcome = await instance.step(texts[action])
+        states.append(state)
+        valid.append(outcome.valid)
+        rewards.append(float(outcome.reward))
+        ids = np.array([action], np.int64)
+        segments.append(
+            Segment(
+                actor="policy", token_ids=ids, trained=True, turn=turn, reward=rewards[-1], text=texts[action],
+                state_key=seen.state_key, logp=np.log(chances[ids]).astype(np.float32),
+            )
+        )  # fmt: skip
+        seen = outcome.observation
+        if outcome.done:
+            break
+    facts = Episode(
+        valid_turns=tuple(valid), turn_rewards=tuple(rewards), measures=instance.measures(), verdict=instance.verdict()
+    )
+    return Trajectory(task=task, segments=tuple(segments), stop_reason="environment", facts=(facts,)), states
+
+
+async def sampled(arm: Arm, table: Table, names: Sequence[str], n: int) -> tuple[list[Group], list[list[str]]]:
+    """Scored groups, and the states of each episode."""
+    groups, states = [], []
+    for name in names:
+        task = Task(key=name, prompt="")
+        played = [await episode(arm, table, task, float(table.rng.random())) for _ in range(n)]
+        states += [own for _, own in played]
+        group = Group(key=name, trajectories=tuple(trajectory for trajectory, _ in played))
+        scores = await arm.reward.score(group, RewardContext())
+        scored = tuple(t.scored(score) for t, score in zip(group, scores, strict=True))
+        groups.append(replace(group, trajectories=scored))
+    return groups, states
+
+
+async def learnt(arm: Arm, seed: int) -> Mapping[str, float]:
+    """What the table does after training."""
+    table = Table(rng=np.random.Generator(np.random.Philox(key=seed)), prior=arm.prior)
+    memory = arm.advantage.start()
+    for step in range(arm.steps):
+        groups, states = await sampled(arm, table, [f"{seed}/{step}/{i}" for i in range(PROMPTS)], ROLLOUTS)
+        batch = Batch(
+            groups=tuple(groups),
+            token_rewards=tuple(token_rewards(t, ()) for g in groups for t in g),
+            signals={OLD_VALUE: tuple(np.array([table.values.get(s, 0.0) for s in own], np.float32) for own in states)},
+        )
+        memory, credit = arm.advantage(memory, batch)
+        count = sum(map(len, states))
+        moves: dict[str, np.ndarray] = {}
+        for trajectory, own, advantage_T in zip(batch.trajectories, states, credit.advantages, strict=True):
+            actions = [int(s.token_ids[0]) for s in trajectory.segments if s.trained]
+            for state, action, advantage in zip(own, actions, advantage_T, strict=True):
+                move = -table.chances(state, len(table.logits[state]))
+                move[action] += 1
+                moves[state] = moves.get(state, 0.0) + advantage * move
+        for state, move in moves.items():
+            table.logits[state] = table.logits[state] + arm.rate * move / count
+        for own, target_T in zip(states, credit.value_targets, strict=False):
+            for state, target in zip(own, target_T, strict=True):
+                table.values[state] = table.values.get(state, 0.0) + 0.05 * (target - table.values.get(state, 0.0))
+    groups, _ = await sampled(arm, table, [f"new {seed}/{i}" for i in range(FRESH)], 1)
+    facts = [t.fact(Episode) for g in groups for t in g]
+    broken = [not s.text.startswith("<") for g in groups for t in g for s in t.segments if s.trained]
+    return {
+        "solved": float(np.mean([f.verdict.solved for f in facts])),
+        "turns": float(np.mean([f.turns for f in facts])),
+        "broken": float(np.mean(broken)),
+        **{name: float(np.mean([f.measures[name] for f in facts])) for name in facts[0].measures},
+    }
+
+
+def of_tickets(instance: Any, key: str) -> tuple[str, Sequence[str]]:
+    """A state for each set of known facts."""
+    return key, instance.begin().legal
+
+
+def asking(state: str, count: int) -> np.ndarray:
+    """As after imitation of a clerk who asks, known facts too, until all are known, and then knows the desk."""
+    logits, facts = np.zeros(count), len(state)
+    if "?" in state:
+        logits[:facts] = 4.0
+    else:
+        logits[facts + int(state, 2)] = 4.0
+        logits[:facts] = 2.0
+    return logits
+
+
+def formed(state: str, count: int) -> np.ndarray:
+    """As after imitation of replies that have the format: about 1 in 20 does not."""
+    logits = np.zeros(count)
+    logits[: 3 if count == 6 else count - 1] = 3.0 if count == 6 else 1.5
+    return logits
+
+
+def of_moods(instance: Any, key: str) -> tuple[str, Sequence[str]]:
+    """The user's last line, and each act with the format and without."""
+    return key, [*(f"<think>{need}</think>{need}" for need in LINES), *LINES]
+
+
+def of_clinic(instance: Any, key: str) -> tuple[str, Sequence[str]]:
+    """How many symptoms are known and how many diseases fit; the best question, a random one, an old one, a name."""
+    rng = Random(f"{key}:{instance._turn}")
+    known, left = sorted(instance._known), instance.candidates
+    new = [s for s in range(instance._rules.symptoms) if s not in known]
+    best = min(new, key=lambda s: abs(2 * sum(instance._table[d][s] for d in left) - len(left))) if new else 0
+    name = rng.choice(left)
+    asked = [best, rng.choice(new) if new else 0, rng.choice(known) if known else best]
+    diagnosis = f"<answer>Diagnosis: d{name}. Recommendation: r{name}</answer>"
+    fit = min(len(left), 4)
+    return f"{fit} {instance._turn}", [*(f"<answer>s{s}?</answer>" for s in asked), diagnosis, "hm"]
+
+
+def arms(what: str) -> dict[str, Arm]:
+    """The arms of an experiment."""
+    if what == "tickets":
+        base = Arm(environment=Tickets(), menu=of_tickets, prior=asking, steps=80)
+        kinds = [("sum", "equalized"), ("mean", "equalized"), ("r2g", "equalized"), ("r2g", "r2g"), ("r2g", "em")]
+        return {"before": replace(base, steps=0)} | {
+            f"score {score}, credit {credit}": replace(base, advantage=TurnCredit(score=score, credit=credit))  # type: ignore[arg-type]
+            for score, credit in kinds
+        }
+    if what == "moods":
+        hard = Moods(gain=2, loss=9)
+        base = Arm(environment=Moods(), menu=of_moods, prior=formed, steps=60)
+        ppo = GAE(gamma=1.0, lam=0.95)
+        return {
+            "before": replace(base, steps=0),
+            "solved or not (PPO)": replace(base, advantage=ppo),
+            "mood (RLVER, PPO)": replace(base, reward=Mood(), advantage=ppo),
+            "mood (GRPO)": replace(base, reward=Mood()),
+            "mood (RLVER, PPO), +2 and -9": replace(base, environment=hard, reward=Mood(), advantage=ppo),
+        }
+    base = Arm(environment=Clinic(), menu=of_clinic, prior=formed, steps=60, rate=12.0)
+    return {
+        "before": replace(base, steps=0),
+        "diagnosis only (GRPO)": base,
+        "+1 an answer (DoctorAgent-RL)": replace(base, environment=Clinic(process="answered")),
+        "the same, repeats are free": replace(base, environment=Clinic(process="answered", repeated=0.0)),
+        "information": replace(base, environment=Clinic(process="gain")),
+    }
+
+
+def said(values: Sequence[float]) -> str:
+    """A mean with its 95 % interval."""
+    found = mean(np.array(values))
+    return f"{found.value:.2f} [{found.interval.low:.2f}, {found.interval.high:.2f}]"
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("what", choices=["tickets", "moods", "clinic"])
+    parser.add_argument("--seeds", type=int, default=5)
+    given = parser.parse_args()
+    table, columns = [], []
+    for name, arm in arms(given.what).items():
+        found = [asyncio.run(learnt(arm, seed)) for seed in range(given.seeds)]
+        columns = [key for key in found[0] if not (given.what == "tickets" and key == "broken")]
+        table.append([name, *(said([one[key] for one in found]) for key in columns)])
+    print(json.dumps({"columns": ["arm", *columns], "table": table}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
