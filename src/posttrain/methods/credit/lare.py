@@ -19,8 +19,9 @@ agent, so no split over agents. The learner is PPO, without a KL; the release ha
 Advantages are whitened.
 
 Measured here: rewards of steps from returns alone, correlation with the true ones after 40, 80 and 120 episodes: 0.11,
-0.17 and 0.10 from 40 raw numbers, 1.00 from three factors (docs/experiments.md). The default, one seed only: 10.5 % of
-held-out episodes reach the target before, 76.5 % after 15 steps of 32 episodes.
+0.17 and 0.10 from 40 raw numbers, 1.00 from three factors (docs/experiments.md). The default against PPO with the
+return at the end (40 steps of 32 episodes, 5 seeds): 100 % of held-out episodes reach the target against 97.6 %, +2.4
+points [-1.4, +6.2]: no difference that five seeds can show, as both learn the task.
 """
 
 from dataclasses import replace
