@@ -15,6 +15,8 @@ Measured here, with a table in place of a model (80 steps, 5 seeds): against the
 4.66, -0.46, 0.28 repeated questions against 0.79, and 93 % of the tickets at their desk [91, 94] against 87 % [86,
 89]. The mean shortens as much. With the credit ``r2g`` 84 % [81, 87] and 4.51 turns: it learns nothing from failures
 (docs/experiments.md).
+
+With the small model of the default, 6 steps of one seed: 80 % of 20 held-out tickets after imitation, 85 % at the end.
 """
 
 from dataclasses import replace
