@@ -20,15 +20,15 @@ from posttrain.training.settings import Learning
 
 
 def fractions() -> Recipe:
-    """160 updates of imitation, then 40 steps of 16 sums with 8 answers each."""
+    """240 updates of imitation, then 30 steps of 16 sums with 8 answers each."""
     recipe = arithmetic()
     imitation = sft_of(demonstrations())
     imitation = replace(
-        imitation, batch=16, epochs=2.0, max_steps=160, learner=replace(imitation.learner, optimizer=AdamW(lr=1e-3))
+        imitation, batch=16, epochs=4.0, max_steps=240, learner=replace(imitation.learner, optimizer=AdamW(lr=2e-3))
     )
     stage = replace(
         rl_of(recipe),
-        steps=40,
+        steps=30,
         rollout=Independent(n=8, sampling=Sampling(max_tokens=64)),
         reward=Match(extract=("boxed",), numeric="never"),
         learner=Learning(optimizer=AdamW(lr=2e-4)),
