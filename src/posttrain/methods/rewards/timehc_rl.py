@@ -14,6 +14,11 @@ on the reward; with rewards of two values it has no effect there.
 
 Differs: half as many completions of the copy as of the task, and mu 0.8, which are Video-R1's. Rewards are the
 setting's, of the published values; a broken format has -1, an unreadable answer -2, which are Logic-RL's.
+
+Measured here over five seeds (`stories`, 80 steps): the accuracy on held-out stories is 39.8 % [25.9, 53.7] without the
+bonus, 41.5 % with it on the reward, 40.3 % on the advantage; on order-free questions 53 % in all three. Sampled answers
+of the last ten steps are correct in 30.2, 30.0 and 31.4 % of the stories and 14.3, 13.3 and 13.5 % of their copies. No
+difference is one that five seeds can show.
 """
 
 from dataclasses import replace
@@ -30,11 +35,11 @@ from posttrain.settings.stories import stories
 PARENT: Final = "grpo"
 SETTING: Final = "stories"
 PAPER: Final = "arXiv:2505.24500"
-ROWS: Final = ()
+ROWS: Final = (143,)
 
 
 def timehc_rl(recipe: Recipe | None = None) -> Recipe:
-    """A change to GRPO: shuffled copies are sampled too, and order earns a bonus."""
+    """A change to GRPO: shuffled copies are sampled too, and a bonus is given where order helps."""
     recipe = grpo(recipe or stories())
     stage = rl_of(recipe)
     own = stage.rollout if isinstance(stage.rollout, Independent) else Independent()
