@@ -12,10 +12,10 @@ Where the tasks list their right forms, that list is the verifier; otherwise nam
 Differs: the verifier of the release is a model of 1.5 billion weights that was tuned for it; the learning rate and the
 number of tasks are those of the setting.
 
-Measured here over five seeds (`fractions`, 30 steps): 92.8 % [90.0, 95.6] of held-out sums are right in any form, 91.1 %
-[88.0, 94.1] with the form of the reference as the reward, which leaves 62 % of the groups without a gradient instead of
-25 %. With a verifier that accepts any answer that contains a right one, one seed of five learns to list several values
-where length has no price (49 % right, answers of 6.4 pieces instead of 4.4), and none where it has.
+Measured here over five seeds (`fractions`, 30 steps): 92.8 % [90.0, 95.6] of held-out sums are right in any form, 91.1
+% [88.0, 94.1] with the form of the reference as the reward, which leaves 62 % of the groups without a gradient instead
+of 25 %. With a verifier that accepts any answer that contains a right one, one seed of five learns to list several
+values where length has no price (49 % right, answers of 6.4 pieces instead of 4.4), and none where it has.
 """
 
 from dataclasses import replace
