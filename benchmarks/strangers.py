@@ -34,7 +34,7 @@ RECIPES = {
     "a verifier": "base: grpo\nevaluation: {verifier: runs/evil/code.py:score}\n",
     "a base that is a function": "base: code.py:recipe\n",
     "a setting that is a function": "base: dr_grpo\nsetting: code.py:recipe\n",
-    "a world in a file": (
+    "an environment in a file": (
         "base: grpo\nrollout: {kind: turns, environment: {kind: foreign, source: 'runs/evil/code.py:World'}}\n"
     ),
     "an environment in a module": "base: corridor\nrollout: {kind: control, id: 'code:World-v0'}\n",

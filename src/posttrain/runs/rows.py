@@ -15,7 +15,7 @@ _TOGETHER = 32
 def check_size(connection: "duckdb.DuckDBPyConnection", query: str, values: Sequence[object], largest: int) -> None:
     """Raise `RunFailed` where the rows of a query hold more than so many bytes; it is asked for their lengths only.
 
-    The database copies two thousand rows at a time, whatever they hold, before the first can be looked at.
+    The database copies two thousand rows at a time, whatever they hold, before the first can be read.
     """
     described = connection.execute(f"SELECT * FROM ({query}) LIMIT 0", values).description
     lengths = [_length(name, str(kind)) for name, kind, *_ in described]
