@@ -48,6 +48,6 @@ def written_sums() -> Recipe:
         name="written_sums",
         tasks=ComparedSums(size=1000, terms=(1, 1)),
         stages={"judge": judge, "sft": replace(imitation, max_steps=20), "rl": stage},
-        evaluation=Evaluation(holdout=100, verifier=WrittenSum(terms=1)),
+        evaluation=Evaluation(holdout=100, verifier=WrittenSum(terms=1), correct_at=0.75),
     )
     return with_models(recipe, {"judge": Model(source="pebble", trained=True)})
