@@ -9,9 +9,8 @@ from dataclasses import replace
 from posttrain.components.optimizers.adamw import AdamW
 from posttrain.components.rewards.right_verdict import RightVerdict
 from posttrain.components.tasks.answered_sums import AnsweredSums
-from posttrain.components.tasks.verifier_items import VerifierItems
+from posttrain.components.tasks.verifier_items import KEYS, VerifierItems
 from posttrain.evaluation.settings import Evaluation
-from posttrain.grading.sentences import KEYS
 from posttrain.recipes.changes import sft_of, with_stage
 from posttrain.recipes.tree import Recipe
 from posttrain.settings.demonstrations import demonstrations

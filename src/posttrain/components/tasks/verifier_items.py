@@ -18,7 +18,10 @@ from posttrain.component import frozen
 from posttrain.components.tasks import Tasks
 from posttrain.datasets.templates import check_places, fill, marked, places, question_of
 from posttrain.errors import UserError
+from posttrain.grading.sentences import KEYS
 from posttrain.types import Task
+
+__all__ = ["KEYS", "VerifierItems"]
 
 PLACES: Final = ("question", "answer", "response")
 TEMPLATE: Final = "{question}\nReference: {answer}\nResponse: {response}\nSame?"
