@@ -4,8 +4,9 @@
 
 export PYTHON TORCH_INDEX
 BIN := .venv/bin
-# A process a core, one thread each: models in tests are too small for more.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
+# One process per core, one thread each: models in tests are too small for more. Files go to the processes in the order
+# of tests/conftest.py.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 TESTS ?=
 PEERS ?=
 

@@ -4,10 +4,10 @@
     python -m benchmarks.endurance --write docs/measured/trust/endurance.json
 
 A step scores a group of rollouts with each reward at once, in an event loop of its own, as a step of training does. A
-table shows what was held in the first, the fifth and the last tenth, the median of ten looks each: resident
+table shows what was held in the first, the fifth and the last tenth, the median of ten readings each: resident
 memory, descriptors, threads, processes, temporary files and event loops. What is held or missing for a moment, such as
-a worker that is replaced, does not move a median; what leaks does. Exit code 1 where any of it grew by over a twentieth
-after the first tenth, and by more than comes and goes.
+a worker that is replaced, does not move a median; what leaks does. Exit code 1 where any of it grew after the first
+tenth by over a twentieth, in less than a thousand steps by a share of that, and by more than comes and goes.
 """
 
 import argparse
@@ -42,7 +42,7 @@ from posttrain.types import Group, Segment, Task, Trajectory
 SANDBOXED_EVERY = 20
 """Steps between two with the rewards that start a sandboxed program, which take far longer than the others."""
 FILLING = 50
-"""The first steps have all rewards: every slot of the pools starts its interpreters then, before the first look."""
+"""The first steps have all rewards: every slot of the pools starts its interpreters then, before the first reading."""
 COME_AND_GO = {"processes": 4, "descriptors": 8}
 """Of two sandboxes that are started in advance, or not yet: two processes and four descriptors each."""
 SQUARE = Task(key="square", prompt="Write f.", answer="sqrt(8)", fields={"tests": ["assert f(2) == 4"]})
@@ -130,29 +130,35 @@ def held(folder: Path) -> dict[str, int]:
     }
 
 
-def grown(first: Mapping[str, int], last: Mapping[str, int]) -> list[str]:
-    """What is more at the end than it was, by over a twentieth and more than comes and goes."""
+def grown(first: Mapping[str, int], last: Mapping[str, int], steps: int = 1000) -> list[str]:
+    """What is more at the end than it was, by more than comes and goes and over a twentieth.
+
+    The same leak of each step is found in fewer steps: what is allowed shrinks with them.
+    """
+    one_in = 20 * max(1.0, 1000 / steps)
     return [
         f"{name}: {value} -> {last[name]}"
         for name, value in first.items()
-        if last[name] - value > max(value // 20, COME_AND_GO.get(name, 0))
+        if last[name] - value > max(value // one_in, COME_AND_GO.get(name, 0))
     ]
 
 
 def endure(steps: int, folder: Path) -> Sequence[dict[str, int]]:
-    """Run so many steps; what was held in each tenth of them, the median of its looks."""
+    """Run so many steps; what was held in each tenth of them, the median of its readings."""
     working, sandboxed = rewards(folder)
     print(f"rewards: {', '.join([*working, *sandboxed])}", file=sys.stderr)
-    rows, looks, filling = [], list[dict[str, int]](), min(FILLING, steps // 20)
+    rows, readings, filling = [], list[dict[str, int]](), min(FILLING, steps // 20)
     for number in range(1, steps + 1):
         both = number % SANDBOXED_EVERY == 0 or number <= filling
         wait_for(step(working | sandboxed if both else working, number))
         if number % (steps // 100) == 0 and number > filling:
-            looks.append(held(folder))
+            readings.append(held(folder))
         if number % (steps // 10) == 0:
-            rows.append({"step": number} | {name: median_low([look[name] for look in looks]) for name in looks[0]})
+            rows.append(
+                {"step": number} | {name: median_low([reading[name] for reading in readings]) for name in readings[0]}
+            )
             print(json.dumps(rows[-1]), file=sys.stderr)
-            looks = []
+            readings = []
     return rows
 
 
@@ -175,7 +181,7 @@ def main() -> int:
         given.write.write_text(
             json.dumps({"title": "Long runs", "command": command, "tables": tables}, indent=1) + "\n"
         )
-    worse = grown({k: v for k, v in rows[0].items() if k != "step"}, rows[-1])
+    worse = grown({k: v for k, v in rows[0].items() if k != "step"}, rows[-1], given.steps)
     for text in worse:
         print(f"grew: {text}")
     return int(bool(worse))

@@ -107,7 +107,8 @@ def page(runs: Mapping[str, Mapping[str, Any]], trials: Mapping[str, Mapping[str
     changed = [one for one in trials.values() if one["recipe"]["tasks"]["kind"] == "word_problems"]
     lines += table(("recipe", "held out after 10 steps", "cut at the limit"), variants(plain, changed))
     lines += [between, ""]
-    columns = ("tasks", "told", "before", "after", "gain", "steps", "groups learned from", "an answer at the end")
+    measured = ("before", "after", "gain", "steps", "groups learned from", "an answer at the end")
+    columns = ("tasks", "instruction", *measured)
     lines += table(columns, (tried(one) for one in trials.values() if one not in changed))
     lines += [last, ""]
     for name, run in runs.items():

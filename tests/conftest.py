@@ -3,6 +3,7 @@
 import os
 import tempfile
 
+import pytest
 from hypothesis import settings
 
 # Continuous integration tries the same examples every time, so that its verdict is about the change; a run by hand
@@ -13,3 +14,9 @@ settings.load_profile("ci" if "CI" in os.environ else "by hand")
 
 # Consent to run code is remembered in the user's home; tests keep it to themselves.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="posttrain-tests-state-")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests come first: while the last processes end, only short files are left to share out."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)

@@ -41,7 +41,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--out", type=Path, default=Path("private_records"))
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="Begin no run after so many seconds.")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="Begin no run after this many seconds.")
     given = parser.parse_args()
     began, rows = time.monotonic(), []
     for seed in range(given.seeds):

@@ -3,9 +3,9 @@
     python docs/experiments/verifier_free.py --seeds 5 --traces 512
 
 In the environment of a planted subsequence of three letters the base draws one of several procedural policies for each
-trace. Verifier-free: the mixture that imitates the traces with pay. Verifier-based: the mixture of the largest mean pay
-in a chi-squared ball of radius 1, from the same traces with their pays. Prints for each base and horizon the mean
-pay over the horizon of both mixtures, which is exact, their gap, and both from `traces` traces over seeds.
+trace. Verifier-free: the mixture that imitates the rewarded traces. Verifier-based: the mixture of the largest mean
+reward in a chi-squared ball of radius 1, from the same traces with their rewards. Prints for each base and horizon the
+mean reward over the horizon of both mixtures, which is exact, their gap, and both from `traces` traces over seeds.
 """
 
 import argparse

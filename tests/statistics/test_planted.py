@@ -12,7 +12,7 @@ MIXED = Planted((0.1, 0.3, 0.9), (1 / 3, 1 / 3, 1 / 3), 3, 12)
 def test_one_symbol_by_hand() -> None:
     """gamma 1/2, H = 3: complete after 1, 2, 3 symbols with 1/2, 1/4, 1/8; pays 2, 1, 0."""
     world = Planted((0.5,), (1.0,), 1, 3)
-    assert world.pays.tolist() == [0.25, 0.25, 0.5, 0.0]
+    assert world.rewards.tolist() == [0.25, 0.25, 0.5, 0.0]
     assert world.mean == 1.25 and world.success == 0.75
     assert world.variance == pytest.approx(0.25 + 4 * 0.5 - 1.25**2)
     assert world.best_of(2) == pytest.approx(2 * (1 - 0.25) + 1 * (0.25 - 1 / 16))

@@ -22,6 +22,9 @@ def test_growth_is_seen() -> None:
         "resident kB: 1000 -> 1051",
         "descriptors: 9 -> 18",
     ]
+    assert not grown({"resident kB": 1000}, {"resident kB": 1020}, steps=400)
+    assert grown({"resident kB": 1000}, {"resident kB": 1021}, steps=400) == ["resident kB: 1000 -> 1021"]
+    assert not grown({"resident kB": 1000}, {"resident kB": 1050}, steps=10_000)
 
 
 def test_every_reward_in_workers_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,7 +39,7 @@ def test_every_reward_in_workers_is_run(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="what a process holds is read from /proc")
 def test_nothing_grows_after_the_first_tenth() -> None:
-    """A tenth of `python -m benchmarks.endurance`; POSTTRAIN_ENDURANCE_STEPS=10000 and `-o timeout=0` for all of it."""
-    steps = os.environ.get("POSTTRAIN_ENDURANCE_STEPS", "1000")
+    """Part of `python -m benchmarks.endurance`; POSTTRAIN_ENDURANCE_STEPS=10000 and `-o timeout=0` for all of it."""
+    steps = os.environ.get("POSTTRAIN_ENDURANCE_STEPS", "400")
     table = run_benchmark("-m", "benchmarks.endurance", "--steps", steps)
     assert table.splitlines()[-1].startswith(f"| {steps} |")

@@ -202,7 +202,7 @@ def test_two_runs_are_compared_on_the_tasks_of_both(tmp_path: Path) -> None:
         ("/runs/quickstart-1/search?order=best", 400, "order must be one of 'newest', 'oldest'"),
         ("/runs/quickstart-1/search?inside=answer", 400, "inside must be one of 'completion', 'prompt'"),
         ("/runs/quickstart-1?sort=best", 400, "sort must be one of step, reward, loss"),
-        ("/runs/quickstart-1/search?look=odd", 400, "look must be one of ''"),
+        ("/runs/quickstart-1/search?review=odd", 400, "review must be one of ''"),
         ("/curves?run=other", 404, "there is no run other here"),
         ("/compare?a=other", 404, "there is no run other here"),
         ("/compare?of_a=7", 404, "has 4 evaluations, numbered from 0; there is no 7"),

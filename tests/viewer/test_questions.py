@@ -223,7 +223,7 @@ def test_a_run_without_rollouts_has_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("look", "fits"),
+    ("review", "fits"),
     [
         ("truncated", lambda row: row["stop_reason"] == "length"),
         ("unlikely", lambda row: row["score_status"] == "ok"),
@@ -232,24 +232,24 @@ def test_a_run_without_rollouts_has_none(tmp_path: Path) -> None:
         ("disagreement", lambda row: False),
     ],
 )
-def test_what_is_worth_a_look(whole: Path, look: str, fits: Any) -> None:
-    answer = rollouts(whole, Wanted(look=look), limit=1000)
+def test_rollouts_for_review(whole: Path, review: str, fits: Any) -> None:
+    answer = rollouts(whole, Wanted(review=review), limit=1000)
     found, in_all = answer.rows, answer.in_all
     expected = [row for row in rows(whole) if fits(row)]
     assert sorted(named(found)) == named(expected) and in_all == len(expected)
-    assert look in REASONS
+    assert review in REASONS
 
 
 def test_every_reason_is_tried() -> None:
-    [mark] = [m for m in test_what_is_worth_a_look.pytestmark if m.name == "parametrize"]  # type: ignore[attr-defined]
-    assert {look for look, _ in mark.args[1]} == set(REASONS)
+    [mark] = [m for m in test_rollouts_for_review.pytestmark if m.name == "parametrize"]  # type: ignore[attr-defined]
+    assert {review for review, _ in mark.args[1]} == set(REASONS)
 
 
 def test_unscored_rollouts_and_a_grader_that_disagrees_with_itself(ordered: Path) -> None:
     """Of five rollouts of a task the third has no score, and the first two have one text with two scores."""
 
-    def samples(look: str) -> list[int]:
-        return [row["sample"] for row in rollouts(ordered, Wanted(look=look), limit=10).rows]
+    def samples(review: str) -> list[int]:
+        return [row["sample"] for row in rollouts(ordered, Wanted(review=review), limit=10).rows]
 
     assert samples("unscored") == [2]
     assert samples("disagreement") == [0, 1]
@@ -257,10 +257,10 @@ def test_unscored_rollouts_and_a_grader_that_disagrees_with_itself(ordered: Path
 
 def test_rollouts_that_are_noted(ordered: Path) -> None:
     places = [Rollout(1, 0, 3), Rollout(1, 0, 1), Rollout(7, 0, 0)]
-    answer = rollouts(ordered, Wanted(look="noted"), limit=10, only=places)
+    answer = rollouts(ordered, Wanted(review="noted"), limit=10, only=places)
     found, in_all = answer.rows, answer.in_all
     assert (named(found), in_all) == ([(1, 0, 1), (1, 0, 3)], 2)
-    assert rollouts(ordered, Wanted(look="noted"), limit=10) == Found([], 0)
+    assert rollouts(ordered, Wanted(review="noted"), limit=10) == Found([], 0)
 
 
 def test_what_matches_is_marked_as_the_database_matches() -> None:

@@ -26,7 +26,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 Phase = Literal["request", "body", "answer", "closing"]
 
 MOST: Final = 2048
-"""Open connections, where the process may have so many descriptors."""
+"""Open connections, where the process may have that many descriptors."""
 RESERVED: Final = 24
 """Descriptors left for files, and for connections that are being closed."""
 BATCH: Final = 8

@@ -80,7 +80,7 @@ def limited(function: Callable[..., None]) -> Callable[..., None]:
     for declare in (
         click.option("--price", type=above_0, help="Price of an hour of this machine, for --most-cost."),
         click.option("--most-cost", "cost", type=above_0, help="Save and stop before this is spent; needs --price."),
-        click.option("--most-hours", "hours", type=above_0, help="Save and stop within so many hours."),
+        click.option("--most-hours", "hours", type=above_0, help="Save and stop within this many hours."),
     ):
         function = declare(function)
     return function

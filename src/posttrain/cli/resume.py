@@ -6,7 +6,7 @@ path=value pairs of its recipe that hold from there on; the run's recipe.yaml an
     posttrain resume runs/quickstart-1
     posttrain resume runs/grpo-1 steps=200
 
-With a constant learning rate, a run that gets more steps is the run that was started with so many. A recipe.yaml that
+With a constant learning rate, a run that gets more steps is the run that was started with that many. A recipe.yaml that
 was edited since the run started is refused; with --accept-changes it is used from here on, and recorded too.
 """
 

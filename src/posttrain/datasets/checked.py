@@ -79,7 +79,7 @@ def checked_of(trajectories: Sequence[Trajectory | None], writer: str = "policy"
 
 
 def make(rollouts: Sequence[Checked], use: Use, *, most: int = 1, thinking: str = THINKING) -> Made | None:
-    """The data that the rollouts of a task give, at most so many texts or pairs; None where they give none."""
+    """The data that the rollouts of a task give, at most `most` texts or pairs; None where they give none."""
     if use == "pairs":
         right, wrong = ([a for a in rollouts if a.right == right] for right in (True, False))
         return _preferred(list(zip(right, wrong, strict=False))[:most])

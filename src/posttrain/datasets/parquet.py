@@ -14,7 +14,7 @@ from posttrain.errors import UserError
 LARGEST_FOOTER = 64 << 20
 """Bytes of a file's metadata, which is read at once."""
 LARGEST_VECTOR = 256 << 20
-"""Bytes of so many rows as are copied at once."""
+"""Bytes of the rows that are copied at once."""
 VECTOR = 2048
 _AHEAD = 3 * VECTOR
 """Rows that are measured before the first of them is copied: DuckDB may be ahead of what is asked for."""

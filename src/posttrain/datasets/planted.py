@@ -14,7 +14,7 @@ def completed_at(word: str, text: str) -> int | None:
     return None
 
 
-def pay(word: str, horizon: int, text: str) -> int:
+def reward_of(word: str, horizon: int, text: str) -> int:
     """Letters of the horizon that are left once the word is complete; 0 where it is not."""
     found = completed_at(word, text)
     return max(0, horizon - found) if found is not None else 0

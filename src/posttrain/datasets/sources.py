@@ -31,7 +31,7 @@ class Source:
     """``JSONL``, ``2 files, split train of test, train``, ..."""
     rows: Iterator[Row]
     count: Callable[[int], int] = lambda enough: 0
-    """Rows that are known to be there without reading them, where there are more than so many; 0 if unknown."""
+    """Rows that are known to be there without reading them, where there are more than `enough`; 0 if unknown."""
 
 
 def open_source(name: str, subset: str | None, split: str | None) -> Source:

@@ -148,7 +148,7 @@ class Matcher(Protocol):
     """What one completion may say, place by place: constrained decoding."""
 
     def allowed(self) -> NDArray[np.bool_]:
-        """Bool [V] tokens that may come next, at least one. Raises `UserError` where it cannot be told."""
+        """Bool [V] tokens that may come next, at least one. Raises `UserError` where it cannot be determined."""
         ...
 
     def push(self, token_id: int) -> None:

@@ -289,7 +289,7 @@ class Slots:
         return token_B, logp_B, entropy_B
 
     def _allowed(self, slot: int) -> NDArray[np.bool_] | None:
-        """The tokens that a sequence may continue with; None where that cannot be told, which ends it."""
+        """The tokens that a sequence may continue with; None where that cannot be determined, which ends it."""
         try:
             return self.matchers[slot].allowed()
         except PosttrainError as error:

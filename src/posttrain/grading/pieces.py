@@ -24,7 +24,7 @@ _WORD = re.compile(r"\S+")
 
 
 def ranges_of(text: str, split: Split, most: int) -> list[Range]:
-    """The parts of a text, at most so many: the last one has the rest."""
+    """The parts of a text, at most `most`: the last one has the rest."""
     found = _SPLITTERS[split](text)
     return found if len(found) <= most else [*found[: most - 1], (found[most - 1][0], found[-1][1])]
 

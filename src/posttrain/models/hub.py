@@ -74,7 +74,7 @@ def download(source: str, files: tuple[str, ...] = FILES) -> Path:
 def within(seconds: float, call: Callable[[], T]) -> T:
     """The result of a call, which may wait for a name or a proxy longer than its own time limit.
 
-    Raises `TimeoutError` after so many seconds; the call is then left alone.
+    Raises `TimeoutError` after that many seconds; the call is then left alone.
     """
     results: list[T] = []
     failures: list[BaseException] = []

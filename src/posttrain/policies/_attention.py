@@ -140,7 +140,7 @@ class CachedBlock:
     row_BQ: Tensor
     size: int
     bias_B1QS: Tensor
-    """0 where a query may look, minus infinity elsewhere."""
+    """0 where a query may attend, minus infinity elsewhere."""
 
     def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """Attend to the cache, which holds the given keys and values already."""

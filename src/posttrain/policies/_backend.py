@@ -32,7 +32,7 @@ class Backend:
 
     @classmethod
     def read(cls, path: Path, most: int) -> "Backend":
-        """Read a ``tokenizer.json`` of at most so many bytes. Raises `UserError` where it is none."""
+        """Read a ``tokenizer.json`` of at most `most` bytes. Raises `UserError` where it is none."""
         text = read_text(path, most)
         for found in _CHARSMAP.finditer(text):
             _check_charsmap(path, found[1])

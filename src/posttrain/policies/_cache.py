@@ -36,7 +36,7 @@ system comes page by page and zeroed, a tenth of the time of sampling."""
 
 LARGE: Final = 1 << 28
 """Bytes of weights from which memory that is kept to be faster goes back to the system between sampling and learning:
-beside so much arithmetic, to fetch it again takes no time."""
+beside that much arithmetic, to fetch it again takes no time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class KeyValueCache:
         self._most = max(self._most, self.pages)
 
     def table(self, slots: ArrayLike, tokens: int) -> NDArray[np.int32]:
-        """[B, P] pages of the first so many tokens of some slots; where a slot holds less, any page."""
+        """[B, P] pages of the first tokens of some slots; where a slot holds less, any page."""
         wanted = -(-tokens // PAGE)
         pages = self.table_SP[np.asarray(slots), :wanted]
         if pages.shape[1] < wanted:
@@ -192,7 +192,7 @@ class KeyValueCache:
         return key.flatten(1, 2).transpose(1, 2), value.flatten(1, 2).transpose(1, 2)
 
     def _grow(self, pages: int) -> None:
-        """Have at least so many pages more."""
+        """Have at least `pages` pages more."""
         had = len(self._users)
         if not had and self._take_over(pages):
             return
@@ -208,7 +208,7 @@ class KeyValueCache:
         self._free = [*range(had + more - 1, had - 1, -1), *self._free]
 
     def _take_over(self, pages: int) -> bool:
-        """Have the memory of a cache that was closed, if it is of this shape and has so many pages. What lies in it is
+        """Have the memory of a cache that was closed, if it is of this shape and has enough pages. What lies in it is
         finite, so that masked positions are still taken as 0 times something.
         """
         kept = _kept.pop(self._shape, None)

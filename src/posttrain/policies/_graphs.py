@@ -76,12 +76,12 @@ def no_capture(step: Step) -> Step:
 
 
 def row_count(rows: int) -> int:
-    """Rows of the graph that so many sequences take."""
+    """Rows of the graph that a number of sequences takes."""
     return next((n for n in ROWS if n >= rows), -(-rows // MORE_ROWS) * MORE_ROWS)
 
 
 def page_count(tokens: int) -> int:
-    """Pages of a row in the graph for sequences of up to so many tokens, the new one included."""
+    """Pages of a row in the graph for sequences of up to that many tokens, the new one included."""
     pages = -(-tokens // PAGE)
     return max(LEAST_PAGES, 1 << (pages - 1).bit_length())
 

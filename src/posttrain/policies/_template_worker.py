@@ -1,7 +1,7 @@
 """Renders one chat template, in a process of its own: ``python _template_worker.py SYS_PATH SECONDS BYTES``.
 
 A template is a program of a stranger's, and no list of checked operators bounds one: it can multiply, repeat, double,
-format, nest and compare in too many ways. Here it may do all of that, with so much processor time, memory and output;
+format, nest and compare in too many ways. Here it may do all of that, with limited processor time, memory and output;
 what takes more ends this process and nothing else. `posttrain.policies._templates` starts it and reads what it writes.
 
 It reads lines of JSON, first ``{"source"}`` and then one for each rendering, and answers each with ``{"text"}``,

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 LARGE: Final = 1 << 22
-"""Numbers of a matrix from which it is worth it. Below, sums are those of torch to the bit."""
+"""Numbers of a matrix from which it is faster. Below, sums are those of torch to the bit."""
 
 
 def embedded(token_ids_T: Tensor, weight_VD: Tensor) -> Tensor:

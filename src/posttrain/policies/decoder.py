@@ -37,7 +37,7 @@ from posttrain.policies._vocabulary import embedded, logits
 LEAST_CACHED: Final = 3 << 27
 """Bytes that keys and values of sequences in progress may take beside any model."""
 MUCH: Final = 1.5
-"""A forward pass that keeps so many times what there is room for computes its layers again in the backward pass."""
+"""A forward pass that keeps this many times what there is room for computes its layers again in the backward pass."""
 
 
 class Decoder(DecoderModules):
@@ -198,7 +198,7 @@ class Decoder(DecoderModules):
         return x_RD, delta_RD
 
     def _keeps_too_much(self, rows: int) -> bool:
-        """Whether a forward pass of so many rows keeps far more than there is room for: one long sequence, mostly,
+        """Whether a forward pass of that many rows keeps far more than there is room for: one long sequence, mostly,
         since micro-batches are cut to fit.
         """
         return rows * self.kept_bytes > MUCH * room_beside(state_bytes(self))

@@ -306,7 +306,7 @@ class FlowPolicy(Policy):
         return 1
 
     def demonstration(self, task: Task, text: str, *key: int) -> Trajectory:
-        """A point worth reaching, with draws of noise that are a function of the key."""
+        """A target point, with draws of noise that are a function of the key."""
         end_P = chains.read_point(text, self.shape.dims, f"task {task.key}: a demonstration for a flow")
         row = np.zeros((1, self.width), np.float32)
         end_at = self.shape.steps * self.shape.dims if self.shape.token == "chain" else 0

@@ -42,7 +42,7 @@ MODEL_FILES = frozenset({".safetensors", ".gguf", ".json", ".jinja", ".txt", ".m
 _COUNTS = re.compile(r"(n|num|(.*_)?num_.*|n_.*)_(layers?|blocks?|experts)|(.*_)?depth")
 """Settings of configs that are numbers of repeated modules."""
 _FEW = 1000
-"""So many modules are made in seconds, whatever the weights hold."""
+"""This many modules are made in seconds, whatever the weights hold."""
 _LARGEST_SETTING = 10**12
 _LARGEST_NEW = 4 * 10**9
 """Parameters of a model that is made from nothing: with gradients and optimizer it takes 60 GB."""

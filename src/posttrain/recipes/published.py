@@ -68,7 +68,7 @@ def published() -> Mapping[str, Any]:
 
 @cache
 def usual(family: str, parameters: int, *, lora: bool) -> Usual | None:
-    """The usual rates of a family for a model of so many weights; None for a model that the table is not about."""
+    """The usual rates of a family for a model of that many weights; None for a model that the table is not about."""
     if parameters < SMALLEST:
         return None
     rows = [row for row in published()["settings"] if row["family"] == family]

@@ -88,7 +88,7 @@ def notes_of(rows: Sequence[Mapping[str, Any]], measures: Sequence[str]) -> list
 
 
 def criterion(seeds: int) -> str:
-    """What decides a sentence with so many seeds, and what they cannot reach."""
+    """What decides a sentence with this number of seeds, and what they cannot reach."""
     smallest = smallest_sign_flip_p(seeds)
     rests = "Student's paired t test decides the sentences; it takes differences between seeds as normal."
     if smallest < ALPHA:

@@ -100,7 +100,7 @@ def compare(
 ) -> dict[str, Any]:
     """Run what is missing, and compare. Writes ``comparison.json`` and returns what is in it, and the folder.
 
-    Names of measures are checked before any run. With a `budget`, every run ends with the step that reaches so many
+    Names of measures are checked before any run. With a `budget`, every run ends with the step that reaches that many
     sampled tokens.
     """
     for name in measures:

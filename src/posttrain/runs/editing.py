@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MOST_TEXTS: Final = 20_000
 TEST: Final = 5
-"""One in so many texts is left to measure with."""
+"""One in this many texts is left to measure with."""
 SAMPLED: Final = 32
 """Tokens of a sample."""
 MOST_SAMPLES: Final = 200

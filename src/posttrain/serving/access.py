@@ -17,7 +17,7 @@ OWN_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 SMALLEST_LIMIT = 4 * 2**20
 """Bytes of a body that are accepted for every model."""
 BYTES_PER_TOKEN = 32
-"""More are accepted where the context is long: so many bytes for each of its tokens."""
+"""More are accepted where the context is long: this many bytes for each of its tokens."""
 BODIES = 64 * 2**20
 """Bytes of all bodies that are held at a time."""
 

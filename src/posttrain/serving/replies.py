@@ -85,7 +85,7 @@ class TextReplies:
 
     @property
     def silent(self) -> bool:
-        """Whether a token without text is worth no event."""
+        """Whether a token without text gets no event."""
         return self.request.logprobs is None and not self.request.return_token_ids
 
     def whole(self, choice: Choice, tokens: Sequence[Token], completion: Completion | None) -> dict[str, Any]:
@@ -165,7 +165,7 @@ class ChatReplies:
 
     @property
     def silent(self) -> bool:
-        """Whether a token without text is worth no event."""
+        """Whether a token without text gets no event."""
         return not self.request.logprobs and not self.request.return_token_ids
 
     def whole(self, choice: Choice, tokens: Sequence[Token], completion: Completion | None) -> dict[str, Any]:

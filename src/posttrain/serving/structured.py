@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 32_768
 """Of a schema as JSON."""
 MOST_VALUES = 1_000
-"""Of a schema: lists, objects, and what is in them. Compilation takes time by their square: 0.1 s for so many."""
+"""Of a schema: lists, objects, and what is in them. Compilation takes time by their square: 0.1 s for this many."""
 MOST_DEPTH = 24
 LIMITS = {
     "max_items_in_row": 500,

@@ -250,7 +250,7 @@ def _read(body: bytes, kind: type[Any]) -> Any:
     if not isinstance(given, dict):
         raise Refused(f"the body is {type(given).__name__}, not an object")
     if len(given) > MOST_FIELDS:
-        raise Refused(f"the request has {len(given)} fields; there are not so many")
+        raise Refused(f"the request has {len(given)} fields; more than it can have")
     fields = {}
     for name, value in given.items():
         if value is None or name in LABELS:

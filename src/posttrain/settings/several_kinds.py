@@ -40,7 +40,7 @@ def several_kinds() -> Recipe:
 
 
 def of_kinds(*, seed: int, size: int, demonstrate: bool = True) -> dict[str, Tasks]:
-    """So many tasks of each kind."""
+    """Number of tasks of each kind."""
     words = {
         name: Exercises(names=(name,), size=size, seed=seed, items=(4, 6), demonstrate=demonstrate)
         for name in ("copy", "reverse", "sort", "count")

@@ -94,7 +94,7 @@ def synchronize(device: torch.device) -> None:
 
 
 def _timed(way: Callable[[], Any], repeats: int, device: torch.device) -> float:
-    """Seconds of a call, from so many."""
+    """Seconds of a call, from this many."""
     synchronize(device)
     begun = time.perf_counter()
     for _ in range(repeats):

@@ -77,7 +77,7 @@ class StageContext(PreviewContext, Protocol):
         """State of the stage's parts at that step, as given to `finish_step`; empty at the start."""
 
     def goes_on(self, steps_done: int) -> bool:
-        """Whether the stage has a further step after so many; false once the run's budget is spent."""
+        """Whether the stage has a further step after `steps_done`; false once the run's budget is spent."""
 
     def restore(self, learners: "Mapping[str, Learner]") -> None:
         """Put the learners into the state of that step."""

@@ -239,7 +239,7 @@ class SFT(Stage):
 
 
 def used_part(pairs: Sequence[P], what: str, skip: int, limit: int | None) -> list[P]:
-    """The examples from the first that is not skipped, at most so many. Raises `UserError` if all are skipped."""
+    """The examples from the first that is not skipped, at most `limit`. Raises `UserError` if all are skipped."""
     used = list(pairs[skip:] if limit is None else pairs[skip : skip + limit])
     if not used:
         raise UserError(f"skip={skip} leaves none of the {len(pairs)} {what}; give a smaller skip, or more data")

@@ -1,7 +1,7 @@
-"""The task of a planted subsequence, exactly: pay, values and heterogeneity of mixtures of procedural policies.
+"""The task of a planted subsequence, exactly: reward, values and heterogeneity of mixtures of procedural policies.
 
-Setlur et al. 2025, arXiv:2502.12118. In a trace of H symbols a subsequence of k symbols appears in order; the pay is
-the number of symbols after it is complete, 0 where it is not. A procedural policy emits the next symbol of the
+Setlur et al. 2025, arXiv:2502.12118. In a trace of H symbols a subsequence of k symbols appears in order; the reward
+is the number of symbols after it is complete, 0 where it is not. A procedural policy emits the next symbol of the
 subsequence with probability gamma. The base policy draws gamma once per trace.
 
 What a trace has shown of gamma is the number of symbols j that fit and of the t - j that did not, so that (t, j) is the
@@ -35,44 +35,44 @@ class Planted:
     """H, symbols of a trace."""
 
     @cached_property
-    def pays(self) -> Array:
-        """[H + 1] chance of each pay: the subsequence is complete with symbol T = H - pay, a negative binomial time."""
+    def rewards(self) -> Array:
+        """[H + 1] chance of each reward: the subsequence is complete with symbol T = H - reward, negative binomial."""
         found = np.zeros(self.horizon + 1)
         for gamma, weight in zip(self.gammas, self.weights, strict=True):
             for time in range(self.length, self.horizon + 1):
                 ways = math.comb(time - 1, self.length - 1)
                 found[self.horizon - time] += weight * ways * gamma**self.length * (1 - gamma) ** (time - self.length)
-        # No pay also where it is never complete; a trace that completes it with its last symbol has none either.
+        # No reward also where it is never complete; a trace that completes it with its last symbol has none either.
         found[0] += 1.0 - found.sum()
         return found
 
     @property
     def mean(self) -> float:
-        """Mean pay."""
-        return float(self.pays @ np.arange(self.horizon + 1))
+        """Mean reward."""
+        return float(self.rewards @ np.arange(self.horizon + 1))
 
     @property
     def variance(self) -> float:
-        """Variance of the pay."""
-        return float(self.pays @ np.arange(self.horizon + 1) ** 2) - self.mean**2
+        """Variance of the reward."""
+        return float(self.rewards @ np.arange(self.horizon + 1) ** 2) - self.mean**2
 
     @property
     def success(self) -> float:
-        """Chance that the pay is above 0."""
-        return 1.0 - float(self.pays[0])
+        """Chance that the reward is above 0."""
+        return 1.0 - float(self.rewards[0])
 
     def best_of(self, n: int) -> float:
-        """Mean of the largest pay of n traces."""
-        below = np.minimum(1.0, np.cumsum(self.pays))
+        """Mean of the largest reward of n traces."""
+        below = np.minimum(1.0, np.cumsum(self.rewards))
         return float(np.sum(1.0 - below[:-1] ** n))
 
     def above(self, deviations: float) -> float:
-        """Chance of a pay of at least the mean and so many standard deviations."""
+        """Chance of a reward of at least the mean plus `deviations` standard deviations."""
         bound = self.mean + deviations * math.sqrt(self.variance)
-        return float(self.pays[np.arange(self.horizon + 1) >= bound - 1e-9].sum())
+        return float(self.rewards[np.arange(self.horizon + 1) >= bound - 1e-9].sum())
 
     def steps(self) -> Array:
-        """[H] mean over states of the variance of Q over actions, by step; their sum is the variance of the pay."""
+        """[H] mean over states of the variance of Q over actions, by step; their sum is the variance of the reward."""
         found = np.zeros(self.horizon)
         for time in range(self.horizon):
             for fitting in range(min(time, self.length - 1) + 1):
@@ -85,7 +85,7 @@ class Planted:
         return found
 
     def _value(self, time: int, fitting: int) -> float:
-        """Mean pay from a state."""
+        """Mean reward from a state."""
         if fitting == self.length:
             return float(self.horizon - time)
         rest = Planted(self.gammas, self._posterior(time, fitting)[0], self.length - fitting, self.horizon - time)
@@ -98,23 +98,23 @@ class Planted:
         return [value / sum(joint) for value in joint], sum(joint)
 
     def imitated(self) -> "Planted":
-        """The mixture that imitates the traces with pay (verifier-free): policies by how often they succeed."""
+        """The mixture that imitates the rewarded traces (verifier-free): policies by how often they succeed."""
         joint = [w * alone.success for w, alone in zip(self.weights, self._alone, strict=True)]
         return replace(self, weights=[value / sum(joint) for value in joint])
 
     def verified(self, radius: float) -> "Planted":
-        """The mixture of the largest mean pay in a chi-squared ball around the base (verifier-based)."""
+        """The mixture of the largest mean reward in a chi-squared ball around the base (verifier-based)."""
         return replace(self, weights=tilted([alone.mean for alone in self._alone], self.weights, radius))
 
     def estimated(self, radius: float, traces: int, rng: np.random.Generator) -> tuple["Planted", "Planted"]:
-        """Both from so many traces of the base: imitation has the traces with pay, the verifier all with their pays.
+        """Both from `traces` of the base: imitation has the rewarded ones, the verifier all with their rewards.
 
         Traces are counted by the policy that wrote them; one of which there is none has no weight.
         """
         drawn = rng.multinomial(traces, np.asarray(self.weights))
-        pays = [rng.choice(self.horizon + 1, n, p=own.pays) for n, own in zip(drawn, self._alone, strict=True)]
-        rewarded = np.array([np.count_nonzero(own) for own in pays], np.float64)
-        means = [float(own.mean()) if len(own) else 0.0 for own in pays]
+        rewards = [rng.choice(self.horizon + 1, n, p=own.rewards) for n, own in zip(drawn, self._alone, strict=True)]
+        rewarded = np.array([np.count_nonzero(own) for own in rewards], np.float64)
+        means = [float(own.mean()) if len(own) else 0.0 for own in rewards]
         free = replace(self, weights=(rewarded / rewarded.sum()).tolist()) if rewarded.sum() else self
         return free, replace(self, weights=tilted(means, (drawn / traces).tolist(), radius))
 

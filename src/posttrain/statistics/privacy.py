@@ -84,7 +84,7 @@ class Ledger:
 
 
 def best_order(q: float, sigma: float, steps: int, delta: float) -> int:
-    """The order of the smallest epsilon of so many equal steps."""
+    """The order of the smallest epsilon of `steps` equal steps."""
 
     def epsilon(order: int) -> float:
         return steps * rdp(q, sigma, order) + math.log(1.0 / delta) / (order - 1)
@@ -94,7 +94,7 @@ def best_order(q: float, sigma: float, steps: int, delta: float) -> int:
 
 
 def calibrated(q: float, steps: int, epsilon: float, delta: float) -> float:
-    """The smallest multiplier, to 0.1 %, with which so many steps keep within the budget; infinity if none up to 1e4
+    """The smallest multiplier, to 0.1 %, with which `steps` steps keep within the budget; infinity if none up to 1e4
     does.
     """
 

@@ -233,7 +233,7 @@ class Learner:
         return self.settings.tokens_for(self.policy)
 
     def step(self, examples: Sequence[Example], loss: Loss, *, progress: float, epochs: int | None = None) -> Learned:
-        """All updates on one batch, in so many epochs, or in those of the settings.
+        """All updates on one batch, in `epochs` epochs, or in those of the settings.
 
         Raises `AlarmStop` before a weight changes when a loss or gradient is not finite.
         """

@@ -172,7 +172,7 @@ class PrivateLearner(Learner):
         return joint([noise, self.privacy.measured_noise, self.privacy.measured_noise])
 
     def _calibrated(self, steps: int) -> float:
-        """The noise with which so many steps keep within the budget, next to what the controller reads.
+        """The noise with which `steps` steps keep within the budget, next to what the controller reads.
 
         Raises `UserError` where there is none.
         """

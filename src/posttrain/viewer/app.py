@@ -295,7 +295,7 @@ def _wanted(request: Request) -> Wanted:
             task=query.get("task", ""),
             first=_whole(request, "first", 0),
             last=_whole(request, "last", 0),
-            look=_among(request, "look", ("", *REASONS, NOTED)),
+            review=_among(request, "review", ("", *REASONS, NOTED)),
             label=query.get("label", ""),
             order=_among(request, "order", tuple(ORDERS)),
         )

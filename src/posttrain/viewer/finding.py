@@ -1,4 +1,4 @@
-"""Pages that find rollouts: search, what is worth a look, and a selection as JSON lines."""
+"""Pages that find rollouts: search, rollouts for review, and a selection as JSON lines."""
 
 import json
 import math
@@ -63,21 +63,21 @@ def search(name: str, folder: Path, wanted: Wanted, *, page: int = 1) -> Page:
         },
         "orders": {key: label for key, (label, _) in ORDERS.items()},
         "stages": [(stage, stage) for stage in stages],
-        "looks": {key: reason.label for key, reason in REASONS.items()} | {NOTED: "noted by you"},
+        "reviews": {key: reason.label for key, reason in REASONS.items()} | {NOTED: "noted by you"},
         "labels": used(notes),
         "most_exported": MOST_EXPORTED,
     }
 
 
 def queue(name: str, folder: Path) -> Page:
-    """What is worth a look: for each reason how many rollouts there are, and the first of them."""
+    """Rollouts for review: for each reason how many rollouts there are, and the first of them."""
     with RunStore.open(folder, reading=True) as store:
         threshold = correct_at(store.recipe_tree())
     kept = Notes(folder)
     notes = kept.read()
     reasons = []
     for key, reason in REASONS.items():
-        wanted = Wanted(look=key, order=reason.order)
+        wanted = Wanted(review=key, order=reason.order)
         found = rollouts(folder, wanted, limit=EXAMPLES)
         reasons.append(
             {
@@ -123,7 +123,7 @@ def with_note(row: Row, notes: dict[Rollout, Note]) -> Row:
 
 def label_of(wanted: Wanted) -> Wanted:
     """The query as it is meant: a label asks for what is noted."""
-    return replace(wanted, look=NOTED) if wanted.label else wanted
+    return replace(wanted, review=NOTED) if wanted.label else wanted
 
 
 def _marked(texts: list[str], expression: str) -> list[list[Page]]:

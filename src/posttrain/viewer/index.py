@@ -87,13 +87,13 @@ class Index:
     def steps(self) -> list[int]:
         """Steps whose rollouts are recorded, in order."""
         with self._lock:
-            self._seen.look()
+            self._seen.refresh()
             return list(self._seen.steps)
 
     def sources(self, first: int = 0, last: int | None = None) -> list[Source]:
         """What to read for some steps, in the order of the steps."""
         with self._lock:
-            self._seen.look()
+            self._seen.refresh()
             found: list[Source] = []
             loose: list[int] = []
             for start, end in self._seen.ranges():
@@ -130,7 +130,7 @@ class Index:
             if folder.is_symlink() or not _is_ours(self._run):
                 return
             with self._lock:
-                self._seen.look()
+                self._seen.refresh()
                 wanted = {path: (a, b) for a, b in self._seen.ranges() if (path := self._path(a, b)) is not None}
             for path in wanted:
                 self._check(path)
@@ -206,7 +206,7 @@ class Index:
 
 
 class _Seen:
-    """The tables of a run, as they were seen last. To look again costs as much as is new."""
+    """The tables of a run, as they were seen last. A refresh costs as much as is new."""
 
     def __init__(self, run: Path) -> None:
         self._run = run
@@ -216,7 +216,7 @@ class _Seen:
         self._fingerprints: dict[tuple[int, int], str] = {}
         self.steps: list[int] = []
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Find out which tables there are, if the folder has changed; examine all again after the run was opened."""
         history = _stamp_of(self._run / "history.jsonl")
         stamp = _stamp_of(self._run / "rollouts"), history

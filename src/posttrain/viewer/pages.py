@@ -16,13 +16,13 @@ from posttrain.statistics.paired import paired_difference
 from posttrain.viewer import questions
 from posttrain.viewer.database import Row
 from posttrain.viewer.differences import difference
+from posttrain.viewer.facts import facts
 from posttrain.viewer.listing import choices, line, lines
 from posttrain.viewer.listing import evaluations as described
 from posttrain.viewer.notes import Note, Notes, Rollout
 from posttrain.viewer.steps import table
 from posttrain.viewer.texts import of_task
 from posttrain.viewer.tokens import MOST_TOKENS, colourings, marked
-from posttrain.viewer.told import told
 
 Page = dict[str, Any]
 
@@ -270,7 +270,7 @@ def _score_of(row: Mapping[str, Any], threshold: float) -> Page:
     own = scored(row, threshold)
     kept = ("sample", "parent", "version", "completion", "stop_reason", "reward", "score_status", "score_answer")
     shown = {key: own[key] for key in (*kept, "score_explanation", "dropped_reason", "has_score", "right", "badge")}
-    return {**shown, "parts": row["parts"] or {}, "info": told(row["info"])}
+    return {**shown, "parts": row["parts"] or {}, "info": facts(row["info"])}
 
 
 def _add_notes(rollouts: list[Page], folder: Path, step: int, group: int) -> Page:

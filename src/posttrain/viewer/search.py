@@ -81,7 +81,7 @@ class Wanted:
     """The first step."""
     last: int = 0
     """The last step; 0 is no limit."""
-    look: str = ""
+    review: str = ""
     """A reason of `posttrain.viewer.triage`, or ``noted`` for those in `only`."""
     label: str = ""
     """With ``noted``: a label of one's own that they must have."""
@@ -147,11 +147,11 @@ def rollouts(
     """
     if wanted.text:
         query("SELECT regexp_matches('', ?)", [wanted.text])
-    if wanted.look == NOTED and not only:
+    if wanted.review == NOTED and not only:
         return Found([], 0)
 
     def found(sources: Sequence[Source]) -> tuple[Found, int]:
-        if wanted.text and not wanted.look:
+        if wanted.text and not wanted.review:
             return _in_texts(run, sources, wanted, limit, offset, SECONDS if seconds is None else seconds)
         return _of_everything(sources, wanted, only, limit, offset), 0
 
@@ -166,10 +166,10 @@ def _of_everything(
     if not sources:
         return Found([], 0)
     condition, values = wanted.condition
-    if wanted.look == NOTED:
+    if wanted.review == NOTED:
         condition += f" AND ({KEY}) IN ({', '.join(str(tuple(place)) for place in only)})"
-    elif wanted.look:
-        condition += " AND " + REASONS[wanted.look].condition.replace("{everything}", union(sources))
+    elif wanted.review:
+        condition += " AND " + REASONS[wanted.review].condition.replace("{everything}", union(sources))
     matches = f"(SELECT {_columns(wanted)} FROM {union(sources)} WHERE {condition})"
     return _page(matches, values, sources, wanted.order, limit, offset)
 

@@ -9,8 +9,8 @@ from posttrain.runs.store import GIVEN, RunStore
 from posttrain.runs.token_text import TokenTexts
 from posttrain.viewer import questions
 from posttrain.viewer.database import Row
+from posttrain.viewer.facts import facts
 from posttrain.viewer.tokens import MOST_TOKENS, colourings, marked
-from posttrain.viewer.told import told
 
 Page = dict[str, Any]
 MOST_TEXTS = 8
@@ -26,7 +26,7 @@ def losses(folder: Path, columns: Sequence[Mapping[str, Any]]) -> list[Page]:
         if at is None:
             continue  # of an evaluation that the journal does not have: a power cut
         key, number = text["task_key"], text["sample"]
-        empty = {"key": key, "sample": number, "prompt": text["prompt"], "info": told(text["info"])}
+        empty = {"key": key, "sample": number, "prompt": text["prompt"], "info": facts(text["info"])}
         row = rows.setdefault((key, number), {**empty, "cells": [None] * len(columns)})
         row["cells"][at] = text["nats"]
     return sorted(rows.values(), key=lambda row: (-_last(row["cells"]), row["key"], row["sample"]))
@@ -53,7 +53,7 @@ def of_task(folder: Path, task: str) -> list[Page]:
             "step": row["step"],
             "evaluation": row["evaluation"].removesuffix(GIVEN),
             "sample": row["sample"],
-            "info": told(row["info"]),
+            "info": facts(row["info"]),
             "nats": row["nats"],
             **own,
         }

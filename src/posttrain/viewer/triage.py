@@ -1,4 +1,4 @@
-"""What is worth a look: rollouts that are likely to show a fault of the task, the grader or the policy."""
+"""Rollouts for review: those that are likely to show a fault of the task, the grader or the policy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Why a rollout is worth a look."""
+    """Why a rollout should be reviewed."""
 
     label: str
     why: str

@@ -84,7 +84,7 @@ def test_it_is_the_exact_one(gammas: tuple[float, ...]) -> None:
     assert found["variance"] == pytest.approx(exact.variance / HORIZON**2, rel=0.1)
     assert found["base"]["mean"] == pytest.approx(exact.mean / HORIZON, rel=0.05)
     assert found["rewarded"] == pytest.approx(exact.success, abs=0.04)
-    best = np.dot(np.arange(HORIZON + 1), tilted(list(range(HORIZON + 1)), exact.pays.tolist(), 1.0))
+    best = np.dot(np.arange(HORIZON + 1), tilted(list(range(HORIZON + 1)), exact.rewards.tolist(), 1.0))
     assert found["verifier_based"]["mean"] == pytest.approx(best / HORIZON, rel=0.05)
     assert ROWS == (299,)
 

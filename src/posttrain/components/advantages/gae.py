@@ -37,7 +37,7 @@ class GAE(Advantage):
     needs: ClassVar[frozenset[Signal]] = frozenset({OLD_VALUE})
 
     gamma: Share = 1.0
-    """Discount per trained token, in [0, 1]; below 1, long completions are worth less."""
+    """Discount per trained token, in [0, 1]; below 1, long completions get less."""
     lam: Share = 0.95
     """In [0, 1]: 0 uses the critic's values for all after one token, 1 uses rewards only (section 3)."""
     whiten: bool = True

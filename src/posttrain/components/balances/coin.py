@@ -6,7 +6,7 @@ newest norm of the gradient of imitation, and g_w its mean over the last steps o
 with u uniform in [0, 1) and p = g / (g + gamma g_w); p is 0 where both are 0. Norms are those before clipping.
 
 Steps of reinforcement leave g as it is, so that p cannot return after a drift. With `refresh`, a step of imitation
-follows after so many steps of reinforcement, whatever the coin, and measures g anew.
+follows after this many steps of reinforcement, whatever the coin, and measures g anew.
 
 Differs: whether p is a probability of a step or a share of a batch, the value of gamma, and how g is kept up to date
 are not known.

@@ -70,9 +70,9 @@ class Variance(Curriculum):
         measure = _MEASURES[self.diversity]
         differ_P = np.array([measure([t.completion_ids for t in g]) if self.beta and len(g) else 0.0 for g in groups])
         failed = sum(len(group) == 0 for group in groups)
-        told = {"measured_variance": float(spread_P.mean()), "measured_diversity": float(differ_P.mean())}
-        told |= {"unmeasured": float(failed)} if failed else {}
-        return {**state, "score": self.alpha * spread_P + self.beta * differ_P, "measured": told}
+        metrics = {"measured_variance": float(spread_P.mean()), "measured_diversity": float(differ_P.mean())}
+        metrics |= {"unmeasured": float(failed)} if failed else {}
+        return {**state, "score": self.alpha * spread_P + self.beta * differ_P, "measured": metrics}
 
     def select(
         self, state: State, pool: Sequence[Task], count: int, *, seed: int, step: int, refill: int = 0

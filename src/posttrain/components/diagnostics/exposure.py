@@ -32,7 +32,7 @@ class Exposure(Diagnostic):
     subjects: ClassVar[tuple[str, ...]] = ("model",)
 
     tasks: Tasks
-    """Tasks of which some have the fields ``canary`` and ``digits``, and as demonstration a space and so many digits:
+    """Tasks of which some have the fields ``canary`` and ``digits``, and as demonstration a space and that many digits:
     ``records``."""
     others: PositiveInt = 255
     """Random codes that each is compared with."""

@@ -1,4 +1,4 @@
-"""Heterogeneity: how much a model's traces differ in what they are worth, and what a verifier makes of that.
+"""Heterogeneity: how much the rewards of a model's traces differ, and what a verifier gains from that.
 
 Source: Setlur et al. 2025, arXiv:2502.12118. Heterogeneity of a prompt is sigma^2 = sum over steps of the mean variance
 of Q over actions. Where the reward is a function of the trace, this sum is the variance of the reward, since the values
@@ -12,10 +12,11 @@ sqrt(radius) sigma above the model's. So their gap is small where traces hardly 
 Differs: read in the abstract and in notes on the theorems; constants of the definition are not known. Imitation and
 verifier are taken as perfect on these traces.
 
-Measured here: the exact environment of a planted subsequence, pay over the horizon 10, 20 and 40 (radius 1, 512 traces,
-5 seeds). A base of three policies (gamma .1, .3, .9): the verifier's mixture is above the imitating one by 0.067
-[0.050, 0.083], 0.161 [0.152, 0.171] and 0.181 [0.173, 0.188]; nearly equal policies: 0.040, 0.036 and 0.018; a single
-one: 0. In symbols the gap of the mixed base grows from 0.8 to 7.5. No model was trained for it (docs/experiments.md).
+Measured here: the exact environment of a planted subsequence, reward over the horizon 10, 20 and 40 (radius 1, 512
+traces, 5 seeds). A base of three policies (gamma .1, .3, .9): the verifier's mixture is above the imitating one by
+0.067 [0.050, 0.083], 0.161 [0.152, 0.171] and 0.181 [0.173, 0.188]; nearly equal policies: 0.040, 0.036 and 0.018;
+a single one: 0. In symbols the gap of the mixed base grows from 0.8 to 7.5. No model was trained for it
+(docs/experiments.md).
 """
 
 import asyncio
@@ -50,7 +51,7 @@ class Heterogeneity(Diagnostic):
     tasks: Tasks
     """The prompts."""
     reward: Reward
-    """What a trace is worth: ``planted``, for example."""
+    """The reward of a trace: ``planted``, for example."""
     n: Annotated[int, Field(ge=2, le=1024)] = 16
     """Traces per prompt, the budget of both sides."""
     eps: NonNegativeFloat = 1.0

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 ROWS: Final = (25,)
 HELD_OUT: Final = 10
-"""One in so many texts is held out from the probe."""
+"""One in this many texts is held out from the probe."""
 BATCH: Final = 16
 
 

@@ -45,7 +45,7 @@ class Failed(Experts):
     def choose(
         self, state: State, pool: Sequence[Task], groups: Sequence[Group], *, seed: int
     ) -> tuple[State, list[Shown]]:
-        """Add the failed tasks of the step, then take `batch` tasks if there are so many."""
+        """Add the failed tasks of the step, then take `batch` tasks if there are that many."""
         known = {task.key: task for task in pool if task.demonstrations}
         failed = [key for group in groups if (key := self._failed(group)) in known]
         waiting = [key for key in state["waiting"] if key in known]

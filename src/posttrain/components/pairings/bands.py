@@ -74,6 +74,6 @@ class Bands(Pairing):
 
 
 def _drawn(band: list[tuple[int, str]], count: int, draw: Sampler) -> list[tuple[int, str]]:
-    """So many of a band, each equally likely, in the order of drawing."""
+    """`count` of a band, each equally likely, in the order of drawing."""
     left = list(band)
     return [left.pop(int(draw.uniform() * len(left))) for _ in range(count)]

@@ -55,7 +55,7 @@ class FirstPit(Pairing):
     n: Samples = 5
     """Continuations of each prefix."""
     k: Samples = 5
-    """Q is the probability that the best of so many is correct; at most n."""
+    """Q is the probability that the best of this many is correct; at most n."""
     pit: Literal["lowest", "largest_drop"] = "lowest"
     """The step of the lowest Q, or of the largest fall of Q."""
     chosen: Literal["any", "given", "own"] = "any"
@@ -123,7 +123,7 @@ class FirstPit(Pairing):
         return [bare, *inner, Prefix(tokens=ends[-1], text=trajectory.completion, q=0.0)]
 
     async def _continued(self, rollouts: Rollouts, trajectory: Trajectory, tokens: int) -> Prefix:
-        """The prefix of so many tokens, with Q from its continuations; one without room to go on has Q 0."""
+        """The prefix of `tokens` tokens, with Q from its continuations; one without room to go on has Q 0."""
         prompt, answer = trajectory.segments[0], trajectory.segments[-1]
         ids = answer.token_ids[:tokens]
         text = rollouts.sampler.decode(ids)
@@ -182,7 +182,7 @@ class FirstPit(Pairing):
 
 
 def best_of(n: int, right: int, k: int) -> float:
-    """The probability that one of k of n rollouts, of which so many are correct, is correct; 0 for none."""
+    """The probability that one of k of n rollouts, of which `right` are correct, is correct; 0 for none."""
     return 1.0 - math.comb(n - right, k) / math.comb(n, k) if k > 0 else 0.0
 
 

@@ -1,7 +1,7 @@
-"""A partial reward by agreement: a wrong answer is worth more where its rollout resembles the demonstration.
+"""A partial reward by agreement: a wrong answer gets more reward where its rollout resembles the demonstration.
 
 Source: the partial reward of CARFT, arXiv:2508.15868, and of its released code (v11): an answer that was found but is
-wrong, worth 0.1 in ReFT, is worth 0.2 + 0.1 cos(z_shown, z), with the embeddings of the demonstration and of the
+wrong, rewarded with 0.1 in ReFT, gets 0.2 + 0.1 cos(z_shown, z), with the embeddings of the demonstration and of the
 rollout when it was sampled: sum_t softmax(v)_t e_t over the tokens, with e and v of the policy's projection.
 """
 

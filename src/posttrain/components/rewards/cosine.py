@@ -1,4 +1,4 @@
-"""Correctness by length: a right answer is worth less the longer it is, a wrong one costs less.
+"""Correctness by length: the reward of a correct answer falls with its length, that of an incorrect one rises.
 
 Source: arXiv:2507.08267 and its release (kaggle-aimo2-fast-math-r1 at 09bf8ff6, grpo_rewards.py). With p the length
 over the limit, held at 1,

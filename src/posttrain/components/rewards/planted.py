@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.datasets.planted import pay
+from posttrain.datasets.planted import reward_of
 from posttrain.types import Group, Score, Trajectory
 
 
@@ -29,6 +29,6 @@ class Planted(Reward):
                 f"task '{trajectory.task.key}' has no subsequence: the fields planted (a text) and horizon (a whole "
                 "number) are needed"
             )
-        left = pay(word, horizon, trajectory.completion)
+        left = reward_of(word, horizon, trajectory.completion)
         status = "ok" if left else "wrong"
         return Score(value=left / horizon, status=status, explanation=f"{left} of {horizon} letters are left")  # type: ignore[arg-type]

@@ -198,7 +198,7 @@ class Functions(Search):
             return [_child(node, i, kind) for i, kind in enumerate(kinds)]
         before = node.token_ids
         openings = [self._opening(node, kind, task, sampler) for kind in kinds]
-        told = await asyncio.gather(
+        scored = await asyncio.gather(
             *(
                 sampler.logp(
                     np.concatenate([before, ids]), temperature=self.temperature, vectors=node.segments[0].vectors
@@ -206,7 +206,7 @@ class Functions(Search):
                 for ids in openings
             )
         )
-        logps = [logp[len(logp) - len(ids) :] for logp, ids in zip(told, openings, strict=True)]
+        logps = [logp[len(logp) - len(ids) :] for logp, ids in zip(scored, openings, strict=True)]
         order = sorted(range(len(kinds)), key=lambda i: -float(logps[i].sum()))
         likely = [i for i in order if math.exp(float(logps[i].sum())) >= self.least] or order
         return [

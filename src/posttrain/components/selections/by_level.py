@@ -83,7 +83,7 @@ class ByLevel(Selection):
 
 
 def level_of(right: int, k: int) -> int:
-    """The level of a task with so many right answers of k: 1 for all, k + 1 for none."""
+    """The level of a task by its number of correct answers of k: 1 for all, k + 1 for none."""
     return k - right + 1
 
 

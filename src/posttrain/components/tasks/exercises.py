@@ -56,7 +56,7 @@ class Exercises(Tasks):
         return describe(f"exercises ({', '.join(self.names)}; {few} to {many} items; seed {self.seed})", self.load())
 
     def _drawn(self, name: Name, count: int) -> list[tuple[str, str, str]]:
-        """Kind, prompt and answer of so many exercises of one kind."""
+        """Kind, prompt and answer of `count` exercises of one kind."""
 
         def draw(rng: Random) -> tuple[str, str, str]:
             return (name, *DRAWN[name](rng, self.items))

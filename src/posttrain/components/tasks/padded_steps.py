@@ -1,7 +1,7 @@
 r"""Other tasks, whose worked solutions have trivial steps: `` 47+35=82; 82+0=82; 82-8=74\n#### 74``.
 
 After each step up to `most` steps that add nothing are drawn for each task by its key. A model that imitates them
-writes trivial steps now and then, and a reward for each true step pays for more of them.
+writes trivial steps now and then, and a reward for each true step rewards more of them.
 """
 
 from collections.abc import Sequence

@@ -2,7 +2,7 @@ r"""Planted subsequences: write letters in which three given ones appear in orde
 
 Source: the didactic task of Setlur et al. 2025, arXiv:2502.12118. The prompt is ``Plant cab in 20.\nA:``. The
 demonstrations are traces of procedural policies, which write the next letter of the subsequence with probability gamma
-and another one otherwise; gamma is drawn once per trace, and decides how much traces differ in what they are worth.
+and another one otherwise; gamma is drawn once per trace, and decides how much the rewards of traces differ.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from posttrain.components.tasks import Tasks
 from posttrain.datasets.describe import describe
 from posttrain.datasets.generated import distinct
 from posttrain.datasets.keys import keyed
-from posttrain.datasets.planted import pay
+from posttrain.datasets.planted import reward_of
 from posttrain.errors import UserError
 from posttrain.types import Task
 
@@ -61,7 +61,7 @@ class Planted(Tasks):
     def _task(self, word: str, rng: Random) -> Task:
         trace = self._trace(word, rng)
         for _ in range(TRIES):
-            if self.traces == "all" or pay(word, self.horizon, trace):
+            if self.traces == "all" or reward_of(word, self.horizon, trace):
                 break
             trace = self._trace(word, rng)
         else:

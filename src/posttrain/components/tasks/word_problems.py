@@ -82,7 +82,7 @@ class WordProblems(Tasks):
     """Text after the question; empty for none."""
 
     def load(self) -> Sequence[Task]:
-        """The tasks, in the order in which they are drawn. Raises `UserError` where there are not so many."""
+        """The tasks, in the order in which they are drawn. Raises `UserError` where there are fewer."""
         problems = distinct(self._draw, self.size, f"word_problems:{self.seed}")
         found = len(set(problems))
         if found < self.size:

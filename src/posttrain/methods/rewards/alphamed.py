@@ -3,7 +3,7 @@
 Source: arXiv:2505.17952, its opening, project page and notes about it. The reward is 1 for the right option and 0 for
 anything else (`rewards/choice`): no format, no length, no imitation of thoughts. Before training the model answers each
 question 5 times; questions get levels from 1 (5 of 5 right) to 6 (none), and as many of each are trained on
-(`selections/by_level`). A single level is `selection.levels=[1]`, so many questions `selection.count=300`.
+(`selections/by_level`). A single level is `selection.levels=[1]`, a number of questions `selection.count=300`.
 
     posttrain run alphamed tasks=mine.jsonl model=FOLDER
     # columns: question, options (a list), answer (a letter or the text of an option)

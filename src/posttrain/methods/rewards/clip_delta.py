@@ -18,7 +18,7 @@ Measured here (30 steps, 5 seeds), held-out sums and steps of sampled solutions 
 many as fit; clip 67.9 % and 3.5; delta alone 0 % and 13.9; both 54.1 % and 3.7; success alone 63.2 % and 3.7. Against
 success alone clip has +4.7 points [-1.4, +10.7] and both have -9.1 [-36.1, +18.0]: no gain that five seeds can show.
 That delta alone collapses contradicts the claim. A step that is not the last has its score left in the returns, the
-last one nothing, so that under returns from each token on one more trivial step is always worth alpha r
+last one nothing, so that under returns from each token on one more trivial step always adds alpha r
 (docs/experiments.md).
 """
 

@@ -135,7 +135,7 @@ class _Source:
         return tensors, values
 
     def numbers(self, code: str, count: int) -> tuple[Any, ...]:
-        """So many numbers of a type of `struct`."""
+        """`count` numbers of a type of `struct`."""
         self._fits(count, struct.calcsize(f"<{code}"), "numbers")
         return struct.unpack(f"<{count}{code}", self._take(count * struct.calcsize(f"<{code}")))
 
@@ -179,7 +179,7 @@ class _Source:
         return name, Entry(shape=tuple(reversed(sizes)), type=kind, start=start, size=size)
 
     def _fits(self, count: int, least: int, what: str) -> None:
-        """Raise `ValueError` where so many things, of at least so many bytes each, are more than the file has left."""
+        """Raise `ValueError` where `count` things, of at least `least` bytes each, are more than the file has left."""
         left = self._size - self.at
         if count * least > left:
             raise ValueError(f"at byte {self.at:,}: it announces {count:,} {what}, and only {left:,} bytes are left")

@@ -59,11 +59,11 @@ class Refill:
         wanted = self.prompts or prompts
         if len(kept) < wanted and self.when_spent == "stop":
             reasons = Counter(item.reason for item in dropped).most_common(3)
-            told = "; ".join(f"{reason}: {number}" for reason, number in reasons)
+            listed = "; ".join(f"{reason}: {number}" for reason, number in reasons)
             raise AlarmStop(
                 f"after {self.rounds} refills only {len(kept)} of {wanted} groups are left. Dropped were, by reason: "
-                f"{told}. Allow more refill.rounds, train on fewer groups with refill.when_spent=fewer, or change what "
-                "the filters let pass"
+                f"{listed}. Allow more refill.rounds, train on fewer groups with refill.when_spent=fewer, or change "
+                "what the filters let pass"
             )
         over = [
             Dropped(group=group, reason=f"the step is full{'; the next one has it' if self.carries(group) else ''}")

@@ -2,7 +2,7 @@
 
 import json
 
-from posttrain.viewer.told import as_text, told
+from posttrain.viewer.facts import as_text, facts
 
 
 def test_what_an_environment_said_is_text() -> None:
@@ -14,7 +14,7 @@ def test_what_an_environment_said_is_text() -> None:
         "nothing": [],
         "said": "You see <b>a key</b>.",
     }
-    found = {entry["name"]: entry["text"] for entry in told(json.dumps(info))}
+    found = {entry["name"]: entry["text"] for entry in facts(json.dumps(info))}
     assert found == {
         "turn rewards": "0.500, 1.000",
         "valid turns": "yes, no",
@@ -26,7 +26,7 @@ def test_what_an_environment_said_is_text() -> None:
 
 
 def test_what_is_no_object_is_shown_as_it_is() -> None:
-    assert told(None) == [] == told("")
-    assert told("{broken") == [{"name": "", "text": "{broken"}]
-    assert told("[1, 2]") == [{"name": "", "text": "1, 2"}]
+    assert facts(None) == [] == facts("")
+    assert facts("{broken") == [{"name": "", "text": "{broken"}]
+    assert facts("[1, 2]") == [{"name": "", "text": "1, 2"}]
     assert as_text({"a": {"b": [{"c": None}]}}) == "a:\n  b:\n    1:\n      c: none"

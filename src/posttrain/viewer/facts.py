@@ -6,7 +6,7 @@ from posttrain.errors.foreign import parse_json
 from posttrain.runs.readings import number
 
 
-def told(info: str | None) -> list[dict[str, str]]:
+def facts(info: str | None) -> list[dict[str, str]]:
     """Entries of the column ``info``, each with ``name`` and ``text``; the column as it is where it is no object."""
     if not info:
         return []
