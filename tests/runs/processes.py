@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.warm import BEFORE, Warm
+
 GO = "go"
 """The file that a held process waits for."""
 _HELD = """
@@ -25,17 +27,20 @@ RunStore.log_metrics = log_and_wait
 """
 
 
-def command(folder: Path, *arguments: str, held_at: int | None = None) -> subprocess.Popen[str]:
-    """The posttrain command in a process of its own.
+def command(
+    folder: Path, *arguments: str, held_at: int | None = None, warm: Warm | None = None
+) -> subprocess.Popen[str]:
+    """The posttrain command in a process of its own: a new interpreter, or forked from a `warm` one.
 
     With `held_at` it waits at the end of that step, its metrics written, until the file `GO` is in `folder`; so what is
     done to it there does not come too late, however slow the machine.
     """
     hold = "" if held_at is None else _HELD.format(step=held_at, go=GO)
+    fresh = [sys.executable, "-c", f"{hold}\nimport sys; from posttrain.cli import main; sys.exit(main())"]
     return subprocess.Popen(
-        [sys.executable, "-c", f"{hold}\nimport sys; from posttrain.cli import main; sys.exit(main())", *arguments],
+        [*([str(warm.program)] if warm else fresh), *arguments],
         cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "CI": "true"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "CI": "true", **({BEFORE: hold} if warm else {})},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -1,14 +1,17 @@
 """A run that is killed and resumed is the run that was left alone, bit for bit."""
 
+import os
 import random
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from posttrain.policies.folder import new_folder
 from tests.runs.processes import GO, command, contents, finish, opened, steps_done, wait
+from tests.warm import POSSIBLE, Warm
 
 STEPS = 36
 RECIPE = """
@@ -57,8 +60,17 @@ def undisturbed(place: Path) -> Path:
     return run
 
 
+@pytest.fixture
+def warm(tmp_path: Path) -> Iterator[Warm | None]:
+    """Where a command starts in milliseconds; without it each is a new interpreter."""
+    made = Warm(tmp_path / "warm", {**os.environ, "OMP_NUM_THREADS": "1", "CI": "true"}) if POSSIBLE else None
+    yield made
+    if made:
+        made.close()
+
+
 @pytest.mark.slow
-def test_ten_kills_change_nothing(place: Path, undisturbed: Path) -> None:
+def test_ten_kills_change_nothing(place: Path, undisturbed: Path, warm: Warm | None) -> None:
     rng = random.Random(7)
     run = place / "killed" / "ppo-1"
     kills = 0
@@ -70,11 +82,11 @@ def test_ten_kills_change_nothing(place: Path, undisturbed: Path) -> None:
             assert process.poll() is None, process.communicate()[0]
             time.sleep(0.002)
         time.sleep(rng.uniform(0.0, 0.15))
-        process.send_signal(signal.SIGKILL)
+        warm.kill(process) if warm and kills else process.send_signal(signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL
         process.communicate()
         kills += 1
-        process = command(place, "resume", str(run), held_at=STEPS)
+        process = command(place, "resume", str(run), held_at=STEPS, warm=warm)
     (place / GO).touch()
     finish(process)
     (place / GO).unlink()

@@ -9,11 +9,13 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests.warm import POSSIBLE, Warm
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -54,8 +56,14 @@ def make_targets(text: str) -> set[str]:
     }
 
 
-def run(block: Block, folder: Path, place: str) -> None:
-    """Run one block, or fail with its place and everything that it printed."""
+def environment(*first: Path) -> dict[str, str]:
+    """The variables of an example; these folders come first on its path."""
+    path = os.pathsep.join([*map(str, first), str(Path(sys.executable).parent), os.environ["PATH"]])
+    return {**os.environ, "PATH": path, "HF_HUB_OFFLINE": "1", "NO_COLOR": "1", "COLUMNS": "100"}
+
+
+def run(block: Block, folder: Path, place: str, *first: Path) -> None:
+    """Run one block, or fail with its place and everything that it printed; `first` on its path are these folders."""
     if block.language == "bash":
         lines = [line for line in block.code.splitlines() if not re.match(r"\s*make\b", line)]
         command = ["bash", "-euo", "pipefail", "-c", "\n".join(lines)]
@@ -63,10 +71,8 @@ def run(block: Block, folder: Path, place: str) -> None:
         script = folder / f"block_at_line_{block.line}.py"
         script.write_text(block.code)
         command = [sys.executable, script.name]
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    variables = {**os.environ, "PATH": path, "HF_HUB_OFFLINE": "1", "NO_COLOR": "1", "COLUMNS": "100"}
     done = subprocess.run(
-        command, cwd=folder, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command, cwd=folder, env=environment(*first), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     if done.returncode:
         pytest.fail(f"{place} ended with exit code {done.returncode}:\n{block.code}\n{done.stdout}", pytrace=False)
@@ -78,13 +84,33 @@ def page_parameter(page: Path) -> object:
     return pytest.param(page, id=str(page.relative_to(ROOT)), marks=[pytest.mark.slow] if slow else [])
 
 
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], list[Path]]]:
+    """A folder with a `posttrain` that starts in milliseconds, made when it is first asked for."""
+    made = list[Warm]()
+
+    def folders() -> list[Path]:
+        if POSSIBLE and not made:
+            made.append(Warm(tmp_path_factory.mktemp("warm"), environment()))
+        return [one.folder for one in made]
+
+    yield folders
+    for one in made:
+        one.close()
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", [page_parameter(page) for page in PAGES])
-def test_every_example_runs(page: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for block in blocks(page.read_text()):
+def test_every_example_runs(
+    page: Path, tmp_path: Path, warm: Callable[[], list[Path]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the front page `posttrain` is the installed program, in slow pages one that is forked."""
+    text = page.read_text()
+    first = warm() if "<!-- test: slow -->" in text and page.name != "README.md" else []
+    for block in blocks(text):
         place = f"{page.relative_to(ROOT)}:{block.line}"
         if block.skip is None:
-            run(block, tmp_path, place)
+            run(block, tmp_path, place, *first)
         else:
             with capsys.disabled():
                 print(f"\n{place} is not run: {block.skip}")
