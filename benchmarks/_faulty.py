@@ -1,4 +1,4 @@
-"""A small run in a process that can be broken at any place, and the judgement of what came of it."""
+"""A small run in a process that can be broken at any place, and how its outcome is checked."""
 
 import contextlib
 import gc
@@ -71,7 +71,7 @@ class Ended:
 
 @dataclass
 class Tally:
-    """What came of one kind of fault."""
+    """The outcomes of one kind of fault."""
 
     fault: str
     tried: int = 0
@@ -202,7 +202,7 @@ def clear_stop(ended: Ended, code: int, *words: str) -> str:
 
 
 def ended_well(ended: Ended, *words: str) -> str:
-    """What is wrong with a run that should have come to its end and said these words; empty when nothing is."""
+    """What is wrong with a run that should have come to its end and printed these words; empty when nothing is."""
     absent = [word for word in words if word not in ended.output]
     return f"ended with {ended.code}, without saying {absent}: {ended.output[-300:]}" if ended.code or absent else ""
 
@@ -284,7 +284,7 @@ def kill_in_a_line(number: int) -> Sabotage:
 
 
 def kill_in_evaluation(number: int) -> Sabotage:
-    """Die when the answers of the given evaluation have been judged, and nothing of it is written."""
+    """Die when the answers of the given evaluation have been scored, and nothing of it is written."""
 
     def sabotage() -> None:
         from posttrain.evaluation import greedy as evaluation
@@ -329,7 +329,7 @@ def kill_after_steps(steps: int) -> Sabotage:
 
 
 def shake_clocks(seed: int) -> Sabotage:
-    """Every look at a clock gives any time at all: days back, years ahead."""
+    """Every reading of a clock gives any time at all: days back, years ahead."""
 
     def sabotage() -> None:
         rng = random.Random(seed)

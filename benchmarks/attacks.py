@@ -1,4 +1,4 @@
-"""Attack a server, and measure how everybody else is served meanwhile.
+"""Attack a server, and measure how other clients are served meanwhile.
 
     python -m benchmarks.attacks                     a table: for each attack latencies of /health, memory, log lines
 
@@ -39,7 +39,7 @@ def request(body: bytes, *, length: int | None = None) -> bytes:
 
 
 class Attack:
-    """Connections that a thread keeps making until it is told to stop."""
+    """Connections that a thread keeps making until it is stopped."""
 
     def __init__(self, port: int, data: bytes, *, read: bool, most: int) -> None:
         self._port, self._data, self._read, self._most = port, data, read, most

@@ -123,7 +123,7 @@ def problem(folder: Path, found: tuple[int, str, float, int], good: tuple[int, s
 
 
 def try_class(cases: Mapping[str, Make], top: Path, good: tuple[int, str, float, int], must_work: bool) -> int:
-    """Number of clean cases. What each said goes to standard error."""
+    """Number of clean cases. What each printed goes to standard error."""
     clean = 0
     for number, (case, make) in enumerate(cases.items()):
         folder = top / f"case-{number}"

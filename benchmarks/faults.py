@@ -1,4 +1,4 @@
-"""Break runs in every way that is known, and count what came of it.
+"""Break runs in every way that is known, and count the result.
 
     python -m benchmarks.faults                       a hundred kills and every other fault
     python -m benchmarks.faults --kills 8 --quick     what continuous integration does
@@ -187,7 +187,7 @@ def folders(shop: Workshop, quick: bool) -> Iterator[Tally]:
 
 
 def checkpoint_files(shop: Workshop, quick: bool) -> Iterator[Tally]:
-    """Every file of the newest checkpoint in turn, spoiled."""
+    """Every file of the newest checkpoint one after another, spoiled."""
 
     def flip(path: Path) -> None:
         content = bytearray(path.read_bytes())
@@ -296,7 +296,7 @@ def records(shop: Workshop, quick: bool) -> Iterator[Tally]:
     for name, lost in lacks.items():
         shop.interrupted()
         (RUN / name).unlink()
-        # Where some steps never had rollouts, it is said how many files are gone, not which.
+        # Where some steps never had rollouts, the message has how many files are gone, not which.
         problem = ended_well(shop.resume(), "incomplete record: gone since they were written: ", name.partition("/")[0])
         shutil.copy(Path("alone") / name, RUN / name)
         tables.count(problem or shop.difference(lost), same=True)

@@ -150,7 +150,7 @@ SHARES = (
 
 @dataclass
 class Found:
-    """What came of the cases of one target."""
+    """The outcomes of the cases of one target."""
 
     tried: int = 0
     refused: int = 0
@@ -197,7 +197,7 @@ def judge(arguments: Sequence[str], places: Sequence[str] = ("",)) -> tuple[str,
 
 
 def fuzz(seed: int, enough: Callable[[int], bool], say: Callable[[str], None]) -> dict[str, Found]:
-    """Cases of all targets in turn, until it is enough."""
+    """Cases of all targets, alternating, until it is enough."""
     found = {target: Found() for target in TARGETS}
     for number, target in enumerate(itertools.cycle(SHARES)):
         if enough(number):

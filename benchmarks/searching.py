@@ -5,7 +5,7 @@
 
 Each step has sixteen rollouts of about 140 characters, nearly all of them different. The first measures the viewer
 itself, through HTTP: the table of every thousand steps in the index is made directly, and the files of the steps, which
-are looked at but not read then, are a few under many names. The second writes every file as a run does.
+are inspected but not read then, are a few under many names. The second writes every file as a run does.
 """
 
 import argparse

@@ -24,7 +24,7 @@ FONT = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
 
 
 class Clock:
-    """Stands in for `time.monotonic`: tells the time that the run had, not the time that drawing takes."""
+    """Stands in for `time.monotonic`: returns the time that the run had, not the time that drawing takes."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

@@ -60,7 +60,7 @@ def trajectory(
 
 
 def group(rewards: Sequence[float], *, key: str = "task", length: int = 2) -> Group:
-    """Attempts at one task with these scores."""
+    """Rollouts at one task with these scores."""
     of = task(key)
     return Group(
         key=key,
@@ -95,7 +95,7 @@ def random_batch(
     needs: Collection[Signal] = (),
     rewards: Callable[[np.random.Generator], float] = lambda rng: float(rng.integers(2)),
 ) -> Batch:
-    """Groups of the given sizes, attempts of one to six tokens in one or two turns, small rewards at every token."""
+    """Groups of the given sizes, rollouts of one to six tokens in one or two turns, small rewards at every token."""
     rng = np.random.default_rng(seed)
     groups, token_rewards = [], []
     for g, size in enumerate(sizes):

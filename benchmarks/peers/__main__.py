@@ -191,7 +191,7 @@ def best_micro_batch(asked: dict[str, Any], options: argparse.Namespace) -> tupl
 def one_side(
     figure: dict[str, Any], command: Sequence[str], options: argparse.Namespace, stack: ExitStack, question: Any
 ) -> Any:
-    """A side whose child does one thing; it is told of where it cannot even start."""
+    """A side whose child does one thing; it reports where it cannot even start."""
     side = Side(figure, dict)
     try:
         child, ready = start(side.name, command, options, stack, **question)

@@ -1,4 +1,4 @@
-"""What came of the turns: medians, shares of the limit, ratios round by round, and whether all sides did the same."""
+"""The results of the turns: medians, shares of the limit, ratios round by round, and whether all sides did the same."""
 
 import math
 import statistics

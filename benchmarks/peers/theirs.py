@@ -75,7 +75,7 @@ def train_with_trl(steps: Steps, question: dict[str, Any], asked: Workload) -> N
     from trl import GRPOConfig, GRPOTrainer
 
     class Timed(GRPOTrainer):
-        """Knows how long it samples."""
+        """Has how long it samples."""
 
         sampling_seconds = judging_seconds = 0.0
         tokens = 0

@@ -4,8 +4,8 @@
 
 Sheet of row 104 (arXiv:2510.09259), experiments 1 and 2. For each seed, 100 sums are members and 100 others are not.
 The bundled model is trained on the members by GRPO, or, as the negative control, by SFT on their demonstrations; areas
-of every score before and after. The bundled model knows no English: it is asked again by the same sum behind its first
-answer, and in the control behind a line break. Prints a JSON line a seed, then means with 95 % intervals.
+of every score before and after. The bundled model has seen no English: it is asked again by the same sum behind its
+first answer, and in the control behind a line break. Prints a JSON line a seed, then means with 95 % intervals.
 """
 
 import argparse
@@ -39,7 +39,7 @@ SCORES = ("self_critique", "without_answer", "likelihood", "min_k")
 
 
 def main() -> None:
-    """Run every seed and print what came of it."""
+    """Run every seed and print the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=60)

@@ -1,7 +1,7 @@
 """ReST-RL, smallest experiment 2: best of 75 against 15 rounds of 5 of tree search, both with a looked-up value.
 
-A task is a string of ten lines, each one of two letters; the policy draws each line evenly, so an attempt is right
-once in 1,024. The value of a beginning is looked up: the share of the ten lines that is right so far, up to the first
+A task is a string of ten lines, each one of two letters; the policy draws each line evenly, so a rollout is right
+once in 1,024. The value of a prefix is looked up: the share of the ten lines that is right so far, up to the first
 wrong one. Counted is whether the right string is among the 75 samples (`found`), and how many samples were drawn until
 then (`samples`, 75 where it was not found).
 
@@ -30,7 +30,7 @@ SEARCHES: dict[str, Search] = {"best_of": BestOf(n=SAMPLES), "tree": Tree(iterat
 
 
 class Writer:
-    """Draws letters evenly, one a line, and knows what a beginning is worth. Tokens are bytes, 0 is the end."""
+    """Draws letters evenly, one a line, and has the value of a prefix. Tokens are bytes, 0 is the end."""
 
     context = 64
 
@@ -76,7 +76,7 @@ class Writer:
 
 
 def samples_until(found: Found, right: str) -> int:
-    """Attempts until the right one, or all of them."""
+    """Rollouts until the right one, or all of them."""
     hits = [i + 1 for i, t in enumerate(found.trajectories) if t.completion == "\n".join(right)]
     return hits[0] if hits else SAMPLES
 

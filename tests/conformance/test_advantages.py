@@ -51,7 +51,7 @@ def test_trajectories_without_tokens(advantage: Advantage) -> None:
 
 
 @every_member
-def test_better_attempts_get_more_credit(advantage: Advantage) -> None:
+def test_better_rollouts_get_more_credit(advantage: Advantage) -> None:
     given = with_signals(advantage, batch([[1, 1, 0, 0], [1, 0, 0, 0]]))
     means = np.array([a.mean() for a in credit_of(advantage, given).advantages])
     right = given.return_N == 1
@@ -64,7 +64,7 @@ def test_better_attempts_get_more_credit(advantage: Advantage) -> None:
 @every_member
 @pytest.mark.parametrize("seed", range(3))
 def test_permutation_equivariant(advantage: Advantage, seed: int) -> None:
-    """Attempts within a group, and groups within the batch, may come in any order."""
+    """Rollouts within a group, and groups within the batch, may come in any order."""
     given, rng = random_batch(seed, needs=advantage.needs), np.random.default_rng(seed)
     starts = np.cumsum([0, *(len(g) for g in given.groups)])
     order, groups = [], []

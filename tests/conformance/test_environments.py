@@ -49,7 +49,7 @@ def test_an_environment_is_a_function_of_task_actions_and_draws(environment: Env
 
 
 @every_member
-def test_all_attempts_begin_alike(environment: Environment) -> None:
+def test_all_rollouts_begin_alike(environment: Environment) -> None:
     firsts = [played(environment, [], seed)[0] for seed in range(5)]
     assert all(first == firsts[0] for first in firsts)
 

@@ -121,7 +121,7 @@ def advantage(estimate: Callable[..., Any]) -> Advantage:
 
 
 WRONG_ADVANTAGES = {
-    "nothing": (advantage(lambda b: 0 * b.return_N), test_advantages.test_better_attempts_get_more_credit),
+    "nothing": (advantage(lambda b: 0 * b.return_N), test_advantages.test_better_rollouts_get_more_credit),
     "order matters": (
         advantage(lambda b: b.return_N * np.arange(len(b.return_N))),
         test_advantages.test_permutation_equivariant,
@@ -278,7 +278,7 @@ def test_ids_made_from_text_again_are_caught() -> None:
 
 
 class Curious(Rollout):
-    """Asks a model for log-probabilities without saying so."""
+    """Asks a model for log-probabilities without declaring it."""
 
     async def collect(self, task: Any, samplers: Any) -> Any:
         await samplers["reference"].logp(np.arange(4))

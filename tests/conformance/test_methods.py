@@ -103,7 +103,7 @@ def test_alone_it_is_the_method_on_its_setting(name: str) -> None:
 
 
 def foreign(recipe: Recipe, *, shaped: bool = False) -> Recipe:
-    """The recipe with somebody's own choices: tasks, model, sizes, learning rates, names, everything around them.
+    """The recipe with a user's own choices: tasks, model, sizes, learning rates, names, everything around them.
 
     `shaped` keeps the shape of the policy, for methods that are about it.
     """
@@ -178,7 +178,7 @@ def broken_choices(before: Recipe, after: Recipe, entry: Entry) -> dict[str, tup
         if path not in kept and short.startswith("rollout.n"):
             continue  # its rollout has no such setting
         if short == "evaluation.verifier" and value is None:
-            continue  # the reward that judged before goes on judging
+            continue  # the reward that scored before goes on scoring
         named = any(f"{short}.".startswith(f"{own}.") or f"{own}.".startswith(f"{short}.") for own in about)
         of_rewards = short == "reward" and entry.area in AREAS_OF_REWARDS
         if kept.get(path) != value and not named and not of_rewards:

@@ -81,7 +81,7 @@ def test_numbers_of_a_pair_have_no_gradient(loss: PreferenceLoss) -> None:
 
 
 @every_member
-def test_a_pair_knows_no_other(loss: PreferenceLoss) -> None:
+def test_a_pair_depends_on_no_other(loss: PreferenceLoss) -> None:
     pairs, order = random_pairs(loss), [4, 1, 6]
     assert torch.equal(loss(taken(pairs, order)).loss_P, loss(pairs).loss_P[order])
 

@@ -348,7 +348,7 @@ def assert_sound(score: Score) -> None:
 
 
 @every_kind
-def test_a_task_that_cannot_be_judged_is_an_error(make: Callable[[], Reward], case: Case) -> None:
+def test_a_task_that_cannot_be_scored_is_an_error(make: Callable[[], Reward], case: Case) -> None:
     if case.unfit is None:
         assert judge(make(), case.gold, Task(key="bare", prompt="?")).status == "ok"
         return
@@ -389,7 +389,7 @@ def test_hostile_texts_take_linear_work(make: Callable[[], Reward], case: Case) 
 
 
 def work(reward: Reward, text: str, case: Case) -> float:
-    """Processor time of this thread that judging takes; the least of two, as other programs only add to it."""
+    """Processor time of this thread that scoring takes; the least of two, as other programs only add to it."""
     prompt, answer = attempt("", case.task).segments
     trajectory = replace(attempt("", case.task), segments=(prompt, replace(answer, text=text)))
     times = []

@@ -30,7 +30,7 @@ def told_so(model: ScriptedSampler, before: np.ndarray, segment: Segment) -> boo
 
 
 @every_member
-def test_attempts_are_well_formed(search: Search) -> None:
+def test_rollouts_are_well_formed(search: Search) -> None:
     found, models = look(search)
     assert len(found.trajectories) == len(found.values) > 0
     assert [t.sample for t in found.trajectories] == list(range(len(found.trajectories)))
@@ -45,7 +45,7 @@ def test_attempts_are_well_formed(search: Search) -> None:
 
 
 @every_member
-def test_the_reward_is_asked_once_for_each_attempt_or_not_at_all(search: Search) -> None:
+def test_the_reward_is_asked_once_for_each_rollout_or_not_at_all(search: Search) -> None:
     grader = Grader()
     found, _ = look(search, grader=grader)
     assert len(grader.given) == (len(found.trajectories) if search.uses_rewards else 0)
@@ -62,7 +62,7 @@ def test_same_samplers_same_finds(search: Search) -> None:
 
 
 @every_member
-def test_states_are_beginnings_of_attempts(search: Search) -> None:
+def test_states_are_prefixes_of_rollouts(search: Search) -> None:
     found, _ = look(search)
     for state in found.states:
         begun = [t for t in found.trajectories if np.array_equal(t.token_ids[: len(state.token_ids)], state.token_ids)]

@@ -62,7 +62,7 @@ def test_the_mode_that_pays_and_without_thinking_where_both_do(
     assert made.origin[0]["rates"] == {"on": sum(on) / 2, "off": sum(off) / 2}
 
 
-def test_a_mode_needs_attempts_of_both_and_a_right_one() -> None:
+def test_a_mode_needs_rollouts_of_both_and_a_right_one() -> None:
     assert make([thought("a"), thought("b")], "modes") is None
     assert make([thought("a", right=False), wrong("b")], "modes") is None
 
@@ -72,7 +72,7 @@ def trajectory(text: str, score: Score | None, stop: Any = "stop") -> Trajectory
     return Trajectory(task=Task(key="k", prompt="p"), segments=(segment,), stop_reason=stop, score=score)
 
 
-def test_attempts_that_count() -> None:
+def test_rollouts_that_count() -> None:
     """Cut ones, failed ones and repeated texts are left out; numbers are those of the samples."""
     ok, error = Score(value=1.0, status="ok"), Score(value=float("nan"), status="error")
     found = checked_of(

@@ -41,12 +41,12 @@ def test_what_others_write_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"text", b"\x89PNG\r\n\x1a\n" + b"\0" * 60, write_png(noise())[:-30]])
-def test_what_is_no_picture_is_said(data: bytes) -> None:
+def test_what_is_no_picture_is_reported(data: bytes) -> None:
     with pytest.raises(UserError, match=r"the image .* cannot be read"):
         pixels_of(Image(data=data, name="mine"))
 
 
-def test_a_file_that_is_not_there_is_said() -> None:
+def test_a_file_that_is_not_there_is_reported() -> None:
     with pytest.raises(UserError, match=r"no-such-file.png' cannot be read: No such file"):
         pixels_of(Image(path="no-such-file.png"))
 

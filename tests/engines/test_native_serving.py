@@ -84,7 +84,7 @@ class Broken(Exception):
 
 
 @pytest.mark.parametrize("error", [Broken("out of memory"), StopIteration()])
-def test_a_failure_reaches_everybody_who_waits_and_the_server_recovers(error: Exception):
+def test_a_failure_reaches_all_who_wait_and_the_server_recovers(error: Exception):
     working = bigrams()
     broken = True
 

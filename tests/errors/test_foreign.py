@@ -154,7 +154,7 @@ def test_the_links_of_a_cached_repository_work(tmp_path: Path) -> None:
             file_in(snapshot, name)
 
 
-def test_sizes_are_looked_at_before_anything_is_read(tmp_path: Path) -> None:
+def test_sizes_are_inspected_before_anything_is_read(tmp_path: Path) -> None:
     path = tmp_path / "large.json"
     path.write_text("{}")
     os.truncate(path, 10**13)

@@ -85,7 +85,7 @@ def test_a_killed_generation_goes_on(tmp_path: Path, torn: bool) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cut.jsonl", "whole.jsonl"]
 
 
-def test_what_cannot_go_on_is_said(tmp_path: Path) -> None:
+def test_what_cannot_go_on_is_reported(tmp_path: Path) -> None:
     out = tmp_path / "a.jsonl"
     find = finder(COLLECT, [])
 

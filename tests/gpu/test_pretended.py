@@ -77,7 +77,7 @@ def test_tensors_of_both_sides_do_not_meet() -> None:
 def test_an_update_is_that_of_the_cpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str, optimizer: AdamW | Muon
 ) -> None:
-    """Packed, with prompts in common where attention knows them, the loss in chunks, in several micro-batches; and
+    """Packed, with prompts in common where attention shares them, the loss in chunks, in several micro-batches; and
     saved and taken up again.
     """
     monkeypatch.setattr(_signals.token_signals, "__kwdefaults__", {"chunk_logits": 16 * 261})
@@ -111,7 +111,7 @@ def test_an_update_is_that_of_the_cpu(
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_judging_is_that_of_the_cpu(tmp_path: Path, dtype: str) -> None:
+def test_scoring_is_that_of_the_cpu(tmp_path: Path, dtype: str) -> None:
     here, examples = policy_of(tmp_path, dtype), examples_of()
     far, needs = copy.deepcopy(here), frozenset({LOGP, ENTROPY})
     expected = evaluate_examples(here, examples, needs, max_tokens=100)

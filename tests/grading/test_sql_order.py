@@ -45,7 +45,7 @@ def test_which_queries_promise_an_order(engine: str) -> None:
 
 
 @pytest.mark.parametrize("query", UNREAD, ids=lambda query: query[:20])
-def test_what_cannot_be_read_is_said(query: str) -> None:
+def test_what_cannot_be_read_is_reported(query: str) -> None:
     with pytest.raises(Unread, match=UNREAD[query]):
         order_of(query, "sqlite")
 

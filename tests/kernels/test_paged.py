@@ -50,7 +50,7 @@ def test_they_compile_for_gpus_that_are_not_here(tmp_path: Path) -> None:
     run("they_compile_for_gpus_that_are_not_here", tmp_path)
 
 
-def test_where_there_is_no_gpu_nothing_is_taken_and_the_reason_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_there_is_no_gpu_nothing_is_taken_and_the_reason_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
     assert not paged.usable(torch.zeros(1)) and "NVIDIA" in paged.why_not(cpu)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)

@@ -35,7 +35,7 @@ def test_the_warm_up_has_the_prompts_of_the_rollout() -> None:
 
 
 def brief(small: Small, *changes: str) -> Recipe:
-    """Stops at a byte that a model which knows nothing writes now and then, so that some tasks are explained."""
+    """Stops at a byte that a model which was not trained writes now and then, so that some tasks are explained."""
     sizes = ["lesson.max_steps=1", "lesson.batch=4", "rl.prompts=8", "rl.steps=2", "rollout.n=3"]
     short = ["lesson.tasks.of.terms=[2, 2]", "tasks.terms=[2, 2]", "rollout.sampling.max_tokens=24"]
     return override(small(expo(), "lesson.tasks.of.size=40"), [*sizes, *short, "rollout.marker=e", *changes])

@@ -35,7 +35,7 @@ def test_it_trains_on_the_most_uncertain_tokens_of_the_step(small: Small, train:
         count = math.ceil(round(0.2 * len(kept_T), 6))
         last = np.sort(entropy_T)[-count]
         assert (entropy_T[kept_T] > 0.999 * last).all() and (entropy_T[~kept_T] < last).all()
-        # Attempts at one task begin in the same state, so that there may be a few more.
+        # Rollouts at one task begin in the same state, so that there may be a few more.
         assert count <= kept_T.sum() <= count + 3
         assert entry["kept_entropy"] == pytest.approx(entropy_T[kept_T].mean(), rel=1e-5)
     assert ROWS == (280,)

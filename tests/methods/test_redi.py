@@ -41,7 +41,7 @@ def test_both_stages_learn_the_same_correct_solutions() -> None:
 
 @pytest.mark.slow
 def test_the_symmetric_loss_takes_the_chosen_ones_along_and_imitation_does_not(small: Small, train: Train) -> None:
-    """At a high rate; right and wrong workings share most of their tokens. The rejected ones fall with alpha."""
+    """At a high rate; right and wrong solutions share most of their tokens. The rejected ones fall with alpha."""
     change = {}
     for alpha in (0.0, 0.8, 1.0):
         sizes = ("tasks.size=405", "redi.learner.optimizer.lr=5e-3", f"redi.loss.alpha={alpha}", "sft.max_steps=40")

@@ -32,7 +32,7 @@ def text(answer: str, confidence: float) -> str:
 
 
 def test_it_trains(tiny_folder: Path, train: Train) -> None:
-    """A model that cannot write the form is told so by every reward, and nothing is learned from equal ones."""
+    """A model that cannot write the form gets that from every reward, and nothing is learned from equal ones."""
     sizes = ("tasks.tasks.size=60", "evaluation.holdout=5", "sft.max_steps=2", "rl.steps=3", "prompts=3", "threads=1")
     short = ("tasks.tasks.terms=[2, 2]", "tasks.tag=p", "reward.tag=p", "rollout.n=4", "rollout.sampling.max_tokens=8")
     _, store = train(override(rlcr(), [f"model={tiny_folder}", *sizes, *short]))

@@ -40,7 +40,7 @@ def rounds(store: RunStore) -> list[dict[str, Any]]:
 
 
 def test_it_trains(tiny: Callable[..., Recipe], train: Train) -> None:
-    """Each group is a greedy response and the data's pair, all judged; the round's updates see whole groups."""
+    """Each group is a greedy response and the data's pair, all scored; the round's updates see whole groups."""
     models, store = train(tiny("rl.learner.minibatches=2"))
     assert models["policy"].version == 3 * 2
     for step in (3, 4, 5):

@@ -1,4 +1,4 @@
-"""Tango: a generator and a verifier in turn."""
+"""Tango: a generator and a verifier one after another."""
 
 from collections.abc import Callable
 

@@ -33,7 +33,7 @@ def test_the_settings_are_those_of_the_released_code() -> None:
 
 
 def test_any_question_may_be_answered_again() -> None:
-    """Of a recipe of single answers the prompt, the sampling and a tuned critic are kept; of a world, its words."""
+    """Of a recipe of single answers, prompt, sampling and a tuned critic are kept; of an environment, its words."""
     mine = override(ppo(arithmetic()), ["rollout.n=6", "critic_learner.optimizer.lr=5e-3"])
     stage = rl_of(ufo(mine))
     assert stage.rollout == Turns(environment=TryAgain(), n=6, max_turns=5, sampling=Sampling(max_tokens=64))
@@ -61,7 +61,7 @@ def test_the_quarter_that_differs_most_is_trained_on(train: Train) -> None:
 
 
 def test_a_policy_of_one_turn_is_evaluated_in_five(train: Train) -> None:
-    """The other side of the smallest experiment: trained on one try, held-out tasks attempted with five."""
+    """The other side of the smallest experiment: trained on one try, held-out tasks answered with five."""
     recipe = override(ufo(), [*SMALL, "rl.steps=1", "rl.rollout.max_turns=1"])
     _, store = train(recipe)
     assert all(entry["turns"] == 1 for entry in store.metrics() if entry["stage"] == "rl")

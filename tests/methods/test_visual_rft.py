@@ -121,7 +121,7 @@ def test_it_goes_on_bit_for_bit(finished: tuple[Models, RunStore], tmp_path: Pat
 
 
 def test_the_answers_are_of_the_picture(finished: tuple[Models, RunStore]) -> None:
-    """Held-out answers are judged from the picture: with pictures exchanged, their probabilities are others."""
+    """Held-out answers are scored from the picture: with pictures exchanged, their probabilities are others."""
     models, _ = finished
     recipe = tiny()
     context = RunContext(recipe, torch.device("cpu"))

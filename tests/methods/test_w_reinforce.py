@@ -79,7 +79,7 @@ def test_without_an_incorrect_rollout_there_is_no_update(small: Small, train: Tr
 
 
 def weights(changes: tuple[str, ...]) -> tuple[float, float]:
-    """What a right and a wrong attempt count in the recipe, by its filters and advantage; 0 where it is left out."""
+    """What a right and a wrong rollout count in the recipe, by its filters and advantage; 0 where it is left out."""
     stage = rl_of(override(w_reinforce(), changes))
     found = {1.0: 0.0, -1.0: 0.0}
     kept: list[Group] = [group([1.0, -1.0], length=1)]

@@ -148,7 +148,7 @@ def test_dtype_bfloat16_is_close_to_float32(tmp_path: Path) -> None:
         ({"partial_rotary_factor": 0.5}, "rotates only 0.5"),
     ],
 )
-def test_what_is_not_native_is_said(changes: dict[str, Any], reason: str) -> None:
+def test_what_is_not_native_is_reported(changes: dict[str, Any], reason: str) -> None:
     config = {"model_type": "qwen2", **SIZES, **changes}
     assert reason in str(not_native(config))
     with pytest.raises(UserError, match="transformers body"):

@@ -177,7 +177,7 @@ def _small_vocabulary(path: Path) -> None:
         (_small_vocabulary, "tokenizer of '.*' has 261 tokens, but the model has only 200"),
     ],
 )
-def test_what_is_wrong_with_a_folder_is_said(damage: Callable[[Path], Any], message: str, made: Path) -> None:
+def test_what_is_wrong_with_a_folder_is_reported(damage: Callable[[Path], Any], message: str, made: Path) -> None:
     new_folder(made.with_name("made2"), width=16, heads=1)
     damage(made)
     with pytest.raises(UserError, match=rf"models\.policy: .*{message}"):

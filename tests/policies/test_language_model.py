@@ -240,7 +240,7 @@ def test_copies_take_the_settings_of_their_own_role(folder: Path) -> None:
     assert copy_of(policy, dtype="bfloat16").body.hidden(pack(SEQUENCES)).dtype == torch.bfloat16
 
 
-def test_what_is_wrong_with_a_source_is_said(folder: Path) -> None:
+def test_what_is_wrong_with_a_source_is_reported(folder: Path) -> None:
     policy = load(folder)
     with pytest.raises(UserError, match=r"models\.copy: source is 'role:polcy', but .* did you mean 'policy'"):
         load_policy("copy", Model(source="role:polcy"), {"policy": policy}, CPU)

@@ -215,7 +215,7 @@ def test_an_adapted_output_layer_is_used(folder: Path) -> None:
         ({"lora_alpha": None}, "lora_alpha is None; it is a number above 0"),
     ],
 )
-def test_what_is_wrong_with_an_adapter_is_said(
+def test_what_is_wrong_with_an_adapter_is_reported(
     folder: Path, tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
     trained(folder).save(tmp_path)
@@ -225,7 +225,7 @@ def test_what_is_wrong_with_an_adapter_is_said(
         load(tmp_path / "adapter")
 
 
-def test_what_is_wrong_with_an_adapters_tensors_is_said(folder: Path, tmp_path: Path) -> None:
+def test_what_is_wrong_with_an_adapters_tensors_is_reported(folder: Path, tmp_path: Path) -> None:
     trained(folder).save(tmp_path)
     path = tmp_path / "adapter" / "adapter_model.safetensors"
     tensors = load_file(path)

@@ -103,7 +103,7 @@ def test_models_of_transformers_merge_too(tmp_path: Path) -> None:
     assert all(torch.allclose(others[name], p + 0.5, atol=1e-6) for name, p in a.named_parameters())
 
 
-def test_what_differs_is_said(tmp_path: Path) -> None:
+def test_what_differs_is_reported(tmp_path: Path) -> None:
     a, wide = tiny(tmp_path / "a"), tiny(tmp_path / "wide", mlp_width=80)
     with pytest.raises(UserError, match=r"a and b cannot be merged: 'mlp_width' of their architectures is 96 and"):
         merge("reference", MADE, {"a": a, "b": wide}, Soup())

@@ -108,7 +108,7 @@ def test_byte_ids_are_bytes_and_broken_ones_are_marked(byte_tokenizer: Tokenizer
     assert byte_tokenizer.decode(ids) == bytes(ids).decode(errors="replace")
 
 
-def test_the_byte_tokenizer_knows_its_special_tokens(byte_tokenizer: Tokenizer) -> None:
+def test_the_byte_tokenizer_has_its_special_tokens(byte_tokenizer: Tokenizer) -> None:
     text = "<|pad|><|end|><|system|><|user|><|assistant|>"
     assert byte_tokenizer.encode(text, allow=SPECIAL_TOKENS).tolist() == [256, 257, 258, 259, 260]
     assert byte_tokenizer.encode(text).tolist() == list(text.encode())
@@ -230,14 +230,14 @@ def test_replies_by_other_templates(template: str, after: str, tmp_path: Path) -
     assert tokenizer.decode(tokenizer.encode_reply(ASKED, turn, SAID), special=True) == f"{after}[assistant]"
 
 
-def test_a_template_that_forgets_what_was_said_is_refused(tmp_path: Path) -> None:
+def test_a_template_that_forgets_messages_is_refused(tmp_path: Path) -> None:
     write_byte_tokenizer(tmp_path)
     (tmp_path / "chat_template.jinja").write_text("{{ messages[-1].content }}")
     with pytest.raises(UserError, match="leaves out what the assistant said"):
         Tokenizer.load(tmp_path).encode_reply(ASKED, Tokenizer.load(tmp_path).encode("yo"), SAID)
 
 
-def test_what_is_wrong_with_a_folder_is_said(tmp_path: Path) -> None:
+def test_what_is_wrong_with_a_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"has no tokenizer\.json.*save_pretrained"):
         Tokenizer.load(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}")

@@ -150,7 +150,7 @@ def test_a_missing_package_is_named(gpt2: Path, monkeypatch: pytest.MonkeyPatch)
         load(gpt2)
 
 
-def test_what_does_not_fit_is_said(tmp_path: Path) -> None:
+def test_what_does_not_fit_is_reported(tmp_path: Path) -> None:
     folder = make_folder(tmp_path, *OTHERS["gpt2"])
     tensors = load_file(folder / "model.safetensors")
     name = "transformer.h.1.ln_1.weight"

@@ -119,7 +119,7 @@ def test_words_are_one_token_each(policy: LanguageModelPolicy) -> None:
         (asked(Image(data=b"no", name="mine.png")), "mine.png cannot be read"),
     ],
 )
-def test_what_cannot_be_seen_is_said(policy: LanguageModelPolicy, task: Task, said: str) -> None:
+def test_what_cannot_be_seen_is_reported(policy: LanguageModelPolicy, task: Task, said: str) -> None:
     with pytest.raises(UserError) as caught:
         policy.prompt(task)
     assert said in str(caught.value) and "task task" in str(caught.value)

@@ -33,7 +33,7 @@ def test_methods_apply_from_left_to_right() -> None:
     assert compose(arithmetic()) == arithmetic()
 
 
-def test_every_path_that_is_changed_twice_is_said() -> None:
+def test_every_path_that_is_changed_twice_is_reported() -> None:
     with pytest.warns(Overlap) as told:
         compose(arithmetic(), lite_ppo, ppo)
     assert [str(warning.message) for warning in told] == [
@@ -41,7 +41,7 @@ def test_every_path_that_is_changed_twice_is_said() -> None:
     ]
 
 
-def test_what_was_not_changed_before_is_not_said() -> None:
+def test_what_was_not_changed_before_is_not_reported() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         compose(arithmetic(), grpo, dr_grpo, dars)

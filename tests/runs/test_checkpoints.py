@@ -188,7 +188,7 @@ def test_an_interrupt_while_saving_leaves_no_trace(folder: Path) -> None:
     assert names(folder) == ["step-1"]
 
 
-def test_a_deleted_run_is_said_and_not_made_again(folder: Path) -> None:
+def test_a_deleted_run_is_reported_and_not_made_again(folder: Path) -> None:
     folder.parent.rmdir()
     with pytest.raises(RunFailed, match="has been deleted or moved"):
         checkpoints.save(folder, "step-1", state(1), keep=1)

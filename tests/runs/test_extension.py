@@ -156,7 +156,7 @@ def test_fewer_steps_than_are_done() -> None:
     assert json.loads((folder / "summary.json").read_text())["steps"] == 4
 
 
-def test_what_follows_the_number_of_steps_is_said(capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_follows_the_number_of_steps_is_reported(capfd: pytest.CaptureFixture[str]) -> None:
     """Linear decay: after 2 of 4 steps half the rate, of 8 steps three quarters of it."""
     kl = ["penalties.kl={kind: kl, coefficient: 0.1, final: 0.0, until: 1.0}", "models.reference.source=role:policy"]
     linear = "learner.schedule={kind: linear}"

@@ -51,7 +51,7 @@ def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="names of open files are read from /proc")
-def test_a_file_is_on_the_disk_before_it_has_its_name_and_the_name_before_anybody_goes_on(
+def test_a_file_is_on_the_disk_before_it_has_its_name_and_the_name_before_any_reader_goes_on(
     tmp_path: Path, order: list[str]
 ) -> None:
     write_file(tmp_path / "a.json", "new")

@@ -47,7 +47,7 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
 
 
-def test_a_stage_may_turn_out_shorter_than_was_said() -> None:
+def test_a_stage_may_turn_out_shorter_than_was_reported() -> None:
     view = LiveView(console=(console := terminal()))
     view.start("mpo", 61, {"dpo": 61, "rl": 0})
     view.plan("dpo", 30)
@@ -167,7 +167,7 @@ def test_evaluations_in_words() -> None:
     )
 
 
-def test_what_is_announced_is_printed_as_it_stands() -> None:
+def test_what_is_announced_is_printed_as_is() -> None:
     console = Console(file=io.StringIO(), width=60, force_terminal=False)
     LiveView(lines=True, console=console).announce("mine.jsonl: 2 tasks\n  [prompt] -> question")
     assert console.file.getvalue() == "mine.jsonl: 2 tasks\n  [prompt] -> question\n"  # type: ignore[attr-defined]

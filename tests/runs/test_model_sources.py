@@ -99,7 +99,7 @@ def test_a_run_of_it_records_the_commit_and_goes_on_without_a_connection(
     assert hub_models.download("org/small").name == COMMIT, "the copy is taken where there is no connection"
 
 
-def test_what_is_said_without_a_connection(
+def test_what_is_reported_without_a_connection(
     hub: Hub, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", closed_port())

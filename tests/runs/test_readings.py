@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from posttrain.runs.readings import TimeLeft, clock, number, readings, sparkline
 
 
-def test_only_what_was_measured_is_said() -> None:
+def test_only_what_was_measured_is_reported() -> None:
     assert readings({"step": 1, "stage": "sft"}, {}) == []
     [loss] = readings({"loss": 0.51234, "learning_rate": 1e-4, "trained_tokens": 100}, {})
     assert (loss.name, loss.value, loss.more, loss.metric) == ("loss", "0.512", ("learning rate 1.0e-04",), "loss")

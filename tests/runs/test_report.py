@@ -97,7 +97,7 @@ def test_there_is_a_curve_for_everything_measured_and_nothing_else(whole: Path) 
     ]
 
 
-def test_answers_are_shown_side_by_side_by_what_became_of_them(whole: Path) -> None:
+def test_answers_are_shown_next_to_each_other_by_what_became_of_them(whole: Path) -> None:
     found = page(whole)
     assert "Learned 155" in found.text and "Lost 8" in found.text
     tabs = [a["data-for"] for _, a in found.elements if "data-for" in a]
@@ -153,7 +153,7 @@ def test_a_run_without_any_step(tmp_path: Path) -> None:
     assert "Curves" not in text and "learned from" not in text
 
 
-def test_a_run_in_progress_can_be_looked_at(tmp_path: Path) -> None:
+def test_a_run_in_progress_can_be_inspected(tmp_path: Path) -> None:
     with RunStore.create(tmp_path, "run", RECIPE) as run:
         summary = {"accuracy": 0.5, "accuracy_interval": [0.1, 0.9], "tasks": 2, "errors": 0, "verifier": "numeric"}
         answers = [trajectory(key="a", score=right("5")), trajectory(key="b", score=wrong("4", "5"))]

@@ -323,7 +323,7 @@ def flip_a_bit(path: Path) -> None:
         ("manifest.json", lambda p: os.truncate(p, 9), "its manifest.json is missing or cannot be read"),
     ],
 )
-def test_a_damaged_checkpoint_is_passed_over_and_said(
+def test_a_damaged_checkpoint_is_passed_over_and_reported(
     run_fails: Callable[..., str], undisturbed: Path, file: str, damage: Callable[[Path], None], why: str
 ) -> None:
     assert run_fails("raise KeyboardInterrupt", code=130) == "interrupted"

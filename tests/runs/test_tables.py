@@ -97,7 +97,7 @@ def test_numbers_land_on_the_trained_tokens_between_other_actors(connection, tmp
     assert list(row)[-2:] == ["value", "guide_logp"]
 
 
-def test_turns_keep_what_was_seen_and_what_it_earned(connection, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_turns_keep_what_was_seen_and_its_reward(connection, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     ids = np.arange(2)
     segments = (
         Segment(actor="prompt", token_ids=ids, text="p"),

@@ -9,7 +9,7 @@ import pytest
 from posttrain.runs.threads import SPIN, wait_briefly
 
 
-def test_it_is_said_where_nothing_else_is() -> None:
+def test_it_is_reported_where_nothing_else_is() -> None:
     environment: dict[str, str] = {}
     wait_briefly(environment)
     assert environment == {"GOMP_SPINCOUNT": SPIN}

@@ -37,7 +37,7 @@ def test_wherever_it_is_torn_it_is_refused_or_the_same(tmp_path: Path) -> None:
         assert parsed > 10, "some that are torn parse"
 
 
-def test_a_checkpoint_knows_its_recipe_where_the_environment_is_lost(tmp_path: Path) -> None:
+def test_a_checkpoint_has_its_recipe_where_the_environment_is_lost(tmp_path: Path) -> None:
     tiny = new_folder(tmp_path / "tiny", layers=1, width=32, heads=2, kv_heads=1, context=64)
     recipe = override(ppo(), [f"model={tiny}", "tasks.size=10", "evaluation.holdout=2"])
     context = RunContext(recipe, torch.device("cpu"))

@@ -100,7 +100,7 @@ def test_a_tracker_gets_steps_evaluations_samples_and_the_summary(store: RunStor
     assert not {"train/step", "train/stage", "train/stage_step"} & numbers.keys()
 
 
-def test_one_that_raises_is_given_up_and_said_once(
+def test_one_that_raises_is_given_up_and_reported_once(
     store: RunStore, planted: Planted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(step: int) -> None:
@@ -163,7 +163,7 @@ def test_what_the_queue_lost_before_a_kill_is_sent_after_a_resume(store: RunStor
     assert [entry[0] for entry in planted.log if len(entry) == 2] == ["open", 0, 1, 2, 3, "close"]
 
 
-def test_steps_of_before_a_roll_back_are_said(store: RunStore, planted: Planted) -> None:
+def test_steps_of_before_a_roll_back_are_reported(store: RunStore, planted: Planted) -> None:
     console = Console(record=True, width=500, file=StringIO())
     with Tracking([planted], store, LiveView(lines=True, console=console)) as told:
         told.go_on(0)

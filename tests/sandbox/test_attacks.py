@@ -74,7 +74,7 @@ def test_as_an_ordinary_user_every_promise_of_the_tier_holds(tier: Tier, half: s
     assert not broken_promises(findings, tier)
 
 
-def test_without_walls_most_things_escape() -> None:
+def test_without_isolation_most_things_escape() -> None:
     """The attacks are real: where nothing holds them, they get what they are after."""
     names = {"read_secret", "connect_tcp", "see_variables", "write_secret", "connect_unix_path", "read_homes"}
     pool = Pool("none", 1)

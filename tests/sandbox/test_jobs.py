@@ -160,7 +160,7 @@ def test_a_failing_sandbox_is_tried_again_and_then_an_error(pool: Pool, monkeypa
 
 
 @pytest.mark.slow
-def test_walls_that_do_not_go_up_are_no_verdict(pool: Pool) -> None:
+def test_isolation_that_fails_is_no_verdict(pool: Pool) -> None:
     job = Job(command=("true",), folders={"/shown": "/no/such/folder"})
     if pool.tier in ("cgroup", "namespaces"):
         result = pool.run(job, ROOMY)

@@ -202,14 +202,14 @@ def test_only_warm_python_jobs_without_files_are_forked() -> None:
 
 
 @pytest.mark.slow
-def test_walls_of_the_interpreter_that_do_not_go_up_are_no_verdict(forking: Pool) -> None:
+def test_isolation_of_the_interpreter_that_fails_is_no_verdict(forking: Pool) -> None:
     job = replace(warm("print(1)"), folders={"/shown": "/no/such/folder"})
     result = forking.run(job, ROOMY)
     assert result.outcome == "sandbox_error" and "/no/such/folder" in result.explanation
 
 
 @pytest.mark.slow
-def test_walls_of_a_job_that_do_not_go_up_are_no_verdict(forking: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_isolation_of_a_job_that_fails_is_no_verdict(forking: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     beyond = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if beyond == resource.RLIM_INFINITY:
         pytest.skip("open files are not limited here")

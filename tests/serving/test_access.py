@@ -59,7 +59,7 @@ def test_a_page_is_refused_also_where_any_name_is_taken() -> None:
 
 
 @pytest.mark.parametrize("given", ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; a=b"])
-def test_a_body_must_be_said_to_be_json(given: str) -> None:
+def test_a_body_must_be_declared_as_json(given: str) -> None:
     response = ask({"Content-Type": given})
     assert response.status_code == 415 and "application/json" in response.json()["error"]["message"]
     assert ask({"Content-Type": "Application/JSON; charset=utf-8"}).status_code == 200

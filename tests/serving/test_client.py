@@ -167,14 +167,14 @@ def test_an_outage_that_is_shorter_than_the_patience_is_not_noticed() -> None:
         (faulty.status(301, "", Location="http://127.0.0.1:9/v1"), "up to and including /v1"),
     ],
 )
-def test_what_only_the_user_can_mend_is_said_at_once(behaviour: Behaviour, what: str) -> None:
+def test_what_only_the_user_can_repair_is_reported_at_once(behaviour: Behaviour, what: str) -> None:
     with FaultyServer(usual=behaviour).running() as server:
         [error] = ask(server)
         assert isinstance(error, UserError) and what in str(error)
         assert len(server.asked) == 1
 
 
-def test_the_key_is_sent_and_never_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_key_is_sent_and_never_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JUDGE_KEY", "sk-very-secret\n")
     settings = replace(QUICK, api_key_env="JUDGE_KEY")
     echo = faulty.status(400, '{"error": "wrong key sk-very-secret given"}')
@@ -192,7 +192,7 @@ def test_the_key_is_sent_and_never_said(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert "secret" not in f"{refused!r} {mistake!r} {settings!r} {remote!r} {(tmp_path / FILE).read_text()}"
 
 
-def test_a_key_that_is_not_there_is_said_before_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_that_is_not_there_is_reported_before_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JUDGE_KEY", raising=False)
     with pytest.raises(UserError, match="JUDGE_KEY, which is not set"):
         Remote("judge", "http://127.0.0.1:1/v1", Endpoint(api_key_env="JUDGE_KEY"))
@@ -231,7 +231,7 @@ def test_which_model_is_asked() -> None:
             ask(server)
 
 
-def test_an_endpoint_that_is_not_there_is_said_before_the_run() -> None:
+def test_an_endpoint_that_is_not_there_is_reported_before_the_run() -> None:
     with pytest.raises(UserError, match=r"cannot be reached after 4 attempts: .* Is it running"):
         ask(f"http://127.0.0.1:{faulty.free_port()}/v1")
 

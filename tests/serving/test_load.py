@@ -228,7 +228,7 @@ def test_a_stream_nobody_reads_is_cancelled(after: int) -> None:
     asyncio.run(run())
 
 
-def test_a_fault_of_the_server_is_logged_once_and_tells_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_fault_of_the_server_is_logged_once_and_shows_nothing(caplog: pytest.LogCaptureFixture) -> None:
     policy = writes({"ab": "cde"})
 
     def broken(_: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Whole runs that are judged over the network, with an outage in the middle."""
+"""Whole runs that are scored over the network, with an outage in the middle."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -31,7 +31,7 @@ def direct(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def opinion(handler: faulty.Handler, asked: faulty.Asked) -> None:
-    """A judgement that is a function of everything that was asked."""
+    """A score that is a function of everything that was asked."""
     number = sum(map(ord, faulty.reply_to(asked))) % 11
     handler.send(200, faulty.completion(asked, f"Well. Score: {number}"))
 
@@ -156,7 +156,7 @@ def test_an_endpoint_cannot_be_the_policy(small: Small) -> None:
         RunContext(recipe, torch.device("cpu")).first_models()
 
 
-def test_a_judge_cannot_be_the_verifier_yet_and_that_is_said_before_the_run(small: Small) -> None:
+def test_a_judge_cannot_be_the_verifier_yet_and_that_is_reported_before_the_run(small: Small) -> None:
     with FaultyServer().running() as server:
         recipe = override(scored(small, server), ["evaluation.verifier=null"])
         context = RunContext(recipe, torch.device("cpu"))

@@ -111,7 +111,7 @@ def test_a_gpu_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert "torch sees no GPU" in capsys.readouterr().err
 
 
-def test_help_is_cheap() -> None:
+def test_help_is_fast() -> None:
     code = (
         "import sys; from posttrain.cli import main; main(['bench', '--help'])\n"
         "sys.exit('torch was imported' if 'torch' in sys.modules else 0)"

@@ -24,7 +24,7 @@ def test_the_limit_is_the_best_of_the_medians() -> None:
 
 
 def test_what_is_stored_in_bfloat16_may_be_computed_in_float32() -> None:
-    """A processor without a matrix unit is faster so: a limit that knew only products in bfloat16 could be beaten."""
+    """A processor without a matrix unit is faster so: a limit that had only products in bfloat16 could be beaten."""
     names = {}
     for dtype in ("float32", "bfloat16"):
         ways = Limits(SIZES["0.2M"], dtype, torch.device("cpu"), [16], 32).ways

@@ -22,7 +22,7 @@ def test_weights_by_hand() -> None:
 def test_sampling_by_hand() -> None:
     # A prompt of 3 tokens, once, and its one set of logits; 3 keys and queries make 6 pairs of 4 * 4 operations.
     prompt = 2 * (120 * 3 + 40) + 6 * 16
-    # 2 new tokens: one is read again, and looks at 3 + 1 tokens. 1 new token: nothing is read again.
+    # 2 new tokens: one is read again, and reads 3 + 1 tokens. 1 new token: nothing is read again.
     two, one = 2 * 160 + 4 * 16, 0
     assert TINY.sampling_flops([3], [[2, 1]]) == prompt + two + one
     assert TINY.sampling_flops([3, 3], [[2, 1], [2, 1]]) == 2 * TINY.sampling_flops([3], [[2, 1]])
@@ -31,12 +31,12 @@ def test_sampling_by_hand() -> None:
 def test_learning_by_hand() -> None:
     # 3 + 2 tokens: the last is not read; logits for 2; 4 tokens make 10 pairs. Backward is twice forward.
     assert TINY.learning_flops([3], [[2]]) == 3 * (2 * (120 * 4 + 40 * 2) + 10 * 16)
-    # A second completion of the prompt: one token more is read, two are written, and 4 pairs are looked at.
+    # A second completion of the prompt: one token more is read, two are written, and 4 pairs are inspected.
     assert TINY.learning_flops([3], [[2, 2]]) == 3 * (2 * (120 * 5 + 40 * 4) + 14 * 16)
 
 
 def test_bytes_by_hand() -> None:
-    # 3 steps read 160 weights each. 3 new tokens: the first costs no step, the others look at 3 + 1 and 3 + 2 tokens.
+    # 3 steps read 160 weights each. 3 new tokens: the first costs no step, the others read at 3 + 1 and 3 + 2 tokens.
     assert TINY.sampling_bytes([3], [[3]], steps=3, width=2) == 2 * (3 * 160 + (4 + 5) * 4)
 
 

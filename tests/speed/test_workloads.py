@@ -1,4 +1,4 @@
-"""What is asked of models: the same for everybody, and as it is said."""
+"""What is asked of models: the same for all, and as stated."""
 
 import math
 

@@ -79,7 +79,7 @@ def test_a_trained_role_can_be_replaced(small: Small, train: Train) -> None:
         (("soup.of=[policy, reference]",), r"models.reference.source is 'made', but no stage before soup"),
     ],
 )  # fmt: skip
-def test_mistakes_are_said_before_the_run_begins(small: Small, changes: tuple[str, ...], message: str) -> None:
+def test_mistakes_are_reported_before_the_run_begins(small: Small, changes: tuple[str, ...], message: str) -> None:
     context = RunContext(small(salsa(), *changes), torch.device("cpu"))
     with pytest.raises(UserError, match=message):
         context.check(context.first_models())
@@ -93,7 +93,7 @@ def test_a_model_that_no_stage_makes_is_missed(small: Small) -> None:
         context.check(context.first_models())
 
 
-def test_one_step_that_looks_at_no_tasks() -> None:
+def test_one_step_that_reads_no_tasks() -> None:
     stage = Merging(role="reference", of=("a", "b"), method=Soup())
     assert stage.total_steps([Task(key="k", prompt="p")]) == 1
     assert stage.preview({}, None) == ["reference is merged from a, b by soup"]  # type: ignore[arg-type]

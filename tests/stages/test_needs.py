@@ -40,7 +40,7 @@ DIVERGED = Signal("reverse_kl", of="reference", old=True)
 
 
 def refused(recipe: Recipe) -> str:
-    """What is said of a recipe before its run begins."""
+    """Errors about a recipe before its run."""
     context = RunContext(recipe, CPU)
     with pytest.raises(UserError) as caught:
         context.check(context.first_models())
@@ -168,7 +168,7 @@ def test_the_needs_of_ppo() -> None:
 
 
 def test_a_correction_has_the_learners_log_probabilities_computed(small: Small, train: Train) -> None:
-    """Beside those of the sampler alone it would be one everywhere, whatever is said about `old_logp`."""
+    """Beside those of the sampler alone it would be one everywhere, whatever is declared about `old_logp`."""
     recipe = small(None, "steps=1", "filters={}", "correction=truncated")
     stage = recipe.stages["rl"]
     assert [(n.signal, n.path) for n in stage.needed(recipe.models)] == [(OLD_LOGP, "correction")]

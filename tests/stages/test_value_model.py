@@ -115,7 +115,7 @@ def test_only_whole_completions_have_an_end_token(tiny_folder: Path) -> None:
     assert model.tokenizer.decode(state) == "abcd" and model.tokenizer.decode(prompt) == "ab"
 
 
-def test_what_cannot_be_learned_is_said(tiny_folder: Path) -> None:
+def test_what_cannot_be_learned_is_reported(tiny_folder: Path) -> None:
     model = value_model_of(tiny_folder)
     with pytest.raises(UserError, match="none of the 1 tasks has a rated completion"):
         rated_sequences(model, [Task(key="k", prompt="ab")])

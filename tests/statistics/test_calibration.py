@@ -9,7 +9,7 @@ RIGHT = [True, True, False, False]
 
 def test_by_hand() -> None:
     assert brier(STATED, RIGHT) == pytest.approx((0.01 + 0.01 + 0.81 + 0.01) / 4)
-    # Upper bin: 0.9 said, 2/3 right, three of four; lower bin: 0.1 said, none right, one of four.
+    # Upper bin: 0.9 stated, 2/3 right, three of four; lower bin: 0.1 stated, none right, one of four.
     assert calibration_error(STATED, RIGHT) == pytest.approx(0.75 * (0.9 - 2 / 3) + 0.25 * 0.1)
     # Pairs (right, wrong): 0.9 > 0.1 twice, 0.9 = 0.9 twice.
     assert auroc(STATED, RIGHT) == pytest.approx((2 + 2 * 0.5) / 4)

@@ -13,7 +13,7 @@ def test_chances_of_each_rule() -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_one_attempt_is_drawn_for_certain(rule: str) -> None:
+def test_one_rollout_is_drawn_for_certain(rule: str) -> None:
     assert chances([7.0], rule).tolist() == [1.0]  # type: ignore[arg-type]
     assert chances([1.0, 1.0, 1.0], rule).sum() == pytest.approx(1)  # type: ignore[arg-type]
 
@@ -35,14 +35,14 @@ def test_r_squared_by_hand() -> None:
 
 
 def test_bins_by_hand() -> None:
-    """Six attempts in three bins: means 0.5 2.5 4.5 and 0 2 1; R^2 = 2^2 / (8 * 2) = 1/4. Order does not matter."""
+    """Six rollouts in three bins: means 0.5 2.5 4.5 and 0 2 1; R^2 = 2^2 / (8 * 2) = 1/4. Order does not matter."""
     rewards, scores = [[5.0, 0.0, 2.0], [1.0, 3.0, 4.0]], [[0.0, -1.0, 1.0], [1.0, 3.0, 2.0]]
     assert reliability(rewards, scores, "none", 3) == pytest.approx(1 / 4)
     assert reliability(rewards[::-1], scores[::-1], "none", 3) == pytest.approx(1 / 4)
 
 
-def test_an_attempt_may_lie_across_a_border() -> None:
-    """Three attempts in two bins: the middle one has a half in either. Two points make a line, where they differ."""
+def test_a_rollout_may_lie_across_a_border() -> None:
+    """Three rollouts in two bins: the middle one has a half in either. Two points make a line, where they differ."""
     assert reliability([[0.0, 1.0, 2.0]], [[1.0, 5.0, 0.0]], "none", 2) == pytest.approx(1.0)
     assert reliability([[0.0, 1.0, 2.0]], [[0.0, 5.0, 0.0]], "none", 2) is None, "both means are 5/3"
 
@@ -69,7 +69,7 @@ def test_rules_rank_as_they_should_where_the_reward_errs_in_the_middle() -> None
     assert found["best"] < min(found["none"], found["best_random"]) - 0.2
 
 
-def test_a_reward_that_errs_too_much_is_not_mended_by_keeping_its_ends() -> None:
+def test_a_reward_that_errs_too_much_is_not_repaired_by_keeping_its_ends() -> None:
     """With errors as large as the scale the ends of the reward are errors too."""
     found = drawn(1.0)
     assert found["best_worst"] < found["none"] + 0.01

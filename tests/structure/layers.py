@@ -39,7 +39,7 @@ ROWS: dict[str, str] = {
     "grading": "base sandbox components.rewards",
     "components.shapes.* components.diagnostics.*": "base contracts datasets engines grading policies statistics",
     "members": "base contracts datasets engines grading sandbox statistics",
-    # What brings components together knows contracts only; recipes, settings and methods name members.
+    # What brings components together has contracts only; recipes, settings and methods name members.
     "evaluation": "base contracts datasets engines statistics",
     "stages": "base contracts datasets engines models policies statistics training",
     "recipes": "base cluster contracts members engines evaluation models stages training",

@@ -3,7 +3,7 @@
     python -m tests.structure.package [FOLDER]      figures about a package, ours unless another one is named
 
 Every import counts: at the top of a module, inside a function, for type checking only, and by the name of a module in
-a string (``"package.module:function"``). Whoever imports a submodule runs the `__init__` of the packages around it, and
+a string (``"package.module:function"``). Who imports a submodule runs the `__init__` of the packages around it, and
 so depends on them too, unless it is inside of them itself: otherwise every package whose `__init__` imports one of its
 modules would be a circle.
 """
@@ -185,7 +185,7 @@ def oversized(package: Package, file_lines: int, function_lines: int, nesting: i
 
 
 def depths(node: ast.AST, depth: int = 0) -> Iterator[int]:
-    """Depth of control flow at every node below; an ``elif`` is as deep as its ``if``, a definition is judged alone."""
+    """Depth of control flow at every node below; an ``elif`` is as deep as its ``if``, a definition counts alone."""
     yield depth
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, DEFINITION):

@@ -138,7 +138,7 @@ def test_a_circle_is_found(planted: Callable[..., Package], stages: str, runs: s
     assert found == ([sorted(f"posttrain.{name}" for name in around)] if around else [])
 
 
-def test_circles_are_told_apart() -> None:
+def test_circles_are_distinguished() -> None:
     imports = {"a": "b", "b": "c", "c": "a", "d": "ae", "e": "d", "f": "f"}
     assert circles(imports) == [["a", "b", "c"], ["d", "e"]]
 

@@ -128,7 +128,7 @@ def test_the_probe_runs_on_this_python(checkout: Path) -> None:
 
 
 class FakePip:
-    """Knows which requirements exist, and writes down what is asked of it."""
+    """Has which requirements exist, and writes down what is asked of it."""
 
     python = Path(sys.executable)
 
@@ -374,7 +374,7 @@ def test_a_folder_that_is_something_else_is_left_alone(install: ModuleType, tmp_
         install.fault_of(tmp_path)
 
 
-def test_without_a_compiler_reasoning_gym_is_left_out_and_said(
+def test_without_a_compiler_reasoning_gym_is_left_out_and_reported(
     recorded: Callable[[str], list[str]],
     install: ModuleType,
     monkeypatch: pytest.MonkeyPatch,

@@ -1,4 +1,4 @@
-"""What a resumed run notices of the world that it comes back to."""
+"""What a resumed run notices of the machine that it comes back to."""
 
 import contextlib
 import json
@@ -66,7 +66,7 @@ def test_tasks_that_changed_stop_it_and_name_the_file(capfd: pytest.CaptureFixtu
     assert main(["resume", str(RUN)]) == 0, "the same tasks, written in another way"
 
 
-def test_a_reward_that_changed_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_reward_that_changed_is_reported(capfd: pytest.CaptureFixture[str]) -> None:
     Path("mine.py").write_text("def score(completion):\n    return 1.0\n")
     capfd.readouterr()
     assert main(["resume", str(RUN)]) == 2, "the run came from another folder, and this code was not named here"
@@ -77,7 +77,7 @@ def test_a_reward_that_changed_is_told(capfd: pytest.CaptureFixture[str]) -> Non
     assert ("changed", said) in history(RUN)
 
 
-def test_another_kind_of_processor_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+def test_another_kind_of_processor_is_reported(capfd: pytest.CaptureFixture[str]) -> None:
     path = RUN / "environment.json"
     began = json.loads(path.read_text())
     path.write_text(json.dumps({**began, "instructions": "sse2"}))
@@ -146,7 +146,7 @@ def adapted(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("fault", ["changed", "gone", "adapter gone"])
-def test_the_model_that_an_adapter_is_made_for_is_looked_at_too(
+def test_the_model_that_an_adapter_is_made_for_is_inspected_too(
     adapted: Path, here: Path, fault: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The first run's base is `tiny`, which is still there; the recipe names another folder."""
@@ -192,7 +192,7 @@ def test_of_a_large_file_a_model_s_digest_takes_blocks_and_the_size(
     assert changes.digest_of_model(tmp_path / "nowhere") == changes.GONE
 
 
-def test_tables_that_are_gone_are_told_and_nothing_else_is_lost(capfd: pytest.CaptureFixture[str]) -> None:
+def test_tables_that_are_gone_are_reported_and_nothing_else_is_lost(capfd: pytest.CaptureFixture[str]) -> None:
     (RUN / "rollouts/step_000001.parquet").unlink()
     (RUN / "evals/step_000000.parquet").unlink()
     capfd.readouterr()
@@ -207,7 +207,7 @@ def test_tables_that_are_gone_are_told_and_nothing_else_is_lost(capfd: pytest.Ca
     assert "incomplete record" in (RUN / "report.html").read_text()
 
 
-def test_an_untouched_run_is_told_nothing() -> None:
+def test_an_untouched_run_gets_no_message() -> None:
     assert main(["resume", str(RUN)]) == 0
     assert [kind for kind, _ in history(RUN)] == ["started", "opened"]
 
@@ -221,7 +221,7 @@ def test_alarms_go_back_to_checkpoints_of_the_schedule_only() -> None:
     assert saved["step_000001_0"]["healthy"] is False
 
 
-def test_a_chat_template_is_told_the_same_date_on_every_day() -> None:
+def test_a_chat_template_gets_the_same_date_on_every_day() -> None:
     Path("tiny/chat_template.jinja").write_text("{{ strftime_now('%d %b %Y') }}: {{ messages[0].content }}")
     asked = Tokenizer.load(Path("tiny")).render_chat([{"role": "user", "content": "what day is it?"}])
     assert asked == "01 Jan 2026: what day is it?"

@@ -41,7 +41,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def load(source: str) -> str:
-    """What was said of a model: nothing where it works."""
+    """The error about a model: nothing where it works."""
     try:
         load_policy("policy", Model(source=source), {}, torch.device("cpu"))
     except UserError as refusal:

@@ -51,7 +51,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-def test_the_judgement_is_an_error_and_the_others_are_unharmed() -> None:
+def test_the_score_is_an_error_and_the_others_are_unharmed() -> None:
     reward = Function(path="mine.py:some", memory_limit=LIMIT_GIB, workers=1)
     asked = [Task(key=str(n), prompt="?", answer=answer) for n, answer in enumerate(["1", "hoard", "1", "hoard", "1"])]
     scores = score_all(reward, *(attempt("four" + "!" * n, task) for n, task in enumerate(asked)))
@@ -68,7 +68,7 @@ def test_one_that_will_not_give_up_is_ended_by_its_time() -> None:
 
 
 def begun(function: str) -> int:
-    """Exit code of a run that is judged by a function of the file."""
+    """Exit code of a run that is scored by a function of the file."""
     return main(
         [
             "run", "grpo", "model=tiny", "tasks=sums.jsonl", "evaluation.holdout=2", "steps=3", "prompts=4",
@@ -78,14 +78,14 @@ def begun(function: str) -> int:
     )  # fmt: skip
 
 
-def test_a_run_goes_on_without_what_could_not_be_judged() -> None:
+def test_a_run_goes_on_without_what_could_not_be_scored() -> None:
     assert begun("some") == 0
     failed = [json.loads(line)["grader_errors"] for line in Path("runs/grpo-1/metrics.jsonl").read_text().splitlines()]
     assert len(failed) == 3
     assert 0.0 < sum(failed) / 3 < 0.5
 
 
-def test_a_run_of_which_nothing_can_be_judged_stops_with_the_evidence(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_run_of_which_nothing_can_be_scored_stops_with_the_evidence(capfd: pytest.CaptureFixture[str]) -> None:
     assert begun("every") == 3
     said = capfd.readouterr().err
     assert (

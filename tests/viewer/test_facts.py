@@ -5,7 +5,7 @@ import json
 from posttrain.viewer.facts import as_text, facts
 
 
-def test_what_an_environment_said_is_text() -> None:
+def test_what_an_environment_reported_is_text() -> None:
     info = {
         "turn_rewards": [0.5, 1.0],
         "valid_turns": [True, False],

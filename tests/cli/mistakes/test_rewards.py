@@ -61,7 +61,7 @@ def test_without_answers_nothing_is_sampled(ended: Callable[..., tuple[int, str]
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_with_a_mended_reward(ended: Callable[..., tuple[int, str]]) -> None:
+def test_a_run_goes_on_with_a_repaired_reward(ended: Callable[..., tuple[int, str]]) -> None:
     assert ended("run", "grpo", *SMALL, "reward=mine.py:raises")[0] == 3
     Path("mine.py").write_text(REWARDS.replace('raise ConnectionError("the judge does not answer")', "return 0.5"))
     assert main(["resume", "runs/grpo-1"]) == 0
@@ -72,7 +72,7 @@ def test_a_run_goes_on_with_a_mended_reward(ended: Callable[..., tuple[int, str]
         assert run.summary()["accuracy_after"] == 0.0
 
 
-def test_judgements_that_fail_now_and_then_are_recorded_and_not_learned_from(
+def test_scores_that_fail_now_and_then_are_recorded_and_not_learned_from(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     changes = ["reward=mine.py:sometimes", "max_grader_errors=1.0", "filters={}", "rollout.n=8"]

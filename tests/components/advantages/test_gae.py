@@ -58,7 +58,7 @@ def test_turns_follow_one_another_whatever_the_environment_wrote_between() -> No
     assert np.array_equal(credit_of(GAE(), turns).advantages[0], credit_of(GAE(), given).advantages[0])
 
 
-def test_an_attempt_cut_at_the_limit_has_no_value_after_it() -> None:
+def test_a_rollout_cut_at_the_limit_has_no_value_after_it() -> None:
     given = one()
     cut = replace(given, groups=(Group(trajectories=(replace(given.trajectories[0], stop_reason="length"),)),))
     assert np.array_equal(credit_of(GAE(), cut).value_targets[0], credit_of(GAE(), given).value_targets[0])

@@ -29,7 +29,7 @@ def attempt(task: Task, sample: int, *turns: Turn) -> Trajectory:
 
 
 def made(*groups: list[list[Turn]]) -> Batch:
-    """A batch from the turns of each attempt of each group; a turn's reward is that of its last token."""
+    """A batch from the turns of each rollout of each group; a turn's reward is that of its last token."""
     built, rewards = [], []
     for g, attempts in enumerate(groups):
         task = Task(key=f"task-{g}", prompt="?")
@@ -49,8 +49,8 @@ def credit(member: GiGPO, given: Batch) -> list[list[float]]:
 TWO = made([[("start", 0.0), ("left", 1.0)], [("start", 0.0), ("right", 0.0)]])
 
 
-def test_two_attempts_that_part_at_a_common_state() -> None:
-    """Returns at the start are 0.5 and 0, their mean 0.25; whole attempts 1 and 0, their mean 0.5. The states where
+def test_two_rollouts_that_part_at_a_common_state() -> None:
+    """Returns at the start are 0.5 and 0, their mean 0.25; whole rollouts 1 and 0, their mean 0.5. The states where
     each was alone give nothing.
     """
     assert credit(GiGPO(gamma=0.5, omega=2.0), TWO) == [[0.5 + 2 * 0.25, 0.5], [-0.5 - 2 * 0.25, -0.5]]
@@ -63,15 +63,15 @@ def test_in_units_of_a_deviation() -> None:
     assert second == pytest.approx([-2 / np.sqrt(2), -1 / np.sqrt(2)], abs=1e-5)
 
 
-def test_an_attempt_that_returns_to_a_state_is_there_twice() -> None:
-    """Gamma 1/2, rewards 0, 0, 1: returns 1/4, 1/2, 1. At x: 1/4, 1/2 and, of the other attempt, 0: mean 1/4."""
+def test_a_rollout_that_returns_to_a_state_is_there_twice() -> None:
+    """Gamma 1/2, rewards 0, 0, 1: returns 1/4, 1/2, 1. At x: 1/4, 1/2 and, of the other rollout, 0: mean 1/4."""
     loop = made([[("x", 0.0), ("x", 0.0), ("y", 1.0)], [("x", 0.0)]])
     turns = credit(GiGPO(gamma=0.5), loop)
     assert turns == [[0.5 + 0.0, 0.5 + 0.25, 0.5], [-0.5 - 0.25]]
 
 
-def test_a_long_attempt_counts_for_more_where_turns_are_counted() -> None:
-    """Totals 1, 1, 1 (three turns) and 0 (one turn): the mean over turns is 3/4, over attempts 1/2."""
+def test_a_long_rollout_counts_for_more_where_turns_are_counted() -> None:
+    """Totals 1, 1, 1 (three turns) and 0 (one turn): the mean over turns is 3/4, over rollouts 1/2."""
     uneven = made([[("a", 0.0), ("b", 0.0), ("c", 1.0)], [("d", 0.0)]])
     assert credit(GiGPO(omega=0.0, episodes="turns"), uneven) == [[0.25] * 3, [-0.75]]
     assert credit(GiGPO(omega=0.0), uneven) == [[0.5] * 3, [-0.5]]
@@ -130,13 +130,13 @@ def test_equal_returns_give_exact_zeros() -> None:
     assert credit(GiGPO(scale="group"), same) == [[0.0, 0.0]] * 3
 
 
-def test_attempts_of_one_turn_without_a_state() -> None:
+def test_rollouts_of_one_turn_without_a_state() -> None:
     given = batch([[1.0, 0.0], [1.0]])
     _, result = GiGPO()({}, given)
     assert [a.tolist() for a in result.advantages] == [[0.5, 0.5], [-0.5, -0.5], [0.0, 0.0]]
     assert result.metrics == {"gigpo/shared_states": 0.0}
 
 
-def test_the_share_of_turns_in_a_shared_state_is_told() -> None:
+def test_the_share_of_turns_in_a_shared_state_is_reported() -> None:
     _, result = GiGPO()({}, TWO)
     assert result.metrics == {"gigpo/shared_states": 0.5}

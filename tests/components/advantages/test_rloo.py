@@ -16,7 +16,7 @@ def test_baseline_is_the_mean_of_the_others() -> None:
     assert first_tokens([[1, 0, 0, 1], [3, 1]]) == pytest.approx([2 / 3, -2 / 3, -2 / 3, 2 / 3, 2, -2])
 
 
-def test_one_attempt_has_no_others() -> None:
+def test_one_rollout_has_no_others() -> None:
     assert first_tokens([[5.0], [0.1] * 3]) == [0.0] * 4
 
 

@@ -34,7 +34,7 @@ def lists(credit: Credit) -> list[list[float]]:
 
 
 def test_by_hand() -> None:
-    """Two of seven tokens (0.2 is 1.4 of them), both of the second attempt; a mean over two is 7/2 of that over all."""
+    """Two of seven tokens (0.2 is 1.4 of them), both of the second rollout; a mean over two is 7/2 of that over all."""
     assert lists(credit_of(two())) == [[0.0] * 3, [-1.75, -1.75, 0.0, 0.0]]
     assert lists(credit_of(two(), mean="all")) == [[0.0] * 3, [-0.5, -0.5, 0.0, 0.0]]
     assert lists(credit_of(two(), mean="all", share=0.7)) == [[0.0, 0.5, 0.0], [-0.5] * 4]

@@ -12,7 +12,7 @@ from tests.builders import batch, random_batch
 
 
 def in_tree(attempt: Trajectory, states: Sequence[str]) -> Trajectory:
-    """The attempt with one trained token in each of the states; the last one has the rest."""
+    """The rollout with one trained token in each of the states; the last one has the rest."""
     [prompt, written] = attempt.segments
     ids = np.split(written.token_ids, range(1, len(states)))
     segments = [
@@ -53,15 +53,15 @@ def test_a_tree_of_two_by_two(lengths: tuple[int, ...]) -> None:
     assert first_tokens(TreeMean(weights="size"), given) == pytest.approx(by_hand(sized, lengths), abs=1e-5)
 
 
-def test_nodes_that_one_attempt_passed_are_left_out() -> None:
-    """The third attempt goes on alone: its only comparison is at the prompt. The first two part one level deeper."""
+def test_nodes_that_one_rollout_passed_are_left_out() -> None:
+    """The third rollout goes on alone: its only comparison is at the prompt. The first two part one level deeper."""
     ways = [("/", "/0", "/0/0"), ("/", "/0", "/0/0"), ("/", "/1", "/1/0")]
     given = tree_of([1.0, 0.0, 1.0], ways, (3, 3, 3))
     raw = [(1 / 3 + 0.5 + 0.5) / 3, (-2 / 3 - 0.5 - 0.5) / 3, 1 / 3]
     assert first_tokens(TreeMean(), given) == pytest.approx(by_hand(raw, (3, 3, 3)), abs=1e-5)
 
 
-def test_every_token_of_an_attempt_gets_the_same_and_long_attempts_weigh_more() -> None:
+def test_every_token_of_a_rollout_gets_the_same_and_long_rollouts_weigh_more() -> None:
     given = tree_of(REWARDS, WAYS, (2, 9, 3, 5))
     _, credit = TreeMean()({}, given)
     assert [len(set(a.tolist())) for a in credit.advantages] == [1] * 4

@@ -129,7 +129,7 @@ def test_divergence_names_the_farthest_role() -> None:
     assert "role 'far'" in messages[3]
 
 
-def test_a_gradient_spike_is_told_and_does_not_become_the_measure() -> None:
+def test_a_gradient_spike_is_reported_and_does_not_become_the_measure() -> None:
     norms = [1.0] * 15 + [50.0] + [1.0] * 5 + [50.0]
     assert list(watch(GradientSpike(), curve(gradient_norm=norms))) == [16, 22]
     assert not watch(GradientSpike(), curve(gradient_norm=[100.0] + [1.0] * 5))  # none in the first steps

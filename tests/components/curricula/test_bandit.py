@@ -35,7 +35,7 @@ def test_payment_is_the_mean_absolute_group_normalised_advantage() -> None:
     assert state["q"][EASY] == pytest.approx(0.1875 + 0.3535534, rel=1e-5)
 
 
-def test_the_mean_is_over_attempts_not_over_tasks() -> None:
+def test_the_mean_is_over_rollouts_not_over_tasks() -> None:
     # One task with six equal rewards, one with 1, 0: (6 * 0 + 2 * 0.70711) / 8
     state = Bandit(rate=1.0).observe(Bandit().start(), [attempts(EASY, [1] * 6), attempts(EASY, [1, 0])])
     assert state["q"][EASY] == pytest.approx(0.1767767, rel=1e-5)
@@ -50,7 +50,7 @@ def test_payment_of_binary_rewards_is_widest_at_half(right: int) -> None:
     assert state["q"][EASY] <= math.sqrt(7 / 8)
 
 
-def test_an_attempt_alone_is_compared_with_nothing() -> None:
+def test_a_rollout_alone_is_compared_with_nothing() -> None:
     state = Bandit(rate=1.0).observe(Bandit().start(), [attempts(EASY, [-0.25])])
     assert state["q"][EASY] == pytest.approx(0.25, rel=1e-5)
 
@@ -64,7 +64,7 @@ def test_categories_that_were_not_seen(unvisited: Literal["keep", "decay"], kept
     assert after == {"q": {EASY: pytest.approx(0.3), MIDDLE: pytest.approx(kept)}, "position": {EASY: 7}}
 
 
-def test_failed_judgements_pay_nothing_and_cost_nothing() -> None:
+def test_failed_scores_add_nothing_and_cost_nothing() -> None:
     failed = trajectory(of=Task(key="m", prompt="", domain=MIDDLE)).scored(Score(value=math.nan, status="error"))
     mixed = Group(trajectories=(*attempts(EASY, [1, 0]), failed))
     state = Bandit(rate=1.0).observe(Bandit().start(), [mixed, Group(trajectories=(failed,))])
@@ -84,7 +84,7 @@ def test_a_low_temperature_does_not_overflow() -> None:
 
 
 def play(bandit: Bandit, state: State, success: dict[str, float], steps: int, seed: int = 0) -> State:
-    """Steps of 24 tasks with 8 attempts each, successful with the probability of their category."""
+    """Steps of 24 tasks with 8 rollouts each, successful with the probability of their category."""
     for step in range(steps):
         state, chosen = bandit.select(state, POOL, 24, seed=seed, step=step)
         rng = np.random.default_rng([seed, step, 17])
@@ -129,7 +129,7 @@ def test_categories_are_products_of_features() -> None:
     assert sorted(state["q"]) == ["a / 1", "a / 2", "b / 1", "b / 2"]
 
 
-def test_a_feature_that_tasks_lack_is_told() -> None:
+def test_a_feature_that_tasks_lack_is_reported() -> None:
     pool = [Task(key="first", prompt="", fields={"level": 1})]
     with pytest.raises(UserError, match=r"names 'levle', but task first has no such field; did you mean 'level'"):
         Bandit(features=("levle",)).select(Bandit().start(), pool, 1, seed=0, step=0)

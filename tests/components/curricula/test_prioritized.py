@@ -52,14 +52,14 @@ def test_a_task_twice_in_a_step_is_one_visit() -> None:
     assert state["success"] == {"a": pytest.approx(1 / 3)}
 
 
-def test_right_is_what_was_judged_right_whatever_the_reward() -> None:
+def test_right_is_what_was_scored_right_whatever_the_reward() -> None:
     of = Task(key="a", prompt="")
     scores = [Score(value=0.1, status="ok"), Score(value=0.9, status="wrong")]
     group = Group(trajectories=tuple(trajectory(of=of).scored(score) for score in scores))
     assert Prioritized().observe(Prioritized().start(), [group])["success"] == {"a": 0.5}
 
 
-def test_failed_judgements_are_no_failures() -> None:
+def test_failed_scores_are_no_failures() -> None:
     failed = trajectory(of=Task(key="a", prompt="")).scored(Score(value=math.nan, status="error"))
     mixed = Group(trajectories=(*visit("a", [1, 0]), failed, failed))
     assert Prioritized().observe(Prioritized().start(), [mixed])["success"] == {"a": 0.5}

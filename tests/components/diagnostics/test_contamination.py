@@ -213,7 +213,7 @@ class Bare(Tasks):
         return [Task(key="bare", prompt="1+1=")]
 
 
-def test_demonstrations_are_looked_at_after_their_prompt(policy: Policy) -> None:
+def test_demonstrations_are_inspected_after_their_prompt(policy: Policy) -> None:
     settings = Contamination(members=SOME, others=Arithmetic(size=4, seed=1), text="demonstration")
     task = SOME.load()[0]
     ids, before = settings._text(policy, task)

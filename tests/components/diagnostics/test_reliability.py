@@ -1,4 +1,4 @@
-"""Reliability of a reward on a scripted model's attempts."""
+"""Reliability of a reward on a scripted model's rollouts."""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from tests.builders import ScriptedSampler
 
 
 class ByNumber(Reward):
-    """Scores attempts by their number; None is a failure."""
+    """Scores rollouts by their number; None is a failure."""
 
     def __init__(self, *values: float | None) -> None:
         object.__setattr__(self, "values", values)

@@ -77,7 +77,7 @@ def test_density_and_sparsity_are_named_rightly_and_weighed(monkeypatch: pytest.
     assert ROWS == (5,)
 
 
-def test_what_rounding_hides_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_rounding_hides_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     finding = Sparsity(rank=False).examine(*subjects(monkeypatch, a={"w": BEFORE}, b={"w": AFTER}))
     assert finding.values["rounded_away"] == 1 / 4  # 0.02 to 0.02002
     assert {d: f["unchanged"] for d, f in finding.values["dtypes"].items()} == {"bfloat16": 0.5, "float32": 0.25}

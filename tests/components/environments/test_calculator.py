@@ -36,7 +36,7 @@ def test_only_the_last_call_of_a_turn_counts() -> None:
     assert answer("<<1+<<2+2>>") == ("4", True, False)
 
 
-def test_calls_are_counted_and_nobody_is_judged() -> None:
+def test_calls_are_counted_and_no_rollout_is_scored() -> None:
     _, outcomes, verdict, measures = play(Calculator(), TASK, ["<<1+1>>", "<<1/0>>", "<<2+2>>", "#### 4"])
     assert len(outcomes) == 4
     assert verdict is None

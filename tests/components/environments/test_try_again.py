@@ -49,7 +49,7 @@ def test_an_empty_turn_does_not_escape_the_penalty_for_repetition() -> None:
     assert value("rome", "rome", "rome", "rome", "") == pytest.approx(-0.5 * (1 - 1 / 4) - 0.1)
 
 
-def test_who_is_wrong_is_told_so_and_the_right_answer_ends_it() -> None:
+def test_who_is_wrong_learns_so_and_the_right_answer_ends_it() -> None:
     _, outcomes, verdict, measures = play(TryAgain(), QUESTION, ["rome", "PARIS", "oslo"])
     assert (outcomes[0].observation.text, outcomes[0].done) == ("Incorrect. Please think again.", False)
     assert len(outcomes) == 2 and outcomes[1].done

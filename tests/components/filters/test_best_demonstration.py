@@ -10,7 +10,7 @@ from tests.builders import group
 
 
 def refined(own: list[float], shown: list[float]) -> Group:
-    """Attempts with these scores, then demonstrations with these."""
+    """Rollouts with these scores, then demonstrations with these."""
     whole = group([*own, *shown])
 
     def demonstration(attempt: Trajectory) -> Trajectory:

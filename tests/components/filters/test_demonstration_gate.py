@@ -9,7 +9,7 @@ from tests.builders import group
 
 
 def taught(rewards: list[float], key: str = "task") -> Group:
-    """Attempts with these scores, and a demonstration that is right."""
+    """Rollouts with these scores, and a demonstration that is right."""
     attempts = group([*rewards, 1.0], key=key)
     *own, last = attempts.trajectories
     shown = Segment(actor="demonstration", token_ids=np.arange(3), trained=True, text="shown")

@@ -25,6 +25,6 @@ def test_at_least_one_and_the_first_of_equals() -> None:
     assert kept_keys(1.0, [1.0], [0.0, 1.0], [0.0]) == ["a", "b", "c"]
 
 
-def test_the_reason_is_told() -> None:
+def test_the_reason_is_reported() -> None:
     _, _, (dropped,) = MostVaried(keep=0.5)({}, [group([0.0, 1.0]), group([1.0, 1.0])])
     assert dropped.reason == "not among the 0.5 of the groups whose rewards differ most"

@@ -28,7 +28,7 @@ def test_incorrect_rollouts_only() -> None:
     assert rewards([item.group for item in dropped]) == {"mixed": [1.0], "easy": [1.0, 1.0]}
 
 
-def test_it_is_the_judgement_that_counts_and_not_the_reward() -> None:
+def test_it_is_the_score_that_counts_and_not_the_reward() -> None:
     """An incorrect rollout with a reward of 0.5, and a correct one with -2."""
     wrong, right = group([0.5, 0.0]).trajectories
     right = right.scored(Score(value=-2.0, status="ok"))

@@ -9,7 +9,7 @@ def rewards(groups: list[Group]) -> list[list[float]]:
     return [g.rewards.tolist() for g in groups]
 
 
-def test_the_best_of_each_group_with_four_attempts() -> None:
+def test_the_best_of_each_group_with_four_rollouts() -> None:
     groups = [group([0.1, 0.7, 0.3, 0.2], key="a"), group([9.0, 5.0, 6.0, 7.0], key="b")]
     _, kept, dropped = Ranked(keep=0.25)({}, groups)
     assert rewards(kept) == [[0.7], [9.0]]
@@ -30,7 +30,7 @@ def test_of_the_whole_step_an_easy_task_may_give_all() -> None:
 
 @pytest.mark.parametrize(("keep", "count"), [(0.001, 1), (0.29, 29), (0.295, 29), (0.57, 57), (1.0, 100)])
 def test_a_share_is_rounded_down_and_never_to_none(keep: float, count: int) -> None:
-    """Of a hundred attempts; in floating point, 0.29 times 100 is less than 29."""
+    """Of a hundred rollouts; in floating point, 0.29 times 100 is less than 29."""
     _, kept, _ = Ranked(keep=keep)({}, [group([float(i) for i in range(100)])])
     assert rewards(kept) == [[float(i) for i in range(100 - count, 100)]]
 

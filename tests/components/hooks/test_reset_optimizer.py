@@ -23,7 +23,7 @@ def test_moments_are_dropped_when_it_is_due_and_nothing_else_is() -> None:
     assert policy.state["advantage"] == {"mean": 0.5}
 
 
-def test_a_role_that_does_not_learn_is_told_at_once() -> None:
+def test_a_role_that_does_not_learn_is_reported_at_once() -> None:
     frozen = {"reference": role_state("reference", 1, 2, learns=False)}
     with pytest.raises(UserError, match=r"'reference', which is not trained in this stage"):
         ResetOptimizer(role="reference", every=5)(1, frozen)

@@ -45,6 +45,6 @@ def test_reset_forgets_moments_and_memories_but_not_updates() -> None:
     assert states["policy"].learner is not None and states["policy"].learner.updates == 9
 
 
-def test_an_unknown_role_is_told() -> None:
+def test_an_unknown_role_is_reported() -> None:
     with pytest.raises(UserError, match=r"names the role 'observer', which this stage does not have"):
         Swap(pairs={"policy": "observer"}, every=1)(1, {"policy": role_state("policy", 1, 2)})

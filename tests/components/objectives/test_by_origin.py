@@ -16,7 +16,7 @@ MIXED = ByOrigin(sampled=PPOClip(), demonstrated=Likelihood(), weight=0.5)
 
 
 def hybrid() -> Tokens:
-    """A hybrid of two demonstrated tokens and one sampled, an attempt, a demonstration."""
+    """A hybrid of two demonstrated tokens and one sampled, a rollout, a demonstration."""
     return tokens(
         [[-1.0, -2.0, -3.0], [-1.5], [-0.5, -0.25]],
         old_logp=[[-1.0, -2.0, -3.0], [-1.5], [-0.5, -0.25]],

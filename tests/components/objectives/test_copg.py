@@ -41,7 +41,7 @@ def test_a_pair_by_hand() -> None:
     assert found.tolist() == pytest.approx([0.5, 0.5, -0.5, 0.0, 0.0]), "too far apart: they are drawn together"
 
 
-def test_the_margin_is_told_in_the_direction_of_the_reward() -> None:
+def test_the_margin_is_reported_in_the_direction_of_the_reward() -> None:
     result = CoPG(beta=0.5)(of_three([1.0, 2.0, 2.0], [0, 0, 0]))
     assert result.metrics["pair_margin"].tolist() == [-3.0, -0.5], "the pair of equals has no direction"
     assert result.metrics["pair_residual"].tolist() == pytest.approx([1 + 1.5, 1 + 0.25, 1.25])
@@ -152,7 +152,7 @@ def test_the_bandit_is_solved_from_what_others_wrote() -> None:
 
 
 def learned_one_by_one(*, value: bool) -> Tensor:
-    """The same data without pairs: regularised rewards, with what the policy earns as the baseline, or without any."""
+    """The same data without pairs: regularised rewards, with what the policy gets as the baseline, or without any."""
     logits_A = torch.zeros(3, dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.Adam([logits_A], lr=0.05)
     for _ in range(500):

@@ -55,7 +55,7 @@ def test_the_gradient_goes_through_both_values_by_hand() -> None:
 
 @pytest.mark.parametrize("gamma", [0.0, 0.7, 1.0])
 def test_finite_differences(gamma: float) -> None:
-    """Sequences of one, three and two tokens, side by side."""
+    """Sequences of one, three and two tokens, packed."""
     generator = torch.Generator().manual_seed(0)
     logits = 2.0 * torch.randn(6, 4, generator=generator, dtype=torch.float64)
     chosen = torch.randint(4, (6,), generator=generator).tolist()

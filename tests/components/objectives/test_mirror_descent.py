@@ -95,7 +95,7 @@ def test_a_long_response_far_away_is_finite(gap: float) -> None:
 
 
 def log_ratios(tau: float, passes: int) -> list[float]:
-    """How far two arms of a bandit, one paid 1 and one 0, have moved after so many passes over the same two pulls."""
+    """How far two arms of a bandit, rewarded with 1 and 0, have moved after some passes over the same two pulls."""
     start_A = torch.zeros(2, dtype=torch.float64).log_softmax(0)
     logits_A = torch.zeros(2, dtype=torch.float64, requires_grad=True)
     data = tokens([[x] for x in start_A.tolist()], advantage=[[0.5], [-0.5]])

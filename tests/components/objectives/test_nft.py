@@ -22,7 +22,7 @@ Weight = Literal["one", "failures", "odds"]
 
 
 def group_of(solved: list[bool], log_ratio: list[float], *, length: int = 1) -> Tokens:
-    """Attempts at one task of `length` tokens each, with these log-ratios to the old policy."""
+    """Rollouts at one task of `length` tokens each, with these log-ratios to the old policy."""
     then = [[-2.0] * length for _ in solved]
     now = [[-2.0 + x] * length for x in log_ratio]
     return tokens(now, old_logp=then, reward_N=[float(right) for right in solved])
@@ -79,7 +79,7 @@ def test_finite_differences_where_nothing_is_held(ratio: Literal["token", "seque
 
 
 def on_policy(solved: list[bool]) -> tuple[Tokens, list[list[float]]]:
-    """Attempts of one to three tokens before any update, and the rewards of their group."""
+    """Rollouts of one to three tokens before any update, and the rewards of their group."""
     rewards = [float(right) for right in solved]
     return tokens([[-1.0] * (1 + i % 3) for i in range(len(solved))], reward_N=rewards), [rewards]
 
@@ -102,7 +102,7 @@ def test_on_policy_it_is_dr_grpo_or_grpo(right: int) -> None:
             assert found == pytest.approx(expected.tolist(), rel=1e-6)
 
 
-def test_the_advantage_is_not_looked_at() -> None:
+def test_the_advantage_is_not_inspected() -> None:
     these = random_tokens(1)
     other = replace(these, advantage_T=-3.0 * these.advantage_T)
     assert torch.equal(NFT()(these).loss_T, NFT()(other).loss_T)
@@ -122,7 +122,7 @@ def test_a_sequence_shares_the_loss_of_its_whole_ratio() -> None:
     assert slopes(NFT(prompt_weight="one"), these) == pytest.approx([-1.0, -1.0, 2.0, 4.0])
 
 
-def test_shares_of_right_attempts_are_held_within_two_in_a_hundred() -> None:
+def test_shares_of_right_rollouts_are_held_within_two_in_a_hundred() -> None:
     """All wrong counts as 0.02: slope 0.02 / 0.98 times 0.98. All right as 0.98: slope -0.02."""
     assert slopes(NFT(), group_of([False, False], [0.0, 0.0])) == pytest.approx([0.02, 0.02])
     assert slopes(NFT(), group_of([True], [0.0])) == pytest.approx([-0.02])

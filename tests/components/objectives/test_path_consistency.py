@@ -119,7 +119,7 @@ def test_a_mean_over_tokens_is_a_mean_over_states(states: str) -> None:
     assert these.sequence_mean(result.loss_T).tolist() == pytest.approx(expected)
 
 
-def test_no_reward_is_a_lesson_too() -> None:
+def test_no_reward_is_a_training_signal_too() -> None:
     """Value 0.4 where nothing comes: 0.5 (0.2 - 0.1) + 0.4 and 0.5 (-0.1) + 0.4 are too much, so both sides go down."""
     these = tokens(
         [[-1.0, -2.0]],

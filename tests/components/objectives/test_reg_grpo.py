@@ -125,7 +125,7 @@ def test_equal_rewards_have_no_loss(statistics: Statistics) -> None:
     assert [len(values) for values in result.metrics.values()] == [2, 1, 1]
 
 
-def test_one_attempt_has_nothing_to_be_compared_with() -> None:
+def test_one_rollout_has_nothing_to_be_compared_with() -> None:
     these = group([0.5], [1.0])
     result = RegGRPO()(these)
     assert result.loss_T.tolist() == [0.0]

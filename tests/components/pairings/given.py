@@ -1,4 +1,4 @@
-"""Rollouts with scores that are said, for rules of pairs."""
+"""Rollouts with scores that are given, for rules of pairs."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Pits of answers whose continuations are said, and of a made process with known probabilities."""
+"""Pits of answers whose continuations are given, and of a made process with known probabilities."""
 
 import math
 from collections.abc import Sequence

@@ -18,11 +18,11 @@ def diverged(*rows: list[float]) -> Batch:
     return replace(given, signals={DIVERGENCE: tuple(np.asarray(row, np.float32) for row in rows)})
 
 
-def test_the_weight_moves_with_the_error_and_the_number_of_attempts() -> None:
+def test_the_weight_moves_with_the_error_and_the_number_of_rollouts() -> None:
     penalty = AdaptiveKL(coefficient=0.4, target=6.0, horizon=100.0)
     state = penalty.start()
     assert state == {"coefficient": 0.4}
-    # sums 6 and 6.6: mean 6.3, error 0.05, two attempts of a horizon of 100
+    # sums 6 and 6.6: mean 6.3, error 0.05, two rollouts of a horizon of 100
     state = penalty.observe(state, diverged([2.0, 4.0], [6.0, 0.5, 0.1]))
     assert state["coefficient"] == pytest.approx(0.4 * (1 + 0.05 * 2 / 100))
     assert penalty.observe({"coefficient": 1.0}, diverged([60.0]))["coefficient"] == pytest.approx(1.002), "at most 0.2"

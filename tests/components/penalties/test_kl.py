@@ -159,7 +159,7 @@ def test_a_second_line_needs_a_first_one_and_room(lines: dict[str, float]) -> No
 
 
 def test_only_failures() -> None:
-    """Two groups: the first has one right attempt of two, the second none."""
+    """Two groups: the first has one right rollout of two, the second none."""
     these = tokens(
         [[-1.0], [-1.0, -1.0], [-1.0]],
         reference_logp={"reference": [[-2.0], [-2.0, -2.0], [-2.0]]},

@@ -52,12 +52,12 @@ def test_rewards_of_turns_by_hand(progress: Progress, valid: list[bool], expecte
     assert progress.in_reward(played(*valid), SAID).tolist() == pytest.approx(expected)
 
 
-def test_without_a_world_every_turn_was_carried_out() -> None:
+def test_without_an_environment_every_turn_was_carried_out() -> None:
     assert Progress(alpha=0.0).in_reward(played(known=False), SAID).tolist() == pytest.approx([0, 0.5, 0.5, 0, 0, -0.5])
 
 
 def test_the_score_is_no_reward_any_more_and_turn_rewards_stay() -> None:
-    """Together with what the world gave for the second turn; an attempt without turns gets nothing."""
+    """Together with what the environment gave for the second turn; a rollout without turns gets nothing."""
     one, none = played(True, False, True), played(lengths=(), reward=0.0)
     segments = tuple(replace(s, reward=-0.1) if s.trained and s.turn == 1 else s for s in one.segments)
     groups = [Group(trajectories=(replace(one, segments=segments), none))]

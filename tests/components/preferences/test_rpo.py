@@ -113,7 +113,7 @@ def test_beta_must_be_there_to_multiply_by() -> None:
 def learned(loss: PreferenceLoss, steps: int = 200) -> list[float]:
     """Log-probabilities of A = xa, B = xb and anything else, after descent on the pair (A, B) of one softmax.
 
-    A and B share a feature, as completions share a beginning, and the one of B is stronger: to lower B lowers A too.
+    A and B share a feature, as completions share a prefix, and the one of B is stronger: to lower B lowers A too.
     """
     features_AF = torch.tensor([[1.0, 0.5], [2.0, 0.0], [0.0, 0.0]], dtype=torch.float64)
     weights_F = torch.zeros(2, dtype=torch.float64, requires_grad=True)
@@ -141,7 +141,7 @@ def test_a_chosen_completion_that_dpo_lowers_does_not_fall() -> None:
 
 
 def test_what_is_in_no_pair_gets_less_the_larger_eta() -> None:
-    """Mass that DPO moves to a completion that nobody has judged is over-optimisation."""
+    """Mass that DPO moves to a completion that nobody has scored is over-optimisation."""
     unseen = [math.exp(learned(RPO(loss=DPO(beta=1.0), eta=eta))[2]) for eta in (0.0, 0.05, 0.5)]
     assert unseen[0] > unseen[1] > unseen[2]
     assert unseen[0] > 1 / 3 > unseen[2]

@@ -1,4 +1,4 @@
-"""What the tests of rewards share: attempts with a given text, and their scores."""
+"""What the tests of rewards share: rollouts with a given text, and their scores."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,7 +24,7 @@ CHAT = replace(ROW, prompt=(Message(role="system", content="Be brief."), Message
 
 
 def attempt(text: str, task: Task = SUM, *, stop_reason: StopReason = "stop", prompt: str = "prompt") -> Trajectory:
-    """An attempt at a task with this completion."""
+    """A rollout at a task with this completion."""
     written = np.arange(max(len(text.split()), 1))
     return Trajectory(
         task=task,
@@ -37,7 +37,7 @@ def attempt(text: str, task: Task = SUM, *, stop_reason: StopReason = "stop", pr
 
 
 def score_all(reward: Reward, *attempts: Trajectory, context: RewardContext | None = None) -> list[Score]:
-    """The scores of some attempts that are one group."""
+    """The scores of some rollouts that are one group."""
     group = Group(trajectories=attempts, key="group")
     return list(asyncio.run(reward.score(group, context or RewardContext())))
 

@@ -1,4 +1,4 @@
-"""Boxes: overlaps and matching worked out by hand, the release's edge cases, and what must not be paid for."""
+"""Boxes: overlaps and matching worked out by hand, the release's edge cases, and what must not be rewarded."""
 
 import json
 import math
@@ -170,7 +170,7 @@ def paper() -> Sum:
     return Sum(parts={"iou": Boxes(), "confidence": Boxes(measure="confidence"), "format": Format()})
 
 
-def test_one_humble_box_is_paid_by_the_confidence_part_alone_and_shows() -> None:
+def test_one_humble_box_is_rewarded_by_the_confidence_part_alone_and_shows() -> None:
     junk = judge(paper(), answer(([90, 90, 91, 91], 0.0)), TWO)
     honest = judge(paper(), answer((A, 0.9), (B, 0.9)), TWO)
     assert {name: part.value for name, part in junk.parts.items()} == {"iou": 0.0, "confidence": 1.0, "format": 1.0}
@@ -179,6 +179,6 @@ def test_one_humble_box_is_paid_by_the_confidence_part_alone_and_shows() -> None
 
 
 @pytest.mark.parametrize("boxes", [None, [], "boxes", [[1, 2, 3]], [[0, 0, 1, math.nan]]])
-def test_a_task_without_boxes_cannot_be_judged(boxes: Any) -> None:
+def test_a_task_without_boxes_cannot_be_scored(boxes: Any) -> None:
     score: Score = judge(Boxes(), answer((A, 0.9)), Task(key="t", prompt="?", fields={"boxes": boxes}))
     assert score.status == "error" and "field 'boxes'" in score.explanation

@@ -30,7 +30,7 @@ def test_right_answers_from_shortest_to_longest() -> None:
     assert values(FULL, *(said(n) for n in (1, 2, 4, 5))) == pytest.approx([1.5, 1.25, 0.75, 0.5])
 
 
-def test_wrong_answers_are_never_paid_for_being_short_and_lose_by_being_long() -> None:
+def test_wrong_answers_are_never_rewarded_for_being_short_and_lose_by_being_long() -> None:
     """The shortest and longest of all count, wrong ones too: lengths 1, 3, 4 and 5, of which 1 and 4 are wrong."""
     texts = (said(1, "41"), said(3), said(4, "41"), said(5))
     assert values(FULL, *texts) == pytest.approx([0.0, 1.0, -0.25, 0.5])
@@ -41,7 +41,7 @@ def test_equally_long_answers_and_one_alone_get_nothing() -> None:
     assert values(FULL, said(9)) == [1.0]
 
 
-def test_the_weight_scales_it_and_what_is_judged_stays() -> None:
+def test_the_weight_scales_it_and_what_is_scored_stays() -> None:
     scores = score_all(Brevity(correct=Match(right=2.0, wrong=-2.0), weight=0.2), attempt(said(1)), attempt(said(3)))
     assert [s.value for s in scores] == pytest.approx([2.1, 1.9])
     assert [(s.status, s.answer) for s in scores] == [("ok", "42")] * 2
@@ -50,22 +50,22 @@ def test_the_weight_scales_it_and_what_is_judged_stays() -> None:
 
 
 @pytest.mark.parametrize(("progress", "paid"), [(0.0, 1.0), (0.29, 1.0), (0.3, 1.5), (1.0, 1.5)])
-def test_it_counts_from_its_beginning_on_and_is_recorded_before(progress: float, paid: float) -> None:
+def test_it_counts_from_its_start_on_and_is_recorded_before(progress: float, paid: float) -> None:
     late = Brevity(correct=Match(), begin=0.3)
     assert values(late, said(1), said(2), progress=progress)[0] == paid
     context = RewardContext(progress=progress)
     assert score_all(late, attempt(said(1)), attempt(said(2)), context=context)[0].parts["brevity"].value == 0.5
 
 
-def test_what_the_world_says_is_not_long() -> None:
-    """Two and four tokens of the policy's own, and forty of the world's after the two."""
+def test_what_the_environment_says_is_not_long() -> None:
+    """Two and four tokens of the policy's own, and forty of the environment's after the two."""
     short = attempt(said(2))
     world = Segment(actor="environment", token_ids=np.arange(40))
     scores = score_all(FULL, replace(short, segments=(*short.segments, world)), attempt(said(4)))
     assert [s.value for s in scores] == [1.5, 0.5]
 
 
-def test_a_failed_judgement_stays_one_and_its_length_counts() -> None:
+def test_a_failed_score_stays_one_and_its_length_counts() -> None:
     bare = attempt(said(9), Task(key="bare", prompt="?"))
     scores = score_all(FULL, attempt(said(1)), attempt(said(5)), bare)
     assert [s.status for s in scores] == ["ok", "ok", "error"]

@@ -1,4 +1,4 @@
-"""Each role's attempts are judged by its own reward."""
+"""Each role's rollouts are scored by its own reward."""
 
 from dataclasses import replace
 
@@ -35,7 +35,7 @@ def test_each_part_has_a_memory_of_its_own() -> None:
     assert context.state == {"policy": {}, "verifier": {}}
 
 
-def test_a_role_without_a_part_is_told() -> None:
+def test_a_role_without_a_part_is_reported() -> None:
     with pytest.raises(UserError, match="no part for the role 'observer'; known: policy, verifier"):
         score_all(REWARD, by("observer", "42"))
 

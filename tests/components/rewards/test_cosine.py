@@ -36,7 +36,7 @@ def test_nothing_written_is_a_short_wrong_answer() -> None:
 
 
 def test_a_reference_that_cannot_be_read_pays_nobody() -> None:
-    """The release counts every attempt at such a task as right."""
+    """The release counts every rollout at such a task as right."""
     numeric = Cosine(correct=Match(numeric="always"))
     for gold in ("", "a sphere"):
         scores = score_all(numeric, *(attempt(text, Task(key="k", prompt="?", answer=gold)) for text in ("1", "2")))

@@ -29,7 +29,7 @@ def test_the_reward_by_hand() -> None:
     assert rising == sorted(rising) and min(rising) > 0.5
 
 
-def test_what_the_counter_says_must_be_said_once() -> None:
+def test_what_the_counter_says_must_be_printed_once() -> None:
     said = b"==7== Cachegrind, a profiler\n==7==\nnoise\n==7== I refs:        1,234,567\n"
     assert instructions(said) == 1234567
     assert instructions(b"") is None
@@ -63,7 +63,7 @@ def test_right_and_fast_before_right_and_slow_before_wrong_before_crashed_before
         ),
     ],
 )
-def test_work_that_is_not_counted_is_not_paid(cheat: str) -> None:
+def test_work_that_is_not_counted_is_not_rewarded(cheat: str) -> None:
     reward = CountedWork(language="c", weakest=tier_for("valgrind", "gcc"))
     assert judge(reward, cheat, TASK).value == -0.6
 

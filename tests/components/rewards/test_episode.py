@@ -10,7 +10,7 @@ def paid(*rewards: float) -> Trajectory:
     return replace(made, segments=(made.segments[0], *(replace(made.segments[1], reward=r) for r in rewards)))
 
 
-def test_turns_were_paid_already() -> None:
+def test_turns_were_rewarded_already() -> None:
     good, bad = score_all(Episode(solved_at=1.0), paid(0.75, 0.5), paid(0.25))
     assert (good.value, good.status, bad.value, bad.status) == (0.0, "ok", 0.0, "wrong")
     assert good.parts["return"].value == 1.25 and bad.parts["return"].value == 0.25

@@ -62,7 +62,7 @@ class TestPlain:
         assert judge(reward, "42", CHAT).value == 2.0
         assert CHAT.prompt[0]["content"] == "Be brief."
 
-    def test_async_functions_run_side_by_side_and_stay_in_order(self, write: Write) -> None:
+    def test_async_functions_run_in_parallel_and_stay_in_order(self, write: Write) -> None:
         reward = write(
             "import asyncio\nstarted = []\n"
             "async def score(completion):\n"
@@ -93,7 +93,7 @@ class TestResults:
             ("Score(value=0.2, status='ok')", 0.2, "ok"),
         ],
     )
-    def test_judgements(self, write: Write, result: str, value: float, status: str) -> None:
+    def test_scores(self, write: Write, result: str, value: float, status: str) -> None:
         score = judge(write(f"{IMPORTS}def score(completion):\n    return {result}\n"), "42")
         assert (score.value, score.status) == (value, status)
         assert type(score.value) is float
@@ -281,7 +281,7 @@ class TestRecord:
 
 
 class TestLimits:
-    """A function that misbehaves costs its own judgement: an error with the reason, never a wrong answer."""
+    """A function that misbehaves costs its own score: an error with the reason, never a wrong answer."""
 
     @pytest.mark.parametrize(
         ("body", "why"),
@@ -293,7 +293,7 @@ class TestLimits:
             ("bytearray(10 ** 11)", "MemoryError"),
         ],
     )
-    def test_only_the_judgement_is_lost(self, write: Write, body: str, why: str, time_limit: float | None) -> None:
+    def test_only_the_score_is_lost(self, write: Write, body: str, why: str, time_limit: float | None) -> None:
         if time_limit is None:
             pytest.skip("nothing limits a function in the run's own process")
         reward = write(

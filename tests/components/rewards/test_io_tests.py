@@ -1,4 +1,4 @@
-"""One way of judging for every language; statuses that differ; the first failing test decides."""
+"""One way of scoring for every language; statuses that differ; the first failing test decides."""
 
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def test_the_same_tests_in_every_language(language: str) -> None:
     assert judge(reward, BROKEN.get(language, "((("), TASK).value == -0.1
 
 
-def test_statuses_are_told_apart() -> None:
+def test_statuses_are_distinguished() -> None:
     reward = reward_for("bash")
     for code, said in {
         "echo 3": "test 1 of 2: prints '3' instead of '2'",
@@ -86,7 +86,7 @@ def test_a_task_without_tests_is_an_error(tests: object) -> None:
     assert judge(reward_for("bash"), "echo", Task(key="t", prompt="?", fields={"tests": tests})).status == "error"
 
 
-def test_what_is_missing_is_said() -> None:
+def test_what_is_missing_is_reported() -> None:
     weakest = tier_for()
     with pytest.raises(UserError, match="no language 'pyton'; did you mean 'python'"):
         IOTests(language="pyton", weakest=weakest).prepare()
@@ -95,7 +95,7 @@ def test_what_is_missing_is_said() -> None:
         IOTests(language="cobol", languages={"cobol": cobol}, weakest=weakest).prepare()
 
 
-def test_space_at_the_end_does_not_count_and_at_the_beginning_does() -> None:
+def test_space_at_the_end_does_not_count_and_at_the_start_does() -> None:
     assert verdict(Result(outcome="ok", stdout=b"a \n\n"), "a") == "passes"
     assert verdict(Result(outcome="ok", stdout=b"a"), "a\n") == "passes"
     for printed in (b" a", b"A", b"a\n b", b"\xff", b""):

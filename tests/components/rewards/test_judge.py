@@ -57,7 +57,7 @@ def test_the_last_score_on_the_scale_counts(reply: str, value: float) -> None:
 @pytest.mark.parametrize(
     "reply", ["", "no idea", "Score: 11", "Score: -1", "Score: ten", "underscore: 5", "Score: 5.5.5", "Score: 3e1", "5"]
 )
-def test_a_reply_without_a_judgement_is_an_error_and_never_a_zero(reply: str) -> None:
+def test_a_reply_without_a_score_is_an_error_and_never_a_zero(reply: str) -> None:
     [score], _ = scored(Judge(), reply)
     assert score.status == "error" and math.isnan(score.value)
     assert "reply has no verdict" in score.explanation
@@ -77,7 +77,7 @@ def test_without_a_label_the_last_number_counts() -> None:
     assert score.value == 0.75
 
 
-def test_several_replies_are_averaged_and_unreadable_ones_are_said() -> None:
+def test_several_replies_are_averaged_and_unreadable_ones_are_reported() -> None:
     judge = Judge(samples=3, sampling=Sampling(temperature=1.0))
     [score], writer = scored(judge, "Score: 10", "well", "Score: 5")
     assert score.value == 0.75
@@ -103,7 +103,7 @@ def test_the_judge_sees_question_answer_and_the_completion_between_marks() -> No
     assert mark not in text and end > begin
 
 
-def test_a_base_model_is_asked_by_text_as_it_stands() -> None:
+def test_a_base_model_is_asked_by_text_as_is() -> None:
     judge = Judge(template="How many words: {raw_completion}?\n", chat=False, label="", verdicts=(0, 10))
     [score], writer = scored(judge, "2", texts=["sun moon"])
     assert writer.asked == ["How many words: sun moon?\n"] and score.value == 0.2
@@ -149,6 +149,6 @@ def test_reading_is_linear() -> None:
         assert scored(Judge(), unit * (400_000 // len(unit)))[0][0].status in ("error", "wrong", "ok")
 
 
-def test_questions_are_asked_in_the_order_of_the_attempts() -> None:
+def test_questions_are_asked_in_the_order_of_the_rollouts() -> None:
     _, writer = scored(Judge(), *["Score: 1"] * 4, texts="abcd")
     assert [f"\n{letter}\n" in writer.asked[i][0]["content"] for i, letter in enumerate("abcd")] == [True] * 4

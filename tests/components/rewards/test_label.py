@@ -27,7 +27,7 @@ def test_by_hand(answer: str, exact: int, contained: int) -> None:
     assert judge(Label(match="containment"), text, TASK).value == contained
 
 
-def test_the_empty_answer_is_paid_only_where_that_is_asked_for() -> None:
+def test_the_empty_answer_is_rewarded_only_where_that_is_asked_for() -> None:
     for text in ("<answer></answer>", "<answer>_</answer>"):
         reward = Label(match="containment")
         assert judge(reward, text, TASK).value == 0
@@ -36,5 +36,5 @@ def test_the_empty_answer_is_paid_only_where_that_is_asked_for() -> None:
         assert judge(Label(empty=True), text, TASK).value == 0
 
 
-def test_a_task_without_a_label_cannot_be_judged() -> None:
+def test_a_task_without_a_label_cannot_be_scored() -> None:
     assert judge(Label(), "red", Task(key="t", prompt="?")).status == "error"

@@ -65,7 +65,7 @@ def test_says_what_was_compared() -> None:
     assert wrong.explanation == "'Lyon' (by last_line) is not 'Paris', compared as text"
 
 
-def test_nothing_found_is_wrong_and_said() -> None:
+def test_nothing_found_is_wrong_and_reported() -> None:
     score = judge(Match(extract=("boxed", "hashes"), missing=-1.0), "42")
     assert (score.value, score.status, score.answer) == (-1.0, "wrong", None)
     assert score.explanation == "no answer found by boxed, hashes"

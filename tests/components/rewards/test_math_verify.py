@@ -111,7 +111,7 @@ def test_hostile_answers_are_many_and_distinct() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("gold", ["2", "x+2"])
-def test_hostile_answers_are_never_paid_and_always_end(gold: str) -> None:
+def test_hostile_answers_are_never_rewarded_and_always_end(gold: str) -> None:
     """Against a number and an expression; `docs/measured/trust/hostile_answers.json`."""
     reward = MathVerify(time_limit=0.5)
     probes = list(hanging.probes(Subject(task=asked(gold))))

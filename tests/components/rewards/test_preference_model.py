@@ -38,7 +38,7 @@ def context(judge: Judge) -> RewardContext:
     return RewardContext(samplers={"judge": judge})
 
 
-def test_three_attempts_by_hand() -> None:
+def test_three_rollouts_by_hand() -> None:
     scores = score_all(PreferenceModel(), *map(attempt, ("1", "3", "2")), context=context(Judge()))
     expected = [
         (sigmoid(-2) + sigmoid(-1)) / 2,
@@ -62,7 +62,7 @@ def test_temperature() -> None:
     assert high.value == pytest.approx(sigmoid(0.5))
 
 
-def test_equal_attempts_and_single_ones_get_one_half() -> None:
+def test_equal_rollouts_and_single_ones_get_one_half() -> None:
     assert [s.value for s in score_all(PreferenceModel(), *map(attempt, "22"), context=context(Judge()))] == [0.5, 0.5]
     assert [s.value for s in score_all(PreferenceModel(), attempt("2"), context=context(Judge()))] == [0.5]
 

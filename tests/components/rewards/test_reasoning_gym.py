@@ -28,7 +28,7 @@ class TestWithTheLibrary:
         assert (right.value, right.status, right.answer) == (1.0, "ok", "tac")
         assert judge(ReasoningGym(), "<answer>cat</answer>", task()).value == 0.0
 
-    def test_a_text_that_merely_contains_the_answer_is_not_paid(self) -> None:
+    def test_a_text_that_merely_contains_the_answer_is_not_rewarded(self) -> None:
         entry = {"question": "Which one?", "answer": "red", "metadata": {}}
         both = "<answer>red blue</answer>"
         name = default_scored()

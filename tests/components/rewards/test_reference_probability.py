@@ -155,7 +155,7 @@ def test_sampled_ids_are_kept_and_a_token_across_the_tag_is_made_again() -> None
     assert score.value == pytest.approx((0.75 + 0.125) / 2), "the tokens >4 and 2"
 
 
-def test_what_cannot_be_judged_is_an_error() -> None:
+def test_what_cannot_be_scored_is_an_error() -> None:
     bare = written(FORM, Task(key="bare", prompt="6*7="))
     (score,) = score_all(ReferenceProbability(), bare, context=context())
     assert score.status == "error" and "task 'bare' has no answer" in score.explanation

@@ -30,7 +30,7 @@ def test_values_status_and_explanation() -> None:
         ("a{99999999999999999999}", "is refused"),
     ],
 )
-def test_a_wrong_pattern_is_told_when_the_recipe_is_read(pattern: str, message: str) -> None:
+def test_a_wrong_pattern_is_reported_when_the_recipe_is_read(pattern: str, message: str) -> None:
     with pytest.raises(ValidationError) as error:
         TypeAdapter(Reward).validate_python({"kind": "regex", "pattern": pattern})
     assert message in str(error.value)

@@ -37,7 +37,7 @@ def written(*token_ids: int, text: str = "abc") -> Trajectory:
     return replace(attempt(text), segments=(prompt, Segment(actor="policy", token_ids=np.array(token_ids), text=text)))
 
 
-def test_the_whole_sequence_is_judged() -> None:
+def test_the_whole_sequence_is_scored() -> None:
     low, high = score_all(RewardModel(), written(1), written(2, 3), context=CONTEXT)
     assert (low.value, high.value) == (1 + 1, 1 + 5)
     assert low.explanation == "the role 'reward' gives 2"

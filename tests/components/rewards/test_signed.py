@@ -15,7 +15,7 @@ def test_right_is_one_and_wrong_is_minus_one(text: str, value: float) -> None:
     assert score.parts["of"].value == (7.0 if value > 0 else 3.0 if text == "41" else 0.0)
 
 
-def test_a_judgement_that_failed_stays_an_error() -> None:
+def test_a_score_that_failed_stays_an_error() -> None:
     assert judge(Signed(of=Match()), "42", Task(key="bare", prompt="?")).status == "error"
 
 

@@ -75,7 +75,7 @@ def test_a_sum_that_is_not_finite_is_an_error() -> None:
         ({"weights": {"match": float("nan")}}, "finite"),
     ],
 )
-def test_wrong_names_are_told(settings: dict[str, object], message: str) -> None:
+def test_wrong_names_are_reported(settings: dict[str, object], message: str) -> None:
     with pytest.raises(ValidationError) as error:
         TypeAdapter(Reward).validate_python({"kind": "sum", "parts": BOTH.parts, **settings})
     assert message in str(error.value)

@@ -1,4 +1,4 @@
-"""What a verifier is paid for."""
+"""What a verifier is rewarded for."""
 
 import math
 
@@ -24,7 +24,7 @@ def test_the_final_verdict_decides_and_the_form_adds() -> None:
 @pytest.mark.parametrize(
     "text", ["", " +\n#### +", " + ; + ; +\n#### +", " + ; +", " + ; +\n####", " + ; +\n#### +-", " + ; +\n#### +\nno"]
 )
-def test_another_number_of_marks_or_form_earns_nothing(text: str) -> None:
+def test_another_number_of_marks_or_form_gets_nothing(text: str) -> None:
     score = judge(Verification(), text, RIGHT)
     assert (score.value, score.status) == (0.0, "wrong")
     assert "not a verdict on 2 steps" in score.explanation

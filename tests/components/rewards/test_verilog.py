@@ -72,7 +72,7 @@ def test_the_first_module_gets_the_name_that_is_wanted() -> None:
     assert renamed("nothing", "module n;") == "nothing"
 
 
-def test_the_share_of_rows_is_paid_where_that_is_asked_for() -> None:
+def test_the_share_of_rows_is_rewarded_where_that_is_asked_for() -> None:
     reward = Verilog(right=1.0, compiles=0.0, structure=0.0, partial=1.0, weakest=tier_for("iverilog", "vvp"))
     assert judge(reward, REFERENCE.replace("a + b", "3"), TASK).value == 0.25
 

@@ -12,7 +12,7 @@ from tests.builders import ScriptedSampler, score, task
 
 
 class Grades:
-    """A scorer that gives these values in order, and keeps the sizes of what it judged; None is a failure."""
+    """A scorer that gives these values in order, and keeps the sizes of what it scored; None is a failure."""
 
     def __init__(self, values: Sequence[float | None]) -> None:
         self.values = iter(values)
@@ -49,7 +49,7 @@ POSITIVE = Adaptive(per_round=4, max_rounds=3, right=1, wrong=0)
         (POSITIVE, [0] * 12, 3),
     ],
 )
-def test_rounds_end_by_what_came_of_them(rollout: Adaptive, values: list[float], rounds: int) -> None:
+def test_rounds_end_by_the_result(rollout: Adaptive, values: list[float], rounds: int) -> None:
     group, policy, sizes = attempted(rollout, values)
     assert sizes == [4] * rounds
     assert len(policy.completions) == 4 * rounds, "nothing is sampled for a task that is done"
@@ -61,14 +61,14 @@ def test_a_score_at_the_threshold_is_not_right() -> None:
     assert len(attempted(rollout, [0.4, 0.5, 0.51, 1])[0]) == 3
 
 
-def test_a_failed_judgement_is_neither_right_nor_wrong() -> None:
+def test_a_failed_score_is_neither_right_nor_wrong() -> None:
     rollout = Adaptive(per_round=2, max_rounds=4, right=1, wrong=1)
     group, _, sizes = attempted(rollout, [None, 1, None, None, 0, 1])
     assert len(sizes) == 3
     assert [t.score and t.score.status for t in group] == ["error", "ok", "error", "error", "wrong", "ok"]
 
 
-def test_attempts_are_numbered_through_and_keep_their_tokens() -> None:
+def test_rollouts_are_numbered_through_and_keep_their_tokens() -> None:
     group, policy, _ = attempted(BALANCED, [0] * 12)
     assert [attempt.sample for attempt in group] == list(range(12))
     prompt = group.trajectories[0].segments[0]

@@ -24,7 +24,7 @@ def collect(rollout: Control, key: str = "task", seed: int = 0, **settings: int)
     return group
 
 
-def test_an_episode_is_observation_and_action_in_turn() -> None:
+def test_an_episode_is_observation_and_action_one_after_another() -> None:
     group = collect(Control(n=2))
     for episode in group:
         assert [s.actor for s in episode.segments] == ["prompt", "policy", *["environment", "policy"] * 3]
@@ -39,7 +39,7 @@ def test_an_episode_is_observation_and_action_in_turn() -> None:
             assert chain.reward == pytest.approx(expected, abs=1e-6)
 
 
-def test_attempts_begin_alike_and_act_differently() -> None:
+def test_rollouts_begin_alike_and_act_differently() -> None:
     first, second = collect(Control(n=2))
     assert np.array_equal(first.segments[0].vectors, second.segments[0].vectors)  # type: ignore[arg-type]
     assert first.segments[1].text != second.segments[1].text
@@ -60,7 +60,7 @@ def test_the_limit_cuts_an_episode() -> None:
     assert episode.num_trained == 2 and episode.stop_reason == "length"
 
 
-def test_held_out_episodes_are_in_the_same_world() -> None:
+def test_held_out_episodes_are_in_the_same_environment() -> None:
     rollout = Control(n=4, max_turns=3).held_out(1, Sampling(temperature=0.0))
     assert rollout == Control(n=1, max_turns=3, sampling=Sampling(temperature=0.0))
 

@@ -55,7 +55,7 @@ class Critic(ScriptedSampler):
 def collected(
     rollout: Critiqued, grades: Sequence[float | None], of: Task = SUM, **others: ScriptedSampler
 ) -> tuple[Group, Prompted, list[int]]:
-    """The group, the policy, and how many attempts were judged at a time; None is a failed judgement."""
+    """The group, the policy, and how many rollouts were scored at a time; None is a failed score."""
     policy, values, sizes = Prompted("policy"), iter(grades), list[int]()
 
     async def scorer(group: Group) -> Group:
@@ -68,7 +68,7 @@ def collected(
     return group, policy, sizes
 
 
-def test_each_attempt_is_refined_after_question_attempt_and_critique() -> None:
+def test_each_rollout_is_refined_after_question_rollout_and_critique() -> None:
     group, policy, sizes = collected(Critiqued(n=3, texts=SHORT), [0, 1, 0, 1, 0, 1])
     own, refined = group.trajectories[:3], group.trajectories[3:]
     assert sizes == [3, 3] and [t.sample for t in group] == [0, 1, 2, 3, 4, 5]
@@ -98,7 +98,7 @@ def test_critiques_without_a_critic(kind: Any, words: list[str]) -> None:
     assert [info_of(t)["critique"] for t in group.trajectories[2:]] == words
 
 
-def test_a_critic_writes_about_wrong_attempts_and_what_it_cannot_is_said() -> None:
+def test_a_critic_writes_about_wrong_rollouts_and_what_it_cannot_is_reported() -> None:
     critic = Critic("carry the one", NoAnswer("it is up, but has no answer"), "  ")
     rollout = Critiqued(n=4, critique="text", texts=SHORT)
     group, _, _ = collected(rollout, [0, 1, 0, 0, 0, 0, 0, 0], judge=critic)
@@ -125,7 +125,7 @@ def test_a_critic_nobody_plays_is_a_mistake() -> None:
         collected(Critiqued(n=1, critique="text"), [0, 0])
 
 
-def test_the_critic_sees_the_attempt_between_marks_and_a_demonstration_as_the_solution() -> None:
+def test_the_critic_sees_the_rollout_between_marks_and_a_demonstration_as_the_solution() -> None:
     critic, of = Critic("hm"), replace(SUM, demonstrations=("2 and 2 make 4",))
     collected(Critiqued(n=1, critique="text"), [0, 0], of, judge=critic)
     content = critic.asked[0][0]["content"]
@@ -139,7 +139,7 @@ def test_messages_keep_their_form() -> None:
     assert policy.prompts[1].startswith("system: Be.\nuser: 2+2<") and policy.prompts[1].endswith(">[no 4]\n")
 
 
-def test_an_attempt_that_was_not_judged_is_not_refined() -> None:
+def test_a_rollout_that_was_not_scored_is_not_refined() -> None:
     group, _, sizes = collected(Critiqued(n=3, texts=SHORT), [None, 0, None, 1])
     assert sizes == [3, 1] and info_of(group.trajectories[3])["refines"] == 1
     group, _, sizes = collected(Critiqued(n=2, texts=SHORT), [None, None])

@@ -34,7 +34,7 @@ def test_a_demonstration_is_a_member_of_the_group_that_nobody_sampled() -> None:
     assert (shown.demonstrated, shown.completion, shown.stop_reason, shown.sample) == (True, "4", "stop", 3)
 
 
-def test_attempts_are_those_of_independent_sampling() -> None:
+def test_rollouts_are_those_of_independent_sampling() -> None:
     alone, beside = collect(Independent(n=4), TWO), collect(Demonstrated(n=4), TWO)
     for left, right in zip(alone, list(beside)[:4], strict=True):
         assert left.token_ids.tolist() == right.token_ids.tolist()
@@ -47,7 +47,7 @@ def test_how_many_demonstrations(demonstrations: int, found: list[str]) -> None:
     assert len({t.sample for t in group}) == 2 + len(found)
 
 
-def test_a_task_without_one_is_attempted_all_the_same() -> None:
+def test_a_task_without_one_is_answered_all_the_same() -> None:
     assert [t.demonstrated for t in collect(Demonstrated(n=2), NONE)] == [False, False]
 
 

@@ -42,7 +42,7 @@ class Writer(ScriptedSampler):
 def collected(
     rollout: Explained, grades: Sequence[float | None], *explanations: str, of: Task = SUM
 ) -> tuple[list[Group], Writer, list[int]]:
-    """The groups, the policy, and how many attempts were judged at a time; None is a failed judgement."""
+    """The groups, the policy, and how many rollouts were scored at a time; None is a failed score."""
     policy, values, sizes = Writer(*explanations), iter(grades), list[int]()
 
     async def scorer(group: Group) -> Group:
@@ -77,7 +77,7 @@ def test_it_is_a_demonstration_in_a_group_of_its_own() -> None:
     assert own.solved == pytest.approx(1 / 3) and own.rewards.tolist() == [0, 0, 1]
 
 
-def test_only_where_every_attempt_failed() -> None:
+def test_only_where_every_rollout_failed() -> None:
     unsolved = replace(SHORT, when="unsolved")
     groups, policy, _ = collected(unsolved, [0, 0, 1], "never asked for ####")
     assert len(groups) == 1 and len(policy.asked_for) == 1

@@ -1,4 +1,4 @@
-"""Two answers to a question, the second after reading the first, both paid for both."""
+"""Two answers to a question, the second after reading the first, both rewarded for both."""
 
 import asyncio
 from dataclasses import replace
@@ -28,7 +28,7 @@ def collect(rollout: PioneerObserver, of: Task = TASK) -> tuple[list[Group], lis
     return groups, observer.read, scored
 
 
-def test_the_observer_reads_question_and_answer_and_is_judged_on_the_question_alone() -> None:
+def test_the_observer_reads_question_and_answer_and_is_scored_on_the_question_alone() -> None:
     groups, read, scored = collect(PioneerObserver(n=2))
     assert read == ["q:one\nq:", "q:two\nq:"]
     assert scored == ["q:one", "q:two", "q:two", "q:one"]
@@ -48,7 +48,7 @@ def test_both_get_the_sum_and_keep_their_own_verdict() -> None:
     assert (first.parts["pioneer"].value, first.parts["observer"].value) == (0.25, 1.0)
 
 
-def test_a_failed_judgement_fails_the_pair() -> None:
+def test_a_failed_score_fails_the_pair() -> None:
     (pioneers, observers), _, _ = collect(PioneerObserver(n=3))
     assert [t.score.status for t in (pioneers.trajectories[2], observers.trajectories[2]) if t.score] == ["error"] * 2
     assert observers.trajectories[2].score is not None

@@ -41,7 +41,7 @@ def test_a_hybrid_begins_with_the_demonstration_and_the_policy_goes_on() -> None
     assert [t.sample for t in (*ordinary, hybrid)] == [0, 1, 2, 3]
 
 
-def test_ordinary_attempts_are_those_of_independent_sampling() -> None:
+def test_ordinary_rollouts_are_those_of_independent_sampling() -> None:
     for left, right in zip(list(collect(Prefixed(n=4)))[:3], collect(Independent(n=4)), strict=False):
         assert left.token_ids.tolist() == right.token_ids.tolist()
 
@@ -84,7 +84,7 @@ def test_any_of_several_demonstrations() -> None:
     assert first == {"a", "b", "c"}
 
 
-def test_a_task_without_one_is_attempted_without_help() -> None:
+def test_a_task_without_one_is_answered_without_help() -> None:
     bare = Task(key="t", prompt="2+2=", answer="4")
     assert [t.demonstrated for t in collect(Prefixed(n=3), bare)] == [False] * 3
 

@@ -41,7 +41,7 @@ def test_completions_are_taken_as_they_are_and_nothing_is_sampled() -> None:
         assert t.behavior_logp.tolist() == whole[len(prompt) - 1 :].tolist()
 
 
-def test_they_are_no_attempts_of_the_policy() -> None:
+def test_they_are_no_rollouts_of_the_policy() -> None:
     group = scored()
     assert all(t.given and not t.demonstrated for t in group)
     assert group.solved == 0.0
@@ -51,7 +51,7 @@ def test_they_are_no_attempts_of_the_policy() -> None:
     assert rollout_metrics([group]) == {**recorded_metrics([group]), **counted}
 
 
-def test_beside_attempts_only_the_attempts_count() -> None:
+def test_beside_rollouts_only_the_rollouts_count() -> None:
     own = trajectory(4, reward=1.0, of=RATED, sample=7)
     mixed = Group(key="t", trajectories=(*scored(), own))
     metrics = rollout_metrics([mixed])

@@ -20,7 +20,7 @@ REWARDS = {THREE: 1.0, "z": 0.0, "y": 0.0, "a\nq": 0.0}
 
 
 class Drawing(Lines):
-    """Gives the draws that it was told."""
+    """Gives the draws that it was given."""
 
     def __init__(self, *draws: float) -> None:
         super().__init__(SCRIPT)
@@ -86,7 +86,7 @@ def test_the_standard_deviation_is_that_of_the_population() -> None:
     assert len(collect(replace(Restarted(n=4), min_std=0.0501), Drawing(0.0, 0.0), rewards)) == 1
 
 
-def test_failed_judgements_are_no_attempts() -> None:
+def test_failed_scores_are_no_rollouts() -> None:
     rewards = {THREE: 1.0, "z": 0.0, "a\nq": 0.0}
     assert len(collect(Restarted(n=4), Drawing(0.0, 0.0), rewards)) == 3
     assert len(collect(Restarted(n=4), Drawing(0.0, 0.0), {THREE: 1.0})) == 1
@@ -109,7 +109,7 @@ def test_where_lines_end(text: str, ends: list[int]) -> None:
     assert line_ends(segment, "\n", Lines({})) == ends
 
 
-def test_the_limit_is_of_the_whole_attempt() -> None:
+def test_the_limit_is_of_the_whole_rollout() -> None:
     rollout = Restarted(n=4, sampling=Sampling(max_tokens=7))
     lines = Drawing(0.0, 0.0)
     lines.script = {**SCRIPT, "P:a\n": ["x" * 20]}

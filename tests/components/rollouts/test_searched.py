@@ -1,4 +1,4 @@
-"""A search as a rollout: all that was found is one group, judged once."""
+"""A search as a rollout: all that was found is one group, scored once."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ def collect(tree: Tree, scorer: Scorer) -> Group:
     return group
 
 
-def test_every_attempt_is_judged_once_whoever_asks() -> None:
+def test_every_rollout_is_scored_once_for_any_caller() -> None:
     for role in ("value", None):
         scorer = Scorer(REWARDS)
         group = collect(Tree(iterations=2, samples=2, value_role=role), scorer)

@@ -105,7 +105,7 @@ def test_shared_segments_are_sampled_once() -> None:
     assert sorted(keys.values()) == [2] * 8 + [4] * 4 + [8] * 2 + [16]
 
 
-def test_an_attempt_knows_which_one_it_branched_off() -> None:
+def test_a_rollout_has_which_one_it_branched_off() -> None:
     policy = Logged(dict.fromkeys(range(2, 6), ("end", True)))
     group = grow(Tree(n=4, segment=3), policy)
     assert nodes(group) == ["/0/0", "/0/1", "/1/0", "/1/1"]

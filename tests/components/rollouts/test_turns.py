@@ -1,4 +1,4 @@
-"""Turns, with a model whose words are written down and a world that tells what it was told."""
+"""Turns, with a model whose words are written down and an environment that repeats what it was given."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -31,9 +31,9 @@ END = 0
 
 
 class Scripted:
-    """Says the next word of its attempt's script, in upper case, which its decoding makes lower case.
+    """Says the next word of its rollout's script, in upper case, which its decoding makes lower case.
 
-    Attempt i waits i turns of the event loop before each answer, so that the attempts get out of step.
+    Rollout i waits i turns of the event loop before each answer, so that the rollouts get out of step.
     """
 
     context = 200
@@ -90,7 +90,7 @@ def attempts(turns: Turns, model: Scripted, task: Task = FIVE) -> list[Trajector
     return list(group)
 
 
-def test_model_and_world_take_turns() -> None:
+def test_model_and_environment_take_turns() -> None:
     model = Scripted([["f", "jump", "f", "f", "f"]])
     (attempt,) = attempts(Turns(environment=Corridor(), n=1, max_turns=9), model)
     assert [(s.actor, s.text, s.turn, s.trained) for s in attempt.segments] == [
@@ -132,7 +132,7 @@ def test_ids_are_only_ever_appended() -> None:
     assert attempt.behavior_logp.tolist() == [-0.125, -0.25] * 4
 
 
-def test_in_a_chat_the_world_speaks_by_the_template() -> None:
+def test_in_a_chat_the_environment_speaks_by_the_template() -> None:
     model = Scripted([["f", "f"]])
     (attempt,) = attempts(Turns(environment=Corridor(), n=1, max_turns=2, speaker="tool"), model, CHAT)
     shown = bytes(i for i in attempt.token_ids.tolist() if i > 1).decode()
@@ -160,7 +160,7 @@ def test_turns_run_out() -> None:
     assert info_of(attempt)["verdict"]["solved"] is False
 
 
-def test_a_full_context_ends_the_attempt() -> None:
+def test_a_full_context_ends_the_rollout() -> None:
     """12 ids of prompt; a turn is 2 and an observation 5: after two turns there are 21, and 26 leave no room in 26."""
     model = Scripted([["s"] * 9])
     model.context = 26
@@ -171,13 +171,13 @@ def test_a_full_context_ends_the_attempt() -> None:
     assert info_of(attempt)["turns"] == 3
 
 
-def test_a_turn_that_was_cut_goes_to_the_world_as_it_is() -> None:
+def test_a_turn_that_was_cut_goes_to_the_environment_as_it_is() -> None:
     (attempt,) = attempts(Turns(environment=Calculator(), n=1), Scripted([["<<2+2>>", "4~"]]))
     assert attempt.segments[2].text == "4"
     assert attempt.stop_reason == "length", "the answer may go on behind the cut"
 
 
-def test_the_world_adds_its_stop_strings() -> None:
+def test_the_environment_adds_its_stop_strings() -> None:
     model = Scripted([["4"]])
     attempts(Turns(environment=Calculator(), n=1, sampling=Sampling(stop=("\n", ">>"))), model)
     assert model.bound["attempt", 0].samplings[0].stop == ("\n", ">>")
@@ -185,7 +185,7 @@ def test_the_world_adds_its_stop_strings() -> None:
     assert model.bound["attempt", 0].samplings[0].stop == (">>",)
 
 
-def test_attempts_are_their_own_however_fast_the_others_are() -> None:
+def test_rollouts_are_their_own_however_fast_the_others_are() -> None:
     scripts = [["f"] * 4, ["b"] * 9, ["f", "s"] * 4 + ["f"]]
     together = attempts(Turns(environment=Corridor(), n=3, max_turns=9), Scripted(scripts))
     assert [t.sample for t in together] == [0, 1, 2]
@@ -195,7 +195,7 @@ def test_attempts_are_their_own_however_fast_the_others_are() -> None:
 
 
 class Flaky(Instance):
-    """Fails when it is told to."""
+    """Fails when it is set to."""
 
     async def step(self, action: str) -> Outcome:
         if action == "fail":
@@ -226,7 +226,7 @@ def turns_in() -> Callable[[Environment], Turns]:
     return make
 
 
-def test_a_world_that_fails_spoils_its_own_attempt_only(turns_in: Callable[[Environment], Turns]) -> None:
+def test_an_environment_that_fails_spoils_its_own_rollout_only(turns_in: Callable[[Environment], Turns]) -> None:
     model = Scripted([["go", "fail"], ["go", "end"]])
     (group,) = asyncio.run(turns_in(Service()).collect(FIVE, {"policy": model}))  # type: ignore[dict-item]
     broken, sound = asyncio.run(scored(group, VerdictReward(), RewardContext()))
@@ -239,12 +239,12 @@ def test_a_world_that_fails_spoils_its_own_attempt_only(turns_in: Callable[[Envi
     assert turn_metrics([broken, sound])["turns"] == 2
 
 
-def test_a_world_that_never_begins_leaves_the_prompt(turns_in: Callable[[Environment], Turns]) -> None:
+def test_an_environment_that_never_begins_leaves_the_prompt(turns_in: Callable[[Environment], Turns]) -> None:
     group = attempts(turns_in(Closed()), Scripted([[], []]))
     assert all("no such place" in t.failure and t.num_trained == 0 and t.completion == "" for t in group)
 
 
-def test_a_model_that_fails_is_not_the_worlds_fault(turns_in: Callable[[Environment], Turns]) -> None:
+def test_a_model_that_fails_is_not_the_environments_fault(turns_in: Callable[[Environment], Turns]) -> None:
     class Refusing(Scripted):
         def bind(self, *key: int | str) -> "Refusing":
             return Refusing(self.scripts, key)
@@ -275,7 +275,7 @@ class Chance(Environment):
 def test_with_a_real_engine_draws_do_not_depend_on_company(
     turns_in: Callable[[Environment], Turns], tmp_path: Any
 ) -> None:
-    """The same attempts with two slots and with many, alone and beside other tasks; chance is drawn per attempt."""
+    """The same rollouts with two slots and with many, alone and beside other tasks; chance is drawn per rollout."""
     folder = new_folder(tmp_path / "tiny", layers=1, width=32, heads=2, kv_heads=1, context=128)
     policy = load_policy("policy", Model(source=str(folder)), {}, __import__("torch").device("cpu"))
     turns = turns_in(Chance())

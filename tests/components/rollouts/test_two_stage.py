@@ -19,7 +19,7 @@ HARD = TwoStage(schedule="hard", n_max=64)
 
 
 class Grades:
-    """A scorer that gives these values in order, and keeps the sizes of what it judged; None is a failure."""
+    """A scorer that gives these values in order, and keeps the sizes of what it scored; None is a failure."""
 
     def __init__(self, values: Sequence[float | None]) -> None:
         self.values = iter(values)
@@ -51,7 +51,7 @@ def attempted(rollout: TwoStage, values: Sequence[float | None]) -> tuple[Group,
         (8, 0, 0),
     ],
 )
-def test_attempts_of_the_second_stage_by_hand(right: int, equal: int, hard: int) -> None:
+def test_rollouts_of_the_second_stage_by_hand(right: int, equal: int, hard: int) -> None:
     assert EQUAL.more(right / 8) == equal
     assert HARD.more(right / 8) == hard
 
@@ -73,8 +73,8 @@ def test_with_division_by_the_standard_deviation() -> None:
 
 
 @pytest.mark.parametrize("n", [3, 5, 7, 8, 10, 16, 24])
-def test_the_target_is_met_with_no_attempt_too_many(n: int) -> None:
-    """In exact fractions: with as many attempts, the sizes of the advantages expected at u come to the target."""
+def test_the_target_is_met_with_no_rollout_too_many(n: int) -> None:
+    """In exact fractions: with as many rollouts, the sizes of the advantages expected at u come to the target."""
     for right in range(1, n):
         u = Fraction(right, n)
         each = 2 * u * (1 - u)
@@ -88,7 +88,7 @@ def test_the_target_is_met_with_no_attempt_too_many(n: int) -> None:
 
 @pytest.mark.parametrize("right", [1, 2, 3])
 def test_sizes_of_advantages_are_those_of_the_sheet(right: int) -> None:
-    """A group of N + more attempts with the first stage's share of right ones: |r - mean| adds up to about N / 2."""
+    """A group of N + more rollouts with the first stage's share of right ones: |r - mean| adds up to about N / 2."""
     total = 8 * (8 + EQUAL.more(right / 8))  # eight times as many, so that the share is a whole number
     rewards = [1.0] * (total * right // 8) + [0.0] * (total - total * right // 8)
     _, credit = GroupMean(scale="none")({}, batch([rewards], length=1))
@@ -105,7 +105,7 @@ def test_more_the_harder_and_never_beyond_the_cap(schedule: str) -> None:
     assert given[0] == 24 and given[8:] == [0] * 9
 
 
-def test_all_attempts_are_one_group_judged_stage_by_stage() -> None:
+def test_all_rollouts_are_one_group_scored_stage_by_stage() -> None:
     values = [0, 1, 0, 0, 0, 0, 0, 0, *[0, 1] * 5, 1]
     group, policy, sizes = attempted(EQUAL, values)
     assert sizes == [8, 11]
@@ -130,7 +130,7 @@ def test_parts_of_a_point_count_as_they_are() -> None:
     assert len(group) == 11
 
 
-def test_failed_judgements_have_no_part_in_the_mean() -> None:
+def test_failed_scores_have_no_part_in_the_mean() -> None:
     group, _, sizes = attempted(EQUAL, [None] * 4 + [1, 0, 0, 0] + [0, None, 1])
     assert sizes == [8, 3], "1 of 4 is 2 of 8"
     assert [t.score and t.score.status for t in group][-2:] == ["error", "ok"]

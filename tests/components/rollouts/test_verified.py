@@ -20,7 +20,7 @@ CHECKS = (" 1+2=3 +; 3+4=7 +\n#### +", " 1+2=3 -; 4+4=8 +\n#### -", " 1+2=3; 3+4
 
 
 class Writer(ScriptedSampler):
-    """Writes given texts in turn, a token a character and one that ends."""
+    """Writes given texts in order, a token a character and one that ends."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         super().__init__("writer")
@@ -81,7 +81,7 @@ def test_several_verifications_are_averaged() -> None:
     assert [t.sample for t in verifications] == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_solution_that_could_not_be_judged_is_not_verified() -> None:
+def test_a_solution_that_could_not_be_scored_is_not_verified() -> None:
     (solutions, checks), verifier = collect(Verified(n=3), {SOLUTIONS[1]: failure("no grader")}, CHECKS[::2])
     assert len(checks) == len(verifier.read) == 2
     assert [info_of(t)["verdicts"] for t in solutions][1] == []

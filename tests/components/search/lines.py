@@ -1,4 +1,4 @@
-"""A writer whose continuations are said, state by state, and a value model that looks values up."""
+"""A writer whose continuations are given, state by state, and a value model that looks values up."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ TASK = Task(key="t", prompt="P:")
 
 
 class Lines:
-    """Tokens are bytes and 0 is the end. Each state has its continuations, taken in turn; `values` are of texts."""
+    """Tokens are bytes and 0 is the end. Each state has its continuations, taken in order; `values` are of texts."""
 
     context = 64
 
@@ -69,7 +69,7 @@ class Lines:
 
 
 class Scorer:
-    """Rewards by text; a text without one fails to be judged."""
+    """Rewards by text; a text without one fails to be scored."""
 
     def __init__(self, rewards: Mapping[str, float]) -> None:
         self.rewards = rewards

@@ -63,7 +63,7 @@ VALUES = {
 
 def test_rounds_by_hand() -> None:
     """Round 1: of a, b, c (a came twice) b and a are kept. Round 2: x has ended and y stays open, z is third and goes.
-    Round 3: 1 and 2 end, and 1 is best: values beyond 1 are told apart.
+    Round 3: 1 and 2 end, and 1 is best: values beyond 1 are distinguished.
     """
     found, lines = answer(Beam(width=2, samples=2), SCRIPT, VALUES)
     assert lines.asked == ["P:"] * 4 + ["P:b\n"] * 2 + ["P:a\n"] * 2 + ["P:a\ny\n"] * 2
@@ -88,7 +88,7 @@ def test_a_wider_beam_goes_on_from_what_was_dropped() -> None:
     assert found.best.completion == "a\ny\n1"
 
 
-def test_values_lead_away_from_a_likely_wrong_beginning() -> None:
+def test_values_lead_away_from_a_likely_wrong_prefix() -> None:
     """A writer that takes the wrong first line three times in four: the greedy way is wrong, the values know."""
     script = {"P:": ["l\n", "l\n", "l\n", "r\n"], "P:l\n": ["0", "1"], "P:r\n": ["1", "0"]}
     values = {"l\n": 0.1, "r\n": 0.9, "l\n0": 0.0, "l\n1": 0.0, "r\n1": 1.0, "r\n0": 0.0}
@@ -110,7 +110,7 @@ def test_segments_are_the_lines_as_they_were_sampled() -> None:
     assert first.segments[1] is second.segments[1] and second.segments[2] is third.segments[2]
 
 
-def test_limits_end_an_attempt() -> None:
+def test_limits_end_a_rollout() -> None:
     """Four tokens are two lines; a line that fills them is the last one even if it is whole."""
     script = {"P:": ["a\n"], "P:a\n": ["b\n"]}
     beam = Beam(width=1, samples=1, sampling=Sampling(max_tokens=4))
@@ -120,7 +120,7 @@ def test_limits_end_an_attempt() -> None:
     assert [(t.completion, t.stop_reason) for t in found.trajectories] == [("a\nb", "length")]
 
 
-def test_after_the_last_round_open_beginnings_are_answers_only_if_nothing_ended() -> None:
+def test_after_the_last_round_open_prefixes_are_answers_only_if_nothing_ended() -> None:
     script = {"P:": ["a\n", "b\n"], "P:a\n": ["c\n", "d\n"], "P:b\n": ["e", "f\n"]}
     values = {"a\n": 1.0, "b\n": 0.5, "a\nc\n": 0.9, "a\nd\n": 0.8, "b\ne": 0.1, "b\nf\n": 0.0}
     found, _ = answer(Beam(width=2, samples=1, rounds=1), script, values)

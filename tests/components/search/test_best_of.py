@@ -32,7 +32,7 @@ def test_by_the_reward() -> None:
         asyncio.run(search.search(TASK, {"policy": Lines(SCRIPT)}))
 
 
-def test_failed_judgements_are_never_best() -> None:
+def test_failed_scores_are_never_best() -> None:
     assert place_of_best([math.nan, -5.0, math.nan]) == 1
     assert place_of_best([math.nan, math.nan]) == 0
 

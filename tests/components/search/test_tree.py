@@ -74,14 +74,14 @@ def test_the_bound_by_hand() -> None:
     assert Tree(exploration=0.0).bound(0.3, 0, 9) == 0.3
 
 
-def test_the_first_children_are_kept_while_nobody_knows_better() -> None:
+def test_the_first_children_are_kept_while_no_value_is_better() -> None:
     lines = Lines({"P:": ["a\n1", "b\n1", "c\n1"], "P:a\n": ["1"], "P:b\n": ["1"], "P:c\n": ["1"]})
     scorer = Scorer({"a\n1": 0.0, "b\n1": 0.0, "c\n1": 1.0})
     tree = Tree(iterations=30, samples=3, keep=2, value_role=None)
     assert set(states(grow(tree, lines, scorer))) == {"", "a\n", "b\n"}
 
 
-def test_a_failed_judgement_counts_nowhere_and_its_end_is_never_gone_to() -> None:
+def test_a_failed_score_counts_nowhere_and_its_end_is_never_gone_to() -> None:
     lines = Lines({"P:": ["a", "b", "c\nd"], "P:c\n": ["d"]})
     found = grow(Tree(iterations=9, samples=3, value_role=None), lines, Scorer({"b": 0.25, "c\nd": 1.0}))
     assert found.best.completion == "c\nd" and math.isnan(found.values[0])
@@ -91,7 +91,7 @@ def test_a_failed_judgement_counts_nowhere_and_its_end_is_never_gone_to() -> Non
     assert lines.asked.count("P:") == 3
 
 
-def test_a_tree_without_any_judgement_stops() -> None:
+def test_a_tree_without_any_score_stops() -> None:
     lines = Lines({"P:": ["a\nb", "a\nc"], "P:a\n": ["b"]})
     found = grow(Tree(iterations=9, samples=2, value_role=None), lines, Scorer({}))
     assert len(found.trajectories) == 4, "the root and a, then there is nowhere to go"
@@ -173,7 +173,7 @@ def test_a_child_is_a_cut_of_what_was_sampled(delimiter: str | int, pieces: list
     assert all(s.trained and s.version == 3 for s in written)
 
 
-def test_attempts_that_begin_alike_share_their_segments() -> None:
+def test_rollouts_that_begin_alike_share_their_segments() -> None:
     found = grow(Tree(**{**vars(COLLECT), "iterations": 2}), Lines(SCRIPT), Scorer(REWARDS))
     first, _, third, fourth = found.trajectories
     assert first.segments[1] is third.segments[1] is fourth.segments[1]
@@ -182,7 +182,7 @@ def test_attempts_that_begin_alike_share_their_segments() -> None:
     assert found.statistics["sampled_tokens"] == len("a\nx.") + len("b\ny.") + len("x.") + len("z.")
 
 
-def test_the_limit_is_of_a_whole_attempt() -> None:
+def test_the_limit_is_of_a_whole_rollout() -> None:
     lines = Lines({"P:": ["a\n" + "x" * 50], "P:a\n": ["y" * 50]})
     tree = Tree(iterations=2, samples=1, value_role=None, sampling=Sampling(max_tokens=6))
     found = grow(tree, lines, Scorer({"a\nxxxx": 0.0, "a\nyyyy": 0.0}))

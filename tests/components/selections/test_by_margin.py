@@ -89,7 +89,7 @@ def test_a_task_of_several_pairs_keeps_those_that_belong() -> None:
     assert [(t.key, [p.chosen for p in t.preferences]) for t in hard.tasks] == [("t0", ["1"]), ("t1", ["2"])]
 
 
-def test_what_could_not_be_judged_is_neither() -> None:
+def test_what_could_not_be_scored_is_neither() -> None:
     some = tasks([(1, "?")], [(3, 0)], [(1, 0)], [("?", "?")])
     easy, hard = split(some, keep="easy"), split(some, keep="hard")
     assert (keys(easy), keys(hard)) == (["t1"], ["t2"])

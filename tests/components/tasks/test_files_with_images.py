@@ -87,7 +87,7 @@ def test_parquet_as_the_hub_has_it(tmp_path: Path) -> None:
         ({"messages": [{"role": "user", "content": [{"type": "audio"}]}]}, "neither text nor an image"),
     ],
 )
-def test_mistakes_are_said_with_their_line(tmp_path: Path, row: dict[str, Any], said: str) -> None:
+def test_mistakes_are_reported_with_their_line(tmp_path: Path, row: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError, match=r"rows.jsonl line 1: ") as caught:
         load(tmp_path, row)
     assert said in str(caught.value)

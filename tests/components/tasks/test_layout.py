@@ -70,7 +70,7 @@ def test_a_column_that_is_empty_everywhere_is_not_there(tmp_path: Path) -> None:
     assert (first.prompt, second.prompt) == ("q", "r")
 
 
-def test_some_rows_may_have_no_answer_and_it_is_said(tmp_path: Path) -> None:
+def test_some_rows_may_have_no_answer_and_it_is_reported(tmp_path: Path) -> None:
     rows = [{"prompt": "p", "answer": "1"}, {"prompt": "q"}, {"prompt": "r", "answer": None}]
     assert [task.answer for task in load(tmp_path, *rows)] == ["1", None, None]
     assert "answer         answer (1 of 3)" in Files(path=str(tmp_path / "rows.jsonl")).describe()
@@ -331,10 +331,10 @@ def test_bad_ratings(tmp_path: Path, first: dict[str, Any], second: dict[str, An
     assert "rows.jsonl line 2" in text and message in text
 
 
-# Saying what columns are
+# Declaring what columns are
 
 
-def test_columns_can_be_said(tmp_path: Path) -> None:
+def test_columns_can_be_declared(tmp_path: Path) -> None:
     row = {"mine": "2+2?", "gold_number": 4, "work": "it is 4", "prompt": "not this", "group": "sums", "name": "a"}
     said = {"prompt": "mine", "answer": "gold_number", "demonstrations": "work", "domain": "group", "key": "name"}
     task = load_one(tmp_path, row, columns=said)
@@ -355,14 +355,14 @@ def test_a_role_can_be_left_empty(tmp_path: Path) -> None:
     assert (task.demonstrations, task.answer) == ((), None) and task.key != "k"
 
 
-def test_a_column_that_was_said_is_not_taken_twice(tmp_path: Path) -> None:
+def test_a_column_that_was_declared_is_not_taken_twice(tmp_path: Path) -> None:
     task = load_one(tmp_path, {"prompt": "p", "output": "4"}, columns={"answer": "output"})
     assert (task.answer, task.demonstrations) == ("4", ())
     row = {"instruction": "Add.", "input": "4", "output": "o"}
     assert load_one(tmp_path, row, columns={"answer": "input"}).prompt == "Add."
 
 
-def test_said_preferences_ratings_messages_and_text(tmp_path: Path) -> None:
+def test_declared_preferences_ratings_messages_and_text(tmp_path: Path) -> None:
     row = {"q": "p", "good": "g", "bad": "b", "reply": "r", "stars": 4, "talk": [USER, RIGHT]}
     pair = load_one(tmp_path, row, columns={"prompt": "q", "chosen": "good", "rejected": "bad"})
     assert pair.preferences == (Preference(chosen="g", rejected="b"),)

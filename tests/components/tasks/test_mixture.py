@@ -16,7 +16,7 @@ def test_order_by_hand() -> None:
     assert [task.key[0] for task in mixture.load()] == ["a", "b", "a", "a", "b", "a"]
 
 
-def test_shares_hold_in_every_beginning() -> None:
+def test_shares_hold_in_every_prefix() -> None:
     shares = {"a": 0.5, "b": 0.3, "c": 0.2}
     sources = {name: Arithmetic(size=200, seed=seed) for seed, name in enumerate(shares)}
     names = [task.key[0] for task in Mixture(sources=sources, shares=shares).load()]
@@ -34,7 +34,7 @@ def test_without_shares_everything_is_used() -> None:
     assert any(key.startswith("small/") for key in keys[:5]) and any(key.startswith("small/") for key in keys[-5:])
 
 
-def test_growing_a_source_keeps_the_beginning() -> None:
+def test_growing_a_source_keeps_the_prefix() -> None:
     def mixed(size: int) -> list[str]:
         sources = {"a": Arithmetic(size=size), "b": Countdown(size=size)}
         return [task.key for task in Mixture(sources=sources, shares={"a": 3, "b": 2}).load()]
@@ -54,7 +54,7 @@ def test_domains(tmp_path: Path) -> None:
     assert "mine" in domains and domains - {"mine"} <= {"3 numbers", "4 numbers"}
 
 
-def test_describe_tells_how_much_of_each() -> None:
+def test_describe_states_how_much_of_each() -> None:
     text = Mixture(sources={"a": Arithmetic(size=5), "b": Arithmetic(size=9)}, shares={"a": 1, "b": 1}).describe()
     assert "mixture: 10 tasks" in text
     assert "a: 5 of 5 tasks" in text and "b: 5 of 9 tasks" in text

@@ -28,7 +28,7 @@ def test_demonstrations_are_cut_at_the_calls_and_the_results_come_in_between() -
         assert "".join(u.text for u in episode) == written.demonstrations[0]
 
 
-def test_random_actions_are_played_until_the_world_ends_or_the_turns_are_over() -> None:
+def test_random_actions_are_played_until_the_environment_ends_or_the_turns_are_over() -> None:
     source = Corridor(size=60, cells=(3, 3))
     tasks = Played(tasks=source, environment=Environment(horizon=9), actions=("f", "s"), turns=4).load()
     assert [t.prompt for t in tasks] == [t.prompt for t in source.load()], "so that held-out tasks are found again"
@@ -51,6 +51,6 @@ def test_another_seed_plays_otherwise() -> None:
     assert [t.episodes for t in first.load()] != [t.episodes for t in other.load()]
 
 
-def test_tasks_of_another_world_are_refused() -> None:
+def test_tasks_of_another_environment_are_refused() -> None:
     with pytest.raises(UserError, match="is no corridor"):
         Played(tasks=Arithmetic(size=3), environment=Environment(), actions=("f",)).load()

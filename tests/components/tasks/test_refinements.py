@@ -11,7 +11,7 @@ TEXTS = Critiques(
 SUMS = Arithmetic(size=200, terms=(2, 2))
 
 
-def test_an_exercise_shows_a_made_up_attempt_and_asks_for_the_right_one() -> None:
+def test_an_exercise_shows_a_made_up_rollout_and_asks_for_the_right_one() -> None:
     rights = 0
     for sum_, task in zip(SUMS.load(), Refinements(of=SUMS, texts=TEXTS).load(), strict=True):
         shown, critique, rest = str(task.prompt).removeprefix(str(sum_.prompt)).split("|")
@@ -24,7 +24,7 @@ def test_an_exercise_shows_a_made_up_attempt_and_asks_for_the_right_one() -> Non
     assert 30 < rights < 75, "about a quarter, and chance hits"
 
 
-def test_a_bare_attempt_is_the_answer_alone() -> None:
+def test_a_bare_rollout_is_the_answer_alone() -> None:
     for sum_, task in zip(SUMS.load(), Refinements(of=SUMS, texts=TEXTS, bare=True, right=1.0).load(), strict=True):
         assert task.prompt == f"{sum_.prompt} #### {sum_.answer}|ok {sum_.answer}|"
 

@@ -1,4 +1,4 @@
-"""Pictures of shapes: what is drawn is what is asked for, and demonstrations are as imperfect as is said."""
+"""Pictures of shapes: what is drawn is what is asked for, and demonstrations are as imperfect as is stated."""
 
 import json
 import re
@@ -52,7 +52,7 @@ def test_without_jitter_and_mistakes_demonstrations_are_right() -> None:
         assert all(row["Confidence"] in (0.1, 0.3, 0.5, 0.7, 0.9) for row in stated(task))
 
 
-def test_mistakes_are_as_frequent_as_they_are_said_to_be() -> None:
+def test_mistakes_are_as_frequent_as_they_are_stated_to_be() -> None:
     tasks = Shapes(size=400, jitter=0, mistakes=0.5).load()
     other = [len(stated(task)) != len(task.fields["boxes"]) for task in tasks]
     assert abs(np.mean(other) - 0.5) < 0.1
