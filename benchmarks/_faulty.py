@@ -324,7 +324,7 @@ def at_the_end_of_step(step: int, act: Sabotage) -> Sabotage:
 
 
 def kill_after_steps(steps: int) -> Sabotage:
-    """Die when so many steps are in the record."""
+    """Die when that many steps are in the record."""
     return at_the_end_of_step(steps, die)
 
 

@@ -17,5 +17,5 @@ def sparse(path: Path, size: int, start: bytes = b"") -> None:
 
 
 def nested(depth: int) -> str:
-    """JSON of so many levels."""
+    """JSON of `levels` levels."""
     return '{"a":' * depth + "1" + "}" * depth

@@ -24,7 +24,7 @@ def _row(value: str) -> Make:
 
 
 def _many(start: str, piece: str, times: int, end: str, name: str = "mine.jsonl", *extra: str) -> Make:
-    """A file of a text that stands there so many times."""
+    """A file of a text that is repeated."""
 
     def make() -> Sequence[str]:
         together = max(1, min(times, 1_000_000 // len(piece)))

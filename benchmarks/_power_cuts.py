@@ -98,7 +98,7 @@ def report_to(report: Callable[[str, str], None]) -> None:
 
 
 def places(operations: Sequence[Operation], number: int, seed: int) -> list[Place]:
-    """About so many cuts that leave different states: of each kind as many, where there are, at any operation."""
+    """About `number` cuts that leave different states: of each kind as many, where there are, at any operation."""
     rng = random.Random(seed)
     tried = set(rng.sample(range(len(operations)), min(len(operations), 2 * number)))
     disk, seen = Disk(), set()
@@ -178,7 +178,7 @@ def sweep(
     workers: int = 1,
     meanwhile: Callable[[Sequence[Tally]], None] = lambda tallies: None,
 ) -> Iterator[Tally]:
-    """Resume about so many states, in several processes; a tally for each kind, `meanwhile` called after every 50."""
+    """Resume about `number` states, in several processes; a tally for each kind, `meanwhile` called after every 50."""
     operations = record(shop)
     chosen = places(operations, number, seed)
     global _judge

@@ -34,7 +34,7 @@ LATEST = 40.0
 
 
 def real_cuts(shop: Workshop, system: str, number: int) -> Iterator[Tally]:
-    """A tally for each moment, of about so many cuts of a file system."""
+    """A tally for each moment, of about `number` cuts of a file system."""
     if why_not := _why_not(shop, system):
         yield Tally(system, note=f"not tried: {why_not}")
         return

@@ -83,7 +83,7 @@ def read_notes(lines: Sequence[str]) -> Noted:
 
 
 def table_of_syncs(trees: Mapping[str, Path], rounds: int, folder: Path) -> tuple[Sequence[str], Sequence[Any]]:
-    """Columns and rows, one for each tree, of so many runs of each in turns."""
+    """Columns and rows, one for each tree, of some runs of each, alternating."""
     noted = {name: Noted() for name in trees}
     for number in range(rounds):
         for place, (name, tree) in enumerate(trees.items()):

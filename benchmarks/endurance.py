@@ -76,7 +76,7 @@ def group(task: Task, *texts: str) -> Group:
 
 
 def rewards(folder: Path) -> tuple[dict[str, tuple[Reward, Group]], dict[str, tuple[Reward, Group]]]:
-    """Rewards that run in workers, and those that run in sandboxes, each with what it scores; those to be had here."""
+    """Rewards that run in workers, and those that run in sandboxes, each with what it scores; those available here."""
     mine = folder / "mine.py"
     mine.write_text(MINE)
     tier = find_tier().tier
@@ -144,7 +144,7 @@ def grown(first: Mapping[str, int], last: Mapping[str, int], steps: int = 1000) 
 
 
 def endure(steps: int, folder: Path) -> Sequence[dict[str, int]]:
-    """Run so many steps; what was held in each tenth of them, the median of its readings."""
+    """Run `steps` steps; what was held in each tenth of them, the median of its readings."""
     working, sandboxed = rewards(folder)
     print(f"rewards: {', '.join([*working, *sandboxed])}", file=sys.stderr)
     rows, readings, filling = [], list[dict[str, int]](), min(FILLING, steps // 20)

@@ -162,7 +162,7 @@ def _small_disk(place: Path) -> Iterator[str]:
 
 
 def _fill(left: int) -> None:
-    """Take all room of the small disk but so many bytes."""
+    """Take all room of the small disk but `left` bytes."""
     with open("runs/filler", "ab", buffering=0) as filler:
         with contextlib.suppress(OSError):
             while True:

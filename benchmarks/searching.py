@@ -1,7 +1,7 @@
 """Measure search and 'solved' of `posttrain view` on a made-up run of many steps.
 
     python -m benchmarks.searching --steps 100000 [--folder FOLDER]    a table: seconds of each page
-    python -m benchmarks.searching --build 3200                        seconds of the index of a run of so many steps
+    python -m benchmarks.searching --build 3200                        seconds of the index of a run of 3200 steps
 
 Each step has sixteen rollouts of about 140 characters, nearly all of them different. The first measures the viewer
 itself, through HTTP: the table of every thousand steps in the index is made directly, and the files of the steps, which

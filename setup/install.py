@@ -4,7 +4,7 @@
     sh setup/install dev       that, every extra, and the tools of `make test`
 
 torch goes first, so that nothing else pulls another build of it. On Linux without an NVIDIA GPU the CPU build is taken
-(``torch==X+cpu``) from wherever pip is configured to look; where it is not to be had, what comes instead is printed
+(``torch==X+cpu``) from wherever pip is configured to look; where it is not available, what comes instead is printed
 before it is downloaded. TORCH_INDEX names the index to take torch from.
 """
 

@@ -50,7 +50,7 @@ def thought(text: str, **more: Any) -> Checked:
     ("on", "off", "mode"),
     [((1, 1), (1, 0), "on"), ((1, 0), (1, 0), "off"), ((1, 0), (1, 1), "off"), ((0, 0), (1, 0), "off")],
 )
-def test_the_mode_that_pays_and_without_thinking_where_both_do(
+def test_the_mode_that_is_rewarded_and_without_thinking_where_both_do(
     on: tuple[int, int], off: tuple[int, int], mode: str
 ) -> None:
     rollouts = [thought(f"t{i}", tokens=9 - i, right=bool(r)) for i, r in enumerate(on)]

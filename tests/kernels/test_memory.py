@@ -1,4 +1,4 @@
-"""That freed memory is kept, where the C library can be told so."""
+"""That freed memory is kept, where the C library can be configured so."""
 
 import platform
 import subprocess

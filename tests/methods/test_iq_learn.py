@@ -47,7 +47,7 @@ def score(policy: Policy, task: Task, text: str) -> float:
 
 
 @pytest.mark.slow
-def test_demonstrations_are_worth_more_than_what_is_none(small: Small, train: Train) -> None:
+def test_demonstrations_get_more_than_what_is_none(small: Small, train: Train) -> None:
     """Each unseen demonstration against its own letters in another order; before training it is a coin's toss."""
     recipe = small(iq_learn(), "tasks.size=400", "sft.batch=16", "sft.epochs=2", "lr=3e-3")
     models, store = train(recipe)

@@ -37,7 +37,7 @@ def test_the_stages() -> None:
 def test_a_kind_above_the_threshold_gives_no_rows_and_refining_goes_on_from_there(
     small: Small, train: Train, tmp_path: Path
 ) -> None:
-    """A reward that pays every answer to one kind: rows of the other kind alone are imitated."""
+    """A reward of 1 for every answer to one kind: rows of the other kind alone are imitated."""
     (tmp_path / "even.py").write_text("def score(completion, prompt):\n    return float(prompt.startswith('Q:'))\n")
     sources = "{sums: {kind: arithmetic, size: 40, terms: [2, 2]}, sort: {kind: exercises, names: [sort], size: 40}}"
     recipe = small(

@@ -1,4 +1,4 @@
-"""A run that gets more steps, after its end or in the middle, is the run that was started with so many."""
+"""A run that gets more steps, after its end or in the middle, is the run that was started with that many."""
 
 import json
 from collections.abc import Iterator

@@ -75,7 +75,7 @@ def store(tmp_path: Path) -> Any:
 
 
 def track(store: RunStore, tracker: Tracker, steps: int, summary: Mapping[str, Any] | None) -> str:
-    """A run of so many steps after an evaluation; what was printed."""
+    """A run of `steps` steps after an evaluation; what was printed."""
     console = Console(record=True, width=500, file=StringIO())
     with Tracking([tracker], store, LiveView(lines=True, console=console)) as told:
         told.go_on(0)

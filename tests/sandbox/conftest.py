@@ -1,4 +1,4 @@
-"""A pool that the tests of the sandbox share: the strongest tier that is to be had here."""
+"""A pool that the tests of the sandbox share: the strongest tier that is available here."""
 
 from collections.abc import Iterator
 

@@ -24,7 +24,7 @@ ODD = "def score(completion):\n    return float(sum(map(ord, completion)) % 2)\n
 
 
 def odd(recipe: Recipe, tmp_path: Path) -> Any:
-    """A reward that pays every second text."""
+    """A reward of 1 for every second text."""
     return next(iter(with_reward(recipe, tmp_path, ODD).stages.values())).reward  # type: ignore[attr-defined]
 
 

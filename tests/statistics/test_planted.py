@@ -10,7 +10,7 @@ MIXED = Planted((0.1, 0.3, 0.9), (1 / 3, 1 / 3, 1 / 3), 3, 12)
 
 
 def test_one_symbol_by_hand() -> None:
-    """gamma 1/2, H = 3: complete after 1, 2, 3 symbols with 1/2, 1/4, 1/8; pays 2, 1, 0."""
+    """gamma 1/2, H = 3: complete after 1, 2, 3 symbols with 1/2, 1/4, 1/8; rewards 2, 1, 0."""
     world = Planted((0.5,), (1.0,), 1, 3)
     assert world.rewards.tolist() == [0.25, 0.25, 0.5, 0.0]
     assert world.mean == 1.25 and world.success == 0.75
@@ -19,7 +19,7 @@ def test_one_symbol_by_hand() -> None:
     assert world.above(1.0) == 0.0 and world.above(0.5) == 0.5
 
 
-def test_heterogeneity_over_steps_is_the_variance_of_the_pay() -> None:
+def test_heterogeneity_over_steps_is_the_variance_of_the_reward() -> None:
     for world in (MIXED, Planted((0.4,), (1.0,), 2, 9), Planted((0.05, 0.95), (0.7, 0.3), 3, 20)):
         assert world.steps().sum() == pytest.approx(world.variance)
         assert (world.steps() >= 0).all()

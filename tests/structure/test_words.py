@@ -1,4 +1,7 @@
-"""Names, docstrings, comments, texts and pages use the field's words, not those that docs/glossary.md forbids."""
+"""Names, docstrings, comments, texts and pages use the field's words, not those that docs/glossary.md forbids.
+
+New code is held to it too: the law names file, line, word and what to say instead.
+"""
 
 from pathlib import Path
 
@@ -47,16 +50,32 @@ def test_the_table_is_read(rules: list[Rule]) -> None:
 
 def test_names_comments_and_texts_are_read(tmp_path: Path, rules: list[Rule]) -> None:
     """Names are split into words, phrases go over line breaks, and a longer word is another word."""
-    path = tmp_path / "module.py"
+    path = tmp_path / "src" / "module.py"
+    path.parent.mkdir()
     path.write_text(SOURCE)
     found = [str(use) for use in uses(path, rules, tmp_path)]
     assert found == [
-        "module.py:2: 'Seat'; say: role",
-        "module.py:4: 'told apart'; say: distinguished",
-        "module.py:7: 'Seats'; say: role",
-        "module.py:7: 'seat'; say: role",
-        "module.py:7: 'attempt'; say: rollout",
-        "module.py:8: 'one row a rollout'; say: one row per rollout",
+        "src/module.py:2: 'Seat'; say: role",
+        "src/module.py:4: 'told apart'; say: distinguished",
+        "src/module.py:7: 'Seats'; say: role",
+        "src/module.py:7: 'seat'; say: role",
+        "src/module.py:7: 'attempt'; say: rollout",
+        "src/module.py:8: 'one row a rollout'; say: one row per rollout",
+    ]
+
+
+def test_of_tests_docstrings_comments_and_names_of_tests_are_read(tmp_path: Path, rules: list[Rule]) -> None:
+    """Not what they hold as data, and not the names of their variables."""
+    path = tmp_path / "tests" / "test_it.py"
+    path.parent.mkdir()
+    path.write_text(SOURCE + 'def test_a_seat(attempt):\n    """An attempt."""\n    return "seats"\n')
+    found = [str(use) for use in uses(path, rules, tmp_path)]
+    assert found == [
+        "tests/test_it.py:9: 'seat'; say: role",
+        "tests/test_it.py:2: 'Seat'; say: role",
+        "tests/test_it.py:4: 'told apart'; say: distinguished",
+        "tests/test_it.py:7: 'attempt'; say: rollout",
+        "tests/test_it.py:10: 'attempt'; say: rollout",
     ]
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 GLOSSARY = ROOT / "docs" / "glossary.md"
+OWN = (ROOT / "tests/structure/words.py", ROOT / "tests/structure/test_words.py")
+"""They have forbidden words as examples."""
 HEADING = "## Words that are not used"
 HEADER = "| forms | say | allowed |"
 _CELLS = re.compile(r"(?<!\\)\|")
@@ -98,11 +100,27 @@ def _lines_of_old_names(source: str) -> Iterator[int]:
             yield from range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
-def texts_in(path: Path) -> Iterator[tuple[int, str]]:
+def prose_of(source: str) -> Iterator[tuple[int, str]]:
+    """Line and text of every docstring, comment and name of a test; what tests hold as data is any text."""
+    lines = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+            yield node.lineno, node.name.replace("_", " ")
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0] if node.body else None
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+                lines.add(first.lineno)
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        docstring = token.type == tokenize.STRING and token.start[0] in lines
+        if docstring or token.type == tokenize.COMMENT:
+            yield token.start[0], token.string.replace("_", " ")
+
+
+def texts_in(path: Path, root: Path) -> Iterator[tuple[int, str]]:
     """Line and text of the parts of a file that the rules hold for."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".py":
-        yield from texts_of(text)
+        yield from (texts_of if path.is_relative_to(root / "src") else prose_of)(text)
         return
     if path == GLOSSARY:
         text = text.partition(HEADING)[0]
@@ -114,7 +132,7 @@ def uses(path: Path, rules: Sequence[Rule], root: Path = ROOT) -> Iterator[Use]:
     name = path.relative_to(root).as_posix()
     valid = [rule for rule in rules if not any(fnmatchcase(name, pattern) for pattern in rule.files)]
     any_form = _expression("|".join(form for rule in valid for form in rule.forms))
-    for line, text in texts_in(path):
+    for line, text in texts_in(path, root):
         if not any_form.search(text):
             continue
         found = [(match, rule.say) for rule in valid for match in rule.found(text)]
@@ -127,4 +145,6 @@ def files() -> list[Path]:
     """The files that the rules hold for."""
     source = [path for path in (ROOT / "src").rglob("*") if path.suffix in (".py", ".html", ".js")]
     pages = [*(ROOT / "docs").rglob("*.md"), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "AGENTS.md"))]
-    return sorted([*source, *pages])
+    others = [path for folder in ("tests", "benchmarks", "docs", "setup") for path in (ROOT / folder).rglob("*.py")]
+    ours = [path for path in others if path not in OWN]
+    return sorted([*source, *pages, *ours])

@@ -69,7 +69,7 @@ def test_hostile_data_is_refused_in_a_sentence_or_works(group: str, name: str) -
         assert len(str(refusal)) < 1000
 
 
-def test_a_row_has_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_has_a_limit_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "LONGEST_ROW", 1000)
     Path("long.jsonl").write_text('{"question": "' + "a" * 2000 + '"}\n')
     with pytest.raises(UserError, match=r"long.jsonl line 1: the line has more than 1,000 bytes"):
@@ -198,7 +198,7 @@ def test_blank_lines_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
             Files(path=name, limit=1).load()
 
 
-def test_a_document_has_so_many_values() -> None:
+def test_a_document_has_a_limit_of_values() -> None:
     assert foreign.parse_json("[[], []]", most=4) == [[], []]
     with pytest.raises(ValueError, match="more than about 4 values"):
         foreign.parse_json("[[], [], []]", most=4)

@@ -133,7 +133,7 @@ class Tracking:
         self._rewinds = {
             follower.name: tracker.rewinds for follower, tracker in zip(self._followers, trackers, strict=True)
         }
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._highest = 0
         self._summary: Mapping[str, float] | None = None
 
@@ -202,9 +202,9 @@ class Tracking:
 
     def _tell(self, name: str, message: str) -> None:
         """Say something about a tracker, once."""
-        if name in self._told:
+        if name in self._reported:
             return
-        self._told.add(name)
+        self._reported.add(name)
         text = f"tracker {name.strip()} {message}"
         self._store.log_history(TRACKER, text)
         self._view.announce(f"warning: {text}")

@@ -55,7 +55,7 @@ class Feed:
         self._lock = threading.Lock()
         self._news = news
         self._loop = asyncio.get_running_loop()
-        self._told = False
+        self._notified = False
         self.begun = False
         """Whether anything was put in."""
 
@@ -71,7 +71,7 @@ class Feed:
                     held.likeliest_ids.extend(written.likeliest_ids.ravel().tolist())
                     held.likeliest_logp.extend(written.likeliest_logp.ravel().tolist())
                 held.completion = written.completion
-            first, self._told = not self._told, True
+            first, self._notified = not self._notified, True
         if first and self._news is not None:
             self._loop.call_soon_threadsafe(self._news.set)
 
@@ -79,7 +79,7 @@ class Feed:
         """By number, the new tokens of completions, and those that are whole now."""
         found: list[Taken] = []
         with self._lock:
-            self._told = False
+            self._notified = False
             for number, held in enumerate(self._held):
                 tokens = [self._token(held, place) for place in range(held.taken, len(held.ids))]
                 ended = held.completion if held.completion is not None and not held.over else None

@@ -7,7 +7,7 @@ from posttrain.components.controllers.quantile import Quantile
 
 
 def test_bounds_follow_the_quantile() -> None:
-    """Where 90 % are within the bound and half should be, it falls by exp(-0.5 x 0.4); where 10 %, it grows so much."""
+    """Where 90 % are within the bound and half should be, it falls by exp(-0.5 x 0.4); where 10 %, it grows as much."""
     first = Knobs(clips=[1.0, 2.0, 3.0], noise=1.5)
     controller = Quantile(quantile=0.5, rate=0.5)
     state = controller.observe(

@@ -17,7 +17,7 @@ def test_four_steps_forward_leave_five_cells() -> None:
     assert verdict is not None and (verdict.value, verdict.solved) == (1.0, True)
 
 
-def test_the_horizon_ends_it_and_pays_nothing() -> None:
+def test_the_horizon_ends_it_without_reward() -> None:
     _, outcomes, verdict, _ = play(Corridor(horizon=3), FIVE, ["f", "s", "b", "f"])
     assert [o.observation.state_key for o in outcomes] == ["1", "1", "0"]
     assert outcomes[-1].done

@@ -12,7 +12,7 @@ def value(*answers: str, **settings: float) -> float:
     return verdict_of(TryAgain(**settings), QUESTION, answers).value
 
 
-def test_the_first_answer_pays_one_and_each_wrong_one_before_halves_it() -> None:
+def test_the_first_answer_gets_one_and_each_wrong_one_before_halves_it() -> None:
     assert value("paris") == 1.0
     assert value("rome", "paris") == 0.5
     assert value("rome", "oslo", "paris") == 0.25

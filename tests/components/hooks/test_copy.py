@@ -28,7 +28,7 @@ def test_models_of_another_shape_are_refused() -> None:
         Copy(every=1)(1, states)
 
 
-def test_it_stops_after_so_many_copies() -> None:
+def test_it_stops_after_its_number_of_copies() -> None:
     states = {"policy": role_state("policy", 1, 2, version=8), "reference": role_state("reference", 3, 4, learns=False)}
     once = Copy(every=2, times=1)
     for step in (1, 3, 4, 6):

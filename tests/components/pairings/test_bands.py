@@ -12,7 +12,7 @@ def query(ranked: object, relevant: tuple[str, ...] = ("d1",)) -> Task:
     return Task(key="q", prompt="P:", demonstrations=relevant, fields={"ranked": ranked})
 
 
-def test_so_many_of_each_band_without_the_relevant_ones() -> None:
+def test_a_number_of_each_band_without_the_relevant_ones() -> None:
     """Ranks 1 and 2 without d1 leave d9; of ranks 3 to 5 the last is drawn, then the first of the two left."""
     found = pair(RULE, task=query(["d1", "d9", "d2", "d3", "d4", "d5"]), sampler=Drawing(0.0, 0.0, 0.9, 0.0))  # type: ignore[arg-type]
     assert [(one.chosen, one.rejected, one.fields["rank"], one.fields["band"]) for one in found.pairs] == [

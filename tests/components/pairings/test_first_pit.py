@@ -57,7 +57,7 @@ def test_rejected_is_cut_after_the_first_lowest_step() -> None:
     assert found.rollouts == 15  # type: ignore[attr-defined]
 
 
-def test_the_best_of_five_finds_what_is_worth_anything() -> None:
+def test_the_best_of_five_finds_where_any_is_right() -> None:
     found = made(FirstPit())
     assert found.pairs[0].fields["q"] == [1.0, 0.0, 1.0, 0.0]  # type: ignore[attr-defined]
 

@@ -29,7 +29,7 @@ def added(score: Score, shown: float = 1.0) -> list[float]:
     return found.tolist()
 
 
-def test_a_wrong_answer_is_worth_more_where_it_agrees() -> None:
+def test_a_wrong_answer_gets_more_where_it_agrees() -> None:
     assert added(WRONG) == pytest.approx([0.0, 0.1 + 0.1 * 3 / np.sqrt(10)])
     assert added(WRONG, -1.0) == pytest.approx([0.0, 0.1 - 0.1 * 3 / np.sqrt(10)])
     assert added(WRONG, 0.0) == pytest.approx([0.0, 0.1]), "without a direction there is no cosine"

@@ -17,7 +17,7 @@ FULL = Brevity(correct=Match())
 
 
 def said(length: int, answer: str = "42") -> str:
-    """An answer of so many words, each a token here: the number alone, or words, a sign for the end and the number."""
+    """An answer of `length` words, each a token here: the number alone, or words, a sign for the end and the number."""
     return " ".join(["so"] * (length - 2)) + f"\n#### {answer}" if length > 1 else answer
 
 

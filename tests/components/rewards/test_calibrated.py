@@ -68,13 +68,13 @@ def expected(reward: Calibrated, chance: float, confidence: float) -> float:
 
 @pytest.mark.parametrize("rule", ["brier", "log"])
 @pytest.mark.parametrize("chance", [0.1, 0.3, 0.5, 0.7, 0.9])
-def test_the_truth_pays_best(rule: str, chance: float) -> None:
+def test_the_truth_is_rewarded_most(rule: str, chance: float) -> None:
     reward = Calibrated(correct=Match(), rule=rule)  # type: ignore[arg-type]
     means = [expected(reward, chance, q / 20) for q in range(21)]
     assert int(np.argmax(means)) / 20 == pytest.approx(chance)
 
 
-def test_better_answers_pay_more_by_the_square_and_not_by_the_logarithm() -> None:
+def test_better_answers_get_more_by_the_square_and_not_by_the_logarithm() -> None:
     log = Calibrated(correct=Match(), rule="log")
     for chance in (0.0, 0.1, 0.3, 0.5, 0.9, 1.0):
         assert expected(REWARD, chance, chance) == pytest.approx(chance**2)

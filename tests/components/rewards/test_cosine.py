@@ -35,7 +35,7 @@ def test_nothing_written_is_a_short_wrong_answer() -> None:
     assert judge(REWARD, "").value == -1.0
 
 
-def test_a_reference_that_cannot_be_read_pays_nobody() -> None:
+def test_a_reference_that_cannot_be_read_rewards_no_rollout() -> None:
     """The release counts every rollout at such a task as right."""
     numeric = Cosine(correct=Match(numeric="always"))
     for gold in ("", "a sphere"):

@@ -122,7 +122,7 @@ def test_hostile_answers_are_never_rewarded_and_always_end(gold: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["match", "countdown", "in_region", "label", "reasoning_gym"])
-def test_the_other_rewards_that_read_mathematics_pay_no_hostile_answer_either(kind: str) -> None:
+def test_the_other_rewards_that_read_mathematics_reward_no_hostile_answer_either(kind: str) -> None:
     if kind == "reasoning_gym" and importlib.util.find_spec("reasoning_gym") is None:
         pytest.skip("needs reasoning-gym")
     reward, task = TypeAdapter(Reward).validate_python(kind), sample_tasks(kind)[0]

@@ -92,7 +92,7 @@ def test_white_space_and_the_end_are_not_counted() -> None:
     assert score.value == pytest.approx(0.375), "the space has 1/1000, and so has the end"
 
 
-def test_thoughts_that_do_not_help_are_worth_nothing() -> None:
+def test_thoughts_that_do_not_help_get_nothing() -> None:
     assert value(ReferenceProbability(), FORM, context(Bytes(BEFORE), Bytes(AFTER))) == 0.0
     assert value(ReferenceProbability(), FORM, context(Bytes(AFTER), Bytes(AFTER))) == 0.0
     certain = context(Bytes({"4": 1.0, "2": 1.0}), Bytes({}))
@@ -104,7 +104,7 @@ def test_thoughts_that_do_not_help_are_worth_nothing() -> None:
     ["42", "<answer>42</answer>", "<think>a</think><answer>42", "<think>a<answer>42</answer></think>",
      "<think>a</think><answer>42</answer><answer>42</answer>", "<answer>42</answer><think>a</think>", ""],
 )  # fmt: skip
-def test_another_form_is_worth_nothing_and_no_model_is_asked(text: str) -> None:
+def test_another_form_gets_nothing_and_no_model_is_asked(text: str) -> None:
     after = Bytes(AFTER)
     assert value(ReferenceProbability(), text, context(after)) == 0.0
     assert value(ReferenceProbability(malformed=-1.0), text, context(after)) == -1.0

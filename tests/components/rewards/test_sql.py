@@ -122,7 +122,7 @@ def test_finer_measures_by_hand() -> None:
     assert measures([], [row(1)]) == {"cell_precision": 0.0, "cell_recall": 0.0, "cardinality": 0.0}
 
 
-def test_partial_pays_a_part() -> None:
+def test_partial_rewards_a_part() -> None:
     reward = SQL(partial=0.5, weakest=tier_for())
     score = judge(reward, "SELECT a FROM t WHERE a > 1", TASK)  # precision 1, recall 3/6, cardinality 1
     assert score.value == pytest.approx(0.5 * (1 + 0.5 + 1) / 3)

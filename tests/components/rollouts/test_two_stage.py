@@ -125,7 +125,7 @@ def test_an_easy_task_is_sampled_once() -> None:
 
 
 def test_parts_of_a_point_count_as_they_are() -> None:
-    """Eight scores of 1/4: two right ones' worth."""
+    """Eight scores of 1/4: those of two right ones."""
     group, _, _ = attempted(EQUAL, [0.25] * 11)
     assert len(group) == 11
 

@@ -168,9 +168,9 @@ def test_tokens_and_their_log_probabilities() -> None:
     assert found.statistics["sampled_tokens"] == 5 + 5 + 8 + 8
 
 
-def test_ends_without_an_answer_are_worth_nothing() -> None:
+def test_ends_without_an_answer_get_nothing() -> None:
     script = {"P:<s>": "1</s>", "P:<s>1</s><s>": "never closed"}
-    # the end inside a step; the reward would pay for it
+    # the end inside a step; the reward would count it
     cut = go(Functions(rollouts=1, grammar=GRAMMAR), Steps(script, ODDS), Scorer({"<s>1</s><s>never closed": 1.0}))
     assert cut.values == (0.0,) and cut.trajectories[0].stop_reason == "stop"
     long = {"P:" + "<s>1</s>" * i + "<s>": "1</s>" for i in range(9)}

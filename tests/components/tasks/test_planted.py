@@ -11,7 +11,7 @@ from posttrain.statistics.planted import Planted as Exact
     ("text", "at", "left"),
     [("cab", 3, 7), (" xcxaxb", 6, 4), ("bac", None, 0), ("", None, 0), ("x" * 20 + "cab", 23, 0), ("c a\nb", 3, 7)],
 )
-def test_pay_by_hand(text: str, at: int | None, left: int) -> None:
+def test_rewards_by_hand(text: str, at: int | None, left: int) -> None:
     assert (completed_at("cab", text), reward_of("cab", 10, text)) == (at, left)
 
 

@@ -17,7 +17,7 @@ FORM = re.compile(r"<think>(.*)\nso \\boxed\{(-?\d+)\}</think>")
 
 
 @pytest.mark.parametrize("most", [0, 2])
-def test_steps_are_written_again_up_to_so_many_times(most: int) -> None:
+def test_steps_are_written_again_up_to_a_number_of_times(most: int) -> None:
     repeats = set()
     for before, task in zip(SUMS.load(), Wordy(tasks=SUMS, most=most).load(), strict=True):
         (text,) = task.demonstrations

@@ -1,4 +1,4 @@
-"""Sends a made-up run to a tracker in two processes' worth of work, as a run that was killed and resumed does."""
+"""Sends a made-up run to a tracker from two processes, as a run that was killed and resumed does."""
 
 from pathlib import Path
 

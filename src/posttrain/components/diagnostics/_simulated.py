@@ -129,8 +129,8 @@ class Learner:
         own_P = expected_size(p_P, self.n)
         slope_P = np.where(np.isnan(self.pool.fixed_P), p_P * (1.0 - p_P), 0.0)
         slope_K = np.bincount(self.pool.skill_P, weights=slope_P, minlength=len(self.theta_K))
-        worth_K = self.pool.transfer_KK @ slope_K
-        return np.asarray(own_P * worth_K[self.pool.skill_P] / max(worth_K.max(), 1e-300))
+        gain_K = self.pool.transfer_KK @ slope_K
+        return np.asarray(own_P * gain_K[self.pool.skill_P] / max(gain_K.max(), 1e-300))
 
     def places(self, tasks: Sequence[Task]) -> Places:
         """Places of tasks in the pool."""

@@ -6,8 +6,8 @@ over the limit, held at 1,
     right    last + (first - last) / 2 * (1 + cos(pi p)),    from 1.0 at length 0 to 0.1 at the limit
     wrong    the same                                        from -1.0 at length 0 to -0.1 at the limit
 
-Without the hold the cosine would turn round beyond the limit. Lengths are in characters there. A right answer is worth
-more than a wrong one at all lengths by this reward alone, but not in a sum with other rewards of length.
+Without the hold the cosine would turn round beyond the limit. Lengths are in characters there. A correct answer gets
+more than an incorrect one at all lengths by this reward alone, but not in a sum with other rewards of length.
 
 Differs: there, an answer counts as right where the reference answer cannot be parsed; here such a task has the error
 of the reward of correctness, and is not learned from.

@@ -18,7 +18,7 @@ learning rate for the bundled model.
 Measured here: one seed of records with 20 canaries, epsilon 4, delta 1e-5; held-out loss in nats per token and mean
 exposure in bits (unseen: 1.44): SFT 0.08 and 2.62, DP-SGD 2.01 and 1.64, with a bound of 10 2.22 and 1.32, adaptive
 clipping 1.97 and 1.76, RLDP 1.71 and 2.14, which stops after 85 of 111 steps. A second seed: SFT 0.07 and 2.44, DP-SGD
-1.14 and 1.07. Seeds differ so much that one shows nothing about the controllers (docs/experiments.md).
+1.14 and 1.07. Seeds differ by more than the controllers do (docs/experiments.md).
 """
 
 from dataclasses import replace
