@@ -160,7 +160,7 @@ def of_tickets(instance: Any, key: str) -> tuple[str, Sequence[str]]:
 
 
 def asking(state: str, count: int) -> np.ndarray:
-    """As after imitation of a clerk who asks, known facts too, until all are known, and then knows the desk."""
+    """As after imitation of a clerk who asks, known facts too, until all are known, and then names the desk."""
     logits, facts = np.zeros(count), len(state)
     if "?" in state:
         logits[:facts] = 4.0

@@ -5,7 +5,7 @@
 Sheet of row 24 (arXiv:2402.05000). For each seed a new model imitates 150 records of a tutor. From there, on 300 other
 tasks: more imitation, or DPO, IPO or KTO on pairs of the reference and the model's own record where a label differs.
 All arms take as many steps. Prints a line of JSON for each seed and arm: accuracy of each label on turns that nothing
-was trained on, and the share of turns with a hint in which the hint is likelier, a token, than the solution told; then
+was trained on, and the share of turns with a hint in which the hint is likelier, a token, than the solution given; then
 the means over seeds, and the differences from more imitation, with 95 % intervals.
 """
 

@@ -166,7 +166,7 @@ def test_a_plan_that_does_not_fit_is_never_the_answer() -> None:
 
 
 def test_the_joint_plan_beats_the_fastest_of_each_and_the_symmetric_one() -> None:
-    """Generate is fastest on all devices, train prefers half; the scores go side by side on the halves.
+    """Generate is fastest on all devices, train prefers half; the scores go in parallel on the halves.
 
     Fastest of each: 4 + 3 + 3 + 4 = 14 (both scores on 01). Symmetric, all on 0123: 4 + 2.9 + 2.9 + 6 = 15.8.
     Joint: 4 + 3 + 4 = 11.

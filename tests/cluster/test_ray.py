@@ -87,7 +87,7 @@ def score(completion, task):
 
 
 def scored(recipe: Recipe, folder: Path, **settings: Any) -> Recipe:
-    """A recipe with a reward that tells the noise of a tiny model apart, so that it learns something."""
+    """A recipe with a reward that distinguishes the noise of a tiny model, so that it learns something."""
     (folder / "mine.py").write_text(SCORE)
     stage: Any = next(iter(recipe.stages.values()))
     stage = replace(stage, reward=Function(path=f"{folder}/mine.py:score"), **settings)

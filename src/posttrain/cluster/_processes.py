@@ -32,7 +32,7 @@ def marked() -> dict[int, str]:
 
 
 def end(folder: str, patience: float = 3.0) -> list[int]:
-    """End the processes of one cluster; they have so many seconds to end by themselves. Returns those that did not."""
+    """End the processes of one cluster after `patience` seconds to end by themselves. Returns those that did not."""
     until = time.monotonic() + patience
     while own := [pid for pid, of in marked().items() if of == folder]:
         if time.monotonic() > until:

@@ -40,7 +40,7 @@ async def simulated(design: str, bench: str, limits: Limits, weakest: Tier) -> P
 
 
 def mutants(design: str, most: int) -> list[str]:
-    """Copies of a module with one fault each: a negated output, or another operator. At most so many of them.
+    """Copies of a module with one fault each: a negated output, or another operator. At most this many.
 
     A changed operator may be no fault, as in ``a & a``: such a mutant no bench can notice.
     """

@@ -48,7 +48,7 @@ class Reply:
 
 
 def read_reply(text: str, parser: Parser, candidates: int = 2) -> Reply:
-    """What a reply says to a prompt with so many candidates."""
+    """What a reply says to a prompt with this many candidates."""
     return PARSERS[parser](text, candidates)
 
 

@@ -110,7 +110,7 @@ def _lines(path: Path) -> list[bytes]:
     count = content.count(b"\n")
     if count > MOST_LINES:
         raise UserError(
-            f"{path} has {count:,} lines, and at most {MOST_LINES:,} are read: no run writes so many; inspect the "
+            f"{path} has {count:,} lines, and at most {MOST_LINES:,} are read: no run writes that many; inspect the "
             "file itself"
         )
     return content.split(b"\n")[:-1]

@@ -13,7 +13,7 @@ _TOGETHER = 32
 
 
 def check_size(connection: "duckdb.DuckDBPyConnection", query: str, values: Sequence[object], largest: int) -> None:
-    """Raise `RunFailed` where the rows of a query hold more than so many bytes; it is asked for their lengths only.
+    """Raise `RunFailed` where the rows of a query hold more than this many bytes; it is asked for their lengths only.
 
     The database copies two thousand rows at a time, whatever they hold, before the first can be read.
     """
@@ -40,7 +40,7 @@ def _too_large(largest: int) -> str:
 
 
 def fetched(result: "duckdb.DuckDBPyConnection", largest: int) -> list[dict[str, Any]]:
-    """Rows of a query as dicts. Raises `RunFailed` where they take more than so many bytes."""
+    """Rows of a query as dicts. Raises `RunFailed` where they take more than this many bytes."""
     names = [column[0] for column in result.description]
     rows: list[dict[str, Any]] = []
     left = largest

@@ -14,7 +14,7 @@ from tests.builders import batch
 
 
 def test_a_step_has_its_own_reward_and_the_outcome_is_the_estimators() -> None:
-    """Outcome 1 and 0, three tokens each; the first rollout has steps of 2 and 1 tokens worth 0.5 and -0.25."""
+    """Outcome 1 and 0, three tokens each; the first rollout has steps of 2 and 1 tokens with 0.5 and -0.25."""
     given = batch([[1.25, 0.0]], token_rewards=[[0.0, 0.5, 0.75], [0.0, 0.0, 0.0]])
     first, second = given.trajectories
     fact = SpanRewards(span_rewards=((1, 0.5), (2, -0.25)))

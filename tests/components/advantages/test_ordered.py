@@ -16,7 +16,7 @@ ROOT = float(np.sqrt(0.75))
 
 
 def with_copies(rows: list[list[float]], accuracies: list[float | None]) -> Batch:
-    """One group a row; each knows its accuracy on the copy. Scores of 1 and more are correct."""
+    """One group a row; each has its accuracy on the copy. Scores of 1 and more are correct."""
     plain = batch(rows)
     groups = []
     for group, accuracy in zip(plain.groups, accuracies, strict=True):

@@ -79,7 +79,7 @@ def test_the_last_group_is_kept_whatever_it_is() -> None:
     assert info_of(group.trajectories[0])["hint_share"] == 0.75
 
 
-def test_a_hint_with_the_answer_in_it_is_said() -> None:
+def test_a_hint_with_the_answer_in_it_is_reported() -> None:
     told = replace(SUM, answer="4")
     group, _ = collected(SHORT, False, False, True, of=told)
     assert info_of(group.trajectories[0])["hint_has_answer"] is True

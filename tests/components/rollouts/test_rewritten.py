@@ -19,7 +19,7 @@ Value = float | None
 
 
 def collected(rollout: Rewritten, own: list[Value], rewritten: list[Value], of: Task = SUM) -> tuple[Group, list[int]]:
-    """The group, and how many were judged at a time; None is a failed judgement."""
+    """The group, and how many were scored at a time; None is a failed score."""
     policy, sizes = ScriptedSampler("policy"), list[int]()
     values = iter([*own, *rewritten])
 
@@ -58,7 +58,7 @@ def test_the_true_ratio_keeps_the_probabilities_of_its_sampling() -> None:
     assert own.actor == "policy" and own.logp is not None and np.isfinite(group.trajectories[-1].behavior_logp).all()
 
 
-def test_several_failures_are_replaced_and_failed_judgements_stay() -> None:
+def test_several_failures_are_replaced_and_failed_scores_stay() -> None:
     two = replace(SHORT, replaced=2)
     group, _ = collected(two, [0, None, 0], [1.0] * usable(two))
     assert group.trajectories[0].sample == 1 and sum(t.solved for t in group) == 2

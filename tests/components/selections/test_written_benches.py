@@ -28,7 +28,7 @@ SILENT = GOOD.replace("$display", "$monitoroff; if (0) $display")
 
 
 class Writer:
-    """Gives these replies in turn, and remembers the prompts."""
+    """Gives these replies in order, and remembers the prompts."""
 
     def __init__(self, *replies: str) -> None:
         self.replies, self.prompts = list(replies), list[str]()
@@ -48,7 +48,7 @@ def made(*replies: str, **settings: Any) -> tuple[Any, Writer]:
     return selection.choose([TASK], json.loads(json.dumps(measured))), writer
 
 
-def test_a_bench_that_tells_a_mutant_apart_is_kept() -> None:
+def test_a_bench_that_distinguishes_a_mutant_is_kept() -> None:
     chosen, writer = made(GOOD)
     [task] = chosen.tasks
     assert task.fields["rows"] == ["00 0", "01 0", "10 0", "11 1"]

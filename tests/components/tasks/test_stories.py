@@ -46,4 +46,4 @@ def test_demonstrations_have_three_styles_and_the_share_of_right_answers() -> No
     starts = [text[1] for text in shown]
     assert {start: 150 < starts.count(start) < 250 for start in "act"} == dict.fromkeys("act", True)
     right = sum(text.endswith(f"<answer>{t.answer}</answer>") for t, text in zip(tasks, shown, strict=True))
-    assert 0.4 < right / len(tasks) < 0.75  # a wrong answer is not always to be had
+    assert 0.4 < right / len(tasks) < 0.75  # a wrong answer does not always exist

@@ -24,7 +24,7 @@ def test_labels_by_hand() -> None:
     )
 
 
-def test_a_pair_differs_in_one_label_and_a_rewritten_turn_tells_the_solution() -> None:
+def test_a_pair_differs_in_one_label_and_a_rewritten_turn_gives_the_solution() -> None:
     tasks = Tutoring(size=60).load()
     assert len({task.prompt for task in tasks}) == 60
     for task in tasks:

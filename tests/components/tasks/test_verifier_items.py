@@ -52,7 +52,7 @@ def test_first_sentences_are_added_and_everything_else_stays(marks: bool) -> Non
         assert ("<<<BEGIN" in str(item.prompt)) == marks
 
 
-def test_answers_that_are_said_at_once_are_skipped_and_counted() -> None:
+def test_answers_that_stand_at_the_start_are_skipped_and_counted() -> None:
     items = VerifierItems(tasks=AnsweredSums(size=60))
     source = FirstSentences(tasks=items, share=1.0)
     skipped = 2 * 60 - (len(source.load()) - 2 * 60)

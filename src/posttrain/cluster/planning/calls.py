@@ -69,7 +69,7 @@ class _Work:
 
 
 def cost(calls: Sequence[Call], plan: Plan, transfers: Transfers | None = None, iterations: int = 5) -> float:
-    """Seconds until the last call of so many iterations has ended."""
+    """Seconds until the last call of this many iterations has ended."""
     return max(ends(calls, plan, transfers, iterations).values())
 
 
@@ -155,7 +155,7 @@ def filtered(
     capacity: int | None = None,
     most: int = 1000,
 ) -> list[Candidate]:
-    """The candidates that can run, at most so many of the fastest."""
+    """The candidates that can run, at most this many of the fastest."""
     kept = []
     for candidate in candidates:
         pipeline, data, tensor = candidate.layout

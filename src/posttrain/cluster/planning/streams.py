@@ -80,7 +80,7 @@ def streaming(
     eta: int,
     drop_older: int | None = None,
 ) -> Streamed:
-    """So many steps of `batch` samples, taken as they end; sample i takes ``samples[i % len(samples)]`` seconds."""
+    """This many steps of `batch` samples, taken as they end; sample i takes ``samples[i % len(samples)]`` seconds."""
     found, now, number, version = Streamed(), 0.0, 0, 0
     running: list[tuple[float, int, int]] = []
     waiting: list[int] = []

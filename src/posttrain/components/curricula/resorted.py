@@ -64,8 +64,8 @@ class Resorted(Curriculum):
         new_B = _measured(await probe.collect([pool[i] for i in own_B.tolist()], self.n), old_B)
         hard_P[own_B] = new_B
         order_P[first:end] = own_B[np.argsort(new_B, kind="stable")]
-        told = {"inversions": inversions(old_B, new_B), "sorted": state["sorted"] + 1}
-        return {**state, "order": order_P, "difficulty": hard_P, **told}
+        counted = {"inversions": inversions(old_B, new_B), "sorted": state["sorted"] + 1}
+        return {**state, "order": order_P, "difficulty": hard_P, **counted}
 
     def _batch(self, place: int, size: int) -> int:
         """Number of the batch, over all passes, that the task taken at this place is in."""

@@ -18,7 +18,7 @@ Source: DoctorAgent-RL, arXiv:2505.19630, and its released environment: the orde
 that is drawn from 2 to 10.
 
 Differs: patient and judge are rules, not language models. `gain` replaces the +1 by the information in bits, which is
-not in the paper: with +1, asking on is worth more than a quick right diagnosis.
+not in the paper: with +1, asking on has a higher return than a quick right diagnosis.
 """
 
 import math

@@ -21,7 +21,7 @@ from posttrain.component import frozen
 from posttrain.components.environments import Draw, Environment, Instance, Observation, Outcome, Verdict
 from posttrain.types import Task
 
-LINES: Final = {"listen": "It was all so much.", "advise": "What should I do?", "praise": "I did my best."}
+LINES: Final = {"listen": "It was all too much.", "advise": "What should I do?", "praise": "I did my best."}
 """What the user writes, by the need."""
 SILENT: Final = "Hm."
 START: Final = 40

@@ -38,7 +38,7 @@ class ProverSteps(Reward):
     role: str = "value"
     """The value model; it needs ``head: reward`` and the policy's vocabulary."""
     k: PositiveInt = 4
-    """K: the prover is the best of so many answers."""
+    """K: the prover is the best of this many answers."""
     alpha: NonNegativeFloat = 1.0
     """Weight of the advantages of steps; up to 5 is quoted for RL."""
     split: Split = "steps"

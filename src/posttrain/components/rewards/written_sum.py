@@ -1,6 +1,6 @@
 """The sum that a completion writes, as a share of the largest: ``9+9`` has 1 of 18, ``2+7`` has one half.
 
-The whole completion is the sum, of exactly so many one-digit numbers; anything else is worth 0. It is the true score
+The whole completion is the sum, of exactly that many one-digit numbers; anything else has 0. It is the true score
 where a judge or a reward model scores by what it learned (`tasks/compared_sums`).
 """
 

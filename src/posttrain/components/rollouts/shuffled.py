@@ -93,7 +93,7 @@ class ShuffledCopies(Rollout):
         return Group(key=f"{task.key}/{FIELD}", trajectories=trajectories)
 
 
-def copies_of(task: Task) -> list[object]:
+def copies_of(task: Task) -> list[str]:
     """The copies of a task with its events in another order."""
     found = task.fields.get(FIELD)
     if found is None:

@@ -105,12 +105,12 @@ class Explained(Selection):
         chosen = [_with(task, row) for task, row in zip(tasks, measured, strict=True) if row and "chosen" in row]
         rows = [row for row in measured if row is not None]
         reasons = Counter(row["reason"] for row in rows if "reason" in row)
-        told = "".join(f"; {number} without: {reason}" for reason, number in sorted(reasons.items()))
+        reasons_shown = "".join(f"; {number} without: {reason}" for reason, number in sorted(reasons.items()))
         solved = sum(row["solved"] for row in rows if "chosen" in row)
         return Chosen(
             tasks=chosen,
             summary=f"{len(chosen)} of {len(rows)} tasks have an explanation and a sample, of which {solved} are "
-            f"right{told}",
+            f"right{reasons_shown}",
         )
 
 

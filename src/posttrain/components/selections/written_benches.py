@@ -110,10 +110,10 @@ class WrittenBenches(Selection):
                 fields = {**task.fields, "testbench": row["testbench"], "rows": row["rows"], "origin": origin}
                 chosen.append(replace(task, fields=fields))
         reasons = Counter(row["reason"] for row in measured if "reason" in row)
-        told = "".join(f"; {number} dropped: {reason}" for reason, number in sorted(reasons.items()))
+        reasons_shown = "".join(f"; {number} dropped: {reason}" for reason, number in sorted(reasons.items()))
         repaired = sum(row.get("repairs", 0) > 0 for row in measured)
         return Chosen(
             tasks=chosen,
             summary=f"{len(chosen)} of {len(tasks)} tasks have a bench by '{self.writer}', {repaired} of them "
-            f"repaired{told}",
+            f"repaired{reasons_shown}",
         )

@@ -6,7 +6,7 @@ hint, 2 give the solution, after three tries, 3 confirm, 12 lead back), the `sta
 worked on, y solved), the `problem` and a `text`. The reference record is the demonstration, and the answer. A pair of
 the task has a record with one other label in its place.
 
-A turn whose action is to hint has the field ``told``: the same record with the solution told, for likelihoods of both.
+A turn whose action is to hint has the field ``told``: the same record with the solution given, for likelihoods of both.
 """
 
 from collections.abc import Sequence
@@ -79,7 +79,7 @@ def _task(drawn: Drawn) -> Task:
     name = rng.choice(FIELDS)
     other = rng.choice([label for label in LABELS[name] if label != labels[name]])
     rejected = _record({**labels, name: other}, a, b)
-    told = {"told": _record({**labels, "action": "2", "state": "y"}, a, b)} if labels["action"] == "1" else {}
+    further = {"told": _record({**labels, "action": "2", "state": "y"}, a, b)} if labels["action"] == "1" else {}
     return Task(
         key="",
         prompt=f"{a}+{b}, try {turn}\nStudent: {text}\nTutor:",
@@ -87,7 +87,7 @@ def _task(drawn: Drawn) -> Task:
         domain=kind,
         demonstrations=(reference,),
         preferences=(Preference(chosen=reference, rejected=rejected),),
-        fields=told,
+        fields=further,
     )
 
 

@@ -18,7 +18,7 @@ class Lagged(Timetable):
     """A fixed lag."""
 
     steps: NonNegativeInt = 1
-    """k: steps that sampling is ahead; 0 for none. Rollouts of so many steps are kept, and are in checkpoints."""
+    """k: steps that sampling is ahead; 0 for none. Rollouts of that many steps are kept, and are in checkpoints."""
 
     @property
     def ahead(self) -> int:

@@ -10,7 +10,7 @@ The cold start by imitation is the setting's.
 
 Differs: all groups are kept, since rewards of turns differ where the terminal scores are equal. Patient and judge are
 rules (`environments/clinic`). The release normalizes the sum twice, which changes nothing but the epsilon. The +1 for
-each answer is kept as it is, although asking on is worth more than a quick right diagnosis;
+each answer is kept as it is, although asking on has a higher return than a quick right diagnosis;
 `rollout.environment.process=gain` rewards information instead.
 
 Measured here, with a table in place of a model (60 steps, 5 seeds): repeated questions a case 0.04 [0.02, 0.05], and
