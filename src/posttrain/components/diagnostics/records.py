@@ -28,7 +28,7 @@ from posttrain.errors import UserError
 from posttrain.grading.labels import read_record
 from posttrain.types import Task
 
-ROWS: Final = ()
+ROWS: Final = (24,)
 
 
 @frozen

@@ -14,6 +14,12 @@ The paper's other two losses: `loss.kind=ipo`, and for KTO `posttrain run kto` o
 
 Differs: the learning rates, epochs and batches are the setting's (2e-5 and 1e-7, 3 and 3, 16 and 32 in the paper).
 Answers are sampled at temperature 1; how the release samples them is not in its scripts.
+
+Measured here: after imitation of 150 records, 40 steps on 500 other turns (5 seeds): accuracy of the action 84.0 %
+[82.6, 85.5] by DPO, 83.5 % by IPO, 82.7 % by KTO, and 79.3 % [75.5, 83.1] by more imitation of the same references:
++4.8 points [-0.2, +9.7] for DPO; of the state 89.3 % and 85.4 %, +4.0 [-0.7, +8.6]; of the evaluation 64.1 % both, and
+all three 63.8 % and 63.9 %. The hint is likelier than the solution told, a token, in 99.6 % or more with each of them,
+as before (docs/experiments.md).
 """
 
 from dataclasses import replace
@@ -31,7 +37,7 @@ from posttrain.settings.tutoring import tutoring
 PARENT: Final = "sft_dpo"
 SETTING: Final = "tutoring"
 PAPER: Final = "arXiv:2402.05000"
-ROWS: Final = ()
+ROWS: Final = (24,)
 
 
 def tutors(recipe: Recipe | None = None) -> Recipe:
