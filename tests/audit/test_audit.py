@@ -66,7 +66,7 @@ SHIPPED = {
     "python_tests": Shipped({"limits": QUICK}, programs=()),
     "io_tests": Shipped({"limits": QUICK}, programs=()),
     "counted_work": Shipped(
-        {"language": "c", "limits": {**QUICK, "cpu_s": 3.0}},
+        {"language": "c", "limits": {**QUICK, "cpu_s": 5.0}},
         programs=("valgrind", "gcc"),
         tasks={"kind": "running_sums", "size": 2, "tests": 2},
     ),
