@@ -18,7 +18,7 @@ Answers are sampled at temperature 1; how the release samples them is not in its
 Measured here: after imitation of 150 records, 40 steps on 500 other turns (5 seeds): accuracy of the action 84.0 %
 [82.6, 85.5] by DPO, 83.5 % by IPO, 82.7 % by KTO, and 79.3 % [75.5, 83.1] by more imitation of the same references:
 +4.8 points [-0.2, +9.7] for DPO; of the state 89.3 % and 85.4 %, +4.0 [-0.7, +8.6]; of the evaluation 64.1 % both, and
-all three 63.8 % and 63.9 %. The hint is likelier than the solution told, a token, in 99.6 % or more with each of them,
+all three 63.8 % and 63.9 %. The hint is likelier than the solution given, a token, in 99.6 % or more with each of them,
 as before (docs/experiments.md).
 """
 
