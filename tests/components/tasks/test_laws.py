@@ -29,6 +29,7 @@ from posttrain.components.tasks.episodes import Episodes
 from posttrain.components.tasks.exercises import Exercises
 from posttrain.components.tasks.files import Files
 from posttrain.components.tasks.first_sentences import FirstSentences
+from posttrain.components.tasks.fractions import Fractions
 from posttrain.components.tasks.gathered import Gathered
 from posttrain.components.tasks.guarded_requests import GuardedRequests
 from posttrain.components.tasks.guessing import Guessing
@@ -54,10 +55,12 @@ from posttrain.components.tasks.shapes import Shapes
 from posttrain.components.tasks.slipped_sums import SlippedSums
 from posttrain.components.tasks.spelt import Spelt
 from posttrain.components.tasks.stated_confidence import StatedConfidence
+from posttrain.components.tasks.stories import Stories
 from posttrain.components.tasks.tagged import Tagged
 from posttrain.components.tasks.tagged_steps import TaggedSteps
 from posttrain.components.tasks.tool_calls import ToolCalls
 from posttrain.components.tasks.tool_requests import ToolRequests
+from posttrain.components.tasks.tutoring import Tutoring
 from posttrain.components.tasks.two_modes import TwoModes
 from posttrain.components.tasks.two_ways import TwoWays
 from posttrain.components.tasks.unpaired import Unpaired
@@ -99,6 +102,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "corridor": lambda _: Corridor(size=30, cells=(3, 6)),
     "episodes": lambda _: Episodes(size=30),
     "exercises": lambda _: Exercises(size=30),
+    "fractions": lambda _: Fractions(size=30),
     "gathered": lambda _: Gathered(tasks=Unpaired(tasks=WorkedSolutions(size=30))),
     "guarded_requests": lambda _: GuardedRequests(size=30),
     "guessing": lambda _: Guessing(size=30),
@@ -133,6 +137,8 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "reasoning_gym": lambda _: GYM,
     "wordy": lambda _: Wordy(tasks=Arithmetic(size=30)),
     "stated_confidence": lambda _: StatedConfidence(tasks=Arithmetic(size=30)),
+    "stories": lambda _: Stories(size=30),
+    "tutoring": lambda _: Tutoring(size=30),
     "mixture": lambda folder: Mixture(
         sources={"own": files(folder), "made": Arithmetic(size=20)}, shares={"own": 2, "made": 1}
     ),

@@ -27,9 +27,9 @@ import zlib
 from collections.abc import Mapping
 from functools import cache
 from random import Random
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import NonNegativeFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from posttrain.component import frozen
 from posttrain.components.environments import Draw, Environment, Instance, Observation, Outcome, Verdict
@@ -46,9 +46,9 @@ _REPLY: Final = re.compile(r"(?:(?!</?answer>).)*<answer>((?:(?!</?answer>).)*)<
 class Clinic(Environment):
     """Answers a doctor's questions."""
 
-    diseases: PositiveInt = 30
+    diseases: Annotated[int, Field(ge=1, le=1000)] = 30
     """Number of diseases."""
-    symptoms: PositiveInt = 12
+    symptoms: Annotated[int, Field(ge=1, le=1000)] = 12
     """Number of symptoms, each present in about half of the diseases."""
     budget: PositiveInt | None = None
     """Turns until a diagnosis is due; None draws 2 to 10 for each rollout."""

@@ -13,9 +13,9 @@ Differs: the simulator there is a language model that prints the change. This on
 
 import zlib
 from collections.abc import Mapping
-from typing import Final
+from typing import Annotated, Final
 
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 
 from posttrain.component import frozen
 from posttrain.components.environments import Draw, Environment, Instance, Observation, Outcome, Verdict
@@ -34,19 +34,19 @@ STEP: Final = 10
 class Moods(Environment):
     """Users whose need shows in what they write, or only in how they react."""
 
-    gain: PositiveInt = 6
+    gain: Annotated[int, Field(ge=1, le=TOP)] = 6
     """Change of the mood after a reply that fits."""
-    loss: PositiveInt = 4
+    loss: Annotated[int, Field(ge=1, le=TOP)] = 4
     """Change, downwards, after any other reply."""
     horizon: PositiveInt = 8
     """Replies after which the dialogue ends."""
-    lowest: int = 0
+    lowest: Annotated[int, Field(ge=-TOP, le=TOP)] = 0
     """The user leaves at this mood, or below it."""
     shifts: bool = True
     """Whether the need changes once."""
     shown: bool = True
     """Whether the user's lines show the need; otherwise only the reaction to a reply does."""
-    goal: PositiveInt = 80
+    goal: Annotated[int, Field(ge=1, le=TOP)] = 80
     """Mood at the end from which the dialogue counts as solved."""
 
     def instance(self, task: Task, draw: Draw) -> Instance:

@@ -14,8 +14,9 @@ import re
 import zlib
 from collections.abc import Mapping
 from itertools import product
+from typing import Annotated
 
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 
 from posttrain.component import frozen
 from posttrain.components.environments import Draw, Environment, Instance, Observation, Outcome, Verdict
@@ -26,7 +27,7 @@ from posttrain.types import Task
 class Tickets(Environment):
     """Answers questions about a hidden ticket."""
 
-    facts: PositiveInt = 3
+    facts: Annotated[int, Field(ge=1, le=10)] = 3
     """Yes-no facts of a ticket; there is a desk for each combination."""
     horizon: PositiveInt = 8
     """Turns after which the dialogue ends."""

@@ -15,13 +15,13 @@ gradient: `dpo.selection.pairing.shared=true`. Arbitrary pairs of whole answers,
 Differs: beta and learning rates of the paper could not be read; beta is 0.1. The bundled model ends its steps with a
 semicolon. One incorrect answer of a question is used (`dpo.selection.pairing.most`).
 
-Measured here: answers with one fatal step of five (5 seeds of 1,000): five continuations of each prefix find it in 97.7 %
-where it is never recovered from, and in 75.6 % where a prefix after it is continued correctly with probability .05; ten
-in 100 % and 59.9 % by the lowest Q, 99.8 % and 78.2 % by its largest fall; a step without effect has an advantage of
--.003 to -.001. A table policy (5 seeds, 100 steps, step size .01): probability of a correct answer .543 [.542, .544] with
-cut answers, .555 [.554, .555] with whole ones, .522 by imitation of the correct ones, .237 before: pairs are ahead, and
-cutting does not show where a slip is the only mistake. The rate of a remark without effect, .9 before, stays .902 by
-imitation, and is .890 [.861, .919] and .874 [.835, .913] with pairs (docs/experiments.md).
+Measured here: answers with one fatal step of five (5 seeds of 1,000): five continuations of each prefix find it in
+97.7 % where it is never recovered from, and in 75.6 % where a prefix after it is continued correctly with probability
+.05; ten in 100 % and 59.9 % by the lowest Q, 99.8 % and 78.2 % by its largest fall; a step without effect has an
+advantage of -.003 to -.001. A table policy (5 seeds, 100 steps, step size .01): probability of a correct answer .543
+[.542, .544] with cut answers, .555 [.554, .555] with whole ones, .522 by imitation of the correct ones, .237 before:
+pairs are ahead, and cutting does not show where a slip is the only mistake. The rate of a remark without effect, .9
+before, stays .902 by imitation, and is .890 [.861, .919] and .874 [.835, .913] with pairs (docs/experiments.md).
 """
 
 from dataclasses import replace
