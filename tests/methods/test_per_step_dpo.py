@@ -25,16 +25,25 @@ def test_pairs_by_the_rule_with_the_papers_numbers() -> None:
     stage = preference_of(per_step_dpo())
     assert isinstance(stage.selection, Paired) and isinstance(stage.selection.pairing, FirstPit)
     rule = stage.selection.pairing
-    assert (stage.selection.n, rule.n, rule.k, rule.pit, rule.shared) == (8, 5, 5, "lowest", False)
+    assert (stage.selection.n, rule.n, rule.k, rule.pit, rule.shared) == (8, 5, None, "lowest", False)
     with pytest.raises(UserError, match="has no verifier to say which answers are correct"):
         per_step_dpo(replace(stepwise_sums(), evaluation=Evaluation()))
 
 
 @pytest.mark.slow
 def test_rejected_answers_end_with_a_step(train: Train) -> None:
-    changes = ["sft.max_steps=2", "dpo.max_steps=2", "evaluation.by=none", "threads=1", "tasks.size=12", "dpo.batch=12"]
+    changes = [
+        "sft.max_steps=16",
+        "sft.batch=8",
+        "sft.epochs=20",
+        "dpo.max_steps=2",
+        "evaluation.by=none",
+        "threads=1",
+        "tasks.size=12",
+        "dpo.batch=12",
+    ]
     _, store = train(override(per_step_dpo(), changes))
     assert "by 'first_pit' from" in " ".join(str(event) for event in store.events())
-    rows = [row for row in store.rollouts(1) if json.loads(row["info"]).get("side") == "rejected"]
-    rows = rows or [row for step in store.rollout_steps() for row in store.rollouts(step) if row["stage"] == "dpo"]
-    assert any(row["completion"].rstrip().endswith(";") for row in rows)
+    rows = [row for step in store.rollout_steps() for row in store.rollouts(step) if row["stage"] == "dpo"]
+    rejected = [row["completion"] for row in rows if json.loads(row["info"])["side"] == "rejected"]
+    assert rejected and any(text.rstrip().endswith(";") for text in rejected)

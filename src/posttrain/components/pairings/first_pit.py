@@ -54,8 +54,8 @@ class FirstPit(Pairing):
 
     n: Samples = 5
     """Continuations of each prefix."""
-    k: Samples = 5
-    """Q is the probability that the best of this many is correct; at most n."""
+    k: Samples | None = None
+    """Q is the probability that the best of this many is correct, at most n; None is 5, or n where that is less."""
     pit: Literal["lowest", "largest_drop"] = "lowest"
     """The step of the lowest Q, or of the largest fall of Q."""
     chosen: Literal["any", "given", "own"] = "any"
@@ -72,7 +72,7 @@ class FirstPit(Pairing):
     @model_validator(mode="after")
     def check_samples(self) -> Self:
         """Refuse a best of more than are sampled."""
-        if self.k > self.n:
+        if self.k is not None and self.k > self.n:
             raise PydanticCustomError("k", "k is the number of continuations of which one is correct: at most n")
         return self
 
@@ -80,6 +80,10 @@ class FirstPit(Pairing):
     def gives(self) -> frozenset[str]:
         """1 - Q of the pit."""
         return frozenset({"margin"})
+
+    @property
+    def _best(self) -> int:
+        return min(5, self.n) if self.k is None else self.k
 
     async def pair(self, rollouts: Rollouts) -> Paired:
         """A pair for each incorrect answer, up to `most`."""
@@ -115,7 +119,7 @@ class FirstPit(Pairing):
         answer, sampler = trajectory.segments[-1], rollouts.sampler
         scored = [t for t in rollouts.trajectories if t.score is not None and t.score.status != "error"]
         right = sum(t.solved for t in scored)
-        first = best_of(len(scored), right, min(self.k, len(scored)))
+        first = best_of(len(scored), right, min(self._best, len(scored)))
         own = next((t.completion for t in rollouts.usable if t.solved), "")
         bare = Prefix(tokens=0, text="", q=first, continued=own)
         ends = step_ends(answer, self.delimiter, sampler)
@@ -148,7 +152,7 @@ class FirstPit(Pairing):
         )
         valid = [t for t in await rollouts.scorer(group) if t.score is not None and t.score.status != "error"]
         right = [t for t in valid if t.solved]
-        q = best_of(len(valid), len(right), min(self.k, len(valid)))
+        q = best_of(len(valid), len(right), min(self._best, len(valid)))
         ended = [t.completion for t in right if t.stop_reason != "length"]
         return Prefix(tokens=tokens, text=text, q=q, continued=ended[0] if ended else "")
 
