@@ -15,7 +15,11 @@ gradient: `dpo.selection.pairing.shared=true`. Arbitrary pairs of whole answers,
 Differs: beta and learning rates of the paper could not be read; beta is 0.1. The bundled model ends its steps with a
 semicolon. One incorrect answer of a question is used (`dpo.selection.pairing.most`).
 
-Measured here: answers with one fatal step of five (5 seeds of 1,000): five continuations of each prefix find it in
+Measured here: on the default setting (5 seeds) held-out accuracy 49.7 % [44.7, 54.7] against 43.4 % [38.4, 48.4] with
+pairs of the best and the worst whole answer, +6.3 points [-0.1, +12.7] (97.5 %), and 48.5 % with its own correct
+solutions and as many pairs, +5.1 [-0.5, +10.7]: ahead, by no more than 5 seeds can show.
+
+Answers with one fatal step of five (5 seeds of 1,000): five continuations of each prefix find it in
 97.7 % where it is never recovered from, and in 75.6 % where a prefix after it is continued correctly with probability
 .05; ten in 100 % and 59.9 % by the lowest Q, 99.8 % and 78.2 % by its largest fall; a step without effect has an
 advantage of -.003 to -.001. A table policy (5 seeds, 100 steps, step size .01): probability of a correct answer .543
