@@ -111,6 +111,16 @@ def circles(imports: Mapping[str, Iterable[str]]) -> list[list[str]]:
     return sorted((circle for circle in found if len(circle) > 1), key=len, reverse=True)
 
 
+def entangled(package: Package) -> list[str]:
+    """Modules that are in a circle with packages around them, which an import of them runs before; in order.
+
+    Any other module can be imported before everything else if what it imports can: nothing that it needs waits for it.
+    The top package is left out, since it imports nothing when it is run.
+    """
+    imports = {module: {*imported, *above(module)} - {package.name} for module, imported in package.imports.items()}
+    return sorted(module for circle in circles({**imports, package.name: ()}) for module in circle)
+
+
 def part_of(module: str) -> str:
     """What a module belongs to in the table of layers: ``runs``, ``components.rewards``, ``components.rewards.*``."""
     first, *rest = module.split(".")
