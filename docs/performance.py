@@ -15,7 +15,7 @@ from typing import Any
 
 from pages import table, write_or_check
 
-from posttrain.speed.tables import COLUMNS, number, rows
+from posttrain.runs.speed.tables import COLUMNS, number, rows
 
 ROOT = Path(__file__).resolve().parents[1]
 PARTS, PAGE = ROOT / "docs" / "measured" / "performance", ROOT / "docs" / "performance.md"

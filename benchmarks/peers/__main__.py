@@ -24,15 +24,18 @@ from typing import Any
 
 from benchmarks.peers.outcome import compared, same_results, summary
 from posttrain.runs.environment import available_cores
-from posttrain.speed.benchmark import LEARNING_ROWS, command_line, environment, gpu, machine, model_folder
-from posttrain.speed.children import Child, ChildFailed
-from posttrain.speed.sizes import CUDA_SIZES, SIZES
-from posttrain.speed.workloads import NAMES
+from posttrain.runs.speed.benchmark import LEARNING_ROWS, command_line, environment, gpu, machine, model_folder
+from posttrain.runs.speed.children import Child, ChildFailed
+from posttrain.runs.speed.sizes import CUDA_SIZES, SIZES
+from posttrain.runs.speed.workloads import NAMES
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUT = ROOT / "docs" / "measured" / "performance"
 PEERS_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
-OURS, THEIRS = [sys.executable, "-m", "posttrain.speed.worker"], [str(PEERS_PYTHON), "-m", "benchmarks.peers.theirs"]
+OURS, THEIRS = (
+    [sys.executable, "-m", "posttrain.runs.speed.worker"],
+    [str(PEERS_PYTHON), "-m", "benchmarks.peers.theirs"],
+)
 TRAINERS = ("posttrain", "trl", "trl_cb", "bare")
 SAMPLERS = ("posttrain", "generate")
 CONTINUOUS = {"page_size": 32, "num_blocks": 2048, "max_batch_tokens": 512, "allow_block_sharing": False}

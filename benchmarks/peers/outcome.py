@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from posttrain.speed.figures import least_sampling_seconds, least_seconds, limits_of
-from posttrain.speed.workloads import GROUP, workload
+from posttrain.runs.speed.figures import least_sampling_seconds, least_seconds, limits_of
+from posttrain.runs.speed.workloads import GROUP, workload
 
 CURVES = ("reward", "loss", "gradient_norm")
 MOST_ERRORS = 3.0

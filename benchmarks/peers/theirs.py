@@ -6,7 +6,7 @@
     generate    sampling only
 
 Settings are those that make each of them fastest here while doing the same work: no gradient checkpointing, no
-evaluation, no saving, nothing reported. `posttrain.speed` is imported for the line to the parent and the workloads
+evaluation, no saving, nothing reported. `posttrain.runs.speed` is imported for the line to the parent and the workloads
 only: those modules need numpy and nothing of posttrain's.
 """
 
@@ -20,8 +20,8 @@ from typing import Any
 import torch
 
 from benchmarks.peers.settings import BETAS, CLIP, CLIP_NORM, EPSILON, STEPS
-from posttrain.speed.children import Enough, Line, Steps
-from posttrain.speed.workloads import GROUP, Workload, learning_rate, share_of_digits, text_of, workload
+from posttrain.runs.speed.children import Enough, Line, Steps
+from posttrain.runs.speed.workloads import GROUP, Workload, learning_rate, share_of_digits, text_of, workload
 
 
 def main() -> int:

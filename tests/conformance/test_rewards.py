@@ -61,6 +61,11 @@ CASES: dict[str, Case] = {
     "calls": Case(settings={}, gold="<call>f(a=1)</call>", task=Task(key="t", prompt="Call f.", answer="f(a=1)")),
     "label": Case(settings={}, gold="<answer>42</answer>"),
     "right_verdict": Case(settings={}, gold="<answer>A</answer>", task=Task(key="task", prompt=QUESTION, answer="A")),
+    "fields": Case(
+        settings={"fields": ["action"]}, gold="action: 12", task=Task(key="t", prompt=QUESTION, answer="action: 12")
+    ),
+    "listed": Case(settings={}, gold="42", task=Task(key="t", prompt=QUESTION, fields={"forms": ["42", "forty-two"]})),
+    "verified_answer": Case(settings={"verifier": "match"}, gold=r"\boxed{42}"),
     "written_sum": Case(settings={}, gold="9+9", unfit=None),
     "moded": Case(settings={"correct": "match"}, gold="42"),
     "brevity": Case(settings={"correct": "match"}, gold="42"),

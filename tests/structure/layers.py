@@ -50,8 +50,7 @@ ROWS: dict[str, str] = {
     "runs": "base cluster contracts datasets engines evaluation grading kernels models policies recipes sandbox "
     "serving stages statistics training",
     "viewer": "errors runs signals statistics",
-    "speed": "base engines kernels models policies recipes runs stages training",
-    "cli": "base cluster contracts audit engines evaluation kernels models policies recipes runs sandbox serving speed "
+    "cli": "base cluster contracts audit engines evaluation kernels models policies recipes runs sandbox serving "
     "stages viewer",
     "posttrain": "base evaluation recipes runs",
     "__main__": "cli",

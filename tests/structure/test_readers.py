@@ -22,8 +22,8 @@ ENOUGH = {"RecursionError", "Exception", "BaseException"}
 OWN = {
     "errors/foreign.py": "the reader itself",
     "grading/workers/wire.py": "a pipe between two processes of this program",
-    "speed/children.py": "a pipe between two processes of this program",
-    "speed/_models.py": "a model that has just been made",
+    "runs/speed/children.py": "a pipe between two processes of this program",
+    "runs/speed/_models.py": "a model that has just been made",
     "components/environments/_foreign/__init__.py": "loads code that has consent",
     "recipes/functions.py": "loads code that has consent",
     "policies/_template_worker.py": "a pipe between two processes of this program",

@@ -50,8 +50,8 @@ def command(
     """Measures, prints, writes."""
     from posttrain.runs.environment import available_cores
     from posttrain.runs.launch import find_device
-    from posttrain.speed.benchmark import measure, plan_of
-    from posttrain.speed.tables import COLUMNS, rows
+    from posttrain.runs.speed.benchmark import measure, plan_of
+    from posttrain.runs.speed.tables import COLUMNS, rows
 
     find_device("cuda" if device == "cuda" else "cpu")
     plan = plan_of(

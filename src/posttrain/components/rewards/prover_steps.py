@@ -74,13 +74,13 @@ class ProverSteps(Reward):
         return await asyncio.gather(*(self._score(t, score, sampler) for t, score in zip(group, correct, strict=True)))
 
     async def _score(self, trajectory: Trajectory, correct: Score, sampler: Sampler) -> Score:
-        if correct.status == "error":
-            return correct
         ranges = ranges_of(trajectory.completion, self.split, self.most)
         prompt, written = _parts(trajectory)
         ends = _token_ends(written, [end for _, end in ranges], sampler)
         prefixes = [np.concatenate([prompt, written[:end]]) for end in (0, *ends)]
         outputs = await asyncio.gather(*(sampler.score(prefix) for prefix in prefixes))
+        if correct.status == "error":
+            return correct
         value = [best_of(output, self.k) for output in outputs]
         rewards = [self.alpha * (after - before) for before, after in pairwise(value)]
         parts = {"correct": correct, "progress": Score(value=float(sum(rewards)), status="ok")}

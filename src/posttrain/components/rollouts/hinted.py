@@ -92,6 +92,11 @@ class Hinted(Rollout):
                     "give each row its solution, or leave the row out"
                 )
 
+    @property
+    def follows_progress(self) -> bool:
+        """True where hints begin after the start of the stage."""
+        return self.start > 0.0 and bool(self.ladder)
+
     def at(self, progress: float) -> "Hinted":
         """Without hints in the first part of the stage."""
         return replace(self, ladder=()) if progress < self.start else self

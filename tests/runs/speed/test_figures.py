@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from posttrain.speed._limits import Limits
-from posttrain.speed.figures import least_seconds, limits_of, summarise
-from posttrain.speed.sizes import SIZES
-from posttrain.speed.tables import COLUMNS, rows
-from posttrain.speed.workloads import workload
+from posttrain.runs.speed._limits import Limits
+from posttrain.runs.speed.figures import least_seconds, limits_of, summarise
+from posttrain.runs.speed.sizes import SIZES
+from posttrain.runs.speed.tables import COLUMNS, rows
+from posttrain.runs.speed.workloads import workload
 
 OWN = {"size": "0.2M", "dtype": "float32"}
 LIMITS = [

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from posttrain.speed.workloads import CUT, GROUP, end_probability, share_of_digits, text_of, workload
+from posttrain.runs.speed.workloads import CUT, GROUP, end_probability, share_of_digits, text_of, workload
 
 
 def test_fixed() -> None:

@@ -11,10 +11,10 @@ from posttrain.engines import Sampling, wait_for
 from posttrain.policies import Policy
 from posttrain.recipes.changes import rl_of
 from posttrain.recipes.tree import Recipe
+from posttrain.runs.speed._limits import synchronize
+from posttrain.runs.speed.sizes import Size
+from posttrain.runs.speed.workloads import GROUP, Workload
 from posttrain.signals import ADVANTAGE, BEHAVIOR_LOGP, OLD_LOGP, trained_in
-from posttrain.speed._limits import synchronize
-from posttrain.speed.sizes import Size
-from posttrain.speed.workloads import GROUP, Workload
 from posttrain.types import Completion
 
 CACHES = 1 << 28

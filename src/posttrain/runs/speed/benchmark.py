@@ -13,9 +13,9 @@ from typing import Any
 from posttrain.component import nearest
 from posttrain.errors import RunFailed, UserError
 from posttrain.errors.temporary import temporary_folder
-from posttrain.speed.children import Child, ChildFailed
-from posttrain.speed.sizes import CPU_SIZES, CUDA_SIZES, SIZES
-from posttrain.speed.workloads import NAMES, end_probability
+from posttrain.runs.speed.children import Child, ChildFailed
+from posttrain.runs.speed.sizes import CPU_SIZES, CUDA_SIZES, SIZES
+from posttrain.runs.speed.workloads import NAMES, end_probability
 
 MEASURES = ("sampling", "learning", "grpo", "memory", "growth", "start_up")
 SHARED = frozenset({"sampling", "learning", "grpo", "growth"})
@@ -107,14 +107,14 @@ def gpu(device: str) -> dict[str, Any]:
 
 def environment(threads: int) -> dict[str, str]:
     """Variables of children: the number of threads, and the path of this package."""
-    source = str(Path(__file__).parents[2])
+    source = str(Path(__file__).parents[3])
     path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH", "")]))
     return {"OMP_NUM_THREADS": str(threads), "PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}
 
 
 def model_folder(folder: Path, size: str, workload: str) -> Path:
     """The model for a workload, made when it is first needed."""
-    from posttrain.speed._models import make_model
+    from posttrain.runs.speed._models import make_model
 
     return make_model(folder / f"{size}-{workload}", SIZES[size], end_probability(workload))  # type: ignore[arg-type]
 
@@ -138,11 +138,11 @@ def in_turns(turns: Sequence[Turn], rounds: int, warm_up: int, say: Say) -> list
 
 def _measure_size(plan: Plan, size: str, folder: Path, say: Say) -> list[dict[str, Any]]:
     """All measurements of models of one size, alternating."""
-    from posttrain.speed.figures import summarise
+    from posttrain.runs.speed.figures import summarise
 
     specs = list(_cases(plan, size, folder))
     runs, memories = list(_runs(plan, size, folder)), list(_memories(plan, size, folder))
-    command = [sys.executable, "-P", "-m", "posttrain.speed.worker"]
+    command = [sys.executable, "-P", "-m", "posttrain.runs.speed.worker"]
     with ExitStack() as stack:
         turns: list[Turn] = []
         say(f"{size}: {len(specs) + len(memories)} cases, {len(runs)} runs; seconds of each, round by round")
@@ -234,7 +234,7 @@ def run_spec(plan: Plan, size: str, dtype: str, workload: str, folder: Path) -> 
 
 def _measure_start_up(plan: Plan, say: Say) -> list[dict[str, Any]]:
     """Starts of fresh processes, alternately warm and cold."""
-    from posttrain.speed.start_up import start
+    from posttrain.runs.speed.start_up import start
 
     own = environment(plan.threads)
     taken: dict[bool, list[dict[str, Any]]] = {True: [], False: []}

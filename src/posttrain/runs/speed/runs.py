@@ -10,8 +10,8 @@ from posttrain.recipes.files import find_recipe
 from posttrain.recipes.tree import Recipe
 from posttrain.runs.launch import start
 from posttrain.runs.live import LiveView
-from posttrain.speed.children import Enough, Steps
-from posttrain.speed.workloads import GROUP, Workload, learning_rate, text_of
+from posttrain.runs.speed.children import Enough, Steps
+from posttrain.runs.speed.workloads import GROUP, Workload, learning_rate, text_of
 
 MOST_STEPS = 1000
 
@@ -28,7 +28,7 @@ def grpo(folder: Path, model: Path, dtype: str, workload: Workload, threads: int
     held_out = [{"prompt": "held out", "answer": ""}]
     for name, tasks in (("tasks", rows), ("held_out", held_out)):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in tasks))
-    reward = "{kind: function, path: 'posttrain.speed.workloads:share_of_digits', time_limit: null}"
+    reward = "{kind: function, path: 'posttrain.runs.speed.workloads:share_of_digits', time_limit: null}"
     changes = (
         f"tasks={folder / 'tasks.jsonl'}",
         f"evaluation.tasks={folder / 'held_out.jsonl'}",

@@ -9,8 +9,8 @@ from posttrain.models import Model
 from posttrain.policies import Packed
 from posttrain.policies._byte_tokenizer import END_TOKEN_ID
 from posttrain.policies.loading import load_policy
-from posttrain.speed._models import make_model
-from posttrain.speed.sizes import SIZES, Size
+from posttrain.runs.speed._models import make_model
+from posttrain.runs.speed.sizes import SIZES, Size
 
 QWEN2 = Size(name="q", family="qwen2", layers=2, width=32, heads=4, kv_heads=2, mlp_width=64, vocabulary=300)
 

@@ -9,12 +9,12 @@ import pytest
 import posttrain
 from posttrain.errors import RunFailed
 from posttrain.kernels.memory import peak_memory
-from posttrain.speed.benchmark import Turn, in_turns
-from posttrain.speed.children import Child, ChildFailed
+from posttrain.runs.speed.benchmark import Turn, in_turns
+from posttrain.runs.speed.children import Child, ChildFailed
 
 SOURCE = str(Path(posttrain.__file__).parents[1])
 SERVES = """
-    from posttrain.speed.children import Enough, Line, Steps
+    from posttrain.runs.speed.children import Enough, Line, Steps
     line = Line()
     print("what libraries print is no answer")
     asked = line.next()

@@ -6,7 +6,7 @@ import torch
 from posttrain.policies._shape import Shape
 from posttrain.policies.decoder import Decoder
 from posttrain.policies.folder import new_folder
-from posttrain.speed.sizes import CPU_SIZES, CUDA_SIZES, SIZES, Size
+from posttrain.runs.speed.sizes import CPU_SIZES, CUDA_SIZES, SIZES, Size
 
 # A layer of 4 x 4 products: qkv 4x(4+2+2), o 4x4, gate and up 4x12, down 6x4; the head is 4x10.
 TINY = Size(name="tiny", layers=1, width=4, heads=2, kv_heads=1, mlp_width=6, vocabulary=10)

@@ -71,7 +71,7 @@ def _held(file: int, size: int) -> list[bool] | None:
 def _files() -> Iterator[Path]:
     """The interpreter, this package, and the packages around it."""
     folders = {
-        Path(__file__).parents[1],
+        Path(__file__).parents[2],
         *(Path(p) for p in sys.path if p.endswith(("site-packages", "dynload"))),
     }
     yield Path(sys.executable).resolve()

@@ -9,8 +9,8 @@ import pytest
 
 from posttrain.cli import main
 from posttrain.errors import UserError
-from posttrain.speed import benchmark, sizes, start_up
-from posttrain.speed.benchmark import Plan, measure, plan_of
+from posttrain.runs.speed import benchmark, sizes, start_up
+from posttrain.runs.speed.benchmark import Plan, measure, plan_of
 
 QUIET = {"sizes": None, "dtypes": None, "batches": None, "what": None, "workloads": "fixed,ragged"}
 
@@ -48,8 +48,8 @@ def test_what_a_gpu_is_asked_runs_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> N
     small = sizes.Size(
         name="qwen2.5-0.5b", family="qwen2", layers=2, width=32, heads=4, kv_heads=2, mlp_width=64, vocabulary=300
     )
-    from posttrain.speed import worker
-    from posttrain.speed._models import make_model
+    from posttrain.runs.speed import worker
+    from posttrain.runs.speed._models import make_model
 
     plan = plan_of(device="cuda", everything=False, rounds=1, threads=1, **QUIET)
     assert plan.sizes == sizes.CUDA_SIZES and plan.dtypes == ("bfloat16",) and plan.batches == [64, 256]

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from posttrain.speed.sizes import Size
+from posttrain.runs.speed.sizes import Size
 
 TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 _LEAST = 0.1

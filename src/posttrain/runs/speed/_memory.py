@@ -13,7 +13,7 @@ from posttrain.kernels.memory import forget_peak, peak_memory, resident_memory
 from posttrain.policies import Policy
 from posttrain.recipes.changes import rl_of
 from posttrain.recipes.tree import Recipe
-from posttrain.speed._cases import LearningCase, SamplingCase
+from posttrain.runs.speed._cases import LearningCase, SamplingCase
 
 
 class MemoryCase:

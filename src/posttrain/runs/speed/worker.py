@@ -1,4 +1,4 @@
-"""A benchmark process of this package: ``python -m posttrain.speed.worker``.
+"""A benchmark process of this package: ``python -m posttrain.runs.speed.worker``.
 
 {"do": "start", "cases": {"NAME": {"measure": "sampling", ...}, ...}}    several cases, a turn names one
 {"do": "start", "grpo": {...}}                                           a whole run, a turn is a step
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from posttrain.errors.temporary import temporary_folder
 from posttrain.runs.garbage import as_usual, rarely_collected
+from posttrain.runs.speed.children import Line, Steps
+from posttrain.runs.speed.sizes import SIZES, Size
+from posttrain.runs.speed.workloads import Workload, workload
 from posttrain.runs.threads import wait_briefly
-from posttrain.speed.children import Line, Steps
-from posttrain.speed.sizes import SIZES, Size
-from posttrain.speed.workloads import Workload, workload
 
 if TYPE_CHECKING:
     import torch
@@ -66,7 +66,7 @@ def _serve_cases(line: Line, wanted: Mapping[str, Mapping[str, Any]]) -> None:
 
 def _serve_run(line: Line, spec: Mapping[str, Any]) -> None:
     """Runs GRPO, one step per turn."""
-    from posttrain.speed.runs import grpo, run_in_turns
+    from posttrain.runs.speed.runs import grpo, run_in_turns
 
     requests = workload(spec["workload"], spec["samples"])
     with temporary_folder("speed") as folder:
@@ -85,13 +85,13 @@ def make_case(*, measure: str, size: str, dtype: str, threads: int, device: str,
     keep_freed_memory()
     place = torch.device(device)
     if measure == "limits":
-        from posttrain.speed._limits import Limits
+        from posttrain.runs.speed._limits import Limits
 
         return Limits(SIZES[size], dtype, place, more["rows"], more["learning_rows"])
     from posttrain.models import Model
     from posttrain.policies.loading import load_policy
-    from posttrain.speed._cases import LearningCase, SamplingCase
-    from posttrain.speed.runs import recipe_for
+    from posttrain.runs.speed._cases import LearningCase, SamplingCase
+    from posttrain.runs.speed.runs import recipe_for
 
     model, asked = Path(more["model"]), SIZES[size]
     if measure == "memory":
@@ -106,9 +106,9 @@ def _memory_case(model: Path, dtype: str, requests: Workload, size: Size, place:
     """Sampling and learning in turns, with what they take."""
     from posttrain.models import Model
     from posttrain.policies.loading import load_policy
-    from posttrain.speed._cases import LearningCase, SamplingCase
-    from posttrain.speed._memory import MemoryCase
-    from posttrain.speed.runs import recipe_for
+    from posttrain.runs.speed._cases import LearningCase, SamplingCase
+    from posttrain.runs.speed._memory import MemoryCase
+    from posttrain.runs.speed.runs import recipe_for
 
     recipe = recipe_for(model, dtype)
     source = Model(source=str(model), dtype=dtype, trained=True)  # type: ignore[arg-type]

@@ -9,8 +9,8 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from posttrain.speed.sizes import SIZES
-from posttrain.speed.workloads import Workload, workload
+from posttrain.runs.speed.sizes import SIZES
+from posttrain.runs.speed.workloads import Workload, workload
 
 Figure = dict[str, Any]
 

@@ -25,7 +25,7 @@ from posttrain.policies._byte_tokenizer import (
 from posttrain.policies._shape import Shape
 from posttrain.policies.decoder import Decoder
 from posttrain.policies.folder import new_folder
-from posttrain.speed.sizes import Size
+from posttrain.runs.speed.sizes import Size
 
 NEVER = -30.0
 """Logit of the end token of a model that never ends: a probability of 1e-15."""

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from benchmarks.peers.outcome import compared, same_curve, same_results, summary
-from posttrain.speed._models import make_model
-from posttrain.speed.sizes import SIZES
+from posttrain.runs.speed._models import make_model
+from posttrain.runs.speed.sizes import SIZES
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PEERS = ROOT / ".venv-peers" / "bin" / "python"
 
 
