@@ -116,6 +116,7 @@ NOT = {
     "rating": "reads the rating of a recorded completion, not its text",
     "episode": "sums the rewards that an environment gave for turns, not texts",
     "verdict": "returns the verdict of an environment",
+    "mood": "reads the mood that an environment keeps, not texts",
     "by_role": "scores rollouts of several roles; its parts are audited by themselves",
     "verification": "scores verdicts about another role's results",
     "repetition": "subtracts for format; no answer is correct by it",
