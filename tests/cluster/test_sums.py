@@ -185,12 +185,15 @@ def test_a_weight_that_no_slice_uses_has_no_gradient_and_minus_zero_stays(tmp_pa
 
 def test_a_lost_member_is_an_error_and_no_wait(tmp_path: Path) -> None:
     weights = {"a": torch.zeros(4)}
+    joined = threading.Barrier(2)
 
     def stays(rank: int, group: Any) -> Any:
+        joined.wait(30)
         sums = Sums(group, rank, 2, weights, types_of(weights))
         sums.round({"a": torch.ones(4)}, [True, True])
 
     def leaves(rank: int, group: Any) -> Any:
+        joined.wait(30)  # one that leaves before all are connected is an error of joining
         del group
 
     found = together([stays, leaves], tmp_path / "store")
