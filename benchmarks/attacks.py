@@ -114,7 +114,7 @@ def resident(pid: int) -> float:
 
 
 def health(port: int) -> float:
-    """Seconds until the server says that it is well; infinite where it does not within ten seconds."""
+    """Seconds until the server reports that it is well; infinite where it does not within ten seconds."""
     began = time.perf_counter()
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=10) as one:

@@ -254,7 +254,7 @@ def inputs(shop: Workshop, quick: bool) -> Iterator[Tally]:
         Path("sums.jsonl").write_text(good)
         tasks.count(stop or shop.resumed_the_same(), same=True, stopped=True)
     yield tasks
-    reward = Tally("the reward's file changes before a resume", note="goes on with the new one, and says so")
+    reward = Tally("the reward's file changes before a resume", note="goes on with the new one, and reports it")
     mine = Path("mine.py").read_text()
     shop.interrupted()
     Path("mine.py").write_text(mine + "# another\n")
@@ -287,7 +287,7 @@ def records(shop: Workshop, quick: bool) -> Iterator[Tally]:
     """Parts of the record that are gone when the run is resumed."""
     tables = Tally(
         "a table of the record is deleted before a resume",
-        note="goes on, and says which is gone; without that of the first evaluation there is no change since then",
+        note="goes on, and reports which is gone; without that of the first evaluation there is no change since then",
     )
     lacks: dict[str, tuple[str, ...]] = {
         "rollouts/step_000003.parquet": (),

@@ -34,7 +34,7 @@ from posttrain.recipes.overrides import to_tree
 
 OUTPUT = Path(__file__).resolve().parents[1] / "docs" / "measured" / "trust" / "fuzz.json"
 MEMORY = 6 * 2**30
-"""Bytes of address space: a file that asks for more fails here and not in somebody's machine."""
+"""Bytes of address space: a file that needs more fails here and not on a user's machine."""
 SMALL = (
     "grpo", "model=tiny", "tasks=rows.jsonl", "evaluation.holdout=2", "steps=1", "prompts=2", "rollout.n=2",
     "rollout.sampling.max_tokens=3", "threads=1", "--dry-run",
@@ -213,7 +213,7 @@ def fuzz(seed: int, enough: Callable[[int], bool], say: Callable[[str], None]) -
 
 
 def limit_memory() -> None:
-    """Make what asks for an absurd amount of memory fail at once."""
+    """Make what requests an absurd amount of memory fail at once."""
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, most))
 

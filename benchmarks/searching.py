@@ -120,7 +120,7 @@ def viewer(run: Path) -> Iterator[tuple[str, int]]:
 
 
 def asked(address: str, pid: int) -> tuple[float, float, dict[str, object]]:
-    """Seconds of a page, seconds of all processors that the viewer took for it, and what it says."""
+    """Seconds of a page, seconds of all processors that the viewer took for it, and its answer."""
     began, before = time.perf_counter(), processor_seconds(pid)
     with urllib.request.urlopen(address + ("&" if "?" in address else "?") + "as=json") as answer:
         content = answer.read()

@@ -153,7 +153,7 @@ class Pip:
         self.log.write_text("")
 
     def install(self, *arguments: str) -> None:
-        """Install; raises `Stop` with one sentence that says what went wrong."""
+        """Install; raises `Stop` with one sentence that states what went wrong."""
         output = self._run(*arguments)
         if output is not None:
             raise Stop(f"{explain(output)}; pip's own words are in {self.log}")
@@ -258,7 +258,7 @@ def explain(output: str) -> str:
 
 
 def last_line(output: str) -> str:
-    """The last line that says something."""
+    """The last line that is not empty."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     return lines[-1] if lines else "it printed nothing"
 

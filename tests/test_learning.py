@@ -1,4 +1,4 @@
-"""The promise, kept on this machine: the quickstart makes a model that is better on tasks it never saw, and says so."""
+"""The promise, kept on this machine: the quickstart makes a model that is better on tasks it never saw."""
 
 import json
 from collections.abc import Iterator
@@ -108,7 +108,7 @@ def test_the_summary_has_what_programs_are_promised(recipe: Recipe, summary: Row
 
 
 def test_what_was_learned_is_in_the_model_that_is_left(run: RunStore, recipe: Recipe, summary: Row) -> None:
-    """The saved folder, loaded anew, answers as well as the last evaluation says."""
+    """The saved folder, loaded anew, answers as well as in the last evaluation."""
     model = replace(recipe.models["policy"], source=str(run.folder / "model"), trained=False)
     problems = Problems(recipe)
     server = recipe.engine.serve(load_policy("policy", model, {}, torch.device("cpu")), recipe.seed)

@@ -232,7 +232,7 @@ def end(sides: Sequence[Side]) -> None:
 
 
 def peer_versions() -> dict[str, str]:
-    """What the peers' environment asks for."""
+    """What the peers' environment requires."""
     lines = (ROOT / "benchmarks" / "peers" / "requirements.txt").read_text().splitlines()
     return dict(line.split("==") for line in lines if "==" in line)
 

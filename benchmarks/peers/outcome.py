@@ -122,7 +122,7 @@ def same_curve(name: str, ours: Sequence[Mapping[str, Any]], theirs: Sequence[Ma
 
 
 def logp_of_a_text(model: Path, dtype: str) -> list[float]:
-    """What posttrain says of the text that peers are asked about when they start."""
+    """What posttrain returns for the text that peers are asked about when they start."""
     import torch
 
     from posttrain.models import Model

@@ -6,4 +6,4 @@ CLIP = 0.2
 STEPS = 1000
 """More than there are turns."""
 EPSILON = 1e-4
-"""Added to the deviation of a group's rewards."""
+"""Added to the std of a group's rewards."""

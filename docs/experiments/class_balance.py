@@ -1,7 +1,7 @@
 """Does scaling a verifier's advantages by 1 / sqrt(n of the class) help it to see the rarer class?
 
-A verifier without a model: it says that a solution is right with probability sigmoid(b + w x), where x is the label
-(+1 or -1) plus normal noise of deviation 1.5, and one solution in ten is right. The label is rewarded with 1. It
+A verifier without a model: it accepts a solution with probability sigmoid(b + w x), where x is the label
+(+1 or -1) plus normal noise of std 1.5, and one solution in ten is right. The label is rewarded with 1. It
 learns b and w, from 0, by the policy gradient of the advantages of `group_mean` (groups of 8), with and without
 `class_balanced`. Reported are recall of the right solutions and balanced accuracy on 20000 new ones, after each run.
 

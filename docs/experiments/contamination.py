@@ -96,7 +96,7 @@ def trained(recipe: Recipe, folder: Path, name: str) -> str:
 
 
 def examined(model: str, members: Path, others: Path, text: Any) -> dict[str, Any]:
-    """What the diagnostic says of a model."""
+    """What the diagnostic reports of a model."""
     subject = Subject(
         name=model,
         load=lambda: load_policy("policy", Model(source=model), {}, torch.device("cpu")),

@@ -1,7 +1,7 @@
 """Does asking a biased judge in both orders make a better policy than asking it once?
 
 A bandit of six arms with qualities 0 to 2, a softmax policy, four pulls a step. Every two pulls are compared by a noisy
-judge: the difference of their qualities, plus noise of deviation 1, plus a bias for the pull that is shown first. The
+judge: the difference of their qualities, plus noise of std 1, plus a bias for the pull that is shown first. The
 judge's margin is a sign (binary) or that difference rounded to -3 .. 3 without 0 (graded); the advantage is `pairwise`.
 Reported is the expected quality of the policy after 400 steps.
 
@@ -62,7 +62,7 @@ def main() -> None:
                 found = mean(np.array([learned(form, orders, bias, seed) for seed in seeds]))
                 row.append(f"{found.value:.3f} [{found.interval.low:.3f}, {found.interval.high:.3f}]")
             table.append(row)
-    columns = ["expected quality, of at most 2", "no bias", "bias of 1.5 noise deviations"]
+    columns = ["expected quality, of at most 2", "no bias", "bias of 1.5 std of the noise"]
     print(json.dumps({"columns": columns, "table": table}, indent=1))
 
 

@@ -1,7 +1,7 @@
 """Are rewards known better from pairs of one tree than from pairs of independent responses?
 
 Responses have three segments of six kinds: 216 of them. A reward is the sum of independent Gaussian values of a
-response's prefixes, of which early, all or late ones vary most. Pairs are compared with noise of deviation 1, and the
+response's prefixes, of which early, all or late ones vary most. Pairs are compared with noise of std 1, and the
 posterior is exact. Chain pairs are drawn from all responses; tree pairs from one or four complete binary trees of depth
 3, as many from each depth of the lowest common ancestor. Reported is the mean posterior variance of a difference of two
 rewards, over all responses, as a share of the prior variance: with as many pairs, and with as many labelled segments,

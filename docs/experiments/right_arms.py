@@ -3,7 +3,7 @@
 A bandit of fifty arms, ten of them right, one pull a step, softmax policy, rate 0.1: the logits move by the weight of
 the outcome times (one-hot - p). Weights of a right and a wrong pull: (1, 0) is PSR, (0, -1) NSR, (1, -1) REINFORCE
 and (0.1, -1) W-REINFORCE. Reported is the effective number of right arms, exp of the entropy among them, when 80 %
-and 95 % of the pulls are right, by the deviation of the logits at the start.
+and 95 % of the pulls are right, by the std of the logits at the start.
 
     python docs/experiments/right_arms.py --seeds 30
 """
@@ -54,7 +54,7 @@ def main() -> None:
         found = [alive(weights, spread, seeds) for spread in spreads]
         for place, level in enumerate(LEVELS):
             table.append([f"{name}, {level:.0%} right", *(said(values[:, place]) for values in found)])
-    columns = ["right arms alive", *(f"deviation {spread:g} at the start" for spread in spreads)]
+    columns = ["right arms alive", *(f"std {spread:g} at the start" for spread in spreads)]
     print(json.dumps({"columns": columns, "table": table}, indent=1))
 
 

@@ -1,7 +1,7 @@
 """A bandit for policy filtration: a reward that errs most about answers of middling quality, and not at the ends.
 
 An answer is one token, of quality its id modulo 16 over 15. The reward is that and an error, drawn once for each pair
-of task and token, with a deviation of `size` in the middle that falls to 0 at both ends; with `even` it is the same for
+of task and token, with a std of `size` in the middle that falls to 0 at both ends; with `even` it is the same for
 all, of the same mean square. `reward/true` in the metrics is the quality of the answers.
 
     posttrain run pf_ppo reward=docs/experiments/unreliable_reward.py:score rollout.sampling.max_tokens=1
@@ -18,7 +18,7 @@ def quality(token_id):
     return token_id % LEVELS / (LEVELS - 1)
 
 
-def deviation(true, size, even):
+def std(true, size, even):
     """Of the error about an answer of that quality."""
     worths = [level / (LEVELS - 1) for level in range(LEVELS)]
     if even:
@@ -32,4 +32,4 @@ def score(trajectory, task, size=0.25, even=False):
     true = quality(token_id)
     digest = hashlib.blake2b(f"{task.key}:{token_id}".encode(), digest_size=8).digest()
     normal = NormalDist().inv_cdf((int.from_bytes(digest, "little") + 0.5) / 2**64)
-    return {"score": true + deviation(true, size, even) * normal, "true": true}
+    return {"score": true + std(true, size, even) * normal, "true": true}

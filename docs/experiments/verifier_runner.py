@@ -113,7 +113,7 @@ def hostile(rewards: Mapping[str, Reward]) -> list[list[object]]:
 
 
 def statuses(kind: str, reward: Reward, answers: Sequence[str]) -> list[str]:
-    """What a reward says of each answer to a task of its own."""
+    """The score of each answer to a task of its own."""
     task = sample_tasks(kind)[0]
     probes = [Probe(name="", text=answer, expected="unrewarded") for answer in answers]
     group = Group(trajectories=tuple(rollout_of(probe, task) for probe in probes), key="hostile")

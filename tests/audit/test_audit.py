@@ -123,7 +123,7 @@ NOT = {
     "equations": "scores a step, whatever the answer; its own tests hold that a trivial step scores high",
     "phrases": "rewards a list of phrases as much as a thought, which its own tests hold; no answer is correct by it",
     "boxes": "rewards partly, by overlap; its own tests hold what must not be rewarded",
-    "openai_grader": "compares as its JSON says, with whatever the user writes there",
+    "openai_grader": "compares as its JSON states, with whatever the user writes there",
     "one_answer": "takes whole numbers only; its own tests hold what must not be rewarded",
     "knights": "accepts the solution in any wording; its own tests hold what must not be rewarded",
     "in_region": "accepts any point of a region; its own tests hold what must not be rewarded",

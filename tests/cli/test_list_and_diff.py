@@ -12,7 +12,7 @@ def lines(capfd: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
     return capfd.readouterr().out.splitlines()
 
 
-def test_a_method_says_its_area_parent_and_setting(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_method_states_its_area_parent_and_setting(capfd: pytest.CaptureFixture[str]) -> None:
     (gigpo,) = json.loads("\n".join(lines(capfd, "list", "recipe", "--row", "267", "--json")))
     assert list(gigpo)[:5] == ["name", "family", "rows", "source", "summary"]
     assert (gigpo["area"], gigpo["parent"], gigpo["setting"]) == ("credit", "grpo", "corridor")

@@ -78,7 +78,7 @@ def test_nothing_to_list(capfd: pytest.CaptureFixture[str]) -> None:
     assert "there is no run runs" in capfd.readouterr().err
 
 
-def test_rm_says_what_is_freed(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_rm_states_what_is_freed(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     first, second = finished(here / "runs"), unfinished(here / "runs")
     freed = bytes_of(first)
     assert main(["runs", "rm", "runs/quickstart-1", "--json", "--yes"]) == 0
@@ -91,7 +91,7 @@ def test_rm_says_what_is_freed(here: Path, capfd: pytest.CaptureFixture[str]) ->
     assert not second.exists()
 
 
-def test_rm_asks(here: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rm_confirms(here: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     folder = finished(here / "runs")
     assert main(["runs", "rm", "runs/quickstart-1"]) == 2
     assert "nobody can be asked here (no terminal)" in capfd.readouterr().err

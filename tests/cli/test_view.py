@@ -1,4 +1,4 @@
-"""The viewer as a command: it says where it is, answers there, and ends on a signal."""
+"""The viewer as a command: it prints where it is, answers there, and ends on a signal."""
 
 import json
 import os

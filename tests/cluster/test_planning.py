@@ -139,7 +139,7 @@ def random_problem(seed: int, calls: int = 4, most: int = 4) -> Problem:
 
 
 def test_metropolis_finds_the_best_plan_in_95_of_100() -> None:
-    """50 random tables, 2,000 proposals each: as many optima as the sheet asks for."""
+    """50 random tables, 2,000 proposals each: as many optima as are required."""
     found = 0
     for seed in range(50):
         problem = random_problem(seed)

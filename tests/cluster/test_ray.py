@@ -275,7 +275,7 @@ def test_more_processes_than_the_machine_has_are_refused(monkeypatch: pytest.Mon
         Ray(samplers=40, learners=2).check("cpu")
 
 
-def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ray_it_states_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install 'posttrain\[ray\]'"):
         Ray().check("cpu")

@@ -172,7 +172,7 @@ def attributes_read_anywhere() -> set[str]:
     return {name for file in SOURCE.rglob("*.py") for name in attributes_read(file)}
 
 
-def test_what_depends_on_progress_says_so() -> None:
+def test_what_depends_on_progress_declares_it() -> None:
     """A component that is passed the progress only hands it on."""
     from posttrain import components
 

@@ -17,7 +17,7 @@ def test_what_it_changes_is_among_its_roles(hook: Hook) -> None:
 
 
 @every_member
-def test_changes_what_it_says_when_it_is_due_and_nothing_before(hook: Hook) -> None:
+def test_changes_what_it_declares_when_it_is_due_and_nothing_before(hook: Hook) -> None:
     assert "every" in {field.name for field in fields(hook)}  # type: ignore[arg-type]
     seldom = replace(hook, every=3)  # type: ignore[type-var, call-arg]
     states = {role: role_state(role, i + 1, i + 5) for i, role in enumerate(sorted(seldom.roles))}

@@ -175,7 +175,7 @@ class Undetached(Correction):
 
 
 class Blind(Correction):
-    """Does not read what every correction says that it needs."""
+    """Does not read what every correction declares as needed."""
 
     def __call__(self, tokens: Any) -> torch.Tensor:
         return torch.ones_like(tokens.logp_T)
@@ -278,7 +278,7 @@ def test_ids_made_from_text_again_are_caught() -> None:
 
 
 class Curious(Rollout):
-    """Asks a model for log-probabilities without declaring it."""
+    """Requests log-probabilities from a model without declaring it."""
 
     async def collect(self, task: Any, samplers: Any) -> Any:
         await samplers["reference"].logp(np.arange(4))

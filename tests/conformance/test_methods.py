@@ -142,7 +142,7 @@ def _with_own_sizes(stage: Stage) -> Stage:
 
 
 def choices(recipe: Recipe) -> dict[str, Any]:
-    """What belongs to a setting, by the path that says it in a recipe with one stage."""
+    """What belongs to a setting, by its path in a recipe with one stage."""
     found: dict[str, Any] = {
         "tasks": recipe.tasks,
         "models.policy": recipe.models["policy"],
@@ -167,7 +167,7 @@ def choices(recipe: Recipe) -> dict[str, Any]:
 
 
 def broken_choices(before: Recipe, after: Recipe, entry: Entry) -> dict[str, tuple[Any, Any]]:
-    """The choices that a method did not keep, with both values, but those that it says it is about."""
+    """The choices that a method did not keep, with both values, but those that it declares to be about."""
     kept, about = choices(after), [path for name in lineage(entry.name) for path in METHODS[name].changes]
     lost = {}
     for path, value in choices(before).items():
@@ -196,7 +196,7 @@ def test_keeps_what_it_is_put_on(name: str) -> None:
 
 
 @every_method
-def test_keeps_a_plain_recipe_of_sums_or_says_why_it_cannot_go_on_it(name: str) -> None:
+def test_keeps_a_plain_recipe_of_sums_or_states_why_it_cannot_go_on_it(name: str) -> None:
     entry = METHODS[name]
     mine = foreign(arithmetic())
     try:
@@ -209,7 +209,7 @@ def test_keeps_a_plain_recipe_of_sums_or_says_why_it_cannot_go_on_it(name: str) 
 
 @every_method
 def test_changes_on_foreign_settings_what_it_changes_on_its_own(name: str) -> None:
-    """Nothing more: a method reads no more into a recipe than its paper says."""
+    """Nothing more: a method reads no more into a recipe than its paper states."""
     setting = function(METHODS[name].setting)()
     mine = replace(setting, seed=9, tasks=Countdown(size=77), name="mine")
     ours = {difference.keys for difference in differences(setting, by_default(name))}

@@ -182,7 +182,7 @@ def bandit_tokens(
 
 
 @every_member
-def test_old_log_probabilities_of_demonstrations_are_read_or_it_says_so(objective: Objective) -> None:
+def test_old_log_probabilities_of_demonstrations_are_read_or_it_declares_so(objective: Objective) -> None:
     tokens = random_tokens(needs=objective.needs)
     shown_T = tokens.sequence_T == 1
     nan_T = tokens.old_logp_T.masked_fill(shown_T, math.nan)

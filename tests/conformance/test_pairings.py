@@ -98,6 +98,6 @@ def test_none_has_a_reason(pairing: Pairing, values: list[float | None]) -> None
 
 
 @every_member
-def test_reads_what_it_says(pairing: Pairing) -> None:
+def test_reads_what_it_declares(pairing: Pairing) -> None:
     chosen: Any = able(pairing)
     assert set(chosen.reads) <= TASK.fields.keys()

@@ -174,7 +174,7 @@ NOT_BY_TEXT = {"duels", "judge", "preference_model", "prover_steps", "rating", "
 judge them."""
 
 BY_A_WORLD = {"episode", "mood", "verdict"}
-"""Kinds that read what a world says of an attempt, which is in no text; their own tests judge them."""
+"""Kinds that read what an environment returns for a rollout, which is in no text; their own tests judge them."""
 
 IN_A_SANDBOX = {
     "io_tests": ("bwrap",),

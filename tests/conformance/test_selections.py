@@ -37,7 +37,7 @@ def able(selection: Any) -> Selection:
     if isinstance(made, ByLevel):
         return replace(made, reward=Regex(pattern="[a-m]$"), levels=(2, 3), count=9)  # half of random letters
     if isinstance(made, ValidCalls):
-        return replace(made, judge=None)  # no scripted judge says yes; its own tests have one that does
+        return replace(made, judge=None)  # no scripted judge writes yes; its own tests have one that does
     return replace(made, threshold=0.7, general=0.0) if hasattr(made, "threshold") else made
 
 

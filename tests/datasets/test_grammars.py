@@ -49,7 +49,7 @@ def test_the_graph_of_the_release() -> None:
 
 def test_prompts_are_filled_once() -> None:
     grammar = Grammar(first=("a",), after={}, prompts={"a": "{problem}|{path}|{other}"})
-    assert grammar.asks("a", "{path}", "<a>") == "{path}|<a>|{other}"
+    assert grammar.prompt("a", "{path}", "<a>") == "{path}|<a>|{other}"
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_the_bits_are_the_table() -> None:
         assert longest_common_subsequence(a, b) == table[-1][-1]
 
 
-def test_a_run_leaves_them_out_of_every_stage_and_says_so() -> None:
+def test_a_run_leaves_them_out_of_every_stage_and_reports_it() -> None:
     recipe = override(grpo(), ["tasks.terms=[3, 3]", "tasks.size=400", "tasks.digits=[1, 1]"])
     evaluation = Evaluation(tasks=Arithmetic(size=20, terms=(3, 3), digits=(1, 1), seed=1))
     plain = override(recipe, ["evaluation.tasks={kind: arithmetic, size: 20, terms: [3, 3], digits: [1, 1], seed: 1}"])

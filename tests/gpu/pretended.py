@@ -34,7 +34,7 @@ WAITS = (
 
 
 class Far(Tensor):
-    """A tensor of the CPU that says it is on a GPU."""
+    """A tensor of the CPU that claims to be on a GPU."""
 
     host: Tensor
 

@@ -68,7 +68,7 @@ def test_without_its_parts_it_learns_what_ppo_does(small: Small, train: Train, t
 
 
 def test_partly_correct_programs_are_rewarded_and_not_imitated() -> None:
-    """As the docstring says it: from -1 to 1 by the share of tests, so that only all of them make 1."""
+    """As the docstring states it: from -1 to 1 by the share of tests, so that only all of them make 1."""
     programs = override(klear_reasoner(), ["reward={kind: python_tests, partial: true, wrong: -1, missing: -1}"])
     reward = rl_of(programs).reward
     assert isinstance(reward, PythonTests)

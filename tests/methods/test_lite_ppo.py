@@ -66,7 +66,7 @@ def test_tokens_have_equal_weights_or_answers_do() -> None:
 
 
 def test_an_easy_task_that_was_missed_once_does_not_outweigh_the_others() -> None:
-    """7 of 8 right: the miss is 0.875 below the mean, of a deviation of 0.354 in its group and 0.479 in the batch."""
+    """7 of 8 right: the miss is 0.875 below the mean, of a std of 0.354 in its group and 0.479 in the batch."""
     easy, hard = [1.0] * 7 + [0.0], [1.0, 0.0] * 4
     rewards = np.array(easy + hard)
     grpo_missed = advantages(GroupMean(), [easy, hard])[7]

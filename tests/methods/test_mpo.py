@@ -132,7 +132,7 @@ def test_a_run_that_was_cut_off_goes_on_bit_for_bit(small: Small, train: Train, 
 def test_a_resumed_stage_keeps_its_pairs_although_the_reward_model_has_changed(
     small: Small, train: Train, tmp_path: Path
 ) -> None:
-    """The policy itself says here which completion is better, and is trained by the stage."""
+    """The policy itself judges here which completion is better, and is trained by the stage."""
     scored = "dpo.selection={kind: by_margin, reward: {kind: preference_model, role: policy}}"
     shape = "{kind: decoder, layers: 1, width: 32, heads: 2, kv_heads: 1}"
     new = f"models.policy={{source: new, shape: {shape}, trained: true}}"

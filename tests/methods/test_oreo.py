@@ -48,7 +48,7 @@ def test_it_trains(tiny: Made, train: Train) -> None:
 
 
 def test_the_first_step_by_hand(tiny: Made, train: Train) -> None:
-    """The policy is the reference and the critic says 0, so what is missing is the reward: half the answers miss 1."""
+    """The policy is the reference and the critic returns 0, so the reward is missing: half the answers miss 1."""
     _, store = train(tiny("steps=1"))
     (entry,) = store.metrics()
     assert (entry["loss"], entry["critic/loss"]) == pytest.approx((0.5, 0.5), abs=1e-6)
@@ -58,7 +58,7 @@ def test_the_first_step_by_hand(tiny: Made, train: Train) -> None:
 
 
 def test_the_policy_learns_by_the_values_from_before_the_critics_update(tiny: Made, train: Train) -> None:
-    """The critic alone moves in the first step; the second step's advantages are reward minus what it says then."""
+    """The critic alone moves in the first step; the second step's advantages are reward minus what it returns then."""
     models, store = train(tiny("learner.optimizer.lr=1e-30", "steps=2"))
     assert models["critic"].version == 2
     second = store.rollouts(2)

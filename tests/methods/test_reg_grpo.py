@@ -33,7 +33,7 @@ def test_it_trains(small: Small, train: Train, tmp_path: Path) -> None:
 
 
 def test_on_policy_the_error_is_that_of_predicting_nothing(small: Small, train: Train, tmp_path: Path) -> None:
-    """Advantages in units of the unbiased deviation of four have a mean square of 3 / 4."""
+    """Advantages in units of the unbiased std of four have a mean square of 3 / 4."""
     recipe = small(reg_grpo(), "learner.epochs=1", "steps=1")
     _, store = train(with_reward(recipe, tmp_path, VARIED))
     (entry,) = store.metrics()

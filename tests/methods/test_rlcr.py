@@ -102,7 +102,7 @@ def learned_confidences(reward: Reward, *, steps: int = 400, pulls: int = 64) ->
 
 
 def test_confidence_becomes_the_probability_of_being_correct() -> None:
-    """Five questions that are answered right with given chances; the policy only chooses what it says."""
+    """Five questions that are answered right with given chances; the policy only chooses what it states."""
     rng = np.random.default_rng(1)
 
     def error(policy_PL: np.ndarray) -> float:

@@ -79,7 +79,7 @@ def test_without_an_incorrect_rollout_there_is_no_update(small: Small, train: Tr
 
 
 def weights(changes: tuple[str, ...]) -> tuple[float, float]:
-    """What a right and a wrong rollout count in the recipe, by its filters and advantage; 0 where it is left out."""
+    """What a correct and an incorrect rollout count, by the recipe's filters and advantage; 0 where it is left out."""
     stage = rl_of(override(w_reinforce(), changes))
     found = {1.0: 0.0, -1.0: 0.0}
     kept: list[Group] = [group([1.0, -1.0], length=1)]
@@ -139,7 +139,7 @@ def correct_arms(
 ) -> np.ndarray:
     """[seeds, 2] effective number of right arms (exp of their entropy) when 80 % and 95 % of the pulls are right.
 
-    Ten arms of fifty are. One pull a step, rate 0.1; logits start with deviation `spread`, the same for every method.
+    Ten arms of fifty are. One pull a step, rate 0.1; logits start with std `spread`, the same for every method.
     """
     arms, good, rng, (right, wrong) = 50, 10, np.random.default_rng(0), weights(changes)
     logits = spread * rng.normal(size=(seeds, arms))

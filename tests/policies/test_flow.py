@@ -48,7 +48,7 @@ def chain(*points: tuple[float, float]) -> Trajectory:
 
 
 def test_densities_by_hand() -> None:
-    """Start (1, 2): -2.5 - log 2 pi. A step of 0.5 in one number, deviation 0.5: z = 1, so -0.5 - log 2 pi + log 4."""
+    """Start (1, 2): -2.5 - log 2 pi. A step of 0.5 in one number, std 0.5: z = 1, so -0.5 - log 2 pi + log 4."""
     logp_T = signals(still(noise=Constant(std=0.5)), chain((1, 2), (1.5, 2), (1.5, 1)))[LOGP]
     two_pi = math.log(2 * math.pi)
     expected = [-2.5 - two_pi, -0.5 - two_pi + math.log(4), -2.0 - two_pi + math.log(4)]
@@ -58,7 +58,7 @@ def test_densities_by_hand() -> None:
 def test_entropies_by_hand_and_temperature_stretches_the_variance() -> None:
     policy = still(noise=Constant(std=0.5))
     these = chain((1, 2), (1.5, 2), (1.5, 1))
-    unit = math.log(2 * math.pi * math.e)  # of two numbers with deviation 1
+    unit = math.log(2 * math.pi * math.e)  # of two numbers with std 1
     entropy_T = signals(policy, these, needs=frozenset({ENTROPY}))[ENTROPY]
     assert entropy_T.tolist() == pytest.approx([unit, unit - math.log(4), unit - math.log(4)], abs=1e-5)
     hot_T = signals(policy, these, needs=frozenset({ENTROPY}), temperature=4.0)[ENTROPY]
@@ -166,7 +166,7 @@ def test_a_draw_has_minus_the_matching_error_by_hand() -> None:
     assert found[VELOCITY].tolist() == [[0.0, 0.0]]
 
 
-def test_a_draw_asks_the_velocity_at_the_mixed_point() -> None:
+def test_a_draw_takes_the_velocity_at_the_mixed_point() -> None:
     policy = made_flow(steps=2)
     found = signals(policy, with_draw((2, 2), (1, 0), 1), needs=frozenset({VELOCITY}))
     mixed = policy.velocity_at(torch.tensor([[1.5, 1.0]]), torch.tensor([1]), torch.zeros(1, 0))

@@ -60,7 +60,7 @@ def test_mixed_stored_types_are_kept(made: Path, tmp_path: Path) -> None:
 
 
 def test_trained_weights_are_saved_in_the_training_type(tmp_path: Path) -> None:
-    """float32 weights that no longer fit bfloat16 are written as float32, and the config says so to others."""
+    """float32 weights that no longer fit bfloat16 are written as float32, and the config states it."""
     source = make_folder(tmp_path / "source", *DECODERS["qwen3"], dtype=torch.bfloat16)
     policy = load(source, trained=True)
     with torch.no_grad():

@@ -163,7 +163,7 @@ def two(folder: Path) -> tuple[LanguageModelPolicy, LanguageModelPolicy]:
     return policy, base
 
 
-def test_a_policy_gives_what_is_asked_for_and_asks_no_other_model_for_the_rest(folder: Path) -> None:
+def test_a_policy_gives_what_is_requested_and_needs_no_other_model_for_the_rest(folder: Path) -> None:
     policy, base = (model.double() for model in two(folder))
     packed, others = pack(SEQUENCES), {"base": base}
     assert policy.evaluate(packed, POSITIONS, others=others).keys() == {LOGP}

@@ -298,7 +298,7 @@ def test_a_demonstration_is_not_cut_where_it_holds_an_end_token(chatml: Tokenize
 
 
 @pytest.mark.parametrize("allowed", [False, True])
-def test_what_a_tool_says_is_text_whatever_the_data_may_hold(chatml: Tokenizer, allowed: bool) -> None:
+def test_what_a_tool_returns_is_text_whatever_the_data_may_hold(chatml: Tokenizer, allowed: bool) -> None:
     tokenizer = chatml.allowing_special_tokens() if allowed else chatml
     turn = tokenizer.encode_completion(ASKED, "look")
     reply = tokenizer.encode_reply(ASKED, turn, Message(role="user", content=FORGED))

@@ -125,7 +125,7 @@ def test_what_cannot_be_seen_is_reported(policy: LanguageModelPolicy, task: Task
     assert said in str(caught.value) and "task task" in str(caught.value)
 
 
-def test_a_model_of_text_says_that_it_does_not_see(tmp_path: Path) -> None:
+def test_a_model_of_text_states_that_it_does_not_see(tmp_path: Path) -> None:
     blind = load(new_folder(tmp_path, layers=1, width=32))
     with pytest.raises(UserError, match="takes text only"):
         blind.prompt(asked(picture(0)))

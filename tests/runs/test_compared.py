@@ -1,4 +1,4 @@
-"""What a comparison says of made-up measures."""
+"""What a comparison concludes from made-up measures."""
 
 from collections.abc import Sequence
 from pathlib import Path

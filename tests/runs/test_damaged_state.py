@@ -9,7 +9,7 @@ import pytest
 from posttrain.errors import UserError
 from posttrain.runs.checkpoints import newest
 from posttrain.runs.journal import read_lines, sound_lines
-from posttrain.runs.pilot import deviations
+from posttrain.runs.pilot import observed_stds
 from posttrain.runs.snapshot import _state
 
 STATE: dict[str, Any] = {
@@ -80,7 +80,7 @@ def test_a_pilot_that_is_no_comparison_is_named(tmp_path: Path) -> None:
     for text in ("[]", '{"contenders": 3}', '{"contenders": [{}], "measures": ["a"]}', "[" * 100_000):
         (tmp_path / "comparison.json").write_text(text)
         if text.endswith("]}"):
-            assert deviations(tmp_path) == {}, "one contender has no differences"
+            assert observed_stds(tmp_path) == {}, "one contender has no differences"
         else:
             with pytest.raises(UserError, match=r"comparison\.json"):
-                deviations(tmp_path)
+                observed_stds(tmp_path)

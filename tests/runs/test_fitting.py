@@ -157,7 +157,7 @@ TEMPLATE = (
 )
 
 
-def test_a_chat_model_gets_its_template_and_the_run_says_so(large: Path, tmp_path: Path) -> None:
+def test_a_chat_model_gets_its_template_and_the_run_reports_it(large: Path, tmp_path: Path) -> None:
     chat = tmp_path / "chat"
     shutil.copytree(large, chat)
     assert find_recipe("grpo", [f"model={chat}"]).models["policy"].chat

@@ -82,7 +82,7 @@ def test_the_command_takes_a_price(capfd: pytest.CaptureFixture[str]) -> None:
     assert "a cost needs a price" in capfd.readouterr().err
 
 
-def test_an_estimate_says_what_the_run_costs(capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_estimate_states_what_the_run_costs(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["estimate", "grpo", *SMALL, "--price", "3600", "--json"]) == 0
     found = json.loads(capfd.readouterr().out)
     assert found["seconds"] == pytest.approx(5 * found["seconds_a_step"]["rl"]["total"])

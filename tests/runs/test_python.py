@@ -70,7 +70,7 @@ def test_a_run_of_lists_and_a_closure_leaves_its_numbers(finished: posttrain.Res
     assert finished.report is not None and repr(finished).startswith("grpo: 2 steps")
 
 
-def test_its_recipe_says_everything(finished: posttrain.Result) -> None:
+def test_its_recipe_states_everything(finished: posttrain.Result) -> None:
     again = posttrain.recipe(finished.folder)
     assert again.tasks.load()[0].prompt == ROWS[0]["prompt"]
     [function] = (finished.folder.parent / "functions").glob("*.py")

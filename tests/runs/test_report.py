@@ -64,7 +64,7 @@ def test_the_page_needs_nothing_from_outside(whole: Path) -> None:
     assert len(html) < 300_000
 
 
-def test_it_says_how_good_the_model_was_and_is(whole: Path) -> None:
+def test_it_states_how_good_the_model_was_and_is(whole: Path) -> None:
     text = " ".join(page(whole).text.split())
     assert "14.0 %→87.5 % Accuracy on 200 held-out tasks, before and after. Better by +73.5 points" in text
     assert ("span", {"class": "is better"}) in page(whole).elements

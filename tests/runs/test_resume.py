@@ -96,7 +96,7 @@ def test_ten_kills_change_nothing(place: Path, undisturbed: Path, warm: Warm | N
 
 
 @pytest.mark.slow
-def test_sigterm_saves_and_says_how_to_go_on(place: Path, undisturbed: Path) -> None:
+def test_sigterm_saves_and_states_how_to_go_on(place: Path, undisturbed: Path) -> None:
     settings = [setting.replace("every_steps=3", "every_steps=0") for setting in SETTINGS]
     process = command(place, "run", "mine.py:everything", *settings, "--runs", "asked", held_at=15)
     run = place / "asked" / "ppo-1"

@@ -34,7 +34,7 @@ from posttrain.methods.policy_gradient.ppo import ppo
 from posttrain.methods.sft_rl.sft import sft
 
 def score(prompts, completions, trainer_state):
-    "A user's code runs in the middle of every step; here it does what fault.py says, once."
+    "A user's code runs in the middle of every step; here it does what fault.py states, once."
     fault = Path("fault.py")
     if trainer_state.global_step == 3 and fault.exists():
         code = fault.read_text()

@@ -257,7 +257,7 @@ def test_an_evaluation_written_before_the_kill_but_after_the_checkpoint_is_forgo
     assert list((run.folder / "evals").iterdir()) == []
 
 
-def test_a_journal_shorter_than_the_checkpoint_says_is_not_continued(run: RunStore) -> None:
+def test_a_journal_shorter_than_the_checkpoint_states_is_not_continued(run: RunStore) -> None:
     do_steps(run, 1, 2)
     saved = run.position()
     os.truncate(run.folder / "metrics.jsonl", 10)

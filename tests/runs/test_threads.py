@@ -22,7 +22,7 @@ def test_what_users_say_themselves_stays(own: dict[str, str]) -> None:
     assert environment == own
 
 
-def test_the_command_line_says_it_before_torch_is_there() -> None:
+def test_the_command_line_states_it_before_torch_is_there() -> None:
     script = (
         "import os, sys\n"
         "from posttrain.cli import main\n"

@@ -1,4 +1,4 @@
-"""A run never fails, waits or differs because of a tracker, and says what a tracker did not get."""
+"""A run never fails, waits or differs because of a tracker, and reports what a tracker did not get."""
 
 import json
 import signal
@@ -30,7 +30,7 @@ from tests.runs.processes import command, contents, finish, history, steps_done
 
 
 class Kept(Session):
-    """Keeps what it gets, and does what the test asks for before that."""
+    """Keeps what it gets, and does what the test requests before that."""
 
     def __init__(self, tracker: "Planted", run: TrackedRun) -> None:
         self.tracker, self.reference = tracker, {"run": run.id}

@@ -1,4 +1,4 @@
-"""The filter's byte code, run by a small interpreter of our own: what it says about each call."""
+"""The filter's byte code, run by a small interpreter of our own: what it decides about each call."""
 
 import platform
 import struct

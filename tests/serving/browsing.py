@@ -29,7 +29,7 @@ def application_in_a_thread(app: Any) -> Iterator[int]:
 
 @contextlib.contextmanager
 def page_in_a_thread(text: str, done: threading.Event) -> Iterator[int]:
-    """A page on a port of this machine; `done` is set when it asks for ``/done``."""
+    """A page on a port of this machine; `done` is set when it requests ``/done``."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -44,7 +44,7 @@ def ask(
     return asyncio.run(run())
 
 
-def test_a_request_says_what_is_wanted_and_nothing_else() -> None:
+def test_a_request_states_what_is_wanted_and_nothing_else() -> None:
     with FaultyServer().running() as server:
         remote = Remote("judge", server.url + "/", QUICK, seed=5)
 
@@ -133,7 +133,7 @@ def test_a_request_that_always_fails_while_the_endpoint_is_up_fails_alone() -> N
         assert [asked["prompt"] for asked in server.asked].count("bad") == 4
 
 
-def test_an_endpoint_that_dies_stops_the_run_and_says_how_to_go_on() -> None:
+def test_an_endpoint_that_dies_stops_the_run_and_states_how_to_go_on() -> None:
     with FaultyServer().running() as server:
         remote = Remote("judge", server.url, QUICK)
         asyncio.run(remote.check())
@@ -243,7 +243,7 @@ def test_settings_that_the_protocol_lacks_are_refused(setting: dict[str, object]
         asyncio.run(RemoteSampler(remote, "x").write("hello", 1, Sampling(**setting)))  # type: ignore[arg-type]
 
 
-def test_an_endpoint_gives_text_only_and_says_so() -> None:
+def test_an_endpoint_gives_text_only_and_reports_it() -> None:
     sampler = RemoteSampler(Remote("judge", "http://127.0.0.1:1/v1", QUICK), "x")
     with pytest.raises(UserError, match=r"token ids of role 'judge'.*endpoint"):
         sampler.encode("hello")

@@ -119,7 +119,7 @@ def test_arguments_that_cannot_be_held_are_refused(policy: Any, parameters: Any,
     assert what in answer.json()["error"]["message"]
 
 
-def test_without_the_library_the_server_says_so(tmp_path: Path, monkeypatch: Any) -> None:
+def test_without_the_library_the_server_reports_it(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setitem(__import__("sys").modules, "llguidance", None)
 
     async def work(client: Any) -> Any:

@@ -111,8 +111,8 @@ def test_a_run_with_outages_ends_as_the_undisturbed_one(small: Small, tmp_path: 
     assert not any(b"secret" in content for content in files), "the key is nowhere in the record"
 
 
-def test_recorded_answers_hold_whatever_the_endpoint_says_later(small: Small, tmp_path: Path) -> None:
-    """A judge that says something else each time it is asked: a step that is done again hears what it heard before."""
+def test_recorded_answers_hold_whatever_the_endpoint_replies_later(small: Small, tmp_path: Path) -> None:
+    """A judge that replies differently to each request: a step that is done again gets what it got before."""
     calls = [0]
 
     def moody(handler: faulty.Handler, asked: faulty.Asked) -> None:

@@ -256,7 +256,7 @@ def events(response: httpx2.Response) -> list[Any]:
     return [json.loads(line) for line in lines]
 
 
-def test_a_stream_says_the_same() -> None:
+def test_a_stream_has_the_same() -> None:
     asked = {"prompt": "hello", "n": 3, "max_tokens": 12, "seed": 7, "logprobs": 2, "return_token_ids": True}
     whole = post("/completions", **asked).json()
     streamed = events(post("/completions", **asked, stream=True, stream_options={"include_usage": True}))
@@ -273,7 +273,7 @@ def test_a_stream_says_the_same() -> None:
             assert [x for c in own for x in c["logprobs"][name]] == choice["logprobs"][name]
 
 
-def test_a_stream_of_a_chat_says_the_same() -> None:
+def test_a_stream_of_a_chat_has_the_same() -> None:
     asked = {"messages": USER, "max_tokens": 5, "seed": 3, "logprobs": True, "top_logprobs": 2}
     [choice] = post("/chat/completions", **asked, return_token_ids=True).json()["choices"]
     first, *streamed = events(post("/chat/completions", **asked, return_token_ids=True, stream=True))

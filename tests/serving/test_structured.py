@@ -178,7 +178,7 @@ def test_the_bytes_of_tokens(pebble: Any) -> None:
     assert b"".join(tokenizer.token_bytes(int(i)) for i in tokenizer.encode("é €")) == "é €".encode()
 
 
-def test_the_server_says_what_it_lacks(policy: Any, monkeypatch: Any) -> None:
+def test_the_server_states_what_it_lacks(policy: Any, monkeypatch: Any) -> None:
     monkeypatch.setitem(__import__("sys").modules, "llguidance", None)
 
     async def work(client: httpx2.AsyncClient) -> Any:

@@ -1,4 +1,4 @@
-"""The loop that every stage shares: what it asks of a run, and that no stage has another one."""
+"""The loop that every stage shares: what it requires of a run, and that no stage has another one."""
 
 import ast
 from collections.abc import Iterator, Mapping

@@ -271,7 +271,7 @@ def test_tokens_that_were_not_sampled_cost_no_second_pass(models: Models) -> Non
         np.testing.assert_allclose(second[:3], exact[1][:3], rtol=1e-5)
 
 
-def test_a_step_asks_the_reference_once(small: Small, train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_runs_the_reference_once(small: Small, train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a KL in the reward, one in the loss and an entropy to compare, in a run."""
     from posttrain.training import learner
 

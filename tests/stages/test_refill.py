@@ -74,7 +74,7 @@ def test_a_step_can_sample_more_than_it_trains_on(small: Small, train: Train, tm
     assert metrics["groups_over"] == recipe.stages["rl"].prompts - 1
 
 
-def test_a_refill_that_cannot_fill_stops_and_says_why(small: Small, train: Train, tmp_path: Path) -> None:
+def test_a_refill_that_cannot_fill_stops_and_states_why(small: Small, train: Train, tmp_path: Path) -> None:
     recipe = with_reward(small(None, "rollout.n=2"), tmp_path, EQUAL)
     stopping = Refill(rounds=2, when_spent="stop")
     with pytest.raises(AlarmStop, match=r"after 2 refills only 0 of \d groups are left.*all 2 rewards are 0.5: 9\."):

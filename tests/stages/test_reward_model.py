@@ -45,7 +45,7 @@ SCORES = torch.tensor([9.0, 0.5, 2.0, -1.0, 9.0, 0.0], dtype=torch.float64)
 
 
 def test_the_loss_by_hand() -> None:
-    """Only what the head says of the last tokens counts: 0.5 and 2, then -1 and 0."""
+    """Only what the head returns for the last tokens counts: 0.5 and 2, then -1 and 0."""
     result = bradley_terry(scored(SCORES))
     first, second = math.log1p(math.exp(-1.5)), math.log1p(math.exp(1.0))
     assert result.loss_T.tolist() == pytest.approx([first] * 3 + [second] * 3)

@@ -58,7 +58,7 @@ CALLS = (
 )
 
 
-def test_of_an_episode_what_the_policy_says_is_trained(policy) -> None:  # type: ignore[no-untyped-def]
+def test_of_an_episode_what_the_policy_writes_is_trained(policy) -> None:  # type: ignore[no-untyped-def]
     made = demonstration(policy, Task(key="k", prompt="2+2="), CALLS)
     assert made.token_ids.tolist() == [*b"2+2= <<2+2>>4!", 257]
     assert bytes(made.token_ids[made.trained_positions][:-1].tolist()) == b" <<2+2>>!"
@@ -165,7 +165,7 @@ def test_a_role_that_is_not_trained_cannot_imitate(small: Small, train: Train) -
 
 
 def test_penalties_are_in_the_loss(small: Small, train: Train) -> None:
-    """Another role's log-probabilities are there for them; a copy of the policy says at first what the policy says."""
+    """Another role's log-probabilities are there for them; those of a copy of the policy are the policy's at first."""
     changes = ("tasks.terms=[2, 2]", "sft.max_steps=3", "sft.batch=8", "lr=1e-2", "models.reference.source=role:policy")
     plain = train(small(sft(), *changes))[1].metrics()
     recipe = small(sft(), *changes, "sft.regularizers.near.kind=kl", "sft.regularizers.open.kind=entropy",

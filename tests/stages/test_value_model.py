@@ -71,7 +71,7 @@ def test_regression_on_a_tiny_set(tiny_folder: Path) -> None:
     loss = Loss(per_token=squared_error, reducer=Sequences(), needs=frozenset({SCORE}))
     learner = Learner(model, override_lr(1e-2), seed=0, num_steps=30)
     losses = [learner.step(examples, loss, progress=0.0).metrics["loss"] for _ in range(30)]
-    # a new head says 0: (0.9^2 + 0.1^2) / 2
+    # a new head returns 0: (0.9^2 + 0.1^2) / 2
     assert losses[0] == pytest.approx(0.41, abs=1e-6)
     assert losses[-1] < 0.01
     said = [float(s[SCORE][0]) for s in evaluate_examples(model, examples, frozenset({SCORE}), max_tokens=999)]

@@ -92,7 +92,7 @@ def test_mean_by_hand() -> None:
     assert got.interval == pytest.approx((3 - 2.776445 * math.sqrt(0.5), 3 + 2.776445 * math.sqrt(0.5)), abs=1e-5)
 
 
-def test_one_value_says_nothing_about_the_spread() -> None:
+def test_one_value_shows_nothing_about_the_spread() -> None:
     assert mean([7.0]).interval == (-math.inf, math.inf)
     assert clustered_mean([1.0, 2.0], ["a", "a"]).interval == (-math.inf, math.inf)
 

@@ -42,7 +42,7 @@ def test_without_an_error_to_see_the_interval_still_has_a_width() -> None:
     assert few.interval.low < 0.8 < 0.98 < many.interval.low < 1.0
 
 
-def test_the_interval_covers_as_often_as_it_says() -> None:
+def test_the_interval_covers_as_often_as_it_states() -> None:
     """Normal scores one standard deviation apart: the area is Phi(1 / sqrt 2) = 0.7602."""
     rng = np.random.default_rng(1)
     covered = 0

@@ -60,13 +60,13 @@ def test_sign_flip_of_many_seeds_is_drawn_and_close_to_exact() -> None:
     assert drawn == pytest.approx(sign_flip(few), abs=0.015)
 
 
-def test_one_seed_says_nothing_of_how_sure_it_is() -> None:
+def test_one_seed_shows_nothing_of_how_sure_it_is() -> None:
     got = repeated_difference([1.0], [2.0])
     assert got.interval == (-math.inf, math.inf)
     assert (got.value, got.detectable) == (1.0, math.inf)
 
 
-def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
+def test_the_interval_holds_the_truth_as_often_as_it_states() -> None:
     rng = np.random.default_rng(1)
     inside = 0
     for _ in range(600):

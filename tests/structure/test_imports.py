@@ -46,7 +46,7 @@ LAYERS = table(
 HEAVY = ("torch", "transformers", "datasets", "peft", "reasoning_gym", "ray")
 """Not to be imported by reading a recipe."""
 NEEDS = {"posttrain.kernels._triton": "triton"}
-"""Modules that are only for where something is installed that nothing else asks for."""
+"""Modules that are only for where something is installed that nothing else requires."""
 MODULES = tuple(sorted(m.name for m in pkgutil.walk_packages(posttrain.__path__, "posttrain.")))
 
 

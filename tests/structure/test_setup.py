@@ -171,7 +171,7 @@ def test_without_a_gpu_the_cpu_build_is_taken_where_there_is_one(
 
 
 @pytest.mark.usefixtures("roomy")
-def test_without_a_cpu_build_it_says_what_comes_instead_and_goes_on(
+def test_without_a_cpu_build_it_states_what_comes_instead_and_goes_on(
     install: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pip = FakePip(exists=[], needs=CUDA)

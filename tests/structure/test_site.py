@@ -74,7 +74,7 @@ def broken(pages: dict[Path, Links]) -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_the_site_is_complete_and_asks_for_nothing(site: Path) -> None:
+def test_the_site_is_complete_and_loads_nothing(site: Path) -> None:
     pages = {page.resolve(): Links(page.read_text()) for page in site.rglob("*.html") if page.name != "404.html"}
     assert not list(broken(pages))
     for entry in entries("recipe"):

@@ -30,7 +30,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def refused(*arguments: str, saying: str) -> None:
-    """Run a command that must end with code 2 and a message that says this."""
+    """Run a command that must end with code 2 and a message that has this."""
     assert fuzz.judge(arguments, [saying]) == ("", True)
 
 

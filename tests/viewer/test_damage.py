@@ -1,4 +1,4 @@
-"""Damaged runs beside good ones: each is a row that says why, and everything else is served."""
+"""Damaged runs beside good ones: each is a row that states why, and everything else is served."""
 
 import json
 import os
@@ -74,7 +74,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "a table of no step": (lambda run: _write(run / "rollouts" / "step_abc.parquet", ""), ""),
     "a table that is a pipe": (lambda run: _pipe(run / "rollouts" / "step_000007.parquet"), ""),
 }
-"""What is done to a run, and what its row says; nothing where the row needs nothing of what is damaged."""
+"""What is done to a run, and what its row states; nothing where the row needs nothing of what is damaged."""
 
 
 def _write(path: Path, text: str) -> None:

@@ -88,7 +88,7 @@ def test_where_one_may_not_write_there_is_no_form(run: Path) -> None:
         run.parent.chmod(0o755)
 
 
-def test_the_page_says_where_one_may_not_write(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_states_where_one_may_not_write(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Notes, "writable", False)
     looking = browser(run)
     text = looking.get("/runs/quickstart-1/steps/2/groups/0").text

@@ -1,7 +1,7 @@
 """Check the processes that a run with cluster=ray would have, and plan placements.
 
 Without --address a Ray of one's own is started and ended. Ports that answer from another address are open to all who
-reach this machine; a Ray asks them for its token. Both take --json.
+reach this machine; a Ray requires its token of them. Both take --json.
 
     posttrain cluster check
     posttrain cluster check --address HOST:6379

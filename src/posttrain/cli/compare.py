@@ -136,7 +136,7 @@ def _plan(
             "--plan takes the std of a difference between two runs of one seed, above 0, for one measure: --std 0.025; "
             "or an earlier comparison that measured it: --pilot FOLDER"
         )
-    stds = pilots.deviations(pilot) if pilot is not None else {measures[0]: float(std or 0)}
+    stds = pilots.observed_stds(pilot) if pilot is not None else {measures[0]: float(std or 0)}
     found = pilots.plan(stds, measures, others, find)
     if as_json:
         print_json(found)

@@ -23,7 +23,7 @@ from posttrain.cli._output import listing_verb, print_json
 @click.option("--from", "wheel", type=click.Path(path_type=Path), help="A wheel that was downloaded before.")
 @click.option("--yes", is_flag=True, help="Download without a question.")
 def command(name: str, out: Path | None, wheel: Path | None, yes: bool, as_json: bool) -> None:
-    """Describes, asks, downloads, checks, writes."""
+    """Describes, confirms, downloads, checks, writes."""
     from posttrain.cli._packages import MODELS, describe, fetch
     from posttrain.component import nearest
     from posttrain.errors import UserError

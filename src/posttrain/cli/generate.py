@@ -44,8 +44,8 @@ DEFAULT_SEARCH = "{kind: best_of, n: 8, value_role: null}"
     default="rated",
     show_default=True,
     type=click.Choice(["rated", "demonstrations", "pairs", "shortest", "best_of", "modes"]),
-    help="Every state and rollout with its value; the best rollouts of solved tasks; a right rollout preferred to a "
-    "wrong one; the shortest right one to one 1.5 times as long; the best of all; the shortest of the better mode.",
+    help="Every state and rollout with its value; the best rollouts of solved tasks; a correct rollout preferred to an "
+    "incorrect one; the shortest correct one to one 1.5 times as long; the best; the shortest of the better mode.",
 )
 @click.option(
     "--pairing", help="Rule that makes the pairs of --rows pairs: a kind of `posttrain list pairing`, or YAML."

@@ -53,7 +53,7 @@ class Session(Protocol):
 
 
 class Cluster(Component):
-    """The processes that a recipe asks for."""
+    """The processes that a recipe requests."""
 
     def check(self, device: str) -> None:
         """Raise `UserError` for what cannot be had here, before anything is started or recorded.

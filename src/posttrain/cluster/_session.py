@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Settings(Protocol):
-    """What `posttrain.cluster.ray.Ray` says of the processes."""
+    """What `posttrain.cluster.ray.Ray` states of the processes."""
 
     @property
     def samplers(self) -> int: ...
@@ -157,7 +157,7 @@ class Processes:
         return self._names[id(policy)][0]
 
     def publish(self, policy: "Policy", use: str) -> Version:
-        """Make all samplers, or all learners, have the weights as they are now; `use` says which."""
+        """Make all samplers, or all learners, have the weights as they are now; `use` names which."""
         name = self.name_of(policy)
         began = time.monotonic()
         buffer, last = self._buffers.get((use, name), (None, None))

@@ -68,7 +68,7 @@ class Sums:
         return total * rank // self.size, total * (rank + 1) // self.size
 
     def round(self, gradients: Mapping[str, Tensor | None] | None, has: Sequence[bool]) -> None:
-        """Exchange the pieces of one slice a process; `has` says which of them have one, None stands for no slice."""
+        """Exchange the pieces of one slice a process; `has` names which of them have one, None stands for no slice."""
         used = torch.zeros(len(self._weights), dtype=torch.uint8)
         if gradients is not None:
             used = torch.tensor([gradients[name] is not None for name in self._weights], dtype=torch.uint8)

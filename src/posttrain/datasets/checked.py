@@ -1,14 +1,14 @@
 """Checked rollouts as data of a later stage: what a model wrote and a verifier scored becomes pairs or demonstrations.
 
-    pairs       a right rollout preferred to a wrong one, only where both exist (Tulu 3, arXiv:2411.15124; Qwen2.5,
+    pairs       a correct rollout preferred to an incorrect one, if both exist (Tulu 3, arXiv:2411.15124; Qwen2.5,
                 arXiv:2412.15115)
-    shortest    the shortest right rollout preferred to the longest that is at least 1.5 times as long, right or wrong
+    shortest    the shortest correct rollout preferred to the longest that is at least 1.5 times as long, right or wrong
                 (Kimi k1.5, arXiv:2501.12599)
     best_of     the rollout with the highest score, in place of the given answer (RedOne 2.0, arXiv:2511.07070)
-    modes       the shortest right rollout of the mode that succeeds, thinking or not, with the mode (KAT-V1,
+    modes       the shortest correct rollout of the mode that succeeds, thinking or not, with the mode (KAT-V1,
                 arXiv:2507.08297)
 
-Only rollouts that ended and could be scored are used, each text once. What is made says where it is from (`origin`).
+Only rollouts that ended and could be scored are used, each text once. What is made states where it is from (`origin`).
 """
 
 import re
@@ -101,7 +101,7 @@ def _preferred(pairs: Sequence[tuple[Checked, Checked]]) -> Made | None:
 
 
 def _short_and_long(rollouts: Sequence[Checked]) -> list[tuple[Checked, Checked]]:
-    """The shortest right rollout with each that is long enough beside it, the longest first."""
+    """The shortest correct rollout with each that is long enough beside it, the longest first."""
     right = [rollout for rollout in rollouts if rollout.right]
     if not right:
         return []
@@ -111,7 +111,7 @@ def _short_and_long(rollouts: Sequence[Checked]) -> list[tuple[Checked, Checked]
 
 
 def _by_mode(rollouts: Sequence[Checked], thinking: re.Pattern[str]) -> Made | None:
-    """The shortest right rollout of the mode with the higher success rate; None where either mode has no rollout."""
+    """The shortest correct rollout of the mode with the higher success rate; None where either mode has no rollout."""
     by_mode: dict[str, list[Checked]] = {"on": [], "off": []}
     for rollout in rollouts:
         by_mode["on" if thinking.search(rollout.text) else "off"].append(rollout)

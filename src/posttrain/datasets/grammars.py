@@ -1,8 +1,8 @@
 """Grammars of tagged steps: a graph of the kinds of steps, and the path through it that a completion writes.
 
 A completion is a list of steps, each in the tags of its kind: ``<step>47+35=82</step><check>ok</check>...``. The graph
-says which kinds may come first and which after each kind; a path ends at a kind that gives the answer. Only space may
-stand between steps. What is no path has a fault, a sentence that says why.
+states which kinds may come first and which after each kind; a path ends at a kind that gives the answer. Only space may
+stand between steps. What is no path has a fault, a sentence that states why.
 
 `FUNCTIONS` is the graph of Reinforced Functional Token Tuning, Zhang et al. 2025, arXiv:2502.13389, as its release
 (github.com/sastpg/RFTT at 948f89ee, mcts_sampling.py) has it.
@@ -107,7 +107,7 @@ class Grammar:
         """The kinds that may follow one, or the question for None; none after an answer."""
         return self.first if kind is None else tuple(self.after.get(kind, ()))
 
-    def asks(self, kind: str, problem: str, path: str) -> str:
+    def prompt(self, kind: str, problem: str, path: str) -> str:
         """The prompt for a step of a kind."""
         return fill(self.prompts[kind], {"problem": problem, "path": path})
 

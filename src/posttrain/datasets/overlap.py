@@ -11,7 +11,7 @@ decontamination/search.py); any 9-gram, AceReason-Nemotron 1.1, arXiv:2506.13284
 Qwen2.5, arXiv:2412.15115.
 
 Differs: the papers' tokens are those of their tokenizers. A prompt of fewer than n tokens has no n-gram and resembles
-none. Tulu 3 also leaves out whole data sets in which many rows match; here the note of a run says how many did.
+none. Tulu 3 also leaves out whole data sets in which many rows match; here the note of a run states how many did.
 """
 
 import re

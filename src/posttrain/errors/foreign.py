@@ -66,7 +66,7 @@ def guard(what: str) -> Iterator[None]:
 
 
 def _reason(error: BaseException) -> str:
-    """What a library says, as one sentence."""
+    """The message of a library, as one sentence."""
     from pydantic import ValidationError  # takes a sixth of a second, and `posttrain --help` needs none of it
 
     if isinstance(error, ValidationError):
@@ -178,7 +178,7 @@ def file_in(folder: Path, name: str) -> Path:
 def _too_large(path: Path, size: int, most: int) -> str:
     return (
         f"'{shown(path)}' has {size:,} bytes, and at most {most:,} are read of such a file: it is damaged, or not what "
-        "its name says"
+        "its name states"
     )
 
 

@@ -44,7 +44,7 @@ class Reply:
     scores: tuple[float, ...] = ()
     """One for each candidate in the order shown."""
     fault: str = ""
-    """Why it says nothing; empty if it says something."""
+    """Why nothing was read; empty if something was."""
 
 
 def read_reply(text: str, parser: Parser, candidates: int = 2) -> Reply:

@@ -34,7 +34,7 @@ from posttrain.runs.files import write_file
 from posttrain.runs.fitting import fit_to_models
 from posttrain.runs.journal import plain
 from posttrain.runs.measures import check_name, in_every_summary
-from posttrain.runs.pilot import announce, deviations
+from posttrain.runs.pilot import announce, observed_stds
 from posttrain.runs.rehearsal import check_measures
 
 Report = Callable[[str], None]
@@ -114,7 +114,7 @@ def compare(
     check_measures({c.label: (c.recipe, begun[c.label]) for c in contenders}, unknown, report)
     if seeds > 1:
         report(criterion(seeds))
-    announce(deviations(folder), measures, seeds, len(specs) - 1, report)
+    announce(observed_stds(folder), measures, seeds, len(specs) - 1, report)
     failures = run_all(contenders, wanted, jobs, report)
     runs = {c.label: {seed: path for seed in wanted if (path := Job(contender=c, seed=seed).done)} for c in contenders}
     result = result_of(runs, measures, failures)

@@ -105,7 +105,7 @@ def resume(
         if changed:
             accept_recipe(store, context.recipe, changed, notes)
         elif changes:
-            view.announce(f"the recipe of {folder} says this already: {' '.join(changes)}")
+            view.announce(f"the recipe of {folder} has these already: {' '.join(changes)}")
         for note in [*changed, *notes, *note_changes(store, found)]:
             view.announce(f"changed: {note}")
         return _execute(context, store, view, models, limit=limit)

@@ -16,7 +16,7 @@ SEEDS = (2, 3, 4, 5, 6, 8, 10, 15, 20, 30)
 """Numbers of seeds that a plan lists."""
 
 
-def deviations(folder: Path) -> dict[str, float]:
+def observed_stds(folder: Path) -> dict[str, float]:
     """By measure, the largest std of a paired difference that an earlier comparison saw; empty without one."""
     path = folder / "comparison.json"
     if not path.is_file():

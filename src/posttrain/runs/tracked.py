@@ -106,7 +106,7 @@ def samples_of(store: RunStore, entry: Entry, tracker: Tracker) -> list[Sample]:
             where = "true" if most is None else "sample = 0"
             rows = store.evaluation_rows(entry.step, entry.name, _SHARED, where)
     except UserError:
-        return []  # the record says what was deleted
+        return []  # the record states what was deleted
     return [_sample(row, tracker.longest_text) for row in rows[:most]]
 
 
@@ -131,7 +131,7 @@ def _sample(row: Row, longest: int | None) -> Sample:
 
 
 def _cut(text: str, longest: int | None) -> str:
-    """A text of at most `longest` characters, which says what is missing."""
+    """A text of at most `longest` characters, which states what is missing."""
     if longest is None or len(text) <= longest:
         return text
     return f"{text[:longest]}… ({len(text) - longest:,} more characters)"

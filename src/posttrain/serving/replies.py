@@ -191,7 +191,7 @@ class ChatReplies:
         return made
 
     def first(self, choice: Choice) -> list[dict[str, Any]]:
-        """The event that says who speaks."""
+        """The event that names the speaker."""
         return [self._event(choice, {"role": "assistant", "content": ""}, None, None)]
 
     def chunk(self, choice: Choice, text: str, token: Token, reason: str | None) -> list[dict[str, Any]]:

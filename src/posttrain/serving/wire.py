@@ -204,7 +204,7 @@ def read_text_request(body: bytes) -> TextRequest:
     """Raises `Refused`."""
     request: TextRequest = _read(body, TextRequest)
     if request.max_tokens == 0 and not request.echo:
-        raise Refused("max_tokens: it is 0, which asks for nothing without echo", param="max_tokens")
+        raise Refused("max_tokens: it is 0, which requests nothing without echo", param="max_tokens")
     return request
 
 

@@ -1,6 +1,6 @@
 """Clinic: a new model of 200k weights asks a patient about symptoms and names a disease.
 
-It first imitates a doctor who asks for what says most.
+It first imitates a doctor who asks for the most informative symptom.
 """
 
 from dataclasses import replace

@@ -18,7 +18,7 @@ from posttrain.stages.preference import PreferenceTraining
 
 
 def explained_pairs() -> Recipe:
-    """The warm-up, then one epoch over pairs of a right and a wrong rollout of the model itself."""
+    """The warm-up, then one epoch over pairs of a correct and an incorrect rollout of the model itself."""
     recipe = explained_sums()
     rewarded = rl_of(recipe)
     given = sum_pairs().stages["dpo"]

@@ -1,7 +1,7 @@
 """Stories: a new model of 140,000 weights answers questions about the order of events, in one of three styles.
 
 It first imitates the styles; half of the demonstrations have the right answer. Held-out questions count as correct if
-form and answer are. A second test set asks the same questions after shuffled stories.
+form and answer are. A second test set has the same questions after shuffled stories.
 """
 
 from dataclasses import replace

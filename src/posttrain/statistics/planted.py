@@ -66,9 +66,9 @@ class Planted:
         below = np.minimum(1.0, np.cumsum(self.rewards))
         return float(np.sum(1.0 - below[:-1] ** n))
 
-    def above(self, deviations: float) -> float:
-        """Chance of a reward of at least the mean plus `deviations` standard deviations."""
-        bound = self.mean + deviations * math.sqrt(self.variance)
+    def above(self, stds: float) -> float:
+        """Chance of a reward of at least the mean plus `stds` standard deviations."""
+        bound = self.mean + stds * math.sqrt(self.variance)
         return float(self.rewards[np.arange(self.horizon + 1) >= bound - 1e-9].sum())
 
     def steps(self) -> Array:

@@ -303,7 +303,7 @@ def _wanted(request: Request) -> Wanted:
 
 
 def _from_here(request: Request) -> bool:
-    """Whether a form was sent by a page of this viewer, as far as the browser says."""
+    """Whether a form was sent by a page of this viewer, as far as the browser reports."""
     origin = request.headers.get("origin")
     if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
         return False

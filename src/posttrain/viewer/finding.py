@@ -122,7 +122,7 @@ def with_note(row: Row, notes: dict[Rollout, Note]) -> Row:
 
 
 def label_of(wanted: Wanted) -> Wanted:
-    """The query as it is meant: a label asks for what is noted."""
+    """The query as it is meant: a label selects what is noted."""
     return replace(wanted, review=NOTED) if wanted.label else wanted
 
 

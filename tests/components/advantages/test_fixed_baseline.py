@@ -46,7 +46,7 @@ def test_where_nothing_has_weight_there_is_no_share() -> None:
         ({"positive": 3.0, "negative": 2.0, "baseline": 0.5}, [1.5, -3.0, -3.0], 1.5 / 7.5),
     ],
 )
-def test_right_and_wrong_rollouts_have_weights_of_their_own(
+def test_correct_and_incorrect_rollouts_have_weights_of_their_own(
     factors: dict[str, float], expected: list[float], share: float
 ) -> None:
     """Rewards +1, -1 and -1, whose differences from a baseline of 0.5 are 0.5, -1.5 and -1.5."""

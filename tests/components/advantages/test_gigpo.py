@@ -56,8 +56,8 @@ def test_two_rollouts_that_part_at_a_common_state() -> None:
     assert credit(GiGPO(gamma=0.5, omega=2.0), TWO) == [[0.5 + 2 * 0.25, 0.5], [-0.5 - 2 * 0.25, -0.5]]
 
 
-def test_in_units_of_a_deviation() -> None:
-    """Of 1 and 0, and of 0.5 and 0: both are 1/sqrt(2) from the mean in units of the unbiased deviation."""
+def test_in_units_of_a_std() -> None:
+    """Of 1 and 0, and of 0.5 and 0: both are 1/sqrt(2) from the mean in units of the unbiased std."""
     (first, second) = credit(GiGPO(gamma=0.5, scale="group"), TWO)
     assert first == pytest.approx([2 / np.sqrt(2), 1 / np.sqrt(2)], abs=1e-5)
     assert second == pytest.approx([-2 / np.sqrt(2), -1 / np.sqrt(2)], abs=1e-5)

@@ -30,7 +30,7 @@ def test_dr_grpo_keeps_the_units_of_the_reward() -> None:
     assert first_tokens(GroupMean(scale="none"), [[1, 0, 0, 0], [3, 1]]) == [0.75, -0.25, -0.25, -0.25, 1, -1]
 
 
-def test_lite_ppo_divides_by_the_deviation_of_the_raw_rewards_of_the_batch() -> None:
+def test_lite_ppo_divides_by_the_std_of_the_raw_rewards_of_the_batch() -> None:
     # 1, 0, 1, 1: variance (3 * 0.25^2 + 0.75^2) / 3 = 0.25
     assert first_tokens(GroupMean(scale="batch"), [[1, 0], [1, 1]]) == pytest.approx([1, -1, 0, 0], abs=1e-5)
 
@@ -42,15 +42,15 @@ def test_lite_ppo_divides_by_the_deviation_of_the_raw_rewards_of_the_batch() -> 
         ("group", "none", [0.5, -0.5, 0, 0]),
         ("batch", "none", [0.25, -0.75, 0.25, 0.25]),
         ("none", "none", [1, 0, 1, 1]),
-        # Deviation of the batch: 0.5.
+        # Std of the batch: 0.5.
         ("group", "batch", [1, -1, 0, 0]),
         ("batch", "batch", [0.5, -1.5, 0.5, 0.5]),
         ("none", "batch", [2, 0, 2, 2]),
-        # Deviations of the groups: sqrt(0.5) and 0, which gives 0.
+        # Stds of the groups: sqrt(0.5) and 0, which gives 0.
         ("group", "group", [0.7071068, -0.7071068, 0, 0]),
         ("batch", "group", [0.3535534, -1.0606602, 0, 0]),
         ("none", "group", [1.4142136, 0, 0, 0]),
-        # Deviation within groups: sqrt((0.25 + 0.25) / 3) = 0.4082483.
+        # Std within groups: sqrt((0.25 + 0.25) / 3) = 0.4082483.
         ("group", "within", [1.2247449, -1.2247449, 0, 0]),
         ("batch", "within", [0.6123724, -1.8371173, 0.6123724, 0.6123724]),
         ("none", "within", [2.4494897, 0, 2.4494897, 2.4494897]),
@@ -63,7 +63,7 @@ def test_center_and_scale_are_chosen_apart(center: str, scale: str, expected: li
 
 @pytest.mark.parametrize("center", ["group", "batch", "none"])
 @pytest.mark.parametrize("scale", ["group", "batch", "within"])
-def test_where_the_deviation_is_nothing_so_is_the_advantage(center: str, scale: str) -> None:
+def test_where_the_std_is_nothing_so_is_the_advantage(center: str, scale: str) -> None:
     equal = GroupMean(center=center, scale=scale)  # type: ignore[arg-type]
     assert first_tokens(equal, [[0.1] * 3, [0.1]]) == [0.0] * 4
 
@@ -73,7 +73,7 @@ def test_groups_without_a_comparison_get_exactly_nothing(scale: str) -> None:
     assert first_tokens(GroupMean(scale=scale), [[0.1] * 3, [5.0], [0.3] * 7]) == [0.0] * 11
 
 
-def test_epsilon_is_added_to_the_deviation() -> None:
+def test_epsilon_is_added_to_the_std() -> None:
     expected = 0.5 / (np.sqrt(0.5) + 0.25)
     assert first_tokens(GroupMean(epsilon=0.25), [[1, 0]]) == pytest.approx([expected, -expected])
 
@@ -84,7 +84,7 @@ def test_every_token_of_a_trajectory_gets_the_same() -> None:
 
 
 @given(REWARDS)
-def test_groups_have_mean_zero_and_unit_deviation(rewards: list[list[float]]) -> None:
+def test_groups_have_mean_zero_and_unit_std(rewards: list[list[float]]) -> None:
     result = iter(first_tokens(GroupMean(epsilon=1e-12), rewards))
     for row in rewards:
         advantage = np.array([next(result) for _ in row])

@@ -1,4 +1,4 @@
-"""Scores in units of their running deviation, by hand."""
+"""Scores in units of their running std, by hand."""
 
 import json
 from dataclasses import replace
@@ -22,12 +22,12 @@ def with_values(given, level=0.0):  # type: ignore[no-untyped-def]
 def test_moments_hold_this_step_before_it_is_normalised() -> None:
     given = with_values(batch([[1.0], [3.0], [5.0]]))
     state, credit = NORMALIZED(NORMALIZED.start(), given)
-    # mean 3, unbiased deviation sqrt((4 + 0 + 4) / 2) = 2; lambda 1 and values 0: the return at every token
+    # mean 3, unbiased std sqrt((4 + 0 + 4) / 2) = 2; lambda 1 and values 0: the return at every token
     for advantage, expected in zip(credit.advantages, (-1.0, 0.0, 1.0), strict=True):
         assert advantage.tolist() == pytest.approx([expected] * 2, abs=1e-6)
     assert (state["count"], state["mean"], state["squares"]) == (3, 3.0, 8.0)
     state, credit = NORMALIZED(json.loads(json.dumps(state)), with_values(batch([[3.0], [9.0]])))
-    # of 1, 3, 5, 3, 9: mean 4.2, squares 10.24 + 1.44 + 0.64 + 1.44 + 23.04 = 36.8, deviation sqrt(9.2)
+    # of 1, 3, 5, 3, 9: mean 4.2, squares 10.24 + 1.44 + 0.64 + 1.44 + 23.04 = 36.8, std sqrt(9.2)
     assert (state["mean"], state["squares"]) == (pytest.approx(4.2), pytest.approx(36.8))
     assert credit.advantages[1][0] == pytest.approx(4.8 / 9.2**0.5, abs=1e-6)
     assert credit.metrics["score/mean"] == pytest.approx(4.2)

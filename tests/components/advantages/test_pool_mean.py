@@ -33,7 +33,7 @@ def test_each_group_has_its_own_pool_or_is_its_own() -> None:
     ]
 
 
-def test_deviation_of_the_pool() -> None:
+def test_std_of_the_pool() -> None:
     # 1, 0, 0, 0: unbiased variance (0.75^2 + 3 * 0.25^2) / 3 = 0.25
     [first], [second] = (a[:1] for a in advantages([[1, 0]], [(1, 0, 0, 0)], "pool"))
     assert (first, second) == pytest.approx((1.5, -0.5), rel=1e-5)
@@ -45,7 +45,7 @@ def test_equal_rewards_give_exactly_nothing(scale: Scale) -> None:
 
 
 @pytest.mark.parametrize("scale", ["none", "pool"])
-def test_a_pool_of_one_has_mean_zero_and_deviation_one(scale: Scale) -> None:
+def test_a_pool_of_one_has_mean_zero_and_std_one(scale: Scale) -> None:
     assert advantages([[0.5]], [()], scale) == [[pytest.approx(0.5, rel=1e-5)] * 2]
 
 

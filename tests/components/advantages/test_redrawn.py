@@ -47,7 +47,7 @@ def test_as_many_draws_as_rollouts() -> None:
 
 
 def test_the_rule_with_the_highest_r_squared_is_taken() -> None:
-    """The reward is nearly right at the ends and says the opposite between them: best and worst are near a line."""
+    """The reward is nearly right at the ends and is the opposite between them: best and worst are near a line."""
     redrawn = Redrawn(advantage=FixedBaseline(), rule="reliable")
     assert redrawn.prepares
     groups = []

@@ -48,7 +48,7 @@ def test_equal_returns_get_exactly_nothing(baseline: str) -> None:
     assert result == [[0.0]] * 3
 
 
-def test_mean_is_zero_and_deviation_one() -> None:
+def test_mean_is_zero_and_std_one() -> None:
     rng = np.random.default_rng(0)
     tokens = [rng.normal(3, 2, size=int(rng.integers(1, 9))).tolist() for _ in range(40)]
     flat = np.concatenate(advantages(ReinforcePlusPlus(), [[0.0] * 40], tokens))

@@ -15,7 +15,7 @@ from tests.builders import batch
 
 
 def verified(given: Batch, facts: Sequence[Verification | None], progress: float = 0.0) -> Batch:
-    """The batch with what a rollout says of each trajectory."""
+    """The batch with what a rollout states of each trajectory."""
     said = iter(facts)
     groups = tuple(
         replace(group, trajectories=tuple(replace(t, facts=tuple(filter(None, [next(said)]))) for t in group))
@@ -33,7 +33,7 @@ def credit(tango: Tango, given: Batch) -> list[list[float]]:
 
 
 def test_a_token_gets_the_steps_from_its_own_on() -> None:
-    """Verdicts 1, -1 and 1, 1: mean 0.5, squares 0.25 * 3 + 2.25 = 3, deviation sqrt(3 / 3) = 1."""
+    """Verdicts 1, -1 and 1, 1: mean 0.5, squares 0.25 * 3 + 2.25 = 3, std sqrt(3 / 3) = 1."""
     given = verified(batch([[1, 1]], length=4), [said(1, -1, ends=[1, 4]), said(1, 1, ends=[3, 4])])
     # normalised: 0.5, -1.5 and 0.5, 0.5; tail sums: -1, -1.5 and 1, 0.5; outcomes are equal
     assert credit(Tango(alpha=1.0), given)[0] == pytest.approx([-1, -1.5, -1.5, -1.5], abs=1e-5)

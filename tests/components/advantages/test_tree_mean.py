@@ -85,7 +85,7 @@ def test_keys_of_different_groups_are_different_nodes() -> None:
     assert first_tokens(TreeMean(), two) == pytest.approx(by_hand(raw, [2] * 8), abs=1e-5)
 
 
-def test_no_division_by_a_groups_deviation() -> None:
+def test_no_division_by_a_groups_std() -> None:
     """A group whose rewards differ ten times as much gets ten times the credit."""
     small, large = (np.ptp(first_tokens(TreeMean(), batch([[1, 0], [10, 0]]))[i : i + 2]) for i in (0, 2))
     assert large == pytest.approx(10 * small, rel=1e-5)

@@ -27,7 +27,7 @@ def shares(bandit: Bandit, state: State, draws: int = 20_000) -> dict[str, float
 
 
 def test_payment_is_the_mean_absolute_group_normalised_advantage() -> None:
-    # 1, 0, 0, 0: deviations 0.75 and three times 0.25 from the mean, in units of 0.5: mean (1.5 + 3 * 0.5) / 4 = 0.75
+    # 1, 0, 0, 0: 0.75 and three times 0.25 from the mean, in units of 0.5: mean (1.5 + 3 * 0.5) / 4 = 0.75
     state = Bandit(rate=0.5).observe(Bandit().start(), [attempts(EASY, [1, 0, 0, 0])])
     assert state["q"][EASY] == pytest.approx(0.375, rel=1e-5)
     # 1, 0: 0.5 / sqrt(0.5) each; mean over rollouts, then (1 - 0.5) * 0.375 + 0.5 * 0.70711

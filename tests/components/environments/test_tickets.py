@@ -35,7 +35,7 @@ def test_what_is_no_question_costs_a_turn() -> None:
     assert outcomes[-1].reward == 0.0
 
 
-def test_the_optimum_asks_once_for_every_fact() -> None:
+def test_the_optimum_requests_every_fact_once() -> None:
     async def turns() -> int:
         async with Tickets().open(TASK, Random(0).random) as instance:
             for turn in range(9):

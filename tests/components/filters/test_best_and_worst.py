@@ -57,7 +57,7 @@ def test_incomplete_groups_are_left_out() -> None:
 
 
 def test_a_random_other_is_any_other_with_the_same_chance() -> None:
-    """Over 2000 groups of five that differ in what was sampled: 500 each, and a deviation of 19 (binomial)."""
+    """Over 2000 groups of five that differ in what was sampled: 500 each, and a std of 19 (binomial)."""
     attempts = group([0.5, 0.1, 0.9, 0.3, 0.2])
     counts: Counter[int] = Counter()
     for seed in range(2000):

@@ -14,7 +14,7 @@ def test_a_quarter_of_eight_is_the_two_that_differ_most_in_their_order() -> None
     assert kept_keys(0.25, [0.0, 0.9], *flat, [0.0, 0.5], [1.0, 0.0]) == ["a", "h"]
 
 
-def test_it_is_the_deviation_that_counts_not_the_height() -> None:
+def test_it_is_the_std_that_counts_not_the_height() -> None:
     assert kept_keys(0.5, [5.0, 5.0], [-1.0, 0.0]) == ["b"]
     assert kept_keys(0.5, [0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 1.0, 1.0]) == ["b"]
 

@@ -22,7 +22,7 @@ def test_by_hand(rewards: list[float], kept: bool) -> None:
     assert bool(left) is kept and bool(dropped) is not kept
 
 
-def test_the_bound_belongs_to_what_is_kept_and_the_reason_says_it() -> None:
+def test_the_bound_belongs_to_what_is_kept_and_the_reason_states_it() -> None:
     _, left, _ = Std(least=0.5)({}, [group([0.0, 1.0])])
     assert left
     _, _, [dropped] = Std(least=0.6)({}, [group([0.0, 1.0])])

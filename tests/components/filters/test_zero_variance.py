@@ -4,7 +4,7 @@ from posttrain.components.filters.zero_variance import ZeroVariance
 from tests.builders import group
 
 
-def test_keeps_mixed_groups_and_says_why_others_go() -> None:
+def test_keeps_mixed_groups_and_states_why_others_go() -> None:
     groups = [group(r, key=str(i)) for i, r in enumerate([[1, 0], [1, 1, 1], [0, 0], [0.5, 0.25], [1]])]
     _, kept, dropped = ZeroVariance()({}, groups)
     assert kept == [groups[0], groups[3]]

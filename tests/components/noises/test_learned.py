@@ -11,7 +11,7 @@ def deviations(noise: Learned, *said: float) -> list[float]:
     return noise.step(zero, zero, torch.zeros(1, 1), 0.5, torch.tensor([said]))[1][0].tolist()
 
 
-def test_deviations_go_geometrically_between_the_bounds() -> None:
+def test_standard_deviations_go_geometrically_between_the_bounds() -> None:
     assert deviations(Learned(lowest=0.1, highest=0.4), -1.0, 0.0, 1.0) == pytest.approx([0.1, 0.2, 0.4])
 
 

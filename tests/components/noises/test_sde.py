@@ -21,7 +21,7 @@ def test_a_step_by_hand() -> None:
 
 
 def test_at_the_start_the_end_of_the_step_counts() -> None:
-    """t = 1, size 1/4: s^2 = 1 / (1/4) = 4; noise 1 at velocity 0: drift -4 / 2; deviation sqrt(4 / 4)."""
+    """t = 1, size 1/4: s^2 = 1 / (1/4) = 4; noise 1 at velocity 0: drift -4 / 2; std sqrt(4 / 4)."""
     assert step(SDE(level=1.0), 1.0, 0.0, 0.0, 0.25) == pytest.approx((0.5, 1.0))
 
 

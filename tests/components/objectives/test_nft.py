@@ -86,7 +86,7 @@ def on_policy(solved: list[bool]) -> tuple[Tokens, list[list[float]]]:
 
 @pytest.mark.parametrize("right", [1, 3, 7])
 def test_on_policy_it_is_dr_grpo_or_grpo(right: int) -> None:
-    """The advantage of GRPO has the unbiased deviation here, which is sqrt(8 / 7) of the population's."""
+    """The advantage of GRPO has the unbiased std here, which is sqrt(8 / 7) of the population's."""
     these, rewards = on_policy([True] * right + [False] * (8 - right))
     pairs: list[tuple[Weight, GroupMean, float]] = [
         ("failures", GroupMean(scale="none"), 1.0),
@@ -122,7 +122,7 @@ def test_a_sequence_shares_the_loss_of_its_whole_ratio() -> None:
     assert slopes(NFT(prompt_weight="one"), these) == pytest.approx([-1.0, -1.0, 2.0, 4.0])
 
 
-def test_shares_of_right_rollouts_are_held_within_two_in_a_hundred() -> None:
+def test_shares_of_correct_rollouts_are_held_within_two_in_a_hundred() -> None:
     """All wrong counts as 0.02: slope 0.02 / 0.98 times 0.98. All right as 0.98: slope -0.02."""
     assert slopes(NFT(), group_of([False, False], [0.0, 0.0])) == pytest.approx([0.02, 0.02])
     assert slopes(NFT(), group_of([True], [0.0])) == pytest.approx([-0.02])

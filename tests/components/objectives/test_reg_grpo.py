@@ -62,7 +62,7 @@ def test_no_loss_where_log_ratios_are_the_advantages_at_any_scale() -> None:
         assert gradients(result.loss_T.sum(), these)["logp_T"].tolist() == pytest.approx([0.0] * 3, abs=1e-9)
 
 
-def test_below_the_floor_it_asks_for_a_distance() -> None:
+def test_below_the_floor_it_requires_a_distance() -> None:
     """Log-ratios of 0.05 around their mean where 0.1 are asked for: half of the advantage is explained."""
     result = RegGRPO(floor=0.1)(group([0.05, -0.05], [1.0, -1.0]))
     assert result.loss_T.tolist() == pytest.approx([0.25] * 2)
@@ -102,7 +102,7 @@ def test_finite_differences() -> None:
 
 
 def test_finite_differences_with_statistics_held() -> None:
-    """Against the same loss with mean and deviation as numbers, worked out here."""
+    """Against the same loss with mean and std as numbers, worked out here."""
     these = group([0.4, -0.3, 0.8], [1.0, 0.0, -1.0])
     rho_N, target_N = torch.tensor([0.4, -0.3, 0.8], dtype=torch.float64), these.advantage_T
     mean, deviation = rho_N.mean(), rho_N.std()

@@ -75,7 +75,7 @@ def test_by_hand() -> None:
     assert slope(LUFFY(these).loss_T, these).item() == pytest.approx(-3.0 * 0.5 * 0.1 / 0.36)
 
 
-def test_the_mask_says_what_it_keeps() -> None:
+def test_the_mask_states_what_it_keeps() -> None:
     log2 = float(torch.tensor(2.0).log())
     these = tokens([[-1.0] * 4], old_logp=[[-1.0 - log2, -1.0 - log2, -1.0 + log2, -1.0 + log2]],
                    advantage=[[1.0, -1.0, 1.0, -1.0]])  # fmt: skip

@@ -90,8 +90,8 @@ def test_without_a_demonstration_a_rollout_is_a_candidate_only() -> None:
     assert total(Contrast(coefficient=1.0), these).item() == pytest.approx(found)
 
 
-def test_wrong_rollouts_by_their_parts() -> None:
-    """One wrong rollout of two tokens, the first of which is shared: candidates are both of its parts."""
+def test_incorrect_rollouts_by_their_parts() -> None:
+    """One incorrect rollout of two tokens, the first of which is shared: candidates are both of its parts."""
     also = {IN_SHOWN: [1.0, 0.0, 0.0], SHOWN_ONLY: [[0.0, 1.0], [0.0, 1.0], [1.0, 0.0]]}
     these = given(
         [[0.6, 0.8], [1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]], rewards=(0.0, 1.0), lengths=(2, 1), also=also

@@ -78,7 +78,7 @@ def gradient_of(divergence: Callable[[torch.Tensor], torch.Tensor], logits: torc
     return torch.autograd.grad(divergence(logits.log_softmax(0)), logits)[0]
 
 
-def test_what_the_docstring_says_about_means_and_gradients() -> None:
+def test_what_the_docstring_states_about_means_and_gradients() -> None:
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(6, generator=generator, dtype=torch.float64).requires_grad_()
     reference = torch.randn(6, generator=generator, dtype=torch.float64).log_softmax(0)
@@ -159,7 +159,7 @@ def test_a_second_line_needs_a_first_one_and_room(lines: dict[str, float]) -> No
 
 
 def test_only_failures() -> None:
-    """Two groups: the first has one right rollout of two, the second none."""
+    """Two groups: the first has one correct rollout of two, the second none."""
     these = tokens(
         [[-1.0], [-1.0, -1.0], [-1.0]],
         reference_logp={"reference": [[-2.0], [-2.0, -2.0], [-2.0]]},

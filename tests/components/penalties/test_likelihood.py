@@ -19,7 +19,7 @@ def attempts() -> Tokens:
     return tokens([[-1.0, -2.0], [-3.0], [-4.0, -5.0]], reward_N=[1.0, 0.5, -1.0])
 
 
-def test_right_rollouts_only() -> None:
+def test_correct_rollouts_only() -> None:
     these = attempts()
     term = term_of(Likelihood(), these)
     assert term.loss_T.tolist() == pytest.approx([0.1, 0.2, 0.0, 0.0, 0.0])

@@ -76,7 +76,7 @@ def test_the_measures_by_hand() -> None:
 
 def test_giou_of_the_grounding_script_by_hand() -> None:
     assert value("giou", answer((A, 0.5)), ONE) == 2.0
-    # -1/3 without any overlap still says how far off it is
+    # -1/3 without any overlap still shows how far off it is
     assert value("giou", answer((B, 0.5)), ONE) == pytest.approx(2 / 3)
     assert value("giou", "<answer>nothing</answer>", ONE) == 0.0
     # two answers for one box: the surer one is compared

@@ -57,7 +57,7 @@ def test_it_counts_from_its_start_on_and_is_recorded_before(progress: float, pai
     assert score_all(late, attempt(said(1)), attempt(said(2)), context=context)[0].parts["brevity"].value == 0.5
 
 
-def test_what_the_environment_says_is_not_long() -> None:
+def test_what_the_environment_writes_is_not_long() -> None:
     """Two and four tokens of the policy's own, and forty of the environment's after the two."""
     short = attempt(said(2))
     world = Segment(actor="environment", token_ids=np.arange(40))
@@ -72,6 +72,6 @@ def test_a_failed_score_stays_one_and_its_length_counts() -> None:
     assert [s.value for s in scores[:2]] == pytest.approx([1.5, 1.0])
 
 
-def test_it_asks_and_runs_what_its_judge_does() -> None:
+def test_it_uses_and_runs_what_its_judge_does() -> None:
     assert Brevity(correct=IOTests()).runs == IOTests().runs != ""
     assert Brevity(correct=Judge()).roles == Judge().roles == {"judge"}

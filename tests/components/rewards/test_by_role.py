@@ -40,5 +40,5 @@ def test_a_role_without_a_part_is_reported() -> None:
         score_all(REWARD, by("observer", "42"))
 
 
-def test_it_asks_whom_its_parts_ask() -> None:
+def test_its_roles_are_those_of_its_parts() -> None:
     assert ByRole(parts={"policy": RewardModel(role="judge"), "verifier": Match()}).roles == {"judge"}

@@ -29,7 +29,7 @@ def test_the_reward_by_hand() -> None:
     assert rising == sorted(rising) and min(rising) > 0.5
 
 
-def test_what_the_counter_says_must_be_printed_once() -> None:
+def test_what_the_counter_prints_must_be_there_once() -> None:
     said = b"==7== Cachegrind, a profiler\n==7==\nnoise\n==7== I refs:        1,234,567\n"
     assert instructions(said) == 1234567
     assert instructions(b"") is None

@@ -215,7 +215,7 @@ class TestLoading:
             ("", "takes no parameters, so it could not see what it scores."),
         ],
     )
-    def test_a_signature_that_fits_nothing_says_what_would(self, write: Write, parameters: str, message: str) -> None:
+    def test_a_signature_that_fits_nothing_states_what_would(self, write: Write, parameters: str, message: str) -> None:
         with pytest.raises(UserError) as error:
             write(f"def score({parameters}):\n    return 1.0\n").prepare()
         assert message in str(error.value)

@@ -153,7 +153,7 @@ class TestVerifiers:
         )
         assert [judge(reward, text, ROW).value for text in ("42", "41")] == [1.0, 0.0]
 
-    def test_its_code_says_what_a_completion_is(self, write: Write) -> None:
+    def test_its_code_states_what_a_completion_is(self, write: Write) -> None:
         spoken = "def spoken(completion):\n    return sum(len(m['content']) for m in completion)\n"
         assert judge(write(spoken, "spoken"), "abc").value == 3.0
         parsed = (

@@ -57,7 +57,7 @@ def test_wrong(answer: str, completion: str) -> None:
     assert score.answer is not None
 
 
-def test_says_what_was_compared() -> None:
+def test_explains_what_was_compared() -> None:
     right = judge(Match(), "so the answer is 42.0.")
     assert right.answer == "42.0"
     assert right.explanation == "'42.0' (by phrase) is '42', compared as numbers"

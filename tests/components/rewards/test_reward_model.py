@@ -72,7 +72,7 @@ def test_the_roles_of_a_sum_are_those_of_its_parts() -> None:
     assert Match().roles == frozenset()
 
 
-def test_the_engine_gives_what_the_head_says_of_the_last_token(tmp_path: Path) -> None:
+def test_the_engine_gives_what_the_head_returns_for_the_last_token(tmp_path: Path) -> None:
     folder = new_folder(tmp_path / "tiny", layers=1, width=32, heads=2, kv_heads=1, context=64)
     policy = load_policy("reward", Model(source=str(folder), head="reward"), {}, torch.device("cpu"))
     assert isinstance(policy, LanguageModelPolicy) and policy.value_head is not None

@@ -19,7 +19,7 @@ def test_a_score_that_failed_stays_an_error() -> None:
     assert judge(Signed(of=Match()), "42", Task(key="bare", prompt="?")).status == "error"
 
 
-def test_a_match_says_it_itself_and_nothing_is_signed_twice() -> None:
+def test_a_match_signs_itself_and_nothing_is_signed_twice() -> None:
     assert signed(Match(tolerance=0.5)) == Match(tolerance=0.5, right=1.0, wrong=-1.0, missing=-1.0)
     wrapped = signed(Brevity(correct=Match()))
     assert wrapped == Signed(of=Brevity(correct=Match())) == signed(wrapped)

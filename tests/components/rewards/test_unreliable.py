@@ -11,12 +11,12 @@ from posttrain.settings.arithmetic import arithmetic
 from tests.builders import group
 
 
-def test_deviations_by_hand() -> None:
+def test_standard_deviations_by_hand() -> None:
     """On a scale from -1 to 1: 0 at the ends, `size` at 0, three quarters of it at -0.5; evenly, sqrt(8/15) of it."""
     reward = Unreliable(of=Match(), size=2.0, low=-1.0)
-    assert [reward.deviation(x) for x in (-1, -0.5, 0, 1, 7)] == pytest.approx([0, 1.5, 2, 0, 0])
+    assert [reward.std(x) for x in (-1, -0.5, 0, 1, 7)] == pytest.approx([0, 1.5, 2, 0, 0])
     even = Unreliable(of=Match(), size=2.0, even=True)
-    assert [even.deviation(x) for x in (0.0, 0.3, 1.0)] == pytest.approx([1.4606] * 3, abs=1e-4)
+    assert [even.std(x) for x in (0.0, 0.3, 1.0)] == pytest.approx([1.4606] * 3, abs=1e-4)
 
 
 def test_errors_are_of_the_answer_and_in_training_only() -> None:

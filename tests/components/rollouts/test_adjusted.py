@@ -68,7 +68,7 @@ def test_an_easy_text_is_left_as_it_is() -> None:
 
 
 def test_noise_on_pixels_grows_with_the_distance() -> None:
-    """Mid-grey, so that little is clipped: the deviation is what is asked for, and 0 changes nothing."""
+    """Mid-grey, so that little is clipped: the std is what is asked for, and 0 changes nothing."""
     image = Image(data=write_png(np.full((40, 40, 3), 128, np.uint8)))
     for deviation in (0.0, 8.0, 16.0):
         pixels = pixels_of(noised(image, deviation, ScriptedSampler("policy")))

@@ -38,7 +38,7 @@ class Prompted(ScriptedSampler):
 
 
 class Critic(ScriptedSampler):
-    """Says these things in order; an exception is raised."""
+    """Writes these texts in order; an exception is raised."""
 
     def __init__(self, *says: str | Exception) -> None:
         super().__init__("judge")
@@ -98,7 +98,7 @@ def test_critiques_without_a_critic(kind: Any, words: list[str]) -> None:
     assert [info_of(t)["critique"] for t in group.trajectories[2:]] == words
 
 
-def test_a_critic_writes_about_wrong_rollouts_and_what_it_cannot_is_reported() -> None:
+def test_a_critic_writes_about_incorrect_rollouts_and_what_it_cannot_is_reported() -> None:
     critic = Critic("carry the one", NoAnswer("it is up, but has no answer"), "  ")
     rollout = Critiqued(n=4, critique="text", texts=SHORT)
     group, _, _ = collected(rollout, [0, 1, 0, 0, 0, 0, 0, 0], judge=critic)

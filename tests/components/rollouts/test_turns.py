@@ -31,7 +31,7 @@ END = 0
 
 
 class Scripted:
-    """Says the next word of its rollout's script, in upper case, which its decoding makes lower case.
+    """Writes the next word of its rollout's script, in upper case, which its decoding makes lower case.
 
     Rollout i waits i turns of the event loop before each answer, so that the rollouts get out of step.
     """

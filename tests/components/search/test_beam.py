@@ -129,7 +129,7 @@ def test_after_the_last_round_open_prefixes_are_answers_only_if_nothing_ended() 
     assert [t.completion for t in found.trajectories] == ["b\ne"]
 
 
-def test_what_it_asks_for() -> None:
+def test_what_it_requests() -> None:
     beam = Beam(value_role="critic")
     assert beam.roles == {"policy", "critic"} and not beam.uses_rewards
     assert (beam.width, beam.samples, beam.rounds, beam.temperature) == (3, 3, 20, 1.0)

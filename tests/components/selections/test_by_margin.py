@@ -109,7 +109,7 @@ def test_one_bound_is_needed(wrong: dict[str, Any]) -> None:
         ByMargin(reward=Written(), **wrong)
 
 
-def test_it_asks_whom_its_reward_asks() -> None:
+def test_its_roles_are_those_of_its_reward() -> None:
     text = {"kind": "by_margin", "reward": {"kind": "reward_model", "role": "judge"}, "keep": "hard"}
     selection = TypeAdapter(Selection).validate_python(text)
     assert selection == ByMargin(reward=RewardModel(role="judge"), keep="hard")

@@ -24,7 +24,7 @@ TASKS = [Task(key=key, prompt="1+1", answer="2", demonstrations=("2",)) for key 
 
 
 class Said(ScriptedSampler):
-    """Says these texts, one after another."""
+    """Writes these texts, one after another."""
 
     context = 200
 

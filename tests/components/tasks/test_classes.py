@@ -37,7 +37,7 @@ def test_every_part_of_a_strategy_in_the_prompt() -> None:
     assert " unsure" not in task.fields["candidates"], "it is never right"
 
 
-def test_numbers_are_a_permutation_that_says_nothing_else() -> None:
+def test_numbers_are_a_permutation_that_shows_nothing_else() -> None:
     found = classes(training=(Strategy(numbers=True),), asked=Strategy())
     numbers = {task.asked.answer: task.answer for task in found.load() if task.asked}
     assert sorted(numbers) == sorted(PATTERNS) and sorted(filter(None, numbers.values())) == ["0", "1", "2", "3", "4"]

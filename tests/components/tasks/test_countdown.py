@@ -39,7 +39,7 @@ def test_the_working_is_right_and_uses_what_is_left() -> None:
         assert solution == task.answer
 
 
-def test_the_prompt_says_all_that_is_needed() -> None:
+def test_the_prompt_states_all_that_is_needed() -> None:
     task = Countdown(size=1).load()[0]
     given = " ".join(map(str, task.fields["numbers"]))
     assert isinstance(task.prompt, str)

@@ -1,4 +1,4 @@
-"""Exercises of several kinds, each with the one answer that its form asks for."""
+"""Exercises of several kinds, each with the one answer that its form requires."""
 
 import pytest
 

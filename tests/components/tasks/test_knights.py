@@ -22,7 +22,7 @@ def read(line: str) -> tuple[str, list[str], bool]:
 
 @pytest.mark.parametrize("task", TASKS[:20], ids=lambda task: task.key)
 def test_exactly_one_assignment_agrees_with_the_prompt(task: Task) -> None:
-    """By brute force over what the prompt says, without the generator's own code."""
+    """By brute force over what the prompt states, without the generator's own code."""
     lines = [read(line) for line in str(task.prompt).splitlines()[1:-1]]
     names = [speaker for speaker, _, _ in lines]
     found = []
@@ -38,7 +38,7 @@ def test_exactly_one_assignment_agrees_with_the_prompt(task: Task) -> None:
 
 
 def test_a_trace_by_hand() -> None:
-    """A says that B is a knave, B that both are alike: if A is a knight, B is a knave, and they differ."""
+    """A states that B is a knave, B that both are alike: if A is a knight, B is a knave, and they differ."""
     puzzle = (Words((1,), False), Words((0, 1), True))
     assert solutions(puzzle) == [(True, False)]
     assert search(puzzle) == ["A knight", "B knight? A fails", "B knave? right"]

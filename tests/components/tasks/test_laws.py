@@ -221,7 +221,7 @@ def test_round_trips(tasks: Tasks) -> None:
 
 
 @every_kind
-def test_describe_says_how_many(tasks: Tasks) -> None:
+def test_describe_states_how_many(tasks: Tasks) -> None:
     assert f"{len(tasks.load()):,} " in tasks.describe()
 
 

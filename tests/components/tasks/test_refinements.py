@@ -11,7 +11,7 @@ TEXTS = Critiques(
 SUMS = Arithmetic(size=200, terms=(2, 2))
 
 
-def test_an_exercise_shows_a_made_up_rollout_and_asks_for_the_right_one() -> None:
+def test_an_exercise_shows_a_made_up_rollout_and_requests_the_correct_one() -> None:
     rights = 0
     for sum_, task in zip(SUMS.load(), Refinements(of=SUMS, texts=TEXTS).load(), strict=True):
         shown, critique, rest = str(task.prompt).removeprefix(str(sum_.prompt)).split("|")

@@ -1,4 +1,4 @@
-"""Sums up to n: both programs are right, and the tests say what Python's sum says."""
+"""Sums up to n: both programs are right, and the tests expect what Python's sum returns."""
 
 import shutil
 import subprocess

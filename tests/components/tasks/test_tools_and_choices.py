@@ -13,7 +13,7 @@ from tests.components.rewards.judging import judge
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_the_calls_are_what_the_prompt_asks_for(level: int) -> None:
+def test_the_calls_are_what_the_prompt_requests(level: int) -> None:
     """The prompt alone, read by another program, gives the answer; every tool is offered with its parameters."""
     for task in ToolRequests(size=1000, level=level).load():
         tools, asked = re.fullmatch(r"Tools: (.*)\nDo: (.*)\n", str(task.prompt)).groups()  # type: ignore[union-attr]

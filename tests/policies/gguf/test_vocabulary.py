@@ -85,7 +85,7 @@ def test_ids_are_those_of_the_original(tmp_path, pre):
     assert all(any(o.encode(text).tolist() != original.encode(text).ids for text in CORPUS) for o in others)
 
 
-def test_a_start_token_is_put_before_texts_where_the_file_says_so(tmp_path):
+def test_a_start_token_is_put_before_texts_where_the_file_states_it(tmp_path):
     values = metadata(trained("llama-bpe"), "llama-bpe")
     for said, expected in ((None, [0]), (True, [0]), (False, [])):
         given = values if said is None else values | {"tokenizer.ggml.add_bos_token": said}

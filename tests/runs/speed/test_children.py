@@ -64,7 +64,7 @@ def test_a_child_whose_parent_is_gone_ends() -> None:
         ("import time; time.sleep(60)", "the child: has not answered for 1 s"),
     ],
 )
-def test_a_child_that_fails_says_why(code: str, said: str) -> None:
+def test_a_child_that_fails_states_why(code: str, said: str) -> None:
     one = child(code, limit=1.0)
     with pytest.raises(ChildFailed) as failed:
         while True:

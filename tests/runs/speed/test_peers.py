@@ -74,7 +74,7 @@ def test_curves_within_noise() -> None:
     assert same_curve("x", [{"x": 2.0}, {"x": 5.0}, {"x": 3.0}], [{"x": 1.0}, {"x": 5.5}, {"x": 3.0}])["within_noise"]
 
 
-def test_the_same_model_says_the_same(tmp_path: Path) -> None:
+def test_the_same_model_returns_the_same(tmp_path: Path) -> None:
     from benchmarks.peers.outcome import logp_of_a_text
 
     model = make_model(tmp_path / "m", SIZES["0.2M"], 0.0)

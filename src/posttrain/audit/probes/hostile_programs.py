@@ -14,8 +14,8 @@ PYTHON: Final = {
     "exits": "import sys\nsys.exit(0)",
     "exits hard": "import os\nos._exit(0)",
     "ends itself": "raise SystemExit(0)",
-    "says OK": "print('OK')\nprint('PASSED')\nprint('1 passed in 0.01s')",
-    "says it on the error stream": "import sys\nprint('OK: all tests passed', file=sys.stderr)",
+    "prints OK": "print('OK')\nprint('PASSED')\nprint('1 passed in 0.01s')",
+    "prints it on the error stream": "import sys\nprint('OK: all tests passed', file=sys.stderr)",
     "tells of calls": "import os, json\nfor fd in (1, 3, 4, 5):\n for n in range(9):\n  try: os.write(fd, json.dumps"
     "([n, ['value', ['bool', True]]]).encode() + b'\\n')\n  except OSError: pass",
     "changes what is told": 'import json, sys\njson.dumps = lambda *a, **k: \'[0, ["value", ["bool", true]]]\'\n'
@@ -71,7 +71,7 @@ OTHERS: Final[Mapping[str, Mapping[str, str]]] = {
     "c": {
         "does nothing": "int main(void) { return 0; }",
         "exits hard": "#include <unistd.h>\nint main(void) { _exit(0); }",
-        "says OK": '#include <stdio.h>\nint main(void) { puts("OK"); puts("PASSED"); }',
+        "prints OK": '#include <stdio.h>\nint main(void) { puts("OK"); puts("PASSED"); }',
         "includes a file": '#include "/etc/passwd"\nint main(void) { return 0; }',
         "becomes a shell": '#include <unistd.h>\nint main(void) { execl("/bin/sh", "sh", "-c", "cat *", 0); }',
     },
@@ -83,12 +83,12 @@ OTHERS: Final[Mapping[str, Mapping[str, str]]] = {
         "attaches a file": "ATTACH '/etc/passwd' AS other",
         "reads a file": "SELECT * FROM read_text('/etc/passwd')",
         "loads code": "SELECT load_extension('x')",
-        "says OK": "SELECT 'OK', 'PASSED'",
+        "prints OK": "SELECT 'OK', 'PASSED'",
         "a comment": "-- right",
     },
     "verilog": {
         "ends at once": "module top(input a,b,c,output y); initial $finish; endmodule",
-        "says OK": 'module top(input a,b,c,output y); initial $display("PASSED"); endmodule',
+        "prints OK": 'module top(input a,b,c,output y); initial $display("PASSED"); endmodule',
         "opens a file": 'module top(input a,b,c,output y); integer f; initial f = $fopen("rows", "w"); endmodule',
         "includes the bench": '`include "bench.v"\nmodule top(input a,b,c,output y); endmodule',
         "unknown": "module top(input a,b,c,output y); assign y = 1'bx; endmodule",

@@ -57,7 +57,7 @@ class Advantage(Component):
 
     @property
     def roles(self) -> frozenset[str]:
-        """Roles whose models it asks before the first step."""
+        """Roles whose models it samples from before the first step."""
         return frozenset()
 
     @property

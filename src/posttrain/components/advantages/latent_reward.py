@@ -121,7 +121,7 @@ class LatentReward(Advantage):
             if self.writer is None:
                 encoded(state["code"], steps, pool)
                 return state
-            writer = sampler_of(self.writer, samplers, "the latent_reward advantage asks")
+            writer = sampler_of(self.writer, samplers, "the latent_reward advantage prompts")
 
             async def write(prompt: str, n: int, temperature: float) -> list[str]:
                 return await writer.write(prompt, n, Sampling(temperature=temperature, max_tokens=2048))

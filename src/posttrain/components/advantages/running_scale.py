@@ -30,7 +30,7 @@ class RunningScale(Advantage):
     advantage: Advantage
     """The estimator of the scaled rewards."""
     gamma: Annotated[float, Field(gt=0.0, le=1.0)] = 0.99
-    """Discount of the returns whose deviation is measured, for each turn."""
+    """Discount of the returns whose standard deviation is measured, for each turn."""
     clip: PositiveFloat = 10.0
     """Largest absolute value of a scaled reward."""
 

@@ -39,7 +39,7 @@ class Picked(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a model that the curriculum asks should predict for a task."""
+    """What a model of the curriculum should predict for a task."""
 
     task: Task
     value: float
@@ -69,7 +69,7 @@ class Curriculum(Component):
 
     @property
     def roles(self) -> frozenset[str]:
-        """Roles besides the policy whose models `look` asks."""
+        """Roles besides the policy whose models `look` uses."""
         return frozenset()
 
     @property

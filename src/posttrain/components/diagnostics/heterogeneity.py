@@ -175,7 +175,7 @@ def _lines(values: dict[str, Any]) -> list[str]:
     lines = [
         f"{values['tasks']} prompts with {values['n']} traces each; reward {text('base')}",
         f"heterogeneity: sigma {values['sigma']:.3f} (median over prompts)",
-        f"anti-concentration: {values['above']:.1%} of the traces are above their mean by the deviation",
+        f"anti-concentration: {values['above']:.1%} of the traces are above their mean by the standard deviation",
         f"imitation of the rewarded traces: at best {text('verifier_free')}",
         f"a verifier's best policy in the ball: {text('verifier_based')}",
         f"gap {text('gap')}",

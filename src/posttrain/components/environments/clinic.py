@@ -154,9 +154,9 @@ class Consultation(Instance):
     def _observation(self, text: str, *, counted: bool = True) -> Observation:
         turns = f" Turn {self._turn}/{self._budget}." if counted else ""
         key = " ".join(f"s{s}{'+' if had else '-'}" for s, had in sorted(self._known.items()))
-        asks = [f"<answer>s{s}?</answer>" for s in range(self._rules.symptoms)]
+        questions = [f"<answer>s{s}?</answer>" for s in range(self._rules.symptoms)]
         names = [f"<answer>Diagnosis: d{d}. Recommendation: r{d}</answer>" for d in range(self._rules.diseases)]
-        return Observation(text=f"\n{text}{turns}\n", state_key=key, legal=(*asks, *names))
+        return Observation(text=f"\n{text}{turns}\n", state_key=key, legal=(*questions, *names))
 
     def _scored(self, text: str) -> float:
         diagnosis = re.search(r"Diagnosis:\s*(.*?)(?:\.|\s*Recommendation:|\s*\Z)", text, re.DOTALL)

@@ -1,7 +1,7 @@
 """A user with a ticket: what it is about has to be asked for, and then it is sent to the desk that fits.
 
-A ticket has `facts` yes-no facts, drawn by the task's key. ``?2`` asks for the second one; ``=101`` sends the ticket to
-the desk of these facts and ends the dialogue; the verdict is 1 for the right desk. The optimum asks for every fact
+A ticket has `facts` yes-no facts, drawn by the task's key. ``?2`` requests the second one; ``=101`` sends the ticket to
+the desk of these facts and ends the dialogue; the verdict is 1 for the right desk. The optimum requests every fact
 once: facts + 1 turns.
 
 Source: the interface of the gyms of UserRL, arXiv:2509.19736: asking and answering by turns, a reward each turn, which

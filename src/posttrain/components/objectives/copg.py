@@ -17,7 +17,7 @@ their number. IPO is a case of it: a difference of 1/2 between chosen and reject
 The reward is the advantage of a completion's last token, of which only differences within the group count: `group_mean`
 with ``scale="none"`` gives the rewards unchanged.
 
-Differs: the paper maximises (R_{beta/2}(y) - R_{beta/2}(y')) (d - d'), which has the same gradient; its text says
+Differs: the paper maximises (R_{beta/2}(y) - R_{beta/2}(y')) (d - d'), which has the same gradient; its text states
 minimise. The square is used because it is 0 at the optimum. A group counts the mean of its pairs.
 """
 

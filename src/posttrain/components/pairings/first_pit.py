@@ -17,7 +17,7 @@ whose shared tokens then have no gradient. The pair's fields have ``q`` of each 
 ``margin``, 1 - Q of the pit.
 
 Differs: the paper samples k = 5 continuations, from the best of 5 of its model; here n give the same expectation. Its
-solutions are a teacher's or the model's own; `chosen` says which.
+solutions are a teacher's or the model's own; `chosen` states which.
 """
 
 import asyncio

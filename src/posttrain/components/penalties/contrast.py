@@ -7,7 +7,7 @@ computed when rollouts are sampled and gets no gradient. For each correct rollou
     positive_i = -log( exp(min(cos(z_shown_i, z_i), 0.9) / tau) / sum_j exp(cos(z_shown_i, z_j) / tau) )
 
 over all rollouts j of the update, its own included; the mean over correct rollouts is taken. With `negatives`, each
-wrong rollout that has tokens in common with its demonstration gives
+incorrect rollout that has tokens in common with its demonstration gives
 
     negative_i = -log( exp(min(cos(z1_i, z2_i), 0.9) / tau) / sum over z of exp(cos(z2_i, z) / tau) )
 
@@ -48,7 +48,7 @@ class Contrast(Penalty):
     limit: float = 0.9
     """Cosine in the numerator above which there is no further pull (0.9)."""
     negatives: bool = False
-    """Whether wrong rollouts are contrasted too, by the parts that they share with the demonstration."""
+    """Whether incorrect rollouts are contrasted too, by the parts that they share with the demonstration."""
     form: Literal["rows", "released"] = "rows"
     """``rows`` is the formula; ``released`` what the release computes."""
 
@@ -59,7 +59,7 @@ class Contrast(Penalty):
         return own | {SHOWN_ONLY, IN_SHOWN} if self.negatives else own
 
     def in_loss(self, tokens: Tokens) -> PerToken | None:
-        """[T] the term; metrics are the cosines of correct and of wrong rollouts with their demonstrations."""
+        """[T] the term; metrics are the cosines of correct and incorrect rollouts with their demonstrations."""
         import torch
 
         shown_NE = tokens.last(tokens[SHOWN])
@@ -80,7 +80,7 @@ class Contrast(Penalty):
         )
 
     def _negative(self, tokens: Tokens, wrong_N: "torch.Tensor") -> "torch.Tensor":
-        """[N] the term of wrong rollouts."""
+        """[N] the term of incorrect rollouts."""
         import torch
 
         common_T = tokens[IN_SHOWN] > 0

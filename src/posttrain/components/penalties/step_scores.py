@@ -7,7 +7,7 @@ answer:
     r_k = v_k at the closing tag of step k < K        r_K = w s + (1 - w) v_K at the last token        w = .6
 
 A rollout that is no path of the grammar has `malformed` (-.2) at its last token, whatever its answer. With `place`
-``last`` the mean of all r_k is the only reward, at the last token. What the model says is held within [0, 1].
+``last`` the mean of all r_k is the only reward, at the last token. What the model writes is held within [0, 1].
 
 Differs: closing tags are found in the text of the tokens, and the release looks for a pair of token ids; it calls
 malformed what has another number of scores than of closing tags. Rewards of the steps are added up by a return to go,

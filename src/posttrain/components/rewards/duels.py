@@ -5,7 +5,7 @@ as A; the verdict is the margin d_ij (1 for A, -1 for B, or a strength of 1 to 3
 rollout is the mean of its margins over the group, itself included, and each margin is a part ``against_N`` of the
 score, for the advantage `pairwise`.
 
-`both_orders` asks again with rollout j as A and takes the mean of both, so that a preference for a place cancels; it
+`both_orders` judges again with rollout j as A and takes the mean of both, so that a preference for a place cancels; it
 doubles the requests, G(G-1)/2 for G rollouts. `by_length` divides a margin by the characters of the reply, as the
 release does and the paper does not say.
 
@@ -119,7 +119,7 @@ class Duels(Reward):
         return Score(value=value, status="ok" if value > 0 else "wrong", explanation=explanation, parts=parts)
 
     async def _verdict(self, first: Trajectory, second: Trajectory, writer: Writer) -> float | str:
-        """The margin of the first rollout over the second, shown in this order; a text says why there is none."""
+        """The margin of the first rollout over the second, shown in this order; a text states why there is none."""
         values = {"question": question_of(first.task), "raw_first": first.completion, "raw_second": second.completion}
         values |= {"first": marked(first.completion), "second": marked(second.completion)}
         request = fill(self.template, values)

@@ -1,4 +1,4 @@
-"""Whether an answer says of everyone in a puzzle of knights and knaves what they are, in any order and wording.
+"""Whether an answer states of everyone in a puzzle of knights and knaves what they are, in any order and wording.
 
 Each ``A knave``, ``A is a knave``, ``A: knave`` in the answer is an assignment. Everyone must be named, nobody twice in
 different ways, and nobody who is not in the puzzle.
@@ -42,7 +42,7 @@ class Knights(Reward):
         found = find_answer(trajectory, self.extract)
         named = [(who.upper(), kind.lower()) for who, kind in _ASSIGNMENT.findall(found.text)] if found else []
         if found is None or not named:
-            return Score(value=self.missing, status="wrong", explanation="no answer that says who is what")
+            return Score(value=self.missing, status="wrong", explanation="no answer that states who is what")
         solution = {(str(who).upper(), str(kind)) for who, kind in kinds.items()}
         if set(named) == solution:
             return Score(value=self.right, status="ok", answer=found.text, explanation="the solution")

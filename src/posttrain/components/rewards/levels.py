@@ -23,7 +23,7 @@ class Levels(Reward):
     correct: Reward
     """Scores the answers; status ``ok`` is right, a score without an answer is unreadable."""
     form: Reward | None = None
-    """Scores the form; status ``ok`` is whole. None asks for no form."""
+    """Scores the form; status ``ok`` is whole. None requires no form."""
     broken: float = -2.0
     """Score of a completion whose form is broken."""
     unreadable: float = -1.0

@@ -30,13 +30,13 @@ class Noisy(Reward):
     of: Reward
     """The reward without errors; status ``ok`` is correct."""
     false_positive: Probability = 0.2
-    """Probability that a wrong rollout counts as correct."""
+    """Probability that an incorrect rollout counts as correct."""
     false_negative: Probability = 0.2
     """Probability that a correct rollout counts as wrong."""
     per: Literal["task", "rollout"] = "task"
     """What a draw is for: all rollouts of a task in a step, as in the paper, or each rollout."""
     right: float = 1.0
-    """Reward of a wrong rollout that counts as correct."""
+    """Reward of an incorrect rollout that counts as correct."""
     wrong: float = 0.0
     """Reward of a correct rollout that counts as wrong."""
     spare_unanswered: bool = False

@@ -6,7 +6,7 @@ standard deviation of the error is 4 u (1 - u) times `size`: 0 at both ends. `ev
 over a uniform u everywhere, for comparison, where the ends are no more reliable than the rest.
 
 Errors are made only where scores are learned from (`RewardContext.learning`), and are a function of the task and the
-answer: asked twice, a reward model says the same. The true reward is the part ``true``, and ``reward/true`` its mean.
+answer: a reward model is deterministic. The true reward is the part ``true``, and ``reward/true`` its mean.
 """
 
 import hashlib
@@ -60,7 +60,7 @@ class Unreliable(Reward):
         return [score if score.status == "error" else self._changed(t, score) for t, score in zip(group, scores,
                 strict=True)]  # fmt: skip
 
-    def deviation(self, value: float) -> float:
+    def std(self, value: float) -> float:
         """Standard deviation of the error of a true reward."""
         place = min(max((value - self.low) / (self.high - self.low), 0.0), 1.0)
         return float(self.size * (MEAN_SQUARE**0.5 if self.even else 4.0 * place * (1.0 - place)))
@@ -70,7 +70,7 @@ class Unreliable(Reward):
         digest.update(trajectory.completion_ids.tobytes())
         normal = NormalDist().inv_cdf((int.from_bytes(digest.digest(), "little") + 0.5) / 2**64)
         return Score(
-            value=score.value + self.deviation(score.value) * normal,
+            value=score.value + self.std(score.value) * normal,
             status=score.status,
             answer=score.answer,
             confidence=score.confidence,

@@ -1,9 +1,9 @@
-"""Completions of a task that is made easier by a hint or harder by noise, as far as its difficulty asks for.
+"""Completions of a task that is made easier by a hint or harder by noise, as far as its difficulty requires.
 
 Source: DeepVideo-R1, Park et al. 2025, arXiv:2506.07464, section 3.3. A task has its difficulty Delta in the field
 ``delta`` (`curricula/paced`). Hard, Delta > 0: reasoning traces are sampled with the true answer in the prompt, the one
 with the highest reward is taken, and a part of it is put into the prompt as a hint, the larger the larger |Delta| is.
-Easy, Delta < 0: Gaussian noise on the pixels of the task's images, with a deviation in proportion to |Delta|. A task
+Easy, Delta < 0: Gaussian noise on the pixels of the task's images, with a std in proportion to |Delta|. A task
 without ``delta``, and an easy one without images, is left as it is.
 
 The hint is the model's own text: of the tokens before the `marker` of the answer the share scale |Delta|, at most
@@ -91,11 +91,11 @@ class Adjusted(Rollout):
         return sampler.decode(token_ids[:kept]), kept
 
 
-def noised(image: Image, deviation: float, sampler: Sampler) -> Image:
+def noised(image: Image, std: float, sampler: Sampler) -> Image:
     """The image with Gaussian noise on its pixels, drawn by the rollout's own draws."""
     from posttrain.datasets.images import identity, pixels_of, write_png
 
     pixels = pixels_of(image)
     rng = np.random.default_rng(int(sampler.uniform() * 2**53))
-    changed = pixels + rng.normal(0.0, deviation, pixels.shape)
+    changed = pixels + rng.normal(0.0, std, pixels.shape)
     return Image(data=write_png(changed.round().clip(0, 255).astype(np.uint8)), name=identity(image))

@@ -2,7 +2,7 @@
 
 Source: GHPO, Liu et al. 2025, arXiv:2507.10628, and its released code (hkgc-1/GHPO at af0a7dd, ghpo_trainer.py). Where
 no rollout of a task is correct, the whole group is sampled anew from the task's prompt with the first part of its
-solution, as many of its characters as the first share of the `ladder` says; where that fails too, with the next share.
+solution, as many of its characters as the first share of the `ladder` is; where that fails too, with the next share.
 The first group with a correct rollout is kept, or that of the last share whatever it is, all within one step. What is
 correct is the status of the reward, so that a reward for the format does not count. Discarded groups are sampled, and
 count, and are not learned from.

@@ -70,7 +70,7 @@ class Search(Component):
 
     @property
     def trains(self) -> bool:
-        """Whether its rollouts have trained tokens; those of a search that asks for each step by a prompt do not."""
+        """Whether its rollouts have trained tokens; those of a search that requests each step by a prompt do not."""
         return True
 
     @property

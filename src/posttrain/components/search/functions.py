@@ -1,4 +1,4 @@
-r"""Tree search that branches only between tagged steps: a grammar says which kinds of steps may come next.
+r"""Tree search that branches only between tagged steps: a grammar states which kinds of steps may come next.
 
 Source: Reinforced Functional Token Tuning, Zhang et al. 2025, arXiv:2502.13389, and its release (sastpg/RFTT at
 948f89ee: mcts_backbone.py, mcts_sampling.py). A node is a step, ``<step>47+35=82</step>``; its children are the kinds
@@ -240,7 +240,7 @@ class Functions(Search):
         """Ask for a step by its prompt, and put it into its tags."""
         plain = isinstance(task.prompt, str)
         problem = str(task.prompt if plain else task.prompt[-1]["content"])  # type: ignore[index]
-        text = self.grammar.asks(node.kind, problem, node.text)
+        text = self.grammar.prompt(node.kind, problem, node.text)
         asked = sampler.encode(text if plain else ({"role": "user", "content": text},))
         room = min(self.sampling.max_tokens, sampler.context - len(asked))
         (completion,) = await sampler.sample(asked, 1, replace(self.sampling, max_tokens=max(1, room)))
@@ -256,7 +256,7 @@ class Functions(Search):
         return min(self.sampling.max_tokens - (length - prompt), sampler.context - length)
 
     def _continuing(self, node: Node) -> list[str]:
-        """Kinds that may follow a node, and whose opening tag goes on after what its last token says beyond its own."""
+        """Kinds that may follow a node, and whose opening tag goes on after what its last token has beyond its own."""
         over = self._over(node)
         return [kind for kind in self.grammar.allowed(node.kind or None) if f"<{kind}>".startswith(over)]
 

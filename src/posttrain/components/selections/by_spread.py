@@ -52,7 +52,7 @@ class BySpread(Selection):
         return True
 
     async def measure(self, tasks: Sequence[Task], samplers: Mapping[str, Sampler]) -> Any:
-        """For each of the first tasks the deviation of its scores; None where fewer than two could be scored."""
+        """For each of the first tasks the std of its scores; None where fewer than two could be scored."""
         sampling = Sampling(max_tokens=self.max_tokens, temperature=self.temperature)
         groups = await sample_all(
             tasks[: self.first], samplers, self.reward, role="policy", n=self.n, sampling=sampling, kind=self.kind

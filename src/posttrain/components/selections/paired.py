@@ -3,7 +3,7 @@
 The rollouts are sampled once, when the stage begins. The rule is a `posttrain.components.pairings`: which of them is
 preferred to which, cut where, with which numbers. The pairs take the place of those that the data has; where they are
 from is in the field ``origin`` of the task. A task without a pair is left out, and the note of the stage counts the
-reasons. Where no task has any, as where a model is always right, the run stops and says so.
+reasons. Where no task has any, as where a model is always right, the run stops with this reason.
 
 Source: the pair builders of arXiv:2402.05000, arXiv:2406.14532, arXiv:2403.09032 and arXiv:2502.10391; see the rules.
 """

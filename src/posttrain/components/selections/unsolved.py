@@ -22,12 +22,12 @@ from posttrain.types import Task
 
 @frozen
 class Unsolved(Selection):
-    """Keeps tasks by the share of right rollouts."""
+    """Keeps tasks by the share of correct rollouts."""
 
     reward: Reward
     """Scores the rollouts; status ``ok`` is right."""
     below: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
-    """Share of right rollouts below which a task is kept."""
+    """Share of correct rollouts below which a task is kept."""
     n: Annotated[int, Field(ge=1, le=256)] = 4
     """Rollouts of each task."""
     temperature: PositiveFloat = 1.0
@@ -41,7 +41,7 @@ class Unsolved(Selection):
         return frozenset({"policy"}) | self.reward.roles
 
     async def measure(self, tasks: Sequence[Task], samplers: Mapping[str, Sampler]) -> Any:
-        """For each task the share of right rollouts; None where none could be scored."""
+        """For each task the share of correct rollouts; None where none could be scored."""
         sampling = Sampling(max_tokens=self.max_tokens, temperature=self.temperature)
         groups = await sample_all(
             tasks, samplers, self.reward, role="policy", n=self.n, sampling=sampling, kind=self.kind

@@ -1,4 +1,4 @@
-"""Keeps the tasks whose reference calls are valid: by their syntax trees and, with a judge, by what it says of them.
+"""Keeps the tasks whose reference calls are valid: by their syntax trees and, with a judge, by its verdict.
 
 Source: the two-stage preparation of data of FunRL, arXiv:2508.05118: rounds of evaluation by a language model, then
 validation of the syntax trees. A reference is valid if it can be read (`posttrain.grading.calls`) and, where the row
@@ -63,7 +63,7 @@ class ValidCalls(Selection):
         fault = tree_fault(task)
         if fault or self.judge is None:
             return fault
-        judge = sampler_of(self.judge, samplers, "the valid_calls selection asks")
+        judge = sampler_of(self.judge, samplers, "the valid_calls selection prompts")
         prompt = task.prompt if isinstance(task.prompt, str) else "\n".join(m["content"] for m in task.prompt)
         question = self.question.replace("{prompt}", prompt).replace("{answer}", task.answer or "")
         answers = await judge.write(question, self.rounds, self.sampling)

@@ -4,7 +4,7 @@ Source: RedOne 2.0, arXiv:2511.07070, section 3.3: the first stage of reinforcem
 are imitated from given answers, with 5.6 % of rows of other tasks whose target is the best of 8 answers of the model
 itself, by a judge. Such rows hold the model near itself.
 
-A kind is a task's domain. Its score is the share of right rollouts of its first `probed` tasks. A kind at the threshold
+A kind is a task's domain. Its score is the share of correct rollouts of its first `probed` tasks. One at the threshold
 or above gives no row but those of the share.
 
 Differs: the threshold is not in the paper, and which tasks are weak is read from benchmarks there. The share is of
@@ -36,7 +36,7 @@ class WeakKinds(Selection):
     reward: Reward
     """Scores the rollouts; status ``ok`` is right, and the best of several has the highest score."""
     threshold: Annotated[float, Field(ge=0.0, le=1.0)] = 0.6
-    """Share of right rollouts below which a kind is weak."""
+    """Share of correct rollouts below which a kind is weak."""
     general: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.06
     """Share of rows of the other kinds, among all rows that are kept."""
     targets: Literal["own", "given"] = "own"

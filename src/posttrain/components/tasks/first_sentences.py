@@ -1,7 +1,7 @@
 """Items for a verifier, and first sentences of answers among them as responses that are a NO.
 
 Source: Master-RM of "One Token to Fool LLM-as-a-Judge", arXiv:2507.08794, from two notes on it: of a random eighth of
-the items a new answer is generated, and its first sentence, which only says the task again, is added with the label NO.
+the items a new answer is generated, and its first sentence, which only repeats the task, is added with the label NO.
 
 Items are those of `tasks/verifier_items`, whose field ``worked`` has another answer to the task. They all stay, in
 their order, and the new ones follow.
@@ -60,7 +60,7 @@ class FirstSentences(Tasks):
 
 
 def _begun(task: Task) -> Task | None:
-    """The item with the first sentence of another answer as its response; None where that says the answer."""
+    """The item with the first sentence of another answer as its response; None where that has the answer."""
     worked, span, reference = (task.fields.get(name) for name in ("worked", "span", "reference"))
     if not isinstance(task.prompt, str) or not isinstance(span, list) or not isinstance(reference, str):
         raise UserError(f"task {task.key} is no item of a verifier; take tasks of the kind verifier_items")

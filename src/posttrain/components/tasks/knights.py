@@ -1,7 +1,7 @@
 r"""Knights and knaves: everyone says one thing, knights tell the truth and knaves lie; who is what has one solution.
 
 The prompt has a line for each person, ``A: B is a knave``, ``B: A and C are alike``, ``C: A and B differ``. The
-demonstration tries knights and knaves one person after the other, in the order of their names. It says whose words an
+demonstration tries knights and knaves one person after the other, in the order of their names. It states whose words an
 assignment contradicts, tries the other kind then, and returns to an earlier person where neither is possible::
 
     <think>A knight; B knight? A fails; B knave? B fails; return; A knave; B knight? right</think>

@@ -56,7 +56,7 @@ class Stories(Tasks):
     right: Annotated[float, Field(ge=0.0, le=1.0)] = 0.5
     """Share of demonstrations with the right answer."""
     order: bool = True
-    """Whether the prompt has the events in order; false asks the shuffled copies, with the answers of the stories."""
+    """Whether the prompt has the events in order; false gives the shuffled copies, with the answers of the stories."""
 
     def load(self) -> Sequence[Task]:
         """The stories, in the order in which they are drawn."""

@@ -5,7 +5,7 @@ r"""Other tasks, whose demonstrations have tagged steps, some of them with a sli
     <step>47+35=82</step><step>82-8=73</step><check>no</check><fix>82-8=74</fix><answer>74</answer>
 
 Right steps are checked now and then: ``<check>ok</check>``. Steps are the parts between semicolons before ``####``; a
-slip changes the last digit of a step that ends in one. `GRAMMAR` says which kinds of steps may follow which.
+slip changes the last digit of a step that ends in one. `GRAMMAR` states which kinds of steps may follow which.
 """
 
 from collections.abc import Sequence

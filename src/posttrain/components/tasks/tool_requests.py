@@ -1,6 +1,6 @@
 r"""Generated requests with the tools that are offered, answered by calls whose values stand in the request.
 
-The prompt lists tools with their parameters and then asks: ``Tools: cook(heat, time) walk(km)\nDo: cook heat 3 time
+The prompt lists tools with their parameters, then the calls: ``Tools: cook(heat, time) walk(km)\nDo: cook heat 3 time
 7\n``. The answer is ``{"name": "cook", "parameters": {"heat": 3, "time": 7}}``, one line for each call. Some requests
 ask for nothing (``Do: nothing\n``) and are answered by a response.
 

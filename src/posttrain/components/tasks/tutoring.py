@@ -1,6 +1,6 @@
-r"""Generated turns of a tutor: a student answers a sum of two digits, and the tutor's record says what to do.
+r"""Generated turns of a tutor: a student answers a sum of two digits, and the tutor's record states what to do.
 
-``3+4, try 2\nStudent: 8\nTutor:`` asks for a record of lines ``name: value``, as in arXiv:2402.05000: the `evaluation`
+``3+4, try 2\nStudent: 8\nTutor:`` requests a record of lines ``name: value``, as in arXiv:2402.05000: the `evaluation`
 of the student's turn (a wrong, b right, c partly right, that is off by one, e off-topic, f a question), the `action` (1
 hint, 2 give the solution, after three tries, 3 confirm, 12 lead back), the `state` of the problem (w not begun, x being
 worked on, y solved), the `problem` and a `text`. The reference record is the demonstration, and the answer. A pair of

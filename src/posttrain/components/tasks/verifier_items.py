@@ -1,4 +1,4 @@
-"""Rated responses of other tasks as tasks for a verifier that says YES or NO, with the label as answer.
+"""Rated responses of other tasks as tasks for a verifier that writes YES or NO, with the label as answer.
 
 The verifier sees question, reference answer and response. A response that is rated above one half is a YES. Responses
 named in `keys` are asked too, for every task, as a NO each, with the key as their domain: the accuracy in such a domain

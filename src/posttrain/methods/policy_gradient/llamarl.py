@@ -2,7 +2,7 @@
 
 Source: Wu et al. 2025, arXiv:2505.24034, as quoted in two notes, and a port of its loss (nvidia-cosmos/cosmos-rl). The
 gradient of a token is min(pi / mu, rho) A grad log pi, with mu the weights that sampled; the weight is not
-differentiated. Advantages are rewards minus the mean of the group, without a deviation. Generation of the next step
+differentiated. Advantages are rewards minus the mean of the group, without a std. Generation of the next step
 runs while a step is learned from (`schedule=lagged`): with ``cluster=ray`` at the same time, on one process one after
 the other, with the same numbers. `objective.stop_above=true` is the port's reading, without a gradient above rho.
 

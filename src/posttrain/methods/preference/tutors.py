@@ -10,7 +10,7 @@ label; where all agree there is no pair. The imitated model is the reference; be
     posttrain diagnose records runs/tutors-1 tasks=test.jsonl fields=[evaluation,action,state]
 
 The paper's other two losses: `loss.kind=ipo`, and for KTO `posttrain run kto` on what `tutors` changes, or
-`posttrain run tutors+kto`. A model that is always right gives no pairs, and the run says so.
+`posttrain run tutors+kto`. A model that is always right gives no pairs, and the run reports it.
 
 Differs: the learning rates, epochs and batches are the setting's (2e-5 and 1e-7, 3 and 3, 16 and 32 in the paper).
 Answers are sampled at temperature 1; how the release samples them is not in its scripts.

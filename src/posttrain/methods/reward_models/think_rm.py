@@ -8,15 +8,15 @@ every two rollouts of a prompt (`rewards/duels`) by the advantage of `advantages
     posttrain run think_rm tasks=prompts.jsonl judge.tasks.tasks=pairs.jsonl judge_rl.tasks.tasks=pairs.jsonl
     # prompts.jsonl: prompt; pairs.jsonl: prompt, chosen, rejected, thought, and strength (1 to 3) for parser=strength
 
-``rl.reward.both_orders=true`` asks for every verdict twice and takes the mean of both orders, which removes a
-preference for a place; the release asks once. ``rl.reward.by_length=true`` divides by the length of the reply, as the
+``rl.reward.both_orders=true`` requests every verdict twice and takes the mean of both orders, which removes a
+preference for a place; the release does not. ``rl.reward.by_length=true`` divides by the length of the reply, as the
 release does for binary verdicts.
 
 Differs: a stored list of items that the release skips is not published. Sizes and learning rates are the setting's;
 the release has groups of 4 for the policy and 8 for the judge. A reply without a verdict is a tie in the default
 setting, as there, and counted; the reward's own default is an error.
 
-Measured here, on a bandit of six arms with a judge that prefers the first (a bias of 1.5 deviations of its noise; 12
+Measured here, on a bandit of six arms with a judge that prefers the first (a bias of 1.5 std of its noise; 12
 seeds; `docs/experiments/pairwise_bandit.py`): expected quality, of at most 2, with binary verdicts 1.820 [1.795, 1.845]
 by one order and 1.934 [1.929, 1.940] by both; with graded ones 1.888 [1.878, 1.898] and 1.965 [1.963, 1.967]. Without a
 bias, 1.944 and 1.962, 1.955 and 1.967.

@@ -1,7 +1,7 @@
 """RFTT: tree search over tagged steps, whose right paths are imitated and whose paths are then learned from by RL.
 
 Source: Reinforced Functional Token Tuning, Zhang et al. 2025, arXiv:2502.13389, and its release (github.com/sastpg/RFTT
-at 948f89ee). A grammar says which kinds of steps may follow which (`search/functions`). The right paths of a search,
+at 948f89ee). A grammar states which kinds of steps may follow which (`search/functions`). The right paths of a search,
 those with a repaired step among them, become demonstrations; equal paths count once. Then each rollout of REINFORCE++
 is a path of the same search by the policy itself, with a reward at the end of every step from a process model
 (`penalties/step_scores`). Held-out tasks are answered greedily, and by the search with the process model.
@@ -10,7 +10,7 @@ is a path of the same search by the policy itself, with a reward at the end of e
     posttrain eval RUN --search '{kind: functions, votes: true, rollouts: 16}'
 
 A model that follows instructions needs no warm-up on the tags: `paths.selection.search.grammar.prompts={step: ...}`
-asks for each step by the prompt of its kind.
+requests each step by the prompt of its kind.
 
 `CHANGES`: search is a part of the method.
 

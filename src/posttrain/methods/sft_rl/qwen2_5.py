@@ -3,8 +3,8 @@
 Source: Qwen Team 2024, arXiv:2412.15115, sections 4 and 5; each stage starts from the model of the one before:
 
 1. SFT for two epochs, at a rate that falls to a tenth.
-2. DPO for an epoch on pairs of a right and a wrong rollout of the SFT model; a prompt whose rollouts are all right or
-   all wrong gives none. The optimizer merges each step with what SFT had changed (`online_merging`).
+2. DPO for an epoch on pairs of a correct and an incorrect rollout of the SFT model; a prompt whose rollouts are all
+   correct or all incorrect gives none. The optimizer merges each step with what SFT had changed (`online_merging`).
 3. A reward model on such pairs of the model of stage 2, at two temperatures.
 4. GRPO with the reward model, 8 rollouts a prompt, one update a step, on the same prompts as the reward model, in the
    order of the variance of its scores of 8 rollouts: the highest first, measured once.

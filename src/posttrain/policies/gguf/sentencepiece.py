@@ -23,7 +23,7 @@ _KEY = "tokenizer.ggml"
 
 
 def backend_of(metadata: Mapping[str, Any], tokens: Sequence[str], normal: Sequence[bool]) -> Tokenizer:
-    """The tokenizer of the library. `normal` says which tokens are pieces of texts.
+    """The tokenizer of the library. `normal` states which tokens are pieces of texts.
 
     Raises `ValueError` for metadata that are none of SentencePiece.
     """

@@ -109,7 +109,7 @@ class RL(Stage):
     critic: Objective | None = None
     """Loss of the role ``critic``, for advantages that need values."""
     critic_learner: Learning = Learning()
-    """How the critic is updated, and a model that the curriculum asks."""
+    """How the critic is updated, and a model of the curriculum."""
     old_logp: Literal["sampled", "recomputed"] = "sampled"
     """Denominator of ratios: the sampler's log-probabilities, or those that the learner recomputes before the update.
     Those of demonstrations, which were not sampled, are always the learner's."""

@@ -1,4 +1,4 @@
-"""How a stage asks its curriculum: what it measures, what it chooses, and what the model that it asks learns."""
+"""How a stage uses its curriculum: what it measures, what it chooses, and what the curriculum's model learns."""
 
 import asyncio
 import hashlib
@@ -35,7 +35,7 @@ class Choosing:
     reward: Reward
     reducer: Reducer
     learning: Learning
-    """How the model that the curriculum asks is updated."""
+    """How the model of the curriculum is updated."""
 
     def learners(self, models: Models, *, seed: int, steps: int) -> "dict[str, Learner]":
         """A learner of the model that learns from the curriculum's targets, if there is one."""
@@ -67,7 +67,7 @@ class Choosing:
         return picks
 
     def observe(self, memory: dict[str, Any], groups: Sequence[Group], step: Step) -> list[Target]:
-        """Show the outcome of the step to the curriculum; returns what the model that it asks learns."""
+        """Show the outcome of the step to the curriculum; returns what its model learns."""
         own = unaided(groups)
         memory["curriculum"] = self.curriculum.observe(memory["curriculum"], own)
         report = self.curriculum.report(memory["curriculum"])
@@ -75,7 +75,7 @@ class Choosing:
         return self.curriculum.targets(memory["curriculum"], own) if self.curriculum.taught is not None else []
 
     def teach(self, targets: Sequence[Target], models: Models, learners: "Mapping[str, Learner]", step: Step) -> None:
-        """Update the model that the curriculum asks."""
+        """Update the model of the curriculum."""
         from posttrain.training.learner import Loss
 
         role = self.curriculum.taught
