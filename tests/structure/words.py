@@ -19,6 +19,7 @@ HEADER = "| forms | say | allowed |"
 _CELLS = re.compile(r"(?<!\\)\|")
 _QUOTED = re.compile(r"`([^`]+)`")
 _WORDS_OF_A_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_NAMES_OF_WORDS = re.compile(r"\w*[a-z0-9][A-Z]\w*|\w*[A-Z][A-Z][a-z]\w*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +56,10 @@ class Use:
 
 
 @cache
-def _expression(form: str) -> re.Pattern[str]:
+def _expression(form: str, *, ignore_case: bool = True) -> re.Pattern[str]:
     """A form as whole words, in any case; its spaces may be line breaks in a text."""
     spaced = form.replace(" ", r"\s+")
-    return re.compile(rf"(?<!\w)(?:{spaced})(?!\w)", re.IGNORECASE)
+    return re.compile(rf"(?<!\w)(?:{spaced})(?!\w)", re.IGNORECASE if ignore_case else 0)
 
 
 def read_rules(page: str) -> list[Rule]:
@@ -116,9 +117,8 @@ def prose_of(source: str) -> Iterator[tuple[int, str]]:
             yield token.start[0], token.string.replace("_", " ")
 
 
-def texts_in(path: Path, root: Path) -> Iterator[tuple[int, str]]:
+def texts_in(text: str, path: Path, root: Path) -> Iterator[tuple[int, str]]:
     """Line and text of the parts of a file that the rules hold for."""
-    text = path.read_text(encoding="utf-8")
     if path.suffix == ".py":
         yield from (texts_of if path.is_relative_to(root / "src") else prose_of)(text)
         return
@@ -127,12 +127,23 @@ def texts_in(path: Path, root: Path) -> Iterator[tuple[int, str]]:
     yield 1, text.replace("_", " ")
 
 
+def may_have(text: str, forms: str) -> bool:
+    """Whether a form is anywhere in a file, data included. Most files have none, and to parse them takes the time."""
+    plain = text.replace("_", " ")
+    names = (" ".join(_WORDS_OF_A_NAME.findall(name)) for name in {*_NAMES_OF_WORDS.findall(plain)})
+    expression = _expression(forms, ignore_case=False)  # which is several times as fast
+    return any(expression.search(one.lower()) for one in (plain, "\n|\n".join(names)))
+
+
 def uses(path: Path, rules: Sequence[Rule], root: Path = ROOT) -> Iterator[Use]:
     """Every forbidden word of a file."""
     name = path.relative_to(root).as_posix()
     valid = [rule for rule in rules if not any(fnmatchcase(name, pattern) for pattern in rule.files)]
-    any_form = _expression("|".join(form for rule in valid for form in rule.forms))
-    for line, text in texts_in(path, root):
+    forms = "|".join(form for rule in valid for form in rule.forms)
+    whole, any_form = path.read_text(encoding="utf-8"), _expression(forms)
+    if not may_have(whole, forms):
+        return
+    for line, text in texts_in(whole, path, root):
         if not any_form.search(text):
             continue
         found = [(match, rule.say) for rule in valid for match in rule.found(text)]

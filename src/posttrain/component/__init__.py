@@ -24,6 +24,7 @@ import pkgutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from functools import cache
 from inspect import get_annotations
 from pathlib import Path
 from types import ModuleType
@@ -122,10 +123,7 @@ class Component:
     @classmethod
     def kinds(cls) -> list[str]:
         """Names of the members that ship with the package, in alphabetical order."""
-        package = importlib.import_module(cls.family())
-        shared: Sequence[str] = getattr(package, "SHARED", ())
-        names = {module.name for module in pkgutil.iter_modules(package.__path__)}
-        return sorted(name for name in names if name[0] != "_" and name not in shared)
+        return list(_kinds_of(cls.family()))
 
     @classmethod
     def find(cls, kind: str) -> type[Self]:
@@ -135,7 +133,7 @@ class Component:
             raise PydanticCustomError("kind", "the {family} '{kind}' was renamed: write {new}", context)
         if user_code.is_user_kind(kind):
             return cls._find_own(kind)
-        if kind not in cls.kinds():
+        if kind not in _kinds_of(cls.family()):
             context = {"family": cls.__name__.lower(), "kind": kind, "hint": nearest(kind, cls.kinds())}
             raise PydanticCustomError("kind", "no {family} named '{kind}'; {hint}", context)
         module = importlib.import_module(f"{cls.family()}.{kind}")
@@ -238,6 +236,15 @@ class Component:
         return core_schema.no_info_plain_validator_function(
             parse, serialization=core_schema.plain_serializer_function_ser_schema(dump)
         )
+
+
+@cache
+def _kinds_of(family: str) -> tuple[str, ...]:
+    """Names of the members of a package, which are listed once: every setting of every recipe is looked up in it."""
+    package = importlib.import_module(family)
+    shared: Sequence[str] = getattr(package, "SHARED", ())
+    names = {module.name for module in pkgutil.iter_modules(package.__path__)}
+    return tuple(sorted(name for name in names if name[0] != "_" and name not in shared))
 
 
 class Unread:

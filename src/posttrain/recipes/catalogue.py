@@ -14,6 +14,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +63,13 @@ class Entry:
 
 def families() -> dict[str, Path]:
     """The folder of each family by its name, ``recipe`` (methods) and ``setting`` first."""
-    found = {"recipe": PACKAGE / "methods", "setting": PACKAGE / "settings"}
-    for path in sorted(PACKAGE.rglob("*/__init__.py")):
+    return dict(_families(PACKAGE))
+
+
+@cache
+def _families(package: Path) -> dict[str, Path]:
+    found = {"recipe": package / "methods", "setting": package / "settings"}
+    for path in sorted(package.rglob("*/__init__.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef) and any(
                 isinstance(b, ast.Name) and b.id == "Component" for b in node.bases
@@ -129,12 +135,18 @@ def find_entry(name: str) -> Entry | None:
 
 def recipe_modules() -> dict[str, str]:
     """The module of every method and setting by its name."""
-    files = [*(PACKAGE / "methods").rglob("[!_]*.py"), *(PACKAGE / "settings").glob("[!_]*.py")]
-    return {file.stem: ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts) for file in sorted(files)}
+    return dict(_recipe_modules(PACKAGE))
 
 
+@cache
+def _recipe_modules(package: Path) -> dict[str, str]:
+    files = [*(package / "methods").rglob("[!_]*.py"), *(package / "settings").glob("[!_]*.py")]
+    return {file.stem: ".".join(file.relative_to(package.parent).with_suffix("").parts) for file in sorted(files)}
+
+
+@cache
 def _read(name: str, family: str, path: Path) -> Entry:
-    """Read one module's docstring and constants."""
+    """Read one module's docstring and constants, once: what is imported does not change with the file either."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     docstring = ast.get_docstring(tree) or ""
     constants = _constants(tree)

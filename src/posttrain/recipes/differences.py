@@ -5,6 +5,7 @@ import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 from pydantic.fields import FieldInfo
@@ -156,6 +157,7 @@ def spell(value: Any) -> str:
     return json.dumps(value)
 
 
+@lru_cache(maxsize=4096)
 def _is_plain(text: str) -> bool:
     """Whether a text is read back as itself without quotes, also in a list."""
     try:

@@ -8,8 +8,8 @@ model=RUN rollout.sampling.max_tokens=N reward.begin=0`.
 
     posttrain run kimi_long2short tasks=mine.jsonl model=FOLDER    # columns: prompt, answer
 
-Differs: beta and the learning rate of DPO are not in the report; they are those of `dpo`, at a tenth of its rate. Wrong
-rollouts have to be 1.5 times as long too.
+Differs: beta and the learning rate of DPO are not in the report; they are those of `dpo`, at a tenth of its rate.
+Incorrect rollouts have to be 1.5 times as long too.
 
 It was not measured over five seeds.
 """
