@@ -124,7 +124,7 @@ def train_with_trl(steps: Steps, question: dict[str, Any], asked: Workload) -> N
             num_generations=GROUP,
             max_completion_length=asked.limit,
             max_steps=STEPS,
-            learning_rate=learning_rate(asked.name),
+            learning_rate=learning_rate(asked.name, question["model"]),
             lr_scheduler_type="constant",
             adam_beta1=BETAS[0],
             adam_beta2=BETAS[1],
@@ -161,7 +161,9 @@ def train_with_trl(steps: Steps, question: dict[str, Any], asked: Workload) -> N
 def train_bare(steps: Steps, question: dict[str, Any], asked: Workload) -> None:
     """GRPO in one loop, the way a careful person writes it down: padded batches, one forward pass."""
     model, tokenizer = load(question)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate(asked.name), betas=BETAS, weight_decay=0.0)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=learning_rate(asked.name, question["model"]), betas=BETAS, weight_decay=0.0
+    )
     steps.ready(logp=logp_of_a_text(model))
     while True:
         begun = clock(model)

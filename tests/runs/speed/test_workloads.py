@@ -1,11 +1,20 @@
 """What is asked of models: the same for all, and as stated."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from posttrain.runs.speed.workloads import CUT, GROUP, end_probability, share_of_digits, text_of, workload
+from posttrain.runs.speed.workloads import (
+    CUT,
+    GROUP,
+    end_probability,
+    learning_rate,
+    share_of_digits,
+    text_of,
+    workload,
+)
 
 
 def test_fixed() -> None:
@@ -36,3 +45,13 @@ def test_the_same_every_time_and_texts_too() -> None:
 
 def test_the_reward() -> None:
     assert share_of_digits("a1b2") == 0.5 and share_of_digits("") == 0.0 and share_of_digits("²") == 0.0
+
+
+def test_larger_models_learn_at_a_lower_rate(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"num_hidden_layers": 4, "hidden_size": 256}')
+    assert learning_rate("fixed", tmp_path) == 1e-4
+    (tmp_path / "config.json").write_text('{"num_hidden_layers": 2, "hidden_size": 96}')
+    assert learning_rate("fixed", tmp_path) == 1e-4
+    (tmp_path / "config.json").write_text('{"num_hidden_layers": 32, "hidden_size": 512}')
+    assert learning_rate("fixed", str(tmp_path)) == pytest.approx(6.25e-6)
+    assert learning_rate("ragged", tmp_path) == 1e-6

@@ -37,7 +37,7 @@ def grpo(folder: Path, model: Path, dtype: str, workload: Workload, threads: int
         f"rollout.n={GROUP}",
         f"rollout.sampling.max_tokens={workload.limit}",
         f"rl.steps={MOST_STEPS}",
-        f"lr={learning_rate(workload.name)}",
+        f"lr={learning_rate(workload.name, model)}",
         f"threads={threads}",
         f"device={device}",
         "checkpoints.every_steps=0",

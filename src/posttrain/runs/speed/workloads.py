@@ -7,8 +7,10 @@ The model ends by itself: `end_probability` is that of its end token at every po
 it has the same work. Lengths that are drawn here (`Workload.lengths`) are those of synthetic completions to learn from.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -63,9 +65,16 @@ def end_probability(name: Name) -> float:
     return 0.0 if name == "fixed" else 1 / MEAN
 
 
-def learning_rate(name: Name) -> float:
-    """Learning rate of the measured runs. Tiny where the model ends by itself, so that lengths do not change."""
-    return 1e-4 if name == "fixed" else 1e-6
+def learning_rate(name: Name, model: str | Path) -> float:
+    """Learning rate of the measured runs: 1e-4 for 4 layers of width 256, less for a folder with a larger model.
+
+    At 1e-4 a random model of 135M may write the same token forever after one step, and then curves say nothing. Tiny
+    where the model ends by itself, so that lengths do not change.
+    """
+    if name == "ragged":
+        return 1e-6
+    config = json.loads((Path(model) / "config.json").read_text(encoding="utf-8"))
+    return float(1e-4 * min(1.0, 4 * 256 / (config["num_hidden_layers"] * config["hidden_size"])))
 
 
 def text_of(token_ids: Sequence[int]) -> str:
