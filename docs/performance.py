@@ -197,7 +197,7 @@ one kernel, and limits are measured for longer (they were the best of three goes
 
 At 135M the memory is measured ([below](#memory-of-a-step-135m)), with 16 completions: more are more passes of as many
 tokens, and add 3 MiB each of keys and values while sampling, which is not the peak. In float32 TRL itself reaches 34 %
-of the limit there, so that three times TRL is as fast as the machine can multiply, and is not to be had. In that table
+of the limit there, so that three times TRL would be faster than the machine can multiply. In that table
 the curves part: at the learning rate of 1e-4 the random model of TRL's side wrote no digits after its first step, and
 had no gradient from then on, while ours learned; the work of a step is the same. The rate of larger models has been
 lower since. Speed in bfloat16 is not measured at 135M, and its goals are open.
