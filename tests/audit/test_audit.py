@@ -111,6 +111,7 @@ NOT = {
     "preference_model": "compares two completions by a model; it has no correct answers",
     "reward_model": "scores by a model; it has no correct answers",
     "judge": "prompts a model",
+    "likelihood": "needs a model for the log-probability of the completion",
     "reference_probability": "needs a model for the probability of the reference answer",
     "planted": "rewards how early a trace is complete; its tasks have no answers",
     "rating": "reads the rating of a recorded completion, not its text",

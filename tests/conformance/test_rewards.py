@@ -169,7 +169,16 @@ CASES: dict[str, Case] = {
 LIBRARIES = {"math_verify": "math_verify", "reasoning_gym": "reasoning_gym"}
 """Optional package that a kind needs."""
 
-NOT_BY_TEXT = {"duels", "judge", "preference_model", "prover_steps", "rating", "reference_probability", "reward_model"}
+NOT_BY_TEXT = {
+    "duels",
+    "judge",
+    "likelihood",
+    "preference_model",
+    "prover_steps",
+    "rating",
+    "reference_probability",
+    "reward_model",
+}
 """Kinds that ask a model what it makes of the tokens, or the data, so that no text is best by itself; their own tests
 judge them."""
 

@@ -46,7 +46,7 @@ ROWS: dict[str, str] = {
     "settings": "base cluster contracts members datasets engines evaluation grading models recipes stages training",
     "methods": "base cluster contracts members datasets engines evaluation models recipes settings stages training",
     # What runs recipes.
-    "audit": "base components.rewards components.tasks engines grading",
+    "audit": "base components.rewards components.tasks engines grading statistics",
     "runs": "base cluster contracts datasets engines evaluation grading kernels models policies recipes sandbox "
     "serving stages statistics training",
     "viewer": "errors runs signals statistics",

@@ -9,6 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from posttrain.component import Component, nearest
 from posttrain.component.user_code import accept, find_code
+from posttrain.components.rewards import Reward
 from posttrain.errors import UserError
 from posttrain.recipes.files import components_of, find_recipe, named_code
 from posttrain.recipes.overrides import parse_value
@@ -43,6 +44,17 @@ def component(contract: type[C], kind: str, settings: Sequence[str], fixed: Mapp
         raise UserError("\n".join(lines)) from None
     accept([find_code(spelling) for spelling in named_code(made)], "the command line")
     return made
+
+
+def made_reward(text: str, settings: Sequence[str]) -> Reward:
+    """The reward that a text stands for, as in a recipe. Raises `UserError`."""
+    value: Any = parse_value(text)
+    if isinstance(value, str):
+        value = Reward.from_text(value)
+    if not isinstance(value, Mapping) or "kind" not in value:
+        raise UserError(f"'{text}' is not a reward; write a kind, file.py:name, or {{kind: ..., settings}}")
+    fixed = {name: item for name, item in value.items() if name != "kind"}
+    return component(Reward, str(value["kind"]), settings, fixed)
 
 
 def part_named(contract: type[C], name: str) -> C:

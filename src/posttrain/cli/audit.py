@@ -8,10 +8,19 @@ tasks=... and the reward's settings as name=value. Without tasks a few bundled o
     posttrain audit match tasks=mine.jsonl --attack 2000
     posttrain audit format --about form --form '<think>so</think><answer>{answer}</answer>'
 
+With --judge a judge is audited instead, on gold pairs: rows with prompt, chosen, rejected, and where they are known
+strength, category, principle, writer_chosen and writer_rejected. JUDGE is what posttrain judge takes; planted:FAULT, a
+simulated one, needs no gold. The effects of order, length and own style are fitted beside that of the label, keys and
+instructions are tried on it, and judge.html shows all.
+
+    posttrain audit --judge likelihood --model SmolLM2-135M-Instruct --gold gold.jsonl
+    posttrain audit --judge planted:longer
+
 Exit codes: 0 nothing found, 1 something found, 2 the input is wrong.
 """
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,14 +29,14 @@ from posttrain.errors.foreign import printable
 
 if TYPE_CHECKING:
     from posttrain.audit.auditing import Report
-    from posttrain.components.rewards import Reward
+    from posttrain.audit.judges.auditing import JudgeReport
 
 SHOWN = 40
 
 
 @verb
 @trusting
-@click.argument("reward")
+@click.argument("reward", required=False)
 @click.argument("settings", nargs=-1, metavar="[tasks=TASKS] [NAME=VALUE]...")
 @click.option("--form", default="{answer}", show_default=True, help="The form of a completion with an answer.")
 @click.option("--about", default="answer", show_default=True, type=click.Choice(["answer", "form"]))
@@ -42,7 +51,53 @@ SHOWN = 40
 )
 @click.option("--oracle", help="For --attack: the reward that decides what is correct. [default: the reference alone]")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="For --attack: which edits.")
+@click.option("--judge", help="Audit a judge on gold pairs.")
+@click.option("--gold", metavar="TASKS", help="For --judge: its gold pairs.")
+@click.option("--model", "models", multiple=True, metavar="[ROLE=]SOURCE", help="For --judge: its model.")
+@click.option("--writer", default="", help="For --judge: the name of its own model among the writers.")
+@click.option(
+    "--keys", default=40, show_default=True, type=click.IntRange(0), help="For --judge: pairs that keys meet."
+)
+@click.option("--store", type=click.Path(path_type=Path, dir_okay=False), help="For --judge: keeps verdicts.")
+@click.option(
+    "--page",
+    default="judge.html",
+    show_default=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="For --judge: the page that is written.",
+)
 def command(
+    reward: str | None,
+    settings: tuple[str, ...],
+    form: str,
+    about: str,
+    skip: str,
+    limit: float,
+    attack: int,
+    oracle: str | None,
+    seed: int,
+    judge: str | None,
+    gold: str | None,
+    models: tuple[str, ...],
+    writer: str,
+    keys: int,
+    store: Path | None,
+    page: Path,
+    as_json: bool,
+) -> None:
+    """Makes the reward, scores the probes, prints the findings."""
+    if judge is not None:
+        words = [*([reward] if reward else []), *settings]
+        _judge(judge, gold, words, models, writer=writer, keys=keys, store=store, page=page, as_json=as_json)
+        return
+    if reward is None:
+        raise click.UsageError("Missing argument 'REWARD'.")
+    if gold is not None or models:
+        raise click.UsageError("--gold and --model are for --judge JUDGE; write that, or leave them out.")
+    _reward(reward, settings, form, about, skip, limit, attack, oracle, seed, as_json)
+
+
+def _reward(
     reward: str,
     settings: tuple[str, ...],
     form: str,
@@ -54,9 +109,10 @@ def command(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Makes the reward, scores the probes, prints the findings."""
+    """Audits a reward that uses no model."""
     from posttrain.audit.auditing import Settings, audit
     from posttrain.audit.samples import sample_tasks
+    from posttrain.cli._component import made_reward
     from posttrain.recipes.overrides import parse_value
 
     given = [setting.removeprefix("tasks=") for setting in settings if setting.startswith("tasks=")]
@@ -80,23 +136,6 @@ def command(
         raise click.exceptions.Exit(1)
 
 
-def made_reward(text: str, settings: list[str]) -> "Reward":
-    """The reward. Raises `UserError`."""
-    from posttrain.cli._component import component
-    from posttrain.components.rewards import Reward
-    from posttrain.recipes.overrides import parse_value
-
-    value: Any = parse_value(text)
-    if isinstance(value, str):
-        value = Reward.from_text(value)
-    if not isinstance(value, dict) or "kind" not in value:
-        from posttrain.errors import UserError
-
-        raise UserError(f"'{text}' is not a reward; write a kind, file.py:name, or {{kind: ..., settings}}")
-    fixed = {name: item for name, item in value.items() if name != "kind"}
-    return component(Reward, str(value["kind"]), settings, fixed)
-
-
 def _show(report: "Report") -> None:
     rows = [
         (kind, f"{n['probes']:g}", f"{n['rewarded']:g}", f"{n['errors']:g}", f"{n['slowest']:.3f}")
@@ -115,3 +154,59 @@ def _show(report: "Report") -> None:
         click.echo(f"... and {len(report.findings) - SHOWN} more; --json prints all")
     tried = sum(int(n["probes"]) for n in report.kinds.values())
     click.echo(f"{tried} probes, {len(report.findings) or 'no'} findings")
+
+
+def _judge(
+    judge: str,
+    gold: str | None,
+    settings: list[str],
+    models: tuple[str, ...],
+    *,
+    writer: str,
+    keys: int,
+    store: Path | None,
+    page: Path,
+    as_json: bool,
+) -> None:
+    """Audits a judge, prints its figures, writes the page."""
+    from posttrain.audit.judges import gold_pairs
+    from posttrain.audit.judges.auditing import audit_judge
+    from posttrain.audit.judges.planted import gold as generated
+    from posttrain.cli._judge import PLANTED, kept, open_judge, tasks_of
+    from posttrain.errors import UserError
+    from posttrain.runs.judge_page import judge_page
+
+    if gold is None and not judge.startswith(PLANTED):
+        raise UserError("an audit of a judge needs pairs of which one is known to be better; give them as --gold FILE")
+    if not page.absolute().parent.is_dir():
+        raise UserError(f"no folder {page.parent} to write {page.name} into; make it first, or give another --page")
+    pairs = gold_pairs(generated(67, 0, contrasted=60), "own") if gold is None else gold_pairs(tasks_of(gold), writer)
+    report = audit_judge(kept(open_judge(judge, settings, models), store)[0], pairs, attacked=keys)
+    page.write_text(judge_page(report.as_json()), encoding="utf-8")
+    if as_json:
+        print_json({**report.as_json(), "page": str(page)})
+    else:
+        _show_judge(report, page)
+    if not report.clean:
+        raise click.exceptions.Exit(1)
+
+
+def _show_judge(report: "JudgeReport", page: Path) -> None:
+    figures = report.figures
+    accuracy = figures["accuracy"]
+    click.echo(
+        f"{printable(report.judge)}: {report.pairs} pairs in both orders; accuracy {accuracy['value']:.3f} "
+        f"[{accuracy['low']:.3f}, {accuracy['high']:.3f}], in both orders {figures['strict']['value']:.3f}, flips "
+        f"{figures['flips']['value']:.3f}, ties {figures['ties']:.3f}, unreadable {figures['unreadable']:.3f}"
+    )
+    rows = [
+        (name, f"{row['value']:+.2f}", f"[{row['low']:+.2f}, {row['high']:+.2f}]", f"{row['p']:.2g}", row["verdict"])
+        for name, row in report.effects.items()
+    ]
+    print_table(("effect", "nats", "95 %", "p (Holm)", ""), rows)
+    if report.attacks:
+        worst = max(report.attacks, key=lambda one: one.alone)
+        click.echo(f"worst key alone: {worst.key!r} outranks {worst.alone:.0%} of {worst.pairs} right answers")
+    for fault in report.faults:
+        click.echo(f"{fault.fault}: {printable(fault.words)}")
+    click.echo(f"{len(report.faults) or 'no'} fault{'s' * (len(report.faults) != 1)}; {page}")

@@ -5,25 +5,31 @@ evaluated on its own held-out tasks, with its verifier and limits. CHANGES are p
 the run's own): tasks=..., reward=..., evaluation.samples=8, evaluation.holdout=500. The most tokens of an answer and
 the chat template follow a model of one's own, and what was chosen is printed.
 
+With --reward a judge is evaluated instead, on pairs=FILE of rows with prompt, chosen, rejected and subset, in the form
+of RewardBench; a second --reward is compared with the first on the same pairs. JUDGE is what posttrain judge takes.
+
     posttrain eval pebble tasks.kind=arithmetic tasks.size=400
     posttrain eval runs/quickstart-1 evaluation.samples=8
     posttrain eval my-model --search tree --value my-value-model
     posttrain eval my-model tasks=test.jsonl evaluation.tasks=test.jsonl --save answers.parquet
+    posttrain eval --reward likelihood --model SmolLM2-135M-Instruct pairs=bench.jsonl
 """
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
 from posttrain.cli._completion import complete_changes, complete_model
-from posttrain.cli._output import print_json, trusting, verb
+from posttrain.cli._output import print_json, print_table, trusting, verb
 from posttrain.errors.foreign import printable
 from posttrain.runs.measuring import SEARCH_HELP, VALUE_HELP
 
 
 @verb
 @trusting
-@click.argument("model", shell_complete=complete_model)
+@click.argument("model", required=False, shell_complete=complete_model)
 @click.argument("changes", nargs=-1, shell_complete=complete_changes)
 @click.option(
     "--save",
@@ -32,10 +38,33 @@ from posttrain.runs.measuring import SEARCH_HELP, VALUE_HELP
 )
 @click.option("--search", help=f"Also answer by search. {SEARCH_HELP}")
 @click.option("--value", help=VALUE_HELP)
+@click.option("--reward", "rewards", multiple=True, metavar="JUDGE", help="Evaluate a judge on pairs=FILE; up to two.")
+@click.option("--model", "models", multiple=True, metavar="[ROLE=]SOURCE", help="For --reward: a model that it uses.")
 def command(
-    model: str, changes: tuple[str, ...], save: Path | None, search: str | None, value: str | None, as_json: bool
+    model: str | None,
+    changes: tuple[str, ...],
+    save: Path | None,
+    search: str | None,
+    value: str | None,
+    rewards: tuple[str, ...],
+    models: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Answers, scores, prints."""
+    if rewards:
+        _judges(rewards, [*([model] if model else []), *changes], models, as_json)
+        return
+    if model is None:
+        raise click.UsageError("Missing argument 'MODEL'.")
+    if models:
+        raise click.UsageError("--model is for --reward; the model to evaluate is the first word.")
+    _model(model, changes, save, search, value, as_json)
+
+
+def _model(
+    model: str, changes: tuple[str, ...], save: Path | None, search: str | None, value: str | None, as_json: bool
+) -> None:
+    """Evaluates a model on its held-out tasks."""
     from posttrain.errors import UserError
     from posttrain.runs.live import describe_evaluation
     from posttrain.runs.measuring import answers_of, context_for
@@ -55,3 +84,48 @@ def command(
     for line in context.fitted.chosen:
         click.secho(printable(line), dim=True)
     click.secho(f"held out: {problems.measured}", dim=True)
+
+
+def _judges(rewards: Sequence[str], words: Sequence[str], models: Sequence[str], as_json: bool) -> None:
+    """Evaluates one judge, or compares two, on pairs. Raises `UserError` for other words."""
+    from posttrain.audit.judges import gold_pairs
+    from posttrain.audit.judges.bench import bench, compared
+    from posttrain.audit.judges.measures import ask
+    from posttrain.cli._judge import open_judge, tasks_of
+    from posttrain.errors import UserError
+
+    files = [word.removeprefix("pairs=") for word in words if word.startswith("pairs=")]
+    settings = [word for word in words if not word.startswith("pairs=")]
+    if len(files) != 1 or len(rewards) > 2:
+        raise UserError("with --reward, once or twice, write one pairs=FILE of rows with prompt, chosen and rejected")
+    if settings and len(rewards) > 1:
+        raise UserError(f"{settings[0]} would be for both judges; write a judge's own as '{{kind: KIND, name: value}}'")
+    pairs = gold_pairs(tasks_of(files[0]))
+    shared = len(rewards) > 1
+    asked = [ask(open_judge(reward, settings, models, shared=shared).judge, pairs) for reward in rewards]
+    found: dict[str, Any] = {reward: bench(own) for reward, own in zip(rewards, asked, strict=True)}
+    difference = compared(*asked) if len(asked) == 2 else None
+    if as_json:
+        print_json({"pairs": len(pairs), "judges": found, **({"difference": difference} if difference else {})})
+        return
+    for reward, result in found.items():
+        _show(reward, result)
+    if difference and difference["value"] is not None:
+        click.echo(
+            f"{rewards[1]} less {rewards[0]}: {difference['value']:+.3f} [{difference['low']:+.3f}, "
+            f"{difference['high']:+.3f}], p {difference['p']:.2g}, {difference['pairs']} pairs"
+        )
+
+
+def _show(name: str, result: Mapping[str, Any]) -> None:
+    rows: list[tuple[str, Mapping[str, Any]]] = [("all", result["accuracy"])]
+    for part in ("subsets", "length", "margin"):
+        rows += [(f"{part}: {key}", own) for key, own in result[part].items()]
+    click.echo(printable(name))
+    print_table(("pairs of", "pairs", "accuracy", "95 %"), [_row(key, own) for key, own in rows])
+    sections = "; ".join(f"{key} {own['value']:.3f}" for key, own in result["sections"].items())
+    click.echo(f"sections: {sections}; score {result['score']:.3f}")
+
+
+def _row(name: str, own: Mapping[str, Any]) -> tuple[str, ...]:
+    return (name, str(own["pairs"]), f"{own['value']:.3f}", f"[{own['low']:.3f}, {own['high']:.3f}]")

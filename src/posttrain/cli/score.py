@@ -32,7 +32,7 @@ def command(reward: str, file: str, settings: tuple[str, ...], out: Path | None,
     """Reads the rows, scores them, prints the scores."""
     from pydantic import TypeAdapter
 
-    from posttrain.cli.audit import made_reward
+    from posttrain.cli._component import made_reward
     from posttrain.components.tasks import Tasks
     from posttrain.errors import UserError
     from posttrain.evaluation.completions import score_completions

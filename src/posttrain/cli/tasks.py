@@ -85,7 +85,7 @@ def _probed(reward: str, tasks: "Any", form: str) -> Any:
     """By kind of probe, counts and the mean value."""
     from posttrain.audit.auditing import Settings, audit
     from posttrain.audit.samples import COUNT
-    from posttrain.cli.audit import made_reward
+    from posttrain.cli._component import made_reward
 
     made = made_reward(reward, [])
     return dict(audit(made, list(tasks)[:COUNT], Settings(form=form)).kinds)
