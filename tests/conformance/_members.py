@@ -10,7 +10,7 @@ import itertools
 import pkgutil
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
 from functools import cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -56,6 +56,38 @@ def members(contract: type[Component]) -> list[Any]:
     ]
 
 
+def each(**values: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """One test that tries a law with each combination of these values, and names those that fail.
+
+    To find, begin and report a test takes longer than most laws; a test per member is what a reader needs.
+    """
+    combinations = [dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())]
+
+    def decorate(law: Callable[..., None]) -> Callable[..., None]:
+        def test(*given: Any, **more: Any) -> None:
+            failed: list[BaseException] = []
+            for chosen in combinations:
+                try:
+                    law(*given, **more, **chosen)
+                except (Exception, pytest.fail.Exception) as error:
+                    shown = (f"{name}={getattr(value, '__name__', value)!r:.60}" for name, value in chosen.items())
+                    error.add_note(f"with {', '.join(shown)}")
+                    failed.append(error)
+            for other in failed[1:]:
+                failed[0].add_note(f"{' '.join(other.__notes__)}: {type(other).__name__}: {other}")
+            if failed:
+                raise failed[0]
+
+        signature = inspect.signature(law)
+        kept = [parameter for name, parameter in signature.parameters.items() if name not in values]
+        test.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
+        test.__name__, test.__doc__, test.__module__ = law.__name__, law.__doc__, law.__module__
+        return test
+
+    return decorate
+
+
+@cache
 def example(cls: type[Any]) -> Any:
     """An instance: defaults, and for fields without one the first candidates that are valid together."""
     hints = get_type_hints(cls, include_extras=True)
@@ -105,8 +137,13 @@ def _fits(annotation: Any, value: Any) -> bool:
     return True
 
 
-def variants(cls: type[Any]) -> Iterator[tuple[list[str], Any]]:
+@cache
+def variants(cls: type[Any]) -> tuple[tuple[list[str], Any], ...]:
     """The example, and the example with one field changed, for each field with a few discrete choices."""
+    return tuple(_variants(cls))
+
+
+def _variants(cls: type[Any]) -> Iterator[tuple[list[str], Any]]:
     base = example(cls)
     hints = get_type_hints(cls, include_extras=True)
     yield [], base

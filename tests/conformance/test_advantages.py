@@ -9,7 +9,7 @@ import pytest
 from posttrain.components.advantages import Advantage
 from posttrain.types import Batch, Credit, Group
 from tests.builders import batch, random_batch
-from tests.conformance._members import members
+from tests.conformance._members import each, members
 
 every_member = pytest.mark.parametrize("advantage", members(Advantage))
 
@@ -35,8 +35,7 @@ def test_one_finite_number_a_token(advantage: Advantage) -> None:
 
 
 @every_member
-@pytest.mark.parametrize("reward", [0.0, 0.1, 1.0, -7.3, 1e6])
-@pytest.mark.parametrize("sizes", [(1,), (1, 1), (3,), (5, 1, 2)])
+@each(reward=[0.0, 0.1, 1.0, -7.3, 1e6], sizes=[(1,), (1, 1), (3,), (5, 1, 2)])
 def test_finite_on_constant_rewards(advantage: Advantage, sizes: tuple[int, ...], reward: float) -> None:
     given = with_signals(advantage, batch([[reward] * size for size in sizes]))
     assert np.isfinite(np.concatenate(credit_of(advantage, given).advantages)).all()
@@ -62,7 +61,7 @@ def test_better_rollouts_get_more_credit(advantage: Advantage) -> None:
 
 
 @every_member
-@pytest.mark.parametrize("seed", range(3))
+@each(seed=range(3))
 def test_permutation_equivariant(advantage: Advantage, seed: int) -> None:
     """Rollouts within a group, and groups within the batch, may come in any order."""
     given, rng = random_batch(seed, needs=advantage.needs), np.random.default_rng(seed)

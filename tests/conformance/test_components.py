@@ -6,7 +6,7 @@ import inspect
 import json
 import pickle
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import FrozenInstanceError, fields
 from functools import cache
 from pathlib import Path
@@ -34,7 +34,7 @@ from posttrain.components.reducers import Reducer
 from posttrain.components.rollouts import Rollout
 from posttrain.components.search import Search
 from posttrain.components.selections import Selection
-from tests.conformance._members import contracts, example, kinds, variants
+from tests.conformance._members import contracts, each, example, kinds, variants
 from tests.structure.package import budgets
 
 METHODS = (
@@ -62,23 +62,8 @@ TESTS = Path(__file__).parent.parent
 LIMITS = budgets(TESTS.parent / "AGENTS.md")
 CITATION = re.compile(r"arXiv:\d{4}\.\d{4,5}|doi:10\.|\b[a-z0-9-]+\.(com|io|net|org|site)/\S+")
 
-every_kind = pytest.mark.parametrize(("contract", "kind"), kinds(*contracts()))
-every_method = pytest.mark.parametrize(("contract", "kind"), kinds(*METHODS))
 
-
-@pytest.fixture
-def cls(contract: type[Component], kind: str) -> type[Any]:
-    """The component's class; importing it is part of the test, so that a broken file fails alone."""
-    return contract.find(kind)
-
-
-def test_every_family_is_found() -> None:
-    assert set(METHODS) < set(contracts())
-    assert all(contract.kinds() for contract in METHODS)
-
-
-@every_kind
-def test_is_immutable(cls: type[Any]) -> None:
+def is_immutable(cls: type[Any]) -> None:
     instance = example(cls)
     for field in fields(instance):
         with pytest.raises(FrozenInstanceError):
@@ -87,29 +72,27 @@ def test_is_immutable(cls: type[Any]) -> None:
         instance.a_new_name = 1
 
 
-@every_kind
-def test_json_round_trip(cls: type[Any], contract: type[Component], kind: str) -> None:
+def survives_json(cls: type[Any]) -> None:
+    contract = cls.__bases__[0]
     adapter = TypeAdapter(contract)
     for _, instance in variants(cls):
         text = adapter.dump_json(instance)
-        assert json.loads(text)["kind"] == instance.kind == kind
+        assert json.loads(text)["kind"] == instance.kind and contract.find(instance.kind) is cls
         assert adapter.validate_json(text) == instance
         assert adapter.dump_json(adapter.validate_json(text)) == text
 
 
-@every_kind
-def test_pickles(cls: type[Any]) -> None:
+def pickles(cls: type[Any]) -> None:
     for _, instance in variants(cls):
         assert pickle.loads(pickle.dumps(instance)) == instance
 
 
-@every_kind
-def test_extends_the_contract_directly(cls: type[Any], contract: type[Component]) -> None:
-    assert cls.__bases__ == (contract,), "a component inherits from its family's contract and nothing else"
+def extends_the_contract_directly(cls: type[Any]) -> None:
+    (contract,) = cls.__bases__
+    assert contract in contracts(), "a component inherits from its family's contract and nothing else"
 
 
-@every_kind
-def test_module_and_fields_are_documented(cls: type[Any]) -> None:
+def documents_its_module_and_fields(cls: type[Any]) -> None:
     module = importlib.import_module(cls.__module__)
     assert module.__doc__ and cls.__doc__
     for name, field in cls.__pydantic_fields__.items():
@@ -117,21 +100,12 @@ def test_module_and_fields_are_documented(cls: type[Any]) -> None:
         assert documented, f"{cls.__name__}.{name} has no docstring below it"
 
 
-@every_kind
-def test_has_few_fields(cls: type[Any]) -> None:
+def has_few_fields(cls: type[Any]) -> None:
     limit = LIMITS["fields" if issubclass(cls, METHODS) else "other_fields"]
     assert len(fields(cls)) <= limit, "a component with this many knobs is several components"
 
 
-@every_method
-def test_cites_its_source(cls: type[Any]) -> None:
-    text = importlib.import_module(cls.__module__).__doc__ or ""
-    assert "Source:" in text or "Differs:" in text, "the module docstring says where the formula is from"
-    assert CITATION.search(text), "the source is cited by arXiv number, DOI or address"
-
-
-@every_kind
-def test_every_field_is_read(cls: type[Any]) -> None:
+def reads_every_field(cls: type[Any]) -> None:
     """By the component itself for a method; anywhere in the package for the others, whose settings others act on."""
     own = set(attributes_read(Path(inspect.getfile(cls)), of="self"))
     anywhere = own if issubclass(cls, METHODS) else attributes_read_anywhere()
@@ -139,23 +113,60 @@ def test_every_field_is_read(cls: type[Any]) -> None:
     assert not unread, f"{cls.__name__} ignores {sorted(unread)}"
 
 
-@every_method
-def test_has_a_test_of_its_own(contract: type[Component], kind: str) -> None:
-    family = Path(inspect.getfile(contract)).parent.relative_to(SOURCE)
+def is_named_in_some_test(cls: type[Any]) -> None:
+    assert cls.__name__ in words_of_tests(), f"no test outside conformance/ names {cls.__name__}"
+
+
+def cites_its_source(cls: type[Any]) -> None:
+    text = importlib.import_module(cls.__module__).__doc__ or ""
+    assert "Source:" in text or "Differs:" in text, "the module docstring states where the formula is from"
+    assert CITATION.search(text), "the source is cited by arXiv number, DOI or address"
+
+
+def has_a_test_of_its_own(cls: type[Any]) -> None:
+    kind = cls.__module__.rpartition(".")[2]
+    family = Path(inspect.getfile(cls.__bases__[0])).parent.relative_to(SOURCE)
     file = TESTS / family / f"test_{kind}.py"
     assert file.exists(), f"{file.relative_to(TESTS.parent)} is missing"
     assert f"posttrain.{'.'.join(family.parts)}.{kind}" in file.read_text(), f"{file.name} does not import {kind}"
 
 
-@every_kind
-def test_is_named_in_some_test(cls: type[Any]) -> None:
-    name = re.compile(rf"\b{cls.__name__}\b")
-    assert any(name.search(text) for text in texts_of_tests()), f"no test outside conformance/ names {cls.__name__}"
+LAWS = (
+    extends_the_contract_directly,
+    is_immutable,
+    survives_json,
+    pickles,
+    documents_its_module_and_fields,
+    has_few_fields,
+    reads_every_field,
+    is_named_in_some_test,
+)
+OF_METHODS = (cites_its_source, has_a_test_of_its_own)
+
+
+def test_every_family_is_found() -> None:
+    assert set(METHODS) < set(contracts())
+    assert all(contract.kinds() for contract in METHODS)
+
+
+@pytest.mark.parametrize(("contract", "kind"), kinds(*contracts()))
+@each(law=LAWS)
+def test_is_a_component(contract: type[Component], kind: str, law: Callable[[type[Any]], None]) -> None:
+    """Its class is imported by the test, so that a broken file fails alone."""
+    assert contract.find(kind).__module__ == f"{contract.family()}.{kind}"
+    law(contract.find(kind))
+
+
+@pytest.mark.parametrize(("contract", "kind"), kinds(*METHODS))
+@each(law=OF_METHODS)
+def test_is_from_the_literature(contract: type[Component], kind: str, law: Callable[[type[Any]], None]) -> None:
+    law(contract.find(kind))
 
 
 @cache
-def texts_of_tests() -> tuple[str, ...]:
-    return tuple(f.read_text() for f in TESTS.rglob("test_*.py") if f.parent.name != "conformance")
+def words_of_tests() -> frozenset[str]:
+    texts = (f.read_text() for f in TESTS.rglob("test_*.py") if f.parent.name != "conformance")
+    return frozenset(word for text in texts for word in re.findall(r"\w+", text))
 
 
 def attributes_read(file: Path, *, of: str | None = None) -> Iterator[str]:

@@ -7,7 +7,7 @@ import torch
 
 from posttrain.components.corrections import Correction
 from tests.builders import random_tokens, reordered, without
-from tests.conformance._members import members
+from tests.conformance._members import each, members
 
 every_member = pytest.mark.parametrize("correction", members(Correction))
 
@@ -38,7 +38,7 @@ def test_one_where_learner_and_sampler_agree(correction: Correction) -> None:
 
 
 @every_member
-@pytest.mark.parametrize("gap", [20.0, -20.0, 80.0, -80.0, 200.0, -200.0])
+@each(gap=[20.0, -20.0, 80.0, -80.0, 200.0, -200.0])
 def test_finite_at_extreme_gaps(correction: Correction, gap: float) -> None:
     tokens = random_tokens(gap=0.0, dtype=torch.float32)
     assert correction(replace(tokens, old_logp_T=tokens.behavior_logp_T + gap)).isfinite().all()

@@ -12,7 +12,7 @@ from posttrain.components.curricula import Curriculum, State
 from posttrain.stages.memory import pack, unpack
 from posttrain.types import Group, Task
 from tests.builders import trajectory
-from tests.conformance._members import members
+from tests.conformance._members import each, members
 
 every_member = pytest.mark.parametrize("curriculum", members(Curriculum))
 
@@ -45,7 +45,7 @@ def play(
 
 
 @every_member
-@pytest.mark.parametrize("count", [1, 4, 10, 23])
+@each(count=[1, 4, 10, 23])
 def test_chooses_as_many_as_asked_from_the_pool(curriculum: Curriculum, count: int) -> None:
     _, chosen = curriculum.select(curriculum.start(), POOL, count, seed=0, step=0)
     assert len(chosen) == count

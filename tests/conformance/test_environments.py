@@ -13,7 +13,7 @@ import pytest
 
 from posttrain.components.environments import Environment, EnvironmentFailed, Instance, Observation, Outcome, Verdict
 from posttrain.types import Task
-from tests.conformance._members import members
+from tests.conformance._members import each, members
 
 every_member = pytest.mark.parametrize("environment", members(Environment))
 
@@ -42,7 +42,7 @@ def played(environment: Environment, said: Sequence[str], seed: int = 0) -> list
 
 
 @every_member
-@pytest.mark.parametrize("seed", range(5))
+@each(seed=range(5))
 def test_an_environment_is_a_function_of_task_actions_and_draws(environment: Environment, seed: int) -> None:
     environment.check([TASK])
     assert played(environment, actions(seed), seed) == played(environment, actions(seed), seed)
@@ -71,7 +71,7 @@ def test_instances_share_nothing(environment: Environment) -> None:
 
 
 @every_member
-@pytest.mark.parametrize("word", WORDS, ids=repr)
+@each(word=WORDS)
 def test_no_word_breaks_an_environment(environment: Environment, word: str) -> None:
     _, *outcomes, verdict, _ = played(environment, [word] * 12)
     assert outcomes

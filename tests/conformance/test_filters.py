@@ -8,7 +8,7 @@ import pytest
 from posttrain.components.filters import Filter
 from posttrain.types import Group
 from tests.builders import random_batch
-from tests.conformance._members import members
+from tests.conformance._members import each, members
 
 every_member = pytest.mark.parametrize("member", members(Filter))
 
@@ -22,7 +22,7 @@ def some_groups(seed: int) -> list[Group]:
 
 
 @every_member
-@pytest.mark.parametrize("seed", range(3))
+@each(seed=range(3))
 def test_every_trajectory_is_kept_or_dropped_with_a_reason(member: Filter, seed: int) -> None:
     groups = some_groups(seed)
     _, kept, dropped = member(member.start(), groups)

@@ -62,12 +62,11 @@ def written_in_place(tokens: Any) -> torch.Tensor:
 
 
 WRONG_OBJECTIVES = {
-    "one number": (objective(lambda t: plain(t).sum()), test_objectives.test_one_loss_a_token, torch.float64),
-    "no gradient": (objective(lambda t: plain(t).detach()), test_objectives.test_one_loss_a_token, torch.float64),
+    "one number": (objective(lambda t: plain(t).sum()), test_objectives.test_one_loss_a_token),
+    "no gradient": (objective(lambda t: plain(t).detach()), test_objectives.test_one_loss_a_token),
     "metric with a graph": (
         objective(lambda t: PerToken(loss_T=plain(t), metrics={"ratio": (t.logp_T - t.old_logp_T).exp()})),
         test_objectives.test_one_loss_a_token,
-        torch.float64,
     ),
     "undeclared need": (objective(lambda t: plain(t) - t[ENTROPY]), test_objectives.test_needs_are_exact),
     "unread need": (objective(plain, needs=frozenset({ENTROPY})), test_objectives.test_needs_are_exact),
@@ -82,8 +81,6 @@ WRONG_OBJECTIVES = {
     "overflow": (
         objective(lambda t: -t.advantage_T * (t.logp_T - t.old_logp_T).exp()),
         test_objectives.test_finite_at_extreme_ratios,
-        200.0,
-        1.0,
     ),
     "imitation, undeclared": (
         objective(lambda t: -t.logp_T),
@@ -125,13 +122,10 @@ WRONG_ADVANTAGES = {
     "order matters": (
         advantage(lambda b: b.return_N * np.arange(len(b.return_N))),
         test_advantages.test_permutation_equivariant,
-        0,
     ),
     "0 / 0": (
         advantage(lambda b: b.return_N / np.where(np.ptp(b.return_N) > 0, 1.0, np.nan)),
         test_advantages.test_finite_on_constant_rewards,
-        (3,),
-        1.0,
     ),
 }
 
@@ -183,7 +177,7 @@ class Blind(Correction):
 
 def test_wrong_corrections_are_caught() -> None:
     assert caught(test_corrections.test_one_factor_a_token_not_differentiated, Undetached())
-    assert caught(test_corrections.test_finite_at_extreme_gaps, Undetached(), 200.0)
+    assert caught(test_corrections.test_finite_at_extreme_gaps, Undetached())
     assert caught(test_corrections.test_tokens_that_nobody_sampled_are_left_alone, Undetached())
     assert caught(test_corrections.test_needs_are_exact, Blind())
 
@@ -207,7 +201,7 @@ class Counting(Curriculum):
 
 def test_wrong_curricula_are_caught() -> None:
     assert caught(test_curricula.test_same_seed_same_order, Dice())
-    assert caught(test_curricula.test_chooses_as_many_as_asked_from_the_pool, Dice(), 23)
+    assert caught(test_curricula.test_chooses_as_many_as_asked_from_the_pool, Dice())
     assert caught(test_curricula.test_resumed_is_uninterrupted, Counting())
 
 
@@ -223,7 +217,7 @@ class Reversing(Filter):
 
 @pytest.mark.parametrize("member", [Losing(), Reversing()])
 def test_wrong_filters_are_caught(member: Filter) -> None:
-    assert caught(test_filters.test_every_trajectory_is_kept_or_dropped_with_a_reason, member, 0)
+    assert caught(test_filters.test_every_trajectory_is_kept_or_dropped_with_a_reason, member)
 
 
 class Explosive(Penalty):
@@ -237,7 +231,7 @@ class Explosive(Penalty):
 
 
 def test_wrong_penalties_are_caught() -> None:
-    assert caught(test_penalties.test_finite_at_extreme_ratios, Explosive(), -200.0)
+    assert caught(test_penalties.test_finite_at_extreme_ratios, Explosive())
     assert caught(test_penalties.test_tokens_that_nobody_sampled_cost_no_reward, Explosive())
     assert caught(test_penalties.test_acts_somewhere, type("Idle", (Penalty,), {})())
 
@@ -254,7 +248,7 @@ class Unguarded(Reducer):
 
 
 def test_wrong_reducers_are_caught() -> None:
-    assert caught(test_reducers.test_gradient_does_not_depend_on_micro_batches, FirstCounts(), 2)
+    assert caught(test_reducers.test_gradient_does_not_depend_on_micro_batches, FirstCounts())
     assert caught(test_reducers.test_sequences_without_tokens_change_nothing, Unguarded())
 
 
@@ -273,8 +267,8 @@ class Rewriting(Rollout):
 
 def test_ids_made_from_text_again_are_caught() -> None:
     law = test_rollouts.test_every_sampled_token_is_accounted_for
-    assert caught(law, Rewriting(), test_rollouts.TASKS[0])
-    assert not caught(law, Independent(n=2), test_rollouts.TASKS[0])
+    assert caught(law, Rewriting())
+    assert not caught(law, Independent(n=2))
 
 
 class Curious(Rollout):

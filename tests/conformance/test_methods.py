@@ -62,6 +62,12 @@ def by_default(name: str) -> Recipe:
     return function(name)()
 
 
+@cache
+def plain(setting: str) -> Recipe:
+    """A setting; recipes are immutable, so that all laws can share it."""
+    return function(setting)()
+
+
 # Constants
 
 
@@ -95,7 +101,7 @@ def test_a_circle_of_parents_is_found() -> None:
 
 @every_method
 def test_alone_it_is_the_method_on_its_setting(name: str) -> None:
-    recipe = function(name)(function(METHODS[name].setting)())
+    recipe = function(name)(plain(METHODS[name].setting))
     assert by_default(name) == recipe and recipe.name == name
 
 
@@ -191,7 +197,7 @@ def test_keeps_what_it_is_put_on(name: str) -> None:
     """On its own kind of setting with foreign choices: each of them is there afterwards."""
     entry = METHODS[name]
     shaped = any(path.startswith("models.policy") for path in entry.changes)
-    mine = foreign(function(entry.setting)(), shaped=shaped)
+    mine = foreign(plain(entry.setting), shaped=shaped)
     assert not broken_choices(mine, function(name)(mine), entry)
 
 
@@ -210,7 +216,7 @@ def test_keeps_a_plain_recipe_of_sums_or_states_why_it_cannot_go_on_it(name: str
 @every_method
 def test_changes_on_foreign_settings_what_it_changes_on_its_own(name: str) -> None:
     """Nothing more: a method reads no more into a recipe than its paper states."""
-    setting = function(METHODS[name].setting)()
+    setting = plain(METHODS[name].setting)
     mine = replace(setting, seed=9, tasks=Countdown(size=77), name="mine")
     ours = {difference.keys for difference in differences(setting, by_default(name))}
     theirs = {difference.keys for difference in differences(mine, function(name)(mine))}
@@ -221,7 +227,7 @@ def test_changes_on_foreign_settings_what_it_changes_on_its_own(name: str) -> No
 def test_paths_that_it_is_about_are_paths_that_it_changes(name: str) -> None:
     """What `CHANGES` excuses must be needed, on its own setting or on a foreign one; `INHERITED` names other paths."""
     entry = METHODS[name]
-    setting = function(entry.setting)()
+    setting = plain(entry.setting)
     changed = set()
     for base in (setting, foreign(setting, shaped=True)):
         changed |= {f".{'.'.join(d.keys)}." for d in differences(base, function(name)(base))}
@@ -252,7 +258,7 @@ def test_a_method_that_replaces_a_setting_is_caught() -> None:
 def described(name: str) -> str:
     """What a method changes in its parent, on its default setting, as `posttrain diff` prints it."""
     entry = METHODS[name]
-    setting = function(entry.setting)()
+    setting = plain(entry.setting)
     base: Method = function(entry.parent) if entry.parent else lambda recipe: recipe
     signs = {"changed": "~", "added": "+", "removed": "-"}
     head = f"{name} on {entry.setting}, against {entry.parent or entry.setting}\n"

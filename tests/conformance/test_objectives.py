@@ -13,7 +13,7 @@ from posttrain.components.objectives import Objective
 from posttrain.signals import OLD_VALUE, VALUE, Signal
 from posttrain.types import Tokens
 from tests.builders import batch, gradients, random_tokens, reordered, without
-from tests.conformance._members import members
+from tests.conformance._members import each, members
 
 LAWS = {"zero_advantage", "reinforce", "bandit"}
 
@@ -30,7 +30,7 @@ def test_exceptions_are_laws(objective: Objective) -> None:
 
 
 @every_member
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@each(dtype=[torch.float32, torch.float64])
 def test_one_loss_a_token(objective: Objective, dtype: torch.dtype) -> None:
     tokens = random_tokens(needs=objective.needs, dtype=dtype)
     result = objective(tokens)
@@ -72,8 +72,7 @@ def test_order_of_sequences_does_not_matter(objective: Objective) -> None:
 
 
 @every_member
-@pytest.mark.parametrize("advantage", [1.0, -1.0])
-@pytest.mark.parametrize("gap", [20.0, -20.0, 80.0, -80.0, 200.0, -200.0])
+@each(gap=[20.0, -20.0, 80.0, -80.0, 200.0, -200.0], advantage=[1.0, -1.0])
 def test_finite_at_extreme_ratios(objective: Objective, gap: float, advantage: float) -> None:
     tokens = random_tokens(needs=objective.needs, dtype=torch.float32)
     likely, unlikely = torch.full_like(tokens.logp_T, -5.0), torch.full_like(tokens.logp_T, -5.0 - abs(gap))
@@ -123,11 +122,12 @@ def probability_of_best_arm(objective: Objective, *, bandits: int = 6, pulls: in
     reward_BA = torch.stack([torch.tensor([0.0, 0.3, 0.6, 1.0]).roll(b) for b in range(bandits)])
     logits_BA = torch.zeros(bandits, 4, requires_grad=True)
     optimizer = torch.optim.Adam([logits_BA], lr=0.1)
-    estimator = GroupMean()
+    estimator, rollouts = GroupMean(), batch([[0.0] * pulls] * bandits, length=1)
     for _ in range(batches):
         arm_BP = torch.multinomial(logits_BA.detach().softmax(1), pulls, replacement=True, generator=generator)
         reward_BP = reward_BA.gather(1, arm_BP)
-        _, credit = estimator(estimator.start(), batch(reward_BP.tolist(), length=1))
+        scored = replace(rollouts, token_rewards=tuple(reward_BP.numpy().reshape(-1, 1)))
+        _, credit = estimator(estimator.start(), scored)
         advantage_T = torch.from_numpy(np.concatenate(credit.advantages))
         old_logp_T = logits_BA.detach().log_softmax(1).gather(1, arm_BP).flatten()
         for _ in range(2):

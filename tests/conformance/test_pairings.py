@@ -14,7 +14,7 @@ from posttrain.components.pairings.prefix_tree import PrefixTree
 from posttrain.components.rewards import failure
 from posttrain.types import Group, Score, Segment, Task, Trajectory
 from tests.builders import ScriptedSampler
-from tests.conformance._members import members
+from tests.conformance._members import each, members
 
 TASK = Task(
     key="k",
@@ -89,7 +89,7 @@ def test_a_rollout_that_could_not_be_scored_is_in_no_pair(pairing: Pairing) -> N
 
 
 @every_member
-@pytest.mark.parametrize("values", [[], [None, None], [1.0, 1.0], [0.0, 0.0]])
+@each(values=[[], [None, None], [1.0, 1.0], [0.0, 0.0]])
 def test_none_has_a_reason(pairing: Pairing, values: list[float | None]) -> None:
     found = made(pairing, rollouts(values))
     assert bool(found.pairs) != bool(found.reason)

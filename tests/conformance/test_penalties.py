@@ -11,7 +11,7 @@ from posttrain.components.penalties import Penalty
 from posttrain.signals import Signal
 from posttrain.types import FloatArray, Trajectory
 from tests.builders import gradients, random_batch, random_tokens, reordered, trajectory, without
-from tests.conformance._members import members
+from tests.conformance._members import each, members
 
 every_member = pytest.mark.parametrize("penalty", members(Penalty))
 
@@ -67,7 +67,7 @@ def test_needs_are_exact(penalty: Penalty) -> None:
 
 
 @every_member
-@pytest.mark.parametrize("gap", [20.0, -20.0, 80.0, -80.0, 200.0, -200.0])
+@each(gap=[20.0, -20.0, 80.0, -80.0, 200.0, -200.0])
 def test_finite_at_extreme_ratios(penalty: Penalty, gap: float) -> None:
     high, low = -5.0, -5.0 - abs(gap)
     ours, theirs = (high, low) if gap > 0 else (low, high)

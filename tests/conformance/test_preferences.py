@@ -9,7 +9,7 @@ from torch import Tensor
 from posttrain.components.preferences import Pairs, PreferenceLoss
 from posttrain.components.preferences.dpo import DPO
 from posttrain.components.preferences.rpo import RPO
-from tests.conformance._members import members
+from tests.conformance._members import each, members
 
 READING = (DPO(target=1.0), DPO(growth=2.0), RPO(loss=DPO(growth=0.5), times_beta=False))
 """Losses that read a number of each pair, which none does by default."""
@@ -49,7 +49,7 @@ def gradient(loss: PreferenceLoss, pairs: Pairs) -> Tensor:
 
 
 @every_member
-@pytest.mark.parametrize("count", [0, 1, 7])
+@each(count=[0, 1, 7])
 def test_one_loss_a_pair(loss: PreferenceLoss, count: int) -> None:
     pairs = random_pairs(loss, count=count)
     result = loss(pairs)
@@ -87,7 +87,7 @@ def test_a_pair_depends_on_no_other(loss: PreferenceLoss) -> None:
 
 
 @every_member
-@pytest.mark.parametrize("gap", [200.0, -200.0, 1e5, -1e5])
+@each(gap=[200.0, -200.0, 1e5, -1e5])
 def test_finite_at_extreme_margins(loss: PreferenceLoss, gap: float) -> None:
     pairs = random_pairs(loss)
     far = torch.tensor([0.0, -abs(gap)] if gap > 0 else [-abs(gap), 0.0]).repeat(7, 1)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from posttrain.components.reducers import Reducer
-from tests.conformance._members import members
+from tests.conformance._members import each, members
 
 every_member = pytest.mark.parametrize("reducer", members(Reducer))
 
@@ -30,7 +30,7 @@ def test_sequences_without_tokens_change_nothing(reducer: Reducer) -> None:
 
 
 @every_member
-@pytest.mark.parametrize("parts", [1, 2, 7])
+@each(parts=[1, 2, 7])
 def test_gradient_does_not_depend_on_micro_batches(reducer: Reducer, parts: int) -> None:
     """However the sequences of a step are ordered and cut, the weighted sum of token losses has the same gradient."""
     rng = np.random.default_rng(parts)

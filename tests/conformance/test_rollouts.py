@@ -12,7 +12,7 @@ from posttrain.signals import Signal
 from posttrain.stages.needs import parts_of
 from posttrain.types import Completion, Group, Rated, Score, Segment, Task
 from tests.builders import ScriptedFlow, ScriptedSampler, assert_facts_are_plain, score
-from tests.conformance._members import members
+from tests.conformance._members import each, members
 
 every_member = pytest.mark.parametrize("rollout", members(Rollout))
 
@@ -78,7 +78,7 @@ def shown(groups: list[Group]) -> str:
 
 
 @every_member
-@pytest.mark.parametrize("of", TASKS, ids=lambda of: of.key)
+@each(of=TASKS)
 def test_every_sampled_token_is_accounted_for(rollout: Rollout, of: Task) -> None:
     """Ids, log-probabilities and version of each sampled segment are those that a model gave, never made again."""
     samplers = models(rollout, of.key)
@@ -94,7 +94,7 @@ def test_every_sampled_token_is_accounted_for(rollout: Rollout, of: Task) -> Non
 
 
 @every_member
-@pytest.mark.parametrize("of", TASKS, ids=lambda of: of.key)
+@each(of=TASKS)
 def test_trajectories_are_well_formed(rollout: Rollout, of: Task) -> None:
     grader = Grader()
     groups = collect(rollout, of, grader=grader)

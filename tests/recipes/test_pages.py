@@ -122,7 +122,8 @@ def test_the_page_of_a_family_has_every_member_with_its_settings() -> None:
         assert f"[`{entry.name}`](#{entry.name})" in page and f"\n## {entry.name}\n" in page
     assert "| `length` | `1024.0` | The constant, in tokens" in page
     assert "| `path` | required | " in family_page("tasks")
-    assert all(f"\n## {entry.name}\n" in settings_page() for entry in listed("setting"))
+    settings = settings_page()
+    assert all(f"\n## {entry.name}\n" in settings for entry in listed("setting"))
 
 
 def test_an_experiment_is_a_sentence_a_table_and_its_command(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 
 CONTROL = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match)
+NAMING = (ast.Import, ast.ImportFrom, ast.Constant)
 DEFINITION = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -42,7 +43,7 @@ class Package:
 
     def _imports(self, module: str) -> Iterator[str]:
         for node in ast.walk(self.trees[module]):
-            for name in self._named(module, node):
+            for name in self._named(module, node) if isinstance(node, NAMING) else ():
                 around = [package for package in above(name) if not inside(module, package)]
                 yield from {name, *around} - {module}
 

@@ -18,14 +18,16 @@ kind of the user's own is a file or an installed module with one subclass of the
 such code may run.
 """
 
+import ast
 import difflib
 import importlib
 import pkgutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
-from functools import cache
-from inspect import get_annotations
+from functools import cache, lru_cache
+from inspect import cleandoc, get_annotations
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, ClassVar, Self, TypeVar, dataclass_transform
@@ -83,8 +85,41 @@ def frozen(cls: type[T]) -> type[T]:
             cls.__annotations__[name] = Annotated[annotation, Le(LARGEST.get(name, MOST_COUNT))]
     check: Any = classmethod(refuse_unknown)
     setattr(cls, "refuse_unknown", model_validator(mode="before")(check))  # noqa: B010
-    config = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
-    return dataclass(frozen=True, kw_only=True, config=config)(cls)  # type: ignore[return-value]
+    described = _descriptions(cls)
+    config = ConfigDict(extra="forbid", use_attribute_docstrings=described is None, allow_inf_nan=False)
+    made: Any = dataclass(frozen=True, kw_only=True, config=config)(cls)
+    for name, text in (described or {}).items():
+        if name in made.__pydantic_fields__ and made.__pydantic_fields__[name].description is None:
+            made.__pydantic_fields__[name].description = text
+    return made  # type: ignore[no-any-return]
+
+
+def _descriptions(cls: type) -> dict[str, str] | None:
+    """The docstrings below the fields of a class of this package, by name; None for any other class.
+
+    Pydantic finds them too, by going through all loaded modules for each class, which made most of the time of an
+    import of a component.
+    """
+    module = sys.modules.get(cls.__module__)
+    if not cls.__module__.startswith("posttrain.") or module is None or "<locals>" in cls.__qualname__:
+        return None
+    file = getattr(module, "__file__", None)
+    definition = _classes_of(file).get(cls.__qualname__) if file else None
+    if definition is None:
+        return None
+    found = {}
+    for field, below in pairwise(definition.body):
+        text = below.value.value if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) else None
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, str):
+            found[field.target.id] = cleandoc(text)
+    return found
+
+
+@lru_cache(maxsize=8)
+def _classes_of(file: str) -> dict[str, ast.ClassDef]:
+    """The classes at the top of a file, by name."""
+    tree = ast.parse(Path(file).read_text(encoding="utf-8"))
+    return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
 
 
 def renamed(owner: type) -> Mapping[str, str]:

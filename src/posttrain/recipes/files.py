@@ -15,19 +15,14 @@ command, not to the YAML file. Only ``base`` and ``setting`` are relative to the
 """
 
 import inspect
-import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from io import StringIO
 from pathlib import Path
 from typing import Any, Final
 
-from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError
 from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 from ruamel.yaml.reader import ReaderError
-from ruamel.yaml.representer import SafeRepresenter
 
 from posttrain.component import Component, Unread, nearest
 from posttrain.component.user_code import accept, find_code, reads_only, unread
@@ -40,6 +35,7 @@ from posttrain.recipes.functions import blamed, from_function, load_function, no
 from posttrain.recipes.overrides import assign, from_tree, override, resolve, to_tree
 from posttrain.recipes.plain_yaml import load_yaml
 from posttrain.recipes.tree import Recipe
+from posttrain.recipes.yaml_writer import tree_to_yaml
 
 LARGEST: Final = 1 << 20
 """Bytes of a recipe's file; those of this package have less than 10,000."""
@@ -125,40 +121,6 @@ def list_recipes() -> list[Entry]:
 def to_yaml(recipe: Recipe) -> str:
     """The recipe as YAML; `find_recipe` on a file with this text returns the same recipe."""
     return tree_to_yaml(to_tree(recipe))
-
-
-def tree_to_yaml(tree: Mapping[str, Any]) -> str:
-    """Plain data as YAML that is read back unchanged, whatever its strings contain."""
-    yaml = YAML(typ="safe", pure=True)
-    yaml.Representer = _Representer
-    yaml.default_flow_style = False
-    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-    yaml.width = sys.maxsize  # a folded string does not always come back the same
-    stream = StringIO()
-    yaml.dump(tree, stream)
-    return stream.getvalue()
-
-
-class _Representer(SafeRepresenter):
-    """Writes lists of scalars on one line, unusual text in quotes, and no anchors."""
-
-    def represent_list(self, items: Any) -> Any:
-        """One line for a list of scalars, one line per item otherwise."""
-        flat = not any(isinstance(item, Mapping | list) for item in items)
-        return self.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=flat)
-
-    def represent_str(self, text: str) -> Any:
-        """In double quotes unless it consists of words and paths, since ruamel does not read all plain text back."""
-        style = None if re.fullmatch(r"(\.{0,2}/)?\w([\w ./:+-]*\w)?", text) else '"'
-        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-    def ignore_aliases(self, data: Any) -> bool:
-        """Write no references to equal values."""
-        return True
-
-
-_Representer.add_representer(list, _Representer.represent_list)
-_Representer.add_representer(str, _Representer.represent_str)
 
 
 def _find(text: str, folder: Path, through: tuple[Path, ...]) -> Recipe:

@@ -8,7 +8,9 @@ the name of a stage (``rl.steps``), then inside the only stage that has it (``st
 
 import re
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -125,6 +127,11 @@ def repeats(recipe: Recipe, changes: Sequence[str]) -> list[str]:
 
 def parse_value(text: str) -> Any:
     """Parse a value as YAML 1.2: numbers, booleans, lists and mappings, else the text itself."""
+    return deepcopy(_parsed(text))
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> Any:
     from ruamel.yaml.error import YAMLError
 
     from posttrain.recipes.plain_yaml import load_yaml

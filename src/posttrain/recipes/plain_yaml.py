@@ -3,6 +3,7 @@
 from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.constructor import SafeConstructor
 from ruamel.yaml.nodes import CollectionNode, Node, ScalarNode
 
 from posttrain.errors import UserError
@@ -17,13 +18,27 @@ def load_yaml(text: str, place: str) -> tuple[Any, Node | None]:
     Raises `UserError` for too many references, and ruamel's errors for invalid YAML.
     """
     try:
-        root = YAML(typ="safe", pure=True).compose(text)
-        _count(root, {}, place)
-        return YAML(typ="safe", pure=True).load(text), root
+        yaml = YAML(typ="safe", pure=True)
+        yaml.Constructor = _Counted
+        yaml.constructor.place = place
+        return yaml.load(text), yaml.constructor.root
     except RecursionError:
         raise UserError(f"{place}: nested too deeply") from None
     except (TypeError, ValueError, LookupError, AttributeError) as error:  # scalars that only look like dates, ...
         raise UserError(f"{place}: cannot be read as YAML: {error}") from None
+
+
+class _Counted(SafeConstructor):
+    """Counts the values of a document before it makes them, and keeps its tree."""
+
+    place = ""
+    root: Node | None = None
+
+    def construct_document(self, node: Node) -> Any:
+        """The value of the tree."""
+        _count(node, {}, self.place)
+        self.root = node
+        return super().construct_document(node)
 
 
 def _count(node: Any, known: dict[int, int], place: str) -> int:

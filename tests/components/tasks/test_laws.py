@@ -174,11 +174,19 @@ SLOW = {"reasoning_gym"}
 KINDS = [pytest.param(kind, id=kind, marks=[pytest.mark.slow] if kind in SLOW else []) for kind in EXAMPLES]
 
 
+@pytest.fixture(scope="module")
+def made() -> dict[str, Tasks]:
+    """The examples that a law has had before; each is made, and its tasks drawn, once for all laws."""
+    return {}
+
+
 @pytest.fixture
-def tasks(request: pytest.FixtureRequest, tmp_path: Path) -> Tasks:
+def tasks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, made: dict[str, Tasks]) -> Tasks:
     if request.param == "reasoning_gym":
         pytest.importorskip("reasoning_gym")
-    return EXAMPLES[request.param](tmp_path)
+    if request.param not in made:
+        made[request.param] = EXAMPLES[request.param](tmp_path_factory.mktemp("tasks"))
+    return made[request.param]
 
 
 every_kind = pytest.mark.parametrize("tasks", KINDS, indirect=True)
