@@ -99,6 +99,8 @@ class Workshop:
         """Makes everything and runs the recipe once, left alone; `settings` come after `SETTINGS`."""
         self.settings = (*SETTINGS, *settings)
         self.rng = random.Random(seed)
+        self.reports = True
+        """Whether runs end with a report, which takes as long as the run, and which nothing is compared with."""
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         os.chdir(folder)
@@ -139,7 +141,7 @@ class Workshop:
         log = self.folder / f"output-{time.monotonic_ns()}"
         child = os.fork()
         if not child:
-            _be_the_child(arguments, sabotage, log)
+            _be_the_child(arguments, sabotage, log, report=self.reports)
         if meanwhile is not None:
             meanwhile(child)
         _, status = os.waitpid(child, 0)
@@ -175,7 +177,14 @@ def _evaluations(run: Path, without: Sequence[str]) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if name not in without} for row in rows]
 
 
-def _be_the_child(arguments: Sequence[str], sabotage: Sabotage | None, log: Path) -> None:
+def without_report() -> None:
+    """Have this process write no report."""
+    from posttrain.runs import launch
+
+    vars(launch)["write_report"] = lambda folder: None
+
+
+def _be_the_child(arguments: Sequence[str], sabotage: Sabotage | None, log: Path, *, report: bool) -> None:
     """Run a command and leave, without whatever the parent would do at its end."""
     code = 99
     try:
@@ -183,6 +192,8 @@ def _be_the_child(arguments: Sequence[str], sabotage: Sabotage | None, log: Path
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(descriptor, 1)
         os.dup2(descriptor, 2)
+        if not report:
+            without_report()
         if sabotage is not None:
             sabotage()
         code = main(list(arguments))

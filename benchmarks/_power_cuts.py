@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks._crash_states import KINDS, Disk, digest
-from benchmarks._faulty import RUN, Sabotage, Tally, Workshop, at_the_end_of_step, clear_stop, die
+from benchmarks._faulty import RUN, Sabotage, Tally, Workshop, at_the_end_of_step, clear_stop, die, without_report
 from benchmarks._file_trace import Operation, Recorder, Tree, read_trace, read_tree
 from posttrain.runs import checkpoints
 
@@ -150,7 +150,7 @@ class Judge:
             else:
                 (ROOT / path).write_bytes(content)
         gone = lost(disk.reported, tree, self.final)
-        ended = self.shop.resume(_without_report)
+        ended = self.shop.resume(without_report)
         if ended.code == 2 and not disk.reported:
             return gone or clear_stop(ended, 2), True
         if ended.code:
@@ -196,13 +196,6 @@ def sweep(
             if tried % 50 == 0 or problem:
                 print(f"{tried} of {len(chosen)} power cuts{problem and ', wrong: '}{problem}", file=sys.stderr)
     yield from tallies.values()
-
-
-def _without_report() -> None:
-    """Leave out the report, which takes as long as the run, and which nothing is compared with."""
-    from posttrain.runs import launch
-
-    vars(launch)["write_report"] = lambda folder: None
 
 
 _judge: Judge

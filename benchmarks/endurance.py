@@ -4,7 +4,7 @@
     python -m benchmarks.endurance --write docs/measured/trust/endurance.json
 
 A step scores a group of rollouts with each reward at once, in an event loop of its own, as a step of training does. A
-table shows what was held in the first, the fifth and the last tenth, the median of ten readings each: resident
+table shows what was held in the first, the fifth and the last tenth, the median of up to ten readings each: resident
 memory, descriptors, threads, processes, temporary files and event loops. What is held or missing for a moment, such as
 a worker that is replaced, does not move a median; what leaks does. Exit code 1 where any of it grew after the first
 tenth by over a twentieth, in less than a thousand steps by a share of that, and by more than comes and goes.
@@ -41,8 +41,12 @@ from posttrain.types import Group, Segment, Task, Trajectory
 
 SANDBOXED_EVERY = 20
 """Steps between two with the rewards that start a sandboxed program, which take far longer than the others."""
+COUNTED_EVERY = 5
+"""Of these steps, one in five has `counted_work`, which takes longer than all of them: a program under Valgrind."""
 FILLING = 50
 """The first steps have all rewards: every slot of the pools starts its interpreters then, before the first reading."""
+READ_EVERY = 8
+"""Steps between two readings at least: a reading collects garbage, which takes as long as a step."""
 COME_AND_GO = {"processes": 4, "descriptors": 8}
 """Of two sandboxes that are started in advance, or not yet: two processes and four descriptors each."""
 SQUARE = Task(key="square", prompt="Write f.", answer="sqrt(8)", fields={"tests": ["assert f(2) == 4"]})
@@ -149,9 +153,12 @@ def endure(steps: int, folder: Path) -> Sequence[dict[str, int]]:
     print(f"rewards: {', '.join([*working, *sandboxed])}", file=sys.stderr)
     rows, readings, filling = [], list[dict[str, int]](), min(FILLING, steps // 20)
     for number in range(1, steps + 1):
-        both = number % SANDBOXED_EVERY == 0 or number <= filling
-        wait_for(step(working | sandboxed if both else working, number))
-        if number % (steps // 100) == 0 and number > filling:
+        chosen = dict(working)
+        if number % SANDBOXED_EVERY == 0 or number <= filling:
+            turn = number if number <= filling else number // SANDBOXED_EVERY
+            chosen |= {k: v for k, v in sandboxed.items() if k != "counted_work" or turn % COUNTED_EVERY == 0}
+        wait_for(step(chosen, number))
+        if number % max(steps // 100, READ_EVERY) == 0 and number > filling:
             readings.append(held(folder))
         if number % (steps // 10) == 0:
             rows.append(

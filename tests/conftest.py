@@ -16,6 +16,11 @@ settings.load_profile("ci" if "CI" in os.environ else "by hand")
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="posttrain-tests-state-")
 
 
+# What tests write need not outlive a power cut of this machine; what would is modelled (`benchmarks.power`). A test
+# that counts syncs puts its own function here.
+os.fsync = lambda descriptor: None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with slow tests come first: while the last processes end, only short files are left to share out."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}

@@ -112,13 +112,13 @@ def test_draws() -> None:
         memory = replay.keep(memory, [group([float(step), i], key="task") for i in range(100)], step)
     assert [kept["step"] for kept in memory] == [2, 3]
     counts = {1: 0, 2: 0}
-    for seed in range(50):
+    for seed in range(20):
         drawn = replay.draw(memory, tasks, 100, seed=seed, step=4)
         assert len({(g.rewards[0], g.rewards[1]) for g in drawn}) == len(drawn)
         for g in drawn:
             counts[4 - int(g.rewards[0])] += 1
-    assert sum(counts.values()) == pytest.approx(2000, abs=120)
-    assert counts[1] == pytest.approx(1000, abs=100)
+    assert sum(counts.values()) == pytest.approx(800, abs=75)  # of 22
+    assert counts[1] == pytest.approx(400, abs=62)
     assert replay.draw(memory, tasks, 100, seed=0, step=50) == [] and replay.keep(memory, [], 49) == []
     assert len(Replay(share=1.0).draw(memory, tasks, 300, seed=0, step=4)) == 200, "no more than there are"
     assert replay.draw(memory, [], 100, seed=0, step=4) == [], "tasks that are gone"

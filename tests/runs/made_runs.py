@@ -1,9 +1,13 @@
 """Trajectories and whole runs that are made up, for tests of what records and shows them."""
 
+import atexit
 import math
 import random
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +26,7 @@ RECIPE: dict[str, Any] = {
     "evaluation": {"holdout": 200, "verifier": None, "correct_at": 1.0},
     "seed": 0,
 }
+ENVIRONMENT = {"torch_threads": 2, "device": "cpu"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,8 +190,20 @@ def record_steps(store: RunStore, steps: Sequence[tuple[int, str, int, float]]) 
 
 
 def make_run(root: Path, *, sft: int = 20, rl: int = 24, tasks: int = 200) -> Path:
-    """A whole run of two stages in a new folder under `root`; returns the folder."""
-    with RunStore.create(root, "quickstart", RECIPE, {"torch_threads": 2, "device": "cpu"}) as store:
+    """A whole run of two stages in a new folder under `root`; returns the folder. Equal ones are copies of one."""
+    made = _made(sft, rl, tasks)
+    with RunStore.create(root, "quickstart", RECIPE, ENVIRONMENT) as store:
+        folder = store.folder
+    shutil.copytree(made, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("environment.json", ".lock"))
+    return folder
+
+
+@cache
+def _made(sft: int, rl: int, tasks: int) -> Path:
+    """A run that is kept until the process ends."""
+    root = tempfile.mkdtemp(prefix="posttrain-made-runs-")
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    with RunStore.create(Path(root), "quickstart", RECIPE, ENVIRONMENT) as store:
         evaluate(store, 0, "before", 0.12, tasks)
         record_steps(store, [(i, "sft", i, (i - 1) / sft) for i in range(1, sft + 1)])
         evaluate(store, sft, "sft", 0.48, tasks)

@@ -19,7 +19,8 @@ from posttrain.runs.store import RunStore
 @pytest.mark.slow
 def test_wherever_it_is_torn_it_is_refused_or_the_same(tmp_path: Path) -> None:
     recipe = ppo()
-    with RunStore.create(tmp_path, "run", to_tree(recipe)) as store:
+    tree = to_tree(recipe)
+    with RunStore.create(tmp_path, "run", tree) as store:
         file = store.folder / "recipe.yaml"
         whole = file.read_bytes()
         parsed = 0
@@ -30,7 +31,7 @@ def test_wherever_it_is_torn_it_is_refused_or_the_same(tmp_path: Path) -> None:
                 torn = find_recipe(str(file))
             except UserError:
                 continue
-            if to_tree(torn) != to_tree(recipe):
+            if to_tree(torn) != tree:
                 parsed += 1
                 with pytest.raises(UserError, match="is not the recipe that the run began with"):
                     check_recipe(store, torn)

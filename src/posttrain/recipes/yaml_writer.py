@@ -60,11 +60,11 @@ def _item(item: Any, indent: str) -> Iterator[str]:
 
 def _scalar(value: Any, in_a_list: bool) -> str:
     """A scalar as it is written after a key, or in a list on one line."""
-    return _written(type(value), value, in_a_list, str(value))  # 0.0 and -0.0 are equal
+    return _written(type(value).__name__, value, in_a_list, str(value))  # 1, 1.0 and True are equal
 
 
 @lru_cache(maxsize=8192)
-def _written(kind: type, value: Any, in_a_list: bool, text: str) -> str:
+def _written(kind: str, value: Any, in_a_list: bool, text: str) -> str:
     dumped = _dump({"k": [value] if in_a_list else value})
     return dumped[len("k: [") : -len("]\n")] if in_a_list else dumped[len("k: ") : -len("\n")]
 

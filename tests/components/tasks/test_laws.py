@@ -168,10 +168,10 @@ WRAPPERS = (
     "verifier_items",
     "wordy",
 )
-SIZED = [kind for kind in EXAMPLES if kind not in WRAPPERS]
 SLOW = {"reasoning_gym"}
 """Kinds whose library takes seconds to import."""
 KINDS = [pytest.param(kind, id=kind, marks=[pytest.mark.slow] if kind in SLOW else []) for kind in EXAMPLES]
+SIZED = [kind for kind in KINDS if kind.values[0] not in WRAPPERS]
 
 
 @pytest.fixture(scope="module")
