@@ -9,6 +9,8 @@ modules would be a circle.
 """
 
 import ast
+import contextlib
+import gc
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,6 +20,18 @@ from pathlib import Path
 CONTROL = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match)
 NAMING = (ast.Import, ast.ImportFrom, ast.Constant)
 DEFINITION = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """No garbage collection meanwhile: it goes through all trees again and again, for longer than it takes to parse."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 class Package:
@@ -34,7 +48,8 @@ class Package:
     @cached_property
     def trees(self) -> Mapping[str, ast.Module]:
         """By module: its source, parsed."""
-        return {module: ast.parse(file.read_text()) for module, file in self.files.items()}
+        with uncollected():
+            return {module: ast.parse(file.read_text(encoding="utf-8")) for module, file in self.files.items()}
 
     @cached_property
     def imports(self) -> Mapping[str, frozenset[str]]:

@@ -10,7 +10,7 @@ import importlib.util
 import pkgutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -33,6 +33,7 @@ from tests.structure.package import (
 SOURCE = Path(posttrain.__file__).parent
 ROOT = Path(__file__).parents[2]
 OURS = Package(SOURCE)
+"""Its trees are there while these tests are."""
 LIMITS = budgets(ROOT / "AGENTS.md")
 LAYERS = table(
     sorted(
@@ -48,6 +49,12 @@ HEAVY = ("torch", "transformers", "datasets", "peft", "reasoning_gym", "ray")
 NEEDS = {"posttrain.kernels._triton": "triton"}
 """Modules that are only for where something is installed that nothing else requires."""
 MODULES = tuple(sorted(m.name for m in pkgutil.walk_packages(posttrain.__path__, "posttrain.")))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def trees() -> Iterator[None]:
+    yield
+    OURS.__dict__.pop("trees", None)
 
 
 def every_module(check: Callable[[str], None]) -> Callable[[], None]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import posttrain
+from tests.structure.package import Package
 
 ROOT = Path(posttrain.__file__).parent
 PARSERS = {
@@ -56,7 +57,8 @@ def named(call: ast.Call) -> str:
 @pytest.fixture(scope="module")
 def trees() -> dict[Path, ast.Module]:
     """Every module of the package, parsed."""
-    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(ROOT.rglob("*.py"))}
+    package = Package(ROOT)
+    return {package.files[module]: tree for module, tree in package.trees.items()}
 
 
 def unguarded(node: ast.AST, guarded: bool = False) -> Iterator[ast.Call]:
