@@ -14,7 +14,7 @@ from ruamel.yaml.representer import SafeRepresenter
 def tree_to_yaml(tree: Mapping[str, Any]) -> str:
     """Plain data as YAML that is read back unchanged, whatever its strings contain.
 
-    Scalars are written by ruamel, each once a process: its emitter takes most of the time of beginning a run.
+    Scalars are written by ruamel, each once a process: its emitter takes most of the time of starting a run.
     """
     try:
         return "\n".join(_mapping(tree, "")) + "\n" if tree else _dump(tree)
