@@ -174,9 +174,11 @@ NOT_BY_TEXT = {
     "judge",
     "likelihood",
     "preference_model",
+    "principle_logit",
     "prover_steps",
     "rating",
     "reference_probability",
+    "referenced_model",
     "reward_model",
 }
 """Kinds that ask a model what it makes of the tokens, or the data, so that no text is best by itself; their own tests

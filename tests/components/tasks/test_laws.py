@@ -27,6 +27,7 @@ from posttrain.components.tasks.countdown import Countdown
 from posttrain.components.tasks.critiques import Critiques
 from posttrain.components.tasks.episodes import Episodes
 from posttrain.components.tasks.exercises import Exercises
+from posttrain.components.tasks.feedback_items import FeedbackItems
 from posttrain.components.tasks.files import Files
 from posttrain.components.tasks.first_sentences import FirstSentences
 from posttrain.components.tasks.fractions import Fractions
@@ -42,13 +43,16 @@ from posttrain.components.tasks.patterns import Patterns
 from posttrain.components.tasks.phrased import Phrased
 from posttrain.components.tasks.planted import Planted
 from posttrain.components.tasks.played import Played
+from posttrain.components.tasks.policies import Policies
 from posttrain.components.tasks.primer import Primer
 from posttrain.components.tasks.programs import Programs
 from posttrain.components.tasks.queries import Queries
 from posttrain.components.tasks.reaching import Reaching
 from posttrain.components.tasks.reasoning_gym import ReasoningGym
 from posttrain.components.tasks.records import Records
+from posttrain.components.tasks.referenced import Referenced
 from posttrain.components.tasks.refinements import Refinements
+from posttrain.components.tasks.reviewed_replies import ReviewedReplies
 from posttrain.components.tasks.running_sums import RunningSums
 from posttrain.components.tasks.sentences import Sentences
 from posttrain.components.tasks.shapes import Shapes
@@ -131,6 +135,10 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "tool_calls": lambda _: ToolCalls(size=30),
     "two_ways": lambda _: TwoWays(tasks=Arithmetic(size=30)),
     "two_modes": lambda _: TwoModes(size=30),
+    "feedback_items": lambda _: FeedbackItems(tasks=ReviewedReplies(size=60)),
+    "reviewed_replies": lambda _: ReviewedReplies(size=30),
+    "policies": lambda _: Policies(size=30),
+    "referenced": lambda _: Referenced(tasks=WorkedSolutions(size=30)),
     "unpaired": lambda _: Unpaired(tasks=WorkedSolutions(size=30)),
     "word_problems": lambda _: WordProblems(size=30),
     "worked_solutions": lambda _: WorkedSolutions(size=30),
@@ -149,6 +157,8 @@ WRAPPERS = (
     "classes",
     "concluded",
     "conditioned",
+    "feedback_items",
+    "referenced",
     "two_ways",
     "critiques",
     "slipped_sums",
