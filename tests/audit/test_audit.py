@@ -50,6 +50,7 @@ SHIPPED = {
     "ended": Shipped({"of": "match"}),
     "moded": Shipped({"correct": "match"}),
     "format": Shipped(how={"form": "<think>so</think><answer>{answer}</answer>", "about": "form"}),
+    "highest": Shipped({"parts": {"rule": "match"}}),
     "gated": Shipped({"of": "match", "gates": {"short": {"kind": "format", "tags": []}}}),
     "calls": Shipped(
         how={"form": "<call>{answer}</call>", "skip": ["equivalent"]},  # calls are no numbers
@@ -103,6 +104,9 @@ SHIPPED = {
 }
 """By kind; a new member needs an entry here or in `NOT`."""
 NOT = {
+    "ranked": "ranks rollouts among one another; no answer is correct by it",
+    "solution_set": "compares a list with all solutions, not one answer; its own tests hold what is refused",
+    "rubric": "rewards words or what a judge accepts, in any order; its own tests hold what must not be rewarded",
     "prover_steps": "adds the values of a model; its reward of success is audited by itself",
     "duels": "compares two completions by a model; it has no correct answers",
     "right_verdict": "one of two letters is right, so guessing is rewarded; its own tests hold what must not be",
@@ -110,6 +114,7 @@ NOT = {
     "fields": "compares labels of a record, of which the text is free; its own tests hold what must not be rewarded",
     "preference_model": "compares two completions by a model; it has no correct answers",
     "referenced_model": "scores by a model beside a reference; it has no correct answers",
+    "critiqued": "scores by a model, after a critique; it has no correct answers",
     "reward_model": "scores by a model; it has no correct answers",
     "judge": "prompts a model",
     "principle_logit": "scores by a model; it has no correct answers",

@@ -9,6 +9,7 @@ after a change that is meant, write them anew with
 import importlib
 import math
 import os
+import string
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
@@ -332,6 +333,9 @@ def made_small(recipe: Recipe, tiny: Path) -> Recipe:
         if isinstance(selection, dict) and selection["kind"] == "paired":
             selection["reward"] = {"kind": "regex", "pattern": "[a-m]"}
             selection["pairing"] |= {"cut": True} if selection["pairing"]["kind"] == "prefix_tree" else {}
+            if selection["pairing"]["kind"] == "siblings":  # nor does it end its solutions
+                selection["pairing"] |= {"iterations": 20}
+                selection["pairing"]["sampling"]["stop"] = list(string.ascii_letters)
     for alarm in tree["alarms"].values():
         alarm["action"] = "note"
     return from_tree(tree)

@@ -11,6 +11,7 @@ from posttrain.components.pairings import Paired, Pairing, Rollouts
 from posttrain.components.pairings.bands import Bands
 from posttrain.components.pairings.fields_differ import FieldsDiffer
 from posttrain.components.pairings.prefix_tree import PrefixTree
+from posttrain.components.pairings.siblings import Siblings
 from posttrain.components.rewards import failure
 from posttrain.types import Group, Score, Segment, Task, Trajectory
 from tests.builders import ScriptedSampler
@@ -30,6 +31,10 @@ def able(pairing: Pairing) -> Pairing:
     """With settings that fit the task."""
     if isinstance(pairing, PrefixTree):
         return PrefixTree(branches=8, depth=2)  # scripted responses end soon
+    if isinstance(pairing, Siblings):
+        return replace(
+            pairing, iterations=20, first=8, delimiter="q", value_role=None
+        )  # a letter of the scripted texts
     if isinstance(pairing, Bands):
         return Bands(ends=(3, 9), counts=(1, 2))
     return FieldsDiffer(fields=("act", "state"), most=pairing.most) if isinstance(pairing, FieldsDiffer) else pairing

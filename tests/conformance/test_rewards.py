@@ -52,6 +52,17 @@ ADDER = "module add(input [3:0] a, output [3:0] y); assign y = a + 3; endmodule"
 BENCH = 'module t; reg [3:0] a; wire [3:0] y; add u(a, y); initial begin a = 1; #1 $display("%d", y); end endmodule'
 
 CASES: dict[str, Case] = {
+    "solution_set": Case(
+        settings={}, gold="#### 40; 2", task=Task(key="task", prompt=QUESTION, fields={"solutions": ["2", "40"]})
+    ),
+    "highest": Case(settings={"parts": {"rule": "match"}}, gold="42"),
+    "rubric": Case(
+        settings={},
+        gold="lamp 42",
+        task=Task(
+            key="task", prompt=QUESTION, fields={"criteria": [{"criterion": "42", "points": 1, "words": ["42"]}]}
+        ),
+    ),
     "boxes": Case(
         settings={},
         gold=f"<answer>{BOX}</answer>",
@@ -170,12 +181,14 @@ LIBRARIES = {"math_verify": "math_verify", "reasoning_gym": "reasoning_gym"}
 """Optional package that a kind needs."""
 
 NOT_BY_TEXT = {
+    "critiqued",
     "duels",
     "judge",
     "likelihood",
     "preference_model",
     "principle_logit",
     "prover_steps",
+    "ranked",
     "rating",
     "reference_probability",
     "referenced_model",

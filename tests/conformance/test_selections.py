@@ -11,7 +11,11 @@ from posttrain.components.pairings.best_and_lower import BestAndLower
 from posttrain.components.rewards.regex import Regex
 from posttrain.components.rewards.reward_model import RewardModel
 from posttrain.components.selections import Selection
+from posttrain.components.selections.balanced import Balanced
+from posttrain.components.selections.by_length import ByLength
 from posttrain.components.selections.by_level import ByLevel
+from posttrain.components.selections.by_outcome import ByOutcome
+from posttrain.components.selections.by_visits import ByVisits
 from posttrain.components.selections.explained import Explained
 from posttrain.components.selections.paired import Paired
 from posttrain.components.selections.valid_calls import ValidCalls
@@ -36,6 +40,14 @@ def able(selection: Any) -> Selection:
         return replace(made, reward=Regex(pattern="[a-m]$"), marker="e")  # a letter that some random texts end with
     if isinstance(made, ByLevel):
         return replace(made, reward=Regex(pattern="[a-m]$"), levels=(2, 3), count=9)  # half of random letters
+    if isinstance(made, ByOutcome):
+        return replace(made, reward=Regex(pattern="[a-m]$"), wrong=1)
+    if isinstance(made, ByLength):  # prompts of the scripted tokenizer have 8 to 12 tokens or so
+        return replace(made, reward=Regex(pattern="[a-c]$"), above=11, longest=None, n=2, again=True)
+    if isinstance(made, ByVisits):
+        return replace(made, reward=Regex(pattern="[a-b]$"), delimiter="q", budget=6, threshold=2, unsolved=True)
+    if isinstance(made, Balanced):
+        return replace(made, reward=Regex(pattern="[a-m]$"), steps=None, temperatures=(0.5, 1.0), n=3, target=40)
     if isinstance(made, ValidCalls):
         return replace(made, judge=None)  # no scripted judge writes yes; its own tests have one that does
     return replace(made, threshold=0.7, general=0.0) if hasattr(made, "threshold") else made

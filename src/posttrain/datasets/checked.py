@@ -5,6 +5,7 @@
     shortest    the shortest correct rollout preferred to the longest that is at least 1.5 times as long, right or wrong
                 (Kimi k1.5, arXiv:2501.12599)
     best_of     the rollout with the highest score, in place of the given answer (RedOne 2.0, arXiv:2511.07070)
+    solved      every correct rollout, in place of the given answer (CPL, arXiv:2409.08642: at most four of a question)
     modes       the shortest correct rollout of the mode that succeeds, thinking or not, with the mode (KAT-V1,
                 arXiv:2507.08297)
 
@@ -18,7 +19,7 @@ from typing import Any, Final, Literal
 
 from posttrain.types import Preference, Trajectory
 
-Use = Literal["pairs", "shortest", "best_of", "modes"]
+Use = Literal["pairs", "shortest", "best_of", "solved", "modes"]
 """What rollouts are made into."""
 FACTOR: Final = 1.5
 """Least length of a rejected rollout, in lengths of the chosen one, for `shortest`."""
@@ -87,6 +88,8 @@ def make(rollouts: Sequence[Checked], use: Use, *, most: int = 1, thinking: str 
         return _preferred(_short_and_long(rollouts)[:most])
     if use == "modes":
         return _by_mode(rollouts, re.compile(thinking))
+    if use == "solved":
+        rollouts = [rollout for rollout in rollouts if rollout.right]
     best = sorted(rollouts, key=lambda rollout: -rollout.value)[:most]
     return Made(demonstrations=tuple(a.text for a in best), origin=tuple(a.origin for a in best)) if best else None
 

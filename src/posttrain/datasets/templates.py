@@ -69,6 +69,23 @@ def check_revealing(request: str) -> str:
     return check_places(request, ("question", "answer"))
 
 
+CRITIQUE = (
+    "{question}\n\nAn answer to this is below. Say what is right and what is wrong in it.\n\n{completion}\n\n"
+    "Critique:\n"
+)
+"""Request for a critique of a completion, after which it is scored."""
+
+
+def check_critiqued(request: str) -> str:
+    """Refuse a request for a critique that lacks the question or the completion. Raises a validation error."""
+    missing = [f"{{{name}}}" for name in ("question", "completion") if name not in places(request)]
+    if missing:
+        raise PydanticCustomError(
+            "request", "a request for a critique needs {missing}", {"missing": " and ".join(missing)}
+        )
+    return check_places(request, ("question", "completion"))
+
+
 @frozen
 class Critiques:
     """Critiques of a rollout, and requests for a critique and for a refinement."""

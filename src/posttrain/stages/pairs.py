@@ -51,6 +51,12 @@ class PairTraining:
     """Pairs at the front that are left out."""
     limit: int | None = None
     """Most pairs that are used, from the first that is not skipped; None takes all."""
+    sides: "Callable[[Policy, Task, Preference], tuple[Trajectory, Trajectory]] | None" = None
+    """Makes the two trajectories of a pair; None learns from the completions."""
+
+    def shown(self, policy: "Policy", task: Task, preference: Preference) -> tuple[Trajectory, Trajectory]:
+        """The two trajectories of a pair."""
+        return (self.sides or pair_trajectories)(policy, task, preference)
 
     def pairs(self, tasks: Sequence[Task]) -> list[tuple[Task, Preference]]:
         """The pairs that are used. Raises `UserError` when there is none."""
@@ -68,7 +74,7 @@ class PairTraining:
             return
         policy = models.get(self.role, models["policy"])
         for index, (task, preference) in enumerate(self.pairs(tasks)):
-            pair_examples(policy, task, preference, index)
+            examples_of_pair(self.shown(policy, task, preference), index)
             for name in sorted(self.reads):
                 number_of(task, preference, name)
 
@@ -89,7 +95,7 @@ class PairTraining:
             places = shuffled(len(pairs), self.batch, step.index, context.seed)
             numbers.update({name: values[list(places)] for name, values in known.items()})
             step.record.metrics["epoch"] = (step.index + 1) * self.batch / len(pairs)
-            shown = [pair_trajectories(models[self.role], *pairs[i]) for i in places]
+            shown = [self.shown(models[self.role], *pairs[i]) for i in places]
             step.record.shown = [(place, trajectory) for place, pair in enumerate(shown) for trajectory in pair]
             with context.phase("signals"):
                 plain = [e for place, pair in enumerate(shown) for e in examples_of_pair(pair, place)]
@@ -114,7 +120,9 @@ class PairTraining:
             return [f"models write the pairs of up to {len(context.tasks)} tasks when the stage begins"]
         pairs = self.pairs(context.tasks)
         policy = models[self.role]
-        first = [e for i, pair in enumerate(pairs[: self.batch]) for e in pair_examples(policy, *pair, i)]
+        first = [
+            e for i, pair in enumerate(pairs[: self.batch]) for e in examples_of_pair(self.shown(policy, *pair), i)
+        ]
         tokens = sum(e.num_trained for e in first) / len(first)
         task, preference = pairs[0]
         return [
@@ -165,10 +173,12 @@ def pair_trajectories(policy: "Policy", task: Task, preference: Preference) -> t
     """The chosen and the rejected completion, samples 0 and 1. Raises `UserError` for one without a trained token.
 
     A rejected completion that is `cut` has no end token: what is learned is that this prefix is worse, not its end.
+    With `cut` "both", neither has one: both are prefixes.
     """
 
     def one(sample: int, side: Literal["chosen", "rejected"], text: str) -> Trajectory:
-        cut = side == "rejected" and preference.fields.get("cut", task.fields.get("cut")) is True
+        of_pair = preference.fields.get("cut", task.fields.get("cut"))
+        cut = of_pair == "both" or (side == "rejected" and of_pair is True)
         trajectory = demonstration(policy, task, (Utterance(actor="policy", text=text, ended=False),) if cut else text)
         if not trajectory.num_trained:
             raise UserError(

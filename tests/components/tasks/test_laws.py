@@ -37,6 +37,7 @@ from posttrain.components.tasks.guessing import Guessing
 from posttrain.components.tasks.identities import Identities
 from posttrain.components.tasks.judge_items import JudgeItems
 from posttrain.components.tasks.knights import Knights
+from posttrain.components.tasks.knowledge_graph import KnowledgeGraph
 from posttrain.components.tasks.mixture import Mixture
 from posttrain.components.tasks.padded_steps import PaddedSteps
 from posttrain.components.tasks.patterns import Patterns
@@ -46,7 +47,9 @@ from posttrain.components.tasks.played import Played
 from posttrain.components.tasks.policies import Policies
 from posttrain.components.tasks.primer import Primer
 from posttrain.components.tasks.programs import Programs
+from posttrain.components.tasks.puzzles import Puzzles
 from posttrain.components.tasks.queries import Queries
+from posttrain.components.tasks.ranked_solutions import RankedSolutions
 from posttrain.components.tasks.reaching import Reaching
 from posttrain.components.tasks.reasoning_gym import ReasoningGym
 from posttrain.components.tasks.records import Records
@@ -64,6 +67,7 @@ from posttrain.components.tasks.tagged import Tagged
 from posttrain.components.tasks.tagged_steps import TaggedSteps
 from posttrain.components.tasks.tool_calls import ToolCalls
 from posttrain.components.tasks.tool_requests import ToolRequests
+from posttrain.components.tasks.topics import Topics
 from posttrain.components.tasks.tutoring import Tutoring
 from posttrain.components.tasks.two_modes import TwoModes
 from posttrain.components.tasks.two_ways import TwoWays
@@ -112,6 +116,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "guessing": lambda _: Guessing(size=30),
     "identities": lambda _: Identities(size=30),
     "knights": lambda _: Knights(size=30),
+    "knowledge_graph": lambda _: KnowledgeGraph(size=30),
     "padded_steps": lambda _: PaddedSteps(tasks=Arithmetic(size=30)),
     "sentences": lambda _: Sentences(size=30),
     "patterns": lambda _: Patterns(size=30),
@@ -120,8 +125,10 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "played": lambda _: Played(tasks=Arithmetic(size=30, calls=True), environment=Calculator()),
     "primer": lambda _: Primer(size=30),
     "programs": lambda _: Programs(size=30),
+    "puzzles": lambda _: Puzzles(names=("alphametic", "sudoku"), size=30),
     "queries": lambda _: Queries(size=30),
     "running_sums": lambda _: RunningSums(size=30),
+    "ranked_solutions": lambda _: RankedSolutions(size=30),
     "reaching": lambda _: Reaching(size=30),
     "slipped_sums": lambda _: SlippedSums(tasks=Arithmetic(size=30)),
     "spelt": lambda _: Spelt(tasks=Arithmetic(size=30)),
@@ -146,6 +153,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "wordy": lambda _: Wordy(tasks=Arithmetic(size=30)),
     "stated_confidence": lambda _: StatedConfidence(tasks=Arithmetic(size=30)),
     "stories": lambda _: Stories(size=30),
+    "topics": lambda _: Topics(size=30, shown=0.5),
     "tutoring": lambda _: Tutoring(size=30),
     "mixture": lambda folder: Mixture(
         sources={"own": files(folder), "made": Arithmetic(size=20)}, shares={"own": 2, "made": 1}

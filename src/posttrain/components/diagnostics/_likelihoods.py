@@ -45,6 +45,13 @@ def entropies_at(policy: Policy, written: Sequence[Written], temperature: float)
     )
 
 
+def last_states(policy: Policy, written: Sequence[Written]) -> list[FloatArray]:
+    """For each text, [T, D] states after its tokens, before the unembedding."""
+    return _in_passes(
+        policy, written, lambda packed, positions_T: policy.body.hidden(packed).index_select(0, positions_T)
+    )
+
+
 def token_logps(policy: Policy, written: Sequence[Written]) -> list[FloatArray]:
     """For each text, [T] log-probabilities of its tokens."""
     return _in_passes(policy, written, lambda packed, positions_T: policy.evaluate(packed, positions_T)[LOGP])
@@ -68,7 +75,7 @@ def top_entropy(logits_TV: Tensor, k: int, *, renormalise: bool) -> Tensor:
 def _in_passes(
     policy: Policy, written: Sequence[Written], measure: Callable[[Packed, Tensor], Tensor]
 ) -> list[FloatArray]:
-    """One number for each measured token, from forward passes over a few texts at a time."""
+    """One number, or one row, for each measured token, from forward passes over a few texts at a time."""
     device = next(policy.parameters()).device
     found: list[FloatArray] = [np.zeros(0, np.float32) for _ in written]
     passes: list[list[int]] = []

@@ -6,8 +6,8 @@ a task without a pair has a reason, a phrase that is the same for every task tha
 not be scored is in no pair.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from posttrain.component import Component
@@ -33,6 +33,8 @@ class Rollouts:
     """Scores a group of further rollouts."""
     writers: tuple[str, ...] = ()
     """Who wrote each; empty where the policy wrote all."""
+    samplers: Mapping[str, Sampler] = field(default_factory=dict)
+    """The models of the rule's own roles, and the others of the recipe, by role."""
 
     def origin(self, trajectory: Trajectory) -> dict[str, Any]:
         """Where a rollout is from, as JSON."""
@@ -64,6 +66,11 @@ class Paired:
 
 class Pairing(Component):
     """Makes pairs of the rollouts of a task."""
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """Roles besides the writers whose models it uses."""
+        return frozenset()
 
     @property
     def gives(self) -> frozenset[str]:

@@ -51,8 +51,8 @@ class Paired(Selection):
 
     @property
     def roles(self) -> frozenset[str]:
-        """The writers, and those of the reward."""
-        return frozenset(self.writers) | self.reward.roles
+        """The writers, and those of the reward and the rule."""
+        return frozenset(self.writers) | self.reward.roles | self.pairing.roles
 
     @property
     def writes(self) -> frozenset[str]:
@@ -84,6 +84,7 @@ class Paired(Selection):
                     sampler=reader.bind("pairs", task.key),
                     scorer=scorer,
                     writers=tuple(writer for writer, _ in own),
+                    samplers=samplers,
                 )
             )
 

@@ -30,7 +30,7 @@ class Sampled(Selection):
 
     reward: Reward
     """Scores the rollouts; status ``ok`` is right."""
-    use: Literal["pairs", "shortest", "best_of", "modes"] = "pairs"
+    use: Literal["pairs", "shortest", "best_of", "solved", "modes"] = "pairs"
     """What they are made into; see above."""
     n: Annotated[int, Field(ge=1, le=256)] = 4
     """Rollouts at a task by each writer."""
@@ -61,8 +61,8 @@ class Sampled(Selection):
 
     @property
     def writes(self) -> frozenset[str]:
-        """Demonstrations for the best of several, else preferences."""
-        return frozenset({"demonstrations" if self.use in ("best_of", "modes") else "preferences"})
+        """Demonstrations for the best of several, solved ones and modes, else preferences."""
+        return frozenset({"demonstrations" if self.use in ("best_of", "solved", "modes") else "preferences"})
 
     async def measure(self, tasks: Sequence[Task], samplers: Mapping[str, Sampler]) -> Any:
         """For each task what its rollouts are made into, and how many of them are right; None for the others."""
