@@ -8,9 +8,12 @@ import os
 import signal
 import socket
 import stat
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,13 +21,13 @@ from typing import Any
 import pytest
 import torch
 
-from posttrain.cluster._ports import answers, listening
+from posttrain.cluster._ports import answers, listening, speaks_grpc
 from posttrain.cluster._processes import marked
 from posttrain.cluster._workers import Gang
 from posttrain.cluster.ray import Ray
 from posttrain.components.rewards.function import Function
 from posttrain.engines.native import Native
-from posttrain.errors import UserError
+from posttrain.errors import RunFailed, UserError
 from posttrain.policies.folder import new_folder
 from posttrain.recipes.files import find_recipe
 from posttrain.recipes.tree import Recipe
@@ -136,6 +139,20 @@ def test_a_recipe_on_two_samplers_and_two_learners_is_that_of_one_process(
 
 @needs_ray
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["grpo", "ppo", "dpo", "kdrl", "sft"])
+def test_a_recipe_on_sharded_learners_is_that_of_one_process(
+    name: str, tiny: Path, session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Critics and references are sharded too; a divergence's other model is whole."""
+    recipe = small(name, tiny)
+    alone = run(recipe, tmp_path / "local")
+    on(session, monkeypatch)
+    monkeypatch.setattr(session, "settings", replace(session.settings, sharding="fsdp"))
+    assert run(recipe, tmp_path / "ray") == alone
+
+
+@needs_ray
+@pytest.mark.slow
 def test_processes_that_are_killed_are_replaced_and_change_nothing(
     tiny: Path, session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,7 +243,48 @@ def test_the_token_is_the_owners_alone_and_not_in_a_command_line(session: Any) -
 
 @needs_ray
 @pytest.mark.slow
-def test_a_killed_run_goes_on_with_other_processes_and_leaves_none(tiny: Path, tmp_path: Path) -> None:
+def test_a_sharded_learner_that_is_killed_ends_the_run_in_one_sentence(
+    tiny: Path, session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from posttrain.cluster._sharded import Parts
+
+    on(session, monkeypatch)
+    monkeypatch.setattr(session, "settings", replace(session.settings, sharding="fsdp"))
+    before = Parts.update
+    calls: list[int] = []
+
+    def update(parts: Parts, *arguments: Any) -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            os.kill(session.learners[0].pid, signal.SIGKILL)
+        before(parts, *arguments)
+
+    monkeypatch.setattr(Parts, "update", update)
+    with pytest.raises(RunFailed, match=r"its part of the optimizer's state .* posttrain resume goes on"):
+        run(scored(small("grpo", tiny), tmp_path, steps=4), tmp_path / "ray")
+
+
+@needs_ray
+@pytest.mark.slow
+def test_what_sharding_does_not_do_is_refused(tiny: Path, session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from posttrain.components.optimizers.online_merging import OnlineMerging
+    from posttrain.models import Model
+    from posttrain.policies.loading import load_policy
+    from posttrain.training.learner import Learner
+    from posttrain.training.settings import Learning
+
+    monkeypatch.setattr(session, "settings", replace(session.settings, sharding="fsdp"))
+    policy = load_policy("policy", Model(source=str(tiny), trained=True), {}, torch.device("cpu"))
+    models = {"reference": policy, "base": policy}
+    learner = Learner(policy, Learning(optimizer=OnlineMerging()), seed=0, num_steps=1, others=models)
+    with pytest.raises(UserError, match=r"the optimizer reads other models; set cluster\.sharding=none"):
+        session.workers(learner)
+
+
+@needs_ray
+@pytest.mark.slow
+@pytest.mark.parametrize("sharding", ["none", "fsdp"])
+def test_a_killed_run_goes_on_with_other_processes_and_leaves_none(sharding: str, tiny: Path, tmp_path: Path) -> None:
     settings = [
         f"model={tiny}",
         "steps=6",
@@ -240,7 +298,13 @@ def test_a_killed_run_goes_on_with_other_processes_and_leaves_none(tiny: Path, t
         "checkpoints.every_steps=2",
         "threads=1",
     ]
-    ray = ["cluster=ray", "cluster.samplers=2", "cluster.learners=2", "cluster.cpus=0.5"]
+    ray = [
+        "cluster=ray",
+        "cluster.samplers=2",
+        "cluster.learners=2",
+        "cluster.cpus=0.5",
+        f"cluster.sharding={sharding}",
+    ]
     (tmp_path / "mine.py").write_text(SCORE)
     finish(command(tmp_path, "run", "grpo", *settings, "--runs", "alone"))
     process = command(tmp_path, "run", "grpo", *settings, *ray, "--runs", "killed", held_at=3)
@@ -311,3 +375,92 @@ def test_ports_that_a_process_listens_on_are_found() -> None:
         assert answers("127.0.0.1", own["here"].number)
     assert not answers("127.0.0.1", own["here"].number)
     assert listening([]) == []
+
+
+def serving(answer: bytes) -> socket.socket:
+    """A server that answers each connection so and closes it."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = server.accept()
+                connection.recv(64)
+                connection.sendall(answer)
+                connection.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+    return server
+
+
+@needs_ray
+def test_an_address_at_which_there_is_no_ray_is_refused_at_once() -> None:
+    from posttrain.cluster._opened import join
+
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    with pytest.raises(UserError, match=f"nothing answers at 127.0.0.1:{port}; .* HOST:PORT"):
+        join(f"127.0.0.1:{port}", {})
+    with serving(b"HTTP/1.1 400 Bad Request\r\n\r\n") as web, pytest.raises(UserError, match="is no Ray"):
+        join(f"127.0.0.1:{web.getsockname()[1]}", {})
+
+
+def test_a_server_of_grpc_greets_with_settings() -> None:
+    """The head of a frame of 6 bytes, type 4; a frame of another type is none."""
+    with serving(bytes([0, 0, 6, 4, 0, 0, 0, 0, 0]) + b"abcdef") as right:
+        assert speaks_grpc("127.0.0.1", right.getsockname()[1])
+    with serving(bytes([0, 0, 6, 1, 0, 0, 0, 0, 0]) + b"abcdef") as wrong:
+        assert not speaks_grpc("127.0.0.1", wrong.getsockname()[1])
+
+
+@needs_ray
+@pytest.mark.parametrize(
+    ("error", "address", "message"),
+    [
+        (RuntimeError("Version mismatch: here\n  Ray: 2.0.0"), "h:1", "install the same everywhere .*here Ray: 2.0.0"),
+        (ConnectionError("Failed to connect"), "h:1", "RAY_AUTH_TOKEN"),
+        (ConnectionError("Could not find"), "auto", "no Ray runs on this machine"),
+        (ValueError("odd"), "h:1", "could not be joined: odd"),
+    ],
+)
+def test_why_a_ray_was_not_joined_is_one_sentence(
+    error: Exception, address: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ray
+
+    from posttrain.cluster._opened import join
+
+    def refused(**settings: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(ray, "init", refused)
+    monkeypatch.setattr("posttrain.cluster._opened.answers", lambda host, port: True)
+    monkeypatch.setattr("posttrain.cluster._opened.speaks_grpc", lambda host, port: True)
+    with pytest.raises(UserError, match=message) as found:
+        join(address, {})
+    assert "\n" not in str(found.value)
+
+
+@needs_ray
+@pytest.mark.slow
+def test_a_ray_that_is_there_refuses_another_token(session: Any, tmp_path: Path) -> None:
+    """A process of its own, since this one has joined already. Ray tries for 20 seconds."""
+    import ray
+
+    there: Any = ray
+    token = tmp_path / "token"
+    token.write_text("0" * 64)
+    token.chmod(0o600)
+    address = there.get_runtime_context().gcs_address
+    code = (
+        "from posttrain.cluster._opened import join\n"
+        "from posttrain.errors import UserError\n"
+        "try:\n"
+        f"    join('{address}', dict(log_to_driver=False, configure_logging=False))\n"
+        "except UserError as error:\n"
+        "    print('refused:', error)\n"
+    )
+    environment = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=100)
+    assert f"refused: the Ray at {address} did not let this process in" in done.stdout
+    assert str(token) in done.stdout

@@ -18,7 +18,7 @@ from posttrain.policies import Policy
 from posttrain.policies.folder import new_folder
 from posttrain.policies.loading import load_policy
 from posttrain.signals import ADVANTAGE, BEHAVIOR_LOGP, OLD_LOGP
-from posttrain.training.learner import Averages, Learner, Loss, Slice
+from posttrain.training.learner import Averages, InProcess, Learner, Loss, Slice
 from posttrain.training.packing import Example, MicroBatch
 from posttrain.training.settings import Learning
 
@@ -79,7 +79,7 @@ def together(members: list[Callable[[int, Any], Any]], place: Path) -> list[Any]
     return found
 
 
-class Threads:
+class Threads(InProcess):
     """Workers that are threads, each with a policy of its own."""
 
     def __init__(self, others: list[Policy], place: Path) -> None:

@@ -1,10 +1,11 @@
-"""Check the processes that a run with cluster=ray would have, and plan placements.
+"""Check the processes that a run with cluster=ray would have, measure their memory, and plan placements.
 
 Without --address a Ray of one's own is started and ended. Ports that answer from another address are open to all who
-reach this machine; a Ray requires its token of them. Both take --json.
+reach this machine; a Ray requires its token of them. All take --json.
 
     posttrain cluster check
     posttrain cluster check --address HOST:6379
+    posttrain cluster memory MODEL --learners 4
     posttrain cluster plan PROFILE.json
 """
 
@@ -56,6 +57,34 @@ def _print(found: dict[str, Any]) -> None:
     click.echo(f"started in {found['seconds_to_start']:.1f} s, ended in {found['seconds_to_end']:.1f} s")
     left = found["left"]
     click.echo(f"left behind: {', '.join(map(str, left)) if left else 'nothing'}")
+
+
+@command.command("memory")
+@click.argument("model")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON value, for programs.")
+@click.option("--learners", default=2, show_default=True, type=click.IntRange(min=2), help="Processes that learn.")
+@click.option("--dtype", default="float32", show_default=True, type=click.Choice(["float32", "bfloat16"]))
+@click.option("--address", default="", help="A Ray that is there: HOST:PORT, or auto.")
+def memory(model: str, as_json: bool, learners: int, dtype: str, address: str) -> None:
+    """Measure what each of several learners has of a MODEL with cluster.sharding=fsdp, after one update of AdamW."""
+    import torch
+
+    from posttrain.cluster import checking
+    from posttrain.models import Model
+    from posttrain.policies.loading import load_policy
+
+    given: Any = {"source": model, "trained": True, "dtype": dtype}
+    policy = load_policy("policy", Model(**given), {}, torch.device("cpu"))
+    found = checking.memory(policy, learners, address)
+    if as_json:
+        print_json(found)
+        return
+    names = ["weights", "gradients", "optimizer", "whole"]
+    rows = [
+        [title, *(f"{own[name]:,}" for name in names), f"{sum(own.values()):,}"]
+        for title, own in [*((f"learner {i}", own) for i, own in enumerate(found["learners"])), ("one", found["one"])]
+    ]
+    print_table(["bytes of", *names, "all"], rows)
 
 
 @command.command("plan")

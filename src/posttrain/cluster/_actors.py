@@ -3,6 +3,7 @@
 Plain classes; `posttrain.cluster._session` makes actors of them.
 """
 
+import gc
 import os
 import pickle
 from importlib.metadata import version
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from posttrain.cluster._weights import Mapped, Version, read
+from posttrain.cluster._weights import Mapped, Version, check, read
 from posttrain.engines import Engine, Sampling
 from posttrain.types import Completion, FloatArray, IntArray
 
@@ -120,6 +121,50 @@ class Learners(Replicas):
             self._group = None  # so that the others do not wait
             raise
         return done
+
+    def join_mesh(self, place: str, rank: int, size: int, timeout: float) -> None:
+        """Become a member of the mesh of sharded policies."""
+        from posttrain.cluster._part import join_mesh
+
+        self._mesh = join_mesh(place, rank, size, timeout)
+        self.parts: dict[str, Any] = {}
+
+    def take_part(self, version: Version, path: str, far: Any = None, content: bytes | None = None) -> None:
+        """Bring the own part of a policy to a version; `content` makes the part first."""
+        from posttrain.cluster._part import Part, leave_mesh, stored
+        from posttrain.cluster._references import loads
+
+        source = np.asarray(far if far is not None else self._mapped.array(version.name, path, version.bytes))
+        check(source, version)
+        try:
+            if content is not None:
+                policy, learning = loads(content, self.policies)
+                self.parts[version.name] = Part(pickle.loads(policy), self._mesh, learning)
+            part = self.parts[version.name]
+            part.take(stored(part.policy, source))
+            self._mapped.forget(version.name)
+        except BaseException:
+            leave_mesh()  # so that the others do not wait
+            raise
+
+    def part(self, name: str, method: str, content: bytes) -> Any:
+        """Call a method of the own part of a policy."""
+        from posttrain.cluster._part import leave_mesh
+        from posttrain.cluster._references import loads
+
+        try:
+            part = self.parts[name]
+            return getattr(part, method)(*loads(content, {**self.policies, name: part.policy}))
+        except BaseException:
+            leave_mesh()
+            raise
+
+    def forget(self, names: list[str]) -> None:
+        """Drop copies and parts."""
+        super().forget(names)
+        for name in names:
+            if getattr(self, "parts", {}).pop(name, None) is not None:
+                gc.collect()
 
 
 def versions() -> dict[str, str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posttrain.cluster import Result
+from posttrain.cluster._ports import answers, speaks_grpc
 from posttrain.cluster._processes import MARK, end, end_left_over
 from posttrain.cluster._samplers import ClusterServer
 from posttrain.cluster._session import Processes, Settings
@@ -20,6 +21,7 @@ from posttrain.errors.temporary import make_temporary, remove_temporary, sweep
 from posttrain.training.learner import InProcess, Learner, Workers
 
 if TYPE_CHECKING:
+    from posttrain.cluster._sharded import Parts
     from posttrain.policies import Policy
 
 
@@ -29,10 +31,13 @@ class Session(Processes):
     def __init__(self, settings: Settings, engine: Engine, seed: int, folder: Path) -> None:
         super().__init__(settings, engine, seed, folder)
         self._threads = ThreadPoolExecutor(1, "posttrain-beside")
+        self._parts: Parts | None = None
 
     def close(self) -> None:
         """End what samples beside, then all processes."""
         self.closing = True
+        if self._parts is not None:
+            self._parts.close()
         super().close()
         self._threads.shutdown(cancel_futures=True)
 
@@ -64,7 +69,21 @@ class Session(Processes):
 
     def workers(self, learner: Learner) -> Workers:
         """This process alone, or with the other learners."""
-        return Gang(self) if self.learners else InProcess()
+        if not self.learners:
+            return InProcess()
+        if self.settings.sharding == "none":
+            return Gang(self)
+        from posttrain.cluster._sharded import Parts, ShardedGang
+
+        self._parts = self._parts or Parts(self)
+        return ShardedGang(self, self._parts, learner)
+
+    def keep(self, policies: "Collection[Policy]") -> None:
+        """Forget all models but these."""
+        alive = {id(policy) for policy in policies}
+        if self._parts is not None:
+            self._parts.forget([name for key, (name, _) in self._names.items() if key not in alive])
+        super().keep(policies)
 
 
 @contextmanager
@@ -129,7 +148,7 @@ def _joined(settings: Settings, folder: Path) -> Iterator[None]:
 
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
     if settings.address:
-        ray.init(address=settings.address, **quiet)
+        join(settings.address, quiet)
         try:
             _check_free(settings)
             yield
@@ -152,6 +171,41 @@ def _joined(settings: Settings, folder: Path) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def join(address: str, options: dict[str, Any]) -> None:
+    """Join the Ray at an address. Raises `UserError` where there is none, or it refuses."""
+    import ray
+
+    host, _, port = address.rpartition(":")
+    if port.isdecimal():
+        if not answers(host, int(port)):
+            raise UserError(
+                f"nothing answers at {address}; cluster.address is HOST:PORT of the head of a Ray that runs (ray start "
+                "--head), or auto for one on this machine"
+            )
+        if not speaks_grpc(host, int(port)):
+            raise UserError(
+                f"what answers at {address} is no Ray; cluster.address is HOST:PORT of the head of a Ray that runs, "
+                "6379 if no other port was given"
+            )
+    try:
+        ray.init(address=address, **options)
+    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        raise UserError(refusal(address, error)) from None
+
+
+def refusal(address: str, error: Exception) -> str:
+    """Why a Ray was not joined, in one sentence."""
+    said = " ".join(str(error).split())
+    if said.startswith("Version mismatch"):
+        return f"the Ray at {address} is of other versions than this process; install the same everywhere ({said})"
+    if isinstance(error, ConnectionError) and address != "auto":
+        where = os.environ.get("RAY_AUTH_TOKEN_PATH") or "RAY_AUTH_TOKEN or ~/.ray/auth_token"
+        return f"the Ray at {address} did not let this process in, mostly since its token is not that of {where}"
+    if isinstance(error, ConnectionError):
+        return "no Ray runs on this machine, or none of yours; start it, or give cluster.address=HOST:PORT"
+    return f"the Ray at {address} could not be joined: {said}"
 
 
 def _check_free(settings: Settings) -> None:

@@ -11,6 +11,9 @@ from pathlib import Path
 LISTENS = "0A"
 """State of a socket in the kernel's tables."""
 
+_SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+"""An empty frame of settings: length, type 4, flags, stream."""
+
 
 @dataclass(frozen=True, order=True)
 class Port:
@@ -66,6 +69,19 @@ def answers(address: str, port: int, seconds: float = 1.0) -> bool:
             return True
     except OSError:
         return False
+
+
+def speaks_grpc(address: str, port: int, seconds: float = 3.0) -> bool:
+    """Whether what answers there is a server of gRPC, as Ray's are: it greets with settings of HTTP/2 (RFC 9113, 3.4).
+
+    Ray itself waits for minutes for one that does not, and then ends the process.
+    """
+    with contextlib.suppress(OSError), socket.create_connection((address, port), seconds) as connection:
+        connection.settimeout(seconds)
+        connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _SETTINGS)
+        head = connection.recv(len(_SETTINGS), socket.MSG_WAITALL)
+        return len(head) == len(_SETTINGS) and head[3] == _SETTINGS[3]
+    return False
 
 
 def own_address() -> str:

@@ -84,6 +84,16 @@ def read(policy: Policy, source: Any, version: Version) -> None:
         )
 
 
+def check(source: Any, version: Version) -> None:
+    """Raise `RunFailed` where bytes are not those of a version's digest."""
+    found = hashlib.blake2b(source, digest_size=16).hexdigest()
+    if found != version.digest:
+        raise RunFailed(
+            f"version {version.number} of {version.name} arrived with the digest {found}, and was sent with "
+            f"{version.digest}"
+        )
+
+
 class Buffer:
     """Memory of this process that others on the machine can read; it grows when more is asked for."""
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from posttrain.training.learner import Learner
 
 
-class Gang:
+class Gang(InProcess):
     """See `posttrain.training.learner.Workers`."""
 
     def __init__(self, session: Processes) -> None:
@@ -37,7 +37,7 @@ class Gang:
             self._session.note(f"the {learner.policy.called} changes with the steps, so that one learner works alone")
         parts = None if begun or scheduled or len(every) < 2 else self._parts(learner, every, loss, progress, size)
         if parts is None:
-            yield from InProcess().slices(learner, every, loss, progress)
+            yield from super().slices(learner, every, loss, progress)
             return
         for _ in range(MOST_REPLACED + 1):
             try:
@@ -52,7 +52,7 @@ class Gang:
         every = list(batches)
         models = (asked.policy, *asked.others.values())
         if len(every) < 2 or any(type(policy).at is not Policy.at for policy in models):
-            return InProcess().signals(asked, every)
+            return super().signals(asked, every)
         return signals(self._session, asked, every)
 
     def _parts(

@@ -1,10 +1,16 @@
-"""What a cluster is and whether a run would find it: nodes, versions, ports that answer from another address."""
+"""What a cluster is and whether a run would find it: nodes, versions, ports that answer from another address; and what
+sharded learners have in memory.
+"""
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from posttrain.cluster.ray import Ray
+
+if TYPE_CHECKING:
+    from posttrain.policies import Policy
+    from posttrain.types import PerToken, Tokens
 
 
 def check(address: str) -> dict[str, Any]:
@@ -42,6 +48,50 @@ def check(address: str) -> dict[str, Any]:
         "seconds_to_end": time.monotonic() - ended,
         "left": [pid for pid in own if pid in marked()],
     }
+
+
+def memory(policy: "Policy", learners: int, address: str = "") -> dict[str, Any]:
+    """Bytes that sharded learners have between two steps, measured after one update of a language model by AdamW.
+
+    Of each learner: ``weights``, ``gradients``, ``optimizer`` (moments and masters), and ``whole``, the weights that
+    samplers and checkpoints are made from, in the first. ``one`` is a single process.
+    """
+    import numpy as np
+
+    from posttrain.cluster._opened import opened
+    from posttrain.cluster._sharded import ShardedGang
+    from posttrain.cluster._weights import size_of
+    from posttrain.components.reducers import Reducer
+    from posttrain.engines.native import Native
+    from posttrain.training.learner import Learner, Loss
+    from posttrain.training.packing import Example, pack
+    from posttrain.training.settings import Learning
+
+    settings = Ray(address=address, learners=learners, sharding="fsdp")
+    settings.check("cpu")
+    columns, places = {}, np.arange(1, 8)
+    example = Example(token_ids=np.arange(8), positions=places, columns=columns, turn_T=np.zeros(7, np.int64))
+    with opened(settings, Native(), 0) as session:
+        learner = Learner(policy, Learning(), seed=0, num_steps=1)
+        learner.workers = gang = session.workers(learner)
+        assert isinstance(gang, ShardedGang), "there are several learners"
+        batch = pack([example], np.ones(1, np.float32), learner.device)
+        list(gang.slices(learner, [batch] * learners, Loss(per_token=_likelihood, reducer=Reducer()), 0.0))
+        gang.update(learner, gang.norm(learner), 0.0)
+        found = gang.bytes(learner)
+    whole = size_of(policy)
+    one = {name: sum(own[name] for own in found) for name in ("gradients", "optimizer")}
+    return {
+        "learners": [{**own, "whole": 0 if rank else whole} for rank, own in enumerate(found)],
+        "one": {"weights": whole, **one, "whole": 0},
+    }
+
+
+def _likelihood(tokens: "Tokens") -> "PerToken":
+    from posttrain.signals import LOGP
+    from posttrain.types import PerToken
+
+    return PerToken(loss_T=-tokens[LOGP], metrics={})
 
 
 def _node(found: Mapping[str, Any]) -> dict[str, Any]:

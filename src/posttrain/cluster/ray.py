@@ -4,7 +4,8 @@ Samplers are actors, each with a copy of the models; requests go to the shortest
 the micro-batches of an optimizer step and add them up in the order of the micro-batches; the first one is the run's own
 process, which has the optimizer. Numbers are those of ``local``, bit for bit.
 
-Differs: learners hold whole models; nothing is sharded but the sums of gradients.
+With ``sharding=fsdp`` weights are cut by rows (FSDP2 of torch), and gradients, masters and moments are shared out; the
+first learner has whole weights besides, for samplers and checkpoints.
 """
 
 import importlib.util
@@ -12,7 +13,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import PositiveFloat, PositiveInt
 
@@ -40,6 +41,9 @@ class Ray(Cluster):
     """CPUs that Ray sets aside for each process; below 1, several share one."""
     timeout: PositiveFloat = 120.0
     """Seconds after which a learner that does not answer is killed and replaced; more than a micro-batch takes."""
+    sharding: Literal["none", "fsdp"] = "none"
+    """Whether each learner has a part of weights, gradients and optimizer only (``fsdp``), or learners have whole
+    models and the first one the optimizer (``none``)."""
     store_mb: PositiveInt = 256
     """Limit of the object store in MiB; beyond it Ray writes to the disk without a word."""
 

@@ -22,8 +22,6 @@ from posttrain.components.reducers import Reducer
 from posttrain.errors import AlarmStop, UserError
 from posttrain.policies import Policy
 from posttrain.signals import Signal
-from posttrain.training.masking import WeightMask
-from posttrain.training.masters import Masters
 from posttrain.training.packing import (
     Example,
     MicroBatch,
@@ -34,10 +32,8 @@ from posttrain.training.packing import (
     units_of,
 )
 from posttrain.training.settings import Learning
+from posttrain.training.updates import Weights, total_norm
 from posttrain.types import FloatArray, PerToken, Tokens
-
-MASTER = "master"
-"""Name of a master among the saved tensors of a parameter, next to those of optimizers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,18 +131,46 @@ class Slice:
 
 
 class Workers(Protocol):
-    """What computes the gradient of an optimizer step, and adds it up.
+    """What computes the gradient of an optimizer step, adds it up, and updates the weights.
 
     Contract: sums run in the order of the micro-batches, ((0 + 1) + 2) + ..., so that the bits of the gradient depend
     neither on how many workers there are nor on which has what.
     """
 
     def slices(self, learner: "Learner", batches: Iterable[MicroBatch], loss: Loss, progress: float) -> Iterator[Slice]:
-        """What each micro-batch gives, in their order. At the end, the ``grad`` of `Learner.parameters` has the sum."""
+        """What each micro-batch gives, in their order. At the end, the workers have the sum, added to what they had."""
         ...
 
     def signals(self, asked: "Asked", batches: Iterable[MicroBatch]) -> Iterator[Mapping[Signal, Tensor]]:
         """[T] signals of each micro-batch, in their order, without gradients."""
+        ...
+
+    def norm(self, learner: "Learner") -> Tensor:
+        """The norm of the gradient."""
+        ...
+
+    def update(self, learner: "Learner", norm: Tensor, factor: float) -> None:
+        """Update the weights by the gradient, of that norm, and forget it; rates are `factor` times their peaks."""
+        ...
+
+    def gradients(self, learner: "Learner") -> Mapping[str, Tensor]:
+        """The gradient by parameter, zeros where there is none; it is forgotten."""
+        ...
+
+    def drop(self, learner: "Learner") -> None:
+        """Forget the gradient."""
+        ...
+
+    def state(self, learner: "Learner") -> dict[str, Tensor]:
+        """Moments and masters by name; not copied."""
+        ...
+
+    def load_state(self, learner: "Learner", tensors: Mapping[str, Tensor]) -> None:
+        """Restore what `state` returned."""
+        ...
+
+    def reset(self, learner: "Learner") -> None:
+        """Forget the moments."""
         ...
 
 
@@ -184,6 +208,34 @@ class InProcess:
         """One forward pass after the other."""
         return map(asked.of, batches)
 
+    def norm(self, learner: "Learner") -> Tensor:
+        """By parameter, then over all."""
+        return total_norm(list(learner.own.norms().values()))
+
+    def update(self, learner: "Learner", norm: Tensor, factor: float) -> None:
+        """By the learner's optimizers."""
+        learner.own.update(norm, factor)
+
+    def gradients(self, learner: "Learner") -> Mapping[str, Tensor]:
+        """The ``grad`` of the parameters."""
+        return learner.own.gradients()
+
+    def drop(self, learner: "Learner") -> None:
+        """Forget it."""
+        learner.own.drop()
+
+    def state(self, learner: "Learner") -> dict[str, Tensor]:
+        """That of the learner's optimizers."""
+        return learner.own.state()
+
+    def load_state(self, learner: "Learner", tensors: Mapping[str, Tensor]) -> None:
+        """To the learner's optimizers."""
+        learner.own.load_state(tensors)
+
+    def reset(self, learner: "Learner") -> None:
+        """Of the learner's optimizers."""
+        learner.own.reset()
+
 
 class Learner:
     """Updates one policy. Its state (optimizer moments, update count) is saved and restored exactly."""
@@ -209,13 +261,10 @@ class Learner:
         if settings.privacy is not None and type(self) is Learner:
             raise UserError("learner.privacy is for an sft stage, whose records are drawn independently; leave it out")
         weights = {name: p for name, p in policy.named_parameters() if p.requires_grad}
-        self.masters = Masters(weights, kept=settings.master_weights)
-        self.parameters = self.masters.parameters
-        self.mask = WeightMask(settings.mask, self.parameters) if settings.mask is not None else None
-        self.optimizers = settings.optimizer.build(
-            self.parameters, {role: dict(model.named_parameters()) for role, model in (others or {}).items()}
-        )
-        self.peaks = [[group["lr"] for group in optimizer.param_groups] for optimizer in self.optimizers]
+        models = {role: dict(model.named_parameters()) for role, model in (others or {}).items()}
+        self.own = Weights(weights, settings, models)
+        self.masters, self.parameters = self.own.masters, self.own.parameters
+        self.optimizers, self.peaks = self.own.optimizers, self.own.peaks
 
     @property
     def device(self) -> torch.device:
@@ -264,28 +313,16 @@ class Learner:
     ) -> list[dict[Signal, FloatArray]]:
         """One optimizer step. Returns the signals of each example before the update."""
         total, signals = self.accumulate(examples, loss, progress, averages)
-        if self.mask is not None:
-            self.mask.gradients()
-        norm = torch.nn.utils.get_total_norm([p.grad for p in self.parameters.values() if p.grad is not None])
+        norm = self.workers.norm(self)
         if not (math.isfinite(total) and math.isfinite(float(norm))):
-            for optimizer in self.optimizers:
-                optimizer.zero_grad()
+            self.workers.drop(self)
             raise AlarmStop(
                 f"the loss ({total}) or the gradient norm ({float(norm)}) of update {self.updates + 1} is not finite; "
                 "the weights are those before it. Inspect the rollouts of this step; a smaller "
                 "learner.optimizer.lr or learner.clip_norm is the usual remedy."
             )
-        if self.settings.clip_norm is not None:
-            torch.nn.utils.clip_grads_with_norm_(self.parameters.values(), self.settings.clip_norm, norm)
         factor = self.settings.schedule.factor(self.updates / self.num_updates)
-        for optimizer, peaks in zip(self.optimizers, self.peaks, strict=True):
-            for group, peak in zip(optimizer.param_groups, peaks, strict=True):
-                group["lr"] = peak * factor
-            optimizer.step()
-            optimizer.zero_grad()
-        if self.mask is not None:
-            self.mask.weights()
-        self.masters.publish()
+        self.workers.update(self, norm, factor)
         self.updates += 1
         self.policy.version += 1
         averages.add("loss", torch.tensor([total]))
@@ -296,7 +333,7 @@ class Learner:
     def accumulate(
         self, examples: Sequence[Example], loss: Loss, progress: float, averages: Averages | None = None
     ) -> tuple[float, list[dict[Signal, FloatArray]]]:
-        """Add the gradient of one optimizer step's loss to the ``grad`` of `parameters`.
+        """Add the gradient of one optimizer step's loss to what the workers have: the ``grad`` of `parameters`, here.
 
         Returns the loss, and for each example its [T] signals.
         """
@@ -319,10 +356,8 @@ class Learner:
         own = [example for example in examples if example.num_trained]
         if own:
             self.accumulate(own, loss, progress)
-        found = [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in self.parameters.values()]
-        for optimizer in self.optimizers:
-            optimizer.zero_grad()
-        return found
+        found = self.workers.gradients(self)
+        return [found[name] for name in self.parameters]
 
     def _parts(self, examples: Sequence[Example], loss: Loss) -> list[list[int]]:
         """The examples of an optimizer step by micro-batch, as indices."""
@@ -350,37 +385,20 @@ class Learner:
 
         Without copies the tensors are those of the learner, for a caller who is done with them before the next step.
         """
-        tensors = {}
-        for name, parameter in self.parameters.items():
-            for optimizer in self.optimizers:
-                for key, value in optimizer.state.get(parameter, {}).items():
-                    tensors[f"{name}|{key}"] = torch.as_tensor(value).detach().contiguous()
-        tensors |= {f"{name}|{MASTER}": master.detach() for name, master in self.masters.own.items()}
+        tensors = self.workers.state(self)
         if copied:
             tensors = {name: tensor.clone() for name, tensor in tensors.items()}
         return {"updates": self.updates, "version": self.policy.version}, tensors
 
     def reset_optimizer(self) -> None:
         """Reset the optimizer's moments; the count of updates, and with it the schedule, continues."""
-        for optimizer in self.optimizers:
-            optimizer.state.clear()
+        self.workers.reset(self)
 
     def load_state(self, numbers: Mapping[str, object], tensors: Mapping[str, Tensor]) -> None:
         """Restore what `state` returned, exactly."""
-        self.reset_optimizer()
         self.updates = int(str(numbers["updates"]))
         self.policy.version = int(str(numbers["version"]))
-        owner = {id(p): o for o in self.optimizers for group in o.param_groups for p in group["params"]}
-        for key, tensor in tensors.items():
-            name, entry = key.rsplit("|", 1)
-            parameter = self.parameters[name]
-            if entry == MASTER:
-                parameter.data.copy_(tensor)
-                continue
-            optimizer = owner[id(parameter)]
-            # torch keeps the step counts of optimizers that are not fused on the CPU.
-            on_cpu = entry == "step" and not optimizer.defaults.get("fused")
-            optimizer.state[parameter][entry] = tensor.to("cpu" if on_cpu else parameter.device)
+        self.workers.load_state(self, tensors)
 
 
 def evaluate_examples(
