@@ -34,7 +34,7 @@ ROWS: dict[str, str] = {
     "training": "base policies statistics components.balances components.controllers components.optimizers "
     "components.reducers components.schedules components.controllers.* components.optimizers.* components.schedules.*",
     "components.hooks": "base policies training",
-    "cluster": "base engines kernels policies training",
+    "cluster": "base components.reducers engines kernels policies training",
     # Members know contracts, and what members share.
     "grading": "base sandbox components.rewards",
     "components.shapes.* components.diagnostics.*": "base contracts datasets engines grading policies statistics",

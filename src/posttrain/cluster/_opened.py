@@ -197,15 +197,15 @@ def join(address: str, options: dict[str, Any]) -> None:
 
 def refusal(address: str, error: Exception) -> str:
     """Why a Ray was not joined, in one sentence."""
-    said = " ".join(str(error).split())
-    if said.startswith("Version mismatch"):
-        return f"the Ray at {address} is of other versions than this process; install the same everywhere ({said})"
+    message = " ".join(str(error).split())
+    if message.startswith("Version mismatch"):
+        return f"the Ray at {address} is of other versions than this process; install the same everywhere ({message})"
     if isinstance(error, ConnectionError) and address != "auto":
         where = os.environ.get("RAY_AUTH_TOKEN_PATH") or "RAY_AUTH_TOKEN or ~/.ray/auth_token"
         return f"the Ray at {address} did not let this process in, mostly since its token is not that of {where}"
     if isinstance(error, ConnectionError):
         return "no Ray runs on this machine, or none of yours; start it, or give cluster.address=HOST:PORT"
-    return f"the Ray at {address} could not be joined: {said}"
+    return f"the Ray at {address} could not be joined: {message}"
 
 
 def _check_free(settings: Settings) -> None:

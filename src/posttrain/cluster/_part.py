@@ -40,7 +40,7 @@ def join_mesh(place: str, rank: int, size: int, timeout: float) -> Any:
     else:
         host, _, port = place.rpartition(":")
         store = dist.TCPStore(host, int(port), size, is_master=rank == 0, timeout=limit)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=limit)
+    dist.init_process_group("gloo", None, limit, size, rank, store)
     return init_device_mesh("cpu", (size,))
 
 
