@@ -103,6 +103,11 @@ def plan(profile: Path, as_json: bool, seed: int, proposals: int) -> None:
     if as_json:
         print_json(found)
         return
+    print_plans(found)
+
+
+def print_plans(found: dict[str, Any]) -> None:
+    """Print what `posttrain.cluster.planning.profiles.best_plans` found."""
     click.echo(f"{found['plans']:,} plans, tried: {found['tried']}")
     for number, own in enumerate(found["best"], start=1):
         _print_plan(f"plan {number}", own)

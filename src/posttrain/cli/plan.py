@@ -1,4 +1,6 @@
-"""Plan a budget for annotation: how many demonstrations and preference pairs it buys, share by share.
+"""Plan a budget for annotation, or where a step is best executed on many GPUs.
+
+With budget=: how many demonstrations and preference pairs it buys, share by share.
 
 budget= has one budget or several with commas, costs= the cost of a demonstration and of a pair, shares= the shares of
 the budget for demonstrations. --grid trains RECIPE (sft_dpo, or one with an sft and a preference stage) on every
@@ -8,6 +10,7 @@ pairs are changes to the recipe.
     posttrain plan budget=2000 costs=1:3
     posttrain plan budget=100,400,1600 shares=0,0.1,0.25,0.5,0.75,1 --grid --seeds 2
     posttrain plan sft_dpo budget=500 tasks=mine.jsonl model=FOLDER --grid
+    posttrain plan ppo model=FOLDER gpus=16:h100 prompt=512
 """
 
 from collections.abc import Mapping
@@ -28,13 +31,16 @@ from posttrain.cli._output import print_json, print_table, trusting, verb
 @click.option("--jobs", default=1, show_default=True, type=click.IntRange(min=1), help="Runs at the same time.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder of the runs.")
 def command(words: tuple[str, ...], runs: bool, seeds: int, jobs: int, out: Path | None, as_json: bool) -> None:
-    """Splits the budgets, and with --grid trains on each split."""
+    """Splits the budgets, and with --grid trains on each split; or places calls."""
     from posttrain.errors import UserError
     from posttrain.recipes import budgets
     from posttrain.recipes.files import find_recipe
 
     named = [word for word in words if "=" not in word]
     given = {word.partition("=")[0]: word.partition("=")[2] for word in words if "=" in word}
+    if "gpus" in given and "budget" not in given:
+        _place(named, given, as_json)
+        return
     if "budget" not in given:
         raise UserError("there is no budget; write budget=2000, or several: budget=100,400")
     if len(named) > 1:
@@ -72,6 +78,30 @@ def command(words: tuple[str, ...], runs: bool, seeds: int, jobs: int, out: Path
         where, why = next(iter(failures.items()))
         click.echo(f"{len(failures)} runs failed and are left out; {where}: {why}", err=True)
         click.get_current_context().exit(1)
+
+
+def _place(named: list[str], given: dict[str, str], as_json: bool) -> None:
+    """Prints the best placements of a recipe's calls."""
+    from posttrain.cli.cluster import print_plans
+    from posttrain.cluster.planning.accelerators import read_devices
+    from posttrain.cluster.planning.profiles import best_plans
+    from posttrain.errors import UserError
+    from posttrain.recipes.files import find_recipe
+    from posttrain.runs.placing import problem
+
+    devices, accelerator = read_devices(given.pop("gpus"))
+    prompt = given.pop("prompt", "512")
+    if not prompt.isdecimal() or not int(prompt):
+        raise UserError(f"prompt={prompt} is no number of tokens")
+    if len(named) != 1:
+        raise UserError(f"a plan is for one recipe, got {len(named)}: {', '.join(named) or 'none'}")
+    recipe = find_recipe(named[0], [f"{path}={value}" for path, value in given.items()])
+    found = best_plans(problem(recipe, devices, accelerator, int(prompt)), seed=0, proposals=2000)
+    if as_json:
+        print_json(found)
+        return
+    print_plans(found)
+    click.echo("estimated from data sheets, not measured")
 
 
 def _print_splits(found: Any, as_json: bool) -> None:

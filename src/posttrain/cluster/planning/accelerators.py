@@ -1,8 +1,8 @@
 """Accelerators by name, and how long calls of a model take on them, from their data sheets: nothing is measured.
 
-Dense bfloat16 arithmetic, memory and links of one device, as their makers state them, times a share that is reached. What
-a call takes is the sum of its arithmetic or memory traffic and of what tensor-parallel ranks exchange, with the bubble
-of a pipeline. Estimates of this kind rank placements; seconds of a run may differ by a factor.
+Dense bfloat16 arithmetic, memory and links of one device, as their makers state them, times a share that is reached.
+What a call takes is the sum of its arithmetic or memory traffic and of what tensor-parallel ranks exchange, with the
+bubble of a pipeline. Estimates of this kind rank placements; seconds of a run may differ by a factor.
 """
 
 import math

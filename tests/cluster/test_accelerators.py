@@ -1,0 +1,89 @@
+"""Seconds and bytes of calls on an accelerator of round numbers, worked out by hand."""
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from posttrain.cli import main
+from posttrain.cluster.planning.accelerators import (
+    ARITHMETIC,
+    TRAFFIC,
+    Accelerator,
+    Amount,
+    Sizes,
+    candidates,
+    layouts,
+    meshes,
+    read_devices,
+    seconds,
+    transfer,
+)
+from posttrain.errors import UserError
+
+ROUND = Accelerator(
+    flops=1e12 / ARITHMETIC, memory=20 * 10**9, traffic=1e11 / TRAFFIC, link=1e10 / TRAFFIC, network=1e9 / TRAFFIC
+)
+"""A trillion operations, and 100, 10 and 1 billion bytes a second of memory, link and network."""
+MODEL = Sizes(parameters=10**9, layers=10, width=100, kv_width=50)
+AMOUNT = Amount(sequences=4, prompt=10, response=10)
+
+
+@pytest.mark.parametrize(
+    ("kind", "layout", "expected"),
+    [
+        ("score", (1, 1, 1), 0.16),  # 2 x 1e9 x 80 tokens
+        ("train", (1, 1, 1), 0.48),  # three times
+        ("score", (2, 1, 1), 0.08 * 1.25),  # half, and a bubble of 1 of 4 sequences
+        ("score", (1, 1, 2), 0.08 + 80 * 4000 / 1e10),  # two sums of 200 bytes a token and layer, twice the half each
+        ("train", (1, 2, 1), 0.24 + 4e9 / 1e10),  # half the sequences, and a sum of gradients by the link
+        ("train", (1, 16, 1), 0.12 + 2 * 15 / 16 * 4e9 / 1e9),  # one sequence, and a sum by the network
+        ("generate", (1, 1, 1), 0.08 + 10 * (2e9 + 120_000) / 1e11),  # the prompts, then weights and keys a token
+    ],
+)
+def test_seconds(kind: Any, layout: Any, expected: float) -> None:
+    assert seconds(kind, MODEL, AMOUNT, layout, ROUND) == pytest.approx(expected)
+
+
+def test_weights_of_another_layout_come_by_the_network() -> None:
+    assert transfer(MODEL, (2, 1, 2), ROUND) == pytest.approx(0.5)
+
+
+def test_meshes_are_powers_of_two_in_a_node_or_whole_nodes() -> None:
+    assert len(list(meshes(4))) == 4 + 2 + 1
+    assert len(list(meshes(24))) == 24 + 12 + 6 + 3 + 2 + 1
+    assert set(layouts(4)) == {(1, 4, 1), (1, 2, 2), (1, 1, 4), (2, 2, 1), (2, 1, 2), (4, 1, 1)}
+
+
+def test_bytes_of_a_trained_model_are_shared_and_what_does_not_fit_is_left_out() -> None:
+    """2 bytes a weight in each copy, 16 more of all together: 18 GB on one device, 10 on two copies."""
+    amount = Amount(sequences=16, prompt=10, response=10)
+    found = {c.layout: c.static for c in candidates("train", MODEL, amount, 2, ROUND)}
+    assert found == {(1, 1, 1): 18 * 10**9, (1, 2, 1): 10 * 10**9, (2, 1, 1): 9 * 10**9, (1, 1, 2): 9 * 10**9}
+    small = Accelerator(**{**asdict(ROUND), "memory": 9_500_000_000})
+    assert {c.layout for c in candidates("train", MODEL, amount, 2, small)} == {(2, 1, 1), (1, 1, 2)}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("h100", "write COUNT:NAME"), ("0:h100", "write COUNT:NAME"), ("8:h101", "h100"), ("12:h100", "whole nodes of 8")],
+)
+def test_devices_that_there_are_not_are_refused(text: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        read_devices(text)
+
+
+def test_a_plan_of_ppo_on_four_beats_the_same_devices_for_all(capfd: pytest.CaptureFixture[str]) -> None:
+    words = ["ppo", "cluster=ray", "cluster.samplers=8", "gpus=4:h100", "prompt=64"]
+    assert main(["plan", *words, "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    calls = found["best"][0]["calls"]
+    assert set(calls) == {"generate policy", "score critic", "score reference", "train critic", "train policy"}
+    assert found["best"][0]["seconds"] < found["symmetric"]["seconds"]
+    assert all(set(own["devices"]) <= {0, 1, 2, 3} for own in calls.values())
+
+
+def test_a_recipe_that_does_not_sample_has_no_placement(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "dpo", "gpus=4:h100"]) == 2
+    assert "a stage that samples and learns" in capfd.readouterr().err
