@@ -139,7 +139,35 @@ def test_a_recipe_on_two_samplers_and_two_learners_is_that_of_one_process(
 
 @needs_ray
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["grpo", "ppo", "dpo", "kdrl", "sft"])
+def test_a_reference_with_a_process_of_its_own_is_in_no_learner(
+    tiny: Path, session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = small("ppo", tiny)
+    alone = run(recipe, tmp_path / "local")
+    on(session, monkeypatch)
+    monkeypatch.setattr(session, "scorers", [session._start("Learners", 0)])
+    session._check(session.scorers[0])
+    published: set[tuple[str, str]] = set()
+    before = type(session).publish
+
+    def publish(session: Any, policy: Any, use: Any) -> Any:
+        published.add((policy.role, use))
+        return before(session, policy, use)
+
+    monkeypatch.setattr(type(session), "publish", publish)
+    try:
+        assert run(recipe, tmp_path / "ray") == alone
+    finally:
+        import ray
+
+        ray.kill(session.scorers[0].actor)
+    assert ("reference", "score") in published and ("reference", "learn") not in published
+    assert {("policy", "learn"), ("critic", "learn")} <= published
+
+
+@needs_ray
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["grpo", "ppo", "kdrl", "relift", "tango"])
 def test_a_recipe_on_sharded_learners_is_that_of_one_process(
     name: str, tiny: Path, session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,7 +363,7 @@ def test_more_processes_than_the_machine_has_are_refused(monkeypatch: pytest.Mon
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(2)))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
     Ray(samplers=4, learners=4).check("cpu")
-    with pytest.raises(UserError, match=r"cluster\.samplers=40 and cluster\.learners=2 ask for 41 CPUs .* has 2 "):
+    with pytest.raises(UserError, match=r"samplers=40, .*learners=2 and cluster\.scorers=0 ask for 41 CPUs .* has 2 "):
         Ray(samplers=40, learners=2).check("cpu")
 
 

@@ -126,8 +126,8 @@ class Learners(Replicas):
         """Become a member of the mesh of sharded policies."""
         from posttrain.cluster._part import join_mesh
 
-        self._mesh = join_mesh(place, rank, size, timeout)
         self.parts: dict[str, Any] = {}
+        self._mesh = join_mesh(place, rank, size, timeout)
 
     def take_part(self, version: Version, path: str, far: Any = None, content: bytes | None = None) -> None:
         """Bring the own part of a policy to a version; `content` makes the part first."""
@@ -154,17 +154,17 @@ class Learners(Replicas):
 
         try:
             part = self.parts[name]
-            return getattr(part, method)(*loads(content, {**self.policies, name: part.policy}))
+            policies = {**self.policies, name.partition("|")[0]: part.policy}
+            return getattr(part, method)(*loads(content, policies))
         except BaseException:
             leave_mesh()
             raise
 
-    def forget(self, names: list[str]) -> None:
-        """Drop copies and parts."""
-        super().forget(names)
+    def drop_parts(self, names: list[str]) -> None:
+        """Drop parts."""
         for name in names:
-            if getattr(self, "parts", {}).pop(name, None) is not None:
-                gc.collect()
+            self.parts.pop(name, None)
+        gc.collect()
 
 
 def versions() -> dict[str, str]:

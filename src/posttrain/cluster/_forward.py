@@ -1,4 +1,4 @@
-"""Forward passes by all learners of a cluster: each gets an equal part of the micro-batches, in order."""
+"""Forward passes by all learners of a cluster, or all scorers, in equal parts of the micro-batches, in order."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from posttrain.cluster._references import dumps
-from posttrain.cluster._session import MOST_REPLACED, Processes
+from posttrain.cluster._session import MOST_REPLACED, Processes, Use
 from posttrain.cluster.dispatch import Group, Member
 from posttrain.errors import RunFailed
 from posttrain.signals import Signal
@@ -43,8 +43,11 @@ class _Here:
         return [self.asked.of(batch) for batch in argument]
 
 
-def signals(session: Processes, asked: Asked, every: Sequence[MicroBatch]) -> Iterator[Mapping[Signal, "Tensor"]]:
-    """What `posttrain.training.learner.Workers.signals` promises. The last part is done in this process.
+def signals(
+    session: Processes, asked: Asked, every: Sequence[MicroBatch], use: Use = "learn"
+) -> Iterator[Mapping[Signal, "Tensor"]]:
+    """What `posttrain.training.learner.Workers.signals` promises, by all learners, of whom this process does the last
+    part, or by the scorers alone.
 
     Parts are padded with the last micro-batch: it is computed twice, at the same time as another one, and cut off.
     """
@@ -52,9 +55,11 @@ def signals(session: Processes, asked: Asked, every: Sequence[MicroBatch]) -> It
 
     for _ in range(MOST_REPLACED + 1):
         for policy in (asked.policy, *asked.others.values()):
-            session.publish(policy, "learn")
+            session.publish(policy, use)
         limit = session.settings.timeout * len(every)
-        members: list[Member] = [*(_Far(m.actor, asked, session.name_of) for m in session.learners), _Here(asked)]
+        members: list[Member] = [_Far(m.actor, asked, session.name_of) for m in session.members(use)]
+        if use == "learn":
+            members.append(_Here(asked))
         try:
             found: Sequence[Any] = Group(members=members, wait=partial(_opened, limit)).call(
                 "signals", every, "split", "last"
@@ -62,13 +67,20 @@ def signals(session: Processes, asked: Asked, every: Sequence[MicroBatch]) -> It
         except ray.exceptions.RayTaskError as error:
             raise getattr(error, "cause", None) or error from None
         except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError):
-            session.replace_dead(session.learners)
+            session.replace_dead(session.members(use))
             continue
         return iter(found)
-    raise RunFailed("learners ended again and again; posttrain cluster check may show why")
+    raise RunFailed("processes ended again and again; posttrain cluster check may show why")
 
 
 def _opened(limit: float, parts: Sequence[Any]) -> list[Any]:
     import ray
 
     return [ray.get(part, timeout=limit) if isinstance(part, ray.ObjectRef) else part for part in parts]
+
+
+def scored(session: Processes, asked: Asked, every: Sequence[MicroBatch]) -> bool:
+    """Whether scorers have this model: there are some, and it is not trained."""
+    policies = (asked.policy, *asked.others.values())
+    trained = any(p.requires_grad for policy in policies for p in policy.parameters())
+    return bool(session.scorers and every and not trained)

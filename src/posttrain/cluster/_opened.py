@@ -69,9 +69,9 @@ class Session(Processes):
 
     def workers(self, learner: Learner) -> Workers:
         """This process alone, or with the other learners."""
-        if not self.learners:
+        if not self.learners and not self.scorers:
             return InProcess()
-        if self.settings.sharding == "none":
+        if self.settings.sharding == "none" or not self.learners:
             return Gang(self)
         from posttrain.cluster._sharded import Parts, ShardedGang
 
@@ -216,7 +216,8 @@ def _check_free(settings: Settings) -> None:
     asked, free = settings.cpus * settings.processes, there.available_resources().get("CPU", 0.0)
     if asked > free:
         raise UserError(
-            f"cluster.samplers={settings.samplers} and cluster.learners={settings.learners} ask for {asked:g} CPUs "
+            f"cluster.samplers={settings.samplers}, cluster.learners={settings.learners} and cluster.scorers="
+            f"{settings.scorers} ask for {asked:g} CPUs "
             f"({settings.cpus:g} a process; the first learner is this process), and {free:g} are free of the "
             f"{there.cluster_resources().get('CPU', 0.0):g} of {settings.address}; ask for fewer, or set cluster.cpus"
         )

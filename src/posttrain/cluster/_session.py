@@ -5,7 +5,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from posttrain.cluster._weights import Buffer, Version, digest_of, size_of, write
 from posttrain.engines import Engine
@@ -23,6 +23,8 @@ class Settings(Protocol):
     @property
     def learners(self) -> int: ...
     @property
+    def scorers(self) -> int: ...
+    @property
     def address(self) -> str: ...
     @property
     def cpus(self) -> float: ...
@@ -36,6 +38,8 @@ class Settings(Protocol):
     def processes(self) -> int: ...
 
 
+Use = Literal["sample", "learn", "score"]
+"""What copies of a model are for: those of samplers, of learners, of scorers."""
 LONGEST_START = 120.0
 """Seconds until an actor is there."""
 MOST_REPLACED = 3
@@ -66,6 +70,8 @@ class Processes:
         self.samplers: list[Member] = []
         self.learners: list[Member] = []
         """All but the first, which is this process."""
+        self.scorers: list[Member] = []
+        """Processes for forward passes of models that are not trained."""
         self._names: dict[int, tuple[str, Policy]] = {}
         self._buffers: dict[tuple[str, str], tuple[Buffer, Version | None]] = {}
         self.holds = False
@@ -84,8 +90,14 @@ class Processes:
         """Start all actors at the same time. Raises `UserError` where they are not of this version."""
         self.samplers = [self._start("Samplers", number) for number in range(self.settings.samplers)]
         self.learners = [self._start("Learners", number) for number in range(1, self.settings.learners)]
-        for member in [*self.samplers, *self.learners]:
+        self.scorers = [self._start("Learners", number) for number in range(self.settings.scorers)]
+        for member in self.all:
             self._check(member)
+
+    @property
+    def all(self) -> "list[Member]":
+        """Every actor."""
+        return [*self.samplers, *self.learners, *self.scorers]
 
     def _start(self, kind: str, number: int) -> Member:
         import ray
@@ -126,7 +138,8 @@ class Processes:
             raise RunFailed("the run is ending")
         place = members.index(dead)
         kind = "Samplers" if members is self.samplers else "Learners"
-        noun = f"{'sampler' if kind == 'Samplers' else 'learner'} {dead.number}"
+        nouns = {id(self.samplers): "sampler", id(self.learners): "learner", id(self.scorers): "scorer"}
+        noun = f"{nouns[id(members)]} {dead.number}"
         if dead.replaced >= MOST_REPLACED:
             raise RunFailed(f"{noun} ended {dead.replaced + 1} times: {why}")
         with contextlib.suppress(Exception):
@@ -134,7 +147,7 @@ class Processes:
         member = members[place] = self._start(kind, dead.number)
         member.replaced = dead.replaced + 1
         self._check(member)
-        if kind == "Learners":
+        if members is self.learners:
             self.group = None  # a group without it is none
         self._notes.append(f"{noun} (process {dead.pid}) ended and was replaced: {why}")
         return member
@@ -143,7 +156,7 @@ class Processes:
         """End all actors, and free all buffers."""
         import ray
 
-        for member in [*self.samplers, *self.learners]:
+        for member in self.all:
             with contextlib.suppress(Exception):
                 ray.kill(member.actor)
         for buffer, _ in self._buffers.values():
@@ -158,8 +171,8 @@ class Processes:
             self._count += 1
         return self._names[id(policy)][0]
 
-    def publish(self, policy: "Policy", use: str) -> Version:
-        """Make all samplers, or all learners, have the weights as they are now; `use` names which."""
+    def publish(self, policy: "Policy", use: Use) -> Version:
+        """Make all samplers, learners or scorers have the weights as they are now; `use` names which."""
         name = self.name_of(policy)
         began = time.monotonic()
         buffer, last = self._buffers.get((use, name), (None, None))
@@ -174,11 +187,11 @@ class Processes:
             self._timing = {name: self._timing.get(name, 0.0) + value for name, value in spent.items()}
         return last
 
-    def members(self, use: str) -> list[Member]:
-        """Samplers, or learners."""
-        return self.samplers if use == "sample" else self.learners
+    def members(self, use: Use) -> list[Member]:
+        """Samplers, learners or scorers."""
+        return {"sample": self.samplers, "learn": self.learners, "score": self.scorers}[use]
 
-    def _give_all(self, policy: "Policy", version: Version, buffer: Buffer, use: str) -> bool:
+    def _give_all(self, policy: "Policy", version: Version, buffer: Buffer, use: Use) -> bool:
         """Bring a version to all samplers or learners; one that is gone is replaced."""
         import ray
 
@@ -222,7 +235,7 @@ class Processes:
             member.has[version.name] = key
         return True
 
-    def catch_up(self, policy: "Policy", use: str, member: Member) -> None:
+    def catch_up(self, policy: "Policy", use: Use, member: Member) -> None:
         """Give a new process the version that the others of its kind have."""
         found = self._buffers.get((use, self.name_of(policy)))
         if found is not None and found[1] is not None:
@@ -236,10 +249,10 @@ class Processes:
         gone = {key: name for key, (name, _) in self._names.items() if key not in alive}
         for key, name in gone.items():
             del self._names[key]
-            for use in ("sample", "learn"):
+            for use in ("sample", "learn", "score"):
                 if (use, name) in self._buffers:
                     self._buffers.pop((use, name))[0].close()
-        for member in [*self.samplers, *self.learners]:
+        for member in self.all:
             if gone:
                 member.actor.forget.remote(list(gone.values()))
 

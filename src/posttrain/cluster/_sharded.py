@@ -7,11 +7,13 @@ run ends then, in one sentence, and goes on from its checkpoint.
 
 import gc
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from posttrain.cluster._forward import scored, signals
 from posttrain.cluster._gang import dealt
 from posttrain.cluster._part import Part, join_mesh, leave_mesh, stored
 from posttrain.cluster._references import dumps, loads
@@ -27,7 +29,6 @@ from posttrain.training.updates import MASTER, total_norm
 
 if TYPE_CHECKING:
     from posttrain.training.learner import Learner
-    from posttrain.training.settings import Learning
 
 
 class Parts:
@@ -38,18 +39,30 @@ class Parts:
         self._mesh: Any = None
         self._members: list[Any] = []
         self._own: dict[str, Part] = {}
-        """What this process has, as the first learner, by the policy's name."""
+        """What this process has, as the first learner, by the policy's name and a number of its own."""
         self._digests: dict[str, str] = {}
-        self._owner: dict[str, object] = {}
-        """The learner that a policy's part is for."""
+        self._owner: dict[str, weakref.ref[Learner]] = {}
+        """The learner that a part is for; one that is frozen has none."""
+        self._count = 0
 
-    def of(self, policy: Policy, learning: "Learning | None", owner: object) -> str:
-        """Make all parts of a policy, or bring weights that were changed meanwhile to them; returns its name."""
-        session, name, digest = self._session, self._session.name_of(policy), digest_of(policy)
-        new = name not in self._own or (learning is not None and self._owner[name] is not owner)
-        if not new and self._digests[name] == digest:
-            return name
+    def of(self, policy: Policy, learner: "Learner | None") -> str:
+        """Make all parts of a policy for a learner, or bring weights that were changed meanwhile to them; returns their
+        name. Without a learner, for signals, those of any will do.
+        """
+        session, digest = self._session, digest_of(policy)
+        known = [name for name in self._own if _policy_of(name) == session.name_of(policy)]
+        if learner is not None:
+            known = [name for name in known if name in self._owner and self._owner[name]() is learner]
+        known.sort(key=lambda name: self._digests[name] != digest)
+        if known and self._digests[known[0]] == digest:
+            return known[0]
+        new = not known
         self._join()
+        if new:
+            self._drop([name for name, owner in self._owner.items() if owner() is None])
+            self._count += 1
+        name = known[0] if known else f"{session.name_of(policy)}{_SEPARATOR}{self._count}"
+        learning = learner.settings if learner is not None else None
         buffer = Buffer()
         version = Version(name=name, number=policy.version, digest=digest, bytes=size_of(policy))
         write(policy, buffer.room(version.bytes))
@@ -69,7 +82,9 @@ class Parts:
 
         self._together([lambda member=m: bring(member) for m in self._members], own)
         buffer.close()
-        self._digests[name], self._owner[name] = digest, owner
+        self._digests[name] = digest
+        if learner is not None:
+            self._owner[name] = weakref.ref(learner)
         return name
 
     def call(self, name: str, method: str, arguments: Sequence[tuple[Any, ...]], own: tuple[Any, ...]) -> list[Any]:
@@ -83,14 +98,14 @@ class Parts:
         try:
             contents = [dumps(given, name_of) for given in arguments]
             content = dumps(own, name_of)
-            mine = loads(content, {**policies, name: self._own[name].policy})
+            mine = loads(content, {**policies, _policy_of(name): self._own[name].policy})
         except (pickle.PicklingError, TypeError, AttributeError) as error:
             raise UserError(
                 f"cluster.sharding=fsdp: the loss cannot be sent to the other learners ({error}); set "
                 "cluster.sharding=none"
             ) from None
         for key, policy in policies.items():
-            if key != name:
+            if key != _policy_of(name):
                 session.publish(policy, "learn")
         self._check_members()
         calls = [
@@ -107,16 +122,21 @@ class Parts:
         self._together(calls, lambda: self._own[name].update(norm, factor, policy))
         self._digests[name] = digest_of(policy)
 
-    def forget(self, names: Iterable[str]) -> None:
-        """Drop parts."""
+    def forget(self, policies: Collection[str]) -> None:
+        """Drop all parts of some policies."""
+        self._drop([name for name in self._own if _policy_of(name) in policies])
+
+    def _drop(self, names: Sequence[str]) -> None:
         for name in names:
-            for mine in (self._own, self._digests, self._owner):
-                mine.pop(name, None)  # type: ignore[attr-defined]
-        gc.collect()
+            del self._own[name], self._digests[name]
+            self._owner.pop(name, None)
+        for member in self._members if names else ():
+            member.actor.drop_parts.remote(list(names))
+        gc.collect()  # torch's modules refer to one another in circles
 
     def close(self) -> None:
         """Leave the others."""
-        self.forget(list(self._own))
+        self._drop(list(self._own))
         if self._mesh is not None:
             leave_mesh()
 
@@ -151,7 +171,7 @@ class Parts:
         except BaseException as error:
             leave_mesh()  # so that the others do not wait
             self._mesh = None
-            self.forget(list(self._own))
+            self._drop(list(self._own))
             raise self._cause(calls, error) from None
 
     def _cause(self, calls: Sequence[Any], error: BaseException) -> BaseException:
@@ -178,6 +198,14 @@ class Parts:
         )
 
 
+_SEPARATOR = "|"
+
+
+def _policy_of(name: str) -> str:
+    """The name of the policy that a part is of."""
+    return name.partition(_SEPARATOR)[0]
+
+
 def is_lost(error: BaseException) -> bool:
     """Whether an error is that of a connection between learners. (Gloo has no class of its own for them.)"""
     return isinstance(error, RuntimeError) and ("gloo" in str(error).lower() or "connection" in str(error).lower())
@@ -202,7 +230,7 @@ class ShardedGang(InProcess):
         learner.own.release()
 
     def _part(self, learner: "Learner") -> str:
-        return self._parts.of(learner.policy, learner.settings, learner)
+        return self._parts.of(learner.policy, learner)
 
     def _all(self, learner: "Learner", method: str, *given: Any, own: tuple[Any, ...] | None = None) -> list[Any]:
         """Call a method everywhere with the same arguments, or with others in this process."""
@@ -224,12 +252,14 @@ class ShardedGang(InProcess):
         every, size = list(batches), len(self._session.learners) + 1
         if not every:
             return iter(())
+        if scored(self._session, asked, every):
+            return signals(self._session, asked, every, "score")
         if type(asked.policy).at is not Policy.at:
             return super().signals(asked, every)
         parts = split(every, size, "last")
-        name = self._parts.of(asked.policy, None, None)
+        name = self._parts.of(asked.policy, None)
         found = self._parts.call(name, "signals", [(asked, part) for part in parts[1:]], (asked, parts[0]))
-        return iter([signals for own in found for signals in own][: len(every)])
+        return iter([item for own in found for item in own][: len(every)])
 
     def norm(self, learner: "Learner") -> Tensor:
         """By parameter where it is whole, then over all in the order of the parameters."""

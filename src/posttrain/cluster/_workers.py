@@ -4,7 +4,7 @@ import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from posttrain.cluster._forward import signals
+from posttrain.cluster._forward import scored, signals
 from posttrain.cluster._gang import dealt, join, types_of, work
 from posttrain.cluster._references import dumps
 from posttrain.cluster._session import MOST_REPLACED, Processes
@@ -35,7 +35,11 @@ class Gang(InProcess):
         scheduled = type(learner.policy).at is not Policy.at
         if scheduled:
             self._session.note(f"the {learner.policy.called} changes with the steps, so that one learner works alone")
-        parts = None if begun or scheduled or len(every) < 2 else self._parts(learner, every, loss, progress, size)
+        parts = (
+            None
+            if begun or scheduled or len(every) < 2 or size == 1
+            else self._parts(learner, every, loss, progress, size)
+        )
         if parts is None:
             yield from super().slices(learner, every, loss, progress)
             return
@@ -50,8 +54,10 @@ class Gang(InProcess):
     def signals(self, asked: Asked, batches: Iterable[MicroBatch]) -> Iterator[Mapping[Signal, "Tensor"]]:
         """Forward passes, in equal parts."""
         every = list(batches)
+        if scored(self._session, asked, every):
+            return signals(self._session, asked, every, "score")
         models = (asked.policy, *asked.others.values())
-        if len(every) < 2 or any(type(policy).at is not Policy.at for policy in models):
+        if not self._session.learners or len(every) < 2 or any(type(policy).at is not Policy.at for policy in models):
             return super().signals(asked, every)
         return signals(self._session, asked, every)
 

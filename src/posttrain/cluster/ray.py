@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
 from posttrain.cluster import Cluster
 from posttrain.component import frozen
@@ -35,6 +35,9 @@ class Ray(Cluster):
     learners: PositiveInt = 1
     """Processes that learn, the run's own included. A step has as much to deal as it has micro-batches
     (``learner.micro_batch_tokens``)."""
+    scorers: NonNegativeInt = 0
+    """Processes for forward passes of models that are not trained (references, teachers), which learners then do not
+    have; 0 leaves them to the learners, in turns."""
     address: str = ""
     """``host:port`` of a Ray that is there, or ``auto``; empty starts one on this machine."""
     cpus: PositiveFloat = 1.0
@@ -50,7 +53,7 @@ class Ray(Cluster):
     @property
     def processes(self) -> int:
         """Actors that are started."""
-        return self.samplers + self.learners - 1
+        return self.samplers + self.learners - 1 + self.scorers
 
     def check(self, device: str) -> None:
         """Raise `UserError` without Ray, on a GPU, and for more processes than this machine can run."""
@@ -68,10 +71,10 @@ class Ray(Cluster):
         most = max(cores, 4) * 2
         if self.processes * self.cpus > most:
             raise UserError(
-                f"cluster.samplers={self.samplers} and cluster.learners={self.learners} ask for "
-                f"{self.processes * self.cpus:g} CPUs beside this process, and this machine has {cores} (twice as "
-                f"many, at least 8, may be asked for); ask for fewer, or join a Ray of several machines with "
-                "cluster.address=HOST:PORT"
+                f"cluster.samplers={self.samplers}, cluster.learners={self.learners} and cluster.scorers="
+                f"{self.scorers} ask for {self.processes * self.cpus:g} CPUs beside this process, and this machine has "
+                f"{cores} (twice as many, at least 8, may be asked for); ask for fewer, or join a Ray of several "
+                "machines with cluster.address=HOST:PORT"
             )
 
     def _check_token(self) -> None:
