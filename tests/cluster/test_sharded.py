@@ -156,7 +156,7 @@ def sharded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[tuple[
     processes = [context.Process(target=learners, args=(folder, rank, kinds, results)) for rank in range(4)]
     for process in processes:
         process.start()
-    found = {}
+    found: dict[tuple[int, str], Any] = {}
     try:
         while len(found) < 3 * len(kinds):
             size, kind, own = results.get(timeout=300)

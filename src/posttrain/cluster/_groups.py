@@ -86,9 +86,8 @@ def exchanged(
     own = [name for name in names if owner[name] == rank]
     found = []
     for part in torch.split(into, counts[rank]) if own else [into[:0]] * size:
-        pieces = torch.split(part, [*(given[name].numel() for name in own), len(own)])
-        flags = pieces[-1].tolist()
-        found.append({name: (pieces[i], bool(flags[i])) for i, name in enumerate(own)})
+        *pieces, marks = torch.split(part, [*(given[name].numel() for name in own), len(own)])
+        found.append({name: (pieces[i], bool(marks[i])) for i, name in enumerate(own)})
     return found
 
 

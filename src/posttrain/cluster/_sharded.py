@@ -9,6 +9,7 @@ import gc
 import pickle
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -80,7 +81,7 @@ class Parts:
                 self._own[name] = Part(pickle.loads(pickle.dumps(policy)), self._mesh, learning)
             self._own[name].take(stored(policy, buffer.array[: version.bytes]))
 
-        self._together([lambda member=m: bring(member) for m in self._members], own)
+        self._together([partial(bring, member) for member in self._members], own)
         buffer.close()
         self._digests[name] = digest
         if learner is not None:
@@ -109,7 +110,7 @@ class Parts:
                 session.publish(policy, "learn")
         self._check_members()
         calls = [
-            lambda m=member, c=content: m.actor.part.remote(name, method, c)
+            partial(member.actor.part.remote, name, method, content)
             for member, content in zip(self._members, contents, strict=True)
         ]
         return self._together(calls, lambda: getattr(self._own[name], method)(*mine))
@@ -118,7 +119,7 @@ class Parts:
         """Update all parts, and the whole policy that is here."""
         self._check_members()
         content = dumps((norm, factor), self._session.name_of)
-        calls = [lambda m=member: m.actor.part.remote(name, "update", content) for member in self._members]
+        calls = [partial(member.actor.part.remote, name, "update", content) for member in self._members]
         self._together(calls, lambda: self._own[name].update(norm, factor, policy))
         self._digests[name] = digest_of(policy)
 
@@ -152,9 +153,7 @@ class Parts:
         def own() -> None:
             self._mesh = join_mesh(place, 0, size, timeout)
 
-        self._together(
-            [lambda m=m: m.actor.join_mesh.remote(place, m.number, size, timeout) for m in self._members], own
-        )
+        self._together([partial(m.actor.join_mesh.remote, place, m.number, size, timeout) for m in self._members], own)
 
     def _check_members(self) -> None:
         if self._members != self._session.learners:

@@ -69,8 +69,7 @@ def memory(policy: "Policy", learners: int, address: str = "") -> dict[str, Any]
 
     settings = Ray(address=address, learners=learners, sharding="fsdp")
     settings.check("cpu")
-    columns, places = {}, np.arange(1, 8)
-    example = Example(token_ids=np.arange(8), positions=places, columns=columns, turn_T=np.zeros(7, np.int64))
+    example = Example(token_ids=np.arange(8), positions=np.arange(1, 8), columns={}, turn_T=np.zeros(7, np.int64))
     with opened(settings, Native(), 0) as session:
         learner = Learner(policy, Learning(), seed=0, num_steps=1)
         learner.workers = gang = session.workers(learner)

@@ -109,4 +109,5 @@ def total_norm(norms: Sequence[Tensor]) -> Tensor:
     """The norm of all gradients from those of each, in the order of the parameters."""
     if not norms:
         return torch.zeros(())
-    return torch.linalg.vector_norm(torch.stack([norm.to(norms[0].device) for norm in norms]))
+    norm: Tensor = torch.linalg.vector_norm(torch.stack([norm.to(norms[0].device) for norm in norms]))
+    return norm
