@@ -90,3 +90,10 @@ def test_rollouts_that_count() -> None:
         ("a", 4, 1, "reference"),
         ("dd", 8, 2, "reference"),
     ]
+
+
+def test_every_correct_one_up_to_most() -> None:
+    own = [rollout("a", value=0.5, right=False), rollout("b"), rollout("c"), rollout("d")]
+    made = make(own, "solved", most=2)
+    assert made is not None and made.demonstrations == ("b", "c")
+    assert make(own[:1], "solved", most=2) is None

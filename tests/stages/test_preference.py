@@ -248,5 +248,7 @@ def test_a_rejected_prefix_has_no_end(policy: Policy) -> None:
     chosen, rejected = pair_examples(policy, Task(key="k", prompt="2+2="), cut, 3)
     assert chosen.token_ids.tolist() == [*b"2+2=", *b"4", 257]
     assert rejected.token_ids.tolist() == [*b"2+2=", *b"55"]
+    both = pair_examples(policy, Task(key="k", prompt="2+2="), replace(cut, fields={"cut": "both"}), 3)
+    assert [e.token_ids[-1] for e in both] == [ord("4"), ord("5")], "sibling steps are both prefixes"
     row = Task(key="k", prompt="2+2=", fields={"cut": True})
     assert pair_examples(policy, row, Preference(chosen="4", rejected="55"), 3)[1].token_ids[-1] == ord("5")
