@@ -1,16 +1,18 @@
-"""Agents whose policy is a table over states: the rewards and credits of UserRL, RLVER and DoctorAgent-RL.
+"""Agents whose policy is a table over states: UserRL, RLVER, DoctorAgent-RL, and proactive questions.
 
 The table starts as after imitation: of a clerk who wastes questions in `tickets`, of replies with the right format in
-`moods` and `clinic`. The environments, rewards and advantages are those of the package; only the model is a table of
-logits, so that five seeds take seconds. A step samples 8 episodes of each of 4 tasks and moves the logits by the mean
-over tokens of the advantage times (one-hot - p). Measured are 200 sampled episodes of new tasks after the last step.
+`moods` and `clinic`, of random questions in `briefs`, of worked questions in `tools`. The environments, rewards and
+advantages are those of the package; only the model is a table of logits, so that five seeds take seconds. A step
+samples 8 episodes of each of 4 tasks and moves the logits by the mean over tokens of the advantage times (one-hot - p).
+Measured are 200 sampled episodes of new tasks after the last step.
 
-    python docs/experiments/tabular_agents.py tickets     # or moods, clinic
+    python docs/experiments/tabular_agents.py tickets     # or moods, clinic, briefs, tools
 """
 
 import argparse
 import asyncio
 import json
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -18,17 +20,22 @@ from typing import Any
 
 import numpy as np
 
+from posttrain.component import frozen
 from posttrain.components.advantages import Advantage
 from posttrain.components.advantages.gae import GAE
 from posttrain.components.advantages.group_mean import GroupMean
 from posttrain.components.advantages.turn_credit import TurnCredit
 from posttrain.components.environments import Environment, Episode
+from posttrain.components.environments.briefs import Briefs
 from posttrain.components.environments.clinic import Clinic
 from posttrain.components.environments.moods import LINES, Moods
 from posttrain.components.environments.tickets import Tickets
+from posttrain.components.environments.two_tools import TwoTools
 from posttrain.components.rewards import Reward, RewardContext
 from posttrain.components.rewards.mood import Mood
+from posttrain.components.rewards.tool_use import ToolUse
 from posttrain.components.rewards.verdict import Verdict
+from posttrain.components.tasks.lookups import Lookups
 from posttrain.signals import OLD_VALUE
 from posttrain.stages.rl.credit import token_rewards
 from posttrain.statistics.intervals import mean
@@ -72,6 +79,8 @@ class Arm:
     """Logits before training."""
     steps: int = 200
     rate: float = 4.0
+    task: Callable[[str], Task] = lambda name: Task(key=name, prompt="")
+    """The task of a name."""
 
 
 async def episode(arm: Arm, table: Table, task: Task, chance: float, most: int = 12) -> tuple[Trajectory, list[str]]:
@@ -98,6 +107,7 @@ async def episode(arm: Arm, table: Table, task: Task, chance: float, most: int =
         seen = outcome.observation
         if outcome.done:
             break
+        segments.append(Segment(actor="environment", token_ids=np.zeros(1, np.int64), text=seen.text))
     facts = Episode(
         valid_turns=tuple(valid), turn_rewards=tuple(rewards), measures=instance.measures(), verdict=instance.verdict()
     )
@@ -108,7 +118,7 @@ async def sampled(arm: Arm, table: Table, names: Sequence[str], n: int) -> tuple
     """Scored groups, and the states of each episode."""
     groups, states = [], []
     for name in names:
-        task = Task(key=name, prompt="")
+        task = arm.task(name)
         played = [await episode(arm, table, task, float(table.rng.random())) for _ in range(n)]
         states += [own for _, own in played]
         group = Group(key=name, trajectories=tuple(trajectory for trajectory, _ in played))
@@ -144,10 +154,12 @@ async def learnt(arm: Arm, seed: int) -> Mapping[str, float]:
             for state, target in zip(own, target_T, strict=True):
                 table.values[state] = table.values.get(state, 0.0) + 0.05 * (target - table.values.get(state, 0.0))
     groups, _ = await sampled(arm, table, [f"new {seed}/{i}" for i in range(FRESH)], 1)
-    facts = [t.fact(Episode) for g in groups for t in g]
+    fresh = [t for g in groups for t in g]
+    facts = [t.fact(Episode) for t in fresh]
+    solved = [f.verdict.solved if f.verdict else t.solved for f, t in zip(facts, fresh, strict=True)]
     broken = [not s.text.startswith("<") for g in groups for t in g for s in t.segments if s.trained]
     return {
-        "solved": float(np.mean([f.verdict.solved for f in facts])),
+        "solved": float(np.mean(solved)),
         "turns": float(np.mean([f.turns for f in facts])),
         "broken": float(np.mean(broken)),
         **{name: float(np.mean([f.measures[name] for f in facts])) for name in facts[0].measures},
@@ -195,6 +207,66 @@ def of_clinic(instance: Any, key: str) -> tuple[str, Sequence[str]]:
     return f"{fit} {instance._turn}", [*(f"<answer>s{s}?</answer>" for s in asked), diagnosis, "hm"]
 
 
+def of_briefs(instance: Any, key: str) -> tuple[str, Sequence[str]]:
+    """Asked or not yet; a hidden fact that is new, one of the brief, an old question, all facts at once, the end."""
+    rng = Random(f"{key}:{instance._turns}")
+    left = [fact for fact in instance._missing if fact not in instance._known]
+    brief = [fact for fact in range(1, 21) if fact not in instance._missing]
+    asked = sorted(instance._asked) or brief
+    every = " ".join(map(str, range(1, 21)))
+    texts = [*(f"?{rng.choice(own)}" for own in (left, brief, asked)), f"?{every}", "."]
+    return "asked" if instance._asked else "first", texts
+
+
+def at_random(state: str, count: int) -> np.ndarray:
+    """As random questions among 20 facts: 5 hidden and new, 12 of the brief, 2 old ones; all at once 1 in 40."""
+    return np.log([5.0, 12.0, 2.0, 0.5, 1.0])
+
+
+def of_tools(instance: Any, key: str) -> tuple[str, Sequence[str]]:
+    """What is looked up and added; a call of each tool, one of each that fails, and the answer so far."""
+    number, added = instance.asked
+    found, summed = instance._executed["search"] > 0, instance._executed["python"] > 0
+    thought = "" if instance._calls else "<think>so</think>"
+    right = found and (summed or not added)
+    box = rf"<answer>\boxed{{{number + added if right else '?'}}}</answer>"
+    item = next(iter(instance._facts))
+    query = f"{number}+{added}" if found else "1+1"
+    calls = [f"<search>{item}</search>", f"<python>{query}</python>", "</search>", "</python>"]
+    state = f"{bool(added)} {found} {summed} {instance._calls}"
+    return state, [f"{thought}{call}" for call in (*calls, box)]
+
+
+QUESTIONS = Lookups(size=2000).load()
+
+
+def question(name: str) -> Task:
+    """A question of `lookups`."""
+    return QUESTIONS[zlib.crc32(name.encode()) % len(QUESTIONS)]
+
+
+@frozen
+class Shown(TwoTools):
+    """The tools, with the numbers of the question for the menu."""
+
+    def instance(self, task: Task, draw: Callable[[], float]) -> Any:
+        """The tools of a task."""
+        made: Any = super().instance(task, draw)
+        number = next(iter(task.fields["facts"].values()))
+        made.asked = number, int(task.answer or 0) - number
+        return made
+
+
+def as_worked(state: str, count: int) -> np.ndarray:
+    """As after imitation of calls and answers in any order; a call that fails is rare."""
+    return np.array([1.5, 0.5, -1.0, -1.0, 1.0])
+
+
+def as_typed(state: str, count: int) -> np.ndarray:
+    """The same, but the program's closing tag is typed more often than the program is called."""
+    return np.array([1.5, -1.0, -1.0, 0.5, 1.0])
+
+
 def arms(what: str) -> dict[str, Arm]:
     """The arms of an experiment."""
     if what == "tickets":
@@ -215,6 +287,23 @@ def arms(what: str) -> dict[str, Arm]:
             "mood (GRPO)": replace(base, reward=Mood()),
             "mood (RLVER, PPO), +2 and -9": replace(base, environment=hard, reward=Mood(), advantage=ppo),
         }
+    if what == "briefs":
+        base = Arm(environment=Briefs(), menu=of_briefs, prior=at_random, steps=60)
+        kinds = ["answered", "binary", "count", "graded"]
+        return {"before": replace(base, steps=0)} | {
+            f"{kind}{' (ungated)' if kind == 'answered' else ''}": replace(base, environment=Briefs(process=kind))  # type: ignore[arg-type]
+            for kind in kinds
+        }
+    if what == "tools":
+        base = Arm(environment=Shown(), menu=of_tools, prior=as_worked, steps=60, task=question)
+        return {
+            "before": replace(base, steps=0, reward=ToolUse()),
+            "no bonus": replace(base, reward=ToolUse(bonus=0.0)),
+            "bonus for executed calls (Tool-Star)": replace(base, reward=ToolUse()),
+            "bonus for closing tags, as released": replace(base, reward=ToolUse(bonus_for="text")),
+            "executed calls, tags are often typed": replace(base, prior=as_typed, reward=ToolUse()),
+            "closing tags, tags are often typed": replace(base, prior=as_typed, reward=ToolUse(bonus_for="text")),
+        }
     base = Arm(environment=Clinic(), menu=of_clinic, prior=formed, steps=60, rate=12.0)
     return {
         "before": replace(base, steps=0),
@@ -234,13 +323,13 @@ def said(values: Sequence[float]) -> str:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=["tickets", "moods", "clinic"])
+    parser.add_argument("what", choices=["tickets", "moods", "clinic", "briefs", "tools"])
     parser.add_argument("--seeds", type=int, default=5)
     given = parser.parse_args()
     table, columns = [], []
     for name, arm in arms(given.what).items():
         found = [asyncio.run(learnt(arm, seed)) for seed in range(given.seeds)]
-        columns = [key for key in found[0] if not (given.what == "tickets" and key == "broken")]
+        columns = [key for key in found[0] if not (given.what in ("tickets", "briefs", "tools") and key == "broken")]
         table.append([name, *(said([one[key] for one in found]) for key in columns)])
     print(json.dumps({"columns": ["arm", *columns], "table": table}, indent=1))
 

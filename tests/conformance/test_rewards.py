@@ -68,6 +68,16 @@ CASES: dict[str, Case] = {
         gold=f"<answer>{BOX}</answer>",
         task=Task(key="task", prompt=QUESTION, fields={"boxes": [[4, 2, 24, 42]]}),
     ),
+    "tool_use": Case(settings={}, gold=r"<think>6 * 7</think><answer>\boxed{42}</answer>"),
+    "route": Case(
+        settings={},
+        gold="abcgf",
+        task=Task(
+            key="task",
+            prompt="a>f+c-d<10",
+            fields={"query": {"origin": "a", "goal": "f", "visit": "c", "closed": "d", "budget": 10}},
+        ),
+    ),
     "openai_grader": Case(settings={"type": "string_check"}, gold="42"),
     "calls": Case(settings={}, gold="<call>f(a=1)</call>", task=Task(key="t", prompt="Call f.", answer="f(a=1)")),
     "label": Case(settings={}, gold="<answer>42</answer>"),

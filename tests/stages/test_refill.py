@@ -89,6 +89,31 @@ def test_what_is_over_is_dropped_from_the_end() -> None:
     assert Refill().cut(groups, [], 5) == (groups, [])
 
 
+def test_copies_take_the_places_of_dropped_groups_without_sampling(small: Small, train: Train, tmp_path: Path) -> None:
+    recipe = with_reward(small(None, "rollout.n=4"), tmp_path, SOME_TASKS)
+    _, alone = train(recipe)
+    copying = Refill(rounds=0, when_spent="copies")
+    _, copied = train(replace(recipe, stages={"rl": replace(recipe.stages["rl"], refill=copying)}))
+    prompts = recipe.stages["rl"].prompts
+    left = len(by_step(alone, 1)[1])
+    metrics, trained, _ = by_step(copied, 1)
+    assert 0 < left < prompts and len(trained) == left
+    assert metrics["groups_copied"] == prompts - left
+    assert metrics["sampled_tokens"] == alone.metrics()[0]["sampled_tokens"]
+    assert len(copied.rollouts(1)) == len(alone.rollouts(1)), "a rollout is recorded once"
+
+
+def test_copies_are_drawn_from_the_groups_that_are_left() -> None:
+    groups = [Group(trajectories=(), key=str(i)) for i in range(3)]
+    copying = Refill(rounds=0, when_spent="copies")
+    copies = copying.copied(groups, 8, (0, 1))
+    assert len(copies) == 5 and {id(group) for group in copies} <= {id(group) for group in groups}
+    assert copies == copying.copied(groups, 8, (0, 1)) and copying.copied([], 8, (0, 1)) == []
+    assert copying.copied(groups, 3, (0, 1)) == [] == Refill().copied(groups, 8, (0, 1))
+    drawn = [group.key for step in range(300) for group in copying.copied(groups, 4, (0, step))]
+    assert all(60 < drawn.count(key) < 140 for key in "012")
+
+
 def age(row: Mapping[str, Any]) -> int:
     """Steps since a rollout was sampled."""
     return int(json.loads(row["info"] or "{}").get("age", 0))

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,8 +23,8 @@ from posttrain.components.schedules.linear import Linear
 from posttrain.errors import AlarmStop
 from posttrain.policies import Packed, Policy, _vocabulary, decoder
 from posttrain.policies._memory import room_beside
-from posttrain.signals import ADVANTAGE, LOGP
-from posttrain.training.learner import Learner, Loss, evaluate_examples
+from posttrain.signals import ADVANTAGE, BEHAVIOR_LOGP, LOGP, OLD_LOGP
+from posttrain.training.learner import Learner, Loss, evaluate_examples, moved_by
 from posttrain.training.packing import Example
 from posttrain.training.settings import Learning
 from posttrain.types import PerToken
@@ -168,6 +169,33 @@ def test_epochs_and_minibatches_count_as_updates_and_the_schedule_spans_them(
     # The rate falls linearly over 16 updates; a step reports the mean of its eight.
     assert first["learning_rate"] == pytest.approx(1e-3 * (1 - 3.5 / 16))
     assert second["learning_rate"] == pytest.approx(1e-3 * (1 - 11.5 / 16))
+
+
+@pytest.mark.parametrize(("bound", "updates"), [(1e9, 6), (1e-6, 0)])
+def test_updates_of_a_step_stop_once_the_weights_have_moved_too_far(
+    policy: Policy, examples_of: Examples, bound: float, updates: int
+) -> None:
+    """The old log-probabilities of the examples are not those of the policy, so that a small bound stops at once."""
+    before = {name: value.clone() for name, value in policy.state_dict().items()}
+    learner = Learner(policy, Learning(epochs=2, minibatches=3, stop_at=bound), seed=0, num_steps=1)
+    learned = learner.step(examples_of(9), loss_with(), progress=0.0)
+    assert learner.updates == updates
+    assert learned.metrics["stopped"] == float(updates == 0)
+    same = all(torch.equal(before[name], value) for name, value in policy.state_dict().items())
+    assert same == (updates == 0)
+    assert all(p.grad is None for p in policy.parameters())
+
+
+def test_how_far_weights_have_moved_is_summed_over_a_trajectory(examples_of: Examples) -> None:
+    """Differences of 0.5 on each of T tokens are T / 2; demonstrated tokens, which have no draw, do not count."""
+    examples = [replace(e, columns={**e.columns, OLD_LOGP: np.full(e.num_trained, -2.0)}) for e in examples_of(2)]
+    signals = [{LOGP: np.full(e.num_trained, -1.5)} for e in examples]
+    expected = np.mean([e.num_trained / 2 for e in examples])
+    assert moved_by(examples, signals) == pytest.approx(expected)
+    shown = replace(
+        examples[0], columns={**examples[0].columns, BEHAVIOR_LOGP: np.full(examples[0].num_trained, np.nan)}
+    )
+    assert moved_by([shown], signals[:1]) == 0.0
 
 
 def test_every_example_is_seen_once_per_epoch(policy: Policy, examples_of: Examples) -> None:

@@ -83,6 +83,7 @@ class StepRecord:
         for trajectory, group, own, signals in zip(batch.trajectories, groups, columns, learned.signals, strict=True):
             if id(trajectory) in recorded:
                 continue
+            recorded.add(id(trajectory))  # a copy in the batch is no further rollout
             row = _columns(trajectory, own, signals)
             if LOGP.column in row:
                 with np.errstate(over="ignore"):

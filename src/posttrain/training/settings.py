@@ -40,6 +40,9 @@ class Learning:
     """
     clip_norm: PositiveFloat | None = 1.0
     """Largest global norm of the gradient; None for no clipping."""
+    stop_at: PositiveFloat | None = None
+    """Nats: before an update, if the mean over its trajectories of log p - old log p, summed over each, is further from
+    0 than this, the update and those left of the step are skipped (20 in LOOP, arXiv:2502.01600). None skips none."""
     master_weights: bool = True
     """For a model in bfloat16: whether updates are applied to float32 master weights, so that small ones are not lost.
     """
@@ -60,6 +63,7 @@ class Learning:
                 ("epochs", self.epochs > 1),
                 ("minibatches", self.minibatches > 1),
                 ("clip_norm", self.clip_norm is not None),
+                ("stop_at", self.stop_at is not None),
                 ("mask", self.mask is not None),
             )
             if is_set

@@ -33,6 +33,14 @@ def test_each_group_has_its_own_pool_or_is_its_own() -> None:
     ]
 
 
+def test_without_itself_the_baseline_is_the_mean_of_the_others() -> None:
+    """Of the pool 1, 0, 0.5, 0 the kept 1 has the others' mean 1/6, and 0.5 has 1/3; a pool of one has none."""
+    given = batch([[1, 0.5], [1]])
+    groups = tuple(replace(g, pool=pool) for g, pool in zip(given.groups, [(1, 0, 0.5, 0), ()], strict=True))
+    _, credit = PoolMean(itself=False)({}, replace(given, groups=groups))
+    assert [a[0] for a in credit.advantages] == pytest.approx([5 / 6, 1 / 6, 1.0])
+
+
 def test_std_of_the_pool() -> None:
     # 1, 0, 0, 0: unbiased variance (0.75^2 + 3 * 0.25^2) / 3 = 0.25
     [first], [second] = (a[:1] for a in advantages([[1, 0]], [(1, 0, 0, 0)], "pool"))

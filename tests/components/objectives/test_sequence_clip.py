@@ -1,5 +1,6 @@
 import math
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 import torch
@@ -31,10 +32,23 @@ def test_the_gradient_of_a_sequence_is_shared_by_its_tokens() -> None:
     assert gradients((loss_T * weight_T).sum(), these)["logp_T"].tolist() == pytest.approx([-0.55, -0.55, 0.0])
 
 
+def test_the_ratio_of_a_whole_text_is_a_product() -> None:
+    """Ratios 1.21 and 1.1 have the product 1.331, beyond 1.1; with a negative advantage it has its gradient."""
+    these = tokens(
+        [[math.log(1.21), math.log(1.1)], [math.log(1.21), math.log(1.1)]],
+        old_logp=[[0.0, 0.0], [0.0, 0.0]],
+        advantage=[[1.0, 1.0], [-1.0, -1.0]],
+    )
+    result = SequenceClip(clip_low=0.1, clip_high=0.1, ratio="product")(these)
+    assert result.loss_T.tolist() == pytest.approx([-1.1, -1.1, 1.331, 1.331])
+    assert result.metrics["clip_fraction"].tolist() == [1.0, 1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("ratio", ["mean", "product"])
 @pytest.mark.parametrize("seed", range(3))
-def test_finite_differences(seed: int) -> None:
+def test_finite_differences(seed: int, ratio: Literal["mean", "product"]) -> None:
     these = random_tokens(seed)
-    objective = SequenceClip(clip_low=0.3, clip_high=0.3)
+    objective = SequenceClip(clip_low=0.3, clip_high=0.3, ratio=ratio)
     exact = gradients(objective(these).loss_T.sum(), these)["logp_T"]
     expected = numerical_gradient(lambda logp_T: objective(replace(these, logp_T=logp_T)).loss_T.sum(), these.logp_T)
     torch.testing.assert_close(exact, expected, rtol=1e-5, atol=1e-7)

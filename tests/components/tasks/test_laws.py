@@ -38,6 +38,7 @@ from posttrain.components.tasks.identities import Identities
 from posttrain.components.tasks.judge_items import JudgeItems
 from posttrain.components.tasks.knights import Knights
 from posttrain.components.tasks.knowledge_graph import KnowledgeGraph
+from posttrain.components.tasks.lookups import Lookups
 from posttrain.components.tasks.mixture import Mixture
 from posttrain.components.tasks.padded_steps import PaddedSteps
 from posttrain.components.tasks.patterns import Patterns
@@ -56,6 +57,7 @@ from posttrain.components.tasks.records import Records
 from posttrain.components.tasks.referenced import Referenced
 from posttrain.components.tasks.refinements import Refinements
 from posttrain.components.tasks.reviewed_replies import ReviewedReplies
+from posttrain.components.tasks.routes import Routes
 from posttrain.components.tasks.running_sums import RunningSums
 from posttrain.components.tasks.sentences import Sentences
 from posttrain.components.tasks.shapes import Shapes
@@ -73,6 +75,7 @@ from posttrain.components.tasks.two_modes import TwoModes
 from posttrain.components.tasks.two_ways import TwoWays
 from posttrain.components.tasks.unpaired import Unpaired
 from posttrain.components.tasks.verifier_items import VerifierItems
+from posttrain.components.tasks.with_feedback import WithFeedback
 from posttrain.components.tasks.word_problems import WordProblems
 from posttrain.components.tasks.wordy import Wordy
 from posttrain.components.tasks.worked_solutions import WorkedSolutions
@@ -114,6 +117,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "gathered": lambda _: Gathered(tasks=Unpaired(tasks=WorkedSolutions(size=30))),
     "guarded_requests": lambda _: GuardedRequests(size=30),
     "guessing": lambda _: Guessing(size=30),
+    "lookups": lambda _: Lookups(size=30),
     "identities": lambda _: Identities(size=30),
     "knights": lambda _: Knights(size=30),
     "knowledge_graph": lambda _: KnowledgeGraph(size=30),
@@ -127,6 +131,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "programs": lambda _: Programs(size=30),
     "puzzles": lambda _: Puzzles(names=("alphametic", "sudoku"), size=30),
     "queries": lambda _: Queries(size=30),
+    "routes": lambda _: Routes(size=30),
     "running_sums": lambda _: RunningSums(size=30),
     "ranked_solutions": lambda _: RankedSolutions(size=30),
     "reaching": lambda _: Reaching(size=30),
@@ -147,6 +152,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "policies": lambda _: Policies(size=30),
     "referenced": lambda _: Referenced(tasks=WorkedSolutions(size=30)),
     "unpaired": lambda _: Unpaired(tasks=WorkedSolutions(size=30)),
+    "with_feedback": lambda _: WithFeedback(tasks=Routes(size=30)),
     "word_problems": lambda _: WordProblems(size=30),
     "worked_solutions": lambda _: WorkedSolutions(size=30),
     "reasoning_gym": lambda _: GYM,
@@ -184,6 +190,7 @@ WRAPPERS = (
     "tagged_steps",
     "unpaired",
     "verifier_items",
+    "with_feedback",
     "wordy",
 )
 SLOW = {"reasoning_gym"}

@@ -4,6 +4,9 @@ Source: Xiong et al. 2025 (Reinforce-Ada), arXiv:2510.04996, and its released co
 than the few that are trained on. The advantages of a balanced group do not sum to zero: with a success rate p, half
 correct and half incorrect rollouts have a mean advantage of 1/2 - p.
 
+Without `itself`, the baseline is the mean of the others, as in RLOO: with a pool of k, k / (k - 1) times the
+difference.
+
 A pool of one has mean 0 and std 1. A group from which nothing was dropped is its own pool.
 
 Differs: the release takes mean and std of the pool from the share of rewards above a threshold. Here they are those of
@@ -31,6 +34,8 @@ class PoolMean(Advantage):
     scale: Literal["none", "pool"] = "none"
     """Whether the pool's standard deviation (with the unbiased variance) divides the difference; the released runs do
     not divide."""
+    itself: bool = True
+    """Whether the rollout itself counts in the mean of its pool."""
 
     def __call__(self, state: State, batch: Batch) -> tuple[State, Credit]:
         """Compare every trajectory's total reward with the pool that its group was chosen from."""
@@ -47,4 +52,5 @@ class PoolMean(Advantage):
         """[N] advantages of one group."""
         mean, std = (pool.mean(), pool.std(ddof=1)) if len(pool) > 1 else (0.0, 1.0)
         scale = max(std, SMALLEST) + SMALLEST if self.scale == "pool" else 1.0
-        return np.asarray((reward_N - mean) / scale)
+        others = 1.0 if self.itself or len(pool) < 2 else len(pool) / (len(pool) - 1)
+        return np.asarray(others * (reward_N - mean) / scale)

@@ -36,7 +36,7 @@ from posttrain.components.environments import (
 from posttrain.components.rollouts import Rollout
 from posttrain.components.rollouts._segments import sampled_segment, sampler_of
 from posttrain.engines import Sampler, Sampling
-from posttrain.types import Completion, Group, IntArray, Message, Segment, StopReason, Task, Trajectory
+from posttrain.types import Group, IntArray, Message, Segment, StopReason, Task, Trajectory
 
 
 @frozen
@@ -78,16 +78,19 @@ class Turns(Rollout):
         """One group of `n` rollouts."""
         sampler = sampler_of(self.role, samplers)
         # The name is a part of the key of random draws: another one would change them.
-        rollouts = [self._rollout(task, sampler.bind("attempt", i), i) for i in range(self.n)]
+        rollouts = [self.rollout(task, sampler.bind("attempt", i), i) for i in range(self.n)]
         return [Group(key=task.key, trajectories=tuple(await asyncio.gather(*rollouts)))]
 
-    async def _rollout(self, task: Task, sampler: Sampler, sample: int) -> Trajectory:
-        """One rollout; a failure of the environment ends it."""
+    async def rollout(self, task: Task, sampler: Sampler, sample: int, given: Sequence[str] = ()) -> Trajectory:
+        """One rollout, whose first turns may be given (as actor ``demonstration``, trained).
+
+        A failure of the environment ends it.
+        """
         progress = _Progress(prompt=task.prompt)
         failure = ""
         try:
             async with self.environment.open(task, sampler.uniform) as instance:
-                await self._play(instance, progress, sampler)
+                await self._play(instance, progress, sampler, given)
                 await instance.finish()
                 progress.end(instance)
         except EnvironmentFailed as error:
@@ -102,47 +105,52 @@ class Turns(Rollout):
             failure=failure,
         )
 
-    async def _play(self, instance: Contained, progress: "_Progress", sampler: Sampler) -> None:
-        """Alternate turns of the model and the environment until the end."""
+    async def _play(
+        self, instance: Contained, progress: "_Progress", sampler: Sampler, given: Sequence[str] = ()
+    ) -> None:
+        """Alternate turns of the model, the first of which may be given, and the environment until the end."""
         observation = instance.begin()
         progress.prompt = with_opening(progress.prompt, observation.text)
         progress.segments = [_prompt(progress.prompt, sampler)]
-        own = self.sampling.stop
-        sampling = replace(self.sampling, stop=(*own, *(s for s in self.environment.stop if s not in own)))
+        stop = self.sampling.stop
+        sampling = replace(self.sampling, stop=(*stop, *(s for s in self.environment.stop if s not in stop)))
         for turn in range(self.max_turns):
-            (completion,) = await sampler.sample(progress.token_ids, 1, sampling)
-            text = sampler.decode(completion.token_ids)
-            outcome = await instance.step(text)
-            progress.take(self._segment(completion, text, turn, observation, outcome), outcome)
+            if turn < len(given):
+                own, cut = self._given(progress.prompt, given[turn], turn, sampler), False
+            else:
+                (completion,) = await sampler.sample(progress.token_ids, 1, sampling)
+                own = sampled_segment(completion, self.role, turn=turn)
+                own, cut = replace(own, text=sampler.decode(own.token_ids)), completion.stop_reason == "length"
+            outcome = await instance.step(own.text)
+            key = observation.text if observation.state_key is None else observation.state_key
+            progress.take(replace(own, state_key=key, reward=float(outcome.reward)), outcome)
             if outcome.done:
-                cut = completion.stop_reason == "length" or outcome.truncated
-                progress.stop_reason = "length" if cut else "environment"
+                progress.stop_reason = "length" if cut or outcome.truncated else "environment"
                 return
             observation = outcome.observation
-            observed = self._observed(progress.prompt, completion, observation, turn + 1, sampler)
+            observed = self._observed(progress.prompt, own.token_ids, observation, turn + 1, sampler)
             if turn + 1 == self.max_turns or len(progress.token_ids) + len(observed) >= sampler.context:
                 return
             progress.segments.append(observed)
 
-    def _segment(
-        self, completion: Completion, text: str, turn: int, observation: Observation, outcome: Outcome
-    ) -> Segment:
-        """The model's turn, with the key of its observation and its reward."""
-        key = observation.text if observation.state_key is None else observation.state_key
-        segment = sampled_segment(completion, self.role, turn=turn)
-        return replace(segment, state_key=key, reward=float(outcome.reward), text=text)
+    def _given(self, prompt: str | tuple[Message, ...], text: str, turn: int, sampler: Sampler) -> Segment:
+        """A turn that is given, with the end token where no stop string ends it; it was not sampled."""
+        token_ids = sampler.encode_completion(prompt, text)
+        if self.environment.stop and text.endswith(self.environment.stop):
+            token_ids = token_ids[:-1]
+        return Segment(actor="demonstration", token_ids=token_ids, trained=True, turn=turn, text=text)
 
     def _observed(
         self,
         prompt: str | tuple[Message, ...],
-        completion: Completion,
+        turn_ids: IntArray,
         observation: Observation,
         turn: int,
         sampler: Sampler,
     ) -> Segment:
         """An observation, in ids that continue the model's turn."""
         reply = Message(role=self.speaker, content=observation.text)
-        token_ids = sampler.encode_reply(prompt, completion.token_ids, reply)
+        token_ids = sampler.encode_reply(prompt, turn_ids, reply)
         return Segment(actor="environment", token_ids=token_ids, turn=turn, text=observation.text)
 
 

@@ -89,6 +89,10 @@ class Collecting:
             kept, over = self.refill.cut(kept, dropped, self.prompts)
             metrics |= {"refills": float(number), "groups_over": float(len(over))}
             dropped += over
+            if self.refill.when_spent == "copies":
+                copies = self.refill.copied(kept, self.prompts, (self.context.seed, step.index))
+                metrics["groups_copied"] = float(len(copies))
+                kept = [*kept, *copies]
             if self.refill.surplus == "carry":
                 memory["surplus"] = pack_groups([item.group for item in over if self.refill.carries(item.group)])
                 metrics["groups_carried"] = float(len(waiting))

@@ -9,7 +9,11 @@ arXiv:2506.18330, section 5. A group is carried once: the next step trains on it
 policy of the step before; its ratios are taken to the policy at the start of the step that trains on it, without an
 importance weight for the difference, which the authors tried and found to change nothing.
 
-Differs: when the rounds are spent, their code stops; the default here trains on what there is, which the metric
+Copies in place of sampling (``when_spent=copies``): DUPO of WebSailor, arXiv:2507.02592, section 4: slots of groups
+that the filters dropped are filled by random copies of the others, without new rollouts. Where no group is left there
+is nothing to copy.
+
+Differs: when the rounds are spent, DAPO's code stops; the default here trains on what there is, which the metric
 ``refills`` and the rows of the record show. Filters see all groups of the step at once, in each round.
 """
 
@@ -17,6 +21,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
+import numpy as np
 from pydantic import Field
 
 from posttrain.component import frozen
@@ -25,6 +30,9 @@ from posttrain.components.rollouts import Earlier
 from posttrain.errors import AlarmStop
 from posttrain.stages.rl.replay import Replay
 from posttrain.types import Group
+
+_COPIES = 0x4355
+"""Separates the draw of copies from others of the same seed."""
 
 
 @frozen
@@ -36,8 +44,9 @@ class Refill:
     prompts: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Groups that make a step full; None takes the stage's `prompts`. With fewer, a step samples more tasks at first
     than it trains on. What is over is dropped."""
-    when_spent: Literal["fewer", "stop"] = "fewer"
-    """What happens when the step is not full after the last round: it trains on fewer groups, or the run stops."""
+    when_spent: Literal["fewer", "stop", "copies"] = "fewer"
+    """What happens when the step is not full after the last round: it trains on fewer groups, the run stops, or random
+    copies of the groups that are left fill it up."""
     surplus: Literal["drop", "carry"] = "drop"
     """What happens to groups that are over: they are dropped, or they come first in the next step."""
 
@@ -51,6 +60,14 @@ class Refill:
     def carries(self, group: Group) -> bool:
         """Whether a group that is over waits for the next step: one of this step, which has not waited before."""
         return self.surplus == "carry" and all(t.fact(Earlier) is None for t in group)
+
+    def copied(self, kept: Sequence[Group], prompts: int, key: Sequence[int]) -> list[Group]:
+        """Copies that fill the step up, each of a group drawn by the key; none where groups are not copied."""
+        missing = (self.prompts or prompts) - len(kept)
+        if self.when_spent != "copies" or not kept or missing <= 0:
+            return []
+        drawn = np.random.default_rng([*key, _COPIES]).integers(len(kept), size=missing)
+        return [kept[place] for place in drawn.tolist()]
 
     def cut(self, kept: Sequence[Group], dropped: Sequence[Dropped], prompts: int) -> tuple[list[Group], list[Dropped]]:
         """The groups that a full step trains on, and those that are over. Raises `AlarmStop` for too few."""
