@@ -65,7 +65,7 @@ def test_nothing_hidden_is_known_at_once_and_too_much_is_refused() -> None:
         Briefs(hidden=21)
 
 
-def test_its_own_player_asks_once_for_each() -> None:
+def test_its_own_player_has_one_question_for_each() -> None:
     async def turns() -> int:
         async with Briefs().open(TASK, Random(0).random) as instance:
             for turn in range(9):

@@ -1,9 +1,9 @@
 """A brief with missing facts and a user who has them: questions are rewarded by what their answers add.
 
 A brief has `facts` facts, of which `hidden` are missing; the task's key draws which, and how important each is. ``?7``
-asks for fact 7, ``?7 9`` for two at once, ``.`` ends the dialogue. The user answers every question about facts. An
-answer is new if it has a fact that is missing in the brief and was not given before; a fact counts once. The dialogue
-ends when everything is known, with ``.``, and after `horizon` turns.
+is a question for fact 7, ``?7 9`` for two at once, ``.`` ends the dialogue. The user answers every question about
+facts. An answer is new if it has a fact that is missing in the brief and was not given before; a fact counts once. The
+dialogue ends when everything is known, with ``.``, and after `horizon` turns.
 
     binary     1 for a question whose answer has a new fact
     count      the number of new facts
@@ -145,5 +145,5 @@ class Interview(Instance):
 
     def _observation(self, text: str) -> Observation:
         key = " ".join(map(str, sorted(self._known)))
-        asks = [f"?{fact}" for fact in range(1, self._rules.facts + 1)]
-        return Observation(text=text, state_key=key, legal=(*asks, END))
+        questions = [f"?{fact}" for fact in range(1, self._rules.facts + 1)]
+        return Observation(text=text, state_key=key, legal=(*questions, END))

@@ -7,7 +7,7 @@ joins the data (`rollouts/expert_states`). Success is that of the environment. T
 succeeded, as in rejection sampling.
 
     posttrain run eef setting=keys model=FOLDER rl.tasks=experts.jsonl rollout.environment.kind=mine.py
-    # columns: prompt, messages or episodes of the expert; the environment says which of them fail
+    # columns: prompt, messages or episodes of the expert; the environment decides which of them fail
 
 ``rollout.prefix=none`` trains on own turns only.
 

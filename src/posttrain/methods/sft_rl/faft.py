@@ -6,7 +6,7 @@ lines stand between query and plan. At test all lines say success. The trainer a
 
     posttrain run faft tasks.tasks=plans.jsonl    # columns: prompt, completion, checks ({"budget": true, ...})
 
-`tasks.asked={budget: false}` asks for a plan that fails one check.
+With `tasks.asked={budget: false}` held-out plans should fail one check.
 
 `CHANGES`: the tasks are the same ones, with feedback.
 
