@@ -17,9 +17,9 @@ GOOD and BAD), not a language model. In the release an exception of the tool its
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import PositiveInt
+from pydantic import Field
 
 from posttrain.component import frozen
 from posttrain.components.environments import Draw, Environment, Instance, Observation, Outcome, Verdict
@@ -36,9 +36,9 @@ LONGEST: Final = 2000
 class Budgeted(Environment):
     """Takes calls and proposals within a budget."""
 
-    steps: PositiveInt = 5
+    steps: Annotated[int, Field(ge=1, le=1000)] = 5
     """k: calls, proposals and invalid turns in all."""
-    proposals: PositiveInt = 2
+    proposals: Annotated[int, Field(ge=1, le=1000)] = 2
     """Proposals among them."""
     feedback: Literal["none", "verdict", "sign"] = "none"
     """What follows a wrong proposal: nothing, ``BAD`` (and ``GOOD`` after a call), or whether it is too small or too

@@ -20,9 +20,9 @@ ours.
 import zlib
 from collections.abc import Mapping
 from random import Random
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 
 from posttrain.component import frozen
 from posttrain.components.environments import Draw, Environment, Instance, Observation, Outcome, Verdict
@@ -39,7 +39,7 @@ class Keys(Environment):
     """Rooms: half of them hard, or all of one kind."""
     flawed: bool = False
     """Whether the environment's own player fails in hard rooms."""
-    longest: PositiveInt = 3
+    longest: Annotated[int, Field(ge=1, le=1000)] = 3
     """Largest distance from the start to the key, and from there to the door."""
     horizon: PositiveInt = 14
     """Turns after which the rollout ends."""

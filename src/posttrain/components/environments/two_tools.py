@@ -12,9 +12,9 @@ Differs: the search is a table and the program an expression.
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from pydantic import PositiveInt
+from pydantic import Field
 
 from posttrain.component import frozen
 from posttrain.components.environments import Draw, Environment, Instance, Observation, Outcome
@@ -30,7 +30,7 @@ LONGEST: Final = 200
 class TwoTools(Environment):
     """Answers calls of two tools."""
 
-    calls: PositiveInt = 3
+    calls: Annotated[int, Field(ge=1, le=1000)] = 3
     """Calls that are answered in a rollout."""
 
     @property

@@ -55,7 +55,7 @@ class ExpertStates(Rollout):
     """M: most states of an expert's episode, the start included; 0 and 1 branch from none."""
     prefix: Literal["by_segment", "none"] = "by_segment"
     """Which turns of the expert are trained: as above, or none."""
-    branches: PositiveInt = 1
+    branches: Annotated[int, Field(ge=1, le=100)] = 1
     """Rollouts from each state."""
 
     @property

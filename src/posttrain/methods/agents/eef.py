@@ -13,6 +13,11 @@ succeeded, as in rejection sampling.
 
 Differs: the rule by segment is a reading of notes; no release was found. Later rounds go on from the weights, and train
 on the successes of their own round, where the paper collects them. Successful experts are imitated before, not again.
+
+Measured here, four rounds on 60 rooms, half of them hard, after imitation of the expert in easy rooms (5 seeds): all of
+30 held-out hard rooms are solved in every seed, and none by rejection sampling with 12 rollouts from the start in place
+of 8. In the fourth round the key is oiled in 96 % of the hard rooms [94, 98], by rejection sampling never, from 41,566
+sampled tokens against 62,038 (docs/experiments.md).
 """
 
 from dataclasses import replace
@@ -32,7 +37,7 @@ from posttrain.stages.rl import RL
 PARENT: Final = "raft"
 SETTING: Final = "keys"
 PAPER: Final = "arXiv:2504.13145"
-ROWS: Final = ()
+ROWS: Final = (180,)
 
 
 def eef(recipe: Recipe | None = None) -> Recipe:

@@ -14,6 +14,12 @@ The environment is any with a player of its own (`Instance.solution`). Guidance 
 
 Differs: examples in the prompt, which need no training, are left out, and so are contextual bandits. Horizon 50 in
 place of 300 and more.
+
+Measured here, 400 episodes of UCB with 5 arms and a gap of 0.5, 6 epochs, 5 seeds, on 60 new bandits: regret after 50
+turns 14.5 [13.2, 15.8], 1.7 times that of UCB, 8.7 [8.1, 9.4]; uniform play has 20.0, a greedy player 9.3 [7.7, 10.9],
+which never finds the best arm in 29 % of the episodes. The model plays the best arm in 55 % of the last ten turns, UCB
+in 82 %, and has not found it by then in 14 %. Its regret grows by 0.14 per turn, that of UCB by 0.01, of uniform play
+by 0.40 (docs/experiments.md).
 """
 
 from dataclasses import replace
@@ -30,7 +36,7 @@ from posttrain.settings.bandits import bandits
 PARENT: Final = "sft"
 SETTING: Final = "bandits"
 PAPER: Final = "arXiv:2410.06238"
-ROWS: Final = ()
+ROWS: Final = (206,)
 CHANGES: Final = ("tasks",)
 
 

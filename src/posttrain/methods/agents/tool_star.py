@@ -21,8 +21,8 @@ executed programs per question 1.04 [1.00, 1.08] with the bonus, 0.54 [0.52, 0.5
 tag is typed more often than the program is called, five seeds are too noisy to tell: 0.35 [0.02, 0.68] executed
 programs with the bonus for calls, 0.13 [-0.13, 0.39] with that for tags, 67 % and 60 % right (docs/experiments.md).
 
-With the small model, one seed: after 6 epochs of imitation all of 60 held-out questions are right, before and after 40
-steps. After 1.5 epochs the mean reward rises from -0.48 to -0.02, by the format alone; 10 % are right before and after.
+With the small model of the default, one seed: the mean reward rises from 0.14 to 0.47 in 40 steps; of 60 held-out
+questions 78 % are right after imitation, 82 % at the end. After twice the imitation all are right before and after.
 """
 
 from dataclasses import replace
