@@ -18,7 +18,8 @@ from posttrain.policies import Policy
 from posttrain.policies.folder import new_folder
 from posttrain.policies.loading import load_policy
 from posttrain.signals import ADVANTAGE, BEHAVIOR_LOGP, OLD_LOGP
-from posttrain.training.learner import Averages, InProcess, Learner, Loss, Slice
+from posttrain.training.averages import Averages
+from posttrain.training.learner import InProcess, Learner, Loss, Slice
 from posttrain.training.packing import Example, MicroBatch
 from posttrain.training.settings import Learning
 

@@ -24,7 +24,8 @@ from posttrain.errors import AlarmStop
 from posttrain.policies import Packed, Policy, _vocabulary, decoder
 from posttrain.policies._memory import room_beside
 from posttrain.signals import ADVANTAGE, BEHAVIOR_LOGP, LOGP, OLD_LOGP
-from posttrain.training.learner import Learner, Loss, evaluate_examples, moved_by
+from posttrain.training.averages import moved_by
+from posttrain.training.learner import Learner, Loss, evaluate_examples
 from posttrain.training.packing import Example
 from posttrain.training.settings import Learning
 from posttrain.types import PerToken

@@ -26,8 +26,9 @@ from posttrain.policies.folder import new_folder
 from posttrain.policies.loading import load_policy
 from posttrain.stages.loss import combine
 from posttrain.stages.sft import demonstration, example_from
+from posttrain.training.averages import Averages
 from posttrain.training.gradients import _Separate, gradients_of
-from posttrain.training.learner import Averages, Learner, Loss
+from posttrain.training.learner import Learner, Loss
 from posttrain.training.packing import Example
 from posttrain.training.privacy import Privacy
 from posttrain.training.private import PrivateLearner, grouped

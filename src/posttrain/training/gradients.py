@@ -23,7 +23,8 @@ from posttrain.training.packing import Example, pack, plan_micro_batches, tokens
 from posttrain.types import FloatArray
 
 if TYPE_CHECKING:
-    from posttrain.training.learner import Averages, Learner, Loss
+    from posttrain.training.averages import Averages
+    from posttrain.training.learner import Learner, Loss
 
 Groups = Sequence[Sequence[str]]
 

@@ -21,7 +21,8 @@ from posttrain.components.balances import Shares
 from posttrain.components.reducers import Reducer
 from posttrain.errors import AlarmStop, UserError
 from posttrain.policies import Policy
-from posttrain.signals import LOGP, OLD_LOGP, Signal
+from posttrain.signals import Signal
+from posttrain.training.averages import Averages, moved_by
 from posttrain.training.packing import (
     Example,
     MicroBatch,
@@ -58,31 +59,6 @@ class Loss:
     """Opened around every forward and backward pass that trains, to change what the model computes in it."""
     whole_batch: bool = False
     """Whether it compares all sequences of an update, which are then one micro-batch."""
-
-
-@dataclass
-class Averages:
-    """Running means of metrics over the tokens or sequences of each."""
-
-    sums: dict[str, float] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)
-    computed_tokens: int = 0
-    stopped: bool = False
-    """Whether an update was skipped since the weights had moved too far (`Learning.stop_at`)."""
-
-    def add(self, name: str, values: Tensor) -> None:
-        """Add values of a metric."""
-        values = values.detach().double()
-        if name.endswith("_max"):
-            self.sums[name] = max(self.sums.get(name, -math.inf), float(values.max()) if len(values) else -math.inf)
-            self.counts[name] = 1
-        elif len(values):
-            self.sums[name] = self.sums.get(name, 0.0) + float(values.sum())
-            self.counts[name] = self.counts.get(name, 0) + len(values)
-
-    def means(self) -> dict[str, float]:
-        """The mean of each metric, by name."""
-        return {name: total / self.counts[name] for name, total in sorted(self.sums.items())}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -327,17 +303,9 @@ class Learner:
                 "the weights are those before it. Inspect the rollouts of this step; a smaller "
                 "learner.optimizer.lr or learner.clip_norm is the usual remedy."
             )
-        if self.settings.stop_at is not None:
-            moved = moved_by(examples, signals)
-            averages.add("moved_nats", torch.tensor([moved]))
-            averages.stopped = abs(moved) > self.settings.stop_at
-            averages.add("stopped", torch.tensor([float(averages.stopped)]))
-            if averages.stopped:
-                for optimizer in self.optimizers:
-                    optimizer.zero_grad()
-                return signals
-        if self.settings.clip_norm is not None:
-            torch.nn.utils.clip_grads_with_norm_(self.parameters.values(), self.settings.clip_norm, norm)
+        if self.settings.stop_at is not None and averages.moved(moved_by(examples, signals), self.settings.stop_at):
+            self.workers.drop(self)
+            return signals
         factor = self.settings.schedule.factor(self.updates / self.num_updates)
         self.workers.update(self, norm, factor)
         self.updates += 1
@@ -416,16 +384,6 @@ class Learner:
         self.updates = int(str(numbers["updates"]))
         self.policy.version = int(str(numbers["version"]))
         self.workers.load_state(self, tensors)
-
-
-def moved_by(examples: Sequence[Example], signals: Sequence[Mapping[Signal, FloatArray]]) -> float:
-    """Mean over sampled trajectories of log p - old log p, summed over tokens, in nats; 0 without one."""
-    sums = [
-        float((own[LOGP] - example.columns[OLD_LOGP])[~example.demonstrated_T].sum(dtype=np.float64))
-        for example, own in zip(examples, signals, strict=True)
-        if LOGP in own and OLD_LOGP in example.columns and not example.demonstrated_T.all()
-    ]
-    return float(np.mean(sums)) if sums else 0.0
 
 
 def evaluate_examples(

@@ -26,8 +26,9 @@ from posttrain.errors import UserError
 from posttrain.policies import Policy
 from posttrain.signals import Signal
 from posttrain.statistics.privacy import Ledger, best_order, calibrated, joint
+from posttrain.training.averages import Averages
 from posttrain.training.gradients import Gradients, gradients_of
-from posttrain.training.learner import Averages, Learned, Learner, Loss
+from posttrain.training.learner import Learned, Learner, Loss
 from posttrain.training.packing import Example
 from posttrain.training.privacy import Privacy
 from posttrain.training.settings import Learning

@@ -12,6 +12,11 @@ With `tasks.asked={budget: false}` held-out plans should fail one check.
 
 Differs: the loss is on the plan only; the paper does not state whether it is on the prompt too. The setting's plans are
 routes of five stops, drawn by a program that neglects things.
+
+Measured here, 3,000 routes of which 6 % pass every check, 6 epochs, 5 seeds: 30 % [22, 38] of 200 held-out routes pass
+every check with feedback, 27 % [23, 31] after SFT on the routes that pass alone (60 epochs), 0 % [0, 0] after SFT on
+all of them, most of which go the wrong way round. Five seeds do not separate feedback from the choice of good routes at
+this size (docs/experiments.md).
 """
 
 from dataclasses import replace
@@ -25,7 +30,7 @@ from posttrain.settings.routes import routes
 PARENT: Final = "sft"
 SETTING: Final = "routes"
 PAPER: Final = "arXiv:2408.06318"
-ROWS: Final = ()
+ROWS: Final = (201,)
 CHANGES: Final = ("tasks",)
 
 
