@@ -6,11 +6,13 @@ requests are decoded in one batch. Ctrl-C finishes pending requests; a second on
     posttrain serve pebble
     posttrain serve runs/grpo-1 --port 8080 --name judge
     posttrain serve my-model --host 0.0.0.0 --api-key-env SERVE_KEY
+    posttrain serve pebble --protocol vllm --record requests.jsonl
 """
 
 import asyncio
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +20,11 @@ from posttrain.cli._completion import complete_model
 from posttrain.cli._listening import answer, is_own_machine, listen, reach_of, url_of
 from posttrain.cli._output import print_json, verb
 from posttrain.runs.garbage import as_usual
+
+if TYPE_CHECKING:
+    from posttrain.engines.native import Native
+    from posttrain.policies import Policy
+    from posttrain.serving.server import Service
 
 
 @verb
@@ -29,6 +36,14 @@ from posttrain.runs.garbage import as_usual
 @click.option("--waiting", default=1024, show_default=True, type=click.IntRange(1), help="Most completions at once.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Seed of requests without one.")
 @click.option("--base", metavar="FOLDER", help="Model that an adapter is made for, where MODEL is one.")
+@click.option(
+    "--protocol",
+    default="openai",
+    show_default=True,
+    type=click.Choice(["openai", "vllm", "sglang"]),
+    help="Also speak the requests of engine=vllm or engine=sglang, as a stand-in for those programs.",
+)
+@click.option("--record", type=click.Path(dir_okay=False, path_type=Path), help="File for the stand-in's requests.")
 @click.option("--api-key-env", metavar="NAME", help="Environment variable with the key that clients must send.")
 def command(
     model: str,
@@ -39,6 +54,8 @@ def command(
     waiting: int,
     seed: int,
     base: str | None,
+    protocol: str,
+    record: Path | None,
     api_key_env: str | None,
     as_json: bool,
 ) -> None:
@@ -60,15 +77,18 @@ def command(
     listening = listen(host, port)
     where, url = listening.getsockname()[0], f"{url_of(listening)}/v1"
     limits = limits_here()
-    service = Service(
-        Native(slots=slots).serve_text(policy, seed),
-        name or Path(model).absolute().name,
-        api_key=key,
-        most_waiting=waiting,
-        most_requests=max(1, limits.connections * 3 // 4),  # so that others can still connect
-        hosts=OWN_NAMES if is_own_machine(where) else (),
-        private=[str(place) for given in (model, source.source) for place in _spellings(given)],
-    )
+    settings: dict[str, Any] = {
+        "api_key": key,
+        "most_waiting": waiting,
+        "most_requests": max(1, limits.connections * 3 // 4),  # so that others can still connect
+        "hosts": OWN_NAMES if is_own_machine(where) else (),
+        "private": [str(place) for given in (model, source.source) for place in _spellings(given)],
+    }
+    engine, own_name = Native(slots=slots), name or Path(model).absolute().name
+    if protocol == "openai":
+        service = Service(engine.serve_text(policy, seed), own_name, **settings)
+    else:
+        service = _stand_in(protocol, engine, policy, seed, own_name, record, settings)
     if as_json:
         print_json({"url": url, "model": service.name, "pid": os.getpid()})
     else:
@@ -79,6 +99,30 @@ def command(
     asyncio.run(answer(service.app(), listening, limits))
     if not as_json:
         click.echo("stopped")
+
+
+def _stand_in(
+    protocol: str,
+    engine: "Native",
+    policy: "Policy",
+    seed: int,
+    name: str,
+    record: Path | None,
+    settings: dict[str, Any],
+) -> "Service":
+    """The server that also speaks another program's requests."""
+    from typing import cast
+
+    from posttrain.models import Model
+    from posttrain.policies.loading import load_policy
+    from posttrain.runs.launch import find_device
+    from posttrain.serving.stand_in import Program, StandIn
+
+    def load(folder: Path) -> Any:
+        return engine.serve_text(load_policy("policy", Model(source=str(folder)), {}, find_device("auto")), seed)
+
+    server: Any = engine.serve_text(policy, seed)
+    return StandIn(server, name, cast("Program", protocol), load=load, record=record, **settings)
 
 
 def _spellings(place: str) -> list[Path]:

@@ -1,4 +1,4 @@
-"""This process alone: it samples and learns in turns. Nothing is started, and nothing is sent."""
+"""This process alone: it samples and learns in turns. No process is started."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from posttrain.cluster import Cluster, Result
 from posttrain.component import frozen
-from posttrain.engines import Engine, Server
+from posttrain.engines import Elsewhere, Engine, Server
 
 if TYPE_CHECKING:
     from posttrain.policies import Policy
@@ -18,10 +18,14 @@ class Here:
 
     def __init__(self, engine: Engine, seed: int) -> None:
         self._engine, self._seed = engine, seed
+        self._elsewhere: dict[int, Elsewhere] = {}
 
     def serve(self, policy: "Policy") -> Server:
         """The engine, in this process."""
-        return self._engine.serve(policy, self._seed)
+        server = self._engine.serve(policy, self._seed)
+        if isinstance(server, Elsewhere):
+            self._elsewhere[id(policy)] = server
+        return server
 
     def workers(self, learner: "Learner") -> "Workers":
         """This process."""
@@ -35,15 +39,20 @@ class Here:
         return lambda: found
 
     def keep(self, policies: "Collection[Policy]") -> None:
-        """Nothing is kept here."""
+        """Forget the servers of all others."""
+        kept = {id(policy) for policy in policies}
+        self._elsewhere = {key: server for key, server in self._elsewhere.items() if key in kept}
 
     def take_notes(self) -> list[str]:
-        """None."""
-        return []
+        """Of servers elsewhere."""
+        return [note for server in self._elsewhere.values() for note in server.take_notes()]
 
     def take_timing(self) -> Mapping[str, float]:
-        """None."""
-        return {}
+        """Of servers elsewhere."""
+        timing = dict[str, float]()
+        for server in self._elsewhere.values():
+            timing |= {name: timing.get(name, 0.0) + value for name, value in server.take_timing().items()}
+        return timing
 
 
 @frozen

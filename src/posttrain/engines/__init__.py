@@ -12,7 +12,7 @@ import queue
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -269,8 +269,29 @@ class Server(Protocol):
         ...
 
 
+@runtime_checkable
+class Elsewhere(Server, Protocol):
+    """A server whose weights go to other programs."""
+
+    def take_notes(self) -> list[str]:
+        """What a person should know of what happened since the last call."""
+        ...
+
+    def take_timing(self) -> Mapping[str, float]:
+        """Bytes and seconds of changes of weights since the last call."""
+        ...
+
+
 class Engine(Component):
     """Samples from policies."""
+
+    @property
+    def samples_here(self) -> bool:
+        """Whether it samples in the processes of the run."""
+        return True
+
+    def check(self, samplings: Mapping[str, Sampling]) -> None:
+        """Raise `UserError` for what cannot be sampled, before anything is; `samplings` are the run's, by path."""
 
     def serve(self, policy: "Policy", seed: int) -> Server:
         """Serve a policy with its live weights, so that updates take effect at once."""

@@ -7,7 +7,8 @@ learned. Warnings are shown by the dry run and by the run, and are events in the
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
 
 from posttrain.components.advantages import Advantage
 from posttrain.components.filters import Filter
@@ -243,7 +244,32 @@ def _drops_thoughts(render: Callable[[Sequence[Message]], str]) -> bool:
     return "THOUGHT" not in text and "REPLY" in text
 
 
+def samples_elsewhere(subject: Subject) -> Iterator[str]:
+    """An engine that cannot sample what the recipe asks for."""
+    recipe = subject.recipe
+    if not recipe.engine.samples_here and recipe.cluster.kind != "local":
+        raise UserError(
+            f"engine={recipe.engine.kind} samples on servers that you start, and cluster={recipe.cluster.kind} starts "
+            "samplers of its own; leave one of them out"
+        )
+    recipe.engine.check(dict(_samplings(recipe, "")))
+    yield from ()
+
+
+def _samplings(part: Any, path: str) -> Iterator[tuple[str, Sampling]]:
+    """All settings of sampling in a recipe, by path."""
+    if isinstance(part, Sampling):
+        yield path, part
+    elif isinstance(part, Mapping):
+        for name, value in part.items():
+            yield from _samplings(value, f"{path}.{name}")
+    elif is_dataclass(part) and not isinstance(part, type):
+        for own in fields(part):
+            yield from _samplings(getattr(part, own.name), f"{path}.{own.name}".lstrip("."))
+
+
 CHECKS: tuple[Check, ...] = (
+    samples_elsewhere,
     groups_of_one,
     greedy_rollouts,
     rewards_of_parts,

@@ -89,17 +89,20 @@ class Service:
         self._began = int(time.time())
         self._failed: set[type[BaseException]] = set()
 
-    def app(self) -> Starlette:
-        """The ASGI application."""
-        routes: list[tuple[str, Callable[[Request], Awaitable[Response]], str]] = [
+    def routes(self) -> list[tuple[str, Callable[[Request], Awaitable[Response]], str]]:
+        """Path, function and method of each."""
+        return [
             ("/health", self._health, "GET"),
             ("/v1/models", self._models, "GET"),
             ("/v1/models/{name:path}", self._model, "GET"),
             ("/v1/completions", self._complete, "POST"),
             ("/v1/chat/completions", self._chat, "POST"),
         ]
+
+    def app(self) -> Starlette:
+        """The ASGI application."""
         return Starlette(
-            routes=[Route(path, self._guarded(route), methods=[method]) for path, route, method in routes],
+            routes=[Route(path, self._guarded(route), methods=[method]) for path, route, method in self.routes()],
             exception_handlers={404: _unknown, 405: _unknown},
         )
 

@@ -1,0 +1,75 @@
+"""vLLM servers that the user started: they sample, this process learns, and vLLM is not imported here.
+
+    VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --enable-scale-out --port 8000
+    posttrain run grpo model=MODEL engine=vllm engine.servers=a:8000,b:8000
+
+Weights go there as a folder of safetensors (``/collective_rpc`` with ``reload_weights``), which all servers must see,
+between ``/pause`` and ``/resume``; a label says which version it is, and every token of an answer has one.
+
+Source: vLLM 0.33, ``vllm/entrypoints/serve/disagg`` (tokens in, tokens out) and ``serve/dev`` (weights), read and not
+run. The routes for weights ask nobody's name, and ``--api-key`` does not guard them: a private network.
+
+Differs: weights do not go by NCCL, for which vLLM has ``/init_weight_transfer_engine``, ``/start_weight_update``,
+``/update_weights`` and ``/finish_weight_update``.
+"""
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from posttrain.component import frozen
+from posttrain.engines._protocol import Answer, Asked, Link, Protocol, spans_of, text_of
+from posttrain.engines._served import Served
+
+
+class _VLLM(Protocol):
+    program = "vLLM"
+    versions = ("0.33",)
+    hint = "VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --enable-scale-out"
+    generate = "/inference/v1/generate"
+
+    async def version(self, link: Link) -> str:
+        """``GET /version``."""
+        return text_of(await link.get("/version"), "version")
+
+    def request(self, asked: Asked) -> dict[str, Any]:
+        """``token_ids`` and ``sampling_params``. With ``logprobs: 0`` that of the sampled token alone is returned."""
+        sampling: dict[str, Any] = {
+            "n": 1,
+            "temperature": asked.sampling.temperature,
+            "max_tokens": asked.max_tokens,
+            "seed": asked.seed,
+            "logprobs": 0,
+            "ignore_eos": True,  # the ends are all in stop_token_ids
+            "stop_token_ids": list(asked.end_token_ids),
+        }
+        if asked.sampling.stop:
+            sampling["stop"] = list(asked.sampling.stop)
+        return {"request_id": asked.name, "token_ids": list(asked.token_ids), "sampling_params": sampling}
+
+    def answer(self, body: Any) -> Answer:
+        """The only one of ``choices``."""
+        (choice,) = body["choices"]
+        return Answer(
+            token_ids=[int(token) for token in choice["token_ids"]],
+            logp=[float(token["logprob"]) for token in choice["logprobs"]["content"]],
+            finish=str(choice["finish_reason"]),
+            versions=spans_of(choice["weight_versions"]),
+        )
+
+    async def give(self, link: Link, folder: Path, label: str) -> None:
+        """Pause when requests have ended (caches of prompts are dropped), reload, label, go on."""
+        await link.post("/pause?mode=wait")
+        await link.post("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}})
+        await link.post("/update_weight_version", {"new_version": label})
+        await link.post("/resume")
+
+    async def label(self, link: Link) -> str:
+        """``GET /weight_info``."""
+        return text_of(await link.get("/weight_info"), "weight_version")
+
+
+@frozen
+class VLLM(Served):
+    """Samples on vLLM servers."""
+
+    protocol: ClassVar[Protocol] = _VLLM()
