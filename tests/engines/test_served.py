@@ -230,10 +230,12 @@ def test_a_dead_server_is_left_out_and_comes_back(two: list[Running], tiny: Path
     assert two[0].service.label.startswith("1-")
 
 
+@pytest.mark.slow
 def test_a_slow_server_is_named_and_its_requests_go_to_another_one(two: list[Running], tiny: Path) -> None:
     policy = policy_of(tiny)
-    server = remote(engine_of(two, timeout_seconds=0.3, retries=0), policy)
+    server = remote(engine_of(two), policy)
     complete(server, Sampling(max_tokens=5))
+    server._engine = engine_of(two, timeout_seconds=3.0, retries=0)
     slow, waiting = two[0].service, asyncio.Event()
 
     async def never(*_: Any) -> Any:
