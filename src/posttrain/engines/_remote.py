@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import time
+import typing
 import weakref
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -15,7 +16,7 @@ import torch
 
 from posttrain.engines import Counters, Sampling, Watch
 from posttrain.engines._continuous import ContinuousServer
-from posttrain.engines._protocol import Answer, Asked, Link, Place, Unanswered, together
+from posttrain.engines._protocol import Answer, Asked, Link, Place, Protocol, Unanswered, together
 from posttrain.engines._slots import Request
 from posttrain.engines._stopping import StopStrings
 from posttrain.errors import AlarmStop, RunFailed, UserError
@@ -23,14 +24,35 @@ from posttrain.errors.temporary import make_temporary, remove_temporary, remove_
 from posttrain.types import Completion, FloatArray, IntArray, StopReason
 
 if TYPE_CHECKING:
-    from posttrain.engines._served import Served
     from posttrain.policies import Policy
+
+
+class Settings(typing.Protocol):
+    """What `posttrain.engines._served.Served` has."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def protocol(self) -> Protocol: ...
+    @property
+    def servers(self) -> tuple[str, ...]: ...
+    @property
+    def logprobs(self) -> str: ...
+    @property
+    def folder(self) -> str: ...
+    @property
+    def retries(self) -> int: ...
+    @property
+    def tolerance(self) -> float: ...
+    def check_sampling(self, sampling: Sampling) -> None: ...
+    def client(self) -> httpx2.AsyncClient: ...
+    def pause(self, number: int) -> float: ...
 
 
 class RemoteServer(ContinuousServer):
     """A policy that servers sample. Requests are checked here, before they are sent."""
 
-    def __init__(self, engine: "Served", policy: "Policy", seed: int, local: ContinuousServer) -> None:
+    def __init__(self, engine: Settings, policy: "Policy", seed: int, local: ContinuousServer) -> None:
         super().__init__(policy, seed, slots=local._slots, prefill_tokens=local._prefill_tokens)
         self._engine = engine
         self._places = [Place(address, number) for number, address in enumerate(engine.servers)]
@@ -253,7 +275,7 @@ class RemoteServer(ContinuousServer):
 class _Weights:
     """The weights of a policy on their way to servers."""
 
-    def __init__(self, engine: "Served", policy: "Policy") -> None:
+    def __init__(self, engine: Settings, policy: "Policy") -> None:
         self._policy = policy
         self._root = Path(engine.folder).absolute() if engine.folder else None
         self.given = ""
