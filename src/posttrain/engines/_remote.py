@@ -144,7 +144,7 @@ class RemoteServer(ContinuousServer):
             self._leave_out(place, f"it did not take the weights: {error}")
             return
         if found != label:
-            raise RunFailed(f"{link.named} was given the weights {label}, and says that it has {found}")
+            raise RunFailed(f"{link.named} was given the weights {label}, and reports {found}")
         if place.gone:
             self._notes.append(f"{link.named} is used again")
         place.gone, place.failures = "", 0

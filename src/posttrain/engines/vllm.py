@@ -4,7 +4,7 @@
     posttrain run grpo model=MODEL engine=vllm engine.servers=a:8000,b:8000
 
 Weights go there as a folder of safetensors (``/collective_rpc`` with ``reload_weights``), which all servers must see,
-between ``/pause`` and ``/resume``; a label says which version it is, and every token of an answer has one.
+between ``/pause`` and ``/resume``; a label names the version, and every token of an answer has one.
 
 Source: vLLM 0.33, ``vllm/entrypoints/serve/disagg`` (tokens in, tokens out) and ``serve/dev`` (weights), read and not
 run. The routes for weights ask nobody's name, and ``--api-key`` does not guard them: a private network.

@@ -245,7 +245,7 @@ def _drops_thoughts(render: Callable[[Sequence[Message]], str]) -> bool:
 
 
 def samples_elsewhere(subject: Subject) -> Iterator[str]:
-    """An engine that cannot sample what the recipe asks for."""
+    """An engine that cannot sample what the recipe requires."""
     recipe = subject.recipe
     if not recipe.engine.samples_here and recipe.cluster.kind != "local":
         raise UserError(

@@ -1,7 +1,7 @@
 """A stand-in for the servers of other programs: this package's own server, which also speaks their protocols.
 
 It answers the requests that `posttrain.engines.vllm` and `posttrain.engines.sglang` send, and no others: each has the
-fields below and none besides, and weights come in the order that the program asks for. What comes is recorded. A
+fields below and none besides, and weights come in the order that the program requires. What comes is recorded. A
 completion is sampled from the key in its name, so that a run that learns through a stand-in is the run that samples
 in its own process, token by token.
 
