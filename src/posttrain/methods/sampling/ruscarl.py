@@ -20,7 +20,8 @@ best of eight in the first tenth .638 [.625, .650] with a scaffold and .294 [.29
 after half of the steps .967 [.956, .979], .332 [.307, .356] without, .983 [.982, .983] without decay, so that the gain
 stays after the decay, and the decay itself does not show. All criteria for all rollouts give more at first (.815) and
 less for bare prompts after a fifth of the steps (.465 against .758), with less variance in a group, .026 against .036
-(docs/experiments.md).
+(docs/experiments.md). One run on the default setting: the reward of a rollout rises from .03 to between .08 and .11 in
+40 steps, by longer lists, of which 60 to 76 % are cut in the last third; no held-out list reaches half of its points.
 """
 
 from dataclasses import replace
