@@ -63,6 +63,13 @@ CASES: dict[str, Case] = {
             key="task", prompt=QUESTION, fields={"criteria": [{"criterion": "42", "points": 1, "words": ["42"]}]}
         ),
     ),
+    "ranked_scores": Case(
+        settings={},
+        gold="<think>so, first the one and then the other one, which is worse</think>"
+        '{"scores": {"model-1": 2, "model-2": 1}, '
+        '"best-to-worst": ["model-1", "model-2"]}',
+        task=Task(key="task", prompt=QUESTION, fields={"gold": {"model-1": 2, "model-2": 1}}),
+    ),
     "boxes": Case(
         settings={},
         gold=f"<answer>{BOX}</answer>",
@@ -195,6 +202,7 @@ NOT_BY_TEXT = {
     "duels",
     "judge",
     "likelihood",
+    "listwise",
     "preference_model",
     "principle_logit",
     "prover_steps",

@@ -50,7 +50,9 @@ from posttrain.components.tasks.primer import Primer
 from posttrain.components.tasks.programs import Programs
 from posttrain.components.tasks.puzzles import Puzzles
 from posttrain.components.tasks.queries import Queries
+from posttrain.components.tasks.ranked_numbers import RankedNumbers
 from posttrain.components.tasks.ranked_solutions import RankedSolutions
+from posttrain.components.tasks.ranking_items import RankingItems
 from posttrain.components.tasks.reaching import Reaching
 from posttrain.components.tasks.reasoning_gym import ReasoningGym
 from posttrain.components.tasks.records import Records
@@ -149,6 +151,8 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "two_modes": lambda _: TwoModes(size=30),
     "feedback_items": lambda _: FeedbackItems(tasks=ReviewedReplies(size=60)),
     "reviewed_replies": lambda _: ReviewedReplies(size=30),
+    "ranked_numbers": lambda _: RankedNumbers(size=30),
+    "ranking_items": lambda _: RankingItems(tasks=RankedNumbers(size=30)),
     "policies": lambda _: Policies(size=30),
     "referenced": lambda _: Referenced(tasks=WorkedSolutions(size=30)),
     "unpaired": lambda _: Unpaired(tasks=WorkedSolutions(size=30)),
@@ -172,6 +176,7 @@ WRAPPERS = (
     "concluded",
     "conditioned",
     "feedback_items",
+    "ranking_items",
     "referenced",
     "two_ways",
     "critiques",
