@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from posttrain.cli import main
+from posttrain.errors import UserError
 from posttrain.policies.folder import new_folder
+from posttrain.recipes.budgets import SHARES, read_costs, read_numbers, splits
 from posttrain.recipes.files import find_recipe
-from posttrain.runs.grid import best
+from posttrain.runs.grid import best, check_amounts
 
 
 def planned(capfd: pytest.CaptureFixture[str], *words: str, code: int = 0) -> Any:
@@ -36,10 +38,19 @@ def test_counts(capfd: pytest.CaptureFixture[str]) -> None:
         (["dpo", "sft", "budget=10", "--grid"], "a plan is for one recipe, got 2: dpo, sft"),
         (["dpo", "budget=10", "--grid"], "has 0 stages of type SFT"),
         (["budget=1900", "--grid"], "0 demonstrations and 1900 pairs of other examples are needed; the data have 1800"),
+        (["budget=1900", "--grid"], "Give a smaller budget, or more data: tasks.tasks.size=2100"),
     ],
 )
 def test_mistakes(capfd: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
     assert message in planned(capfd, *words, code=2)["error"]
+
+
+def test_the_size_that_is_asked_for_suffices() -> None:
+    """2,000 demonstrations of share 1 and 200 held-out tasks, 2,200 in all; one fewer is one too few."""
+    found = list(splits(read_numbers("2000"), read_costs("1:3"), read_numbers(",".join(SHARES))))
+    with pytest.raises(UserError, match=r"tasks\.tasks\.size=2200$"):
+        check_amounts(find_recipe("sft_dpo", ["tasks.tasks.size=2199"]), found)
+    check_amounts(find_recipe("sft_dpo", ["tasks.tasks.size=2200"]), found)
 
 
 def test_the_best_share_is_that_of_the_highest_mean() -> None:

@@ -9,6 +9,7 @@ pairs are changes to the recipe.
 
     posttrain plan budget=2000 costs=1:3
     posttrain plan budget=100,400,1600 shares=0,0.1,0.25,0.5,0.75,1 --grid --seeds 2
+    posttrain plan budget=2000 costs=1:3 --grid tasks.tasks.size=2200
     posttrain plan sft_dpo budget=500 tasks=mine.jsonl model=FOLDER --grid
     posttrain plan ppo model=FOLDER gpus=16:h100 prompt=512
 """

@@ -47,14 +47,30 @@ def check_amounts(recipe: Recipe, found: Sequence[Split]) -> None:
     problems = Problems(recipe)
     imitation, preference = sft_of(recipe), preference_of(recipe)
     shown, pairs = len(imitation.pairs(problems.of(imitation))), len(pairs_of(problems.of(preference)))
-    for one in found:
-        needed = one.demonstrations + one.pairs if one.pairs else 0
-        if one.demonstrations > shown or needed > pairs:
+    missing = {one: max(one.demonstrations - shown, _examples(one) - pairs) for one in found}
+    for one, lacks in missing.items():
+        if lacks > 0:
             raise UserError(
                 f"budget {text_of(one.budget)}, share {text_of(one.share)}: {one.demonstrations} demonstrations and "
                 f"{one.pairs} pairs of other examples are needed; the data have {shown} demonstrations and {pairs} "
                 "pairs besides the held-out tasks. Give a smaller budget, or more data"
+                f"{_larger(recipe.tasks, max(missing.values()))}"
             )
+
+
+def _examples(one: Split) -> int:
+    """Examples that the pairs of a split need: demonstrations come first in the data, pairs are those after them."""
+    return one.demonstrations + one.pairs if one.pairs else 0
+
+
+def _larger(tasks: Any, more: int) -> str:
+    """The change that adds `more` tasks where code makes them: ``: tasks.size=2200``; else nothing."""
+    path = "tasks"
+    while not isinstance(getattr(tasks, "size", None), int):
+        tasks, path = getattr(tasks, "tasks", None), f"{path}.tasks"
+        if tasks is None:
+            return ""
+    return f": {path}.size={tasks.size + more}"
 
 
 def _contender(recipe: Recipe, one: Split, out: Path, threads: int) -> Contender:

@@ -12,7 +12,8 @@ dropped, and others sampled until the step is full; clip 0.2 and 0.27, no KL; 76
 
 If held-out answers are scored by the setting's reward, they still are.
 
-Differs: sampling again has an end: a step that is not full after 100 further rounds trains on fewer groups.
+Differs: sampling again has an end, or a step whose filter lets nothing pass would never be over: one that is not full
+after 100 further rounds trains on fewer groups, and with `refill.when_spent=stop` the run stops with the reasons.
 
 Measured here: without refills (`refill=null`), against the product of the probabilities (25 steps of 8 tasks at
 learning rate 2e-4 after 60 updates of SFT, 5 seeds): held-out accuracy 53.2 % against 58.8 %, -5.6 points [-11.9,
