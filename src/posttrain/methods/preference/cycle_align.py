@@ -20,7 +20,9 @@ Measured here: simulated rankers (20 seeds, `docs/experiments/cycles.py`): of th
 [98.5, 100] are right by agreement, 93.8 % [91.6, 95.9] with the black box's own orders; its rankings are right in 93.7,
 92.6 and, with static demonstrations alone, 78.7 % of the pairs; the policy's in 96.8 % with each. Where both share a
 bias, 85.0 and 81.5 % of the demonstrations are right, and 71.9, 71.4 and 64.9 % of the rankings, at an agreement of .83
-against .90: agreement does not filter what both get wrong, as expected (docs/experiments.md).
+against .90: agreement does not filter what both get wrong, as expected (docs/experiments.md). One run on the default
+setting: of the pairs of a group 44 to 52 % are misordered in all of 40 steps, so that the ranking is not learned there,
+and it names no row yet.
 """
 
 from dataclasses import replace
@@ -38,7 +40,7 @@ from posttrain.settings.topics import topics
 PARENT: Final = "grpo"
 SETTING: Final = "topics"
 PAPER: Final = "arXiv:2310.16271"
-ROWS: Final = (263,)
+ROWS: Final = ()
 CHANGES: Final = ("reward",)  # the ranking takes the place of scores
 
 
