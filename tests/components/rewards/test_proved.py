@@ -81,7 +81,7 @@ def test_always_proved_is_right_on_half_and_on_all_variants_of_none() -> None:
     for task, value in zip(tasks, values, strict=True):
         pairs[task.fields["variant_of"]].append(value)
     assert all(sorted(own) == [0.0, 1.0] for own in pairs.values())
-    assert {task.fields["truth"] for task in Identities(size=50, variants="true").load()} == {True}
+    assert {task.fields["truth"] for task in Identities(size=50, variants="true_only").load()} == {True}
 
 
 def test_variants_are_on_the_same_side_of_the_split() -> None:

@@ -33,7 +33,7 @@ class Identities(Tasks):
     """Which are drawn."""
     level: Annotated[int, Field(ge=1, le=5)] = 2
     """Difficulty: more and larger numbers; at level 1 statements repeat beyond a few hundred."""
-    variants: Literal["both", "true"] = "both"
+    variants: Literal["both", "true_only"] = "both"
     """Whether false statements are among them."""
 
     def load(self) -> Sequence[Task]:
