@@ -107,6 +107,7 @@ NOT = {
     "ranked": "ranks rollouts among one another; no answer is correct by it",
     "solution_set": "compares a list with all solutions, not one answer; its own tests hold what is refused",
     "rubric": "rewards words or what a judge accepts, in any order; its own tests hold what must not be rewarded",
+    "constraints": "gives wrong answers a share too, by sigmoid; its own tests hold what must not be rewarded",
     "prover_steps": "adds the values of a model; its reward of success is audited by itself",
     "duels": "compares two completions by a model; it has no correct answers",
     "right_verdict": "one of two letters is right, so guessing is rewarded; its own tests hold what must not be",

@@ -172,6 +172,10 @@ CASES: dict[str, Case] = {
     "unreliable": Case(settings={"of": "match"}, gold="42"),
     "signed": Case(settings={"of": "match"}, gold="42"),
     "gated": Case(settings={"of": "match", "gates": {"short": {"kind": "regex", "pattern": "^.{,2}$"}}}, gold="42"),
+    "constraints": Case(
+        settings={"of": "match", "constraints": {"short": {"kind": "regex", "pattern": "^.{,2}$"}}, "baseline": 0.0},
+        gold="42",
+    ),
     "by_field": Case(
         settings={"field": "verifier", "parts": {"numbers": "match"}},
         gold="42",

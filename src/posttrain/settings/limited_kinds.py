@@ -1,0 +1,40 @@
+"""Limited kinds: sums and copied words, each with constraints of its own beside the reward for the right answer.
+
+A sum must be answered in at most 24 characters, so that few steps may be written; a copy must be one line. An answer
+counts if it is right and keeps its constraint.
+"""
+
+from dataclasses import replace
+
+from posttrain.components.filters.zero_variance import ZeroVariance
+from posttrain.components.rewards import Reward
+from posttrain.components.rewards.by_field import ByField
+from posttrain.components.rewards.constraints import Constraints
+from posttrain.components.rewards.regex import Regex
+from posttrain.components.tasks.mixture import Mixture
+from posttrain.evaluation.settings import Evaluation
+from posttrain.recipes.changes import rl_of
+from posttrain.recipes.tree import Recipe
+from posttrain.settings.several_kinds import VERIFIERS, of_kinds, several_kinds
+
+LIMITS: dict[str, Reward] = {
+    "sums": Regex(pattern=r"(?s)^.{1,24}$"),
+    "copy": Regex(pattern=r"^[^\n]+\n?$"),
+}
+
+
+def limited_kinds() -> Recipe:
+    """40 steps of 16 tasks with 4 rollouts each."""
+    recipe = several_kinds()
+    reward = Constraints(
+        of=ByField(parts={name: VERIFIERS[name] for name in LIMITS}), constraints={"limits": ByField(parts=LIMITS)}
+    )
+    stage = replace(rl_of(recipe), steps=40, reward=reward, filters={"zero_variance": ZeroVariance()})
+    sources = {name: source for name, source in of_kinds(seed=0, size=400).items() if name in LIMITS}
+    return replace(
+        recipe,
+        name="limited_kinds",
+        tasks=Mixture(sources=sources, domains="source"),
+        stages={"rl": stage},
+        evaluation=Evaluation(verifier=reward, holdout=200),
+    )
