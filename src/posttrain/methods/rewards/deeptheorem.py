@@ -13,10 +13,10 @@ The release reads verdicts otherwise in its evaluation: `evaluation.verifier={ki
 Differs: groups of the setting, 64 in the release. Statements are sums, and the bundled model first imitates worked
 verdicts, which is the setting's. Proofs are not graded.
 
-Measured here over five seeds (`identities`, 80 updates of imitation, 20 steps): with true statements alone 49.7 % [49.3,
-50.2] of the held-out verdicts are right and 0 % of the statements in both variants; with both variants 52.9 % [47.7,
-58.1] and 11.0 % [0.0, 24.4], above 0 in three seeds of five: no difference that five seeds can show. Without the gates
-the runs come out the same: no gate changed a reward that was learned from.
+Measured here over five seeds (`identities`, 80 updates of imitation, 20 steps): with true statements alone 49.7 %
+[49.3, 50.2] of the held-out verdicts are right and 0 % of the statements in both variants; with both variants 52.9 %
+[47.7, 58.1] and 11.0 % [0.0, 24.4], above 0 in three seeds of five: no difference that five seeds can show.
+Without the gates the runs come out the same: no gate changed a reward that was learned from.
 """
 
 from dataclasses import replace
