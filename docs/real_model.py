@@ -3,11 +3,14 @@
 Runs of other names are short trials of the same recipe with something changed: docs/measured/real_model/trials/*.json.
 
 .venv/bin/python docs/real_model.py record RUN...   keep what the page shows of runs, then write it
+.venv/bin/python docs/real_model.py first           measure the first answers of models/smollm2, then write the page
 .venv/bin/python docs/real_model.py                 write the page and its pictures, if they are out of date
 .venv/bin/python docs/real_model.py --check         say whether they are out of date, and exit with 1 if they are
 """
 
 import json
+import re
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
@@ -25,6 +28,16 @@ PARTS, PICTURES, PAGE = DOCS / "measured" / "real_model", DOCS / "pictures", DOC
 TRIALS = PARTS / "trials"
 WHOLE = ("word_problems", "word_problems_lora")
 """Recipes whose runs are shown whole."""
+FIRST = PARTS / "first" / "answers.json"
+"""What the model writes before it is trained."""
+INSTRUCTIONS = (
+    ("Answer with one number.", 1),
+    ("", 1),
+    ("Work it out step by step.", 1),
+    ("Work it out step by step.", 2),
+)
+"""Instructions that were tried, and the calculations of a problem."""
+TEMPERATURES = (1.0, 0.6)
 TEXT = PARTS / "text.md"
 """What is written by hand: the way there, and what was learned on it."""
 COMPARED = 10
@@ -84,10 +97,37 @@ def trial(folder: Path) -> dict[str, Any]:
     }
 
 
+def first_answers() -> dict[str, Any]:
+    """Greedy accuracy by instruction, and a first batch of rollouts by temperature, of the model as it was fetched."""
+    rows = []
+    for instruction, steps in INSTRUCTIONS:
+        problems = {"kind": "word_problems", "size": 400, "steps": [steps, steps], "largest": 50, "distractors": 0}
+        tasks = json.dumps({**problems, "as_chat": True, "instruction": instruction})
+        more = ("evaluation.holdout=60", "evaluation.verifier={kind: match}", "rollout.sampling.max_tokens=80")
+        found = json.loads(posttrain("eval", "models/smollm2", f"tasks={tasks}", *more))
+        kept = {name: found[name] for name in ("tasks", "accuracy", "accuracy_interval", "truncated")}
+        rows.append({"instruction": instruction, "steps": steps, **kept})
+    batches = []
+    for temperature in TEMPERATURES:
+        asked = f"rl.rollout.sampling.temperature={temperature}"
+        report = " ".join(json.loads(posttrain("run", "word_problems", asked, "--dry-run"))["stage rl (rl)"])
+        numbers = {name: float(re.search(rf"{name} ([0-9.e-]+)", report)[1]) for name in ("truncated", "solved")}  # type: ignore[index]
+        batches.append({"temperature": temperature, **numbers})
+    return {"instructions": rows, "temperatures": batches}
+
+
+def posttrain(*words: str) -> str:
+    """What a command prints as JSON."""
+    done = subprocess.run(
+        [sys.executable, "-m", "posttrain", *words, "--json"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
 def page(runs: Mapping[str, Mapping[str, Any]], trials: Mapping[str, Mapping[str, Any]]) -> str:
     """The whole page."""
     parts = TEXT.read_text(encoding="utf-8").split("<!-- measured -->")
-    opening, closing, between, last = map(str.strip, parts)
+    opening, closing, found, between, last = map(str.strip, parts)
     lines = ["<!-- Written by docs/real_model.py. -->", "", opening, ""]
     columns = ("recipe", "before", "after", "gain", "steps", "minutes", "memory", "tokens sampled")
     lines += table(columns, (numbers(name, run) for name, run in runs.items()))
@@ -103,6 +143,12 @@ def page(runs: Mapping[str, Mapping[str, Any]], trials: Mapping[str, Mapping[str
         closing,
         "",
     ]
+    untrained = json.loads(FIRST.read_text(encoding="utf-8"))
+    columns = ("instruction", "calculations", "right", "cut at 80 tokens")
+    lines += table(columns, (instructed(row) for row in untrained["instructions"]))
+    columns = ("temperature", "right of a first batch of 128 rollouts", "cut at 32 tokens")
+    lines += table(columns, (sampled(row) for row in untrained["temperatures"]))
+    lines += [found, ""]
     plain = runs["word_problems"]
     changed = [one for one in trials.values() if one["recipe"]["tasks"]["kind"] == "word_problems"]
     lines += table(("recipe", "held out after 10 steps", "cut at the limit"), variants(plain, changed))
@@ -115,6 +161,18 @@ def page(runs: Mapping[str, Mapping[str, Any]], trials: Mapping[str, Mapping[str
         lines += [f"## The first {COMPARED} held-out answers of `{name}`", ""]
         lines += table(("problem", "before", "after"), (compared(answer) for answer in run["answers"]))
     return "\n".join(lines).rstrip() + "\n"
+
+
+def instructed(row: Mapping[str, Any]) -> list[str]:
+    """The row of an instruction."""
+    said = code(row["instruction"]) if row["instruction"] else "none"
+    right = accuracy(row["accuracy"], row["accuracy_interval"])
+    return [said, str(row["steps"]), right, f"{100 * row['truncated']:.0f} %"]
+
+
+def sampled(row: Mapping[str, Any]) -> list[str]:
+    """The row of a temperature."""
+    return [f"{row['temperature']:g}", f"{100 * row['solved']:.1f} %", f"{100 * row['truncated']:.0f} %"]
 
 
 def variants(plain: Mapping[str, Any], changed: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
@@ -231,6 +289,10 @@ def main(arguments: Sequence[str]) -> int:
             run = record(folder) if name in WHOLE else trial(folder)
             path = (PARTS if name in WHOLE else TRIALS) / f"{name}.json"
             path.write_text(json.dumps(run, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        arguments = []
+    if arguments and arguments[0] == "first":
+        FIRST.parent.mkdir(parents=True, exist_ok=True)
+        FIRST.write_text(json.dumps(first_answers(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         arguments = []
     runs, trials = dict(recorded(PARTS)), dict(recorded(TRIALS))
     drawing = PICTURES / "real-model.svg"
