@@ -67,7 +67,13 @@ class CGPO(Advantage):
             close_N = kept_N & (k_N <= self.max_kl) if self.rule == "crraft" else kept_N
             open_N = np.array([_reward(t, r) for t, r in zip(batch.trajectories, return_N, strict=True)])
             for group in range(len(batch.groups)):
-                self._choose(np.flatnonzero(batch.group_N == group), close_N * 1.0, return_N, open_N, advantage_N)
+                self._choose(
+                    np.flatnonzero(batch.group_N == group),
+                    np.asarray(close_N, np.float64),
+                    return_N,
+                    open_N,
+                    advantage_N,
+                )
         metrics = {"broken": float(np.mean(~kept_N)), "kl_k1": float(k_N.mean())} if len(kept_N) else {}
         return state, Credit(advantages=per_token(advantage_N, batch), metrics=metrics)
 
