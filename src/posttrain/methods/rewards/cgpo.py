@@ -22,6 +22,9 @@ probability of that arm ends at .98 with the plain reward, .84 calibrated withou
 crraft, .002 with codpo; with 10 % false passes of the checker at .009, .041 and .008. The best legal arm ends at .61,
 .92 and .99: crpg is slower, as its weights are small. Of sums with one weight for two tasks, .1 and .5 fail where
 rewards are larger, and 2 does as well as the constraints: that no single weight matches was not seen.
+
+The default run does not learn: 33.2 % [30.3, 36.1] of held-out answers are right and keep their limit after it, 34.3 %
+[29.4, 39.2] before it, 36.6 % [33.0, 40.2] after GRPO on the same rewards (5 seeds). So it names no row.
 """
 
 from dataclasses import replace
@@ -41,7 +44,7 @@ from posttrain.settings.limited_kinds import limited_kinds
 PARENT: Final = "grpo"
 SETTING: Final = "limited_kinds"
 PAPER: Final = "arXiv:2409.20370"
-ROWS: Final = (287,)
+ROWS: Final = ()
 
 
 def cgpo(recipe: Recipe | None = None) -> Recipe:
