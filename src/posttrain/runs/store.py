@@ -405,7 +405,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _write_yaml(path: Path, tree: Mapping[str, Any]) -> None:
-    from posttrain.recipes.files import tree_to_yaml
+    from posttrain.recipes.yaml_writer import tree_to_yaml
 
     write_file(path, tree_to_yaml(plain(tree)))
 
