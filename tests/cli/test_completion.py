@@ -122,3 +122,13 @@ def test_every_verb_that_takes_a_recipe_a_model_or_a_run_completes_it() -> None:
             if parameter.name in ("recipe", "recipes", "model", "models", "run", "changes", "places"):
                 silent += [] if parameter._custom_shell_complete else [(verb, parameter.name)]
     assert not silent, json.dumps(silent)
+
+
+def test_models_are_completed_after_a_role_too() -> None:
+    from posttrain.cli._completion import complete_role_model
+
+    command = group.get_command(click.Context(group), "judge")
+    assert command is not None
+    option = next(parameter for parameter in command.params if parameter.name == "models")
+    found = complete_role_model(click.Context(command), option, "judge=peb")
+    assert "judge=pebble" in [item.value for item in found]

@@ -461,6 +461,7 @@ def test_why_a_ray_was_not_joined_is_one_sentence(
     def refused(**settings: Any) -> None:
         raise error
 
+    monkeypatch.delenv("RAY_AUTH_TOKEN_PATH", raising=False)  # what a cluster of another test may have set
     monkeypatch.setattr(ray, "init", refused)
     monkeypatch.setattr("posttrain.cluster._opened.answers", lambda host, port: True)
     monkeypatch.setattr("posttrain.cluster._opened.speaks_grpc", lambda host, port: True)

@@ -17,7 +17,6 @@ from posttrain.components.rewards.function import Function
 from posttrain.engines import Sampling, wait_for
 from posttrain.engines._protocol import Link, Place, Unanswered
 from posttrain.engines._remote import RemoteServer
-from posttrain.engines._served import Served
 from posttrain.engines.native import Native
 from posttrain.engines.sglang import SGLang
 from posttrain.engines.vllm import VLLM
@@ -37,7 +36,7 @@ from tests.engines.standing_in import Running, standing_in
 
 PROMPT = np.array([72, 101, 108, 108, 111], np.int64)
 KEYS = [3, 2**63 + 5, 77]
-KINDS: dict[str, type[Served]] = {"vllm": VLLM, "sglang": SGLang}
+KINDS: dict[str, type[VLLM | SGLang]] = {"vllm": VLLM, "sglang": SGLang}
 FAST: dict[str, Any] = {"backoff_seconds": 0.01, "retries": 1}
 both = pytest.mark.parametrize("kind", sorted(KINDS))
 
@@ -57,11 +56,11 @@ def policy_of(folder: Path) -> Any:
     return load_policy("policy", Model(source=str(folder)), {}, torch.device("cpu"))
 
 
-def engine_of(running: list[Running], kind: str = "vllm", **settings: Any) -> Served:
+def engine_of(running: list[Running], kind: str = "vllm", **settings: Any) -> VLLM | SGLang:
     return KINDS[kind](servers=tuple(one.address for one in running), **{**FAST, **settings})
 
 
-def remote(engine: Served, policy: Any) -> RemoteServer:
+def remote(engine: VLLM | SGLang, policy: Any) -> RemoteServer:
     server = engine.serve(policy, 0)
     assert isinstance(server, RemoteServer)
     return server

@@ -44,6 +44,12 @@ def _models(context: click.Context, incomplete: str) -> Iterator[str]:
     yield from _models_near(incomplete)
 
 
+def _role_models(context: click.Context, incomplete: str) -> Iterator[str]:
+    """Models, after ``ROLE=`` too."""
+    role, equals, typed = incomplete.rpartition("=")
+    yield from (role + equals + found for found in _models_near(typed))
+
+
 def _run_folders(context: click.Context, incomplete: str) -> Iterator[str]:
     yield from _runs_near(incomplete)
 
@@ -74,6 +80,7 @@ def _changes(context: click.Context, incomplete: str) -> Iterator[str]:
 
 complete_recipe = _quiet(_recipes)
 complete_model = _quiet(_models)
+complete_role_model = _quiet(_role_models)
 complete_runs = _quiet(_run_folders)
 complete_family = _quiet(_families)
 complete_changes = _quiet(_changes)

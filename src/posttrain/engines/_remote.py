@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import time
-import typing
 import weakref
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -14,11 +13,13 @@ import httpx2
 import numpy as np
 import torch
 
-from posttrain.engines import Counters, Sampling, Watch
+from posttrain.engines import Counters, Sampling, Server, Watch
+from posttrain.engines._addressed import Settings, check_sampling, connect, pause
 from posttrain.engines._continuous import ContinuousServer
-from posttrain.engines._protocol import Answer, Asked, Link, Place, Protocol, Unanswered, together
+from posttrain.engines._protocol import Answer, Asked, Link, Place, Unanswered, together
 from posttrain.engines._slots import Request
 from posttrain.engines._stopping import StopStrings
+from posttrain.engines.native import Native
 from posttrain.errors import AlarmStop, RunFailed, UserError
 from posttrain.errors.temporary import make_temporary, remove_temporary, remove_tree
 from posttrain.types import Completion, FloatArray, IntArray, StopReason
@@ -27,26 +28,14 @@ if TYPE_CHECKING:
     from posttrain.policies import Policy
 
 
-class Settings(typing.Protocol):
-    """What `posttrain.engines._served.Served` has."""
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def protocol(self) -> Protocol: ...
-    @property
-    def servers(self) -> tuple[str, ...]: ...
-    @property
-    def logprobs(self) -> str: ...
-    @property
-    def folder(self) -> str: ...
-    @property
-    def retries(self) -> int: ...
-    @property
-    def tolerance(self) -> float: ...
-    def check_sampling(self, sampling: Sampling) -> None: ...
-    def client(self) -> httpx2.AsyncClient: ...
-    def pause(self, number: int) -> float: ...
+def serve(engine: Settings, policy: "Policy", seed: int) -> Server:
+    """The servers for the policy, this process for any other model."""
+    local = Native().serve(policy, seed)
+    if policy.role != "policy":
+        return local
+    if not isinstance(local, ContinuousServer):
+        raise UserError(f"engine={engine.kind}: the {policy.called} in the role 'policy' writes no text")
+    return RemoteServer(engine, policy, seed, local)
 
 
 class RemoteServer(ContinuousServer):
@@ -85,7 +74,7 @@ class RemoteServer(ContinuousServer):
         if watch is not None:
             return await super().complete(token_ids, keys, sampling, vectors, watch)
         request = self._request(token_ids, vectors, sampling, Watch())
-        self._engine.check_sampling(sampling)
+        check_sampling(self._engine, sampling)
         if vectors is not None:
             raise UserError(f"engine={self._engine.kind} takes tokens only, and this prompt has vectors")
         if not keys:
@@ -104,7 +93,7 @@ class RemoteServer(ContinuousServer):
             self._loop, self._open, self._pending = loop, None, 0
         self._pending += 1
         if self._open is None:
-            client = self._engine.client()
+            client = connect(self._engine)
             self._open = client, loop.create_task(self._publish(client))
         client, ready = self._open
         try:
@@ -184,7 +173,7 @@ class RemoteServer(ContinuousServer):
                 if place.failures > self._engine.retries:
                     self._leave_out(place, str(error))
                 else:
-                    await asyncio.sleep(self._engine.pause(place.failures - 1))
+                    await asyncio.sleep(pause(self._engine, place.failures - 1))
                 sent += 1
                 continue
             finally:

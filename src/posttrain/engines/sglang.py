@@ -10,12 +10,19 @@ Source: SGLang 0.5.23, ``python/sglang/srt/entrypoints/http_server.py`` and ``ma
 Seeds count with ``--enable-deterministic-inference`` only.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import PositiveFloat
 
 from posttrain.component import frozen
+from posttrain.engines import Engine, Sampling, Server
+from posttrain.engines._addressed import Addresses, Concurrency, LogProbs, Retries, check
 from posttrain.engines._protocol import Answer, Asked, Link, Protocol, Unanswered, spans_of, text_of
-from posttrain.engines._served import Served
+
+if TYPE_CHECKING:
+    from posttrain.policies import Policy
 
 
 class _SGLang(Protocol):
@@ -73,7 +80,40 @@ class _SGLang(Protocol):
 
 
 @frozen
-class SGLang(Served):
+class SGLang(Engine):
     """Samples on SGLang servers."""
 
     protocol: ClassVar[Protocol] = _SGLang()
+
+    servers: Addresses = ()
+    """``HOST:PORT`` of each, with commas between them. All must have loaded the policy's model."""
+    logprobs: LogProbs = "raw"
+    """What the servers return: log-probabilities before the temperature, or after it and all cuts."""
+    folder: str = ""
+    """Folder to which weights are written, under the same path on this machine and on those of the servers; empty takes
+    a temporary one of this machine."""
+    concurrency: Concurrency = 256
+    """Most requests at a time to one server."""
+    timeout_seconds: PositiveFloat = 600.0
+    """Longest time for one answer; more than the longest completion takes, and than loading weights."""
+    retries: Retries = 5
+    """Further requests in a row that a server may leave without an answer before it is left out."""
+    backoff_seconds: PositiveFloat = 1.0
+    """Pause before the first of them; it doubles."""
+    tolerance: PositiveFloat = 0.25
+    """Largest mean difference, in nats a token, of log-probabilities from those computed here."""
+
+    @property
+    def samples_here(self) -> bool:
+        """It does not."""
+        return False
+
+    def check(self, samplings: Mapping[str, Sampling]) -> None:
+        """Raise `UserError` for settings that cannot be learned from, and for servers that cannot be used."""
+        check(self, samplings)
+
+    def serve(self, policy: "Policy", seed: int) -> Server:
+        """The servers for the policy, this process for any other model."""
+        from posttrain.engines._remote import serve
+
+        return serve(self, policy, seed)
