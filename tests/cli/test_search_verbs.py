@@ -49,8 +49,9 @@ def test_generate_writes_what_tasks_read(capfd: pytest.CaptureFixture[str], tiny
     search = TREE.replace("samples", "value_role: null, samples")
     found = answer(capfd, "generate", tiny, *SMALL, "--out", "a.jsonl", "--search", search)
     assert found["tasks"] == 8 and found["rows"] == len(Files(path="a.jsonl").load())
-    again = answer(capfd, "generate", tiny, *SMALL, "--out", "b.jsonl", "--search", search)
-    assert Path("a.jsonl").read_bytes() == Path("b.jsonl").read_bytes() and again["rows"] == found["rows"]
+    again = answer(capfd, "generate", tiny, *SMALL, "--search", search)
+    assert Path("a.jsonl").read_bytes() == Path(again["out"]).read_bytes() and again["rows"] == found["rows"]
+    assert again["out"] == "rated.jsonl"
     assert "exists already" in answer(capfd, "generate", tiny, *SMALL, "--out", "a.jsonl", code=2)["error"]
 
 

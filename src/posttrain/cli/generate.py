@@ -7,7 +7,7 @@ continues.
     posttrain generate pebble tasks.size=400 --out solved.jsonl --rows demonstrations
     posttrain generate pebble --out values.jsonl --search '{kind: tree, value_role: null, delimiter: ;}'
     posttrain run sft tasks=solved.jsonl evaluation.verifier=match
-    posttrain generate runs/grpo-1 --as pairs --out pairs.jsonl
+    posttrain generate runs/grpo-1 --as pairs                     # into pairs.jsonl
     posttrain run dpo tasks=pairs.jsonl evaluation.verifier=match
     posttrain generate runs/grpo-1 --rows pairs --pairing first_pit --out pits.jsonl
 """
@@ -33,7 +33,9 @@ DEFAULT_SEARCH = "{kind: best_of, n: 8, value_role: null}"
 @click.argument("model", shell_complete=complete_model)
 @click.argument("changes", nargs=-1, shell_complete=complete_changes)
 @click.option(
-    "--out", required=True, type=click.Path(path_type=Path, dir_okay=False), help="The file to write, FILE.jsonl."
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The file to write, FILE.jsonl; else one in the working folder named after the rows: pairs.jsonl.",
 )
 @click.option("--search", default=DEFAULT_SEARCH, show_default=True, help=SEARCH_HELP)
 @click.option("--value", help=VALUE_HELP)
@@ -57,7 +59,7 @@ DEFAULT_SEARCH = "{kind: best_of, n: 8, value_role: null}"
 def command(
     model: str,
     changes: tuple[str, ...],
-    out: Path,
+    out: Path | None,
     search: str,
     value: str | None,
     kind: "Kind",
@@ -73,6 +75,7 @@ def command(
     from posttrain.runs.measuring import context_for, pairing_with, read_pairing, read_search, search_with
     from posttrain.stages.prompts import check_prompts
 
+    out = Path(f"{kind}.jsonl") if out is None else out
     if out.suffix != ".jsonl":
         raise UserError(f"--out {out}: rows are written as JSON lines; name a file that ends with .jsonl")
     if not out.absolute().parent.is_dir():
