@@ -213,6 +213,7 @@ def test_a_server_that_is_not_there_is_named_before_the_run(two: list[Running]) 
     engine.check({})
 
 
+@pytest.mark.slow
 def test_a_dead_server_is_left_out_and_comes_back(two: list[Running], tiny: Path) -> None:
     policy = policy_of(tiny)
     server, expected = remote(engine_of(two), policy), complete(Native().serve(policy, 0), Sampling(max_tokens=5))
@@ -245,6 +246,7 @@ def test_a_slow_server_is_named_and_its_requests_go_to_another_one(two: list[Run
     assert server.take_notes() == [f"the vLLM server {two[0].address} is left out: ReadTimeout"]
 
 
+@pytest.mark.slow
 def test_without_any_server_the_run_stops_in_one_sentence(two: list[Running], tiny: Path) -> None:
     server = remote(engine_of(two), policy_of(tiny))
     complete(server, Sampling(max_tokens=5))
@@ -255,6 +257,7 @@ def test_without_any_server_the_run_stops_in_one_sentence(two: list[Running], ti
     two[:] = [Running(tiny, "vllm", one.port) for one in two]
 
 
+@pytest.mark.slow
 def test_a_server_that_was_started_again_is_noticed(two: list[Running], tiny: Path) -> None:
     server = remote(engine_of(two), policy_of(tiny))
     complete(server, Sampling(max_tokens=5))
@@ -278,6 +281,7 @@ def test_weights_that_were_not_loaded_are_noticed(two: list[Running], tiny: Path
         complete(remote(engine_of(two), policy), Sampling(max_tokens=20))
 
 
+@pytest.mark.slow
 def test_a_shorter_context_is_noticed(two: list[Running], tiny: Path) -> None:
     for one in two:
         whole = one.service._complete_key
