@@ -62,3 +62,9 @@ def fitting(group: Group, sampler: Sampler) -> list[Trajectory | None]:
 def values_of(group: Group) -> list[float]:
     """The scores of a group without those that failed."""
     return [t.score.value for t in group if t.score is not None and t.score.status != "error"]
+
+
+def share_correct(group: Group) -> float | None:
+    """The share of correct rollouts among those that could be scored; None where none could."""
+    scored = [t.solved for t in group if t.score is not None and t.score.status != "error"]
+    return sum(scored) / len(scored) if scored else None

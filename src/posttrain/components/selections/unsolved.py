@@ -15,7 +15,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward
 from posttrain.components.selections import Chosen, Selection
-from posttrain.components.selections._sampling import sample_all
+from posttrain.components.selections._sampling import sample_all, share_correct
 from posttrain.engines import Sampler, Sampling
 from posttrain.types import Task
 
@@ -46,8 +46,7 @@ class Unsolved(Selection):
         groups = await sample_all(
             tasks, samplers, self.reward, role="policy", n=self.n, sampling=sampling, kind=self.kind
         )
-        scored = [[t.solved for t in group if t.score is not None and t.score.status != "error"] for group in groups]
-        return [sum(own) / len(own) if own else None for own in scored]
+        return [share_correct(group) for group in groups]
 
     def choose(self, tasks: Sequence[Task], measured: Any) -> Chosen:
         """The tasks below the bound, in their order."""
