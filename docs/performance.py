@@ -200,7 +200,8 @@ tokens, and add 3 MiB each of keys and values while sampling, which is not the p
 of the limit there, so that three times TRL would be faster than the machine can multiply. In that table
 the curves part: at the learning rate of 1e-4 the random model of TRL's side wrote no digits after its first step, and
 had no gradient from then on, while ours learned; the work of a step is the same. The rate of larger models has been
-lower since. Speed in bfloat16 is not measured at 135M, and its goals are open.
+lower since. In bfloat16 TRL's micro-batch of 32 is the fastest and takes two and a half times the memory; losses of the
+first pass are zero but for rounding, and the rewards of the two random models are some 6 % apart in four steps.
 """
 
 
