@@ -1,7 +1,9 @@
 """What all tests share."""
 
+import gc
 import os
 import tempfile
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -25,3 +27,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with slow tests come first: while the last processes end, only short files are left to share out."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is collected stays until the end: it is not visited by collections of garbage, now or while tests run."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()

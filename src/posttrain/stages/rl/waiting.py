@@ -7,7 +7,7 @@ has the same numbers.
 import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
-from functools import reduce
+from functools import cache, reduce
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -18,6 +18,7 @@ from posttrain.types import Fact, Group, Score, Segment, Task, Trajectory
 
 _ARRAYS = ("token_ids", "logp", "entropy", "vectors")
 _NUMBERS = ("stop_reason", "sample", "parent", "failure")
+_SCORE: TypeAdapter[Score | None] = TypeAdapter(Score | None)
 
 
 def pack_groups(groups: Sequence[Group]) -> list[dict[str, Any]]:
@@ -58,7 +59,7 @@ def _pack(trajectory: Trajectory) -> dict[str, Any]:
         for segment in trajectory.segments
     ]
     facts = [[f"{type(fact).__module__}:{type(fact).__qualname__}", asdict(fact)] for fact in trajectory.facts]
-    score = TypeAdapter(Score | None).dump_python(trajectory.score, mode="json")
+    score = _SCORE.dump_python(trajectory.score, mode="json")
     return {name: getattr(trajectory, name) for name in _NUMBERS} | {
         "score": score,
         "facts": facts,
@@ -72,7 +73,7 @@ def _unpack(packed: Mapping[str, Any], task: Task, age: int | None) -> Trajector
     return Trajectory(
         task=task,
         segments=tuple(Segment(**segment) for segment in arrays),
-        score=TypeAdapter(Score | None).validate_python(packed["score"]),
+        score=_SCORE.validate_python(packed["score"]),
         facts=facts if age is None else (*(f for f in facts if not isinstance(f, Earlier)), Earlier(age=age)),
         **{name: packed[name] for name in _NUMBERS},
     )
@@ -80,6 +81,12 @@ def _unpack(packed: Mapping[str, Any], task: Task, age: int | None) -> Trajector
 
 def _fact(name: str, values: Mapping[str, Any]) -> Fact:
     """The fact of the class with that name."""
+    return _reader(name).validate_python(values)
+
+
+@cache
+def _reader(name: str) -> TypeAdapter[Fact]:
+    """What makes the facts of a class; there are few classes, and many facts."""
     module, _, qualname = name.partition(":")
     kind: type[Fact] = reduce(getattr, qualname.split("."), importlib.import_module(module))  # type: ignore[assignment]
-    return TypeAdapter(kind).validate_python(values)
+    return TypeAdapter(kind)
