@@ -75,7 +75,7 @@ def _model(
     from posttrain.errors import UserError
     from posttrain.runs.live import describe_evaluation
     from posttrain.runs.measuring import answers_of, context_for
-    from posttrain.runs.tables import new_connection, rollout_rows, write_table
+    from posttrain.runs.tables import rollout_rows, write_table
 
     if save is not None and not save.absolute().parent.is_dir():
         raise UserError(f"no folder {save.parent} to write {save.name} into (working in {Path.cwd()}); make it first")
@@ -83,7 +83,7 @@ def _model(
     found, answers = answers_of(context)
     summary, problems = {"model": model, **found}, context.problems
     if save is not None:
-        write_table(new_connection(), rollout_rows(answers), save, step=0)
+        write_table(rollout_rows(answers), save, step=0)
     if as_json:
         print_json(summary)
         return

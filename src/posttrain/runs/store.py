@@ -21,7 +21,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from posttrain.errors import UserError
 from posttrain.errors.foreign import parse_json
@@ -32,10 +32,7 @@ from posttrain.runs.folders import make_run_folder, name_missing, why_no_run
 from posttrain.runs.journal import Journal, plain, read_lines, sound_lines
 from posttrain.runs.lock import RunLock
 from posttrain.runs.reading import DOCUMENT, read_own, step_files
-from posttrain.runs.tables import RolloutTable, clean_text, new_connection, read_table, rollout_rows, write_table
-
-if TYPE_CHECKING:
-    import duckdb
+from posttrain.runs.tables import RolloutTable, clean_text, read_table, rollout_rows, write_table
 
 __all__ = ["RolloutTable", "RunStore", "rollout_rows"]
 
@@ -58,7 +55,6 @@ class RunStore:
         self._lock = lock
         self._journals = {name: Journal(folder / name) for name in _JOURNALS} if lock else {}
         self._unsynced: set[Path] = set()
-        self._database: duckdb.DuckDBPyConnection | None = None
         self._last_step = 0
 
     @classmethod
@@ -116,9 +112,6 @@ class RunStore:
         for journal in self._journals.values():
             journal.close()
         self._journals = {}
-        if self._database is not None:
-            self._database.close()
-            self._database = None
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -329,11 +322,6 @@ class RunStore:
         if gone := name_missing(sorted(lost), without, number):
             self.log_history("incomplete record", gone)
 
-    def _connection(self) -> "duckdb.DuckDBPyConnection":
-        if self._database is None:
-            self._database = new_connection()
-        return self._database
-
     def _tables(self, kind: str) -> list[Path]:
         return list(step_files(self.folder / kind).values())
 
@@ -342,7 +330,7 @@ class RunStore:
 
         self._journal("metrics.jsonl")
         try:
-            write_table(self._connection(), rows, path, step=step, evaluation=evaluation)
+            write_table(rows, path, step=step, evaluation=evaluation)
             self._keep_pictures(rows.pictures)
         except (OSError, duckdb.Error) as error:
             if not is_about_storage(error, path.parent):
@@ -366,7 +354,7 @@ class RunStore:
         if not path.is_file():
             steps = ", ".join(str(_step_of(p)) for p in self._tables(kind)) or "none"
             raise UserError(f"{self.folder} has no {kind} of step {step}; those there are: {steps}")
-        return read_table(self._connection(), path, columns, where, parameters)
+        return read_table(path, columns, where, parameters)
 
     def _repair(self) -> None:
         """Truncate lines that a killed process left unfinished."""

@@ -12,8 +12,11 @@ The same rows give the same bytes.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,66 +137,70 @@ def picture_file(image: Image) -> str:
     return f"images/{hashlib.blake2b(image.path.encode() or image.data, digest_size=12).hexdigest()}"
 
 
-def write_table(
-    connection: "duckdb.DuckDBPyConnection",
-    table: RolloutTable,
-    path: Path,
-    *,
-    step: int,
-    evaluation: str | None = None,
-) -> None:
+def write_table(table: RolloutTable, path: Path, *, step: int, evaluation: str | None = None) -> None:
     """Write a Parquet file. With `evaluation` the rows carry that name, and join those of others in the file."""
     given = {name: getattr(table, name) for name in ("rows", "segments", "parts", "tokens")}
     given["name"] = {"evaluation": _texts([evaluation])}
-    for name, columns in given.items():
-        connection.register(f"given_{name}", columns)
     query = _query(table.signals, step, named=evaluation is not None, width=table.width)
     if evaluation is not None and path.exists():
         others = f"SELECT * FROM read_parquet({quoted(path)}) WHERE evaluation <> ({_EVALUATION})"
         query = f"({others}) UNION ALL BY NAME ({query})"
     temporary = path.with_name(f".{path.name}.tmp")
     try:
-        connection.execute(f"COPY ({query}) TO {quoted(temporary)} (FORMAT parquet, COMPRESSION zstd)")
+        with _cursor() as cursor:
+            for name, columns in given.items():
+                cursor.register(f"given_{name}", columns)
+            cursor.execute(f"COPY ({query}) TO {quoted(temporary)} (FORMAT parquet, COMPRESSION zstd)")
         if path.exists():  # evaluations that a checkpoint may count on are in it
             sync(temporary)
         put_in_place(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
-        for name in given:
-            connection.unregister(f"given_{name}")
 
 
 def read_table(
-    connection: "duckdb.DuckDBPyConnection",
-    path: Path,
-    columns: Sequence[str] = (),
-    where: str = "true",
-    parameters: Sequence[object] = (),
+    path: Path, columns: Sequence[str] = (), where: str = "true", parameters: Sequence[object] = ()
 ) -> list[dict[str, Any]]:
     """Rows of a file as dicts: the named columns, or all. `where` is a condition in SQL, with ``?`` for parameters.
 
     Raises `UserError` for a file that is damaged, or that holds more than any run writes.
     """
     selected = ", ".join(f'"{name}"' for name in columns) or "*"
-    with guard(f"{path} cannot be read"):
-        connection.execute(f"SET memory_limit = '{MEMORY}'")
-        try:
-            query = f"SELECT {selected} FROM read_parquet({quoted(path)}) WHERE {where}"
-            check_size(connection, query, parameters, LARGEST)
-            return fetched(connection.execute(query, parameters), LARGEST)
-        finally:
-            connection.execute("RESET memory_limit")
+    with guard(f"{path} cannot be read"), _cursor(MEMORY) as cursor:
+        query = f"SELECT {selected} FROM read_parquet({quoted(path)}) WHERE {where}"
+        check_size(cursor, query, parameters, LARGEST)
+        return fetched(cursor.execute(query, parameters), LARGEST)
 
 
-def new_connection() -> "duckdb.DuckDBPyConnection":
+def new_connection(memory: str | None = None) -> "duckdb.DuckDBPyConnection":
     """A database in memory that uses one thread (so that its output is repeatable), never the network, and never a
-    file in the working folder, where it would put what does not fit into memory.
+    file in the working folder, where it would put what does not fit into memory, of which it takes at most `memory`.
+    It keeps no contents of files, which a run may write anew.
     """
     import duckdb
 
-    return duckdb.connect(
-        ":memory:", config={"threads": 1, "autoinstall_known_extensions": False, "temp_directory": ""}
-    )
+    config: dict[str, Any] = {"threads": 1, "autoinstall_known_extensions": False, "temp_directory": ""}
+    config["enable_external_file_cache"] = False
+    return duckdb.connect(":memory:", config=config if memory is None else config | {"memory_limit": memory})
+
+
+@contextmanager
+def _cursor(memory: str | None = None) -> "Iterator[duckdb.DuckDBPyConnection]":
+    """A connection of its own to the database of this process with that bound, which took 15 ms to open."""
+    import duckdb
+
+    with _database(os.getpid(), memory).cursor() as cursor:
+        try:
+            yield cursor
+        except (duckdb.FatalException, duckdb.InternalException):
+            _database.cache_clear()  # it would refuse all queries from now on
+            raise
+
+
+@cache
+def _database(process: int, memory: str | None) -> "duckdb.DuckDBPyConnection":
+    """The database of a process, so that a forked one opens its own."""
+    return new_connection(memory)
 
 
 def quoted(value: str | Path) -> str:
