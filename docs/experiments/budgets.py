@@ -9,6 +9,7 @@ asked with 1 to 5 steps, each in a run of its own, beside those who guess one of
 
 import argparse
 import json
+import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -90,10 +91,11 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first", type=int, default=0, help="the first seed; each seed's numbers go to stderr")
     parser.add_argument("--epochs", type=int, default=20)
     given = parser.parse_args()
     found: dict[str, list[list[float]]] = {}
-    for seed in range(given.seeds):
+    for seed in range(given.first, given.first + given.seeds):
         with tempfile.TemporaryDirectory() as name:
             *data, asked = write(Path(name), seed)
             models = {path.stem: trained(path, Path(name) / "runs", seed, given.epochs) for path in data}
@@ -110,6 +112,7 @@ def main() -> None:
             subjects.append(Subject(name="guess4", load=lambda: None, serve=lambda policy: None))  # type: ignore[arg-type, return-value]
             for own, row in diagnostic.examine(*subjects).values["found"].items():
                 found.setdefault(own, []).append([*row["success"], row["slope"], row["feedback_gain"]])
+        print(json.dumps({own: rows[-1] for own, rows in found.items()}), file=sys.stderr, flush=True)
     table = []
     for own, rows in found.items():
         cells = [mean(np.array(column)) for column in zip(*rows, strict=True)]
