@@ -12,6 +12,12 @@ above 0 that learns nothing. Its numbers are exact: 1/4 with one proposal, 1/2 w
 
 Differs: the environment has a calculator, and feedback by rule; the release has 586 items of eight data sets, a Python
 shell and feedback by GPT-4.
+
+Measured here: ``python docs/experiments/budgets.py``, sums up to 60, new models of 200k weights, 100 held-out sums, 5
+seeds. Success with 1 to 5 steps: imitated dialogues .00, .91, .99, 1.00, .99; imitated answers .04, .29, .22, .33, .73;
+a guesser .25, then .50. The slope is larger by .06 [.03, .10] after dialogues, and the guesser's is .05. Both models
+imitated prompts that state 5 steps: much of the slope of answers is that other numbers are new to it. Feedback
+(``sign``) brings neither anything, as neither saw any.
 """
 
 import asyncio
@@ -33,7 +39,7 @@ from posttrain.statistics.intervals import wilson
 from posttrain.statistics.slopes import fit_line
 from posttrain.types import Task
 
-ROWS: Final = ()
+ROWS: Final = (27,)
 
 
 @frozen
