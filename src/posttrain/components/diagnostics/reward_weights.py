@@ -19,8 +19,9 @@ heuristic its distance to the end, which has the wrong sign in all, in none or i
 and, in the corridor, ``none`` are controls: what the other weights gain alone.
 
 Differs: policies are tables and gradients are sums over all states, so that there are no samples, no stored data and no
-importance weights, and no language model is trained; weights do not depend on the state. The original's starting
-weights and regulariser could not be checked.
+importance weights, and no language model is trained; weights do not depend on the state. A stage that learns
+weights around a policy of a language model is not built. The original's starting weights and regulariser could not be
+checked.
 
 Measured (five draws, mean and 95 % interval; the rest is exact): most of the gain is that weights grow against the
 decay, which the controls show. In the bandit the primary reward alone leads to 0.864, its learned weight beside a
@@ -45,7 +46,7 @@ from posttrain.components.diagnostics._small_mdp import MDP, Reals, optimal_SA, 
 from posttrain.errors import UserError
 from posttrain.statistics.intervals import mean
 
-ROWS: Final = (188,)
+ROWS: Final = ()
 PRIMARY: Final = (1.0, 0.9, 0.0)
 EXTRA: Final = {"misleading": (0.0, 1.0, 0.2), "helpful": (0.5, 0.0, 0.0), "constant": (1.0, 1.0, 1.0)}
 WRONG: Final = {"none": 0.0, "right": 0.0, "half_wrong": 0.5, "wrong": 1.0}
