@@ -104,7 +104,9 @@ def main() -> None:
             subjects = [
                 Subject(
                     name=own,
-                    load=lambda path=path: load_policy("policy", Model(source=str(path)), {}, torch.device("cpu")),
+                    load=lambda path=path: load_policy(  # type: ignore[misc]
+                        "policy", Model(source=str(path)), {}, torch.device("cpu")
+                    ),
                     serve=lambda policy: Native().serve(policy, 0),
                 )
                 for own, path in models.items()

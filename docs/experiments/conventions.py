@@ -10,6 +10,7 @@ policies then play with one another, in all orders. A fifth one learns with thos
 import argparse
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +18,11 @@ from numpy.typing import NDArray
 from posttrain.datasets.meeting import STEPS, starts
 from posttrain.statistics.intervals import mean
 
-RING, LIMIT, GAMES, POLICIES, RATE = 5, 6, 8, 4, 2.0
+RING, LIMIT, GAMES, POLICIES, RATE = 5, 6, 8, 4, 1.0
 FIRST = np.array([state.places for state in starts(RING, LIMIT)]).repeat(GAMES, 0)
 MOVES = np.array(list(STEPS.values()))
 Reals = NDArray[np.float64]
-Seen = list[tuple[tuple[NDArray[np.int64], ...], NDArray[np.int64], NDArray[np.bool_]]]
+Seen = list[tuple[tuple[NDArray[Any], ...], NDArray[np.int64], NDArray[np.bool_]]]
 
 
 def new() -> Reals:
@@ -32,7 +33,8 @@ def new() -> Reals:
 def played(tables: Sequence[Reals], rng: np.random.Generator) -> tuple[Reals, Seen]:
     """[B] returns of all games, and for each turn the states, the actions, and which games were still on."""
     place, heard = FIRST.copy(), np.full_like(FIRST, RING)
-    met, seen = np.zeros(len(place), bool), []
+    met = np.zeros(len(place), bool)
+    seen: Seen = []
     for turn in range(LIMIT):
         own, state = turn % 2, (turn % 2, turn // 2)
         index = (np.full(len(place), own), place[:, own], heard[:, own], np.full(len(place), state[1]))
@@ -70,7 +72,7 @@ def trained(rng: np.random.Generator, steps: int, partners: Sequence[Reals] = ()
             value_B, seen = played((table, table), rng)
             learn(table, {0, 1}, value_B, seen)
             continue
-        other = partners[rng.integers(len(partners))]
+        other = partners[int(rng.integers(len(partners)))]
         for own in (0, 1):
             value_B, seen = played((table, other) if own == 0 else (other, table), rng)
             learn(table, {own}, value_B, seen)
@@ -86,7 +88,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--steps", type=int, default=1600)
     given = parser.parse_args()
     found: dict[str, list[float]] = {}
     for seed in range(given.seeds):
@@ -101,6 +103,10 @@ def main() -> None:
             "with another": float(returns[off].mean()),
             "trained with all four, with each": float(np.mean([both(pool, other, rng) for other in own])),
         }
+        rows["with itself, minus with another"] = rows["with itself"] - rows["with another"]
+        rows["trained with all four, minus with another"] = (
+            rows["trained with all four, with each"] - rows["with another"]
+        )
         for name, value in rows.items():
             found.setdefault(name, []).append(value)
     table = []

@@ -39,6 +39,7 @@ from posttrain.components.tasks.judge_items import JudgeItems
 from posttrain.components.tasks.knights import Knights
 from posttrain.components.tasks.knowledge_graph import KnowledgeGraph
 from posttrain.components.tasks.lookups import Lookups
+from posttrain.components.tasks.meeting_questions import MeetingQuestions
 from posttrain.components.tasks.mixture import Mixture
 from posttrain.components.tasks.padded_steps import PaddedSteps
 from posttrain.components.tasks.patterns import Patterns
@@ -120,6 +121,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "guarded_requests": lambda _: GuardedRequests(size=30),
     "guessing": lambda _: Guessing(size=30),
     "lookups": lambda _: Lookups(size=30),
+    "meeting_questions": lambda _: MeetingQuestions(size=30),
     "identities": lambda _: Identities(size=30),
     "knights": lambda _: Knights(size=30),
     "knowledge_graph": lambda _: KnowledgeGraph(size=30),

@@ -31,7 +31,7 @@ def scored(task: Task, text: str) -> Any:
     ids = np.zeros(1, np.int64)
     segments = (Segment(actor="prompt", token_ids=ids), Segment(actor="policy", token_ids=ids, trained=True, text=text))
     group = Group(trajectories=(Trajectory(task=task, segments=segments, stop_reason="stop"),))
-    return asyncio.run(Match().score(group, RewardContext()))[0]  # type: ignore[arg-type]
+    return asyncio.run(Match().score(group, RewardContext()))[0]
 
 
 def test_each_right_letter_is_right() -> None:
