@@ -1,15 +1,18 @@
 """Efforts by backward induction and by learning, with synergy and penalty on and off (MAC-SPGG).
 
     python docs/experiments/public_goods.py tables     # three agents, efforts 0, 1/2 and 1, cost 0.9
-    python docs/experiments/public_goods.py writers    # networks for three frozen writers: the bundled model, on sums
+    python docs/experiments/public_goods.py writers    # networks for three frozen writers: effort is length
 
 The tables take seconds, the networks minutes.
 """
 
 import argparse
 import json
+import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -17,12 +20,16 @@ import torch
 from posttrain.components.diagnostics import Subject
 from posttrain.components.diagnostics._goods import Payoff, equilibrium, learnt
 from posttrain.components.diagnostics.public_goods import LEVELS, PublicGoods
-from posttrain.components.rewards.match import Match
+from posttrain.components.rewards import Reward, RewardContext
 from posttrain.components.tasks.arithmetic import Arithmetic
 from posttrain.engines.native import Native
 from posttrain.models import Model
+from posttrain.policies.folder import new_folder
 from posttrain.policies.loading import load_policy
 from posttrain.statistics.intervals import mean
+from posttrain.types import Group, Score
+
+LONGEST = 16
 
 
 def said(values: Sequence[float]) -> str:
@@ -52,25 +59,45 @@ def tables(seeds: int) -> None:
     print(json.dumps({"columns": ["payoff", "equilibrium", "learnt effort"], "table": rows}, indent=1))
 
 
+class Tokens(Reward):
+    """The number of tokens of a text, of 16."""
+
+    async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
+        """Count."""
+        return [Score(value=min(len(own.segments[-1].token_ids) / LONGEST, 1.0), status="ok") for own in group]
+
+
 def writers(seeds: int, rounds: int) -> None:
-    """The share of right sums of three writers, before and after."""
-    model = load_policy("policy", Model(source="pebble"), {}, torch.device("cpu"))
+    """Efforts of three writers, before and after."""
     rows = []
-    for name, payoff in arms(Payoff()).items():
-        found = []
-        for seed in range(seeds):
-            subjects = [
-                Subject(name=f"writer {i}", load=lambda: model, serve=lambda policy, own=i: Native().serve(policy, own))
-                for i in range(3)
+    with tempfile.TemporaryDirectory() as name:
+        folder = new_folder(Path(name) / "tiny", layers=1, width=16, heads=2, kv_heads=1, context=256)
+        model = load_policy("policy", Model(source=str(folder)), {}, torch.device("cpu"))
+        subjects = [
+            Subject(name=f"writer {i}", load=lambda: model, serve=lambda policy, own=i: Native().serve(policy, own))  # type: ignore[misc]
+            for i in range(3)
+        ]
+        for arm, payoff in arms(Payoff()).items():
+            found = []
+            for seed in range(seeds):
+                diagnostic = PublicGoods(
+                    tasks=Arithmetic(size=100),
+                    reward=Tokens(),
+                    payoff=payoff,
+                    rounds=rounds,
+                    tokens=(1, LONGEST),
+                    seed=seed,
+                )
+                found.append(diagnostic.examine(*subjects).values)
+                print(arm, seed, json.dumps(found[-1]), file=sys.stderr, flush=True)
+            efforts = [
+                said([own[when]["effort"][i] for own in found]) for i in range(3) for when in ("before", "after")
             ]
-            diagnostic = PublicGoods(
-                tasks=Arithmetic(size=400), reward=Match(), payoff=payoff, rounds=rounds, seed=seed
-            )
-            found.append(diagnostic.examine(*subjects).values)
-        cells = [said([float(np.mean(own[when]["effort"])) for own in found]) for when in ("before", "after")]
-        last = [said([own[when]["effort"][-1] for own in found]) for when in ("before", "after")]
-        rows.append([name, *cells, *last])
-    columns = ["payoff", "mean effort before", "after", "last writer before", "after"]
+            reached = [said([own[when]["reached"] for own in found]) for when in ("before", "after")]
+            payoffs = [said([float(np.mean(own[when]["payoff"])) for own in found]) for when in ("before", "after")]
+            rows.append([arm, *efforts, *reached, *payoffs])
+    names = ("effort of writer 1", "of writer 2", "of writer 3", "benchmark reached", "mean payoff")
+    columns = ["payoff", *(f"{own}, {when}" for own in names for when in ("before", "after"))]
     print(json.dumps({"columns": columns, "table": rows}, indent=1))
 
 

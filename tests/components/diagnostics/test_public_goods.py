@@ -81,12 +81,12 @@ def test_the_loss_by_hand() -> None:
     """One action at the mean, whose old log-density was lower by log 2: the ratio 2 is clipped to 1.2 with A > 0."""
     agent = Agent(width=1, generator=torch.Generator().manual_seed(0))
     seen_BD = torch.zeros(1, 1)
-    mean_BK, value = agent.act(seen_BD, greedy=True), float(agent.value(seen_BD)[0, 0])
+    mean_BK, value = agent.act(seen_BD, greedy=True), agent.value(seen_BD).item()
     old_B = agent.logp(seen_BD, mean_BK).detach() - np.log(2)
     entropy = 4 * (np.log(0.5) + 0.5 * np.log(2 * np.pi * np.e))
     for advantage, taken in ((1.0, 1.2), (-1.0, -2.0)):
         loss = agent.loss(seen_BD, mean_BK, torch.ones(1), torch.tensor([advantage]), old_B)
-        assert float(loss) == pytest.approx(-taken + 0.5 * (value - 1) ** 2 - 0.02 * entropy, rel=1e-4)
+        assert loss.item() == pytest.approx(-taken + 0.5 * (value - 1) ** 2 - 0.02 * entropy, rel=1e-4)
 
 
 def test_models_write_one_after_the_other_and_a_run_repeats(tmp_path: Path) -> None:

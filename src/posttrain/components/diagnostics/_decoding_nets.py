@@ -84,7 +84,7 @@ class Agent:
     def logp(self, seen_BD: torch.Tensor, action_BK: torch.Tensor) -> torch.Tensor:
         """[B] log-density of actions."""
         spread = torch.distributions.Normal(self.policy(seen_BD), self.log_std_K.exp())
-        total: torch.Tensor = spread.log_prob(action_BK).sum(1)
+        total: torch.Tensor = spread.log_prob(action_BK).sum(1)  # type: ignore[no-untyped-call]
         return total
 
     def learn(self, seen_BD: torch.Tensor, action_BK: torch.Tensor, payoff_B: torch.Tensor) -> float:
@@ -97,7 +97,7 @@ class Agent:
         kl = 0.0
         for _ in range(EPOCHS):
             order = torch.randperm(len(seen_BD), generator=self.generator)
-            for own in order.split(MINIBATCH):
+            for own in order.split(MINIBATCH):  # type: ignore[no-untyped-call]
                 loss = self.loss(seen_BD[own], action_BK[own], payoff_B[own], advantage_B[own], old_B[own])
                 self._optimizer.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]

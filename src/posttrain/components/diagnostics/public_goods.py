@@ -13,6 +13,17 @@ Differs: forms of cost and synergy are not published; these are the simplest wit
 reward's, not that of a trained evaluator of four qualities. The engine has no repetition and presence penalties, so
 four of the six parameters are chosen. Features are hashed tokens, not an embedding of 896 numbers; no dropout, whose
 noise would be in the ratio; a fixed number of batches.
+
+Measured here over 5 seeds (``python docs/experiments/public_goods.py tables``, or ``writers``). Tables of three agents,
+efforts 0, 1/2 and 1, cost .9: with synergy and penalty full effort is the equilibrium and is learned (1.00). Neither:
+0, learned .01. Synergy alone: 1/2, learned .48. The penalty alone also has full effort as its equilibrium, but 1 of 5
+seeds finds it: what makes it learnable is the synergy.
+
+Three writers, one new model, whose score is the number of tokens: the last one goes from .50 to .88 [.84, .92] with
+both, .59 [.56, .63] with neither (.60 is its best), .87 with synergy alone, and .73 [.55, .90] with the penalty alone,
+where 2 of 5 seeds reach the benchmark. The first, whose text is not the result, falls from .54 to .26 with both and to
+.12 to .16 otherwise. Three bundled models on sums with the defaults, one seed: the first falls from .61 to .42, as its
+own payoff rewards (-1.71 to -1.65); the others cannot add after another's text (.00 and .05), before or after.
 """
 
 import asyncio
@@ -32,7 +43,7 @@ from posttrain.engines import Sampler, Server, wait_for
 from posttrain.errors import UserError
 from posttrain.types import Group, Message, Segment, Task
 
-ROWS: Final = ()
+ROWS: Final = (294,)
 LEVELS: Final = (0.0, 0.5, 1.0)
 """Efforts of the tables."""
 
@@ -129,7 +140,7 @@ class PublicGoods(Diagnostic):
             "seen": seen,
             "action": actions,
             "effort_BN": effort_BN,
-            "payoff_BN": torch.from_numpy(payoff_BN),
+            "payoff_BN": payoff_BN,
             "kept_B": torch.from_numpy(kept_B),
             "reached_B": effort_BN[:, -1] >= self.payoff.benchmark,
         }
