@@ -200,3 +200,10 @@ def _joined(words: Sequence[str]) -> list[str]:
 def install() -> None:
     """Make the completion of bash this one."""
     add_completion_class(_Bash)
+
+
+def role_models(text: str) -> Callable[[Any], Any]:
+    """The option ``--model``, of models by role."""
+    return click.option(
+        "--model", "models", multiple=True, metavar="[ROLE=]SOURCE", shell_complete=complete_role_model, help=text
+    )

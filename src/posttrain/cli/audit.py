@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from posttrain.cli._completion import complete_role_model
+from posttrain.cli._completion import role_models
 from posttrain.cli._output import print_json, print_table, trusting, verb
 from posttrain.errors.foreign import printable
 
@@ -54,14 +54,7 @@ SHOWN = 40
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="For --attack: which edits.")
 @click.option("--judge", help="Audit a judge on gold pairs.")
 @click.option("--gold", metavar="TASKS", help="For --judge: its gold pairs.")
-@click.option(
-    "--model",
-    "models",
-    multiple=True,
-    metavar="[ROLE=]SOURCE",
-    shell_complete=complete_role_model,
-    help="For --judge: its model.",
-)
+@role_models("For --judge: its model.")
 @click.option("--writer", default="", help="For --judge: the name of its own model among the writers.")
 @click.option(
     "--keys", default=40, show_default=True, type=click.IntRange(0), help="For --judge: pairs that keys meet."

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from posttrain.cli._completion import complete_role_model
+from posttrain.cli._completion import role_models
 from posttrain.cli._output import print_json, trusting, verb
 
 if TYPE_CHECKING:
@@ -29,14 +29,7 @@ if TYPE_CHECKING:
 @click.argument("judge")
 @click.argument("gold")
 @click.argument("settings", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option(
-    "--model",
-    "models",
-    multiple=True,
-    metavar="[ROLE=]SOURCE",
-    shell_complete=complete_role_model,
-    help="A model of the reward.",
-)
+@role_models("A model of the reward.")
 @click.option("--store", type=click.Path(path_type=Path, dir_okay=False), help="A file that keeps verdicts on pairs.")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="A file for the calibration, FILE.json.")
 @click.option("--folds", default=5, show_default=True, type=click.IntRange(2, 100))

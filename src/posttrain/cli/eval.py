@@ -21,7 +21,7 @@ from typing import Any
 
 import click
 
-from posttrain.cli._completion import complete_changes, complete_model, complete_role_model
+from posttrain.cli._completion import complete_changes, complete_model, role_models
 from posttrain.cli._output import print_json, print_table, trusting, verb
 from posttrain.errors.foreign import printable
 from posttrain.runs.measuring import SEARCH_HELP, VALUE_HELP
@@ -39,14 +39,7 @@ from posttrain.runs.measuring import SEARCH_HELP, VALUE_HELP
 @click.option("--search", help=f"Also answer by search. {SEARCH_HELP}")
 @click.option("--value", help=VALUE_HELP)
 @click.option("--reward", "rewards", multiple=True, metavar="JUDGE", help="Evaluate a judge on pairs=FILE; up to two.")
-@click.option(
-    "--model",
-    "models",
-    multiple=True,
-    metavar="[ROLE=]SOURCE",
-    shell_complete=complete_role_model,
-    help="For --reward: a model that it uses.",
-)
+@role_models("For --reward: a model that it uses.")
 def command(
     model: str | None,
     changes: tuple[str, ...],

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from posttrain.cli._completion import complete_role_model
+from posttrain.cli._completion import role_models
 from posttrain.cli._output import print_json, print_table, trusting, verb
 from posttrain.errors.foreign import printable
 
@@ -34,14 +34,7 @@ SHOWN = 20
 @click.argument("judge")
 @click.argument("file")
 @click.argument("settings", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option(
-    "--model",
-    "models",
-    multiple=True,
-    metavar="[ROLE=]SOURCE",
-    shell_complete=complete_role_model,
-    help="A model of the reward.",
-)
+@role_models("A model of the reward.")
 @click.option("--principle", type=click.Path(path_type=Path, dir_okay=False), help="A file with what makes one better.")
 @click.option("--store", type=click.Path(path_type=Path, dir_okay=False), help="A file that keeps verdicts on pairs.")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="A file for all scores, FILE.jsonl.")
