@@ -340,6 +340,8 @@ class ScriptedSampler:
     """
 
     context = 4096
+    outputs = 3
+    """Numbers of its reward head."""
 
     def __init__(self, *key: int | str, version: int = 3, log: list[Completion] | None = None) -> None:
         self.key, self.version = key, version
@@ -420,6 +422,10 @@ class ScriptedSampler:
     async def score(self, token_ids: np.ndarray, *, vectors: np.ndarray | None = None) -> float:
         self.signals.add("score")
         return float(self._rng("score", token_ids.tolist()).normal())
+
+    async def scores(self, token_ids: np.ndarray, *, vectors: np.ndarray | None = None) -> np.ndarray:
+        self.signals.add("scores")
+        return self._rng("scores", token_ids.tolist()).normal(size=self.outputs).astype(np.float32)
 
 
 class ScriptedFlow(ScriptedSampler):

@@ -25,6 +25,8 @@ Name = Literal[
     "logit",
     "value",
     "score",
+    "scores",
+    "state",
     "noise",
     "velocity",
     "embedding",
@@ -38,11 +40,12 @@ Name = Literal[
     "value_target",
 ]
 """The quantity, for a token given those before it: its log-probability, the entropy of its distribution in nats, its
-logit over the temperature, the value of the state before it, the score of the text up to its end, the share of noise in
-a draw, a flow's velocity ([T, D]), the projection of the state after it ([T, E]), KL(other || model) and
-KL(model || other) in nats over the whole vocabulary. Three are of the first demonstration of the rollout's task, the
-same for all tokens of a rollout, and computed before its updates: its embedding ([T, E]), that of what it has and the
-rollout has not ([T, E]), and whether the token is in what both have; NaN without a demonstration. The last three are
+logit over the temperature, the value of the state before it, the score of the text up to its end, all outputs of a
+reward head for it ([T, O]), the last hidden state after it ([T, D]), the share of noise in a draw, a flow's velocity
+([T, D]), the projection of the state after it ([T, E]), KL(other || model) and KL(model || other) in nats over the
+whole vocabulary. Three are of the first demonstration of the rollout's task, the same for all tokens of a rollout, and
+computed before its updates: its embedding ([T, E]), that of what it has and the rollout has not ([T, E]), and whether
+the token is in what both have; NaN without a demonstration. The last three are
 not computed by a model: the behavior log-probability, the advantage, and the critic's target."""
 
 OLD: Final = "old"
@@ -130,6 +133,8 @@ VALUE: Final = Signal("value")
 OLD_VALUE: Final = Signal("value", old=True)
 """Of the critic of the model that learns; the values that advantages use."""
 SCORE: Final = Signal("score")
+SCORES: Final = Signal("scores")
+STATE: Final = Signal("state")
 NOISE: Final = Signal("noise")
 VELOCITY: Final = Signal("velocity")
 EMBEDDING: Final = Signal("embedding")

@@ -117,6 +117,8 @@ NOT = {
     "referenced_model": "scores by a model beside a reference; it has no correct answers",
     "critiqued": "scores by a model, after a critique; it has no correct answers",
     "reward_model": "scores by a model; it has no correct answers",
+    "heads": "scores by a model; it has no correct answers",
+    "robust": "scores by a model; it has no correct answers",
     "judge": "prompts a model",
     "principle_logit": "scores by a model; it has no correct answers",
     "listwise": "prompts a model",

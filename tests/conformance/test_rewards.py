@@ -204,6 +204,7 @@ LIBRARIES = {"math_verify": "math_verify", "reasoning_gym": "reasoning_gym"}
 NOT_BY_TEXT = {
     "critiqued",
     "duels",
+    "heads",
     "judge",
     "likelihood",
     "listwise",
@@ -215,6 +216,7 @@ NOT_BY_TEXT = {
     "reference_probability",
     "referenced_model",
     "reward_model",
+    "robust",
 }
 """Kinds that ask a model what it makes of the tokens, or the data, so that no text is best by itself; their own tests
 judge them."""

@@ -82,6 +82,11 @@ class Samplers(Replicas):
         """The score of a sequence."""
         return float(await self._server(name).score(token_ids, vectors))
 
+    async def scores(self, name: str, token_ids: IntArray, vectors: FloatArray | None) -> FloatArray:
+        """All outputs of a reward head for a sequence."""
+        found: FloatArray = await self._server(name).scores(token_ids, vectors)
+        return found
+
     def forget(self, names: list[str]) -> None:
         """Drop copies, and what serves them."""
         super().forget(names)

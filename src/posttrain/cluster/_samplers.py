@@ -68,6 +68,13 @@ class ClusterServer(ContinuousServer):
         self._count(Counters(scored_tokens=len(token_ids) - 1))
         return found
 
+    async def scores(self, token_ids: IntArray, vectors: FloatArray | None = None) -> FloatArray:
+        """All outputs by the sampler with the shortest queue."""
+        self._piece(token_ids, vectors, reserved=0)
+        found: FloatArray = await self._ask(1, lambda name, actor: actor.scores.remote(name, token_ids, vectors))
+        self._count(Counters(scored_tokens=len(token_ids) - 1))
+        return found
+
     async def _ask(self, size: int, call: Callable[[str, Any], Any]) -> Any:
         """The answer of a sampler; of another one where it is killed meanwhile."""
         import ray

@@ -125,6 +125,10 @@ class Sampler(Writer, Protocol):
         """
         ...
 
+    async def scores(self, token_ids: IntArray, *, vectors: FloatArray | None = None) -> FloatArray:
+        """[O] all outputs of a reward head for the whole sequence. Raises `UserError` for a model with another head."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:

@@ -235,6 +235,10 @@ class ChainSampler:
         """Refused: flows have no reward head."""
         raise UserError(f"role {self._server.policy.role} is a flow: it has no reward head")
 
+    async def scores(self, token_ids: IntArray, *, vectors: FloatArray | None = None) -> FloatArray:
+        """Refused: flows have no reward head."""
+        raise UserError(f"role {self._server.policy.role} is a flow: it has no reward head")
+
 
 def normals(keys: Sequence[int], count: int) -> FloatArray:
     """[B, count] standard normal numbers, each a function of its key and position (Box and Muller 1958)."""

@@ -14,7 +14,7 @@ from posttrain.engines._slots import Piece, Request, pack
 from posttrain.engines._watching import likeliest
 from posttrain.errors import PosttrainError, UserError
 from posttrain.policies import Policy, _cache
-from posttrain.signals import LOGP, SCORE
+from posttrain.signals import LOGP, SCORE, SCORES
 from posttrain.types import Completion, FloatArray, IntArray, Message, Segment, Task
 
 PLACES = 16
@@ -83,6 +83,11 @@ class ContinuousServer:
         """A reward head's score of the whole sequence. Raises `UserError` for an invalid sequence."""
         (value,) = await self._running_scheduler().score(self._piece(token_ids, vectors, reserved=0), SCORE)
         return float(value)
+
+    async def scores(self, token_ids: IntArray, vectors: FloatArray | None = None) -> FloatArray:
+        """[O] all outputs of a reward head. Raises `UserError` for an invalid sequence."""
+        found = await self._running_scheduler().score(self._piece(token_ids, vectors, reserved=0), SCORES)
+        return np.asarray(found[0], np.float32)
 
     def _request(self, token_ids: IntArray, vectors: FloatArray | None, sampling: Sampling, watch: Watch) -> Request:
         """The request, with this model's token limit and stop tokens."""
@@ -256,6 +261,10 @@ class BoundSampler:
     async def score(self, token_ids: IntArray, *, vectors: FloatArray | None = None) -> float:
         """A reward head's score of the whole sequence."""
         return await self._server.score(token_ids, vectors)
+
+    async def scores(self, token_ids: IntArray, *, vectors: FloatArray | None = None) -> FloatArray:
+        """[O] a reward head's outputs for the whole sequence."""
+        return await self._server.scores(token_ids, vectors)
 
 
 def free_kept() -> None:

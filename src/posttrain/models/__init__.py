@@ -73,6 +73,9 @@ class Model:
     head: Literal["language", "value", "reward"] = "language"
     """``language`` gives next-token logits; ``value`` one number per token, of the state before it; ``reward`` one
     number per token, of the text up to its end."""
+    outputs: Annotated[int, Field(ge=1, le=1024)] = 1
+    """Numbers that a ``reward`` head gives of each text, in one pass: several heads, their standard deviations, or
+    levels. The score is the first."""
     lora: LoRA | None = None
     """Train adapters only; None trains every weight."""
     projection: PositiveInt | None = None
@@ -98,6 +101,8 @@ class Model:
         """Refuses settings of local models for an endpoint, and those of an endpoint for a local model."""
         if self.projection is not None and self.head != "language":
             raise PydanticCustomError("projection", "a projection is beside a language head; leave it or head out")
+        if self.outputs > 1 and self.head != "reward":
+            raise PydanticCustomError("outputs", "several outputs are those of a reward head; set head: reward")
         if not self.is_remote:
             if self.endpoint is not None:
                 raise PydanticCustomError("kind", "endpoint is set, but source is no address (http://..., https://...)")

@@ -43,7 +43,7 @@ from posttrain.policies.lora import (
 )
 from posttrain.policies.projection import GIVEN, PROJECTION, Projection, read_projection
 from posttrain.policies.tokenizer import Tokenizer
-from posttrain.signals import EMBEDDING, ENTROPY, LOGIT, LOGP, SCORE, VALUE, Signal, roles_in
+from posttrain.signals import EMBEDDING, ENTROPY, LOGIT, LOGP, SCORE, SCORES, STATE, VALUE, Signal, roles_in
 from posttrain.types import Segment, Task
 
 Head = Literal["language", "value", "reward"]
@@ -55,7 +55,7 @@ class LanguageModelPolicy(Policy):
     GIVES: ClassVar[Mapping[str, frozenset[Signal]]] = {
         "language": frozenset({LOGP, ENTROPY, LOGIT}),
         "value": frozenset({VALUE, SCORE}),
-        "reward": frozenset({SCORE}),
+        "reward": frozenset({SCORE, SCORES, STATE}),
     }
     compares: ClassVar[bool] = True
 
@@ -178,7 +178,10 @@ class LanguageModelPolicy(Policy):
     ) -> dict[Signal, Tensor]:
         """The outputs of a value head or a reward head."""
         if self.head == "reward":
-            return {SCORE: _values(head, hidden_LD.index_select(0, positions_T))}
+            hidden_TD = hidden_LD.index_select(0, positions_T)
+            found = {SCORE: _values(head, hidden_TD)}
+            found |= {STATE: hidden_TD} if STATE in needs else {}
+            return found | ({SCORES: _all_values(head, hidden_TD)} if SCORES in needs else {})
         signals = {}
         if VALUE in needs or not needs:
             signals[VALUE] = _values(head, hidden_LD.index_select(0, packed.before(positions_T)))
@@ -267,11 +270,12 @@ class LanguageModelPolicy(Policy):
         value_head = None
         if model.head != "language":
             head = self.value_head
-            value_head = new_value_head(body.width) if head is None else copy.deepcopy(head)
+            same = head is not None and head.out_features == model.outputs
+            value_head = copy.deepcopy(head) if same else new_value_head(body.width, model.outputs)
         projection = None
         if model.projection is not None:
-            same = self.projection is not None and self.projection.width == model.projection
-            projection = copy.deepcopy(self.projection) if same else Projection(body.width, model.projection)
+            kept = self.projection is not None and self.projection.width == model.projection
+            projection = copy.deepcopy(self.projection) if kept else Projection(body.width, model.projection)
         return LanguageModelPolicy(
             role,
             body,
@@ -312,7 +316,8 @@ def open_language_model(role: str, model: Model, path: Path) -> LanguageModelPol
         )
     value_head = None
     if model.head != "language":
-        value_head = read_value_head(path / head_file(model.head), body.width) or new_value_head(body.width)
+        found = read_value_head(path / head_file(model.head), body.width, model.outputs)
+        value_head = found or new_value_head(body.width, model.outputs)
     projection = None
     if model.projection is not None:
         projection = read_projection(path / PROJECTION, body.width, model.projection)
@@ -358,9 +363,9 @@ def _read_adapted(path: Path, model: Model, dtype: torch.dtype) -> tuple[Body, O
     return body, replace(origin, carried={**origin.carried, **Folder(path).carried})
 
 
-def new_value_head(width: int) -> nn.Linear:
-    """A head whose output is 0 for every state."""
-    head = nn.Linear(width, 1, dtype=torch.float32)
+def new_value_head(width: int, outputs: int = 1) -> nn.Linear:
+    """A head whose outputs are 0 for every state."""
+    head = nn.Linear(width, outputs, dtype=torch.float32)
     nn.init.zeros_(head.weight)
     nn.init.zeros_(head.bias)
     return head
@@ -371,11 +376,14 @@ def head_file(head: Head) -> str:
     return f"{head}_head.safetensors"
 
 
-def read_value_head(path: Path, width: int) -> nn.Linear | None:
+def read_value_head(path: Path, width: int, outputs: int = 1) -> nn.Linear | None:
     """The head that was saved with a model, if any."""
     if not path.is_file():
         return None
-    head, what = new_value_head(width), f"the {path.stem.replace('_', ' ')} '{path}' is damaged or of another model"
+    head, what = (
+        new_value_head(width, outputs),
+        f"the {path.stem.replace('_', ' ')} '{path}' is damaged or of another model",
+    )
     stored, wanted = stored_shapes(path), {name: tuple(tensor.shape) for name, tensor in head.state_dict().items()}
     if stored != wanted:
         raise UserError(f"{what}: its tensors are {shown(stored)}, and this model needs {wanted}")
@@ -385,6 +393,13 @@ def read_value_head(path: Path, width: int) -> nn.Linear | None:
 
 
 def _values(head: nn.Linear, hidden_TD: Tensor) -> Tensor:
-    """[T] values of hidden states; a sum over each row, so that no other row has any effect on it."""
-    weight, bias = head.weight[0], head.bias
+    """[T] first output for hidden states; a sum over each row, so that no other row has any effect on it."""
+    weight, bias = head.weight[0], head.bias[0]
     return (hidden_TD.to(weight.dtype) * weight).sum(-1) + bias
+
+
+def _all_values(head: nn.Linear, hidden_TD: Tensor) -> Tensor:
+    """[T, O] outputs for hidden states; the first is that of `_values`, and no other row has any effect on a row."""
+    hidden_TD = hidden_TD.to(head.weight.dtype)
+    weights = zip(head.weight, head.bias, strict=True)
+    return torch.stack([(hidden_TD * weight).sum(-1) + bias for weight, bias in weights], -1)

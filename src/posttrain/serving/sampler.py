@@ -81,6 +81,10 @@ class RemoteSampler:
         """Not available."""
         return self._refuse("the output of a reward head")
 
+    async def scores(self, token_ids: IntArray, *, vectors: FloatArray | None = None) -> FloatArray:
+        """Not available."""
+        return self._refuse("the output of a reward head")
+
     def _refuse(self, what: str) -> NoReturn:
         role = self._remote.role
         raise UserError(

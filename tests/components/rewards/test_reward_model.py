@@ -87,5 +87,5 @@ def test_the_engine_gives_what_the_head_returns_for_the_last_token(tmp_path: Pat
     alone = [asyncio.run(sampler.score(ids)) for ids in sequences]
     assert asyncio.run(together()) == pytest.approx(alone, abs=1e-5)
     assert len({round(value, 3) for value in alone}) == 3
-    with pytest.raises(UserError, match="'reward' has a reward head: it gives score, not logp"):
+    with pytest.raises(UserError, match="'reward' has a reward head: it gives score and scores and state, not logp"):
         asyncio.run(sampler.logp(sequences[1]))

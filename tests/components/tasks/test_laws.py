@@ -32,6 +32,7 @@ from posttrain.components.tasks.files import Files
 from posttrain.components.tasks.first_sentences import FirstSentences
 from posttrain.components.tasks.fractions import Fractions
 from posttrain.components.tasks.gathered import Gathered
+from posttrain.components.tasks.graded_replies import GradedReplies
 from posttrain.components.tasks.guarded_requests import GuardedRequests
 from posttrain.components.tasks.guessing import Guessing
 from posttrain.components.tasks.identities import Identities
@@ -153,6 +154,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "two_modes": lambda _: TwoModes(size=30),
     "feedback_items": lambda _: FeedbackItems(tasks=ReviewedReplies(size=60)),
     "reviewed_replies": lambda _: ReviewedReplies(size=30),
+    "graded_replies": lambda _: GradedReplies(size=30),
     "ranked_numbers": lambda _: RankedNumbers(size=30),
     "ranking_items": lambda _: RankingItems(tasks=RankedNumbers(size=30)),
     "policies": lambda _: Policies(size=30),
