@@ -85,6 +85,7 @@ def test_it_confirms_first(wheel: Path, capfd: pytest.CaptureFixture[str], monke
     assert "--yes downloads without a question" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_download_by_pip_is_kept_and_checked(
     wheel: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

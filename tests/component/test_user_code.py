@@ -221,6 +221,7 @@ def test_a_recipe_that_is_python_too_is_not_run(here: Path, said: Callable[..., 
         assert code == 2 and not Path("ran").exists(), text
 
 
+@pytest.mark.slow
 def test_with_consent_it_runs_and_is_not_asked_about_again(
     stranger: Path, said: Callable[..., tuple[int, str]]
 ) -> None:

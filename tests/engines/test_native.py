@@ -167,6 +167,7 @@ def test_keys_and_seeds_give_other_completions_and_the_same_give_the_same():
     assert len({write(0, "a"), write(1, "a"), write(0, "b"), write(0, "a", 0)}) == 4
 
 
+@pytest.mark.slow
 def test_a_completion_does_not_depend_on_batch_slots_or_arrival():
     policy = ScriptedPolicy(bigrams())
     requests = [

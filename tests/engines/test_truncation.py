@@ -66,6 +66,7 @@ logit = st.integers(-12 * 1024, 12 * 1024).map(lambda i: i / 1024) | st.sampled_
 draws = st.floats(0, 1, exclude_max=True)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.integers(1, 9), st.data())
 def test_a_mixed_batch_equals_the_slow_reference_row_by_row(vocabulary: int, data: st.DataObject):
@@ -210,6 +211,7 @@ def test_drawn_tokens_follow_the_truncated_distribution():
     assert ((counts - expected)[possible] ** 2 / expected[possible]).sum() < 20  # 2 degrees of freedom: p < 5e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vocabulary", [261, 32769])
 def test_a_row_is_the_same_to_the_bit_in_any_company(vocabulary: int) -> None:
     """Rows that drop tokens, rows that do not, and greedy ones, each by itself and beside all others."""

@@ -11,6 +11,7 @@ import pytest
 from posttrain.errors.temporary import PREFIX, make_temporary, remove_temporary, remove_tree, sweep, temporary_folder
 
 
+@pytest.mark.slow
 def test_three_thousand_folders_in_one_another(tmp_path: Path) -> None:
     top = tmp_path / "top"
     top.mkdir()

@@ -44,6 +44,7 @@ def test_what_is_no_encoder(pool: Pool, body: str, fault: str) -> None:
         encoded(f"def f(observation, action):\n    {body}\n", STEPS, pool)
 
 
+@pytest.mark.slow
 def test_it_ends_at_its_limit(pool: Pool) -> None:
     with pytest.raises(BadEncoder, match="timeout_cpu"):
         encoded("def f(o, a):\n    while True: pass\n", STEPS, pool, Limits(cpu_s=0.3))
@@ -70,6 +71,7 @@ class Writer:
         return [self.answers.pop(0)] * n
 
 
+@pytest.mark.slow
 def test_candidates_a_summary_and_a_repair(pool: Pool) -> None:
     broken = "def f(o, a):\n    return [1 / o[0]]\n"
     writer = Writer(answer(broken), answer(broken), answer(GOOD))

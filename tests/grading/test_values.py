@@ -15,6 +15,7 @@ PLAIN = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(PLAIN)
 def test_a_value_is_itself_after_the_journey(value: Any) -> None:
     tree = tree_of(value)

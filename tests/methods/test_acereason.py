@@ -39,6 +39,7 @@ def test_lengths_grow_and_the_filter_is_off_in_the_last_stage() -> None:
     assert recipe.evaluation.decontamination == Decontamination(n=9, share=0.0)
 
 
+@pytest.mark.slow
 def test_the_loss_has_the_log_probabilities_at_the_sampling_temperature(
     small: Small, train: Train, tmp_path: Path
 ) -> None:

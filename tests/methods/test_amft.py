@@ -45,6 +45,7 @@ def test_mu_rises_with_good_demonstrations_and_falls_with_spoilt_ones(
     assert ends[0][1] > 0 > ends[1][1]
 
 
+@pytest.mark.slow
 def test_the_controller_resumes(small: Small, train: Train, tmp_path: Path) -> None:
     changes = ("experts.batch=4", "steps=9", "checkpoints.every_steps=4")
     recipe = with_reward(small(amft(arithmetic()), *SHORT, *changes), tmp_path, VARIED)

@@ -13,6 +13,7 @@ Train = Callable[[Recipe], tuple[Models, RunStore]]
 Small = Callable[..., Recipe]
 
 
+@pytest.mark.slow
 def test_calls_and_what_they_gave_are_in_the_record(train: Train) -> None:
     """With the bundled model, which writes equals signs by itself."""
     changes = ["tasks.size=60", "evaluation.holdout=4", "sft.batch=8", "sft.max_steps=2", "threads=1"]
@@ -38,6 +39,7 @@ def _texts(row, tokenizer):  # type: ignore[no-untyped-def]
         at += segment["length"]
 
 
+@pytest.mark.slow
 def test_demonstrations_do_not_train_on_the_calculators_output(small: Small) -> None:
     from posttrain.runs.context import RunContext
 

@@ -40,6 +40,7 @@ def constant(recipe: Recipe, mu: float) -> Recipe:
     return override(recipe, [f"balance={{kind: fixed, mu: {mu}}}"])
 
 
+@pytest.mark.slow
 def test_each_part_is_the_mean_over_its_own_tokens(small: Small, train: Train, tmp_path: Path) -> None:
     recipe = constant(with_reward(small(chord(arithmetic()), *SHORT), tmp_path, VARIED), 0.3)
     _, store = train(recipe)
@@ -61,6 +62,7 @@ def test_each_part_is_the_mean_over_its_own_tokens(small: Small, train: Train, t
     )
 
 
+@pytest.mark.slow
 def test_mu_0_is_grpo_to_the_bit(small: Small, train: Train, tmp_path: Path) -> None:
     mixed = constant(with_reward(small(chord(arithmetic()), *SHORT), tmp_path, VARIED), 0.0)
     plain = with_reward(small(grpo(arithmetic()), "tasks.terms=[2, 2]", "lr=1e-2"), tmp_path, VARIED)
@@ -69,6 +71,7 @@ def test_mu_0_is_grpo_to_the_bit(small: Small, train: Train, tmp_path: Path) -> 
     assert [entry["loss"] for entry in store.metrics()] == [entry["loss"] for entry in other.metrics()]
 
 
+@pytest.mark.slow
 def test_mu_1_is_sft_to_the_bit_and_samples_nothing(small: Small, train: Train, tmp_path: Path) -> None:
     mixed = constant(with_reward(small(chord(arithmetic()), *SHORT), tmp_path, VARIED), 1.0)
     plain = small(
@@ -110,6 +113,7 @@ def test_the_two_variants() -> None:
     assert ROWS == (70,)
 
 
+@pytest.mark.slow
 def test_experts_take_no_pass_before_the_update(
     small: Small, train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

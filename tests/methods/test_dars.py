@@ -29,6 +29,7 @@ def test_it_is_dr_grpo_with_another_sampling() -> None:
     assert {d.path for d in differences(dr_grpo(), dars())} == {"rollout", "penalties.entropy"}
 
 
+@pytest.mark.slow
 def test_it_trains(small: Small, train: Train, tmp_path: Path) -> None:
     """Each task has as many rollouts as its first four require; the baseline is the mean of all."""
     recipe = override(dars(small(dr_grpo())), ["rollout.n=4", "rollout.n_max=12", "prompts=6"])

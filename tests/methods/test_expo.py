@@ -41,6 +41,7 @@ def brief(small: Small, *changes: str) -> Recipe:
     return override(small(expo(), "lesson.tasks.of.size=40"), [*sizes, *short, "rollout.marker=e", *changes])
 
 
+@pytest.mark.slow
 def test_it_trains(small: Small, train: Train) -> None:
     _, store = train(brief(small))
     explained = [row for step in (2, 3) for row in store.rollouts(step) if row["sample"] == 3]
@@ -56,6 +57,7 @@ def test_it_trains(small: Small, train: Train) -> None:
     assert all(math.isfinite(loss) for loss in losses)
 
 
+@pytest.mark.slow
 def test_where_every_rollout_failed_the_explanation_is_all_that_is_trained_on(small: Small, train: Train) -> None:
     """Advantages are 0 in this run, so that a weight moves in steps with an explanation only, and by its term alone."""
     moved = {}

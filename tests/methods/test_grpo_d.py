@@ -40,6 +40,7 @@ def small_grpo_d(folder: Path, *changes: str) -> Recipe:
     return override(grpo_d(), [f"model={folder}", *SHORT, "rl.prompts=3", "rl.learner.optimizer.lr=1e-2", *changes])
 
 
+@pytest.mark.slow
 def test_the_term_of_each_step_is_its_weight_times_the_divergence(
     train: Train, tmp_path: Path, tiny_folder: Path
 ) -> None:

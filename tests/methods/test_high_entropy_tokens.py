@@ -25,6 +25,7 @@ def of_tokens(store: RunStore, step: int, name: str) -> np.ndarray:
     return np.array([x for row in rows for x in row[name] if x is not None])
 
 
+@pytest.mark.slow
 def test_it_trains_on_the_most_uncertain_tokens_of_the_step(small: Small, train: Train, tmp_path: Path) -> None:
     models, store = train(with_reward(small(high_entropy_tokens(), "lr=1e-2"), tmp_path, VARIED))
     assert models["policy"].version == 3
@@ -41,6 +42,7 @@ def test_it_trains_on_the_most_uncertain_tokens_of_the_step(small: Small, train:
     assert ROWS == (280,)
 
 
+@pytest.mark.slow
 def test_the_entropy_is_that_of_the_policy_that_is_updated(small: Small, train: Train, tmp_path: Path) -> None:
     """The one before the update, which is the one of the forward pass that learns."""
     changes = ("lr=1e-2", "penalties={bonus: {kind: entropy, coefficient: 1e-6}}")
@@ -59,6 +61,7 @@ def test_the_loss_is_a_mean_over_kept_tokens(small: Small, train: Train, tmp_pat
     assert store.metrics()[0]["loss"] == pytest.approx(-plain_T[kept_T].mean(), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_how_a_step_is_cut_changes_nothing(small: Small, train: Train, tmp_path: Path) -> None:
     weights, losses = [], []
     for tokens in (16, 4096):

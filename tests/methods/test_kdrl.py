@@ -60,6 +60,7 @@ def test_without_its_weight_it_is_grpo(small: Small, train: Train, tmp_path: Pat
     assert losses(train(joined)[1]) == pytest.approx(losses(train(bare)[1]), abs=1e-7)
 
 
+@pytest.mark.slow
 def test_without_rewards_it_is_distillation(small: Small, train: Train, tmp_path: Path) -> None:
     """Equal rewards teach nothing; the student still comes closer to the teacher."""
     teacher = ("teacher.learner.optimizer.lr=1e-2", "teacher.learner.schedule=constant", "teacher.max_steps=10")

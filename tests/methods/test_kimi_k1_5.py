@@ -58,6 +58,7 @@ def test_it_is_grpo_with_these_parts_changed() -> None:
     }
 
 
+@pytest.mark.slow
 def test_the_first_update_is_that_of_dr_grpo(small: Small, train: Train, tmp_path: Path) -> None:
     """Without a length reward, and from the same tasks: at a log-ratio of 0 nothing is held back, whatever tau is."""
     once = ("steps=1", "learner.minibatches=1")
@@ -107,6 +108,7 @@ def test_the_length_reward_waits(small: Small, train: Train, tmp_path: Path) -> 
                     assert row["reward"] == pytest.approx(0.75 if right else -0.25)
 
 
+@pytest.mark.slow
 def test_it_resumes_bit_for_bit(small: Small, train: Train, tmp_path: Path) -> None:
     """The success of tasks, and that an optimizer remembers nothing, are in the checkpoint."""
     recipe = varied(small(kimi_k1_5(), "checkpoints.every_steps=1", "lr=1e-2"), tmp_path)

@@ -50,6 +50,7 @@ def test_the_loss_of_a_first_update(small: Small, train: Train, tmp_path: Path) 
     assert any(row["reward"] == 1.0 for row in kept_rows(store, 1))
 
 
+@pytest.mark.slow
 def test_without_its_parts_it_learns_what_ppo_does(small: Small, train: Train, tmp_path: Path) -> None:
     """Many updates, so that tokens are clipped: with weights of 0 the weights come out as PPO's, else not."""
     changes = ("lr=1e-2", "penalties={}", "steps=1")

@@ -36,6 +36,7 @@ def test_rewards_of_turns_come_together_in_the_setting(tmp_path: Path) -> None:
         assert len(rewards) == 4 and rewards[:3] == [0.0] * 3 and rewards[3] > 0
 
 
+@pytest.mark.slow
 def test_the_decoder_is_in_the_record_and_the_encoder_ran(tmp_path: Path) -> None:
     tier_for()
     store = trained(lare(), tmp_path)

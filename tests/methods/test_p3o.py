@@ -21,6 +21,7 @@ GRADED = "def score(completion, prompt):\n    return sum(map(ord, completion)) %
 BY_PROMPT = "64 * (sum(map(ord, prompt)) % 5)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clip", ["separate", "joint"])
 def test_it_trains(small: Small, train: Train, tmp_path: Path, clip: str) -> None:
     recipe = small(p3o(), "lr=1e-2", f"rl.objective.clip={clip}")
@@ -42,6 +43,7 @@ def test_a_pass_of_fresh_samples_is_not_clipped(small: Small, train: Train, tmp_
     assert entry["weight"] == pytest.approx(1.0, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_what_is_added_for_a_prompt_is_not_seen(small: Small, train: Train, tmp_path: Path) -> None:
     """Whole runs, weight for weight: the rewards are small whole numbers, so that not a bit is lost."""
     changes = ("lr=1e-2", "penalties={}")

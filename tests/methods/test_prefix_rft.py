@@ -64,6 +64,7 @@ def test_reported_rewards_are_of_rollouts_without_help(small: Small, train: Trai
         assert entry["reward"] == pytest.approx(np.mean(unaided))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.0, 0.2, 1.0])
 def test_how_much_of_the_prefix_is_learned(
     small: Small, train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float

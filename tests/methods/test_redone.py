@@ -34,6 +34,7 @@ def test_the_stages() -> None:
     assert isinstance(selection, WeakKinds) and (selection.targets, selection.n, selection.general) == ("own", 8, 0.056)
 
 
+@pytest.mark.slow
 def test_a_kind_above_the_threshold_gives_no_rows_and_refining_goes_on_from_there(
     small: Small, train: Train, tmp_path: Path
 ) -> None:

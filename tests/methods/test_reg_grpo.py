@@ -20,6 +20,7 @@ VARIED = "def score(completion):\n    return float(sum(map(ord, completion)) % 2
 EQUAL = "def score(completion):\n    return 1.0\n"
 
 
+@pytest.mark.slow
 def test_it_trains(small: Small, train: Train, tmp_path: Path) -> None:
     models, store = train(with_reward(small(reg_grpo(), "lr=1e-2"), tmp_path, VARIED))
     assert models["policy"].version == 3 * 4
@@ -41,6 +42,7 @@ def test_on_policy_the_error_is_that_of_predicting_nothing(small: Small, train: 
     assert entry["floored"] == 1.0
 
 
+@pytest.mark.slow
 def test_equal_rewards_move_nothing_but_by_the_penalty(small: Small, train: Train, tmp_path: Path) -> None:
     recipe = override(small(reg_grpo(), "lr=1e-2", "penalties={}"), ["filters={}"])
     _, store = train(with_reward(recipe, tmp_path, EQUAL))
@@ -48,6 +50,7 @@ def test_equal_rewards_move_nothing_but_by_the_penalty(small: Small, train: Trai
     assert [entry["gradient_norm"] for entry in store.metrics()] == [0.0] * 3
 
 
+@pytest.mark.slow
 def test_only_the_penalty_holds_the_policy_back(small: Small, train: Train, tmp_path: Path) -> None:
     """The size of log-ratios is not in the regression, and nothing is clipped: many passes carry the policy away."""
 

@@ -46,6 +46,7 @@ def is_enough(values: list[float]) -> bool:
     return values.count(1.0) >= 2 and values.count(0.0) >= 2
 
 
+@pytest.mark.slow
 def test_it_samples_until_both_are_found_and_learns_from_a_balanced_few(
     small: Small, train: Train, tmp_path: Path
 ) -> None:
@@ -68,6 +69,7 @@ def test_it_samples_until_both_are_found_and_learns_from_a_balanced_few(
     assert len(lengths) > 1, "tasks took different numbers of rounds"
 
 
+@pytest.mark.slow
 def test_tasks_that_always_fail_are_kept_without_credit(small: Small, train: Train, tmp_path: Path) -> None:
     recipe = override(reinforce_ada(small()), ["rollout.per_round=2", "rollout.max_rounds=3", "steps=1"])
     models, store = train(with_reward(recipe, tmp_path, NEVER))

@@ -24,6 +24,7 @@ SOMETIMES = "def score(completion):\n    return float(sum(map(ord, completion)) 
 SHORT = ("tasks.terms=[2, 2]", "penalties={}", "lr=1e-2")
 
 
+@pytest.mark.slow
 def test_an_update_of_imitation_as_soon_as_enough_tasks_failed(small: Small, train: Train, tmp_path: Path) -> None:
     """Three fail in each step, and four make an update: none after the first step, one each after the others."""
     recipe = with_reward(small(relift(arithmetic()), *SHORT, "experts.batch=4"), tmp_path, NEVER)
@@ -52,6 +53,7 @@ def test_a_penalty_for_the_format_is_no_failure(small: Small, train: Train, tmp_
     assert all("experts/loss" not in entry for entry in store.metrics())
 
 
+@pytest.mark.slow
 def test_both_optimizers_resume(small: Small, train: Train, tmp_path: Path) -> None:
     recipe = small(relift(arithmetic()), *SHORT, "experts.batch=4", "steps=4", "checkpoints.every_steps=2")
     recipe = with_reward(recipe, tmp_path, SOMETIMES)

@@ -48,6 +48,7 @@ def test_replay_up_to_the_switch_and_a_new_reference_there(small: Small, train: 
     assert models["reference"].version == 6 and models["previous"].version == 8
 
 
+@pytest.mark.slow
 def test_earlier_rollouts_keep_their_sampled_log_probabilities(small: Small, train: Train, tmp_path: Path) -> None:
     """The center of the clip is the ratio of the present policy to the one that sampled them."""
     recipe = with_reward(small(remix(), *SWITCH, "refill.replay.share=1", "refill.replay.window=1"), tmp_path, VARIED)
@@ -62,6 +63,7 @@ def test_earlier_rollouts_keep_their_sampled_log_probabilities(small: Small, tra
     assert store.metrics()[0]["log_ratio_size"] < 1e-6 < 1e-3 < store.metrics()[1]["log_ratio_size"]
 
 
+@pytest.mark.slow
 def test_without_replay_and_regularizers_it_is_grpo_to_the_bit(small: Small, train: Train, tmp_path: Path) -> None:
     bare = small(remix(), "refill.replay.share=0", "learner.epochs=1", "penalties={}", "lr=1e-2")
     (ours, store), (theirs, other) = (
@@ -72,6 +74,7 @@ def test_without_replay_and_regularizers_it_is_grpo_to_the_bit(small: Small, tra
     assert [entry["loss"] for entry in store.metrics()] == [entry["loss"] for entry in other.metrics()]
 
 
+@pytest.mark.slow
 def test_the_window_is_in_the_checkpoint(small: Small, train: Train, tmp_path: Path) -> None:
     recipe = small(remix(), *SWITCH, "refill.replay.share=0.5", "checkpoints.every_steps=1")
     recipe = with_reward(recipe, tmp_path, VARIED)
@@ -95,6 +98,7 @@ def test_ppo_with_it_keeps_its_critic(small: Small) -> None:
     assert ROWS == (0,)
 
 
+@pytest.mark.slow
 def test_earlier_rollouts_are_no_sample_of_the_kl_metric(small: Small, train: Train, tmp_path: Path) -> None:
     """Of a step with earlier rollouts only, there is no estimate; the policy has moved."""
     changes = (*SWITCH, "refill.replay.share=1", "refill.replay.window=1", "penalties={kl: kl}", "objective=ppo_clip")

@@ -21,6 +21,7 @@ EQUAL = "def score(completion):\n    return 1.0\n"
 SHORT = ("tasks.terms=[2, 2]", "penalties={}", "lr=1e-2")
 
 
+@pytest.mark.slow
 def test_where_only_the_demonstration_is_correct(small: Small, train: Train, tmp_path: Path) -> None:
     """Four rollouts fail: the demonstration has the advantage 4/5, they have -1/5; and the loss by hand."""
     _, store = train(with_reward(small(rl_plus(arithmetic()), *SHORT), tmp_path, GIVEN))

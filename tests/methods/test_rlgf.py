@@ -28,6 +28,7 @@ def actors(store: RunStore, step: int) -> set[tuple[tuple[str, bool], ...]]:
     return {tuple((s["actor"], s["trained"]) for s in row["segments"][1:]) for row in store.rollouts(step)}
 
 
+@pytest.mark.slow
 def test_the_guide_rolls_out_first_and_each_critic_learns_in_its_own_steps(
     small: Small, train: Train, tmp_path: Path
 ) -> None:
@@ -55,6 +56,7 @@ def test_the_guides_tokens_have_no_loss_of_the_policy(small: Small, train: Train
     assert all(row["value"] is not None for row in store.rollouts(1))
 
 
+@pytest.mark.slow
 def test_lols_draws_one_algorithm_for_a_whole_step(small: Small, train: Train, tmp_path: Path) -> None:
     recipe = small(rlgf(arithmetic()), *ALONE, "steps=8", "rollout.algorithm=lols", "rollout.tau=0.5", "rollout.beta=1")
     _, store = train(with_reward(recipe, tmp_path, VARIED))
@@ -62,6 +64,7 @@ def test_lols_draws_one_algorithm_for_a_whole_step(small: Small, train: Train, t
     assert all(len(step) == 1 for step in seen) and len(set(map(frozenset, seen))) == 2
 
 
+@pytest.mark.slow
 def test_beta_0_is_ppo_to_the_bit(small: Small, train: Train, tmp_path: Path) -> None:
     ours = small(rlgf(arithmetic()), *ALONE, "rollout.algorithm=ppo_plus_plus", "rollout.beta=0", "reducer=tokens")
     ours = override(ours, ["objective=ppo_clip"])
@@ -74,6 +77,7 @@ def test_beta_0_is_ppo_to_the_bit(small: Small, train: Train, tmp_path: Path) ->
     assert [entry["loss"] for entry in store.metrics()] == [entry["loss"] for entry in plain.metrics()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["lols", "d2lols"])
 def test_both_critics_resume(small: Small, train: Train, tmp_path: Path, algorithm: str) -> None:
     recipe = small(rlgf(arithmetic()), f"rollout.algorithm={algorithm}", "steps=4", "checkpoints.every_steps=2")

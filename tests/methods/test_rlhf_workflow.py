@@ -31,6 +31,7 @@ def rounds(store: RunStore) -> list[dict[str, float]]:
     return [entry for entry in store.metrics() if entry["stage"] == "rl"]
 
 
+@pytest.mark.slow
 def test_a_round_learns_from_the_best_and_the_worst_that_its_policy_wrote(small: Small, train: Train) -> None:
     models, store = train(small(rlhf_workflow(), *SHORT))
     updates = 2 * 8
@@ -51,6 +52,7 @@ def test_a_round_learns_from_the_best_and_the_worst_that_its_policy_wrote(small:
             assert sorted(float(str(row["reward"])) for row in pair) == [min(everybody), max(everybody)]
 
 
+@pytest.mark.slow
 def test_each_round_samples_from_the_policy_that_the_round_before_left(small: Small, train: Train) -> None:
     _, store = train(small(rlhf_workflow(), *SHORT, *ONE_UPDATE))
     versions = [{row["version"] for row in store.rollouts(step)} for step in (3, 4, 5)]
@@ -58,11 +60,13 @@ def test_each_round_samples_from_the_policy_that_the_round_before_left(small: Sm
     assert [seen.pop() for seen in versions] == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_the_reference_is_the_policy_as_the_round_began(small: Small, train: Train) -> None:
     _, store = train(small(rlhf_workflow(), *SHORT, *ONE_UPDATE, "rl.learner.optimizer.lr=1e-2"))
     assert [entry["loss"] for entry in rounds(store)] == pytest.approx([AT_THE_REFERENCE] * 3, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_or_it_is_the_first_policy(small: Small, train: Train) -> None:
     changes = ["objective.loss.reference=reference", "models.reference.source=role:policy"]
     recipe = override(small(rlhf_workflow(), *SHORT, *ONE_UPDATE, "rl.learner.optimizer.lr=1e-2"), changes)

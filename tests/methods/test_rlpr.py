@@ -27,6 +27,7 @@ SHORT = (
 )
 
 
+@pytest.mark.slow
 def test_it_trains_and_every_part_is_recorded(tiny_folder: Path, train: Train) -> None:
     """The tiny model cannot write the form: every reward is 0, and nothing is learned from equal ones."""
     sizes = ("tasks.tasks.size=60", "evaluation.holdout=5", "sft.max_steps=2", "rl.steps=2", "prompts=3", "threads=1")

@@ -32,6 +32,7 @@ def test_it_trains(small: Small, train: Train) -> None:
     assert last["chosen_nll"] < first["chosen_nll"]
 
 
+@pytest.mark.slow
 def test_without_weight_it_is_dpo_to_the_bit(small: Small, train: Train) -> None:
     ours, theirs = (train(small(recipe, *SHORT, *more)) for recipe, more in ((rpo(), ("loss.eta=0",)), (dpo(), ())))
     for (name, a), b in zip(

@@ -21,6 +21,7 @@ VARIED = "def score(completion):\n    return (sum(map(ord, completion)) % 5) / 4
 SHORT = ("tasks.terms=[2, 2]", "lr=1e-3", "steps=8", "experts.batch=4", "balance.warmup=2", "balance.gamma=0.5")
 
 
+@pytest.mark.slow
 def test_imitation_or_reinforcement(small: Small, train: Train, tmp_path: Path) -> None:
     _, store = train(with_reward(small(sasr(arithmetic()), *SHORT), tmp_path, VARIED))
     imitated = [entry["share/demonstrated"] == 1.0 for entry in store.metrics()]
@@ -34,6 +35,7 @@ def test_imitation_or_reinforcement(small: Small, train: Train, tmp_path: Path) 
             assert entry["loss"] == pytest.approx(np.mean(sums), rel=1e-5), "the sum over the tokens of each"
 
 
+@pytest.mark.slow
 def test_the_coin_resumes(small: Small, train: Train, tmp_path: Path) -> None:
     recipe = small(sasr(arithmetic()), *SHORT, "checkpoints.every_steps=3", "balance.refresh=1")
     recipe = with_reward(recipe, tmp_path, VARIED)

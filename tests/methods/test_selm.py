@@ -56,6 +56,7 @@ def test_it_trains(tiny: Callable[..., Recipe], train: Train) -> None:
             assert all(math.isfinite(row["reward"]) for row in (greedy, chosen, rejected))
 
 
+@pytest.mark.slow
 def test_the_response_is_the_likeliest_token_by_token(tiny: Callable[..., Recipe], train: Train) -> None:
     """As it is by sampling at nearly no temperature, and as it is not at 1."""
     written = []
@@ -65,6 +66,7 @@ def test_the_response_is_the_likeliest_token_by_token(tiny: Callable[..., Recipe
     assert written[0] == written[1] != written[2]
 
 
+@pytest.mark.slow
 def test_the_reference_is_the_policy_as_each_round_began(tiny: Callable[..., Recipe], train: Train) -> None:
     """Then nothing has moved at a round's first update: log 2, a log-ratio of 0. Later updates have left it."""
     _, store = train(tiny(*ONE_UPDATE))
@@ -75,6 +77,7 @@ def test_the_reference_is_the_policy_as_each_round_began(tiny: Callable[..., Rec
     assert all(abs(entry["optimism/log_ratio"]) > 1e-3 for entry in rounds(store))
 
 
+@pytest.mark.slow
 def test_without_weight_it_is_dpo_in_rounds_to_the_bit(tiny: Callable[..., Recipe], train: Train) -> None:
     runs = [
         train(tiny("rl.learner.minibatches=2", more)) for more in ("penalties.optimism.coefficient=0", "penalties={}")
@@ -86,6 +89,7 @@ def test_without_weight_it_is_dpo_in_rounds_to_the_bit(tiny: Callable[..., Recip
     assert seen == second.metrics()
 
 
+@pytest.mark.slow
 def test_optimism_lowers_what_is_written(tiny: Callable[..., Recipe], train: Train) -> None:
     """With alpha beta far above the paper's the responses of a round get less likely in it than without."""
     moved = [

@@ -30,6 +30,7 @@ def tiny() -> Recipe:
     return override(spa_rl(), TINY)
 
 
+@pytest.mark.slow
 def test_it_trains(tiny: Recipe, train: Train) -> None:
     """The estimator alone learns in its stage and is left as it is afterwards."""
     models, store = train(tiny)
@@ -47,6 +48,7 @@ def test_it_trains(tiny: Recipe, train: Train) -> None:
     assert ROWS == (228,)
 
 
+@pytest.mark.slow
 def test_rewards_of_turns_replace_the_score(tiny: Recipe, train: Train) -> None:
     """GAE without a critic's help: with lam 1 and no whitening, advantage plus value is the reward still to come."""
     _, store = train(override(tiny, ["rl.advantage.lam=1", "rl.advantage.whiten=false", "rl.steps=1"]))

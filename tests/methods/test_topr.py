@@ -48,6 +48,7 @@ def test_many_updates_are_made_from_each_round(small: Small, train: Train, tmp_p
         assert 0.0 < entry["weight/negative"] < 1.0, "the later updates of a round are off policy"
 
 
+@pytest.mark.slow
 def test_the_first_update_is_reinforce(small: Small, train: Train, tmp_path: Path) -> None:
     once = ("steps=1", "learner.epochs=1", "learner.minibatches=1")
     _, store = train(with_reward(small(topr(), *once), tmp_path, VARIED))

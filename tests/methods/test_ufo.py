@@ -60,6 +60,7 @@ def test_the_quarter_that_differs_most_is_trained_on(train: Train) -> None:
     assert 1 <= summary["mean_turns"] <= 5
 
 
+@pytest.mark.slow
 def test_a_policy_of_one_turn_is_evaluated_in_five(train: Train) -> None:
     """The other side of the smallest experiment: trained on one try, held-out tasks answered with five."""
     recipe = override(ufo(), [*SMALL, "rl.steps=1", "rl.rollout.max_turns=1"])

@@ -34,6 +34,7 @@ def test_what_takes_too_much_is_refused(name: str) -> None:
     assert text.isprintable() and len(text) < 500, "one line, and no control characters"
 
 
+@pytest.mark.slow
 def test_a_power_ends_with_its_time_and_the_next_rendering_works() -> None:
     template = ChatTemplate("{{ n ** (n ** n) }}", "mine", "2026-01-01")
     with pytest.raises(UserError, match="more than 1 s of processor time, or too much memory"):

@@ -83,6 +83,7 @@ def test_parts_are_what_a_difference_sets() -> None:
     assert numbers["steps"] == "7" and "advantage.gamma" in numbers
 
 
+@pytest.mark.slow
 def test_the_page_of_a_method_has_all_that_is_known_of_it() -> None:
     page = method_page("gigpo")
     assert page.startswith("# gigpo\n\nGiGPO: ")

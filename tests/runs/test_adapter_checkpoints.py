@@ -45,6 +45,7 @@ def begun(base: Path, runs: Path, steps: int) -> Path:
     return run
 
 
+@pytest.mark.slow
 def test_it_holds_the_adapters_and_names_their_base(base: Path, tmp_path: Path) -> None:
     run = begun(base, tmp_path / "runs", 2)
     kept = run / "checkpoints" / "step_000002_0" / "models" / "policy"
@@ -62,6 +63,7 @@ def test_it_holds_the_adapters_and_names_their_base(base: Path, tmp_path: Path) 
     assert (run / "model" / "model.safetensors").read_bytes() == final, "resumed bit for bit"
 
 
+@pytest.mark.slow
 def test_a_base_that_moved_or_changed_is_refused(base: Path, tmp_path: Path) -> None:
     run = begun(base, tmp_path / "runs", 2)
     weights = base / "model.safetensors"

@@ -235,6 +235,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments_nothing_acknowledged_is_lost(folder: Path) -> None:
     generator = random.Random(7)
     folder.mkdir()

@@ -111,6 +111,7 @@ def test_seeds_without_both_runs_are_left_out_of_the_difference() -> None:
     assert c["m"] is None and sentence(c, "m", "a") == "c has no seed in common with a."
 
 
+@pytest.mark.slow
 def test_names_of_every_summary_need_no_rehearsal(tmp_path: Path) -> None:
     with RunStore.open(make_run(tmp_path), reading=True) as store:
         summary = summarize(store)

@@ -16,6 +16,7 @@ def nothing_set_aside() -> Iterator[None]:
     gc.set_threshold(*USUAL)
 
 
+@pytest.mark.slow
 def test_rarely_until_the_work_begins() -> None:
     with rarely_collected():
         assert gc.get_threshold() == WHILE_STARTING

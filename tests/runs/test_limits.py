@@ -62,6 +62,7 @@ def test_hours_and_costs_become_seconds() -> None:
             time_limit(*one)
 
 
+@pytest.mark.slow
 def test_a_run_is_saved_and_goes_on_as_if_nothing_had_been() -> None:
     recipe = find_recipe("grpo", SMALL)
     whole, _ = start(recipe, Path("whole"), LiveView(lines=True))
@@ -75,6 +76,7 @@ def test_a_run_is_saved_and_goes_on_as_if_nothing_had_been() -> None:
     assert contents(folder) == contents(whole)
 
 
+@pytest.mark.slow
 def test_the_command_takes_a_price(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "grpo", *SMALL, "--most-cost", "0.0000001", "--price", "3"]) == 130
     assert "stopped after step 1 (at 3 an hour, 1e-07 are spent)" in capfd.readouterr().err
@@ -82,6 +84,7 @@ def test_the_command_takes_a_price(capfd: pytest.CaptureFixture[str]) -> None:
     assert "a cost needs a price" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_an_estimate_states_what_the_run_costs(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["estimate", "grpo", *SMALL, "--price", "3600", "--json"]) == 0
     found = json.loads(capfd.readouterr().out)

@@ -151,6 +151,7 @@ def test_chats_without_answers_are_measured_without_sampling(
     assert "Held-out loss of 4 demonstrations" in page and "<figcaption>" in page
 
 
+@pytest.mark.slow
 def test_pairs_without_answers_are_measured_by_their_order(make: Callable[..., Recipe], tmp_path: Path) -> None:
     _, summary = start(make(dpo(), PAIRS, "epochs=4", "loss.beta=1"), tmp_path / "runs", LiveView(lines=True))
     assert summary["implicit_accuracy"] == 1.0

@@ -84,6 +84,7 @@ def test_curves_are_a_picture(finished: posttrain.Result, tmp_path: Path) -> Non
     assert page.count("<svg") == len(curves.svg) and "<style>" in curves._repr_html_()
 
 
+@pytest.mark.slow
 def test_a_finished_run_can_be_read_again_and_sampled_and_evaluated(finished: posttrain.Result) -> None:
     assert posttrain.Result(finished.folder).metrics.rows == finished.metrics.rows
     completions = posttrain.sample(finished.folder, "Q: 2+3\nA:", 3, max_tokens=4, seed=1)

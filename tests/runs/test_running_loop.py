@@ -37,6 +37,7 @@ def record(run: Path) -> dict[str, bytes]:
     return {str(path.relative_to(run)): path.read_bytes() for path in files}
 
 
+@pytest.mark.slow
 def test_it_is_the_same_run_bit_for_bit(tmp_path: Path) -> None:
     model = new_folder(tmp_path / "tiny", layers=1, width=32, heads=2, kv_heads=1, context=64)
 

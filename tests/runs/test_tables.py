@@ -186,6 +186,7 @@ def test_awkward_text_survives(tmp_path: Path, text: str) -> None:
     assert f"part{expected}" in row["parts"]
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.text(st.characters(exclude_categories=())), min_size=1, max_size=4))
 def test_any_text_survives(tmp_path: Path, texts: list[str]) -> None:

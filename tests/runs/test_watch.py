@@ -44,6 +44,7 @@ def alarms(store: RunStore) -> list[tuple[int, str]]:
     return [(event["step"], event["alarm"]) for event in store.events() if event["kind"] == "alarm"]
 
 
+@pytest.mark.slow
 def test_a_note_is_reported_once_and_the_run_goes_on(capfd: pytest.CaptureFixture[str]) -> None:
     store = run("note", code=0)
     assert alarms(store) == [(3, "cut")]
@@ -88,6 +89,7 @@ def test_a_pause_waits_until_its_file_is_removed() -> None:
     assert len(store.metrics()) == 6
 
 
+@pytest.mark.slow
 def test_rolling_back_draws_otherwise_and_stops_after_three_times(capfd: pytest.CaptureFixture[str]) -> None:
     store = run("roll_back", code=3)
     back = [entry for entry in store.history() if entry["kind"] == "rolled back"]

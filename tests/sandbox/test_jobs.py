@@ -134,6 +134,7 @@ def test_python_is_this_python_and_has_no_more_than_its_library(pool: Pool) -> N
     assert result.stdout.decode() == f"{sys.version}\nnone\n", result
 
 
+@pytest.mark.slow
 def test_one_started_in_advance_gives_the_same_and_carries_nothing_over(pool: Pool) -> None:
     script = b"import os, sys; text = sys.stdin.read(); print(os.listdir('.'), text); open('left', 'w').close()"
     said = [pool.run(python_job(script, stdin=text, warm=True), ROOMY).stdout for text in (b"1", b"2", b"3")]

@@ -18,6 +18,7 @@ def short_path() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.mark.slow
 def test_what_is_laid_out_to_be_attacked_goes_with_its_process(short_path: Path) -> None:
     code = (
         "import os, signal; from posttrain.sandbox.attacks import _Targets\n"

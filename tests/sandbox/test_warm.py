@@ -118,6 +118,7 @@ def claims(result: Result) -> tuple[object, ...]:
     return result.outcome, result.exit_code, result.stdout, last
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_forked_job_gives_what_a_started_one_gives(forking: Pool, name: str) -> None:
     job = warm(PROGRAMS[name], b"first\nsecond\nthird")

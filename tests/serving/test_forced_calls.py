@@ -44,6 +44,7 @@ def policy(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return speaks(bigrams(vocabulary_size=VOCABULARY_SIZE), tmp_path_factory.mktemp("model"), request.param)
 
 
+@pytest.mark.slow
 def test_a_random_model_calls_where_it_must(policy: Any) -> None:
     async def work(client: Any) -> Any:
         several = {**ASKED, "tool_choice": "required", "n": 12, "seed": 1}
@@ -62,6 +63,7 @@ def test_a_random_model_calls_where_it_must(policy: Any) -> None:
     assert {found[0]["function"]["name"] for found in calls} == {"add", "now"}, "either can be called"
 
 
+@pytest.mark.slow
 def test_a_named_tool_is_called_whole_and_in_a_stream(policy: Any) -> None:
     async def work(client: Any) -> Any:
         named = {**ASKED, "tool_choice": {"type": "function", "function": {"name": "add"}}, "seed": 3}

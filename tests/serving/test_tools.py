@@ -123,6 +123,7 @@ def test_a_template_without_a_place_for_tools_is_an_error(tmp_path: Path) -> Non
     assert "no place for tools" in tools and "no place for the tool_calls" in calls
 
 
+@pytest.mark.slow
 def test_the_client_library_calls_a_tool_and_answers(tmp_path: Path) -> None:
     openai = pytest.importorskip("openai")
     import asyncio

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.recipes.overrides import override
 from posttrain.recipes.tree import Recipe
@@ -23,6 +25,7 @@ def in_parts(small: Small, folder: Path, **changed: int) -> Recipe:
     return with_reward(recipe, folder, "def score(completion):\n    return float(sum(map(ord, completion)) % 2)\n")
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_what_it_has_begun_also_after_it_was_cut_off(
     small: Small, train: Train, tmp_path: Path
 ) -> None:
@@ -35,6 +38,7 @@ def test_a_run_goes_on_with_what_it_has_begun_also_after_it_was_cut_off(
     assert store.metrics() == again.metrics()
 
 
+@pytest.mark.slow
 def test_with_room_for_all_it_is_independent(small: Small, train: Train, tmp_path: Path) -> None:
     recipe = in_parts(small, tmp_path, budget=12)
     plain = override(recipe, ["rollout={kind: independent, n: 4, sampling: {max_tokens: 12}}"])

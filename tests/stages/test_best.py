@@ -31,6 +31,7 @@ def weights(models: Models) -> list[torch.Tensor]:
     return [parameter.detach().clone() for parameter in models["policy"].parameters()]
 
 
+@pytest.mark.slow
 def test_the_model_is_that_of_the_best_step(tiny_folder: Path, tmp_path: Path, train: Train) -> None:
     models, store = train(small(tiny_folder, tmp_path))
     validated = {
@@ -44,6 +45,7 @@ def test_the_model_is_that_of_the_best_step(tiny_folder: Path, tmp_path: Path, t
     assert all(torch.equal(a, b) for a, b in zip(weights(models), weights(alone), strict=True))
 
 
+@pytest.mark.slow
 def test_the_first_of_equals(tiny_folder: Path, tmp_path: Path, train: Train) -> None:
     models, store = train(small(tiny_folder, tmp_path, reward="def score(completion):\n    return 0.5\n"))
     assert store.metrics()[-1]["validation/step"] == 2
@@ -62,6 +64,7 @@ def test_the_role_must_be_there(tiny_folder: Path, tmp_path: Path, train: Train)
         train(small(tiny_folder, tmp_path, "sft.best.role=finest"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [4, 7])
 def test_resumes_to_the_bit_after_the_best_step(tiny_folder: Path, tmp_path: Path, train: Train, at: int) -> None:
     falls = "def score(completion, task):\n    return -float(len(set(completion)))\n"

@@ -179,6 +179,7 @@ def test_comparing_with_the_step_before_needs_no_other_model(small: Small, train
     assert losses == pytest.approx([np.log(2)] * 3, abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [1, 3])
 def test_a_run_that_was_cut_off_goes_on_bit_for_bit(small: Small, train: Train, tmp_path: Path, every: int) -> None:
     recipe = small(dpo(), *SHORT, "learner.minibatches=2", f"checkpoints.every_steps={every}")
@@ -234,6 +235,7 @@ def test_the_numbers_of_each_pair_come_from_its_row(policy: Policy, tmp_path: Pa
             training.check({"policy": policy}, wrong)
 
 
+@pytest.mark.slow
 def test_each_pair_of_a_step_has_its_own_number(small: Small, train: Train, tmp_path: Path) -> None:
     """The recorded mean is that of the margins of the step's pairs, however the batch is cut."""
     path = margins(tmp_path, *({"margin": float(2**i)} for i in range(15)))

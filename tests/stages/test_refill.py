@@ -38,6 +38,7 @@ def by_step(store: RunStore, step: int) -> tuple[dict[str, float], list[str], se
     return store.metrics()[step - 1], trained, reasons
 
 
+@pytest.mark.slow
 def test_a_step_is_sampled_until_it_is_full(small: Small, train: Train, tmp_path: Path) -> None:
     recipe = with_reward(small(None, "rollout.n=4"), tmp_path, SOME_TASKS)
     _, alone = train(recipe)
@@ -57,6 +58,7 @@ def test_a_step_is_sampled_until_it_is_full(small: Small, train: Train, tmp_path
     assert begun <= {row["task_key"] for row in filled.rollouts(1)}, "the first round is the same"
 
 
+@pytest.mark.slow
 def test_where_nothing_is_dropped_nothing_changes(small: Small, train: Train, tmp_path: Path) -> None:
     recipe = with_reward(small(None, "rollout.n=4", "filters={}"), tmp_path, VARIED)
     models, _ = train(recipe)
@@ -66,6 +68,7 @@ def test_where_nothing_is_dropped_nothing_changes(small: Small, train: Train, tm
         assert before.equal(after)
 
 
+@pytest.mark.slow
 def test_a_step_can_sample_more_than_it_trains_on(small: Small, train: Train, tmp_path: Path) -> None:
     recipe = with_reward(small(None, "rollout.n=4", "filters={}"), tmp_path, VARIED)
     _, store = train(replace(recipe, stages={"rl": replace(recipe.stages["rl"], refill=Refill(prompts=1))}))
@@ -89,6 +92,7 @@ def test_what_is_over_is_dropped_from_the_end() -> None:
     assert Refill().cut(groups, [], 5) == (groups, [])
 
 
+@pytest.mark.slow
 def test_copies_take_the_places_of_dropped_groups_without_sampling(small: Small, train: Train, tmp_path: Path) -> None:
     recipe = with_reward(small(None, "rollout.n=4"), tmp_path, SOME_TASKS)
     _, alone = train(recipe)
@@ -163,6 +167,7 @@ def test_what_waited_has_the_ratio_of_the_present_policy(small: Small, train: Tr
     assert store.metrics()[1]["sampler_gap"] < 1e-4, "they are no gap between sampler and learner"
 
 
+@pytest.mark.slow
 def test_surplus_is_in_the_checkpoint(small: Small, train: Train, tmp_path: Path) -> None:
     recipe = small(None, "rollout.n=4", "filters={}", "steps=4", "checkpoints.every_steps=1")
     recipe = carried(with_reward(recipe, tmp_path, VARIED), prompts=2)

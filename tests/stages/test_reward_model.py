@@ -101,6 +101,7 @@ def only_the_reward_model(recipe: Recipe) -> Recipe:
     return replace(recipe, stages={"reward_model": recipe.stages["reward_model"]})
 
 
+@pytest.mark.slow
 def test_unseen_completions_are_ordered(small: Small, train: Train, tmp_path: Path) -> None:
     write_digits(tmp_path / "pairs.jsonl", 400, seed=0)
     changes = [f"tasks={tmp_path / 'pairs.jsonl'}", "evaluation.verifier.kind=format", "batch=16", "max_steps=24"]

@@ -164,6 +164,7 @@ def test_a_role_that_is_not_trained_cannot_imitate(small: Small, train: Train) -
         train(recipe)
 
 
+@pytest.mark.slow
 def test_penalties_are_in_the_loss(small: Small, train: Train) -> None:
     """Another role's log-probabilities are there for them; those of a copy of the policy are the policy's at first."""
     changes = ("tasks.terms=[2, 2]", "sft.max_steps=3", "sft.batch=8", "lr=1e-2", "models.reference.source=role:policy")

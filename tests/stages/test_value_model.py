@@ -157,6 +157,7 @@ def test_a_run_collects_learns_and_answers_by_search(small: Small, train: Train)
     assert any("no answers by search yet" in event["message"] for event in store.events())
 
 
+@pytest.mark.slow
 def test_a_run_that_was_cut_off_goes_on_as_if_it_had_not(small: Small, train: Train, tmp_path: Path) -> None:
     recipe = override(only_values(small), ["checkpoints.every_steps=1"])
     whole, record = train(recipe)

@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from posttrain.components.selections.sampled import Sampled
 from posttrain.methods.preference.dpo import dpo
 from posttrain.methods.sft_rl.sft import sft
@@ -28,6 +30,7 @@ def odd(recipe: Recipe, tmp_path: Path) -> Any:
     return next(iter(with_reward(recipe, tmp_path, ODD).stages.values())).reward  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_pairs_of_a_stage_without_any_in_the_data(small: Small, train: Train, tmp_path: Path) -> None:
     reward = odd(small(arithmetic()), tmp_path)
     recipe = small(dpo(), "tasks={kind: arithmetic, size: 60, terms: [2, 2], demonstrate: false}", "batch=4")
@@ -45,6 +48,7 @@ def info(row: Any) -> Any:
     return row["info"] if isinstance(row["info"], dict) else json.loads(row["info"])
 
 
+@pytest.mark.slow
 def test_best_answers_in_place_of_the_given_ones(small: Small, train: Train, tmp_path: Path) -> None:
     reward = odd(small(arithmetic()), tmp_path)
     recipe = small(sft(demonstrations()), "tasks.terms=[2, 2]", "batch=4")

@@ -117,6 +117,7 @@ def test_clusters_of_one_are_no_clusters(values: list[float]) -> None:
     assert clustered.interval == pytest.approx(alone.interval, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_clusters_must_be_respected_for_the_coverage_to_hold() -> None:
     generator = np.random.default_rng(3)
     inside_clustered = inside_naive = 0

@@ -51,6 +51,7 @@ def test_one_order_counts_where_settings_depend_on_releases() -> None:
     assert every.value <= one.value == pytest.approx(one.spent[order] + math.log(1e5) / (order - 1))
 
 
+@pytest.mark.slow
 def test_calibrated_noise_is_the_smallest_that_fits() -> None:
     sigma = calibrated(0.05, 200, 4.0, 1e-5)
     ledgers = [Ledger(epsilon=4.0, delta=1e-5) for _ in range(2)]

@@ -131,6 +131,7 @@ def test_the_loss_is_the_reducers_weighted_sum(policy: Policy, examples_of: Exam
         np.testing.assert_allclose(seen[LOGP], logp, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", [AdamW(lr=1e-3), Muon(lr=1e-3)], ids=lambda o: o.kind)
 def test_a_restored_learner_continues_bit_for_bit(
     tiny_policy: Callable[[], Policy], examples_of: Examples, optimizer: Optimizer
@@ -243,6 +244,7 @@ def test_a_loss_that_is_not_finite_stops_before_any_weight_changes(policy: Polic
     assert all(torch.equal(before[name], value) for name, value in policy.state_dict().items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", [AdamW(lr=3e-3), Muon(lr=3e-3)], ids=lambda o: o.kind)
 def test_likelihood_of_a_demonstration_rises(policy: Policy, examples_of: Examples, optimizer: Optimizer) -> None:
     examples = examples_of(4)

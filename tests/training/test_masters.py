@@ -54,6 +54,7 @@ def weights_of(policy: LanguageModelPolicy) -> torch.Tensor:
     return torch.cat([p.detach().float().flatten() for p in policy.parameters()])
 
 
+@pytest.mark.slow
 def test_updates_smaller_than_a_digit_add_up_only_with_masters(tmp_path: Path) -> None:
     """At 1, the next bfloat16 number is 2^-7 away: a step of 1e-3 of a norm's weight is always rounded off."""
     moved = {}

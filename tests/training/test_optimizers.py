@@ -49,6 +49,7 @@ def test_the_same_to_the_bit_as_the_class_in_torch(dtype: torch.dtype, fused: bo
         assert all(parameter.grad is None for parameter in ours)
 
 
+@pytest.mark.slow
 def test_to_make_and_to_call_it_does_not_import_the_compiler_of_torch() -> None:
     """It takes a second and 70 MB."""
     script = """

@@ -151,6 +151,7 @@ def test_without_adapters_records_have_a_pass_each(folder: Path) -> None:
     assert any(not torch.equal(a, b) for a, b in zip(before, made.parameters.values(), strict=True))
 
 
+@pytest.mark.slow
 def test_the_budget_is_never_passed(folder: Path) -> None:
     for controller in (Fixed(), Quantile(every=2), ActorCritic(every=2)):
         own = policy(folder)

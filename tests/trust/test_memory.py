@@ -60,6 +60,7 @@ def test_the_score_is_an_error_and_the_others_are_unharmed() -> None:
     assert all("MemoryError" in score.explanation for score in scores[1::2]), scores[1].explanation
 
 
+@pytest.mark.slow
 def test_one_that_will_not_give_up_is_ended_by_its_time() -> None:
     reward = Function(path="mine.py:stubborn", memory_limit=LIMIT_GIB, time_limit=0.5, workers=1)
     scores = score_all(reward, *(attempt(text) for text in ("four", "fives", "four")))
@@ -78,6 +79,7 @@ def begun(function: str) -> int:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_without_what_could_not_be_scored() -> None:
     assert begun("some") == 0
     failed = [json.loads(line)["grader_errors"] for line in Path("runs/grpo-1/metrics.jsonl").read_text().splitlines()]
@@ -85,6 +87,7 @@ def test_a_run_goes_on_without_what_could_not_be_scored() -> None:
     assert 0.0 < sum(failed) / 3 < 0.5
 
 
+@pytest.mark.slow
 def test_a_run_of_which_nothing_can_be_scored_stops_with_the_evidence(capfd: pytest.CaptureFixture[str]) -> None:
     assert begun("every") == 3
     said = capfd.readouterr().err

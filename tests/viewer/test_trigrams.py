@@ -49,6 +49,7 @@ PIECES = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.lists(PIECES, max_size=10).map("".join), st.lists(st.text("abc1é. ABC[](){}?", max_size=12), max_size=4))
 def test_nothing_that_matches_is_passed_over(pattern: str, texts: list[str]) -> None:

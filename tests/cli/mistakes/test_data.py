@@ -79,6 +79,7 @@ def test_a_prompt_that_leaves_no_room_for_an_answer(refused: Refused, length: in
     assert message == refused("eval", "tiny", "evaluation.tasks=long.jsonl")
 
 
+@pytest.mark.slow
 def test_a_prompt_with_room_for_one_token_is_answered_with_one(capfd: pytest.CaptureFixture[str]) -> None:
     write_rows("edge.jsonl", [{"question": f"{i:0{CONTEXT - 1}}", "answer": "1"} for i in range(12)])
     assert main(["run", "grpo", *SMALL, "tasks=edge.jsonl", "--json"]) == 0

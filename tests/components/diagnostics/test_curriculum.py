@@ -94,6 +94,7 @@ def test_the_oracle_loses_nothing_and_every_curriculum_loses_more() -> None:
     assert rows["oversampled"]["probes"]["mean"] == pytest.approx(1 - 96 / (8 * 16) / 6, abs=0.1)
 
 
+@pytest.mark.slow
 def test_a_value_model_with_nothing_to_predict_by_is_no_better_than_uniform() -> None:
     settings = {"tasks": 256, "seeds": 6, "steps": 40}
     shuffled, uniform = found("pcl", shuffled=True, **settings)["pcl"], found("uniform", **settings)["uniform"]

@@ -42,6 +42,7 @@ def test_in_units_of_the_probe() -> None:
     assert torch.allclose(plan.step_D, -2.0 * probe_2D[1])
 
 
+@pytest.mark.slow
 def test_controls_are_of_equal_size() -> None:
     plan = EDIT.plan(*texts(), MATRICES)
     found = {name: control.plan(*texts(), MATRICES) for name, control in EDIT.controls.items()}

@@ -105,6 +105,7 @@ def test_the_solver_solves() -> None:
     assert (verdict.value, verdict.solved) == (1.0, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("action", "why"),
     [

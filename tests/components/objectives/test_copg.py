@@ -165,6 +165,7 @@ def learned_one_by_one(*, value: bool) -> Tensor:
     return logits_A
 
 
+@pytest.mark.slow
 def test_without_the_other_completion_as_the_baseline_it_is_not() -> None:
     """Without any baseline every arm is raised as often as it was written: worse than where it began (0.292)."""
     assert regret(learned_one_by_one(value=False)) == pytest.approx(0.638, abs=2e-3)

@@ -221,6 +221,7 @@ def test_nothing_is_missing_at_the_optimum(beta: float, states: str) -> None:
     assert PathConsistency(beta=beta)(elsewhere).loss_T.min() > 0.009
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beta", [0.5, 0.3])
 def test_offline_paths_lead_to_the_optimum(beta: float) -> None:
     """400 paths of the uniform reference, tabular policy and values, 32 paths a step."""

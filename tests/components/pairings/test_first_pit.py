@@ -134,6 +134,7 @@ def share_found(rule: FirstPit, *, after: float, before: float = 0.6, trials: in
     return sum(pit == 2 for pit in found) / trials
 
 
+@pytest.mark.slow
 def test_a_planted_fatal_step_is_found() -> None:
     """With 5 continuations in more than 90 % of the answers; where 5 % recover, the lowest Q often misses it."""
     assert share_found(FirstPit(), after=0.0) > 0.9

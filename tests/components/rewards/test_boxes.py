@@ -145,6 +145,7 @@ def test_what_is_no_list_of_boxes(text: str) -> None:
     assert (score.value, score.status) == (0.0, "wrong")
 
 
+@pytest.mark.slow
 def test_a_million_boxes_are_no_answer() -> None:
     row = json.dumps({"Position": A, "Confidence": 0.9})
     score = judge(Boxes(), f"<answer>[{', '.join([row] * 1_000_000)}]</answer>", ONE)

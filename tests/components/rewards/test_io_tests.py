@@ -41,6 +41,7 @@ def test_every_language_has_an_example() -> None:
     assert set(RIGHT) == set(shipped_languages())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", sorted(RIGHT))
 def test_the_same_tests_in_every_language(language: str) -> None:
     reward = reward_for(language, wrong_output=0.2, failed=-0.1)

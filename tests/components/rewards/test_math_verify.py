@@ -70,6 +70,7 @@ UNEQUAL = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("gold", "answer"), EQUAL)
 def test_equal(reward: MathVerify, gold: str, answer: str) -> None:
     score = judge(reward, rf"\boxed{{{answer}}}", asked(gold))
@@ -132,6 +133,7 @@ def test_the_other_rewards_that_read_mathematics_reward_no_hostile_answer_either
     assert all(score.value == 0.0 for score in scores)
 
 
+@pytest.mark.slow
 def test_text_is_never_evaluated(tmp_path: Path) -> None:
     """What the grammar refuses, and what SymPy itself would evaluate were it asked to."""
     code = """

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from posttrain.components.rewards import RewardContext, failure
 from posttrain.components.rewards.match import Match
@@ -22,6 +23,7 @@ def outcomes(reward: Noisy, tasks: int, *texts: str, context: RewardContext = TR
     ]
 
 
+@pytest.mark.slow
 def test_the_share_of_flips_is_within_its_interval_and_the_mean_is_as_derived() -> None:
     """E[r'] = (1 - 2p) r + p: with p = 0.3, 0.7 for a correct rollout and 0.3 for a wrong one; 4 stds of 2,000."""
     found = outcomes(Noisy(of=Match(), false_positive=0.3, false_negative=0.3, per="rollout"), 2000, "1", "2")

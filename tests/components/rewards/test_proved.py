@@ -65,6 +65,7 @@ def test_a_task_without_a_verdict_is_refused() -> None:
     assert judge(Proved(), ended(r"\boxed{proved}"), bare).status == "error"
 
 
+@pytest.mark.slow
 def test_statements_are_true_or_false_by_exact_arithmetic_and_their_demonstrations_are_right() -> None:
     for level in range(1, 6):
         for task in Identities(size=1000 if level > 1 else 200, level=level).load():

@@ -70,6 +70,7 @@ def test_no_wrong_program_passes(reward: PythonTests, name: str) -> None:
     assert score.status == "wrong" and score.value == 0.0, score.explanation
 
 
+@pytest.mark.slow
 def test_a_share_is_rewarded_where_that_is_asked_for() -> None:
     reward = PythonTests(partial=True, weakest=tier_for(), right=1.0, wrong=-0.5)
     assert judge(reward, "def f(x): return 4 if x == 2 else 9", TASK).value == pytest.approx(-0.5 + 1.5 * 2 / 3)

@@ -84,6 +84,7 @@ def default_scored() -> str:
     return next(n for n, (cls, _) in sorted(DATASETS.items()) if cls.score_answer is ProceduralDataset.score_answer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fields", [{}, {"dataset": "chain_sum"}, {"dataset": 3, "entry": ENTRY}])
 def test_a_task_of_another_kind_is_an_error(fields: dict[str, object]) -> None:
     pytest.importorskip("reasoning_gym")

@@ -43,6 +43,7 @@ def test_rows_decide_and_not_the_text(reward: SQL) -> None:
         assert (score.status, score.value) == ("wrong", 0.0), query
 
 
+@pytest.mark.slow
 def test_order_counts_where_the_reference_orders(reward: SQL) -> None:
     assert judge(reward, "SELECT a FROM t ORDER BY -a", ORDERED).status == "ok"
     assert judge(reward, "SELECT a FROM t ORDER BY a", ORDERED).status == "wrong"

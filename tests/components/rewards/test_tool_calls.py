@@ -66,6 +66,7 @@ def second_writing(predicted: list[dict[str, Any]], gold: list[dict[str, Any]]) 
     return 6 * s / top - 3
 
 
+@pytest.mark.slow
 def test_it_equals_a_second_writing_on_random_cases() -> None:
     rng = Random(0)
 

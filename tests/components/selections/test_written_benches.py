@@ -57,11 +57,13 @@ def test_a_bench_that_distinguishes_a_mutant_is_kept() -> None:
     assert "a & b" not in writer.prompts[0] and "module top(input a, b, output y);" in writer.prompts[0]
 
 
+@pytest.mark.slow
 def test_a_bench_that_passes_a_mutant_goes() -> None:
     chosen, _ = made(WEAK)
     assert not chosen.tasks and "passes a faulty module" in chosen.summary
 
 
+@pytest.mark.slow
 def test_repairs_have_the_message_and_an_end() -> None:
     chosen, writer = made(BROKEN, SILENT, GOOD, repairs=2)
     assert [t.fields["origin"][0]["repairs"] for t in chosen.tasks] == [2]

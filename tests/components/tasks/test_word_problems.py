@@ -87,6 +87,7 @@ def test_no_calculation_is_there_twice_so_held_out_ones_are_new():
     assert not {tuple(t.fields["calculation"]) for t in held} & {tuple(t.fields["calculation"]) for t in kept}
 
 
+@pytest.mark.slow
 def test_difficulty():
     one = WordProblems(size=200, steps=(1, 1), largest=20, distractors=0).load()
     assert {task.domain for task in one} == {"1 step"}

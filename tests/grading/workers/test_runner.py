@@ -76,6 +76,7 @@ class TestOutcomes:
 
 
 class TestIsolation:
+    @pytest.mark.slow
     def test_order_is_kept_and_others_are_unharmed(self) -> None:
         calls: list[Any] = [["spin"] if n in (3, 17) else ["leave"] if n == 8 else n for n in range(24)]
         outcomes = runner().run_now(*calls)
@@ -157,6 +158,7 @@ class TestIsolation:
         done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environ, timeout=60)
         assert done.returncode == -signal.SIGKILL  # and its output was closed by all who had it
 
+    @pytest.mark.slow
     def test_nothing_is_kept_of_a_step(self) -> None:
         grader = runner(workers=1)
         loops = []

@@ -27,6 +27,7 @@ def test_logits_are_those_of_the_folder(tmp_path, architecture, tied):
     assert torch.equal(logits(read, *SEQUENCES), logits(load(folder), *SEQUENCES))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Qwen2Config", "LlamaConfig"])
 def test_biases_are_read_and_transformers_agrees(tmp_path, name):
     settings = {"head_dim": 12} | ({"attention_bias": True, "mlp_bias": True} if name == "LlamaConfig" else {})

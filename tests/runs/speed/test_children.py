@@ -56,6 +56,7 @@ def test_a_child_whose_parent_is_gone_ends() -> None:
     one.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "said"),
     [

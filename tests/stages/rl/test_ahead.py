@@ -107,6 +107,7 @@ def trained(trajectory: Trajectory) -> list[int]:
     return [int(segment.version) for segment in trajectory.segments if segment.trained]
 
 
+@pytest.mark.slow
 def test_a_lag_of_zero_is_in_turn(tiny: Path, tmp_path: Path) -> None:
     models, records = [], []
     for name, schedule in (("turn", InTurn()), ("zero", Lagged(steps=0))):
@@ -124,6 +125,7 @@ def test_step_s_is_sampled_with_the_weights_of_step_s_1_k(tiny: Path, tmp_path: 
     assert versions == [{0}, {0}, {0}, {1}, {2}]
 
 
+@pytest.mark.slow
 def test_a_lagged_run_resumes_to_the_bit(tiny: Path, tmp_path: Path) -> None:
     recipe = recipe_with(Lagged(steps=2), tiny, tmp_path)
     models, whole = run(recipe, tmp_path / "whole")
