@@ -5,8 +5,9 @@
 export PYTHON TORCH_INDEX
 BIN := .venv/bin
 # One process per core, one thread each: models in tests are too small for more. Files go to the processes in the order
-# of tests/conftest.py.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+# of tests/conftest.py. Bytecode is written even where the environment says not to: tests start hundreds of processes,
+# each of which would compile the package anew.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 TESTS ?=
 PEERS ?=
 
@@ -27,7 +28,7 @@ real: core ## fetch a real language model (93 MB), and train it on word problems
 test: check .triton/ready .trackers/ready ## install, check style and types, and run every test
 	@$(PYTEST) --durations=50 --durations-min=1 $(TESTS)
 
-test-fast: dev ## run the tests that take no longer than a few seconds each
+test-fast: dev ## run the tests that take no longer than a second or so each
 	@$(PYTEST) -m 'not slow' $(TESTS)
 
 check: dev ## ruff, format and mypy --strict
