@@ -43,7 +43,7 @@ def offered(*words: str) -> set[str]:
 @pytest.mark.parametrize(
     ("words", "some"),
     [
-        (["re"], {"resume"}),
+        (["re"], {"replay", "resume"}),
         (["run", "dr_"], {"dr_grpo"}),
         (["run", "mi"], {"mine.yaml", "mixed_sums"}),
         (["run", "runs/"], {"runs/quickstart-1"}),

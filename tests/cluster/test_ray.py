@@ -48,13 +48,14 @@ RECIPES = (
     "tango",
     "chord",
     "llamarl",
+    "asyncflow",
     "dump",
     "mopps",
     "treepo",
     "cory",
     "awm",
 )
-"""One of each way to sample and to learn: critics, teachers, pairs, states, judges, curricula, trees, flows, a lag."""
+"""One of each way to sample and to learn: critics, teachers, pairs, states, judges, trees, flows, a lag, a stream."""
 
 
 @pytest.fixture(scope="module")

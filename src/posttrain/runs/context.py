@@ -92,11 +92,15 @@ class RunContext:
         if self.recipe.evaluation.search is not None:
             check_needs("evaluation", needs_of("search", self.recipe.evaluation.search, role="policy"), roles, models)
         self._check_made()
-        if self.recipe.schedule.ahead and not any(stage.samples_ahead for stage in self.recipe.stages.values()):
+        schedule = self.recipe.schedule
+        following = [stage for stage in self.recipe.stages.values() if stage.samples_ahead]
+        if (schedule.ahead or schedule.streams is not None) and not following:
             raise UserError(
                 f"schedule={self.recipe.schedule.kind}: no stage of this recipe samples ahead; leave it out. It is for "
                 "stages of kind rl"
             )
+        for stage in following:
+            stage.check_timetable(schedule)
         for name, stage in self.recipe.stages.items():
             tasks = self.problems.of(stage)
             if not tasks:

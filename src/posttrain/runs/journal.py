@@ -79,7 +79,7 @@ class Journal:
 
 
 REQUIRED: dict[str, tuple[str, type]] = {
-    **dict.fromkeys(("metrics.jsonl", "timing.jsonl", "events.jsonl", "evals.jsonl"), ("step", int)),
+    **dict.fromkeys(("metrics.jsonl", "timing.jsonl", "events.jsonl", "evals.jsonl", "stream.jsonl"), ("step", int)),
     "history.jsonl": ("kind", str),
 }
 """By journal of a run: what every entry has, and its type."""

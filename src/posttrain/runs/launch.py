@@ -2,7 +2,7 @@
 
 import contextlib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -56,12 +56,13 @@ def start(
     *,
     most_steps: int | None = None,
     limit: TimeLimit | None = None,
+    replayed: Sequence[Mapping[str, Any]] | None = None,
 ) -> tuple[Path, dict[str, Any]]:
     """Run a recipe in a new folder under `root`; returns the folder and the summary.
 
     Data and models are read before the folder is made, so that a mistake in them leaves nothing behind. `warnings` are
     recorded with those of the checks. `most_steps` ends each stage early, for a rehearsal; at `limit` the run is
-    saved and stops.
+    saved and stops. `replayed` is the journal of a run to compute again (`RunStore.stream`).
     """
     for tracker in recipe.trackers:
         tracker.check()
@@ -74,7 +75,7 @@ def start(
     if context.device.type == "cpu" and memory.fits is False:
         store.log_history("warning", " ".join(memory.lines()))
         view.announce("\n".join(memory.lines()))
-    return store.folder, _execute(context, store, view, models, most_steps, limit)
+    return store.folder, _execute(context, store, view, models, most_steps, limit, replayed)
 
 
 def resume(
@@ -154,6 +155,7 @@ def _execute(
     models: Models,
     most_steps: int | None = None,
     limit: TimeLimit | None = None,
+    replayed: Sequence[Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """Run all stages, then write the model, the summary and the report."""
     stages = context.recipe.stages
@@ -167,7 +169,7 @@ def _execute(
                 view.event(kind, message)
             as_usual()
             with context.processes():
-                models = Run(context, store, view, most_steps, limit, tracking).execute(models)
+                models = Run(context, store, view, most_steps, limit, tracking, replayed).execute(models)
         except BaseException as error:
             _log_end(store, error)
             raise

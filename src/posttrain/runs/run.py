@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from posttrain.components.alarms import Action, Readings
 from posttrain.components.selections import Selection
+from posttrain.components.timetables import Streams
 from posttrain.engines import wait_for
 from posttrain.errors import AlarmStop, Interrupted
 from posttrain.evaluation.candidates import evaluate_candidates
@@ -55,12 +56,14 @@ class Run:
         most_steps: int | None = None,
         limit: TimeLimit | None = None,
         trackers: Tracking | None = None,
+        replayed: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
         """`store` is where it is recorded; a checkpoint found there is continued from.
 
         `most_steps` ends each stage early; None runs all steps. A run that reaches its `limit` stops as on Ctrl-C.
-        `trackers` get what was recorded.
+        `trackers` get what was recorded. `replayed` is the journal of a run to compute again.
         """
+        self.replayed = replayed
         self.limit = limit
         self.context, self.recipe, self.store, self.view = context, context.recipe, store, view
         self.most_steps = most_steps
@@ -276,6 +279,23 @@ class StageRun(StageRunContext):
     def ahead(self) -> int:
         """Steps that rollouts are sampled ahead."""
         return self.recipe.schedule.ahead
+
+    @property
+    def streams(self) -> Streams | None:
+        """How rollouts go on over changes of the weights."""
+        return self.recipe.schedule.streams
+
+    @property
+    def replayed(self) -> Mapping[int, Mapping[str, Any]] | None:
+        """The journal of the run that is computed again."""
+        if self._run.replayed is None:
+            return None
+        own = [entry for entry in self._run.replayed if entry["stage"] == self.name]
+        return {entry["stage_step"] - 1: entry for entry in own}
+
+    def journal(self, entry: Mapping[str, Any]) -> None:
+        """Write what a step was sampled from into ``stream.jsonl``."""
+        self._run.store.log_stream(self._run.step + 1, self.name, entry)
 
     def beside(self, models: Models, work: Callable[[], Result]) -> Callable[[], Result]:
         """Begin work that samples, beside what learns."""

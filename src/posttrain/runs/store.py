@@ -5,6 +5,7 @@
     metrics.jsonl       one line per step: what was measured; the same in every run of the same recipe
     events.jsonl        alarms, discards, notes; likewise
     evals.jsonl         one line per evaluation; likewise
+    stream.jsonl        with schedule=streaming: what each step was sampled from and learned from; likewise
     timing.jsonl        one line per step: seconds, tokens per second, memory; differs from run to run
     history.jsonl       starts, resumes and repairs of the process, with the time; never cut
     rollouts/           step_000123.parquet: one row per trajectory
@@ -44,6 +45,8 @@ GIVEN = " (given)"
 """Ends the name of an evaluation in its rows of demonstrations and pairs, which were measured and not answered."""
 _CUT = ("metrics.jsonl", "timing.jsonl", "events.jsonl", "evals.jsonl")
 _JOURNALS = (*_CUT, "history.jsonl")
+STREAM = "stream.jsonl"
+"""The journal of runs whose rollouts go on over changes of the weights; others do not have it."""
 
 
 class RunStore:
@@ -53,7 +56,8 @@ class RunStore:
         """Use `create` or `open`."""
         self.folder = folder
         self._lock = lock
-        self._journals = {name: Journal(folder / name) for name in _JOURNALS} if lock else {}
+        there = (*_JOURNALS, STREAM) if (folder / STREAM).is_file() else _JOURNALS
+        self._journals = {name: Journal(folder / name) for name in there} if lock else {}
         self._unsynced: set[Path] = set()
         self._last_step = 0
 
@@ -122,6 +126,11 @@ class RunStore:
         return self.folder.resolve().name
 
     @property
+    def _cut(self) -> tuple[str, ...]:
+        """Journals that a resumed run cuts back."""
+        return (*_CUT, STREAM) if STREAM in self._journals else _CUT
+
+    @property
     def checkpoints(self) -> Path:
         """Folder of the checkpoints."""
         return self.folder / "checkpoints"
@@ -136,6 +145,13 @@ class RunStore:
     def log_timing(self, step: int, stage: str, stage_step: int, timing: Mapping[str, Any]) -> None:
         """Record seconds by phase, tokens per second and memory of a step, or of an evaluation after it."""
         self._append("timing.jsonl", {"step": step, "stage": stage, "stage_step": stage_step, **timing})
+
+    def log_stream(self, step: int, stage: str, entry: Mapping[str, Any]) -> None:
+        """Record what a step was sampled from and learned from."""
+        self._journal("metrics.jsonl")  # the run is open
+        if STREAM not in self._journals:
+            self._journals[STREAM] = Journal(self.folder / STREAM)
+        self._append(STREAM, {"step": step, "stage": stage, **entry})
 
     def log_event(self, step: int, kind: str, message: str, **details: Any) -> None:
         """Record an event: an alarm, a discard, a note. Events are a function of the recipe."""
@@ -199,7 +215,7 @@ class RunStore:
         except OSError as error:
             raise cannot_write(error, self.folder, self.folder) from error
         self._unsynced.clear()
-        sizes = {name: self._journal(name).size for name in _CUT}
+        sizes = {name: self._journal(name).size for name in self._cut}
         return {"step": self._last_step, "rollouts": self._recorded(self._last_step), **sizes}
 
     def rewind(self, position: Mapping[str, int]) -> None:
@@ -211,7 +227,7 @@ class RunStore:
             seconds = sum(entry.get("seconds_total") or 0.0 for entry in timing if entry["step"] > step)
             message = f"went back to step {step}; steps done again because no checkpoint held them: {len(undone)}"
             self.log_history("rewound", message, step=step, steps_undone=len(undone), seconds_undone=seconds)
-        for name in _CUT:
+        for name in self._cut:
             self._journal(name).cut(position.get(name, 0))
         evaluated = {entry["step"] for entry in self.evaluations()}
         self._note_missing(position, evaluated)
@@ -265,6 +281,10 @@ class RunStore:
     def history(self) -> list[dict[str, Any]]:
         """Starts, resumes and repairs."""
         return read_lines(self.folder / "history.jsonl")
+
+    def stream(self) -> list[dict[str, Any]]:
+        """What each step was sampled from and learned from; none of runs that do not stream."""
+        return read_lines(self.folder / STREAM)
 
     def evaluations(self) -> list[dict[str, Any]]:
         """Numbers of each evaluation, in order."""
@@ -358,7 +378,7 @@ class RunStore:
 
     def _repair(self) -> None:
         """Truncate lines that a killed process left unfinished."""
-        for name in ("history.jsonl", *_CUT):  # first the one into which the repairs of the others are written
+        for name in ("history.jsonl", *self._cut):  # first the one into which the repairs of the others are written
             journal = self._journals[name]
             dropped = journal.drop_unfinished()
             if dropped:

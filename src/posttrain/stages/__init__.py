@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from posttrain.component import Component
 from posttrain.components.selections import Selection
 from posttrain.components.tasks import Tasks
+from posttrain.components.timetables import Timetable
 from posttrain.models import Model
 from posttrain.stages.context import Models, PreviewContext, StageContext
 from posttrain.stages.needs import Need
@@ -52,6 +53,9 @@ class Stage(Component):
     def samples_ahead(self) -> bool:
         """Whether it follows a recipe's schedule (`StageContext.ahead`)."""
         return False
+
+    def check_timetable(self, timetable: Timetable) -> None:
+        """Raise `UserError` for a timetable that it cannot follow; asked of stages that follow one."""
 
     @property
     def further(self) -> Mapping[str, Tasks]:

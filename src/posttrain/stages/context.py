@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from posttrain.types import Group, Task
 
 if TYPE_CHECKING:
+    from posttrain.components.timetables import Streams
     from posttrain.engines import Sampler
     from posttrain.models import Model
     from posttrain.policies import Policy
@@ -60,6 +61,17 @@ class StageContext(PreviewContext, Protocol):
     @property
     def ahead(self) -> int:
         """Steps that rollouts are sampled ahead (`Timetable.ahead`); 0 samples a step when it is learned from."""
+
+    @property
+    def streams(self) -> "Streams | None":
+        """How rollouts go on over changes of the weights (`Timetable.streams`)."""
+
+    @property
+    def replayed(self) -> Mapping[int, Mapping[str, Any]] | None:
+        """The journal of another run of this stage to compute again, by step from 0; None in any other run."""
+
+    def journal(self, entry: Mapping[str, Any]) -> None:
+        """Write what a step was sampled from into the journal of the run. It is JSON with its ``stage_step``."""
 
     def beside(self, models: Models, work: Callable[[], Result]) -> Callable[[], Result]:
         """Begin work that samples with the weights as they are now; returns what waits for its result.

@@ -43,9 +43,9 @@ def events(ahead: int, steps: int, memory: dict[str, Any] | None = None, start: 
         return wait
 
     memory = {} if memory is None else memory
-    queue = Ahead(memory, [], ahead, steps)
+    queue = Ahead(memory, [], ahead, steps, begin)
     for step in range(start, steps):
-        assert queue.take(step, begin).sampled == step
+        assert queue.take(step).sampled == step
         found.append(f"l{step}")
         queue.settle()
     return found
@@ -68,8 +68,8 @@ def test_what_waits_is_in_the_memory() -> None:
     memory: dict[str, Any] = {}
     events(2, 5, memory)
     assert memory[AHEAD] == []
-    queue = Ahead(memory, [], 2, 9)
-    queue.take(0, lambda number: lambda: Collected(sampled=number))
+    queue = Ahead(memory, [], 2, 9, lambda number: lambda: Collected(sampled=number))
+    queue.take(0)
     queue.settle()
     assert [item["sampled"] for item in memory[AHEAD]] == [1, 2]
     assert events(2, 4, memory, start=1) == ["c3", "l1", "w3", "l2", "l3"]
@@ -86,7 +86,7 @@ def test_collected_rollouts_are_kept_whole() -> None:
 
 
 def test_rollouts_of_a_task_that_was_made_meanwhile_cannot_wait() -> None:
-    with pytest.raises(UserError, match=r"schedule=lagged keeps rollouts.* task 'a' was made while sampling"):
+    with pytest.raises(UserError, match=r"this schedule keeps rollouts.* task 'a' was made while sampling"):
         Collected(groups=[group([1.0], key="a")]).packed({"b": task("b")})
 
 

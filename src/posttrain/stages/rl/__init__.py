@@ -9,6 +9,7 @@ only: a method sets the fields below and never needs a branch here.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import field, replace
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -30,14 +31,17 @@ from posttrain.components.rewards import Reward, RewardContext
 from posttrain.components.rollouts import Rollout
 from posttrain.components.selections import Selection
 from posttrain.components.tasks import Tasks
+from posttrain.components.timetables import Timetable
 from posttrain.engines import wait_for
+from posttrain.errors import UserError
 from posttrain.models import Model
 from posttrain.signals import OLD_LOGP, OLD_VALUE, SCORE, Signal, columns_in, roles_in
 from posttrain.stages import Models, PreviewContext, Stage, StageContext
 from posttrain.stages.fit import Step, fit
 from posttrain.stages.needs import Need, needs_of
 from posttrain.stages.prompts import check_prompts
-from posttrain.stages.rl.ahead import Ahead, Collected
+from posttrain.stages.rl.ahead import Collected
+from posttrain.stages.rl.arrivals import arrivals
 from posttrain.stages.rl.choosing import Choosing, check_pool, visits
 from posttrain.stages.rl.collect import collect_groups, describe_failures, learned_by, record_filtered
 from posttrain.stages.rl.collecting import Collecting
@@ -163,6 +167,14 @@ class RL(Stage):
         if own or any(need.shows for need in self.needs):
             check_experts(models, tasks)
 
+    def check_timetable(self, timetable: Timetable) -> None:
+        """Streaming fills batches itself, and goes on with groups itself."""
+        if timetable.streams is not None and self.refill is not None:
+            raise UserError(
+                f"schedule={timetable.kind} fills batches as groups end, and refill those of a step; set refill=null, "
+                "and schedule.filtered=group to sample until enough groups pass the filters"
+            )
+
     @property
     def further(self) -> Mapping[str, Tasks]:
         """The tasks that demonstrations are from, if they are not those of the stage."""
@@ -194,38 +206,39 @@ class RL(Stage):
         check_pool(memory, context.tasks, context.name)
         states = role_states(models, learners, memory["roles"], trainings)
         warmup = warmup_of(trainings)
-        collecting = self._collecting(models, context, memory, choosing)
-        ahead = Ahead(memory, context.tasks, context.ahead, self.steps)
-        for step in fit(context, models, learners, steps=self.steps, memory=memory):
-            shares = imitation.shares(memory, step.index)
-            for role in trainings:
-                models[role].at(step.progress)
-            with context.phase("sample"):
-                context.groups = []
-                found = ahead.take(step.index, collecting.begin) if shares.sampled or context.ahead else Collected()
-                found = found if shares.sampled else found.unused()
-                context.groups = groups = found.groups
-                kept = found.kept
-            step.record.metrics |= found.metrics
-            record_filtered(step.record, groups, kept, found.dropped)
-            step.record.metrics |= metrics_by_role(groups) | {"sampled_tokens": float(found.sampled)}
-            targets = choosing.observe(memory, learned_by("policy", groups), step)
-            shown = imitation.choose(memory, groups, shares, models["policy"], step.index)
-            epochs = self.refill.epochs(step.index) if self.refill is not None else None
-            validation = imitation.validation(models["policy"], shares, step.index)
-            critic, idle = self._critics(context, step)
-            taught = Taught(shown=shown, shares=shares, validation=validation, critic=critic, idle=idle, epochs=epochs)
-            for role, training in trainings.items():
-                if training.due(step.index, warmup):
-                    own = taught if role == "policy" else Taught(shares=shares, idle=idle, epochs=epochs)
-                    training.update(kept, own, models, learners, memory["roles"][role], step, context.phase)
-            choosing.teach(targets, models, learners, step)
-            imitation.observe(memory, shares, step.record.metrics)
-            step.record.drop_rest(kept, "the role that it would teach is not updated in this step")
-            with context.phase("sample"):
-                ahead.settle()
-            for hook in self.hooks.values():
-                hook(step.index + 1, states)
+        with closing(arrivals(self._collecting(models, context, memory, choosing))) as coming:
+            for step in fit(context, models, learners, steps=self.steps, memory=memory):
+                shares = imitation.shares(memory, step.index)
+                for role in trainings:
+                    models[role].at(step.progress)
+                with context.phase("sample"):
+                    context.groups = []
+                    found = coming.take(step.index) if shares.sampled or coming.always else Collected()
+                    found = found if shares.sampled else found.unused()
+                    context.groups = groups = found.groups
+                    kept = found.kept
+                step.record.metrics |= found.metrics
+                record_filtered(step.record, groups, kept, found.dropped)
+                step.record.metrics |= metrics_by_role(groups) | {"sampled_tokens": float(found.sampled)}
+                targets = choosing.observe(memory, learned_by("policy", groups), step)
+                shown = imitation.choose(memory, groups, shares, models["policy"], step.index)
+                epochs = self.refill.epochs(step.index) if self.refill is not None else None
+                validation = imitation.validation(models["policy"], shares, step.index)
+                critic, idle = self._critics(context, step)
+                taught = Taught(
+                    shown=shown, shares=shares, validation=validation, critic=critic, idle=idle, epochs=epochs
+                )
+                for role, training in trainings.items():
+                    if training.due(step.index, warmup):
+                        own = taught if role == "policy" else Taught(shares=shares, idle=idle, epochs=epochs)
+                        training.update(kept, own, models, learners, memory["roles"][role], step, context.phase)
+                choosing.teach(targets, models, learners, step)
+                imitation.observe(memory, shares, step.record.metrics)
+                step.record.drop_rest(kept, "the role that it would teach is not updated in this step")
+                with context.phase("sample"):
+                    coming.settle()
+                for hook in self.hooks.values():
+                    hook(step.index + 1, states)
         return models
 
     def _collecting(

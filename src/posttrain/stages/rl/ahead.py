@@ -8,7 +8,7 @@ learner does. What waits is in the checkpoint.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from posttrain.components.filters import Dropped
 from posttrain.errors import UserError
@@ -43,9 +43,8 @@ class Collected:
             for trajectory in group:
                 if tasks.get(trajectory.task.key) != trajectory.task:
                     raise UserError(
-                        f"schedule=lagged keeps rollouts in the checkpoint, and the task '{trajectory.task.key}' was "
-                        "made while sampling: it is not among the tasks of the stage. Leave the schedule out, or set "
-                        "schedule.steps=0"
+                        f"this schedule keeps rollouts in the checkpoint, and the task '{trajectory.task.key}' was "
+                        "made while sampling: it is not among the tasks of the stage. Leave the schedule out"
                     )
         return {
             "groups": pack_groups(self.groups),
@@ -70,12 +69,38 @@ class Collected:
         )
 
 
+class Arrivals(Protocol):
+    """Where the rollouts of steps come from, in the order of the steps."""
+
+    always: bool
+    """Whether also steps are sampled that learn from demonstrations alone."""
+
+    def take(self, step: int) -> Collected:
+        """The rollouts of a step."""
+        ...
+
+    def settle(self) -> None:
+        """Called when the step has been learned from; keeps all that goes on in the memory of the stage."""
+        ...
+
+    def close(self) -> None:
+        """End what is in progress."""
+        ...
+
+
+Begin = Callable[[int], Callable[[], Collected]]
+
+
 class Ahead:
     """The steps that were sampled ahead, in their order."""
 
-    def __init__(self, memory: dict[str, Any], tasks: Sequence[Task], steps: int, total: int) -> None:
-        """`steps` is k; `total` are those of the stage. What waits in `memory` is taken over."""
-        self._memory, self._steps, self._total = memory, steps, total
+    def __init__(self, memory: dict[str, Any], tasks: Sequence[Task], steps: int, total: int, begin: Begin) -> None:
+        """`steps` is k; `total` are those of the stage. What waits in `memory` is taken over.
+
+        `begin` starts to sample a step, and returns what waits for it.
+        """
+        self._memory, self._steps, self._total, self._begin = memory, steps, total, begin
+        self.always = steps > 0
         self._tasks = {task.key: task for task in tasks}
         self._waiting = [(Collected.unpacked(item, tasks), item) for item in memory.get(AHEAD, ())]
         self._coming: list[Callable[[], Collected]] = []
@@ -84,10 +109,10 @@ class Ahead:
         """The steps to begin to sample before step `step` is learned from, with the weights as they are."""
         return range(step + len(self._waiting), min(step + self._steps, self._total - 1) + 1)
 
-    def take(self, step: int, begin: Callable[[int], Callable[[], Collected]]) -> Collected:
-        """The rollouts of a step. `begin` starts to sample one, and returns what waits for it."""
+    def take(self, step: int) -> Collected:
+        """The rollouts of a step."""
         for number in self.due(step):
-            coming = begin(number)
+            coming = self._begin(number)
             if 0 < number - step == self._steps:
                 self._coming.append(coming)
             else:
@@ -101,6 +126,9 @@ class Ahead:
             self._keep(wait())
         if self._steps:
             self._memory[AHEAD] = [packed for _, packed in self._waiting]
+
+    def close(self) -> None:
+        """Nothing goes on between steps."""
 
     def _keep(self, collected: Collected) -> None:
         self._waiting.append((collected, collected.packed(self._tasks) if self._steps else {}))

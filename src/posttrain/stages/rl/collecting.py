@@ -53,7 +53,7 @@ class Collecting:
         if not self.context.ahead or self.refill is not None:
             found = self._collect(step)
             return lambda: found
-        picks = self._choose(step, max(self.prompts - len(self.memory.get("begun", ())), 0), 0)
+        picks = self.choose(step, max(self.prompts - len(self.memory.get("begun", ())), 0), 0)
         return self.context.beside(self.models, lambda: self._collect(step, picks))
 
     def _collect(self, step: Step, picks: list[Pick] | None = None) -> Collected:
@@ -72,7 +72,7 @@ class Collecting:
         while not full:
             before = self.context.sampled_tokens(self.models)
             count = self.prompts - (0 if number else len(replayed) + len(memory.get("begun", ())))
-            chosen = picks if picks is not None else self._choose(step, max(count, 0), number)
+            chosen = picks if picks is not None else self.choose(step, max(count, 0), number)
             picks = None
             groups += self._sampled(step, chosen, tasks)
             sampled += self.context.sampled_tokens(self.models) - before
@@ -102,7 +102,8 @@ class Collecting:
         memory["filters"] = states
         return Collected(groups=groups, kept=kept, dropped=dropped, metrics=metrics, sampled=sampled)
 
-    def _choose(self, step: Step, count: int, number: int) -> list[Pick]:
+    def choose(self, step: Step, count: int, number: int) -> list[Pick]:
+        """The tasks of a step, or of a further round of it."""
         return self.choosing.choose(self.models, self.context, step, self.memory, count, number)
 
     def _sampled(self, step: Step, chosen: list[Pick], first: int) -> list[Group]:
