@@ -99,6 +99,7 @@ SHIPPED = {
     "raised": Shipped({"of": "match", "by": "phrases"}),
     "shadow": Shipped({"of": "match"}),
     "unreliable": Shipped({"of": "match"}),
+    "episodic_memory": Shipped({"of": "match"}),
     "signed": Shipped({"of": "match"}),
     "sum": Shipped({"parts": {"right": "match", "short": {"kind": "format", "tags": []}}, "weights": {"short": 0.1}}),
 }

@@ -170,6 +170,7 @@ CASES: dict[str, Case] = {
     "raised": Case(settings={"of": "match", "by": "phrases"}, gold="42"),
     "shadow": Case(settings={"of": "match"}, gold="42"),
     "unreliable": Case(settings={"of": "match"}, gold="42"),
+    "episodic_memory": Case(settings={"of": "match"}, gold="42"),
     "signed": Case(settings={"of": "match"}, gold="42"),
     "gated": Case(settings={"of": "match", "gates": {"short": {"kind": "regex", "pattern": "^.{,2}$"}}}, gold="42"),
     "constraints": Case(
