@@ -11,11 +11,15 @@ without a correct answer has differences in `exploit`.
 
 Thoughts stand in ``<think>...</think>``; without tags the whole completion is one.
 
-Differs: `explore` begins with 50 questions with a failure, not 500, as a run here has 480 questions. The reward for the
-answer is the setting's; the release adds up to 2 for tags and for a whole number, which `reward.of` can have. An
+Differs: `explore` begins with 50 questions with a failure, not 500, as a run here has 1,600 questions. The reward for
+the answer is the setting's; the release adds up to 2 for tags and for a whole number, which `reward.of` can have. An
 embedding is that of the reward, not of a sentence encoder.
 
-Not measured yet, so it names no row: `docs/experiments/thought_memories.py` has the experiment, over five seeds.
+Measured here over five seeds, on a bandit of 30 texts of which one is right (`docs/experiments/thought_memories.py`):
+steps until it has the probability one half are 73 [63, 84] with the answer's reward, 31 [24, 38] with `exploit` and 22
+[17, 27] with both. But 2 and 3 for the right answer alone, what it has with the memories, do as well: 34 [24, 45] and
+22 [13, 30]; and with shuffled texts it is 44 [27, 60] and 25 [19, 31]. So the gain is that of a larger reward, and none
+from likeness of thoughts was seen.
 """
 
 from dataclasses import replace
@@ -25,17 +29,17 @@ from posttrain.components.rewards.episodic_memory import EpisodicMemory
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.recipes.changes import every_group, keep_verifier, rl_of, with_stage
 from posttrain.recipes.tree import Recipe
-from posttrain.settings.tagged_sums import tagged_sums
+from posttrain.settings.arithmetic import arithmetic
 
 PARENT: Final = "grpo"
-SETTING: Final = "tagged_sums"
+SETTING: Final = "arithmetic"
 PAPER: Final = "arXiv:2504.02273"
-ROWS: Final = ()
+ROWS: Final = (91,)
 
 
 def memory_r_plus(recipe: Recipe | None = None) -> Recipe:
     """A change to GRPO: memories of successes and failures add to the reward; every group is kept."""
-    recipe = grpo(keep_verifier(recipe or tagged_sums()))
+    recipe = grpo(keep_verifier(recipe or arithmetic()))
     stage = rl_of(recipe)
     of = stage.reward.of if isinstance(stage.reward, EpisodicMemory) else stage.reward
     stage = replace(stage, reward=EpisodicMemory(of=of, warm_up=50), filters=every_group(stage))
