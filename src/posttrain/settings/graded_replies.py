@@ -19,9 +19,9 @@ from posttrain.training.settings import Learning
 
 
 def graded_replies() -> Recipe:
-    """60 steps of imitation, then 40 of 8 prompts with 8 replies each."""
+    """At most 30 steps of imitation, then 40 of 8 prompts with 8 replies each."""
     recipe, imitation = arithmetic(), sft_of(demonstrations())
-    imitation = replace(imitation, max_steps=60, learner=replace(imitation.learner, optimizer=AdamW(lr=2e-3)))
+    imitation = replace(imitation, max_steps=30, learner=replace(imitation.learner, optimizer=AdamW(lr=2e-3)))
     stage = replace(
         rl_of(recipe),
         steps=40,
