@@ -11,7 +11,7 @@ from posttrain.errors import UserError
 from posttrain.policies.folder import new_folder
 from posttrain.recipes.budgets import SHARES, read_costs, read_numbers, splits
 from posttrain.recipes.files import find_recipe
-from posttrain.runs.grid import best, check_amounts
+from posttrain.runs.grid import best, check_amounts, with_enough
 
 
 def planned(capfd: pytest.CaptureFixture[str], *words: str, code: int = 0) -> Any:
@@ -37,8 +37,11 @@ def test_counts(capfd: pytest.CaptureFixture[str]) -> None:
         (["budget=10", "tasks=mine.jsonl"], "only a grid uses a recipe, got tasks=mine.jsonl; add --grid"),
         (["dpo", "sft", "budget=10", "--grid"], "a plan is for one recipe, got 2: dpo, sft"),
         (["dpo", "budget=10", "--grid"], "has 0 stages of type SFT"),
-        (["budget=1900", "--grid"], "0 demonstrations and 1900 pairs of other examples are needed; the data have 1800"),
-        (["budget=1900", "--grid"], "Give a smaller budget, or more data: tasks.tasks.size=2100"),
+        (
+            ["budget=1900", "--grid", "tasks.tasks.size=2000"],
+            "0 demonstrations and 1900 pairs of other examples are needed; the data have 1800 demonstrations and 1800 "
+            "pairs besides the held-out tasks. Give a smaller budget, or more data: tasks.tasks.size=2100",
+        ),
     ],
 )
 def test_mistakes(capfd: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
@@ -51,6 +54,16 @@ def test_the_size_that_is_asked_for_suffices() -> None:
     with pytest.raises(UserError, match=r"tasks\.tasks\.size=2200$"):
         check_amounts(find_recipe("sft_dpo", ["tasks.tasks.size=2199"]), found)
     check_amounts(find_recipe("sft_dpo", ["tasks.tasks.size=2200"]), found)
+
+
+def test_generated_tasks_become_as_many_as_the_largest_split_needs() -> None:
+    found = list(splits(read_numbers("2000"), read_costs("1:3"), read_numbers(",".join(SHARES))))
+    said: list[str] = []
+    changed = with_enough(find_recipe("sft_dpo"), found, said.append)
+    assert said == ["tasks.tasks.size=2200: as many tasks as the largest split needs"]
+    check_amounts(changed, found)
+    assert with_enough(changed, found, said.append) is changed
+    assert len(said) == 1
 
 
 def test_the_best_share_is_that_of_the_highest_mean() -> None:

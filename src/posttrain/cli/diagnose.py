@@ -2,11 +2,13 @@
 
 KIND is one of `posttrain list diagnostic`. Then come the models to inspect (bundled names, Hugging Face folders,
 folders of runs) or, for parts of recipes, their kinds or recipes that have one, and its settings as name=value or
---name value.
+--name value. Where tasks are needed and none are named, those of the first model's run are taken, else those of grpo,
+as `posttrain eval` takes them.
 
     posttrain diagnose sparsity pebble runs/grpo-1
     posttrain diagnose overlap pebble runs/grpo-1 runs/grpo-2
     posttrain diagnose curriculum mopps dump uniform '{kind: bandit, temperature: 0.2}' world=domains
+    posttrain diagnose temperature runs/grpo-1 --entropy 0.3
     posttrain diagnose temperature pebble tasks=mine.jsonl --entropy 0.3
     posttrain diagnose bandit dpo ipo rwr reinforce peak=70
     posttrain diagnose contamination runs/grpo-1 members=trained.jsonl others=new.jsonl
@@ -18,6 +20,7 @@ from typing import Any
 import click
 
 from posttrain.cli._output import print_json, trusting, verb
+from posttrain.errors.foreign import printable
 
 
 @verb
@@ -38,7 +41,7 @@ def command(kind: str, words: tuple[str, ...], device: str, as_json: bool) -> No
     from posttrain.runs.launch import find_device, model_source
 
     names, settings = split_settings(options_as_settings(words))
-    diagnostic = component(Diagnostic, kind, settings)
+    diagnostic = component(Diagnostic, kind, settings, _own_tasks(kind, settings, names))
     _check_number(kind, diagnostic.subjects, names)
     where = find_device(device)  # type: ignore[arg-type]
 
@@ -63,6 +66,26 @@ def command(kind: str, words: tuple[str, ...], device: str, as_json: bool) -> No
 
 
 command.context_settings = {"ignore_unknown_options": True}  # an unknown option is a setting of the diagnostic
+
+
+def _own_tasks(kind: str, settings: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
+    """Those that `posttrain eval` takes, and reports it, for a diagnostic that needs tasks where none are named."""
+    from pathlib import Path
+
+    from posttrain.components.diagnostics import Diagnostic
+    from posttrain.recipes.differences import spell
+    from posttrain.recipes.files import find_recipe
+    from posttrain.recipes.overrides import to_tree
+
+    if not names or kind not in Diagnostic.kinds() or any(setting.startswith("tasks=") for setting in settings):
+        return {}
+    field = vars(Diagnostic.find(kind))["__pydantic_fields__"].get("tasks")
+    if field is None or not field.is_required():
+        return {}
+    source = names[0] if (Path(names[0]) / "recipe.yaml").is_file() else "grpo"
+    recipe = find_recipe(source)
+    click.echo(printable(f"tasks of {source}: {spell(to_tree(recipe)['tasks'])}"), err=True)
+    return {"tasks": recipe.tasks}
 
 
 def _check_number(kind: str, subjects: Sequence[str], names: Sequence[str]) -> None:

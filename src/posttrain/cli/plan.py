@@ -5,11 +5,12 @@ With budget=: how many demonstrations and preference pairs it buys, share by sha
 budget= has one budget or several with commas, costs= the cost of a demonstration and of a pair, shares= the shares of
 the budget for demonstrations. --grid trains RECIPE (sft_dpo, or one with an sft and a preference stage) on every
 split, each from the initial model, and prints accuracy by share; finished runs are not repeated. Other path=value
-pairs are changes to the recipe.
+pairs are changes to the recipe. Where code makes the tasks and none are named, as many are made as the largest split
+needs.
 
     posttrain plan budget=2000 costs=1:3
     posttrain plan budget=100,400,1600 shares=0,0.1,0.25,0.5,0.75,1 --grid --seeds 2
-    posttrain plan budget=2000 costs=1:3 --grid tasks.tasks.size=2200
+    posttrain plan budget=2000 costs=1:3 --grid
     posttrain plan sft_dpo budget=500 tasks=mine.jsonl model=FOLDER --grid
     posttrain plan ppo model=FOLDER gpus=16:h100 prompt=512
 """
@@ -61,15 +62,23 @@ def command(words: tuple[str, ...], runs: bool, seeds: int, jobs: int, out: Path
         return
     from posttrain.runs import comparison, grid
 
+    def report(text: str) -> None:
+        click.echo(text, err=True)
+
     name, changes = (named or ["sft_dpo"])[0], [f"{path}={value}" for path, value in given.items()]
     words_of_folder = [f"plan-{name}", *sorted(words)]
+    recipe = find_recipe(name, changes)
+    if any(path.split(".")[0] == "tasks" for path in given):
+        grid.check_amounts(recipe, found)
+    else:
+        recipe = grid.with_enough(recipe, found, report)
     result = grid.grid(
-        find_recipe(name, changes),
+        recipe,
         found,
         seeds=seeds,
         out=out or comparison.default_folder(words_of_folder[:1], words_of_folder[1:]),
         jobs=jobs,
-        report=lambda text: click.echo(text, err=True),
+        report=report,
     )
     if as_json:
         print_json(result)

@@ -16,6 +16,7 @@ from typing import Any
 from posttrain.errors import UserError
 from posttrain.recipes.budgets import Split, recipe_of, text_of
 from posttrain.recipes.changes import preference_of, sft_of
+from posttrain.recipes.overrides import override
 from posttrain.recipes.tree import Recipe
 from posttrain.runs.comparison import Contender, Job, Report, run_all
 from posttrain.runs.files import write_file
@@ -29,9 +30,8 @@ from posttrain.statistics.intervals import mean
 def grid(recipe: Recipe, found: Sequence[Split], *, seeds: int, out: Path, jobs: int, report: Report) -> dict[str, Any]:
     """Run every split that is not finished; returns what ``grid.json`` has, and the folder.
 
-    Raises `UserError` where the data have fewer examples than a split needs.
+    `recipe` has the data that the splits need (`check_amounts`).
     """
-    check_amounts(recipe, found)
     threads = recipe.threads or max(1, (os.cpu_count() or 1) // jobs)
     contenders = [_contender(recipe, one, out, threads) for one in found]
     failures = run_all(_distinct(contenders), range(seeds), jobs, report)
@@ -42,19 +42,41 @@ def grid(recipe: Recipe, found: Sequence[Split], *, seeds: int, out: Path, jobs:
     return {**result, "folder": str(out)}
 
 
+def with_enough(recipe: Recipe, found: Sequence[Split], report: Report) -> Recipe:
+    """The recipe with as many tasks as the largest split needs, where code makes them; reports a change."""
+    try:
+        check_amounts(recipe, found)
+    except TooFew as error:
+        if error.change is None:
+            raise
+        report(f"{error.change}: as many tasks as the largest split needs")
+        return override(recipe, [error.change])
+    return recipe
+
+
+class TooFew(UserError):
+    """The data have too few examples for a split; `change` adds the tasks where code makes them, else it is None."""
+
+    def __init__(self, message: str, change: str | None) -> None:
+        super().__init__(message)
+        self.change = change
+
+
 def check_amounts(recipe: Recipe, found: Sequence[Split]) -> None:
-    """Raise `UserError` where the recipe's data, without held-out tasks, have too few examples for a split."""
+    """Raise `TooFew` where the recipe's data, without held-out tasks, have too few examples for a split."""
     problems = Problems(recipe)
     imitation, preference = sft_of(recipe), preference_of(recipe)
     shown, pairs = len(imitation.pairs(problems.of(imitation))), len(pairs_of(problems.of(preference)))
     missing = {one: max(one.demonstrations - shown, _examples(one) - pairs) for one in found}
     for one, lacks in missing.items():
         if lacks > 0:
-            raise UserError(
+            change = _larger(recipe.tasks, max(missing.values()))
+            more = f"more data: {change}" if change else "more data"
+            raise TooFew(
                 f"budget {text_of(one.budget)}, share {text_of(one.share)}: {one.demonstrations} demonstrations and "
                 f"{one.pairs} pairs of other examples are needed; the data have {shown} demonstrations and {pairs} "
-                "pairs besides the held-out tasks. Give a smaller budget, or more data"
-                f"{_larger(recipe.tasks, max(missing.values()))}"
+                f"pairs besides the held-out tasks. Give a smaller budget, or {more}",
+                change,
             )
 
 
@@ -63,14 +85,14 @@ def _examples(one: Split) -> int:
     return one.demonstrations + one.pairs if one.pairs else 0
 
 
-def _larger(tasks: Any, more: int) -> str:
-    """The change that adds `more` tasks where code makes them: ``: tasks.size=2200``; else nothing."""
+def _larger(tasks: Any, more: int) -> str | None:
+    """The change that adds `more` tasks where code makes them: ``tasks.size=2200``; else None."""
     path = "tasks"
     while not isinstance(getattr(tasks, "size", None), int):
         tasks, path = getattr(tasks, "tasks", None), f"{path}.tasks"
         if tasks is None:
-            return ""
-    return f": {path}.size={tasks.size + more}"
+            return None
+    return f"{path}.size={tasks.size + more}"
 
 
 def _contender(recipe: Recipe, one: Split, out: Path, threads: int) -> Contender:

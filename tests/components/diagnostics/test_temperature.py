@@ -1,5 +1,6 @@
 """The temperature for an entropy: by bisection on fixed logits, between samples, and of a tiny model."""
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from posttrain.cli import main
+from posttrain.cli.diagnose import _own_tasks
 from posttrain.components.diagnostics import Subject
 from posttrain.components.diagnostics.temperature import Temperature, crossing, temperature_for
 from posttrain.components.tasks.arithmetic import Arithmetic
@@ -15,6 +18,7 @@ from posttrain.errors import UserError
 from posttrain.models import Model
 from posttrain.policies.folder import new_folder
 from posttrain.policies.loading import load_policy
+from posttrain.recipes.files import find_recipe, to_yaml
 
 LOGITS = torch.tensor([[2.0, 0.0, -1.0], [5.0, 1.0, 0.0]], dtype=torch.float64)
 
@@ -67,3 +71,22 @@ def test_a_model(subject: Subject) -> None:
 def test_a_grid_that_does_not_rise_is_refused(subject: Subject) -> None:
     with pytest.raises(UserError, match="temperatures must rise"):
         Temperature(tasks=Arithmetic(size=4), grid=(1.0, 0.5)).examine(subject)
+
+
+def test_without_tasks_those_of_the_run_are_taken_or_those_of_grpo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As `posttrain eval` takes them."""
+    monkeypatch.chdir(tmp_path)
+    new_folder(Path("tiny"), layers=1, width=16, heads=2, kv_heads=1, context=128)
+    small = ["grid=[0.5, 1]", "prompts=2", "n=1", "max_tokens=2", "--json"]
+    assert main(["diagnose", "temperature", "tiny", *small]) == 0
+    captured = capfd.readouterr()
+    assert json.loads(captured.out)["tasks"] == 2
+    assert captured.err.startswith("tasks of grpo: {kind: arithmetic, size: 2000,")
+    run = Path("run")
+    run.mkdir()
+    (run / "recipe.yaml").write_text(to_yaml(find_recipe("grpo", ["model=tiny", "tasks.size=7"])))
+    assert _own_tasks("temperature", [], ["run"])["tasks"].size == 7
+    assert _own_tasks("temperature", ["tasks=mine.jsonl"], ["run"]) == {}
+    assert _own_tasks("sparsity", [], ["run"]) == {}
