@@ -65,6 +65,8 @@ class Layer(nn.Module):
         self.mlp = MLP(shape)
         self.input_layernorm = nn.RMSNorm(shape.width, shape.norm_eps)
         self.post_attention_layernorm = nn.RMSNorm(shape.width, shape.norm_eps)
+        self.watched = False
+        """Whether a hook reads the inputs of its modules, so that all of them are called."""
 
     def forward(
         self, x_RD: Tensor, delta_RD: Tensor | None, rotation: tuple[Tensor, Tensor], attend: Attends
@@ -73,7 +75,7 @@ class Layer(nn.Module):
 
         The addition is left to the next norm, which reads the sum anyway.
         """
-        if layers.covered(x_RD, self.linears, self.norms):
+        if not self.watched and layers.covered(x_RD, self.linears, self.norms):
             return self._by_rows(x_RD, delta_RD, rotation, attend)
         if delta_RD is None:
             normed_RD = kernels.norm(x_RD, self.input_layernorm)

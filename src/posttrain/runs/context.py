@@ -272,6 +272,7 @@ class StageRunContext:
         self.seed = key_of(context.recipe.seed, *self._key)
         self.tasks = context.problems.of(stage)
         self.further = context.problems.further(stage)
+        self.held_out = context.problems.held_out
         self.model_settings = context.recipe.models
         self.errors: list[str] = []
 

@@ -42,6 +42,10 @@ class PreviewContext(Protocol):
         """The other tasks that the stage uses, by name: those of `Stage.further`."""
 
     @property
+    def held_out(self) -> Sequence[Task]:
+        """The tasks of the evaluation, which tasks that are made in the run must not repeat."""
+
+    @property
     def model_settings(self) -> "Mapping[str, Model]":
         """The settings of every model of the recipe, by role."""
 

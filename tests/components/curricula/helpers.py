@@ -23,19 +23,31 @@ class TableProbe:
     """Rewards and scores by the key of a task; counts what is measured."""
 
     def __init__(
-        self, rewards: Callable[[Task], Sequence[float]] | None = None, scores: Callable[[Task], float] | None = None
+        self,
+        rewards: Callable[[Task], Sequence[float]] | None = None,
+        scores: Callable[[Task], float] | None = None,
+        states: Callable[[Any], Any] | None = None,
     ) -> None:
-        self.rewards, self.scores = rewards, scores
+        self.rewards, self.scores, self.states = rewards, scores, states
         self.asked: list[tuple[str, list[str], Any]] = []
 
     @property
     def samplers(self) -> dict[str, Any]:
         return {}
 
+    @property
+    def held_out(self) -> frozenset[str]:
+        return frozenset()
+
     async def collect(self, tasks: Sequence[Task], n: int | None) -> list[Group]:
         assert self.rewards is not None
         self.asked.append(("collect", [task.key for task in tasks], n))
         return [group(task, self.rewards(task)) for task in tasks]
+
+    async def mlp_inputs(self, role: str, token_ids: Sequence[Any]) -> list[Any]:
+        assert self.states is not None
+        self.asked.append(("mlp_inputs", [str(len(ids)) for ids in token_ids], role))
+        return [self.states(ids) for ids in token_ids]
 
     async def predict(self, role: str, tasks: Sequence[Task]) -> list[float]:
         assert self.scores is not None

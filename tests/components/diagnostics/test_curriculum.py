@@ -102,6 +102,15 @@ def test_a_value_model_with_nothing_to_predict_by_is_no_better_than_uniform() ->
     assert found("pcl", **settings)["pcl"]["regret"]["mean"] < 0.8 * uniform["regret"]["mean"]
 
 
+@pytest.mark.slow
+def test_angles_that_follow_difficulty_move_with_the_learner_and_a_random_order_does_not() -> None:
+    settings = {"tasks": 256, "seeds": 4, "steps": 40}
+    uniform = found("uniform", **settings)["uniform"]["regret"]
+    assert found("angles", **settings)["angles"]["regret"]["mean"] < 0.7 * uniform["mean"]
+    shuffled = found("angles", shuffled=True, **settings)["angles"]["regret"]["mean"]
+    assert shuffled > uniform["mean"] - 3 * uniform["standard_error"]
+
+
 def test_rollouts_of_probes_count() -> None:
     rows = found("vas", steps=36)
     # 96 tasks x 8 rollouts in steps 0 and 35, beside 36 x 16 x 8

@@ -4,15 +4,18 @@ Contract: the state is JSON that may hold numpy arrays (`posttrain.stages.memory
 one. `select` is a function of (state, pool, count, seed, step, refill) alone, so that a resumed run has the tasks of
 the uninterrupted one. What must be measured for a choice is measured in `look`, which puts it into the state; a choice
 without it is uniform. The pool is the same sequence in all steps of a stage, so that the state may number its tasks.
+Tasks that are born in the run are in the state, and are chosen only after a `look`; their field ``lineage`` has what
+they were made of.
 """
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from posttrain.component import Component
 from posttrain.engines import Sampler
-from posttrain.types import Fact, Group, Task
+from posttrain.types import Fact, FloatArray, Group, IntArray, Task
 
 State = Mapping[str, Any]
 
@@ -53,10 +56,19 @@ class Probe(Protocol):
         """The recipe's models by role; the draws are a function of the seed and the step."""
         ...
 
+    @property
+    def held_out(self) -> AbstractSet[str]:
+        """The problems of the held-out tasks (`posttrain.datasets.keys.problem`), which no born task may have."""
+        ...
+
     async def collect(self, tasks: Sequence[Task], n: int | None) -> list[Group]:
         """The scored rollouts of each task, in order, by the rollout and the reward of the stage; `n` of each, or as
         many as in training. One group per task, without rollouts whose scoring failed; it may be empty.
         """
+        ...
+
+    async def mlp_inputs(self, role: str, token_ids: Sequence[IntArray]) -> list[FloatArray]:
+        """For each sequence the [L, D] inputs of the last MLP of a role's model, which must be loaded here."""
         ...
 
     async def predict(self, role: str, tasks: Sequence[Task]) -> list[float]:

@@ -14,14 +14,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from posttrain.components.curricula import Curriculum, Target
 from posttrain.engines import Sampler, wait_for
-from posttrain.types import Group, Score, Segment, Task, Trajectory
+from posttrain.types import FloatArray, Group, IntArray, Score, Segment, Task, Trajectory
 
 Reals = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -30,6 +30,8 @@ NOISE = 1.0
 """Standard deviation of what a value model sees of a difficulty, in units of theta."""
 BANDS = 8
 """Categories of equally many tasks by difficulty, where there is one skill."""
+_FIRST = 2
+"""The first token of a task's prompt that no rollout has."""
 SPREAD_STEPS = 40
 """Steps over which the share of groups with unequal rewards is taken."""
 
@@ -196,20 +198,43 @@ class SimulatedProbe:
     values: ValueModel
     squashes: bool
 
+    held_out: frozenset[str] = frozenset()
+    """No tasks are held out."""
+
     @property
     def samplers(self) -> Mapping[str, Sampler]:
-        """None: there are no models."""
-        return {}
+        """A policy that has prompts, and writes nothing."""
+        return {"policy": cast(Sampler, _Prompts(self.learner))}
 
     async def collect(self, tasks: Sequence[Task], n: int | None) -> list[Group]:
         """Rollouts of the learner as it is."""
         return self.learner.sample(self.learner.places(tasks), n or self.learner.n)[0]
+
+    async def mlp_inputs(self, role: str, token_ids: Sequence[IntArray]) -> list[FloatArray]:
+        """Two unit vectors a sequence. The angle of a prompt's rises with what is seen of the task's difficulty, by its
+        rank; those of rollouts are at a right angle.
+        """
+        rank_P = np.argsort(np.argsort(self.values.seen_P)) / len(self.values.seen_P)
+        cosine_B = [math.cos(math.pi * rank_P[ids[0] - _FIRST]) if ids[0] >= _FIRST else 0.0 for ids in token_ids]
+        return [np.array([[1.0, 0.0], [c, math.sqrt(1.0 - c * c)]], np.float32) for c in cosine_B]
 
     async def predict(self, role: str, tasks: Sequence[Task]) -> list[float]:
         """The simulated value model's scores."""
         logit_B = self.values.logits(self.learner.places(tasks))
         found: list[float] = (logit_B if self.squashes else 1.0 / (1.0 + np.exp(-logit_B))).tolist()
         return found
+
+
+@dataclass(frozen=True)
+class _Prompts:
+    """A model's prompts: the task's own token, twice."""
+
+    learner: Learner
+
+    def prompt(self, task: Task) -> Segment:
+        """Two tokens."""
+        [place] = self.learner.places([task]).tolist()
+        return Segment(actor="prompt", token_ids=np.array([_FIRST + place, _FIRST + place]), text=task.key)
 
 
 @dataclass(frozen=True, kw_only=True)

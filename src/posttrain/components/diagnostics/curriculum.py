@@ -10,7 +10,7 @@ gain minus that of the chosen ones. With one skill, taking them is optimal. Roll
 four skills with difficulties near -3, 0.5, 2 and 4, a coin flip and an impossible domain; a quarter of a skill's gain
 goes to each other one; the accuracy is that of the four. ``two_skills`` has two with difficulties from N(1.5, 2), and
 0.3 of one's gain goes to the other; in ``interfering`` 0.4 of it is lost there. A value model sees difficulties with
-noise of 1.
+noise of 1, and so do the angles of hidden states.
 
 Differs: choices are measured, not sizes: how much a real model gains follows its optimizer and the divisor of its loss.
 """
@@ -53,7 +53,7 @@ class CurriculumChoices(Diagnostic):
     divide: Literal["all", "spread"] = "all"
     """What a step's sum is divided by: all groups, or those with unequal rewards, as where others are filtered."""
     shuffled: bool = False
-    """Whether a value model sees other tasks' difficulties: then it has nothing to predict by."""
+    """Whether a value model and angles are of other tasks' difficulties: then there is nothing to predict by."""
 
     def examine(self, *subjects: Subject) -> Finding:
         """Simulate every curriculum, the oracle, and rolling out eight times the tasks."""

@@ -12,6 +12,7 @@ from posttrain.components.curricula import Curriculum, Pick, Picked, Target
 from posttrain.components.reducers import Reducer
 from posttrain.components.rewards import Reward, RewardContext
 from posttrain.components.rollouts import Rollout
+from posttrain.datasets.keys import problem
 from posttrain.engines import Sampler, wait_for
 from posttrain.errors import UserError
 from posttrain.signals import SCORE, VALUE_TARGET
@@ -19,7 +20,7 @@ from posttrain.stages import Models, StageContext
 from posttrain.stages.fit import Step, check_trained, read_by
 from posttrain.stages.rl.collect import collect_groups, split_failed, unaided
 from posttrain.training.settings import Learning
-from posttrain.types import Group, PerToken, Task, Tokens
+from posttrain.types import FloatArray, Group, IntArray, PerToken, Task, Tokens
 
 if TYPE_CHECKING:
     from posttrain.training.learner import Learner
@@ -142,12 +143,17 @@ class _Probe:
     step: Step
     refill: int
     read: list[int] = field(default_factory=list)
-    """Number of tokens of each prompt that a model scored."""
+    """Number of tokens of each text that a model read."""
 
     @property
     def samplers(self) -> Mapping[str, Sampler]:
         """The models by role."""
         return self._bound("models")
+
+    @property
+    def held_out(self) -> frozenset[str]:
+        """The problems of the held-out tasks."""
+        return frozenset(map(problem, self.context.held_out))
 
     async def collect(self, tasks: Sequence[Task], n: int | None) -> list[Group]:
         """The scored rollouts of each task."""
@@ -165,6 +171,13 @@ class _Probe:
             Group(key=task.key, trajectories=tuple(t for group in by_key.get(task.key, ()) for t in group))
             for task in tasks
         ]
+
+    async def mlp_inputs(self, role: str, token_ids: Sequence[IntArray]) -> list[FloatArray]:
+        """The inputs of the last MLP for every token."""
+        from posttrain.policies.mlp_inputs import last_mlp_inputs
+
+        self.read.extend(map(len, token_ids))
+        return last_mlp_inputs(self.models[role], role, token_ids)
 
     async def predict(self, role: str, tasks: Sequence[Task]) -> list[float]:
         """The score of each task's prompt."""

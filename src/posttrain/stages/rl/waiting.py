@@ -1,7 +1,7 @@
 """Groups as JSON, for those that a later step learns from: they are in the checkpoint until then.
 
-A group is stored with the key of its task, not with the task. Arrays are stored by their bytes, so that a resumed run
-has the same numbers.
+A group is stored with the key of its task, not with the task, unless it was born in the run. Arrays are stored by their
+bytes, so that a resumed run has the same numbers.
 """
 
 import importlib
@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from posttrain.components.rollouts import Earlier
+from posttrain.datasets.evolving import born_task, made_of
 from posttrain.stages.memory import array_of, packed_array
 from posttrain.types import Fact, Group, Score, Segment, Task, Trajectory
 
@@ -24,7 +25,8 @@ _SCORE: TypeAdapter[Score | None] = TypeAdapter(Score | None)
 def pack_groups(groups: Sequence[Group]) -> list[dict[str, Any]]:
     """The groups as JSON."""
     return [
-        {"key": g.key, "pool": list(g.pool), "task": _task_of(g).key, "rollouts": [_pack(t) for t in g]} for g in groups
+        {"key": g.key, "pool": list(g.pool), "task": _task_of(g).key, "rollouts": [_pack(t) for t in g]} | _born(g)
+        for g in groups
     ]
 
 
@@ -34,6 +36,7 @@ def unpack_groups(packed: Sequence[Mapping[str, Any]], tasks: Sequence[Task], *,
     A group whose task is not among the tasks any more is left out.
     """
     known = {task.key: task for task in tasks} if packed else {}
+    known |= {group["task"]: born_task(group["born"]) for group in packed if "born" in group}
     return [
         Group(
             key=group["key"],
@@ -43,6 +46,12 @@ def unpack_groups(packed: Sequence[Mapping[str, Any]], tasks: Sequence[Task], *,
         for group in packed
         if group["task"] in known
     ]
+
+
+def _born(group: Group) -> dict[str, Any]:
+    """The task itself, if it was born in the run."""
+    task = _task_of(group)
+    return {"born": made_of(task)} if "lineage" in task.fields else {}
 
 
 def _task_of(group: Group) -> Task:
