@@ -1,0 +1,139 @@
+"""Outcome model: learn the probability that a rollout is correct from rollouts of a policy.
+
+Source: verifiers, Cobbe et al. 2021, arXiv:2110.14168, section 4.2; for judges' rollouts the meta reward model of SPCT,
+arXiv:2504.02495. With s the output of the model at the last token of a rollout, and z 1 where it is correct, else 0:
+
+    loss = -z log sigmoid(s) - (1 - z) log sigmoid(-s)
+
+A rollout is correct by the status of the reward, whatever its value; one that could not be scored is left out.
+
+Differs: new rollouts in every step, where the papers collect once.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pydantic import PositiveInt
+
+from posttrain.component import frozen
+from posttrain.components.reducers import Reducer
+from posttrain.components.rewards import Reward, RewardContext
+from posttrain.components.rollouts import Rollout
+from posttrain.components.tasks import Tasks
+from posttrain.datasets.order import shuffled
+from posttrain.engines import wait_for
+from posttrain.models import Model
+from posttrain.signals import SCORE
+from posttrain.stages import Models, PreviewContext, Stage, StageContext
+from posttrain.stages.fit import Step, fit_role
+from posttrain.stages.needs import Need, needs_of
+from posttrain.stages.prompts import check_prompts
+from posttrain.stages.rl.collect import collect_groups, split_failed, stop_if_grading_fails
+from posttrain.stages.rl.metrics import describe, metrics_by_role
+from posttrain.training.settings import Learning
+from posttrain.types import Group, PerToken, Task, Tokens
+
+if TYPE_CHECKING:
+    from posttrain.training.packing import Example
+
+
+@frozen
+class OutcomeModelTraining(Stage):
+    """Training of a model with a reward head on whether rollouts are correct."""
+
+    rollout: Rollout
+    """How the policy samples rollouts."""
+    reward: Reward
+    """Scores the rollouts; status ``ok`` is correct."""
+    reducer: Reducer
+    role: str = "outcome"
+    """The model that learns; it needs ``head: reward`` and ``trained: true``."""
+    steps: PositiveInt = 20
+    """Rounds of sampling and learning."""
+    batch: PositiveInt = 16
+    """Tasks in each round."""
+    learner: Learning = Learning()
+    """How the model is updated."""
+    max_grader_errors: float = 0.5
+    """Share of a step's rollouts that could not be scored, at which the run stops."""
+    tasks: Tasks | None = None
+    """Tasks of this stage; None takes the recipe's."""
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """The model that learns, and the roles that sample and score."""
+        return frozenset({"policy", self.role}) | self.rollout.roles | self.reward.roles
+
+    def needed(self, models: Mapping[str, Model]) -> Sequence[Need]:
+        """The scores of the model that learns, and the needs of the rollout and the reward."""
+        own = Need(signal=SCORE, role=self.role, path="role", setting="role")
+        parts = (("rollout", self.rollout), ("reward", self.reward))
+        return [own, *(need for path, part in parts for need in needs_of(path, part, role="policy"))]
+
+    def check(self, models: Models, tasks: Sequence[Task]) -> None:
+        """Prompts must leave room for an answer."""
+        check_prompts(models["policy"], tasks, f"the {self.kind} stage")
+        self.rollout.check(tasks)
+
+    def total_steps(self, tasks: Sequence[Task]) -> int:
+        """The setting `steps`."""
+        return self.steps
+
+    def run(self, models: Models, context: StageContext) -> Models:
+        """Sample and learn, and return the models with the new weights."""
+        from posttrain.training.learner import Loss
+
+        def examples(step: Step) -> "list[Example]":
+            with context.phase("sample"):
+                before = context.sampled_tokens(models)
+                groups = self._collect(models, context, step.index)
+            context.groups = groups
+            step.record.metrics |= metrics_by_role(groups)
+            step.record.metrics["sampled_tokens"] = float(context.sampled_tokens(models) - before)
+            stop_if_grading_fails(groups, self.max_grader_errors)
+            return examples_of(split_failed(groups)[0])
+
+        loss = Loss(per_token=cross_entropy, reducer=self.reducer, needs=frozenset({SCORE}))
+        return fit_role(
+            context, models, role=self.role, learning=self.learner, loss=loss, steps=self.steps, examples=examples
+        )
+
+    def _collect(self, models: Models, context: PreviewContext, step: int) -> list[Group]:
+        """The scored groups of a step."""
+        tasks = [context.tasks[i] for i in shuffled(len(context.tasks), self.batch, step, context.seed)]
+        samplers = [context.samplers(models, step, place) for place in range(len(tasks))]
+        return wait_for(collect_groups(tasks, self.rollout, self.reward, samplers, RewardContext(step=step)))
+
+    def preview(self, models: Models, context: PreviewContext) -> list[str]:
+        """Sample and score the first step's tasks, and describe the rollouts."""
+        return describe(self._collect(models, context, 0))
+
+
+def cross_entropy(tokens: Tokens) -> PerToken:
+    """[T] the loss of the rollout that each last token is of."""
+    from torch.nn.functional import logsigmoid
+
+    score_N, correct_N = tokens.last(tokens[SCORE]), tokens.solved_N.to(tokens[SCORE].dtype)
+    loss_N = -correct_N * logsigmoid(score_N) - (1 - correct_N) * logsigmoid(-score_N)
+    right_N = ((score_N > 0) == (correct_N > 0)).to(score_N.dtype)
+    metrics = {"predicted": score_N.detach().sigmoid(), "correct": correct_N, "outcome_accuracy": right_N}
+    return PerToken(loss_T=loss_N[tokens.sequence_T], metrics=metrics)
+
+
+def examples_of(groups: Sequence[Group]) -> "list[Example]":
+    """Rollouts as examples in which only the last token is trained."""
+    from posttrain.training.packing import Example
+
+    return [
+        Example(
+            token_ids=trajectory.token_ids,
+            positions=trajectory.trained_positions[-1:],
+            columns={},
+            turn_T=trajectory.trained_positions[-1:] * 0,
+            vectors=trajectory.vectors,
+            group=i,
+            solved=trajectory.solved,
+        )
+        for i, group in enumerate(groups)
+        for trajectory in group
+    ]
