@@ -1,0 +1,64 @@
+"""Best of n from the same samples: weights by hand, curves of planted proxies, verdicts, and what is refused."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from posttrain.components.diagnostics import Subject
+from posttrain.components.diagnostics.overoptimisation import Overoptimisation, curves, weights
+from posttrain.components.rewards.regex import Regex
+from posttrain.components.tasks.worked_solutions import WorkedSolutions
+from posttrain.engines import Sampling
+from posttrain.engines.native import Native
+from posttrain.errors import UserError
+from posttrain.models import Model
+from posttrain.policies.folder import new_folder
+from posttrain.policies.loading import load_policy
+
+
+def test_weights_by_hand() -> None:
+    """Of three values the largest of two is the last in two of three draws and the second in one."""
+    assert weights(3, 2).tolist() == pytest.approx([0, 1 / 3, 2 / 3])
+    assert weights(4, 1).tolist() == [0.25] * 4 and weights(4, 4).tolist() == [0, 0, 0, 1]
+    assert all(weights(64, n).sum() == pytest.approx(1.0) for n in (1, 2, 7, 64))
+
+
+def test_a_proxy_that_overrates_what_is_rare_is_shown_and_a_true_one_is_not() -> None:
+    """Gold is the proxy, but for the largest of each 64, which has -3."""
+    rng = np.random.default_rng(0)
+    proxy = rng.normal(size=(60, 64))
+    gold = np.where(proxy == proxy.max(1, keepdims=True), -3.0, proxy)
+    found = curves(proxy, gold)
+    assert found["verdict"] == "shown" and 4 <= found["peak"] <= 16
+    assert found["best_of"][-1]["gold"]["mean"] == pytest.approx(-3.0)
+    assert found["best_of"][0]["kl_at_most"] == 0.0
+    assert found["best_of"][6]["kl_at_most"] == pytest.approx(math.log(64) - 63 / 64)
+    sound = curves(proxy, proxy)
+    assert sound["verdict"] == "not shown" and sound["peak"] == 64
+    assert curves(proxy[:10], gold[:10])["verdict"] == "too little"
+
+
+def test_the_whole_on_a_tiny_model(tmp_path: Path) -> None:
+    folder = new_folder(tmp_path / "tiny", layers=1, width=16, heads=2, kv_heads=1, context=128)
+    reward = load_policy("reward", Model(source=str(folder), head="reward"), {}, torch.device("cpu"))
+    reward.save(tmp_path / "reward")
+
+    def subject(name: str) -> Subject:
+        path = str(tmp_path / name)
+        return Subject(
+            name=name,
+            load=lambda: load_policy("policy", Model(source=path), {}, torch.device("cpu")),
+            serve=lambda policy: Native().serve(policy, 0),
+        )
+
+    diagnostic = Overoptimisation(
+        tasks=WorkedSolutions(size=3), gold=Regex(pattern="[a-m]"), n=4, sampling=Sampling(max_tokens=4)
+    )
+    found = diagnostic.examine(subject("tiny"), subject("reward")).values
+    assert [row["n"] for row in found["best_of"]] == [1, 2, 4] and found["tasks"] == 3
+    assert found["best_of"][2]["proxy"]["mean"] == 0.0, "a new head gives 0"
+    with pytest.raises(UserError, match="'tiny' has no reward head"):
+        diagnostic.examine(subject("tiny"), subject("tiny"))
