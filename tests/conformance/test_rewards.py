@@ -70,6 +70,11 @@ CASES: dict[str, Case] = {
         '"best-to-worst": ["model-1", "model-2"]}',
         task=Task(key="task", prompt=QUESTION, fields={"gold": {"model-1": 2, "model-2": 1}}),
     ),
+    "reranked": Case(
+        settings={},
+        gold="<think>42</think><answer>[2] > [1] > [3]</answer>",
+        task=Task(key="task", prompt=QUESTION, fields={"relevant": [2], "order": [2, 1, 3]}),
+    ),
     "boxes": Case(
         settings={},
         gold=f"<answer>{BOX}</answer>",

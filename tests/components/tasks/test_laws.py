@@ -43,6 +43,7 @@ from posttrain.components.tasks.lookups import Lookups
 from posttrain.components.tasks.meeting_questions import MeetingQuestions
 from posttrain.components.tasks.mixture import Mixture
 from posttrain.components.tasks.padded_steps import PaddedSteps
+from posttrain.components.tasks.passages import Passages
 from posttrain.components.tasks.patterns import Patterns
 from posttrain.components.tasks.phrased import Phrased
 from posttrain.components.tasks.planted import Planted
@@ -128,6 +129,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "knowledge_graph": lambda _: KnowledgeGraph(size=30),
     "padded_steps": lambda _: PaddedSteps(tasks=Arithmetic(size=30)),
     "sentences": lambda _: Sentences(size=30),
+    "passages": lambda _: Passages(size=30),
     "patterns": lambda _: Patterns(size=30),
     "phrased": lambda _: Phrased(tasks=Arithmetic(size=30)),
     "planted": lambda _: Planted(size=30),
