@@ -55,6 +55,16 @@ class Earlier(Fact):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Shared(Fact):
+    """Another node wrote the text of this rollout, which is in the ids of the one that reads it."""
+
+    author: str
+    """Role of the model that wrote it."""
+    draw: float
+    """A number in [0, 1) that was drawn for the group, by which a reader chooses."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Shuffled(Fact):
     """How the model does on the same task with its events in another order."""
 

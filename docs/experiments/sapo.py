@@ -1,0 +1,96 @@
+"""Nodes that share texts, as tables: how much of a batch should be of others. Sheet of row 103 (arXiv:2509.08721).
+
+Four nodes, each with a table of logits: three families of 20 questions, 12 answers each, one of them right. Each node
+begins with random logits, of which those of one family (of none for the fourth) lean to the right answers. A round:
+each node answers 8 questions that it draws, 8 times each; it learns from I groups of its own and J of others, 8 in all,
+by one step of the policy gradient on advantages in units of the group's std, the mean over its tokens (one an answer).
+300 rounds; the reward of a round is the expected one over all nodes and questions.
+
+    8/0, 6/2, 4/4, 2/6    I and J; of others those with an advantage, drawn uniformly
+    garbage               a fifth node that shares random answers and learns nothing; with and without the filter of
+                          groups without an advantage (then any are drawn)
+
+    python docs/experiments/sapo.py --seeds 5
+"""
+
+import argparse
+import json
+
+import numpy as np
+
+from posttrain.statistics.intervals import mean
+
+NODES, FAMILIES, QUESTIONS, ANSWERS = 4, 3, 20, 12
+DRAWS, BATCH, ROUNDS, RATE = 8, 8, 300, 6.0
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Probabilities along the last axis."""
+    shifted = np.exp(logits - logits.max(-1, keepdims=True))
+    return shifted / shifted.sum(-1, keepdims=True)
+
+
+def run(own: int, seed: int, *, garbage: int = 0, filtered: bool = True) -> dict[str, float]:
+    """Cumulative expected reward, and how much it moves from round to round."""
+    rng = np.random.default_rng(seed)
+    count = FAMILIES * QUESTIONS
+    right_Q = rng.integers(0, ANSWERS, count)
+    logits = rng.normal(0.0, 1.0, (NODES, count, ANSWERS))
+    for node in range(min(NODES, FAMILIES)):
+        mine = np.arange(node * QUESTIONS, (node + 1) * QUESTIONS)
+        logits[node, mine, right_Q[mine]] += 2.0
+    rewards = []
+    for _ in range(ROUNDS):
+        asked = rng.integers(0, count, (NODES + garbage, BATCH))
+        written = []
+        for node in range(NODES + garbage):
+            for question in asked[node]:
+                p = softmax(logits[node, question]) if node < NODES else np.full(ANSWERS, 1.0 / ANSWERS)
+                answers = rng.choice(ANSWERS, DRAWS, p=p)
+                written.append((node, int(question), answers, (answers == right_Q[question]).astype(float)))
+        for node in range(NODES):
+            mine = [w for w in written if w[0] == node][:own]
+            foreign = [w for w in written if w[0] != node and (not filtered or np.ptp(w[3]) > 0)]
+            taken = rng.permutation(len(foreign))[: BATCH - own]
+            batch = mine + [foreign[i] for i in taken]
+            step = np.zeros_like(logits[node])
+            for _, question, answers, reward in batch:
+                advantage = (reward - reward.mean()) / (reward.std(ddof=1) + 1e-8)
+                p = softmax(logits[node, question])
+                for answer, a in zip(answers, advantage, strict=True):
+                    step[question] -= a * p
+                    step[question, answer] += a
+            logits[node] += RATE * step / (DRAWS * max(len(batch), 1))
+        rewards.append(float(softmax(logits)[:, np.arange(count), right_Q].mean()))
+    moves = np.diff(np.array(rewards))
+    return {"sum": float(np.sum(rewards)), "last": rewards[-1], "moves": 1000 * float(np.std(moves[-100:]))}
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=5)
+    seeds = range(parser.parse_args().seeds)
+    arms = {
+        "8/0": {"own": 8},
+        "6/2": {"own": 6},
+        "4/4": {"own": 4},
+        "2/6": {"own": 2},
+        "4/4, without the filter": {"own": 4, "filtered": False},
+        "4/4, two nodes of garbage": {"own": 4, "garbage": 2},
+        "4/4, garbage, without the filter": {"own": 4, "garbage": 2, "filtered": False},
+    }
+    table, columns = [], ["sum", "last", "moves"]
+    for name, settings in arms.items():
+        found = [run(seed=seed, **settings) for seed in seeds]
+        cells = []
+        for column, digits in zip(columns, (1, 3, 2), strict=True):
+            own = mean(np.array([one[column] for one in found]))
+            cells.append(f"{own.value:.{digits}f} [{own.interval.low:.{digits}f}, {own.interval.high:.{digits}f}]")
+        table.append([name, *cells])
+    names = ["own/others", "summed reward of 300 rounds", "reward at the end", "std of its moves, last 100, 1/1000"]
+    print(json.dumps({"columns": names, "table": table}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
