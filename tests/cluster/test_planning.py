@@ -1,6 +1,7 @@
 """Plans: costs worked out by hand, memory by cliques, and a search that finds what trying all of them finds."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from posttrain.cli import main
 from posttrain.cluster.planning.calls import Call, Candidate, cost, ends, filtered
 from posttrain.cluster.planning.memory import plan_bytes
 from posttrain.cluster.planning.profiles import read_profile
-from posttrain.cluster.planning.search import Problem, brute_force, metropolis, symmetric
+from posttrain.cluster.planning.search import Problem, accepted, brute_force, metropolis, symmetric
 from posttrain.errors import UserError
 
 
@@ -150,6 +151,17 @@ def test_metropolis_finds_the_best_plan_in_95_of_100() -> None:
 def test_a_walk_repeats_by_its_seed() -> None:
     problem = random_problem(3)
     assert metropolis(problem, seed=1, proposals=60) == metropolis(problem, seed=1, proposals=60)
+
+
+def test_longer_plans_are_accepted_by_both_rules() -> None:
+    """From 10 s: 1 % more by exp(-0.5); released: 0.09 s more always, 0.25 s, two whole tenths, by exp(-0.002)."""
+    assert accepted(10.0, 10.1, "relative", 0.5) == pytest.approx(math.exp(-0.5))
+    assert accepted(10.0, 10.09, "released", 0.5) == 1.0
+    assert accepted(10.0, 10.25, "released", 0.5) == pytest.approx(math.exp(-0.002))
+    assert accepted(10.0, 9.0, "released", 0.5) == accepted(10.0, 9.0, "relative", 0.5) == 1.0
+    problem = random_problem(3)
+    found = metropolis(problem, seed=0, accept="released")[0]
+    assert found.seconds == brute_force(problem).seconds
 
 
 def test_a_plan_that_does_not_fit_is_never_the_answer() -> None:

@@ -92,14 +92,21 @@ def memory(model: str, as_json: bool, learners: int, dtype: str, address: str) -
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON value, for programs.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of the search.")
 @click.option("--proposals", default=2000, show_default=True, type=click.IntRange(min=1), help="Steps of the search.")
-def plan(profile: Path, as_json: bool, seed: int, proposals: int) -> None:
+@click.option(
+    "--accept",
+    default="relative",
+    show_default=True,
+    type=click.Choice(["relative", "released"]),
+    help="Which longer plans the search goes to: by per cent, or by the rule of ReaLHF's code.",
+)
+def plan(profile: Path, as_json: bool, seed: int, proposals: int, accept: Any) -> None:
     """Find where the calls of a step are best executed, from a PROFILE of how long each takes where.
 
     The search is that of ReaLHF; where there are few plans, all are tried. docs/scale.md shows a profile.
     """
     from posttrain.cluster.planning.profiles import best_plans, read_profile
 
-    found = best_plans(read_profile(profile), seed=seed, proposals=proposals)
+    found = best_plans(read_profile(profile), seed=seed, proposals=proposals, accept=accept)
     if as_json:
         print_json(found)
         return

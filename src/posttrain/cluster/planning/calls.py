@@ -7,7 +7,8 @@ while others are busy.
 
 Differs: transfers of weights between layouts are calls that occupy their devices (in the released code they wait for
 none), and a transfer that nobody measured is an error (there it costs nothing). Ties of ready times are broken by
-iteration, then by the order of the calls.
+iteration, then by the order of the calls. Weights stay where they are trained, so that nothing is sent back from a call
+that only reads them.
 """
 
 import heapq

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
 from posttrain.cluster.planning.calls import Call, Candidate, Layout, Plan, ends
-from posttrain.cluster.planning.search import Found, Problem, brute_force, metropolis, symmetric
+from posttrain.cluster.planning.search import Accept, Found, Problem, brute_force, metropolis, symmetric
 from posttrain.errors import UserError
 from posttrain.errors.foreign import guard, parse_json, read_text
 
@@ -101,12 +101,14 @@ def _candidate(own: _Candidate) -> Candidate:
     )
 
 
-def best_plans(problem: Problem, *, seed: int, proposals: int, most: int = 3) -> dict[str, Any]:
+def best_plans(
+    problem: Problem, *, seed: int, proposals: int, most: int = 3, accept: Accept = "relative"
+) -> dict[str, Any]:
     """The best plans, the first with shares of idle time, and the best that gives all calls the same devices."""
     count = 1
     for call in problem.calls:
         count *= len(call.candidates)
-    walk = metropolis(problem, seed=seed, proposals=proposals, keep=most)
+    walk = metropolis(problem, seed=seed, proposals=proposals, keep=most, accept=accept)
     if count <= FEW:
         best = brute_force(problem)
         walk = [best, *(found for found in walk if found.plan != best.plan)][:most]

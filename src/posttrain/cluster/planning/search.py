@@ -4,14 +4,16 @@ Source: ReaLHF (arXiv:2406.14088), released search engine: start from the fastes
 other candidate of one call, accept what is not worse, else with probability exp(-beta d) for an increase of d. A plan
 that does not fit is three times as long, so that the walk may pass through it, and is never the answer.
 
-Differs: a seed decides every draw; beta is per cent of the present cost (the released code divides microseconds by 1e5
-and rounds down, so that smaller increases are always accepted); the number of proposals is bounded, not the seconds.
+Differs: a seed decides every draw; beta is per cent of the present cost. The released rule, exp(-0.001 d) with d in
+tenths of a second, rounded down, so that smaller increases are always accepted, is ``accept="released"``. The number of
+proposals is bounded, not the seconds.
 """
 
 import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -21,6 +23,10 @@ from posttrain.errors import UserError
 
 OUT_OF_MEMORY = 3.0
 """Factor of a plan that does not fit."""
+RELEASED_BETA, RELEASED_UNIT = 0.001, 0.1
+"""Of the released rule; the unit is in seconds."""
+Accept = Literal["relative", "released"]
+"""Which longer plans are gone to: by their cost in per cent, or by the released rule."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +71,24 @@ def brute_force(problem: Problem, most: int = 1_000_000) -> Found:
     return min(fitting or [_none(problem)], key=lambda found: found.seconds)
 
 
-def metropolis(problem: Problem, *, seed: int, proposals: int = 2000, beta: float = 0.5, keep: int = 10) -> list[Found]:
+def accepted(now: float, then: float, rule: Accept, beta: float) -> float:
+    """Probability to go from a plan to another one, by their seconds."""
+    if then <= now:
+        return 1.0
+    if rule == "released":
+        return math.exp(-RELEASED_BETA * math.floor((then - now) / RELEASED_UNIT))
+    return math.exp(-beta * 100.0 * (then - now) / now)
+
+
+def metropolis(
+    problem: Problem,
+    *,
+    seed: int,
+    proposals: int = 2000,
+    beta: float = 0.5,
+    keep: int = 10,
+    accept: Accept = "relative",
+) -> list[Found]:
     """The best plans of a walk, the best first. `beta` is per percent that a proposal is longer.
 
     Raises `UserError` where no plan on the way fits.
@@ -89,7 +112,8 @@ def metropolis(problem: Problem, *, seed: int, proposals: int = 2000, beta: floa
         if key not in known:
             known[key] = problem.weighed(proposed)
         then, other = known[key]
-        if then <= now or rng.random() < math.exp(-beta * 100.0 * (then - now) / now):
+        chance = accepted(now, then, accept, beta)
+        if chance == 1.0 or rng.random() < chance:
             plan, now, found = proposed, then, other
     return sorted(best.values(), key=lambda item: item.seconds)[:keep] or [_none(problem)]
 
