@@ -131,6 +131,7 @@ NOT = {
     "rating": "reads the rating of a recorded completion, not its text",
     "episode": "sums the rewards that an environment gave for turns, not texts",
     "verdict": "returns the verdict of an environment",
+    "search_answer": "scores words in common with the answer; its own tests hold what must not be rewarded",
     "tool_use": "scores words in common with the answer; its own tests hold what must not be rewarded",
     "route": "accepts any route that passes its checks; its own tests hold what must not be rewarded",
     "mood": "reads the mood that an environment keeps, not texts",

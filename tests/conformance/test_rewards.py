@@ -80,6 +80,7 @@ CASES: dict[str, Case] = {
         gold=f"<answer>{BOX}</answer>",
         task=Task(key="task", prompt=QUESTION, fields={"boxes": [[4, 2, 24, 42]]}),
     ),
+    "search_answer": Case(settings={}, gold="<think>6 * 7</think><answer>42</answer>"),
     "tool_use": Case(settings={}, gold=r"<think>6 * 7</think><answer>\boxed{42}</answer>"),
     "route": Case(
         settings={},

@@ -122,7 +122,7 @@ def save_snapshot(
         "roles": sorted(own),
         "position": store.position(),
         "threads": torch.get_num_threads(),
-        RECIPE: json.dumps(to_tree(recipe)),  # as text: keys are sorted below, and the order of stages counts
+        RECIPE: json.dumps(to_tree(recipe)),  # as text: the order of stages counts, also for readers that sort keys
     }
 
     def write(folder: Path) -> None:
@@ -135,7 +135,7 @@ def save_snapshot(
                 save_file(_own_weights(policy, recipe.models[role]), folder / f"weights-{role}.safetensors")
         for role, (_, tensors) in (learners or {}).items():
             save_file(dict(tensors), folder / f"learner-{role}.safetensors")
-        write_file(folder / "state.json", json.dumps(state, indent=1, sort_keys=True))
+        write_file(folder / "state.json", json.dumps(state, indent=1))
 
     return checkpoints.save(
         store.folder / "checkpoints", f"step_{step:06d}_{stage}", write, recipe.checkpoints.keep, _was_healthy

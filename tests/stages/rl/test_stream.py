@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from posttrain.component.user_code import allowing
+from posttrain.components.filters.zero_variance import ZeroVariance
+from posttrain.components.rewards.function import Function
 from posttrain.components.timetables.in_turn import InTurn
 from posttrain.components.timetables.streaming import Streaming
 from posttrain.engines import Sampling
@@ -166,6 +168,20 @@ def test_no_batch_is_older_than_the_bound(too_old: Any, tiny: Path, tmp_path: Pa
         assert (too_old == "drop" and oldest is not None) or not rejected
     assert worst[0] > 1
     assert worst[1] <= 1
+
+
+@pytest.mark.slow
+def test_a_step_with_too_many_rejected_groups_learns_from_those_that_there_are(tiny: Path, tmp_path: Path) -> None:
+    """All rewards are equal, so that no group passes: 2 batches of 2 are rejected for each step, and no more begin."""
+    schedule = Streaming(eta=0, piece=64, learning=0, filtered="group", rejected=2)
+    recipe = streamed(schedule, tiny, tmp_path, 2)
+    own: Any = recipe.stages["rl"]
+    flat = tmp_path / "flat.py"
+    flat.write_text("def score(completion, task):\n    return 0.0\n")
+    stage = replace(own, reward=Function(path=f"{flat}:score"), filters={"zero_variance": ZeroVariance()})
+    _, store = run(replace(recipe, stages={"rl": stage}), tmp_path / "run")
+    entries = store.stream()
+    assert [(len(entry["left"]), entry["batch"]) for entry in entries] == [(4, []), (4, [])]
 
 
 def test_what_cannot_be_is_refused(tiny: Path, tmp_path: Path) -> None:

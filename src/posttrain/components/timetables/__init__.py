@@ -28,6 +28,8 @@ class Streams:
     """What is done about older ones."""
     filtered: Literal["batch", "group"]
     """What filters see."""
+    rejected: int
+    """Batches of groups that may be rejected for one step."""
 
 
 class Timetable(Component):

@@ -50,6 +50,8 @@ class Streaming(Timetable):
     filtered: Literal["batch", "group"] = "batch"
     """What filters see: the groups of a step, or each group when it ends, and what is dropped frees its place
     (dynamic filtering of ASearcher)."""
+    rejected: Annotated[int, Field(ge=1, le=65536)] = 10
+    """Batches of groups that may be rejected for one step; then it learns from the groups that there are, if any."""
 
     def __post_init__(self) -> None:
         if self.too_old == "wait" and self.oldest is not None and self.oldest < self.eta:

@@ -19,7 +19,7 @@ from posttrain.components.curricula import Pick, Picked
 from posttrain.components.filters import Dropped
 from posttrain.components.rewards import RewardContext, scored
 from posttrain.components.timetables import Streams
-from posttrain.errors import AlarmStop, RunFailed, UserError
+from posttrain.errors import RunFailed, UserError
 from posttrain.stages.fit import Step
 from posttrain.stages.rl.ahead import Collected
 from posttrain.stages.rl.collect import filter_groups, stop_if_grading_fails
@@ -35,8 +35,6 @@ STREAM = "stream"
 LEARN = "learn"
 """The consumer of the table."""
 OLD = "too old"
-_MOST_REJECTED = 50
-"""Batches of groups that may be rejected for one step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +159,10 @@ class Stream:
             rows = self._table.take(LEARN, ("groups",), self._collecting.prompts, self._in_time)
             if rows:
                 return rows
+            there = len(self._table.ready(LEARN, ("groups",)))
+            size = self._collecting.prompts
+            if there < size and self._rejected >= self._settings.rejected * size:
+                return self._table.take(LEARN, ("groups",), there)
             self._round(may_choose=True)
 
     def _beside(self) -> None:
@@ -279,12 +281,6 @@ class Stream:
         self._left.append([number, why])
         self._dropped.append(collected)
         self._rejected += 1
-        most = _MOST_REJECTED * self._collecting.prompts
-        if self._rejected > most:
-            raise AlarmStop(
-                f"more than {most} groups were rejected for one step of {self._collecting.prompts}, the last one since "
-                f"it was {why}; change what the filters let pass, or set schedule.filtered=batch"
-            )
 
     def _drop_old(self) -> None:
         """Drop groups that wait and are too old by now."""
