@@ -161,6 +161,11 @@ class PiecedSampler:
         found: float = await self._answered(lambda: self._base.score(token_ids, vectors=vectors))
         return found
 
+    async def scores(self, token_ids: IntArray, *, vectors: FloatArray | None = None) -> FloatArray:
+        """[O] all outputs of a reward head for the sequence."""
+        found: FloatArray = await self._answered(lambda: self._base.scores(token_ids, vectors=vectors))
+        return found
+
     async def _answered(self, ask: Callable[[], Awaitable[Any]]) -> Any:
         """The answer to a request that is not in pieces; the one that is kept, if there is one."""
         name, answers = f"{self._name()} asked {self._asked}", self._progress.answers
