@@ -105,6 +105,8 @@ SHIPPED = {
 }
 """By kind; a new member needs an entry here or in `NOT`."""
 NOT = {
+    "rated_together": "prompts a model, or rates by another reward, which is audited by itself",
+    "program_form": "rates the form of a program, right or not; its own tests hold what is rated low",
     "ranked": "ranks rollouts among one another; no answer is correct by it",
     "solution_set": "compares a list with all solutions, not one answer; its own tests hold what is refused",
     "rubric": "rewards words or what a judge accepts, in any order; its own tests hold what must not be rewarded",

@@ -336,6 +336,9 @@ def made_small(recipe: Recipe, tiny: Path) -> Recipe:
             if selection["pairing"]["kind"] == "siblings":  # nor does it end its solutions
                 selection["pairing"] |= {"iterations": 20}
                 selection["pairing"]["sampling"]["stop"] = list(string.ascii_letters)
+        if isinstance(selection, dict) and selection["kind"] == "principled":
+            selection["reward"]["of"] = {"kind": "regex", "pattern": "[a-m]"}
+            selection["sampling"]["stop"] = list("nopqrstuvwxyz")
     for alarm in tree["alarms"].values():
         alarm["action"] = "note"
     return from_tree(tree)

@@ -52,6 +52,16 @@ ADDER = "module add(input [3:0] a, output [3:0] y); assign y = a + 3; endmodule"
 BENCH = 'module t; reg [3:0] a; wire [3:0] y; add u(a, y); initial begin a = 1; #1 $display("%d", y); end endmodule'
 
 CASES: dict[str, Case] = {
+    "rated_together": Case(
+        settings={"of": "program_form"},
+        gold="# read\nread a b\n# sum\necho $((a+b))",
+        task=Task(key="task", prompt="Bash: a+b", fields={"preference": "explanation"}),
+    ),
+    "program_form": Case(
+        settings={},
+        gold="# read\nread a b\n# sum\necho $((a+b))",
+        task=Task(key="task", prompt="Bash: a+b", fields={"preference": "explanation"}),
+    ),
     "solution_set": Case(
         settings={}, gold="#### 40; 2", task=Task(key="task", prompt=QUESTION, fields={"solutions": ["2", "40"]})
     ),

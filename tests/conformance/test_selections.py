@@ -18,6 +18,7 @@ from posttrain.components.selections.by_outcome import ByOutcome
 from posttrain.components.selections.by_visits import ByVisits
 from posttrain.components.selections.explained import Explained
 from posttrain.components.selections.paired import Paired
+from posttrain.components.selections.principled import Principled
 from posttrain.components.selections.valid_calls import ValidCalls
 from posttrain.components.tasks.worked_solutions import WorkedSolutions
 from posttrain.types import Task
@@ -36,6 +37,8 @@ def able(selection: Any) -> Selection:
     made: Any = replace(selection, reward=RewardModel()) if hasattr(selection, "reward") else selection
     if isinstance(made, Paired):
         return replace(made, pairing=BestAndLower(), n=4)
+    if isinstance(made, Principled):
+        return replace(made, pairing=BestAndLower())
     if isinstance(made, Explained):
         return replace(made, reward=Regex(pattern="[a-m]$"), marker="e")  # a letter that some random texts end with
     if isinstance(made, ByLevel):
@@ -54,6 +57,8 @@ def able(selection: Any) -> Selection:
 
 
 def tasks_of(selection: Selection) -> list[Task]:
+    if isinstance(selection, Principled):
+        return [replace(task, fields={**task.fields, "preference": "style"}) for task in TASKS]
     return CALLS if isinstance(selection, ValidCalls) else TASKS
 
 
@@ -99,7 +104,9 @@ def test_some_are_left_as_they_were_or_with_texts_that_say_where_they_are_from(s
 @every_member
 def test_what_is_written_takes_the_place_of_the_datas_own(selection: Selection) -> None:
     selection = able(selection)
-    bare = [replace(task, preferences=(), demonstrations=()) for task in TASKS] if selection.writes else []
+    bare = (
+        [replace(task, preferences=(), demonstrations=()) for task in tasks_of(selection)] if selection.writes else []
+    )
     samplers = {role: ScriptedSampler(role) for role in {"policy"} | selection.roles}
     measured = asyncio.run(selection.measure(bare, samplers)) if bare else []
     for task in selection.choose(bare, measured).tasks if bare else ():

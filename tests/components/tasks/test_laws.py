@@ -70,6 +70,7 @@ from posttrain.components.tasks.slipped_sums import SlippedSums
 from posttrain.components.tasks.spelt import Spelt
 from posttrain.components.tasks.stated_confidence import StatedConfidence
 from posttrain.components.tasks.stories import Stories
+from posttrain.components.tasks.styled_programs import StyledPrograms
 from posttrain.components.tasks.tagged import Tagged
 from posttrain.components.tasks.tagged_steps import TaggedSteps
 from posttrain.components.tasks.tool_calls import ToolCalls
@@ -167,6 +168,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "worked_solutions": lambda _: WorkedSolutions(size=30),
     "reasoning_gym": lambda _: GYM,
     "wordy": lambda _: Wordy(tasks=Arithmetic(size=30)),
+    "styled_programs": lambda _: StyledPrograms(size=30),
     "stated_confidence": lambda _: StatedConfidence(tasks=Arithmetic(size=30)),
     "stories": lambda _: Stories(size=30),
     "topics": lambda _: Topics(size=30, shown=0.5),

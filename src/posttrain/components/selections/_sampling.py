@@ -1,10 +1,12 @@
 """Rollouts that are sampled and scored for selections."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from posttrain.components.rewards import Reward, RewardContext, scored
 from posttrain.engines import Sampler, Sampling, sampler_of
+from posttrain.errors import AlarmStop
 from posttrain.types import Group, Segment, Task, Trajectory
 
 
@@ -68,3 +70,14 @@ def share_correct(group: Group) -> float | None:
     """The share of correct rollouts among those that could be scored; None where none could."""
     scored = [t.solved for t in group if t.score is not None and t.score.status != "error"]
     return sum(scored) / len(scored) if scored else None
+
+
+def pairs_summary(rule: str, chosen: Sequence[Task], used: int, reasons: "Counter[str]", *, further: int = 0) -> str:
+    """What a rule made of `used` tasks. Raises `AlarmStop` where it made no pair at all."""
+    without = "; ".join(f"{number} without: {reason}" for reason, number in sorted(reasons.items()))
+    if used and not chosen:
+        raise AlarmStop(f"the rule '{rule}' makes no pair of any of {used} tasks: {without}")
+    count = sum(len(task.preferences) for task in chosen)
+    summary = f"{count} pairs by '{rule}' from {len(chosen)} of {used} tasks"
+    summary += f", with {further} further rollouts" if further else ""
+    return f"{summary}; {without}" if without else summary

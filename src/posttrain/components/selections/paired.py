@@ -22,9 +22,9 @@ from posttrain.components.pairings import Pairing, Rollouts
 from posttrain.components.rewards import Reward, RewardContext, scored
 from posttrain.components.rollouts import DataRating
 from posttrain.components.selections import Chosen, Selection
-from posttrain.components.selections._sampling import fitting, sample_all
+from posttrain.components.selections._sampling import fitting, pairs_summary, sample_all
 from posttrain.engines import Sampler, Sampling, sampler_of
-from posttrain.errors import AlarmStop, UserError
+from posttrain.errors import UserError
 from posttrain.types import Group, Preference, Rated, Segment, Task, Trajectory
 
 
@@ -71,7 +71,9 @@ class Paired(Selection):
         self._check(used)
         context = RewardContext(samplers=samplers)
         reader = sampler_of(self.writers[0], samplers, "the paired selection samples from")
-        groups = await (self._given(used, reader, context) if self.n == 0 else self._written(used, samplers))
+        groups: Sequence[Sequence[tuple[str, Trajectory]]] = [()] * len(used)
+        if self.pairing.needs_rollouts:
+            groups = await (self._given(used, reader, context) if self.n == 0 else self._written(used, samplers))
 
         async def scorer(group: Group) -> Group:
             return await scored(group, self.reward, context)
@@ -104,14 +106,9 @@ class Paired(Selection):
                 chosen.append(replace(task, preferences=pairs, fields={**task.fields, "origin": origin}))
         rows = [row for row in measured if row is not None]
         reasons = Counter(row["reason"] for row in rows if not row["pairs"])
-        without = "; ".join(f"{number} without: {reason}" for reason, number in sorted(reasons.items()))
-        if rows and not chosen:
-            raise AlarmStop(f"the rule '{self.pairing.kind}' makes no pair of any of {len(rows)} tasks: {without}")
-        count = sum(len(task.preferences) for task in chosen)
         further = sum(row["rollouts"] for row in rows)
-        summary = f"{count} pairs by '{self.pairing.kind}' from {len(chosen)} of {len(rows)} tasks"
-        summary += f", with {further} further rollouts" if further else ""
-        return Chosen(tasks=chosen, summary=f"{summary}; {without}" if without else summary)
+        summary = pairs_summary(self.pairing.kind, chosen, len(rows), reasons, further=further)
+        return Chosen(tasks=chosen, summary=summary)
 
     def _check(self, tasks: Sequence[Task]) -> None:
         """Raise `UserError` for a column that the rule reads and a task lacks."""
@@ -122,7 +119,7 @@ class Paired(Selection):
                         f"task {task.key}: the rule '{self.pairing.kind}' reads the column '{name}', which this task "
                         f"lacks; {nearest(name, task.fields)}"
                     )
-            if self.n == 0 and not task.rated:
+            if self.n == 0 and self.pairing.needs_rollouts and not task.rated:
                 raise UserError(
                     f"task {task.key}: n=0 makes pairs of the rated texts of the data, and this task has none; give "
                     "columns named completion and rating (for several rows of a prompt: tasks.kind=gathered)"
