@@ -126,6 +126,8 @@ NOT = {
     "principle_logit": "scores by a model; it has no correct answers",
     "listwise": "prompts a model",
     "ranked_scores": "rewards partly, by pairs in order; its own tests hold what must not be rewarded",
+    "translated": "rewards partly, by n-grams; its own tests hold what must not be rewarded",
+    "word_overlap": "rewards words in common; its own tests hold what must not be rewarded",
     "reranked": "rewards partly, by ranks; its own tests hold what must not be rewarded",
     "likelihood": "needs a model for the log-probability of the completion",
     "reference_probability": "needs a model for the probability of the reference answer",

@@ -80,6 +80,8 @@ CASES: dict[str, Case] = {
         '"best-to-worst": ["model-1", "model-2"]}',
         task=Task(key="task", prompt=QUESTION, fields={"gold": {"model-1": 2, "model-2": 1}}),
     ),
+    "translated": Case(settings={}, gold="<think>6 * 7</think><translate>42</translate>"),
+    "word_overlap": Case(settings={}, gold="42"),
     "reranked": Case(
         settings={},
         gold="<think>42</think><answer>[2] > [1] > [3]</answer>",
@@ -215,7 +217,7 @@ CASES: dict[str, Case] = {
     ),
 }
 """By kind. A new member needs an entry: how it is made, a completion that is best, a task that it cannot judge."""
-LIBRARIES = {"math_verify": "math_verify", "reasoning_gym": "reasoning_gym"}
+LIBRARIES = {"math_verify": "math_verify", "translated": "sacrebleu", "reasoning_gym": "reasoning_gym"}
 """Optional package that a kind needs."""
 
 NOT_BY_TEXT = {

@@ -17,6 +17,7 @@ from posttrain.components.tasks.arithmetic import Arithmetic
 from posttrain.components.tasks.backtracked import Backtracked
 from posttrain.components.tasks.checked_solutions import CheckedSolutions
 from posttrain.components.tasks.choices import Choices
+from posttrain.components.tasks.ciphers import Ciphers
 from posttrain.components.tasks.circuits import Circuits
 from posttrain.components.tasks.classes import Classes
 from posttrain.components.tasks.compared_sums import ComparedSums
@@ -105,6 +106,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "verifier_items": lambda _: VerifierItems(tasks=AnsweredSums(size=30)),
     "arithmetic": lambda _: Arithmetic(size=30, operators="+-*", terms=(2, 4)),
     "backtracked": lambda _: Backtracked(tasks=Countdown(size=30)),
+    "ciphers": lambda _: Ciphers(size=30),
     "circuits": lambda _: Circuits(size=30),
     "checked_solutions": lambda _: CheckedSolutions(size=30),
     "classes": lambda _: Classes(tasks=Patterns(size=30), pool=2),
