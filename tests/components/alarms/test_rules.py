@@ -20,6 +20,7 @@ from posttrain.components.alarms.length import Length
 from posttrain.components.alarms.not_finite import NotFinite
 from posttrain.components.alarms.repeated_text import RepeatedText
 from posttrain.components.alarms.reward_collapse import RewardCollapse
+from posttrain.components.alarms.reward_weight import RewardWeight
 from posttrain.components.alarms.sampler_gap import SamplerGap
 from posttrain.components.alarms.truncation import Truncation
 from posttrain.components.alarms.zero_variance import ZeroVariance
@@ -189,3 +190,13 @@ def test_a_divergence_that_grows_is_a_collapse_and_a_large_one_from_the_start_is
     far = [{"kl/teacher": 4.0}, {"kl/teacher": 4.5}, {"kl/teacher": 3.0}]
     assert not watch(Collapse(), far)
     assert "after 0.1" in watch(Collapse(), [{"kl/reference": 0.1}, {"kl/reference": 3.5}])[2]
+
+
+def test_a_reward_that_constraints_leave_no_weight() -> None:
+    def weights(reward: float, steps: int) -> list[dict[str, float]]:
+        return [{"weight/reward": reward, "weight/long": reward - 1.0, "weight/brief": 0.0}] * steps
+
+    raised = watch(RewardWeight(), [*weights(0.3, 5), *weights(0.02, 6)])
+    assert min(raised) == 10 and "0.020 of the weight, constraint long 0.980" in raised[10]
+    assert not watch(RewardWeight(), [*weights(0.02, 4), *weights(0.3, 1), *weights(0.02, 4)])
+    assert not watch(RewardWeight(), [{"reward": 1.0}] * 9)
