@@ -124,6 +124,7 @@ NOT = {
     "robust": "scores by a model; it has no correct answers",
     "judge": "prompts a model",
     "principle_logit": "scores by a model; it has no correct answers",
+    "principled_model": "scores by a model; it has no correct answers",
     "listwise": "prompts a model",
     "ranked_scores": "rewards partly, by pairs in order; its own tests hold what must not be rewarded",
     "translated": "rewards partly, by n-grams; its own tests hold what must not be rewarded",

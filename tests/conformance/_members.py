@@ -21,7 +21,10 @@ from pydantic import TypeAdapter, ValidationError
 import posttrain
 from posttrain.component import Component
 
-CANDIDATES: tuple[Any, ...] = (1, 2, 0.5, 0, "text", "file.py:name", True, (), {}, ["text"], {"one": "other"})
+CANDIDATES: tuple[Any, ...] = (
+    *(1, 2, 0.5, 0, "text", "file.py:name", True, (), {}, ["text"], {"one": "other"}),
+    {"one": {"text": "short", "negated": "long"}},
+)
 """Values that are tried, in this order, where a field has no default."""
 
 

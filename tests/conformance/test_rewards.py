@@ -229,6 +229,7 @@ NOT_BY_TEXT = {
     "listwise",
     "preference_model",
     "principle_logit",
+    "principled_model",
     "prover_steps",
     "ranked",
     "rating",

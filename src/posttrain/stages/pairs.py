@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 from pydantic import PositiveFloat, PositiveInt
@@ -24,6 +24,10 @@ from posttrain.types import Fact, FloatArray, PerToken, Preference, Task, Tokens
 if TYPE_CHECKING:
     from posttrain.policies import Policy
     from posttrain.training.packing import Example
+
+
+DRAWS: Final = "draws"
+"""Name of random numbers among those of a pair."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +55,10 @@ class PairTraining:
     """Pairs at the front that are left out."""
     limit: int | None = None
     """Most pairs that are used, from the first that is not skipped; None takes all."""
+    draws: int = 0
+    """Uniform numbers in [0, 1) that the loss draws for each pair, under the name `DRAWS` ([P, draws])."""
+    whole_batch: bool = False
+    """Whether the loss compares all pairs of a step, which are then one micro-batch."""
     sides: "Callable[[Policy, Task, Preference], tuple[Trajectory, Trajectory]] | None" = None
     """Makes the two trajectories of a pair; None learns from the completions."""
 
@@ -94,6 +102,9 @@ class PairTraining:
         def examples(step: Step) -> "list[Example]":
             places = shuffled(len(pairs), self.batch, step.index, context.seed)
             numbers.update({name: values[list(places)] for name, values in known.items()})
+            if self.draws:
+                rng = np.random.default_rng([context.seed, step.index])
+                numbers[DRAWS] = rng.random((len(places), self.draws), np.float32)
             step.record.metrics["epoch"] = (step.index + 1) * self.batch / len(pairs)
             shown = [self.shown(models[self.role], *pairs[i]) for i in places]
             step.record.shown = [(place, trajectory) for place, pair in enumerate(shown) for trajectory in pair]
@@ -104,7 +115,13 @@ class PairTraining:
         def per_token(tokens: Tokens) -> PerToken:
             return self.per_token(tokens, numbers)
 
-        loss = Loss(per_token=per_token, reducer=self.reducer, needs=trained_in(self.needs), whole_groups=True)
+        loss = Loss(
+            per_token=per_token,
+            reducer=self.reducer,
+            needs=trained_in(self.needs),
+            whole_groups=True,
+            whole_batch=self.whole_batch,
+        )
         steps = self.total_steps(context.tasks)
         return fit_role(
             context, models, role=self.role, learning=self.learning, loss=loss, steps=steps, examples=examples

@@ -7,24 +7,93 @@ completion:
     loss = -log sigmoid(r(chosen) - r(rejected))
 
 Only differences are learned: adding a constant to r does not change the loss.
+
+With `contrast` states of a completion are also drawn towards later ones of the same chosen completion, and away from
+those of the rejected one: goal-conditioned representations, Nath et al. 2024, arXiv:2407.13887, and its release
+(goal-conditioned-rm at 46e3a96, models/loss.py). `GoalContrast` has the loss.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Final
 
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from posttrain.component import frozen
+from posttrain.component import frozen, nearest
 from posttrain.components.preferences import pairs_in, spread
 from posttrain.components.reducers import Reducer
 from posttrain.components.selections import Selection
 from posttrain.components.tasks import Tasks
+from posttrain.datasets.templates import prompt_from
+from posttrain.errors import UserError
 from posttrain.models import Model
-from posttrain.signals import SCORE
+from posttrain.signals import SCORE, STATE, Signal
 from posttrain.stages import Models, PreviewContext, Stage, StageContext
 from posttrain.stages.needs import Need, needs_of
-from posttrain.stages.pairs import PairTraining
+from posttrain.stages.pairs import DRAWS, PairTraining, pair_trajectories
 from posttrain.training.settings import Learning
-from posttrain.types import PerToken, Task, Tokens
+from posttrain.types import FloatArray, PerToken, Preference, Task, Tokens, Trajectory
+
+if TYPE_CHECKING:
+    import torch
+
+    from posttrain.policies import Policy
+
+SETS: Final = 4
+"""Sets of positions that are drawn for a pair: both ends of pairs within the chosen one, sources of it, the rejected.
+"""
+
+
+@frozen
+class GoalContrast:
+    """Contrast of the states h of a pair: beta times (-log P - log(1 - N)).
+
+    P is the mean over all pairs of a step, and over all combinations of `positions` sources and as many goals, of
+    sigmoid(cos(h_source, h_goal)); both are states of the chosen completion, drawn in pairs whose earlier one is the
+    source. N is the same mean for `positions` states of the chosen and as many of the rejected completion. The mean is
+    taken before the logarithm; the gradient flows into both sides; there is no temperature. With `averaged` goals and
+    rejected states are averaged before they are compared. The position from the end is floor(u n + 1) of n tokens of a
+    completion, u uniform in [percentile, 1).
+    """
+
+    beta: NonNegativeFloat = 0.5
+    """Weight; 0 is the plain reward model. With 0.5 the term is in [0.313, 1.313], and 0.813 where all states are
+    equal."""
+    positions: Annotated[int, Field(ge=1, le=256)] = 16
+    """States of each set."""
+    percentile: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    """0 draws all positions; above it only the first part of a completion, since u counts from the end."""
+    averaged: bool = False
+    """Whether states that others are compared with are averaged first."""
+
+    def __call__(
+        self, chosen: "Sequence[torch.Tensor]", rejected: "Sequence[torch.Tensor]", draws: "torch.Tensor"
+    ) -> "torch.Tensor":
+        """The loss of a step: [T, D] states of chosen and rejected completions, [P, 4 positions] uniform numbers."""
+        import torch
+
+        alike, unlike = [], []
+        for chosen_TD, rejected_TD, draw in zip(chosen, rejected, draws, strict=True):
+            one, other, source, wrong = draw.unflatten(0, (SETS, self.positions))
+            first_K, second_K = self.places(one, len(chosen_TD)), self.places(other, len(chosen_TD))
+            earlier_K, later_K = torch.minimum(first_K, second_K), torch.maximum(first_K, second_K)
+            alike.append(self._mean(chosen_TD[earlier_K], chosen_TD[later_K]))
+            own_KD = chosen_TD[self.places(source, len(chosen_TD))]
+            unlike.append(self._mean(own_KD, rejected_TD[self.places(wrong, len(rejected_TD))]))
+        positive, negative = torch.stack(alike).mean(), torch.stack(unlike).mean()
+        return self.beta * (-positive.log() - (1 - negative).log())
+
+    def places(self, draw_K: "torch.Tensor", length: int) -> "torch.Tensor":
+        """[K] positions in a completion of this many tokens."""
+        share_K = self.percentile + (1 - self.percentile) * draw_K
+        return (length - (share_K * length + 1).floor().long()).clamp(min=0)
+
+    def _mean(self, source_KD: "torch.Tensor", goal_KD: "torch.Tensor") -> "torch.Tensor":
+        """Mean of sigmoid(cos) over all combinations."""
+        from torch.nn.functional import normalize
+
+        goal_KD = goal_KD.mean(0, keepdim=True) if self.averaged else goal_KD
+        return (normalize(source_KD, dim=-1) @ normalize(goal_KD, dim=-1).T).sigmoid().mean()
 
 
 @frozen
@@ -42,6 +111,11 @@ class RewardModelTraining(Stage):
     """Upper limit on the number of steps."""
     learner: Learning = Learning()
     """How the reward model is updated."""
+    request: str | None = None
+    """Prompt of each pair, with the text of its field ``principles`` (SALMON, arXiv:2310.05910). Placeholders:
+    principles, question. None is the task's prompt."""
+    contrast: GoalContrast | None = None
+    """Contrast of the states of a pair, beside the loss of its scores; None has none."""
     tasks: Tasks | None = None
     """Tasks of this stage; None takes the recipe's."""
     selection: Selection | None = None
@@ -54,8 +128,8 @@ class RewardModelTraining(Stage):
 
     def needed(self, models: Mapping[str, Model]) -> Sequence[Need]:
         """The scores of the reward model, and the needs of the selection."""
-        own = Need(signal=SCORE, role=self.role, path="role", setting="role")
-        return [own, *needs_of("selection", self.selection, role="policy")]
+        own = [Need(signal=need, role=self.role, path="role", setting="role") for need in sorted(self._needs)]
+        return [*own, *needs_of("selection", self.selection, role="policy")]
 
     def check(self, models: Models, tasks: Sequence[Task]) -> None:
         """Every pair must fit into the context of the model."""
@@ -74,18 +148,50 @@ class RewardModelTraining(Stage):
         return self._training.preview(models, context)
 
     @property
+    def _needs(self) -> frozenset[Signal]:
+        return frozenset({SCORE} if self.contrast is None else {SCORE, STATE})
+
+    @property
     def _training(self) -> PairTraining:
         return PairTraining(
             role=self.role,
-            per_token=lambda tokens, _: bradley_terry(tokens),
+            per_token=self._loss,
             reducer=self.reducer,
-            needs=frozenset({SCORE}),
+            needs=self._needs,
+            draws=0 if self.contrast is None else SETS * self.contrast.positions,
+            whole_batch=self.contrast is not None,
+            sides=None if self.request is None else self._sides,
             batch=self.batch,
             epochs=self.epochs,
             max_steps=self.max_steps,
             learning=self.learner,
             written=self.written("preferences"),
         )
+
+    def _sides(self, policy: "Policy", task: Task, preference: Preference) -> tuple[Trajectory, Trajectory]:
+        """Both completions below the principles of the pair. Raises `UserError` for a pair without them."""
+        fields = {**task.fields, **preference.fields}
+        if not isinstance(fields.get("principles"), str):
+            raise UserError(
+                f"task {task.key}: request shows the principles of each pair, and this pair has no text "
+                f"'principles'; {nearest('principles', fields)}; give each row such a column, or leave request out"
+            )
+        prompt = prompt_from(task, self.request or "", {"principles": fields["principles"]})
+        return pair_trajectories(policy, replace(task, prompt=prompt), preference)
+
+    def _loss(self, tokens: Tokens, numbers: Mapping[str, FloatArray]) -> PerToken:
+        """[T] the loss of each token's pair, and the contrast of the step."""
+        import torch
+
+        pairwise = bradley_terry(tokens)
+        if self.contrast is None:
+            return pairwise
+        pair_P2 = pairs_in(tokens)
+        states = torch.split(tokens[STATE], tokens.length_N.tolist())
+        drawn = torch.as_tensor(numbers[DRAWS]).to(tokens[STATE])[tokens.group_N[pair_P2[:, 0]]]
+        extra = self.contrast([states[i] for i in pair_P2[:, 0]], [states[i] for i in pair_P2[:, 1]], drawn)
+        metrics = {**pairwise.metrics, "contrast": extra.detach().expand(1)}
+        return PerToken(loss_T=pairwise.loss_T + extra, metrics=metrics)
 
 
 def bradley_terry(tokens: Tokens) -> PerToken:

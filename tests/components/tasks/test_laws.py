@@ -51,6 +51,7 @@ from posttrain.components.tasks.planted import Planted
 from posttrain.components.tasks.played import Played
 from posttrain.components.tasks.policies import Policies
 from posttrain.components.tasks.primer import Primer
+from posttrain.components.tasks.principle_items import PrincipleItems
 from posttrain.components.tasks.programs import Programs
 from posttrain.components.tasks.puzzles import Puzzles
 from posttrain.components.tasks.queries import Queries
@@ -160,6 +161,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "feedback_items": lambda _: FeedbackItems(tasks=ReviewedReplies(size=60)),
     "reviewed_replies": lambda _: ReviewedReplies(size=30),
     "graded_replies": lambda _: GradedReplies(size=30),
+    "principle_items": lambda _: PrincipleItems(size=30),
     "ranked_numbers": lambda _: RankedNumbers(size=30),
     "ranking_items": lambda _: RankingItems(tasks=RankedNumbers(size=30)),
     "policies": lambda _: Policies(size=30),
