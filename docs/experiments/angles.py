@@ -37,10 +37,12 @@ def main() -> None:
     """Print a line for each seed, then the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first", type=int, default=0)
+    given = parser.parse_args()
     policy = load_policy("policy", Model(source="pebble", trained=True), {}, torch.device("cpu"))
     policy.requires_grad_(True)
     found: dict[str, list[float]] = {}
-    for seed in range(parser.parse_args().seeds):
+    for seed in range(given.first, given.first + given.seeds):
         row = one_seed(policy, seed)
         print(json.dumps({"seed": seed, **row}), flush=True)
         for name, value in row.items():

@@ -19,7 +19,8 @@ reference is the policy at the start of a step.
 Measured here with a simulated learner (docs/experiments/frontier.py), over five seeds: after 29 rounds, tasks drawn by
 the gap have 8.7 numbers where the learner solves sums of 9.4 half of the time; with uniform draws 11.2 and 7.0, and
 without rewriting 2.5 and 6.0. Success at 8 numbers is 84 % against 24 % and 8 %. Unlike in the paper, draws by variance
-are as good as those by regret. Not yet run on its default setting, so that row 106 is not named in `ROWS`.
+are as good as those by regret. One run on the default setting: 10.0 % of 200 held-out sums of four and five numbers
+before, 33.0 % after 20 steps from sums of two and three.
 """
 
 from dataclasses import replace
@@ -38,7 +39,7 @@ from posttrain.settings.growing_sums import growing_sums
 PARENT: Final = "grpo"
 SETTING: Final = "growing_sums"
 PAPER: Final = "arXiv:2411.00062"
-ROWS: Final = ()
+ROWS: Final = (106,)
 
 
 def eva(recipe: Recipe | None = None) -> Recipe:

@@ -13,10 +13,13 @@ Every group is trained on, as in the release.
 
 Differs: sigma and the pace are shares of the number of tasks, since the release's are ranks of 7,473 tasks.
 
-Measured here with a simulated learner (`posttrain diagnose curriculum gain_rl uniform steps=80`; five seeds, standard
-errors), angles following difficulties with noise: 3,840 ± 70 rollouts to an accuracy of .6, 5,683 ± 87 with uniform
-draws; with ``shuffled=true``, where angles say nothing, 5,683 ± 119. Not yet run on its default setting, so that row 45
-is not named in `ROWS`.
+Measured here (docs/experiments/angles.py, five draws of 60 sums): on the bundled model the rank by angles correlates
+with the norm of the gradient of rewards by .27 [.15, .39], with the success rate by .69 [.60, .78], and with the norm
+of the gradient of the right answer's likelihood by -.64 [-.76, -.52]: easy tasks come first. With a simulated learner
+(`posttrain diagnose curriculum gain_rl uniform steps=80`; five seeds, standard errors), angles following difficulties
+with noise: 3,840 ± 70 rollouts to an accuracy of .6, 5,683 ± 87 with uniform draws; with ``shuffled=true``, where
+angles say nothing, 5,683 ± 119. One run on the default setting: 15.0 % of 200 held-out sums before, 26.0 % after 40
+steps.
 """
 
 from dataclasses import replace
@@ -31,7 +34,7 @@ from posttrain.settings.uneven_sums import uneven_sums
 PARENT: Final = "grpo"
 SETTING: Final = "uneven_sums"
 PAPER: Final = "arXiv:2506.02281"
-ROWS: Final = ()
+ROWS: Final = (45,)
 
 
 def gain_rl(recipe: Recipe | None = None) -> Recipe:
