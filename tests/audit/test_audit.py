@@ -130,6 +130,7 @@ NOT = {
     "translated": "rewards partly, by n-grams; its own tests hold what must not be rewarded",
     "word_overlap": "rewards words in common; its own tests hold what must not be rewarded",
     "reranked": "rewards partly, by ranks; its own tests hold what must not be rewarded",
+    "strict_best": "one of several orders is right, so guessing is rewarded; its own tests hold what must not be",
     "likelihood": "needs a model for the log-probability of the completion",
     "reference_probability": "needs a model for the probability of the reference answer",
     "planted": "rewards how early a trace is complete; its tasks have no answers",

@@ -73,6 +73,11 @@ CASES: dict[str, Case] = {
             key="task", prompt=QUESTION, fields={"criteria": [{"criterion": "42", "points": 1, "words": ["42"]}]}
         ),
     ),
+    "strict_best": Case(
+        settings={},
+        gold='{"scores": {"model-1": 2, "model-2": 1}}',
+        task=Task(key="task", prompt=QUESTION, fields={"gold": {"model-1": 2, "model-2": 1}}),
+    ),
     "ranked_scores": Case(
         settings={},
         gold="<think>so, first the one and then the other one, which is worse</think>"

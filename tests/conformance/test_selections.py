@@ -19,6 +19,7 @@ from posttrain.components.selections.by_visits import ByVisits
 from posttrain.components.selections.explained import Explained
 from posttrain.components.selections.paired import Paired
 from posttrain.components.selections.principled import Principled
+from posttrain.components.selections.rejected import Rejected
 from posttrain.components.selections.valid_calls import ValidCalls
 from posttrain.components.tasks.worked_solutions import WorkedSolutions
 from posttrain.types import Task
@@ -43,6 +44,8 @@ def able(selection: Any) -> Selection:
         return replace(made, reward=Regex(pattern="[a-m]$"), marker="e")  # a letter that some random texts end with
     if isinstance(made, ByLevel):
         return replace(made, reward=Regex(pattern="[a-m]$"), levels=(2, 3), count=9)  # half of random letters
+    if isinstance(made, Rejected):
+        return replace(made, reward=Regex(pattern="[a-m]$"))
     if isinstance(made, ByOutcome):
         return replace(made, reward=Regex(pattern="[a-m]$"), wrong=1)
     if isinstance(made, ByLength):  # prompts of the scripted tokenizer have 8 to 12 tokens or so
