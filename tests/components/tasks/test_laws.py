@@ -58,6 +58,7 @@ from posttrain.components.tasks.queries import Queries
 from posttrain.components.tasks.ranked_numbers import RankedNumbers
 from posttrain.components.tasks.ranked_solutions import RankedSolutions
 from posttrain.components.tasks.ranking_items import RankingItems
+from posttrain.components.tasks.rare_calls import RareCalls
 from posttrain.components.tasks.reaching import Reaching
 from posttrain.components.tasks.reasoning_gym import ReasoningGym
 from posttrain.components.tasks.records import Records
@@ -145,6 +146,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "routes": lambda _: Routes(size=30),
     "running_sums": lambda _: RunningSums(size=30),
     "ranked_solutions": lambda _: RankedSolutions(size=30),
+    "rare_calls": lambda _: RareCalls(tasks=Arithmetic(size=30)),
     "reaching": lambda _: Reaching(size=30),
     "slipped_sums": lambda _: SlippedSums(tasks=Arithmetic(size=30)),
     "spelt": lambda _: Spelt(tasks=Arithmetic(size=30)),
@@ -182,6 +184,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     ),
 }
 WRAPPERS = (
+    "rare_calls",
     "backtracked",
     "files",
     "classes",

@@ -37,6 +37,26 @@ class Hint(Fact):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Inserted(Fact):
+    """Texts that were put into a rollout while it was written."""
+
+    insertions: int
+    """Their number; 0 for a plain rollout."""
+    executed: int
+    """Calls of a tool that the environment answered without an error."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row(Fact):
+    """The rollout is one of several of an episode, whose history was replaced in between."""
+
+    episode: int
+    """Number of the episode within the group."""
+    row: int
+    """Number of the rollout within the episode."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class DataRating(Fact):
     """The rating of a recorded completion in the data."""
 
