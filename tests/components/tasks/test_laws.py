@@ -64,6 +64,7 @@ from posttrain.components.tasks.reasoning_gym import ReasoningGym
 from posttrain.components.tasks.records import Records
 from posttrain.components.tasks.referenced import Referenced
 from posttrain.components.tasks.refinements import Refinements
+from posttrain.components.tasks.retrieval import Retrieval
 from posttrain.components.tasks.reviewed_replies import ReviewedReplies
 from posttrain.components.tasks.routes import Routes
 from posttrain.components.tasks.running_sums import RunningSums
@@ -170,6 +171,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "referenced": lambda _: Referenced(tasks=WorkedSolutions(size=30)),
     "unpaired": lambda _: Unpaired(tasks=WorkedSolutions(size=30)),
     "with_feedback": lambda _: WithFeedback(tasks=Routes(size=30)),
+    "retrieval": lambda _: Retrieval(size=30),
     "word_problems": lambda _: WordProblems(size=30),
     "worked_solutions": lambda _: WorkedSolutions(size=30),
     "reasoning_gym": lambda _: GYM,

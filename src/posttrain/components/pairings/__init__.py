@@ -82,6 +82,11 @@ class Pairing(Component):
         """Columns that every task must have."""
         return ()
 
+    @property
+    def needs_rollouts(self) -> bool:
+        """Whether it reads the rollouts of a task; if not, none are sampled."""
+        return True
+
     async def pair(self, rollouts: Rollouts) -> Paired:
         """The pairs of one task."""
         raise NotImplementedError

@@ -9,6 +9,8 @@ A task has the relevant texts in its demonstrations, and in the field `field` a 
 rollout is used. A negative that equals the positive, as where two documents have one code, is left out before the draw.
 Candidates that are not labelled count as irrelevant, so that false negatives are possible in the first band.
 
+No rollouts are sampled for it.
+
 Differs: nothing known.
 """
 
@@ -45,6 +47,11 @@ class Bands(Pairing):
     def reads(self) -> tuple[str, ...]:
         """The ranking."""
         return (self.field,)
+
+    @property
+    def needs_rollouts(self) -> bool:
+        """It reads texts of the data alone."""
+        return False
 
     async def pair(self, rollouts: Rollouts) -> Paired:
         """One pair for each negative."""
