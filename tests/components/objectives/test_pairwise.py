@@ -95,3 +95,11 @@ def test_gradient_by_finite_differences() -> None:
 
     found = gradients(objective(these).loss_T.sum(), these)["logp_T"]
     torch.testing.assert_close(found, numerical_gradient(total, these.logp_T), atol=1e-7, rtol=1e-5)
+
+
+def test_rewards_of_a_pair_may_have_to_be_further_apart() -> None:
+    """Rewards 1, 0.9 and 0.5: with a gap of 0.2 the first two are no pair, with 0.5 none is more than that apart."""
+    these = replace(of_three([3.0, 2.0, 1.0], [4, 4, 4]), reward_N=torch.tensor([1.0, 0.9, 0.5], dtype=torch.float64))
+    found = Pairwise(loss=LOSS, gap=0.2)(these)
+    assert found.loss_T.tolist() == pytest.approx([(log_loss(-3.0 - -2.0) + log_loss(-1.0 - -2.0)) / 2] * 6)
+    assert Pairwise(loss=LOSS, gap=0.5)(these).loss_T.tolist() == [0.0] * 6

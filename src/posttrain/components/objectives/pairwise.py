@@ -5,12 +5,13 @@ the rollouts of one prompt. The margin that a loss reads is the difference of th
 
 Differs: groups of more than two are allowed; a group's loss is the mean over its pairs, and a tie is no pair. Of a
 larger group only the ``extremes`` may be compared, as where rollouts that are in no pair are learned from in another
-way (SELM, arXiv:2405.19332).
+way (SELM, arXiv:2405.19332). With `gap` only rollouts whose rewards are further apart are a pair (theta of Agent Q,
+arXiv:2408.07199).
 """
 
 from typing import ClassVar, Literal
 
-from pydantic import field_validator
+from pydantic import NonNegativeFloat, field_validator
 from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
@@ -31,6 +32,8 @@ class Pairwise(Objective):
     """Of each pair."""
     pairs: Literal["all", "extremes"] = "all"
     """Which pairs of a group are compared: all that differ, or the best with the worst, the first one of equals."""
+    gap: NonNegativeFloat = 0.0
+    """Theta: rewards of a pair differ by more than this; 0 compares all that differ."""
 
     @field_validator("loss")
     @classmethod
@@ -48,4 +51,8 @@ class Pairwise(Objective):
 
     def __call__(self, tokens: Tokens) -> PerToken:
         """[T] the mean loss of the pairs in each token's group."""
-        return compare(self.loss, tokens, pairs_in(tokens) if self.pairs == "all" else extremes_in(tokens))
+        pair_P2 = pairs_in(tokens) if self.pairs == "all" else extremes_in(tokens)
+        if self.gap:
+            reward_P2 = tokens.reward_N[pair_P2]
+            pair_P2 = pair_P2[(reward_P2[:, 0] - reward_P2[:, 1]).abs() > self.gap]
+        return compare(self.loss, tokens, pair_P2)
