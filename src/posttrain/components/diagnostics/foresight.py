@@ -24,17 +24,17 @@ action works: 92.5 % and 91.3 % after 2 episodes, all after 20 and after 500 (do
 """
 
 import asyncio
-import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
 from posttrain.components.diagnostics import Diagnostic, Finding, Subject
+from posttrain.components.diagnostics._digest import digest_of
 from posttrain.components.environments import Episode
 from posttrain.components.rollouts import Rollout
 from posttrain.components.tasks import Tasks
@@ -43,9 +43,6 @@ from posttrain.errors import UserError
 from posttrain.statistics.action_rules import Foresight, RuleBook, Transition, parsed, words_of
 from posttrain.statistics.intervals import wilson
 from posttrain.types import Task, Trajectory
-
-if TYPE_CHECKING:
-    from posttrain.policies import Policy
 
 ROWS: Final = (277,)
 
@@ -92,7 +89,7 @@ class RulesOfActions(Diagnostic):
                 f"{len(tasks)}; give more, or lower rounds, episodes or tested"
             )
         policy = subject.load()
-        before, server = _digest(policy), subject.serve(policy)
+        before, server = digest_of(policy), subject.serve(policy)
         self._behind(()).check(tasks)
         book, rows = RuleBook(), [self._tested(server, tasks, (), 0)]
         for turn in range(self.rounds):
@@ -103,7 +100,7 @@ class RulesOfActions(Diagnostic):
                 [t for trajectory in played for t in self._transitions(trajectory, rules)], conditions=self.conditions
             )
             rows.append(self._tested(server, tasks, _texts(book), turn + 1))
-        same = _digest(policy) == before
+        same = digest_of(policy) == before
         values = {
             "rounds": rows,
             "rules": list(_texts(book)),
@@ -181,15 +178,6 @@ class RulesOfActions(Diagnostic):
 
 def _texts(book: RuleBook) -> tuple[str, ...]:
     return tuple(rule.text for rule in book.rules)
-
-
-def _digest(policy: "Policy") -> str:
-    """Of all weights."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(policy.state_dict().items()):
-        digest.update(name.encode())
-        digest.update(tensor.detach().cpu().contiguous().view(-1).float().numpy().tobytes())
-    return digest.hexdigest()
 
 
 def _lines(values: dict[str, Any]) -> list[str]:
