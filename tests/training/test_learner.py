@@ -194,6 +194,8 @@ def test_how_far_weights_have_moved_is_summed_over_a_trajectory(examples_of: Exa
     signals = [{LOGP: np.full(e.num_trained, -1.5)} for e in examples]
     expected = np.mean([e.num_trained / 2 for e in examples])
     assert moved_by(examples, signals) == pytest.approx(expected)
+    lengths = np.array([e.num_trained / 2 for e in examples])
+    assert moved_by(examples, signals, "k3") == pytest.approx((np.exp(lengths) - 1 - lengths).mean())
     shown = replace(
         examples[0], columns={**examples[0].columns, BEHAVIOR_LOGP: np.full(examples[0].num_trained, np.nan)}
     )

@@ -12,6 +12,9 @@ from posttrain.signals import LOGP, OLD_LOGP, Signal
 from posttrain.training.packing import Example
 from posttrain.types import FloatArray
 
+LARGEST = 50.0
+"""Log of a ratio that is counted; above it, any bound is passed."""
+
 
 @dataclass
 class Averages:
@@ -45,11 +48,17 @@ class Averages:
         return self.stopped
 
 
-def moved_by(examples: Sequence[Example], signals: Sequence[Mapping[Signal, FloatArray]]) -> float:
-    """Mean over sampled trajectories of log p - old log p, summed over tokens, in nats; 0 without one."""
+def moved_by(
+    examples: Sequence[Example], signals: Sequence[Mapping[Signal, FloatArray]], estimate: str = "difference"
+) -> float:
+    """How far weights have moved, in nats: the mean over sampled trajectories of d = log p - old log p, summed over
+    tokens, or with ``k3`` of exp(d) - 1 - d; 0 without one.
+    """
     sums = [
         float((own[LOGP] - example.columns[OLD_LOGP])[~example.demonstrated_T].sum(dtype=np.float64))
         for example, own in zip(examples, signals, strict=True)
         if LOGP in own and OLD_LOGP in example.columns and not example.demonstrated_T.all()
     ]
+    if estimate == "k3":
+        sums = [math.expm1(min(d, LARGEST)) - d for d in sums]
     return float(np.mean(sums)) if sums else 0.0

@@ -303,7 +303,8 @@ class Learner:
                 "the weights are those before it. Inspect the rollouts of this step; a smaller "
                 "learner.optimizer.lr or learner.clip_norm is the usual remedy."
             )
-        if self.settings.stop_at is not None and averages.moved(moved_by(examples, signals), self.settings.stop_at):
+        bound = self.settings.stop_at
+        if bound is not None and averages.moved(moved_by(examples, signals, self.settings.stop_by), bound):
             self.workers.drop(self)
             return signals
         factor = self.settings.schedule.factor(self.updates / self.num_updates)

@@ -1,6 +1,6 @@
 """Settings of the learner, without torch."""
 
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Literal, Self
 
 from pydantic import PositiveFloat, PositiveInt, model_validator
 from pydantic_core import PydanticCustomError
@@ -43,6 +43,9 @@ class Learning:
     stop_at: PositiveFloat | None = None
     """Nats: before an update, if the mean over its trajectories of log p - old log p, summed over each, is further from
     0 than this, the update and those left of the step are skipped (20 in LOOP, arXiv:2502.01600). None skips none."""
+    stop_by: Literal["difference", "k3"] = "difference"
+    """What `stop_at` bounds: the mean of d = log p - old log p of whole trajectories, or of exp(d) - 1 - d, which is
+    never negative (arXiv:2504.16129)."""
     master_weights: bool = True
     """For a model in bfloat16: whether updates are applied to float32 master weights, so that small ones are not lost.
     """
