@@ -27,9 +27,15 @@ from posttrain.settings.retried_guesses import FEEDBACK
 from posttrain.statistics.intervals import mean
 from posttrain.types import Task
 
-ALWAYS = ["threads=1", "checkpoints.every_steps=0", "evaluation.samples=0", "evaluation.holdout=20"]
+ALWAYS = [
+    "alarms.entropy_collapse.action=note",
+    "threads=1",
+    "checkpoints.every_steps=0",
+    "evaluation.samples=0",
+    "evaluation.holdout=20",
+]
 ARMS = {
-    "imitation of random answers": ["rl.steps=0"],
+    "after one step": ["rl.steps=1"],
     "first turns only": ["rollout.turns=1"],
     "RISE, 2 to 5 turns": [],
     "RISE, correct turns only": ["filters.outcome={kind: outcome}"],

@@ -1,6 +1,7 @@
 """Site: a new model of 200k weights follows four links, one of five each, and only the end shows whether all are right.
 
-It first imitates random links and a player who is always wrong on two pages of five.
+Four wrong links lead back to their page. It first imitates, without these, random links and a player who is always
+wrong on two pages of five.
 """
 
 from dataclasses import replace
@@ -45,7 +46,7 @@ def site() -> Recipe:
         rl_of(recipe),
         steps=12,
         prompts=16,
-        rollout=Turns(environment=Site(), n=5, max_turns=4, sampling=Sampling(max_tokens=3)),
+        rollout=Turns(environment=Site(spare=4), n=5, max_turns=8, sampling=Sampling(max_tokens=3)),
         reward=Verdict(),
         learner=Learning(optimizer=AdamW(lr=1e-3)),
     )

@@ -19,12 +19,12 @@ proposals are tried in the order of their likelihood, and alpha is 1. theta 0.2 
 are played without a search.
 
 Measured here, with a table in place of a model on sites of four pages with four spare links (5 rounds of 8 sites, 32
-rollouts each, 5 seeds, 0.23 before): success after two and five rounds is 0.73 [0.68, 0.79] and 0.94 [0.92, 0.96] with
-imitated successes, 0.91 [0.81, 1.00] and 1.00 with DPO on whole rollouts, and 0.65 [0.39, 0.92] and 0.83 [0.52, 1.13]
-with the actions of the search: at equal rollouts it is not ahead here, where all pairs of whole rollouts are compared.
-With 8 rollouts and a critic that is right in 70 % of the cases, alpha 0.5 leads: 0.78 [0.60, 0.95], against 0.58 [0.30,
-0.86] with returns alone and 0.77 with the critic's order alone. An order by likelihood at alpha 0.5 makes the policy
-worse (0.18), hence alpha 1 without a critic (docs/experiments.md).
+rollouts each, 5 seeds, success 0.23 before): after two and five rounds 0.73 [0.68, 0.79] and 0.94 [0.92, 0.96] with
+imitated successes, 0.91 [0.81, 1.00] and 1.00 with DPO on all pairs of whole rollouts. The actions of the search give
+0.65 [0.39, 0.92] and 0.83 [0.52, 1.13] by returns alone, 0.87 [0.78, 0.96] and 1.00 with a critic that is right in 70 %
+of the cases and alpha 0.5: the search is not ahead of whole rollouts here. With 8 rollouts alpha 0.5 reaches 0.78
+[0.60, 0.95], returns alone 0.58 [0.30, 0.86], the critic's order alone 0.77 [0.61, 0.94]. An order by likelihood at
+alpha 0.5 makes the policy worse (0.18), hence alpha 1 without a critic (docs/experiments.md).
 """
 
 from dataclasses import replace
