@@ -88,7 +88,7 @@ def main() -> None:
     parser.add_argument("--fields", type=int, default=None)
     parser.add_argument("--arm", choices=sorted(ARMS), default=None)
     given = parser.parse_args()
-    episodes, table = (250, 500, 1000), list[list[str]]()
+    episodes, table = (100, 200, 400), list[list[str]]()
     for count in (3, 5):
         if given.fields not in (None, count):
             continue
