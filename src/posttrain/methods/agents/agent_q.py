@@ -25,6 +25,8 @@ imitated successes, 0.91 [0.81, 1.00] and 1.00 with DPO on all pairs of whole ro
 of the cases and alpha 0.5: the search is not ahead of whole rollouts here. With 8 rollouts alpha 0.5 reaches 0.78
 [0.60, 0.95], returns alone 0.58 [0.30, 0.86], the critic's order alone 0.77 [0.61, 0.94]. An order by likelihood at
 alpha 0.5 makes the policy worse (0.18), hence alpha 1 without a critic (docs/experiments.md).
+
+The small model of the default, one seed: 10 % of 60 held-out sites after imitation, 23 % [14, 35] after 12 steps.
 """
 
 from dataclasses import replace
@@ -44,7 +46,7 @@ from posttrain.settings.site import site
 PARENT: Final = "grpo"
 SETTING: Final = "site"
 PAPER: Final = "arXiv:2408.07199"
-ROWS: Final = ()
+ROWS: Final = (171,)
 CHANGES: Final = ("learner.epochs",)
 
 
