@@ -37,11 +37,11 @@ def clinic() -> Recipe:
     imitation = replace(sft_of(demonstrations()), tasks=shown, epochs=6.0, learner=Learning(optimizer=AdamW(lr=3e-3)))
     stage = replace(
         rl_of(recipe),
-        steps=40,
+        steps=12,
         prompts=8,
         rollout=Turns(environment=environment, n=8, max_turns=10, sampling=Sampling(max_tokens=12)),
         reward=Verdict(),
-        learner=Learning(optimizer=AdamW(lr=1e-3)),
+        learner=Learning(optimizer=AdamW(lr=2e-4)),
     )
     shape = Decoder(layers=2, width=64, mlp_width=192, words=WORDS)
     return replace(
