@@ -22,6 +22,8 @@ from typing import Final, Literal, get_args
 Name = Literal[
     "logp",
     "entropy",
+    "certainty",
+    "self_certainty",
     "logit",
     "value",
     "score",
@@ -39,14 +41,15 @@ Name = Literal[
     "advantage",
     "value_target",
 ]
-"""The quantity, for a token given those before it: its log-probability, the entropy of its distribution in nats, its
-logit over the temperature, the value of the state before it, the score of the text up to its end, all outputs of a
-reward head for it ([T, O]), the last hidden state after it ([T, D]), the share of noise in a draw, a flow's velocity
-([T, D]), the projection of the state after it ([T, E]), KL(other || model) and KL(model || other) in nats over the
-whole vocabulary. Three are of the first demonstration of the rollout's task, the same for all tokens of a rollout, and
-computed before its updates: its embedding ([T, E]), that of what it has and the rollout has not ([T, E]), and whether
-the token is in what both have; NaN without a demonstration. The last three are
-not computed by a model: the behavior log-probability, the advantage, and the critic's target."""
+"""The quantity, for a token given those before it: its log-probability, the entropy of its distribution p in nats, KL(p
+|| uniform) and KL(uniform || p) over the tokens that are possible, its logit over the temperature, the value of the
+state before it, the score of the text up to its end, all outputs of a reward head for it ([T, O]), the last hidden
+state after it ([T, D]), the share of noise in a draw, a flow's velocity ([T, D]), the projection of the state after it
+([T, E]), KL(other || model) and KL(model || other) in nats over the whole vocabulary. Three are of the first
+demonstration of the rollout's task, the same for all tokens of a rollout, and computed before its updates: its
+embedding ([T, E]), that of what it has and the rollout has not ([T, E]), and whether the token is in what both have;
+NaN without a demonstration. The last three are not computed by a model: the behavior log-probability, the advantage,
+and the critic's target."""
 
 OLD: Final = "old"
 """In settings that name a role: the model that learns, before the updates of the step."""
@@ -128,6 +131,10 @@ OLD_LOGP: Final = Signal("logp", old=True)
 """At the start of the step's updates: the sampler's, unless a component needs it recomputed."""
 ENTROPY: Final = Signal("entropy")
 OLD_ENTROPY: Final = Signal("entropy", old=True)
+CERTAINTY: Final = Signal("certainty")
+OLD_CERTAINTY: Final = Signal("certainty", old=True)
+SELF_CERTAINTY: Final = Signal("self_certainty")
+OLD_SELF_CERTAINTY: Final = Signal("self_certainty", old=True)
 LOGIT: Final = Signal("logit")
 VALUE: Final = Signal("value")
 OLD_VALUE: Final = Signal("value", old=True)

@@ -129,6 +129,7 @@ NOT = {
     "ranked_scores": "rewards partly, by pairs in order; its own tests hold what must not be rewarded",
     "translated": "rewards partly, by n-grams; its own tests hold what must not be rewarded",
     "word_overlap": "rewards words in common; its own tests hold what must not be rewarded",
+    "next_action": "rewards partly, by level; its own tests hold what must not be rewarded",
     "reranked": "rewards partly, by ranks; its own tests hold what must not be rewarded",
     "strict_best": "one of several orders is right, so guessing is rewarded; its own tests hold what must not be",
     "likelihood": "needs a model for the log-probability of the completion",

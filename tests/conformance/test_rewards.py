@@ -87,6 +87,11 @@ CASES: dict[str, Case] = {
     ),
     "translated": Case(settings={}, gold="<think>6 * 7</think><translate>42</translate>"),
     "word_overlap": Case(settings={}, gold="42"),
+    "next_action": Case(
+        settings={},
+        gold='{"rationale": "42", "action": {"type": "click", "name": "42"}}',
+        task=Task(key="task", prompt=QUESTION, answer='{"type": "click", "name": "42"}'),
+    ),
     "reranked": Case(
         settings={},
         gold="<think>42</think><answer>[2] > [1] > [3]</answer>",

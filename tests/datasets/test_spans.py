@@ -1,4 +1,4 @@
-from posttrain.datasets.spans import tagged_ranges
+from posttrain.datasets.spans import quoted_ranges, tagged_ranges
 
 
 def pieces(text: str) -> list[bytes]:
@@ -33,3 +33,11 @@ def test_missing_nested_unclosed() -> None:
 def test_opened_by_the_prompt() -> None:
     assert tagged_ranges(pieces("a|b|</t>|c"), "t", opened=True) == ((0, 2),)
     assert tagged_ranges(pieces("<t>|b|</t>"), "t", opened=True) == ()
+
+
+def test_the_text_of_a_key_in_json() -> None:
+    text = '{"why|": "|so|, |a \\|"b|"|, "what": "why"}'
+    assert quoted_ranges(pieces(text), "why") == ((2, 6),)  # the escaped quotation mark is inside
+    assert quoted_ranges(pieces('{"why": "|a|'), "why") == () == quoted_ranges(pieces('{"why": |1|}'), "why")
+    assert quoted_ranges(pieces('{"why" : "|a|"}|{"why":"|b|"}'), "why") == ((1, 2), (4, 5))
+    assert quoted_ranges(pieces('{"why": "x|"}'), "why") == ()  # a token with a quotation mark belongs to the form

@@ -201,7 +201,7 @@ def test_a_critics_score_is_its_value_of_the_last_state_before_the_end(folder: P
 
 
 def test_a_head_is_asked_for_what_it_gives(folder: Path) -> None:
-    with pytest.raises(UserError, match="'policy' has a language head: it gives entropy and logit and logp, not value"):
+    with pytest.raises(UserError, match=r"'policy' has a language head: it gives certainty and entropy .*, not value"):
         load(folder).evaluate(pack(SEQUENCES), POSITIONS, frozenset({VALUE}))
     with pytest.raises(UserError, match="'policy' has a value head: it gives score and value, not entropy"):
         load(folder, head="value").evaluate(pack(SEQUENCES), POSITIONS, frozenset({ENTROPY}))

@@ -15,7 +15,7 @@ from posttrain.errors import UserError
 from posttrain.policies import Policy
 from posttrain.policies._signals import Compared, token_signals
 from posttrain.policies.language_model import LanguageModelPolicy
-from posttrain.signals import ADVANTAGE, ENTROPY, LOGIT, LOGP, Signal
+from posttrain.signals import ADVANTAGE, CERTAINTY, ENTROPY, LOGIT, LOGP, SELF_CERTAINTY, Signal
 from posttrain.training.learner import Learner, Loss
 from posttrain.training.packing import Example
 from posttrain.training.settings import Learning
@@ -25,8 +25,9 @@ from tests.policies.made_models import load, make_folder, pack, random_sequences
 SEQUENCES = random_sequences(12, 40, 5)
 POSITIONS = torch.tensor([1, 4, 11, 13, 51, 53, 56])
 FORWARD, REVERSE = Signal("forward_kl", of="base"), Signal("reverse_kl", of="base")
-NEEDS = frozenset({ENTROPY, LOGIT, FORWARD, REVERSE})
-NAMES = (LOGP, ENTROPY, LOGIT, FORWARD, REVERSE)
+OWN = frozenset({ENTROPY, CERTAINTY, SELF_CERTAINTY, LOGIT})
+NEEDS = OWN | {FORWARD, REVERSE}
+NAMES = (LOGP, ENTROPY, CERTAINTY, SELF_CERTAINTY, LOGIT, FORWARD, REVERSE)
 LN2, LN3 = math.log(2.0), math.log(3.0)
 
 
@@ -38,6 +39,8 @@ def definition(logits_TV: Tensor, other_TV: Tensor, token_T: Tensor, temperature
     return {
         LOGP: p_TV.gather(1, token_T[:, None])[:, 0].log(),
         ENTROPY: -(p_TV * p_TV.log()).sum(1),
+        CERTAINTY: (p_TV * (p_TV * p_TV.shape[1]).log()).sum(1),
+        SELF_CERTAINTY: -(p_TV * p_TV.shape[1]).log().mean(1),
         LOGIT: scaled_TV.gather(1, token_T[:, None])[:, 0],
         FORWARD: (q_TV * (q_TV / p_TV).log()).sum(1),
         REVERSE: (p_TV * (p_TV / q_TV).log()).sum(1),
@@ -66,7 +69,7 @@ def made(
         token_T,
         vocabulary_size=len(weight_VD),
         temperature=temperature,
-        needs=frozenset({ENTROPY, LOGIT}),
+        needs=OWN,
         others=(other,),
         chunk_logits=chunk_logits,
     )
@@ -88,10 +91,22 @@ def test_two_tokens_by_hand() -> None:
     assert (found[LOGIT] - found[LOGP]).item() == pytest.approx(2 * LN2), "ln (1 + 3)"
     assert found[FORWARD].item() == pytest.approx(0.5 * (2 * LN2 - LN3))
     assert found[REVERSE].item() == pytest.approx(0.75 * LN3 - LN2)
+    # from uniform, which the other model is
+    assert found[CERTAINTY].item() == pytest.approx(0.75 * LN3 - LN2)
+    assert found[SELF_CERTAINTY].item() == pytest.approx(0.5 * (2 * LN2 - LN3))
     slopes = {name: torch.autograd.grad(found[name], logits, retain_graph=True)[0][0] for name in found}
     assert slopes[FORWARD].tolist() == pytest.approx([-0.25, 0.25]), "p - q"
     assert slopes[REVERSE].tolist() == pytest.approx([-0.75 * 0.25 * LN3, 0.75 * 0.25 * LN3])
     assert (slopes[LOGIT] - slopes[LOGP]).tolist() == pytest.approx([0.25, 0.75]), "of the log-sum-exp it is p"
+
+
+def test_certainty_leaves_out_impossible_tokens() -> None:
+    logits = torch.tensor([[0.0, LN3, -math.inf], [0.0, 0.0, 0.0]], dtype=torch.float64)
+    found = token_signals(
+        lambda h: h, logits, torch.tensor([1, 1]), vocabulary_size=3, temperature=1.0, needs=frozenset(OWN - {LOGIT})
+    )
+    assert found[CERTAINTY].tolist() == pytest.approx([0.75 * LN3 - LN2, 0.0])
+    assert found[SELF_CERTAINTY].tolist() == pytest.approx([0.5 * (2 * LN2 - LN3), 0.0])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -234,7 +249,7 @@ def test_what_cannot_be_compared_is_refused(folder: Path, tmp_path: Path) -> Non
     def ask(**others: Policy) -> object:
         return policy.evaluate(packed, POSITIONS, frozenset({FORWARD}), others=others)
 
-    with pytest.raises(UserError, match="it gives entropy and logit and logp, not forward_kl to 'base'"):
+    with pytest.raises(UserError, match=r"it gives certainty and entropy .*, not forward_kl to 'base'"):
         ask()
     with pytest.raises(UserError, match="the role 'base' gives no probabilities of text"):
         ask(base=load(folder, head="value"))

@@ -4,6 +4,7 @@ Positions are those of bytes, which every token has, so that no text is tokenize
 if it is wholly inside: one that also holds a piece of a tag belongs to the form.
 """
 
+import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
@@ -25,8 +26,19 @@ def tagged_ranges(pieces: Sequence[bytes], tag: str, *, opened: bool = False) ->
         found, opens = [(0, b""), *found], [True, *opens]
     if opens != [True, False] * (len(opens) // 2):
         return ()
-    ends = list(accumulate(map(len, pieces)))
     parts = [(place + len(mark), close) for (place, mark), (close, _) in zip(found[::2], found[1::2], strict=True)]
+    return _whole_tokens(pieces, parts)
+
+
+def quoted_ranges(pieces: Sequence[bytes], key: str) -> tuple[Range, ...]:
+    """The same for each text that is the value of a key in JSON, ``"key": "..."``, without its quotation marks."""
+    value = re.compile(rb'"' + re.escape(key.encode()) + rb'"\s*+:\s*+"((?:[^"\\]|\\.)*+)"', re.DOTALL)
+    return _whole_tokens(pieces, [match.span(1) for match in value.finditer(b"".join(pieces))])
+
+
+def _whole_tokens(pieces: Sequence[bytes], parts: Sequence[Range]) -> tuple[Range, ...]:
+    """The tokens that are wholly inside each part, given by bytes."""
+    ends = list(accumulate(map(len, pieces)))
     ranges = []
     for start, close in parts:
         inside = [i for i, end in enumerate(ends) if end - len(pieces[i]) >= start and end <= close and pieces[i]]

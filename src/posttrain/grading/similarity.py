@@ -26,14 +26,17 @@ def rouge(text: str, other: str, n: int) -> float:
     return 2 * (found & wanted).total() / total if found and wanted else 0.0
 
 
-def rouge_l(text: str, other: str) -> float:
-    """F-measure of the longest common subsequence of words; 0 where one text has none."""
-    found, wanted = _words(text), _words(other)
+def rouge_l(text: str, other: str, *, letters: bool = False) -> float:
+    """F-measure of the longest common subsequence of words; 0 where one text has none.
+
+    With `letters` words have the letters of every script, and not those from a to z only.
+    """
+    found, wanted = _words(text, letters), _words(other, letters)
     return 2 * _common(found, wanted) / (len(found) + len(wanted)) if found and wanted else 0.0
 
 
-def _words(text: str) -> list[str]:
-    return re.findall(r"[a-z0-9]+", text.lower())[:LONGEST]
+def _words(text: str, letters: bool = False) -> list[str]:
+    return re.findall(r"\w+" if letters else r"[a-z0-9]+", text.lower())[:LONGEST]
 
 
 def _grams(words: Sequence[str], n: int) -> Counter[tuple[str, ...]]:

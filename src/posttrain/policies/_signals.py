@@ -12,7 +12,7 @@ from torch import Tensor
 
 from posttrain import kernels
 from posttrain.policies._memory import recomputed
-from posttrain.signals import ENTROPY, LOGIT, LOGP, Signal
+from posttrain.signals import CERTAINTY, ENTROPY, LOGIT, LOGP, SELF_CERTAINTY, Signal
 
 CHUNK_LOGITS = 1 << 24
 """Logits of a chunk."""
@@ -44,7 +44,7 @@ def token_signals(
     chunk_logits: int = CHUNK_LOGITS,
 ) -> dict[Signal, Tensor]:
     """[T] log-probability of each token given the hidden state before it, in float32 or better, and if it is needed:
-    the entropy, the logit over the temperature, and divergences from other models.
+    the entropy, divergences from uniform, the logit over the temperature, and divergences from other models.
 
     Where there is more than one chunk, each computes its logits again in the backward pass.
     """
@@ -88,11 +88,26 @@ def _chunk(
         signals[ENTROPY] = entropy_T
     if LOGIT in needs:
         signals[LOGIT] = logits_TV.gather(1, token_T[:, None])[:, 0].to(logp_T.dtype) / temperature
+    if needs & {CERTAINTY, SELF_CERTAINTY}:
+        signals |= _from_uniform(_log_softmax(logits_TV, temperature), needs)
     if others:
         logp_TV = _log_softmax(logits_TV, temperature)
         for other in others:
             signals |= _divergences(logp_TV, other, part, temperature)
     return signals
+
+
+def _from_uniform(logp_TV: Tensor, needs: frozenset[Signal]) -> dict[Signal, Tensor]:
+    """[T] KL(p || uniform) and KL(uniform || p) in nats, with the uniform over the tokens that are possible."""
+    possible_TV = logp_TV.isfinite()
+    finite_TV = logp_TV.masked_fill(~possible_TV, 0.0)
+    count_T = possible_TV.sum(-1).to(logp_TV.dtype)
+    found: dict[Signal, Tensor] = {}
+    if CERTAINTY in needs:
+        found[CERTAINTY] = count_T.log() + (logp_TV.exp() * finite_TV).sum(-1)
+    if SELF_CERTAINTY in needs:
+        found[SELF_CERTAINTY] = -count_T.log() - finite_TV.sum(-1) / count_T
+    return found
 
 
 def _divergences(logp_TV: Tensor, other: Compared, part: slice, temperature: float) -> dict[Signal, Tensor]:

@@ -43,7 +43,20 @@ from posttrain.policies.lora import (
 )
 from posttrain.policies.projection import GIVEN, PROJECTION, Projection, read_projection
 from posttrain.policies.tokenizer import Tokenizer
-from posttrain.signals import EMBEDDING, ENTROPY, LOGIT, LOGP, SCORE, SCORES, STATE, VALUE, Signal, roles_in
+from posttrain.signals import (
+    CERTAINTY,
+    EMBEDDING,
+    ENTROPY,
+    LOGIT,
+    LOGP,
+    SCORE,
+    SCORES,
+    SELF_CERTAINTY,
+    STATE,
+    VALUE,
+    Signal,
+    roles_in,
+)
 from posttrain.types import Segment, Task
 
 Head = Literal["language", "value", "reward"]
@@ -53,7 +66,7 @@ class LanguageModelPolicy(Policy):
     """A language model, or the critic or reward model that has a language model's body."""
 
     GIVES: ClassVar[Mapping[str, frozenset[Signal]]] = {
-        "language": frozenset({LOGP, ENTROPY, LOGIT}),
+        "language": frozenset({LOGP, ENTROPY, CERTAINTY, SELF_CERTAINTY, LOGIT}),
         "value": frozenset({VALUE, SCORE}),
         "reward": frozenset({SCORE, SCORES, STATE}),
     }

@@ -1,6 +1,7 @@
 """Designed rewards: values, potentials and gaps by hand, what the programs find, and a learner's own shaping."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,7 @@ def test_the_adaptive_reward_follows_the_learner() -> None:
     taught, seen = mdp.occupancy_S(np.eye(2)[optimal_SA(q_SA).argmax(1)]), mdp.occupancy_S(uniform)
 
     def raised(reward: np.ndarray) -> float:
-        return sum(
+        found = sum(
             taught[s]
             * seen[s]
             * 0.5
@@ -115,9 +116,17 @@ def test_the_adaptive_reward_follows_the_learner() -> None:
             for s in range(1, 5)
             for a in range(2)
         )
+        return float(found)
 
     assert raised(first) > raised(potential_SA(mdp)) and raised(first) > raised(mdp.reward_SA)
     assert raised(first) == pytest.approx(10.0 * raised(np.sign(np.eye(2)[[1] * 6] - 0.5)))  # +-10 on each side
+
+
+def test_designs_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "scipy.optimize", None)
+    with pytest.raises(UserError, match=r"pip install 'posttrain\[designs\]', or leave out exprd and adaptive"):
+        found("exprd")
+    assert found("original")["original"]["kept"] == 1.0
 
 
 def episode(policy: np.ndarray, original: list[float]) -> Episode:

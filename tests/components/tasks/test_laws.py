@@ -61,6 +61,7 @@ from posttrain.components.tasks.ranking_items import RankingItems
 from posttrain.components.tasks.rare_calls import RareCalls
 from posttrain.components.tasks.reaching import Reaching
 from posttrain.components.tasks.reasoning_gym import ReasoningGym
+from posttrain.components.tasks.recorded_shopping import RecordedShopping
 from posttrain.components.tasks.records import Records
 from posttrain.components.tasks.referenced import Referenced
 from posttrain.components.tasks.refinements import Refinements
@@ -134,6 +135,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "knights": lambda _: Knights(size=30),
     "knowledge_graph": lambda _: KnowledgeGraph(size=30),
     "padded_steps": lambda _: PaddedSteps(tasks=Arithmetic(size=30)),
+    "recorded_shopping": lambda _: RecordedShopping(size=30),
     "sentences": lambda _: Sentences(size=30),
     "passages": lambda _: Passages(size=30),
     "patterns": lambda _: Patterns(size=30),

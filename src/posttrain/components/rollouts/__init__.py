@@ -94,7 +94,10 @@ class Shuffled(Fact):
 
 @dataclass(frozen=True, kw_only=True)
 class Spans(Fact):
-    """Token ranges of the tagged parts of a rollout, for the tags that an advantage or a penalty names (`tags`)."""
+    """Token ranges of the tagged parts of a rollout, for the tags that an advantage or a penalty names (`tags`).
+
+    A tag in quotation marks is a key in JSON; its parts are the texts that are its value.
+    """
 
     ranges: Mapping[str, tuple[tuple[int, int], ...]]
     """By tag, for each part the index of its first trained token, and that after its last."""

@@ -12,8 +12,7 @@ demonstration for both. `objective.per=token` compares single steps.
 
 Measured here, five seeds of chains of two states and two actions, all trajectories enumerated
 (`docs/experiments/reward_rates.py`): after 20 rounds the total variation to the demonstrator is 0.000, by sequences and
-by tokens. In one run the share of right answers among its samples rose from 45 % to 70 % in 39 steps, though no reward
-is learned from.
+by tokens. One run of the default raises held-out sums from 17 % to 78 %, though no reward is learned from.
 """
 
 from dataclasses import replace

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from posttrain.components.rewards import SpanRewards
 from posttrain.components.rollouts import Spans
-from posttrain.datasets.spans import Range, closing_tokens, tagged_ranges
+from posttrain.datasets.spans import Range, closing_tokens, quoted_ranges, tagged_ranges
 from posttrain.stages import Models
 from posttrain.types import Group, Trajectory
 
@@ -24,13 +24,15 @@ def with_spans(groups: Sequence[Group], tags: Collection[str], models: Models) -
 def _found(trajectory: Trajectory, tags: Collection[str], models: Models) -> Trajectory:
     """Ranges count the trained tokens of the rollout, over all its turns."""
     ranges: dict[str, list[Range]] = {tag: [] for tag in sorted(tags)}
-    closings: dict[str, list[int]] = {tag: [] for tag in ranges}
+    closings: dict[str, list[int]] = {tag: [] for tag in ranges if not tag.startswith('"')}
     before, text = 0, ""
     for segment in trajectory.segments:
         if segment.trained and segment.vectors is None:
             tokenizer = models[segment.learner].tokenizer
             pieces = [tokenizer.token_bytes(int(token)) for token in segment.token_ids]
-            for tag in ranges:
+            for tag in ranges.keys() - closings.keys():
+                ranges[tag] += [(before + start, before + end) for start, end in quoted_ranges(pieces, tag.strip('"'))]
+            for tag in closings:
                 opened = text.rstrip().endswith(f"<{tag}>")
                 found = tagged_ranges(pieces, tag, opened=opened)
                 ranges[tag] += [(before + start, before + end) for start, end in found]
