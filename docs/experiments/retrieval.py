@@ -3,7 +3,7 @@
     .venv/bin/python docs/experiments/retrieval.py --seeds 5
 
 For each seed a new model imitates the identifiers of 64 documents (the setting `retrieval`), then learns from pairs
-with negatives of three bands of BM25 (DDRO, arXiv:2504.05181), or of all ranks alike. On 200 new queries all
+with negatives of three bands of BM25 (DDRO, arXiv:2504.05181), or of all ranks alike. On 100 new queries all
 identifiers are ranked by a beam as wide as the corpus. Prints a line of JSON for each seed and arm, then the table.
 """
 
@@ -40,10 +40,8 @@ def arms() -> dict[str, Recipe]:
     stage: Any = preference_of(recipe)
     recipe = replace(recipe, stages={"dpo": stage})
     alike = replace(stage.selection, pairing=Bands(ends=(64,), counts=(sum(stage.selection.pairing.counts),)))
-    first = replace(stage.selection, pairing=Bands(ends=(6,), counts=(4,)))
     return {
         "DPO, all ranks alike": with_stage(recipe, replace(stage, selection=alike)),
-        "DPO, first ranks": with_stage(recipe, replace(stage, selection=first)),
         "DPO, three bands": recipe,
     }
 
@@ -87,7 +85,7 @@ def measured(model: Path) -> dict[str, float]:
     def load() -> Policy:
         return load_policy("policy", Model(source=str(model)), {}, torch.device("cpu"))
 
-    tasks = Retrieval(size=200, seed=1)
+    tasks = Retrieval(size=100, seed=1)
     diagnostic = RetrievalRanks(tasks=tasks, beams=64, recall=(1, 5, 10, 20))
     row: dict[str, float] = diagnostic.examine(Subject(name="m", load=load, serve=None)).values["found"]["m"]  # type: ignore[arg-type]
     return row

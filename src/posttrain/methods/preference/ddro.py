@@ -17,7 +17,12 @@ and all of the ranks.
 Differs: sizes, rates and stopping are the setting's. The released script passes the reference under a name that its
 trainer lacks and cannot run.
 
-Not measured yet, so that row 51 is not named in `ROWS`.
+Measured here (docs/experiments/retrieval_tables.py: a table of words and codes, five corpora, 500 new queries): MRR@10
+is .747 [.721, .772] after imitation; DPO adds .013 [.006, .021] with three bands, .015 [.008, .022] with all ranks
+alike and .004 [-.005, .013] with the first ranks alone, so that bands are no better at this size. Recall@20 stays at
+.999; log pi(d+) falls from -3.25 to -3.64, and in 36 % of the pairs the relevant identifier loses probability; the trie
+puts another identifier first for 36 % of the queries, 35 % before. One run of the default setting (100 new queries):
+.553 after imitation, .573 after DPO, where log pi(d+) falls from -2.87 to -3.45.
 """
 
 from dataclasses import replace
@@ -35,7 +40,7 @@ from posttrain.settings.retrieval import retrieval
 PARENT: Final = "sft_dpo"
 SETTING: Final = "retrieval"
 PAPER: Final = "arXiv:2504.05181"
-ROWS: Final = ()
+ROWS: Final = (51,)
 
 
 def ddro(recipe: Recipe | None = None) -> Recipe:
