@@ -109,6 +109,7 @@ NOT = {
     "program_form": "rates the form of a program, right or not; its own tests hold what is rated low",
     "ranked": "ranks rollouts among one another; no answer is correct by it",
     "solution_set": "compares a list with all solutions, not one answer; its own tests hold what is refused",
+    "suite": "rewards tests, of which many sets are right; its own tests hold what must not be rewarded",
     "rubric": "rewards words or what a judge accepts, in any order; its own tests hold what must not be rewarded",
     "constraints": "gives wrong answers a share too, by sigmoid; its own tests hold what must not be rewarded",
     "prover_steps": "adds the values of a model; its reward of success is audited by itself",

@@ -132,6 +132,18 @@ CASES: dict[str, Case] = {
         gold="def f(x): return x + 1",
         task=Task(key="task", prompt=QUESTION, fields={"tests": ["assert f(41) == 42"]}),
     ),
+    "suite": Case(
+        settings={},
+        gold="assert f(42) == 42\nassert f(-1) == 1",
+        task=Task(
+            key="task",
+            prompt=QUESTION,
+            fields={
+                "correct": ["def f(x): return abs(x)", "def f(x): return max(x, -x)"],
+                "wrong": ["def f(x): return x", "def f(x): return 0"],
+            },
+        ),
+    ),
     "sql": Case(
         settings={},
         gold="SELECT a FROM t",
@@ -258,6 +270,7 @@ IN_A_SANDBOX = {
     "io_tests": ("bwrap",),
     "python_tests": ("bwrap",),
     "sql": ("bwrap",),
+    "suite": ("bwrap",),
     "verilog": ("bwrap", "iverilog"),
 }
 """Kinds that run programs, with what they need of the machine."""

@@ -37,7 +37,8 @@ ROWS: dict[str, str] = {
     "cluster": "base components.reducers engines kernels policies training",
     # Members know contracts, and what members share.
     "grading": "base sandbox components.rewards",
-    "components.shapes.* components.diagnostics.*": "base contracts datasets engines grading policies statistics",
+    "components.shapes.*": "base contracts datasets engines grading policies statistics",
+    "components.diagnostics.*": "base contracts datasets engines grading policies sandbox statistics",
     "members": "base contracts datasets engines grading sandbox statistics",
     # What brings components together has contracts only; recipes, settings and methods name members.
     "evaluation": "base contracts datasets engines statistics",

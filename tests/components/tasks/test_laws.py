@@ -76,6 +76,7 @@ from posttrain.components.tasks.spelt import Spelt
 from posttrain.components.tasks.stated_confidence import StatedConfidence
 from posttrain.components.tasks.stories import Stories
 from posttrain.components.tasks.styled_programs import StyledPrograms
+from posttrain.components.tasks.suites import Suites
 from posttrain.components.tasks.tagged import Tagged
 from posttrain.components.tasks.tagged_steps import TaggedSteps
 from posttrain.components.tasks.tool_calls import ToolCalls
@@ -152,6 +153,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "rare_calls": lambda _: RareCalls(tasks=Arithmetic(size=30)),
     "reaching": lambda _: Reaching(size=30),
     "slipped_sums": lambda _: SlippedSums(tasks=Arithmetic(size=30)),
+    "suites": lambda _: Suites(size=30, faults=2, inputs=20),
     "spelt": lambda _: Spelt(tasks=Arithmetic(size=30)),
     "records": lambda _: Records(size=30),
     "shapes": lambda _: Shapes(size=30),

@@ -11,41 +11,19 @@ Its task gives status ``error``: to run the whole ``assert`` in the sandbox woul
 """
 
 import ast
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from pydantic import NonNegativeFloat
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext
-from posttrain.grading.programs import broken, encoded, how_it_ended, score_each
-from posttrain.grading.values import ENCODER, Tree, literal, parse, same, tree_of
-from posttrain.sandbox import Limits, Tier, open_pool, python_job
+from posttrain.grading.function_calls import called
+from posttrain.grading.programs import broken, how_it_ended, score_each
+from posttrain.grading.values import Tree, literal, same, tree_of
+from posttrain.sandbox import Limits, Tier, open_pool
 from posttrain.types import Group, Score, Trajectory
-
-WORKER: Final = (
-    ENCODER
-    + """
-import json, os, sys
-job = json.loads(sys.stdin.buffer.read())
-channel = os.fdopen(os.dup(1), "w")
-os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-sys.stdin = open(os.devnull)
-sys.setrecursionlimit(5000)
-space = {"__name__": "solution"}
-exec(compile(job["code"], "solution.py", "exec"), space)
-for number, call in enumerate(job["calls"]):
-    try:
-        answer = ["value", encode(eval(call, space), [100_000])]
-    except Exception as error:
-        answer = ["raised", type(error).__name__]
-    channel.write(json.dumps([number, answer]) + "\\n")
-    channel.flush()
-"""
-)
-"""Runs in the sandbox, around the program that is tested. Its output is not trusted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +69,10 @@ class PythonTests(Reward):
 
     async def _score(self, trajectory: Trajectory, code: str) -> Score:
         checks = checks_of(trajectory.task.fields["tests"])
-        message = json.dumps({"code": code, "calls": [check.call for check in checks]})
-        job = python_job(encoded(WORKER), stdin=message.encode("ascii"), warm=True)
-        result = await open_pool(self.weakest).result(job, self.limits)
+        calls = [check.call for check in checks]
+        result, answers = await called(code, calls, open_pool(self.weakest), self.limits)
         if error := broken(result):
             return error
-        answers = _answers(result.stdout)
         failed = [n for n, check in enumerate(checks) if not self._passes(answers.get(n), check)]
         if not failed:
             return Score(value=self.right, status="ok", answer=code, explanation=f"passes {len(checks)} tests")
@@ -145,16 +121,6 @@ def _fault(trajectory: Trajectory) -> str:
     except ValueError as error:
         return str(error)
     return ""
-
-
-def _answers(output: bytes) -> dict[int, Any]:
-    """The outcome of each call by its number; the first one counts."""
-    answers: dict[int, Any] = {}
-    for line in output.split(b"\n"):
-        parsed = parse(line)
-        if isinstance(parsed, list) and len(parsed) == 2 and type(parsed[0]) is int:
-            answers.setdefault(parsed[0], parsed[1])
-    return answers
 
 
 def _in_words(answer: Any) -> str:

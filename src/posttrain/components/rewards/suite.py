@@ -1,0 +1,103 @@
+"""The share of known wrong solutions that a suite of tests kills, and nothing if a correct one fails.
+
+Source: detection rate and verifier accuracy of SAGA and TCGBench, arXiv:2507.06920: a solution is killed where some
+test fails on it, and the suite verifies where all are killed. A suite that fails a correct solution has the reward 0,
+so that one that rejects everything has nothing.
+
+A task has the fields ``correct`` (two or more independent sources), ``wrong`` (one or more) and ``function`` (a name,
+``f`` without the field). A test is a line ``assert f(1, [2]) == 3`` of the completion's last fenced block, or of the
+completion: a call of the function with literals, and a literal. Only calls are run, and results are compared outside of
+the sandbox; other lines are not run and do not count, so that the clock, the source of a solution and the exit cannot
+be used. A copy of a test has no effect.
+
+Differs: the paper evaluates suites by known solutions after they are written, and does not train by that.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import Field, NonNegativeFloat
+
+from posttrain.component import frozen
+from posttrain.components.rewards import Reward, RewardContext, failure
+from posttrain.errors import UserError
+from posttrain.grading.function_calls import called
+from posttrain.grading.programs import LONGEST, find_code
+from posttrain.grading.suites import NamedTest, named_tests, solutions_fault
+from posttrain.grading.values import same
+from posttrain.sandbox import Limits, Tier, open_pool
+from posttrain.types import Group, Score, Task, Trajectory
+
+
+@frozen
+class Suite(Reward):
+    """Rewards tests that kill wrong solutions and no correct one."""
+
+    most: Annotated[int, Field(ge=1, le=1000)] = 100
+    """Most tests that count, from the first."""
+    partial: bool = True
+    """Whether the share of killed solutions is the reward; otherwise all must be killed."""
+    tolerance: NonNegativeFloat = 1e-9
+    """Largest difference of two equal floating-point numbers, relative to the larger one."""
+    limits: Limits = Limits(cpu_s=5.0)
+    """Limits of one solution, for all tests together."""
+    weakest: Tier = "cgroup"
+    """The weakest sandbox in which solutions may be run: see ``posttrain doctor``."""
+
+    @property
+    def runs(self) -> str:
+        """The language of the solutions."""
+        return "python"
+
+    def prepare(self) -> None:
+        """Open the sandbox. Raises `UserError` without one that is strong enough."""
+        open_pool(self.weakest)
+
+    def check(self, tasks: Sequence[Task]) -> None:
+        """Raise `UserError` for a task without two correct solutions and a wrong one."""
+        for task in tasks:
+            if fault := solutions_fault(task.fields):
+                raise UserError(f"task '{task.key}' {fault}")
+
+    async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
+        """Score each suite; equal ones of a task once."""
+        return await asyncio.gather(*(self._score(trajectory) for trajectory in group))
+
+    async def _score(self, trajectory: Trajectory) -> Score:
+        task = trajectory.task
+        if fault := solutions_fault(task.fields):
+            return failure(f"task '{task.key}' {fault}")
+        text = find_code(trajectory) or ""
+        tests, ignored = named_tests(text[:LONGEST], str(task.fields.get("function", "f")), self.most)
+        if not tests:
+            return Score(value=0.0, status="wrong", explanation="no test: needs lines such as assert f(1) == 2")
+        correct, wrong = task.fields["correct"], task.fields["wrong"]
+        found = await asyncio.gather(*(self._passed(source, tests) for source in (*correct, *wrong)))
+        failed = next((text for text in found if isinstance(text, str)), None)
+        if failed is not None:
+            return failure(failed)
+        passes = [own for own in found if not isinstance(own, str)]
+        for own in passes[: len(correct)]:
+            if not all(own):
+                first = tests[own.index(False)].call[:80]
+                return Score(value=0.0, status="wrong", explanation=f"{first} fails a correct solution")
+        killed = sum(not all(own) for own in passes[len(correct) :])
+        share = killed / len(wrong)
+        value = share if self.partial else float(killed == len(wrong))
+        explanation = f"{len(tests)} tests kill {killed} of {len(wrong)} wrong solutions; {ignored} lines are no test"
+        parts = {"killed": Score(value=share, status="ok"), "tests": Score(value=float(len(tests)), status="ok")}
+        status: Any = "ok" if killed == len(wrong) else "wrong"
+        return Score(value=value, status=status, answer=text, explanation=explanation, parts=parts)
+
+    async def _passed(self, source: str, tests: Sequence[NamedTest]) -> list[bool] | str:
+        """Which tests a solution passes, or how the sandbox failed."""
+        result, outcomes = await called(source, [test.call for test in tests], open_pool(self.weakest), self.limits)
+        if result.outcome == "sandbox_error":
+            return f"the sandbox failed: {result.explanation}"
+        return [self._same(outcomes.get(n), test) for n, test in enumerate(tests)]
+
+    def _same(self, outcome: Any, test: NamedTest) -> bool:
+        if not isinstance(outcome, list) or len(outcome) != 2 or outcome[0] != "value":
+            return False
+        return same(outcome[1], test.expected, tolerance=self.tolerance)
