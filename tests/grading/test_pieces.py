@@ -1,8 +1,9 @@
 """Splitters, by hand."""
 
+import numpy as np
 import pytest
 
-from posttrain.grading.pieces import Split, ranges_of
+from posttrain.grading.pieces import Split, ranges_of, tokens_until
 
 CASES: list[tuple[Split, str, list[str]]] = [
     ("sentences", "It is 3.5 here. Really?! Yes\nso it is", ["It is 3.5 here.", "Really?!", "Yes", "so it is"]),
@@ -10,6 +11,15 @@ CASES: list[tuple[Split, str, list[str]]] = [
     ("sentences", "no end", ["no end"]),
     ("lines", "a b\n\n c \n", ["a b", "c"]),
     ("steps", " 4+3=7; 7-2=5\n#### 5", ["4+3=7;", "7-2=5", "#### 5"]),
+    ("episodes", "a\n\nb\n\nc\n\nWait, d\n\ne", ["a\n\nb\n\nc", "Wait, d\n\ne"]),
+    # a keyword within two paragraphs of the start of an episode begins none, nor does one within a paragraph
+    (
+        "episodes",
+        "a\n\nAlternatively b\n\nBut wait, c\n\nd wait\n\ne",
+        ["a\n\nAlternatively b\n\nBut wait, c\n\nd wait\n\ne"],
+    ),
+    ("episodes", "a\nWait\n\nb\n\nc\n \nBUT HOLD ON", ["a\nWait\n\nb\n\nc", "BUT HOLD ON"]),
+    ("episodes", "\n\n", []),
     ("whole", "  a. b.\n", ["a. b."]),
     # five words remain after the comma, and five are before it
     ("sub_sentences", "a b c d e, f g h i j.", ["a b c d e,", "f g h i j."]),
@@ -30,3 +40,10 @@ def test_the_last_part_has_the_rest() -> None:
     text = "a. b. c. d."
     assert [text[a:b] for a, b in ranges_of(text, "sentences", 2)] == ["a.", "b. c. d."]
     assert [text[a:b] for a, b in ranges_of(text, "sentences", 1)] == [text]
+
+
+def test_tokens_until_a_place_of_the_text() -> None:
+    """Tokens of two letters: the first four letters are two of them, and so are the first three."""
+    ids = np.arange(4)
+    found = [tokens_until(ids, end, lambda own: "ab" * len(own)) for end in (0, 1, 3, 4, 8, 99)]
+    assert found == [0, 1, 2, 2, 4, 4]

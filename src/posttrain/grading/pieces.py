@@ -9,13 +9,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, Literal
 
-from posttrain.types import Trajectory
+from posttrain.types import IntArray, Trajectory
 
 Range = tuple[int, int]
-Split = Literal["sentences", "sub_sentences", "lines", "steps", "whole"]
+Split = Literal["sentences", "sub_sentences", "lines", "steps", "episodes", "whole"]
 """``sentences`` end with . ! ? before white space, or with a line. ``sub_sentences`` (Fine-Grained RLHF) also end after
 a word with , ; ! ? if at least 5 words of the sentence remain; one of less than 5 words is joined to a neighbour.
-``steps`` end with a line or a semicolon."""
+``steps`` end with a line or a semicolon. ``episodes`` (Meta Reinforcement Fine-Tuning, arXiv:2503.07572) begin with a
+paragraph that starts with one of `KEYWORDS`, three paragraphs or more after the start of the one before."""
+KEYWORDS: Final = (
+    *("wait", "but wait", "alternatively", "is there another way"),
+    *("but let me double-check", "but hold on"),
+)
+"""How a paragraph starts that reconsiders, in lower case."""
+FEWEST_PARAGRAPHS: Final = 3
 FEWEST_WORDS: Final = 5
 
 _SENTENCE = re.compile(r"[.!?]+(?=\s|\Z)|\n")
@@ -27,6 +34,14 @@ def ranges_of(text: str, split: Split, most: int) -> list[Range]:
     """The parts of a text, at most `most`: the last one has the rest."""
     found = _SPLITTERS[split](text)
     return found if len(found) <= most else [*found[: most - 1], (found[most - 1][0], found[-1][1])]
+
+
+def tokens_until(token_ids: IntArray, end: int, decode: Callable[[IntArray], str]) -> int:
+    """The number of tokens that have the first `end` characters of a text, and what else the last of them has."""
+    count = 0
+    while count < len(token_ids) and len(decode(token_ids[:count])) < end:
+        count += 1
+    return count
 
 
 def with_text(trajectory: Trajectory, text: str) -> Trajectory:
@@ -85,6 +100,20 @@ def _steps(text: str) -> list[Range]:
     return _cut(text, _STEP)
 
 
+def _episodes(text: str) -> list[Range]:
+    starts: list[Range] = []
+    paragraphs = _cut(text, re.compile(r"\n[ \t]*\n"))
+    begun = 0
+    for number, (start, end) in enumerate(paragraphs):
+        keyword = text[start : start + 32].lower().startswith(KEYWORDS)
+        if not starts or (keyword and number - begun >= FEWEST_PARAGRAPHS):
+            starts.append((start, end))
+            begun = number
+        else:
+            starts[-1] = (starts[-1][0], end)
+    return starts
+
+
 def _whole(text: str) -> list[Range]:
     trimmed = _trimmed(text, 0, len(text))
     return [trimmed] if trimmed else []
@@ -95,5 +124,6 @@ _SPLITTERS: Final[dict[Split, Callable[[str], list[Range]]]] = {
     "sub_sentences": _sub_sentences,
     "lines": _lines,
     "steps": _steps,
+    "episodes": _episodes,
     "whole": _whole,
 }

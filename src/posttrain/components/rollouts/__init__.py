@@ -93,6 +93,15 @@ class Shuffled(Fact):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Continued(Fact):
+    """How a rollout goes on from a prefix that its group shares."""
+
+    prefix_tokens: int
+    at_once: bool
+    """Whether the answer is forced right after the prefix."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Spans(Fact):
     """Token ranges of the tagged parts of a rollout, for the tags that an advantage or a penalty names (`tags`).
 
