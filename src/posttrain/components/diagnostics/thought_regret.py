@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
 from posttrain.component import frozen
 from posttrain.components.diagnostics import Diagnostic, Finding, Subject
@@ -49,11 +49,11 @@ class ThoughtRegret(Diagnostic):
     """What the episodes are."""
     end: Annotated[str, Field(min_length=1)] = "\n\nTime is up.\n</think>\n\n"
     """The text after which the answer follows."""
-    probes: PositiveInt = 1
+    probes: Annotated[int, Field(ge=1, le=1000)] = 1
     """Forced answers after each episode (16 or 8 in the release); one is greedy."""
-    limit: PositiveInt = 128
+    limit: Annotated[int, Field(ge=1, le=1_000_000)] = 128
     """C: tokens over which the regret is measured, and the most of a trace."""
-    answer_tokens: PositiveInt = 32
+    answer_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = 32
     """Most tokens of a forced answer."""
     first: Annotated[int, Field(ge=1, le=100_000)] = 100
     """Number of tasks, from the first."""
