@@ -23,8 +23,9 @@ crraft, .002 with codpo; with 10 % false passes of the checker at .009, .041 and
 .92 and .99: crpg is slower, as its weights are small. Of sums with one weight for two tasks, .1 and .5 fail where
 rewards are larger, and 2 does as well as the constraints: that no single weight matches was not seen.
 
-Of held-out answers 35.2 % [29.1, 41.4] are right and keep their limit before the default run, 56.0 % [52.6, 59.4] after
-it, over four seeds, so it names no row yet.
+The default run (40 steps, 5 seeds): 34.3 % [29.4, 39.2] of held-out answers are right and keep their limit before it,
+54.9 % [51.1, 58.7] after it, +20.6 points [17.0, 24.2]. The share of rollouts that break a limit rises meanwhile, from
+4.9 to 9.6 % of the first and last five steps, as right solutions are longer than what the model wrote at first.
 """
 
 from dataclasses import replace
@@ -44,7 +45,7 @@ from posttrain.settings.limited_kinds import limited_kinds
 PARENT: Final = "grpo"
 SETTING: Final = "limited_kinds"
 PAPER: Final = "arXiv:2409.20370"
-ROWS: Final = ()
+ROWS: Final = (287,)
 
 
 def cgpo(recipe: Recipe | None = None) -> Recipe:
