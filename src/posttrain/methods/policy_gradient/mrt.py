@@ -25,7 +25,8 @@ are six times as many of these short rollouts. With `ahead=end` thoughts are sho
 their regret is .406 [.337, .475]: no gain at equal rollouts was seen. One step of progress at a time does not train the
 default setting, where an answer before the last step is never right; so a rollout thinks on to its end there.
 
-The default run was not measured over five seeds, so it names no row.
+In its default run next to nothing is learned: of 150 held-out sums 8.7 % are right before it, after imitation, and
+10.0 % after it, where GRPO on the same setting and reward has 57.3 % (one seed). So it names no row.
 """
 
 from dataclasses import replace
