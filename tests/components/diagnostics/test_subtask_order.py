@@ -26,7 +26,7 @@ from posttrain.components.diagnostics._orders import (
     remember,
     rewards,
 )
-from posttrain.components.diagnostics.subtask_order import SubtaskOrder, compared
+from posttrain.components.diagnostics.subtask_order import ROWS, SubtaskOrder, compared
 from posttrain.components.tasks.files import Files
 from posttrain.engines.native import Native
 from posttrain.errors import UserError
@@ -130,6 +130,7 @@ def rows(tmp_path: Path, subtasks: Any, count: int) -> Files:
 
 
 def test_a_models_weights_do_not_change_and_a_run_repeats(tmp_path: Path) -> None:
+    assert ROWS == (288,)
     tasks = rows(tmp_path, {"a": "1", "b": "2"}, 4)
     diagnostic = SubtaskOrder(tasks=tasks, episodes=4, tested=2, max_tokens=2)
     found = diagnostic.examine(subject(tmp_path))

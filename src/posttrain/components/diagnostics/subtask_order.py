@@ -15,6 +15,12 @@ hindsight, which is a bound. Weights of the model do not change, by digest.
 
 Differs: the network reads hashed words, not an encoder's states. The answers are kept by text, subtask and what was
 found, also where the same subtasks were done with other answers.
+
+Measured here, lines of three fields of which each can be read only once another one was, in one of three orders, by a
+worker by rules that errs in 10 % of the cases (5 seeds, 200 new lines): all fields are right in 58 % of the lines [52,
+64] after 100 episodes, 69 % [67, 71] after 200 and 71 % [67, 76] after 400, in 71 % [67, 74] with returns as targets.
+The bound is 72 % [67, 76], the best fixed order has 27 % [24, 29], a random one 12 % [11, 13]. After 400 episodes 26 %
+of the requests came from the cache (docs/experiments.md).
 """
 
 import asyncio
@@ -40,7 +46,7 @@ if TYPE_CHECKING:
     from posttrain.components.diagnostics._orders import Instance, Request
     from posttrain.policies import Policy
 
-ROWS: Final = ()
+ROWS: Final = (288,)
 MOST: Final = 6
 """Subtasks of a text, so that all orders can be tried."""
 TEMPLATE: Final = "{text}\n{found}{subtask}:"
