@@ -38,8 +38,7 @@ ARMS = {
     "after one step": ["rl.steps=1"],
     "first turns only": ["rollout.turns=1"],
     "RISE, 2 to 5 turns": [],
-    "RISE, correct turns only": ["filters.outcome={kind: outcome}"],
-    "RISE, tau 1": ["advantage.tau=1"],
+    "RISE, 20 steps in place of 40": ["rl.steps=20"],
 }
 
 

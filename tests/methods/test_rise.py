@@ -14,7 +14,7 @@ from posttrain.settings.corridor import corridor
 def test_the_settings_are_those_of_the_release() -> None:
     stage = rl_of(rise())
     assert stage.advantage == ExpReward(tau=0.4) and not stage.filters
-    assert stage.reward == Levels(correct=Match(), unreadable=-1.0, wrong=0.0, right=1.0)
+    assert stage.reward == Levels(correct=Match(extract=("whole",)), unreadable=-1.0, wrong=0.0, right=1.0)
     assert isinstance(stage.rollout, Retried) and (stage.rollout.n, stage.rollout.turns) == (16, 5)
 
 

@@ -17,7 +17,12 @@ Held-out tasks are answered without an oracle; ``evaluation.rollout.result=vote`
 
 Differs: an iteration goes on from the weights of the one before. Learning rate, batch and schedule are the setting's.
 
-Not measured yet: no row is claimed.
+Measured here, on boxes that the prompt names, after imitation of random answers (40 steps, 5 seeds, 200 new prompts,
+sampled, every answer called wrong): 100 % [99, 100] are right at turn 1, 69 % [51, 86] at turn 5, after 20 steps 82 %
+[74, 90] and 32 % [14, 49]; imitation of first turns alone, which samples fewer answers, 59 % [41, 78] and 35 % [13,
+57]. Later turns are not above the first here: in training the next target is hardly ever the answer that was called
+wrong, and a right one that is called wrong is changed as well. With an oracle 100 % are right in one of five turns; the
+vote of five turns has 97 % [88, 106], that of five first answers 100 % (docs/experiments.md).
 """
 
 from dataclasses import replace
@@ -37,7 +42,7 @@ from posttrain.settings.retried_guesses import retried_guesses
 PARENT: Final = "raft"
 SETTING: Final = "retried_guesses"
 PAPER: Final = "arXiv:2407.18219"
-ROWS: Final = ()
+ROWS: Final = (178,)
 
 
 def rise(recipe: Recipe | None = None) -> Recipe:
