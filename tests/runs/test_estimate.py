@@ -19,6 +19,7 @@ from posttrain.runs.machine_memory import Available, available_memory
 from posttrain.runs.preview import preview
 from posttrain.runs.store import RunStore
 from posttrain.stages import rl
+from tests.builders import task
 
 GIB = 1 << 30
 
@@ -76,6 +77,19 @@ def test_weights_gradients_and_optimizer_by_type_and_adapter(tmp_path: Path) -> 
     assert lora.parts["gradients"] < weights / 10
     copied = estimate(find_recipe("dpo", [f"model={folder}"]), 10, {})
     assert copied.parts["weights"] == 2 * weights, "the reference is a copy"
+
+
+def test_a_prompt_is_computed_once_with_all_its_completions(tmp_path: Path) -> None:
+    """Prompts of 10 and 30 bytes: 20 + 2 * 10 / 4 on average for 16 of them, and one. With 4 completions of 32 tokens
+    each a step has 16 (26 + 4 * 32) tokens; 4 completions more add 16 * 4 * 32.
+    """
+    folder = new_folder(tmp_path / "model", layers=1, width=16, heads=2)
+    tasks = {"rl": [task("a", "a" * 10), task("b", "b" * 30)]}
+    kept = []
+    for n in (4, 8):
+        size = [f"model={folder}", "prompts=16", f"rollout.n={n}", "rollout.sampling.max_tokens=32"]
+        kept.append(estimate(find_recipe("grpo", size), 0, tasks).parts["activations"])
+    assert kept[0] * 4 * 32 == (kept[1] - kept[0]) * (26 + 4 * 32)
 
 
 def test_a_model_that_cannot_fit_is_refused_before_it_is_loaded(

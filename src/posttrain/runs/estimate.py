@@ -5,9 +5,12 @@ and values, logits and the copy of the weights that decoding makes depend on len
 not fit, that is a warning. All of it is for models on a CPU.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
 
 from posttrain.errors import UserError
 from posttrain.recipes.tree import Recipe
@@ -169,17 +172,19 @@ def _lengths(recipe: Recipe, size: "ModelSize", held_out: int, tasks: "Mapping[s
     trained = model.lora.rank * size.adapted if model.lora is not None else size.parameters
     room = room_beside(weights + trained * (width * (model.lora is not None) + trained_bytes(width)))
     for name, stage in recipe.stages.items():
-        sequences, prompt, completion = _batch(stage, tasks.get(name, []), size)
+        lengths = _batch(stage, tasks.get(name, []), size)
+        sequences, completion = lengths.sequences, lengths.completion
         learning = getattr(stage, "learner", None)
         if isinstance(learning, Learning):
             at_a_time = learning.tokens_at_a_time("cpu", kept, room)
-            tokens = min(at_a_time, sequences * (prompt + completion))
-            found["activations"] = max(found["activations"], tokens * kept)
+            tokens = min(at_a_time, lengths.prompts * lengths.prompt + sequences * completion)
+            backward = 3 * size.mlp_width * width  # gradients of a layer's gate, its other half and their product
+            found["activations"] = max(found["activations"], tokens * (kept + backward))
             learned = width * min(LOGITS, min(tokens, sequences * completion) * size.vocabulary)
             found["logits"] = max(found["logits"], learned)
         if getattr(stage, "rollout", None) is not None or held_out:
             slots = min(getattr(recipe.engine, "slots", 256), max(sequences, held_out))
-            cached = slots * (prompt + completion) * token
+            cached = slots * (lengths.longest + completion) * token
             if weights >= LARGE:
                 cached = min(cached, max(weights // 2, CACHED))
             found["keys and values"] = max(found["keys and values"], cached)
@@ -191,18 +196,33 @@ def _lengths(recipe: Recipe, size: "ModelSize", held_out: int, tasks: "Mapping[s
     return found
 
 
-def _batch(stage: Stage, tasks: "list[Task]", size: "ModelSize") -> tuple[int, int, int]:
-    """Sequences of a step, and tokens of a prompt and a completion, at most."""
+class _Lengths(NamedTuple):
+    """What a step consists of, in tokens at most."""
+
+    sequences: int
+    prompts: int
+    """Each is computed once, with all its completions."""
+    longest: int
+    """Tokens of the longest prompt."""
+    prompt: int
+    """Tokens of a prompt on average, in a step with long ones: two standard errors above the mean of all tasks."""
+    completion: int
+
+
+def _batch(stage: Stage, tasks: "list[Task]", size: "ModelSize") -> _Lengths:
+    """Sequences of a step and their lengths."""
     rollout: Any = getattr(stage, "rollout", None)
     texts = [task.prompt if isinstance(task.prompt, str) else str(task.prompt) for task in tasks[:1000]]
     letters = 4 if size.vocabulary > 1000 else 1  # of a token: about four of English, one of a byte tokenizer
-    prompt = max((len(text) for text in texts), default=0) // letters + 1
+    lengths = np.array([len(text) for text in texts] or [0]) / letters
+    longest = int(lengths.max()) + 1
     sampling = getattr(rollout, "sampling", None)
+    count: int = (getattr(stage, "prompts", 0) if sampling is not None else 0) or getattr(stage, "batch", 32)
+    prompt = min(longest, int(lengths.mean() + 2.0 * lengths.std() / math.sqrt(count)) + 1)
     if sampling is not None:
-        tasks_of_a_step: int = getattr(stage, "prompts", 0) or getattr(stage, "batch", 1)
-        return tasks_of_a_step * getattr(rollout, "n", 8), prompt, sampling.max_tokens
-    longest = max((len(text) for task in tasks[:1000] for text in task.demonstrations), default=64 * letters)
-    return getattr(stage, "batch", 32), prompt, longest // letters + 1
+        return _Lengths(count * getattr(rollout, "n", 8), count, longest, prompt, sampling.max_tokens)
+    shown = max((len(text) for task in tasks[:1000] for text in task.demonstrations), default=64 * letters)
+    return _Lengths(count, count, longest, prompt, shown // letters + 1)
 
 
 def _size(count: int) -> str:
