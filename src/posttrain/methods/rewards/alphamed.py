@@ -11,7 +11,11 @@ question 5 times; questions get levels from 1 (5 of 5 right) to 6 (none), and as
 Differs: hyper-parameters are the setting's; neither code nor parser is published. Here a model that cannot answer at
 all first imitates worked answers, which is the setting's; the paper starts from instruction-tuned models.
 
-Not measured over five seeds yet, so that it names no row.
+Measured here over five seeds (400 questions, 20 steps, 100 held-out): imitation leaves 17 % of the answers right, below
+the 25 % of chance, and 20 steps do not change that: 17.0 % [12.6, 21.4] with equally many tasks of each level, 23.8 %
+[14.7, 32.9] with all tasks, a difference that five seeds cannot show. No question had five answers of five right, so
+that nothing was trained on with level 1 alone (17.4 % [14.2, 20.6]). The effect of the mixture is not shown, so that it
+names no row.
 """
 
 from dataclasses import replace
