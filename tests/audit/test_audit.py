@@ -122,6 +122,8 @@ NOT = {
     "critiqued": "scores by a model, after a critique; it has no correct answers",
     "reward_model": "scores by a model; it has no correct answers",
     "heads": "scores by a model; it has no correct answers",
+    "wanted_words": "counts words in lists that have no one answer; its own tests hold what is rated low",
+    "directional": "weighs the ratings of another reward, which is audited by itself",
     "robust": "scores by a model; it has no correct answers",
     "judge": "prompts a model",
     "principle_logit": "scores by a model; it has no correct answers",

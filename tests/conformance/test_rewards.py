@@ -122,6 +122,14 @@ CASES: dict[str, Case] = {
     ),
     "listed": Case(settings={}, gold="42", task=Task(key="t", prompt=QUESTION, fields={"forms": ["42", "forty-two"]})),
     "verified_answer": Case(settings={"verifier": "match"}, gold=r"\boxed{42}"),
+    "wanted_words": Case(
+        settings={}, gold=" fox bee.", task=Task(key="task", prompt=QUESTION, fields={"wanted": ["fox", "bee"]})
+    ),
+    "directional": Case(
+        settings={"of": "wanted_words"},
+        gold=" fox bee.",
+        task=Task(key="task", prompt=QUESTION, fields={"wanted": ["fox", "bee"], "direction": [1.0, 0.0]}),
+    ),
     "written_sum": Case(settings={}, gold="9+9", unfit=None),
     "moded": Case(settings={"correct": "match"}, gold="42"),
     "brevity": Case(settings={"correct": "match"}, gold="42"),

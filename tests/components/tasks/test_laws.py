@@ -26,6 +26,7 @@ from posttrain.components.tasks.conditioned import Conditioned
 from posttrain.components.tasks.corridor import Corridor
 from posttrain.components.tasks.countdown import Countdown
 from posttrain.components.tasks.critiques import Critiques
+from posttrain.components.tasks.directed import Directed
 from posttrain.components.tasks.episodes import Episodes
 from posttrain.components.tasks.exercises import Exercises
 from posttrain.components.tasks.feedback_items import FeedbackItems
@@ -87,6 +88,7 @@ from posttrain.components.tasks.two_modes import TwoModes
 from posttrain.components.tasks.two_ways import TwoWays
 from posttrain.components.tasks.unpaired import Unpaired
 from posttrain.components.tasks.verifier_items import VerifierItems
+from posttrain.components.tasks.wanted_words import WantedWords
 from posttrain.components.tasks.with_feedback import WithFeedback
 from posttrain.components.tasks.word_problems import WordProblems
 from posttrain.components.tasks.wordy import Wordy
@@ -176,6 +178,8 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "unpaired": lambda _: Unpaired(tasks=WorkedSolutions(size=30)),
     "with_feedback": lambda _: WithFeedback(tasks=Routes(size=30)),
     "retrieval": lambda _: Retrieval(size=30),
+    "wanted_words": lambda _: WantedWords(size=30),
+    "directed": lambda _: Directed(tasks=Arithmetic(size=30)),
     "word_problems": lambda _: WordProblems(size=30),
     "worked_solutions": lambda _: WorkedSolutions(size=30),
     "reasoning_gym": lambda _: GYM,
@@ -196,6 +200,7 @@ WRAPPERS = (
     "classes",
     "concluded",
     "conditioned",
+    "directed",
     "feedback_items",
     "ranking_items",
     "referenced",
