@@ -1,12 +1,12 @@
-"""Agents whose policy is a table over states: UserRL, RLVER, DoctorAgent-RL, and proactive questions.
+"""Agents whose policy is a table over states: UserRL, RLVER, DoctorAgent-RL, proactive questions, Behavior Priming.
 
 The table starts as after imitation: of a clerk who wastes questions in `tickets`, of replies with the right format in
-`moods` and `clinic`, of random questions in `briefs`, of worked questions in `tools`. The environments, rewards and
-advantages are those of the package; only the model is a table of logits, so that five seeds take seconds. A step
-samples 8 episodes of each of 4 tasks and moves the logits by the mean over tokens of the advantage times (one-hot - p).
-Measured are 200 sampled episodes of new tasks after the last step.
+`moods` and `clinic`, of random questions in `briefs`, of worked questions in `tools`, of 200 episodes of a player in
+`sources`. The environments, rewards and advantages are those of the package; only the model is a table of logits, so
+that five seeds take seconds. A step samples 8 episodes of each of 4 tasks and moves the logits by the mean over tokens
+of the advantage times (one-hot - p). Measured are 200 sampled episodes of new tasks after the last step.
 
-    python docs/experiments/tabular_agents.py tickets     # or moods, clinic, briefs, tools
+    python docs/experiments/tabular_agents.py tickets     # or moods, clinic, briefs, tools, sources
 """
 
 import argparse
@@ -22,6 +22,7 @@ import numpy as np
 
 from posttrain.component import frozen
 from posttrain.components.advantages import Advantage
+from posttrain.components.advantages.by_episode import ByEpisode
 from posttrain.components.advantages.gae import GAE
 from posttrain.components.advantages.group_mean import GroupMean
 from posttrain.components.advantages.turn_credit import TurnCredit
@@ -29,6 +30,7 @@ from posttrain.components.environments import Environment, Episode
 from posttrain.components.environments.briefs import Briefs
 from posttrain.components.environments.clinic import Clinic
 from posttrain.components.environments.moods import LINES, Moods
+from posttrain.components.environments.sources import Sources
 from posttrain.components.environments.tickets import Tickets
 from posttrain.components.environments.two_tools import TwoTools
 from posttrain.components.rewards import Reward, RewardContext
@@ -267,6 +269,53 @@ def as_typed(state: str, count: int) -> np.ndarray:
     return np.array([1.5, -1.0, -1.0, 0.5, 1.0])
 
 
+def of_sources(instance: Any, key: str) -> tuple[str, Sequence[str]]:
+    """What is found, and each search, the official source, the answers that it or a source gives, and a wrong one."""
+    found = [instance.found(name) for name in "AB"]
+    seen = [
+        "none" if instance.nothing(n) else "new" if f is None else "found" for n, f in zip("AB", found, strict=True)
+    ]
+    official = found["AB".index(instance.official)] if instance.asked else None
+    digits = [0 if digit is None else digit for digit in (*found, official)]
+    answers = [*digits, (instance.digit + 1) % 10]
+    searches = [f"<search>{name}</search>" for name in "AB"]
+    texts = [*searches, "<scripts>who</scripts>", *(f"<answer>{digit}</answer>" for digit in answers), "hm"]
+    return f"{seen} {instance.disagree} {instance.asked}", texts
+
+
+WRONG = 6
+"""Place of the wrong answer in the menu of `sources`."""
+
+
+def shown_by(kind: str, answers: str) -> Callable[[str, int], np.ndarray]:
+    """Logits as after imitation of 200 episodes of a player, which are kept by their answers."""
+    environment, counts, kept = Sources(player=kind), dict[str, np.ndarray](), 0  # type: ignore[arg-type]
+
+    async def one(number: int) -> int:
+        name = f"shown {number}"
+        own: Any = environment.instance(Task(key=name, prompt=""), Random(name).random)
+        own.begin()
+        rows = []
+        for _ in range(8):
+            text = await own.solution()
+            state, texts = of_sources(own, "")
+            official = own.asked and text == texts[5]
+            place = 5 if official else texts.index(text) if text in texts else WRONG
+            rows.append((state, place, len(texts)))
+            if (await own.step(text)).done:
+                break
+        if answers == "right" and not own.verdict().solved:
+            return 0
+        for state, action, size in rows:
+            counts.setdefault(state, np.zeros(size))[action] += 1
+        return 1
+
+    number = 0
+    while kept < 200:
+        kept, number = kept + asyncio.run(one(number)), number + 1
+    return lambda state, size: np.log(counts.get(state, np.zeros(size)) + 0.5)
+
+
 def arms(what: str) -> dict[str, Arm]:
     """The arms of an experiment."""
     if what == "tickets":
@@ -294,6 +343,16 @@ def arms(what: str) -> dict[str, Arm]:
             f"{kind}{' (ungated)' if kind == 'answered' else ''}": replace(base, environment=Briefs(process=kind))  # type: ignore[arg-type]
             for kind in kinds
         }
+    if what == "sources":
+        base = Arm(environment=Sources(), menu=of_sources, advantage=ByEpisode(), steps=150)
+        sets = {
+            "four behaviours, wrong": ("careful_wrong", "any"),
+            "four behaviours, right": ("careful", "any"),
+            "first digit found, right": ("hasty", "right"),
+            "any action": ("random", "any"),
+        }
+        found = {name: replace(base, prior=shown_by(*own)) for name, own in sets.items()}
+        return {f"{name}, before": replace(arm, steps=0) for name, arm in found.items()} | found
     if what == "tools":
         base = Arm(environment=Shown(), menu=of_tools, prior=as_worked, steps=60, task=question)
         return {
@@ -323,7 +382,7 @@ def said(values: Sequence[float]) -> str:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=["tickets", "moods", "clinic", "briefs", "tools"])
+    parser.add_argument("what", choices=["tickets", "moods", "clinic", "briefs", "tools", "sources"])
     parser.add_argument("--seeds", type=int, default=5)
     given = parser.parse_args()
     table, columns = [], []

@@ -11,6 +11,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from posttrain.components.environments.calculator import Calculator
+from posttrain.components.environments.sources import Sources
 from posttrain.components.tasks import Tasks
 from posttrain.components.tasks.answered_sums import AnsweredSums
 from posttrain.components.tasks.arithmetic import Arithmetic
@@ -51,6 +52,7 @@ from posttrain.components.tasks.phrased import Phrased
 from posttrain.components.tasks.planted import Planted
 from posttrain.components.tasks.played import Played
 from posttrain.components.tasks.policies import Policies
+from posttrain.components.tasks.primed import Primed
 from posttrain.components.tasks.primer import Primer
 from posttrain.components.tasks.principle_items import PrincipleItems
 from posttrain.components.tasks.programs import Programs
@@ -145,6 +147,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "phrased": lambda _: Phrased(tasks=Arithmetic(size=30)),
     "planted": lambda _: Planted(size=30),
     "played": lambda _: Played(tasks=Arithmetic(size=30, calls=True), environment=Calculator()),
+    "primed": lambda _: Primed(tasks=Episodes(size=30), environment=Sources()),
     "primer": lambda _: Primer(size=30),
     "programs": lambda _: Programs(size=30),
     "puzzles": lambda _: Puzzles(names=("alphametic", "sudoku"), size=30),
@@ -194,6 +197,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     ),
 }
 WRAPPERS = (
+    "primed",
     "rare_calls",
     "backtracked",
     "files",
