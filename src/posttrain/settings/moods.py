@@ -34,7 +34,7 @@ def moods() -> Recipe:
     imitation = replace(sft_of(demonstrations()), tasks=shown, epochs=6.0, learner=Learning(optimizer=AdamW(lr=3e-3)))
     stage = replace(
         rl_of(recipe),
-        steps=40,
+        steps=20,
         prompts=8,
         rollout=Turns(environment=environment, n=8, max_turns=8, sampling=Sampling(max_tokens=8)),
         reward=Verdict(),
