@@ -36,7 +36,7 @@ def inquiries() -> Recipe:
     environment, tasks = Sources(), Episodes(size=1000)
     random = Played(tasks=tasks, environment=Sources(player="random"), player="solver", turns=8)
     imitation = replace(
-        sft_of(demonstrations()), tasks=random, max_steps=90, epochs=15.0, learner=Learning(optimizer=AdamW(lr=3e-3))
+        sft_of(demonstrations()), tasks=random, max_steps=250, epochs=45.0, learner=Learning(optimizer=AdamW(lr=3e-3))
     )
     stage = replace(
         rl_of(recipe),
