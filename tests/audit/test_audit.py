@@ -142,6 +142,7 @@ NOT = {
     "episode": "sums the rewards that an environment gave for turns, not texts",
     "verdict": "returns the verdict of an environment",
     "search_answer": "scores words in common with the answer; its own tests hold what must not be rewarded",
+    "token_recall": "recall is stuffed by design, as its docstring states; its own tests hold the other measures",
     "tool_use": "scores words in common with the answer; its own tests hold what must not be rewarded",
     "route": "accepts any route that passes its checks; its own tests hold what must not be rewarded",
     "mood": "reads the mood that an environment keeps, not texts",

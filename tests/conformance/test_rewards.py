@@ -103,6 +103,7 @@ CASES: dict[str, Case] = {
         task=Task(key="task", prompt=QUESTION, fields={"boxes": [[4, 2, 24, 42]]}),
     ),
     "search_answer": Case(settings={}, gold="<think>6 * 7</think><answer>42</answer>"),
+    "token_recall": Case(settings={}, gold="<think>6 * 7</think><answer>42</answer>"),
     "tool_use": Case(settings={}, gold=r"<think>6 * 7</think><answer>\boxed{42}</answer>"),
     "route": Case(
         settings={},

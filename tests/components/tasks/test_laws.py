@@ -43,9 +43,11 @@ from posttrain.components.tasks.judge_items import JudgeItems
 from posttrain.components.tasks.knights import Knights
 from posttrain.components.tasks.knowledge_graph import KnowledgeGraph
 from posttrain.components.tasks.lookups import Lookups
+from posttrain.components.tasks.masked import Masked
 from posttrain.components.tasks.meeting_questions import MeetingQuestions
 from posttrain.components.tasks.mixture import Mixture
 from posttrain.components.tasks.padded_steps import PaddedSteps
+from posttrain.components.tasks.pages import Pages
 from posttrain.components.tasks.passages import Passages
 from posttrain.components.tasks.patterns import Patterns
 from posttrain.components.tasks.phrased import Phrased
@@ -136,6 +138,8 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "guessing": lambda _: Guessing(size=30),
     "lookups": lambda _: Lookups(size=30),
     "meeting_questions": lambda _: MeetingQuestions(size=30),
+    "masked": lambda _: Masked(tasks=Pages(size=20, what="paragraphs")),
+    "pages": lambda _: Pages(size=20),
     "identities": lambda _: Identities(size=30),
     "knights": lambda _: Knights(size=30),
     "knowledge_graph": lambda _: KnowledgeGraph(size=30),
@@ -197,6 +201,8 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     ),
 }
 WRAPPERS = (
+    "masked",
+    "pages",
     "primed",
     "rare_calls",
     "backtracked",

@@ -22,8 +22,8 @@ without the behaviours give 72 % and 78 % [74, 83], episodes of any actions 39 %
 unlearned, and the behaviours kept (verification in 98 % of the episodes at the end, and in none of the player's without
 them), but not within these steps what right ones give (docs/experiments.md).
 
-The default run with a small model, one seed: 72 % [59, 82] of 60 held-out tasks are right after imitation, 78 % [66, 87]
-after 15 steps, no difference that 60 tasks can show.
+The default run with a small model, one seed: 72 % [59, 82] of 60 held-out tasks are right after imitation, 78 %
+[66, 87] after 15 steps, no difference that 60 tasks can show.
 """
 
 from dataclasses import replace
