@@ -45,6 +45,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS), help="the warm-up first")
     given = parser.parse_args()
     found: dict[str, list[dict[str, float]]] = {}
     recipe = code_ultra_feedback()
@@ -54,7 +55,8 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         for seed in range(given.first, given.first + given.seeds):
             base = ""
-            for arm, names in ARMS.items():
+            for arm in given.arms:
+                names = ARMS[arm]
                 own = replace(recipe, stages={name: recipe.stages[name] for name in names})
                 if base:
                     own = replace(own, models={**own.models, "policy": Model(source=base, trained=True)})
@@ -63,7 +65,7 @@ def main() -> None:
                 row = measured(model, test)
                 found.setdefault(arm, []).append(row)
                 print(json.dumps({"seed": seed, "arm": arm, **row}), flush=True)
-    columns = list(found["SFT"][0])
+    columns = list(found["warm-up"][0])
     table = [[arm, *(shown([row[name] for row in rows]) for name in columns)] for arm, rows in found.items()]
     print(json.dumps({"columns": ["", *columns], "table": table}, indent=1))
 

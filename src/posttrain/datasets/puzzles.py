@@ -1,4 +1,4 @@
-"""Puzzles with all of their solutions: alphametics, and Sudoku of six rows."""
+"""Puzzles with all of their solutions: alphametics, products of two digits, and Sudoku of six rows."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -40,6 +40,12 @@ def alphametic(puzzle: str) -> list[str]:
             possible_P &= digit_PL[:, letters.index(word[0])] != 0
     rows = digit_PL[possible_P & (digit_PL @ factor_L == 0)].tolist()
     return [puzzle.translate({ord(a): str(digit) for a, digit in zip(letters, row, strict=True)}) for row in rows]
+
+
+def product(added: int, result: int) -> list[str]:
+    """All solutions of ``A*B+added=result`` with digits 1 to 9 and A < B, ``3*8+7=31``, by rising A."""
+    digits = range(1, 10)
+    return [f"{a}*{b}+{added}={result}" for a in digits for b in digits if a < b and a * b + added == result]
 
 
 def sudoku(grid: str, most: int) -> list[str]:

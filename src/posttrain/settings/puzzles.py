@@ -1,7 +1,6 @@
-"""Puzzles: alphametics of at most four letters with one to three solutions, all of which are asked for.
+"""Puzzles: products of two digits with a number added, with one to three solutions, all of which are asked for.
 
-The bundled model first imitates trees that try the digits of a letter, with and without an empty block of thoughts
-after the prompt.
+The bundled model first imitates trees of their factors, with and without an empty block of thoughts after the prompt.
 """
 
 from dataclasses import replace
@@ -24,29 +23,32 @@ EMPTY = "<think></think>"
 
 
 def puzzles() -> Recipe:
-    """60 updates of imitation, then 30 steps of 8 puzzles with 8 answers each."""
+    """250 updates of imitation, then 30 steps of 8 puzzles with 8 answers each."""
     recipe, imitation = arithmetic(), sft_of(demonstrations())
-    shown = {name: Puzzles(size=200, seed=1, suffix=text) for name, text in (("bare", ""), ("empty", EMPTY))}
+    shown = {
+        name: Puzzles(names=("product",), size=300, seed=1, suffix=text)
+        for name, text in (("bare", ""), ("empty", EMPTY))
+    }
     warmup = replace(
         imitation,
         tasks=Mixture(sources=shown),
         batch=16,
-        epochs=4.0,
-        max_steps=60,
-        learner=replace(imitation.learner, optimizer=AdamW(lr=1e-3)),
+        epochs=8.0,
+        max_steps=250,
+        learner=replace(imitation.learner, optimizer=AdamW(lr=3e-3)),
     )
     stage = replace(
         rl_of(recipe),
         steps=30,
         prompts=8,
-        rollout=Independent(n=8, sampling=Sampling(max_tokens=128)),
+        rollout=Independent(n=8, sampling=Sampling(max_tokens=64)),
         reward=SolutionSet(),
         learner=Learning(optimizer=AdamW(lr=2e-4)),
     )
     return replace(
         recipe,
         name="puzzles",
-        tasks=Puzzles(size=160),
+        tasks=Puzzles(names=("product",), size=200),
         stages={"lesson": warmup, "rl": stage},
         evaluation=Evaluation(holdout=40, verifier=stage.reward),
     )

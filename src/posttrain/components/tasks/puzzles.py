@@ -1,6 +1,7 @@
-r"""Generated puzzles of which all solutions are asked for: alphametics, and Sudoku of six rows.
+r"""Generated puzzles of which all solutions are asked for: alphametics, products of digits, and Sudoku of six rows.
 
 ``Solve A+A=BC\n`` has the solutions ``5+5=10``, ``6+6=12``, ... (different letters, different digits, no leading zero);
+``Solve A*B+7=31`` has digits from 1 to 9 with A < B, ``3*8+7=31`` and ``4*6+7=31``;
 ``Solve 12.4../...`` is a Sudoku of six rows with boxes of two rows and three columns, whose solution is written like
 the puzzle. The field ``solutions`` lists all of them, found by trying; a demonstration tries the digits of the first
 letter (of a Sudoku, the digits of its first empty cell) in a tree, then lists the solutions: ``<tot>A=1 no A=5 5+5=10
@@ -21,10 +22,10 @@ from posttrain.components.tasks import Tasks
 from posttrain.datasets.describe import describe
 from posttrain.datasets.generated import Ordered, distinct
 from posttrain.datasets.keys import keyed
-from posttrain.datasets.puzzles import CELLS, SIDE, alphametic, sudoku
+from posttrain.datasets.puzzles import CELLS, SIDE, alphametic, product, sudoku
 from posttrain.types import Task
 
-Name = Literal["alphametic", "sudoku"]
+Name = Literal["alphametic", "product", "sudoku"]
 Number = Annotated[int, Field(ge=1, le=20)]
 LETTERS: Final = "ABCD"
 
@@ -50,10 +51,8 @@ class Puzzles(Tasks):
         """The puzzles, in the order in which they are drawn."""
         label = f"puzzles:{self.solutions}:{self.blanks}:{self.seed}"
         count = len(self.names)
-        own = [
-            distinct(self._alphametic if name == "alphametic" else self._sudoku, -(-self.size // count), label + name)
-            for name in self.names
-        ]
+        draws = {"alphametic": self._alphametic, "product": self._product, "sudoku": self._sudoku}
+        own = [distinct(draws[name], -(-self.size // count), label + name) for name in self.names]
         return keyed(self._task(self.names[i % count], *own[i % count][i // count]) for i in range(self.size))
 
     def describe(self) -> str:
@@ -71,6 +70,15 @@ class Puzzles(Tasks):
             found = _solved(puzzle)
             if self.solutions[0] <= len(found) <= self.solutions[1]:
                 return puzzle, found
+
+    def _product(self, rng: Random) -> tuple[str, tuple[str, ...]]:
+        """A product of two digits with a number added, and its solutions."""
+        while True:
+            added = rng.randint(1, 99)
+            result = added + rng.randint(1, 9) * rng.randint(1, 9)
+            found = tuple(product(added, result))
+            if self.solutions[0] <= len(found) <= self.solutions[1]:
+                return f"A*B+{added}={result}", found
 
     def _sudoku(self, rng: Random) -> tuple[str, tuple[str, ...]]:
         """A grid with empty cells, and its completions."""
@@ -105,7 +113,11 @@ def _rows(grid: str) -> str:
 
 
 def _tree(puzzle: str, solutions: Sequence[str]) -> str:
-    """Every value of the first unknown, each with its solutions or ``no``."""
+    """Every value of the first unknown, each with its solutions or ``no``; of a product what it is, and its factors."""
+    if "*" in puzzle:
+        added, result = puzzle.partition("+")[2].split("=")
+        factors = " ".join(one.partition("+")[0] for one in solutions)
+        return f"{result}-{added}={int(result) - int(added)} {factors}"
     letter = puzzle[0] if puzzle[0].isalpha() else "."
     place = puzzle.index(letter)
     values = "0123456789" if letter != "." else "123456"

@@ -15,7 +15,11 @@ Differs: the pairs of the paper were made outside its release; the rule is that 
 is the only writer, and all its weights are trained; the paper trains adapters (QLoRA). Sizes and rates are the
 setting's.
 
-Not measured yet, so that row 296 is not named in `ROWS`.
+Measured here (docs/experiments/styled_programs.py, 100 new instructions, five seeds): mean rating and share that passes
+3.08 [2.98, 3.18] and .32 [.26, .38] after the warm-up, 2.97 [2.85, 3.10] and .42 [.36, .48] after imitation, 3.03
+[2.68, 3.38] and .24 [.19, .29] after DPO alone, 3.17 [3.10, 3.24] and .32 [.23, .42] after both. As in the paper,
+ratings are highest after both, and correctness after imitation alone: DPO adds .20 [.04, .35] to the rating, by spaces
+around operators, and -.09 [-.19, .01] to the share. Unlike there, DPO alone gains nothing.
 """
 
 from dataclasses import replace
@@ -35,7 +39,7 @@ from posttrain.settings.styled_programs import styled_programs
 PARENT: Final = "sft_dpo"
 SETTING: Final = "styled_programs"
 PAPER: Final = "arXiv:2403.09032"
-ROWS: Final = ()
+ROWS: Final = (296,)
 
 JUDGE: Final = "judge"
 
