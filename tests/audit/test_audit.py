@@ -48,6 +48,7 @@ SHIPPED = {
     "cosine": Shipped({"correct": "match"}),
     "countdown": Shipped(),
     "ended": Shipped({"of": "match"}),
+    "overlong": Shipped({"of": "match", "limit": 20_000}),
     "moded": Shipped({"correct": "match"}),
     "format": Shipped(how={"form": "<think>so</think><answer>{answer}</answer>", "about": "form"}),
     "highest": Shipped({"parts": {"rule": "match"}}),

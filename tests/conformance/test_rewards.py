@@ -234,6 +234,7 @@ CASES: dict[str, Case] = {
     ),
     "cosine": Case(settings={"correct": "match"}, gold="42"),
     "ended": Case(settings={"of": "match"}, gold="42"),
+    "overlong": Case(settings={"of": "match"}, gold="42"),
     "knights": Case(
         settings={},
         gold="<answer>A knave, B knight</answer>",

@@ -28,11 +28,14 @@ def test_it_is_grpo_with_a_tree() -> None:
         "objective.clip_high",
         "objective.dual_clip",
         "refill",
+        "reward",
+        "filters.zero_variance.by",
+        "evaluation.verifier",
     }
 
 
 def test_it_trains_on_every_leaf_and_samples_common_segments_once(small: Small, train: Train, tmp_path: Path) -> None:
-    recipe = override(treepo(small()), ["rollout.n=6", "rollout.segment=2"])
+    recipe = override(treepo(small()), ["rollout.n=6", "rollout.segment=2", "filters.zero_variance.by=reward"])
     models, store = train(with_reward(recipe, tmp_path, VARIED))
     assert models["policy"].version == 3
     for step, entry in enumerate(store.metrics(), start=1):

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from posttrain.components.filters import Filter
 from posttrain.components.filters.zero_variance import ZeroVariance
+from posttrain.components.rewards.overlong import Overlong
 from posttrain.engines import Sampling
 from posttrain.errors import Overlap, UserError
 from posttrain.models import Model
@@ -95,6 +96,18 @@ def sampled_of(recipe: Recipe) -> RL:
 def every_group(stage: RL) -> dict[str, Filter]:
     """The stage's filters without those that drop groups of equal rewards."""
     return {name: part for name, part in stage.filters.items() if not isinstance(part, ZeroVariance)}
+
+
+def penalize_overlong(recipe: Recipe, share: float) -> Recipe:
+    """DAPO's penalty on completions that reach the last `share` of their tokens.
+
+    Groups are dropped by correctness, since rewards differ by length too, and answers are evaluated without it.
+    """
+    stage = rl_of(recipe)
+    limit = sampling_of(stage).max_tokens
+    reward = Overlong(of=stage.reward, limit=limit, buffer=max(1, round(share * limit)))
+    filters = {**every_group(stage), "zero_variance": ZeroVariance(by="correctness")}
+    return with_stage(keep_verifier(recipe), replace(stage, reward=reward, filters=filters))
 
 
 def several_updates(learner: Learning, *, epochs: int = 1, minibatches: int = 1) -> Learning:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from posttrain.components.filters.zero_variance import ZeroVariance
@@ -24,3 +26,13 @@ def test_tolerance(tolerance: float, survives: bool) -> None:
 def test_sums_that_differ_by_rounding_are_equal() -> None:
     _, kept, _ = ZeroVariance()({}, [group([0.1 + 0.2, 0.3])])
     assert not kept
+
+
+def test_by_correctness_rewards_may_differ() -> None:
+    """A penalty on length makes rewards of correct rollouts differ, and may make a wrong one's equal a right one's."""
+    correct, mixed = group([2, 1], key="a"), group([1, 0], key="b")
+    alike = replace(mixed, trajectories=tuple(t.scored(replace(t.score, value=0.0)) for t in mixed if t.score))
+    _, kept, dropped = ZeroVariance(by="correctness")({}, [correct, mixed, alike])
+    assert kept == [mixed, alike]
+    assert [item.reason for item in dropped] == ["all 2 are correct"]
+    assert ZeroVariance()({}, [correct, mixed, alike])[1] == [correct, mixed]
