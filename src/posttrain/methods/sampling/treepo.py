@@ -10,7 +10,7 @@ full after the last round trains on fewer groups; theirs stops.
 
 Measured here: without refills (`refill=null`), against GRPO (20 steps of 16 x 8, 5 seeds): 22 % fewer tokens sampled
 for as many rollouts (42,600 against 54,900), held-out accuracy 78.4 % against 82.4 %, -4.0 points [-9.4, +1.4]: no
-difference that five seeds can show (docs/experiments.md).
+difference that five seeds can show (docs/experiments.md). No answer was long enough to be penalized.
 """
 
 from dataclasses import replace
