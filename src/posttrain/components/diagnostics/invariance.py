@@ -30,7 +30,7 @@ original reward 89 % [81, 97]. Rooms: the original reward leads to 94 % [92, 96]
 rewards are far, and not here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final
@@ -47,7 +47,7 @@ from posttrain.errors import UserError
 from posttrain.statistics.intervals import mean
 
 ROWS: Final = (204,)
-PROCESSES: Final = {"chain": chain, "rooms": rooms}
+PROCESSES: Final[Mapping[str, Callable[[], MDP]]] = {"chain": chain, "rooms": rooms}
 OWN: Final = {
     "bonus": {"bonus": True, "learned": False},
     "learned": {"bonus": False, "learned": True},

@@ -7,15 +7,15 @@ completion, added to its reward are
     (limit - buffer - L) / buffer   up to the limit, times `factor`
     -1                              beyond, times `factor`
 
-A correct answer stays correct, whatever its length costs. A filter that drops groups by their rewards should then look
-at correctness (`filters/zero_variance`, ``by``), as the release of DAPO does.
+A correct answer stays correct, whatever its length costs. Groups should then be dropped by correctness
+(`filters/zero_variance`, ``by``), as in the release of DAPO.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext
@@ -30,7 +30,7 @@ class Overlong(Reward):
     """The other reward."""
     limit: PositiveInt = 64
     """Tokens from which the whole penalty is due; those that the model wrote are counted."""
-    buffer: PositiveInt = 13
+    buffer: Annotated[int, Field(ge=1, le=100_000_000)] = 13
     """Tokens before the limit over which the penalty rises."""
     factor: PositiveFloat = 1.0
     """The whole penalty, in units of reward."""

@@ -111,8 +111,8 @@ class Translated(Reward):
         bleu = _bleu(text, reference, TOKENIZERS.get(str(trajectory.task.fields.get("language")), "13a"), self._orders)
         copied = _plain(text) == _plain(_source(trajectory.task)) != _plain(reference)
         meaning = None if meant is None else 0.0 if copied else meant.value
-        values = {"lex": [bleu], "sem": [meaning], "mix": [bleu, meaning]}[self.measure]
-        known = [value for value in values if value is not None]
+        values: dict[str, list[float | None]] = {"lex": [bleu], "sem": [meaning], "mix": [bleu, meaning]}
+        known = [value for value in values[self.measure] if value is not None]
         if self.discrete:
             limits = {"lex": [self.lex_threshold], "sem": [self.sem_threshold]}
             over = limits.get(self.measure, [self.lex_threshold, self.sem_threshold])

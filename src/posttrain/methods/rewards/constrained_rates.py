@@ -61,7 +61,7 @@ def constrained_rates(recipe: Recipe | None = None) -> Recipe:
         recipe = keep_verifier(recipe)
         reward = Sum(parts={"correct": reward, "long": Regex(pattern=r"(?s)^.{56,}$")}, weights={"long": 0.0})
         bounds = {"long": 0.3}
-    rate = 100 * stage.learner.optimizer.lr
+    rate = 100 * float(getattr(stage.learner.optimizer, "lr", 1e-4))
     stage = replace(stage, reward=reward, filters=every_group(stage), advantage=Constrained(at_most=bounds, rate=rate))
     recipe = replace(recipe, name="constrained_rates", alarms={**recipe.alarms, "reward_weight": RewardWeight()})
     return with_stage(recipe, stage)
