@@ -28,7 +28,7 @@ def run_against(tree: Path, module: str) -> None:
 
 def commit(tree: Path) -> str:
     """The commit of a checkout."""
-    asked = ["git", "-C", str(tree), "rev-parse", "--short", "HEAD"]
+    asked = ["git", "-C", str(tree), "rev-parse", "--short=7", "HEAD"]
     return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
 
 
