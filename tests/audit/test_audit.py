@@ -136,6 +136,7 @@ NOT = {
     "next_action": "rewards partly, by level; its own tests hold what must not be rewarded",
     "reranked": "rewards partly, by ranks; its own tests hold what must not be rewarded",
     "strict_best": "one of several orders is right, so guessing is rewarded; its own tests hold what must not be",
+    "teaching": "needs a student for the probability of the solution; its own tests hold the cheats",
     "likelihood": "needs a model for the log-probability of the completion",
     "reference_probability": "needs a model for the probability of the reference answer",
     "planted": "rewards how early a trace is complete; its tasks have no answers",

@@ -269,6 +269,7 @@ NOT_BY_TEXT = {
     "referenced_model",
     "reward_model",
     "robust",
+    "teaching",
 }
 """Kinds that ask a model what it makes of the tokens, or the data, so that no text is best by itself; their own tests
 judge them."""
@@ -396,7 +397,8 @@ def test_needs_are_exact(reward: Reward) -> None:
     assert roles_in(declared) <= reward.roles
     if reward.roles:
         texts = ("4", "<think>two and two</think> <answer>4</answer>", "<think>no</think> <answer>5</answer>")
-        score_all(reward, *(attempt(text, TASK) for text in texts), context=RewardContext(samplers=samplers))
+        task = replace(TASK, fields={"question": QUESTION, "solution": "42"})
+        score_all(reward, *(attempt(text, task) for text in texts), context=RewardContext(samplers=samplers))
     assert told(samplers) == declared
 
 

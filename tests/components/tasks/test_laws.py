@@ -84,6 +84,7 @@ from posttrain.components.tasks.styled_programs import StyledPrograms
 from posttrain.components.tasks.suites import Suites
 from posttrain.components.tasks.tagged import Tagged
 from posttrain.components.tasks.tagged_steps import TaggedSteps
+from posttrain.components.tasks.taught import Taught
 from posttrain.components.tasks.tool_calls import ToolCalls
 from posttrain.components.tasks.tool_requests import ToolRequests
 from posttrain.components.tasks.topics import Topics
@@ -163,6 +164,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "reaching": lambda _: Reaching(size=30),
     "slipped_sums": lambda _: SlippedSums(tasks=Arithmetic(size=30)),
     "suites": lambda _: Suites(size=30, faults=2, inputs=20),
+    "taught": lambda _: Taught(tasks=Arithmetic(size=30)),
     "spelt": lambda _: Spelt(tasks=Arithmetic(size=30)),
     "records": lambda _: Records(size=30),
     "shapes": lambda _: Shapes(size=30),
@@ -229,6 +231,7 @@ WRAPPERS = (
     "stated_confidence",
     "tagged",
     "tagged_steps",
+    "taught",
     "unpaired",
     "verifier_items",
     "with_feedback",
