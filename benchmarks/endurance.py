@@ -32,6 +32,7 @@ from posttrain.components.rewards.openai_grader import OpenAIGrader
 from posttrain.components.rewards.python_tests import PythonTests
 from posttrain.components.rewards.reasoning_gym import ReasoningGym
 from posttrain.components.rewards.sql import SQL
+from posttrain.components.rewards.suite import Suite
 from posttrain.components.rewards.verilog import Verilog
 from posttrain.engines import wait_for
 from posttrain.errors import PosttrainError
@@ -50,6 +51,11 @@ READ_EVERY = 8
 COME_AND_GO = {"processes": 4, "descriptors": 8}
 """Of two sandboxes that are started in advance, or not yet: two processes and four descriptors each."""
 SQUARE = Task(key="square", prompt="Write f.", answer="sqrt(8)", fields={"tests": ["assert f(2) == 4"]})
+SOLUTIONS = {
+    "correct": ["def f(x): return abs(x)", "def f(x): return max(x, -x)"],
+    "wrong": ["def f(x): return x", "def f(x): return 0"],
+}
+MAGNITUDE = Task(key="magnitude", prompt="Write tests of f.", fields=SOLUTIONS)
 QUERY = Task(key="t", prompt="?", answer="SELECT 1", fields={"schema": "CREATE TABLE t(a INTEGER);"})
 INCREMENT = '#include <stdio.h>\nint main(void) { int a; scanf("%d", &a); printf("%d", a + 1); }'
 NEXT = Task(key="next", prompt="?", answer=INCREMENT, fields={"tests": [{"input": "1", "output": "2"}]})
@@ -96,6 +102,7 @@ def rewards(folder: Path) -> tuple[dict[str, tuple[Reward, Group]], dict[str, tu
         "openai_grader": (OpenAIGrader(type="python", source=GRADER, weakest=tier), answers),
         "python_tests": (PythonTests(weakest=tier), group(SQUARE, "def f(x): return x * x", "def f(x): return x")),
         "sql": (SQL(weakest=tier), group(QUERY, "SELECT 1", "SELEC")),
+        "suite": (Suite(weakest=tier), group(MAGNITUDE, "assert f(-1) == 1", "assert f(1) == 2", "none")),
         "verilog": (Verilog(weakest=tier), group(INVERTER, DESIGN, "module inverter(")),
     }
     return _to_be_had(in_workers), _to_be_had(sandboxed)
