@@ -1,6 +1,7 @@
-"""Moods: a new model of 200k weights talks with a user whose need it has to meet, in eight turns.
+"""Moods: a new model of 200k weights talks with a user whose need it has to meet, in four turns.
 
-It first imitates random replies, to learn the format.
+It first imitates random replies, to learn the format. Each reply moves the mood by 10, the most that is allowed, so
+that two minutes are enough to learn from the mood at the end; the environment has +6, -4 and eight turns.
 """
 
 from dataclasses import replace
@@ -27,18 +28,18 @@ WORDS: Final = ("<think>", "</think>", *LINES, *LINES.values(), SILENT, "\nThank
 
 
 def moods() -> Recipe:
-    """A new decoder, imitation of random replies, then groups of 8 dialogues."""
+    """A new decoder, imitation of random replies, then groups of 8 dialogues of four turns."""
     recipe = arithmetic()
-    environment, tasks = Moods(), Episodes(size=400)
-    shown = Played(tasks=tasks, environment=environment, player="legal", turns=8)
-    imitation = replace(sft_of(demonstrations()), tasks=shown, epochs=6.0, learner=Learning(optimizer=AdamW(lr=3e-3)))
+    environment, tasks = Moods(gain=10, loss=10, horizon=4), Episodes(size=400)
+    shown = Played(tasks=tasks, environment=environment, player="legal", turns=4)
+    imitation = replace(sft_of(demonstrations()), tasks=shown, epochs=4.0, learner=Learning(optimizer=AdamW(lr=3e-3)))
     stage = replace(
         rl_of(recipe),
-        steps=20,
-        prompts=8,
-        rollout=Turns(environment=environment, n=8, max_turns=8, sampling=Sampling(max_tokens=8)),
+        steps=40,
+        prompts=16,
+        rollout=Turns(environment=environment, n=8, max_turns=4, sampling=Sampling(max_tokens=8)),
         reward=Verdict(),
-        learner=Learning(optimizer=AdamW(lr=1e-3)),
+        learner=Learning(optimizer=AdamW(lr=3e-3)),
     )
     shape = Decoder(layers=2, width=64, mlp_width=192, words=WORDS)
     return replace(

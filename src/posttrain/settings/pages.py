@@ -1,6 +1,7 @@
 """Pages: a new model of 200k weights answers questions about the friends of people, with a search.
 
-It first imitates worked questions.
+It first imitates worked questions, and stops early enough to leave something to learn. A name is one token, and pages
+begin with their titles, so that a search for a name finds its page.
 """
 
 from dataclasses import replace
@@ -13,7 +14,8 @@ from posttrain.components.rollouts.turns import Turns
 from posttrain.components.shapes.decoder import Decoder
 from posttrain.components.tasks.pages import Pages
 from posttrain.components.tasks.played import Played
-from posttrain.datasets.pages import JOBS, SYLLABLES, TOWNS
+from posttrain.datasets.pages import JOBS, MOST, TOWNS
+from posttrain.datasets.pages import pages as made
 from posttrain.engines import Sampling
 from posttrain.evaluation.settings import Evaluation
 from posttrain.models import Model
@@ -27,7 +29,7 @@ WORDS: Final = (
     *("<think>so</think>", "<search>", "</search>", "<answer>", "</answer>", "nothing", " <information>\n", "[mask]"),
     *("\n</information>\n", "Fill the masks: ", " lives in ", ", works as ", ", is a friend of ", " of ", ".\n"),
     *("Q: where does the friend of ", " live?\n", "Q: what does the friend of ", " do?\n"),
-    *SYLLABLES,
+    *(page.name for page in made(MOST)),
     *TOWNS,
     *JOBS,
 )
@@ -38,19 +40,19 @@ def pages() -> Recipe:
     """A new decoder, imitation of worked questions, then groups of 8 rollouts."""
     recipe = arithmetic()
     people = 100
-    environment = Archive(pages=Pages(size=people, what="entries"))
+    environment = Archive(pages=Pages(size=people, what="titled"))
     tasks = Pages(size=people)
     shown = Played(tasks=tasks, environment=environment, player="solver", turns=3)
     learner = Learning(optimizer=AdamW(lr=3e-3))
-    imitation = replace(sft_of(demonstrations()), tasks=shown, epochs=40.0, max_steps=250, learner=learner)
+    imitation = replace(sft_of(demonstrations()), tasks=shown, epochs=40.0, max_steps=120, learner=learner)
     reward = TokenRecall(measure="exact")
     stage = replace(
         rl_of(recipe),
-        steps=15,
-        prompts=8,
+        steps=25,
+        prompts=16,
         rollout=Turns(environment=environment, n=8, max_turns=5, sampling=Sampling(max_tokens=20)),
         reward=reward,
-        learner=Learning(optimizer=AdamW(lr=1e-4)),
+        learner=Learning(optimizer=AdamW(lr=3e-4)),
     )
     shape = Decoder(layers=2, width=64, mlp_width=192, words=WORDS)
     return replace(

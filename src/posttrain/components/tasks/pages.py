@@ -5,7 +5,9 @@ r"""Paragraphs about made-up people, or questions about the friend of one, to be
     Q: what does the friend of balo do?\n      ->  judge
 
 The field ``path`` has the pages to search for, one after the other; the search is the environment ``archive`` over
-``entries``, the pages themselves. A paragraph needs the page of its friend too.
+``entries``, the pages themselves, or ``titled``, the same after their titles. A paragraph needs the page of its friend
+too. A name stands once in its own page and once in that of each person whose friend it is, so that a search for it
+finds the first of these in ``entries``; with titles it finds its own.
 
 Source: the smallest experiment of MaskSearch, arXiv:2505.20285.
 """
@@ -31,8 +33,8 @@ class Pages(Tasks):
 
     size: Annotated[int, Field(ge=2, le=MOST)] = 60
     """Number of people."""
-    what: Literal["entries", "paragraphs", "questions"] = "questions"
-    """The pages, a paragraph for each person, or two questions for each."""
+    what: Literal["entries", "titled", "paragraphs", "questions"] = "questions"
+    """The pages, the pages after their titles, a paragraph for each person, or two questions for each."""
 
     def load(self) -> Sequence[Task]:
         """The tasks, in the order of the people."""
@@ -46,8 +48,9 @@ class Pages(Tasks):
 
     def _tasks(self, page: Page, friend: Page) -> list[Task]:
         path = [page.name, friend.name]
-        if self.what == "entries":
-            return [Task(key="", prompt=page.text, fields={"title": page.name})]
+        if self.what in ("entries", "titled"):
+            title = f"{page.name}. " if self.what == "titled" else ""
+            return [Task(key="", prompt=title + page.text, fields={"title": page.name})]
         if self.what == "paragraphs":
             text = f"{page.text.removesuffix('.')} of {friend.town}."
             entities = [page.town, page.job, friend.name, friend.town]

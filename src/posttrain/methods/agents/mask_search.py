@@ -22,8 +22,11 @@ paragraphs, those with fewer masks first; 10 % [2, 17] in any order, and 0 % wit
 answers then have 13 words. With exact answers 12 % [8, 16] and 2 % [-3, 6]. With recall answers have 13 words and are
 never right, with masks and without (docs/experiments.md).
 
-The default run with a small model shows the stages and no gain: of 60 held-out questions 32 % [21, 44] are right after
-imitation and after the masks, 33 % [23, 46] at the end (one seed).
+The default run with a small model (one seed, first and last five of 25 steps): on masks the reward goes from 0.12 to
+0.51 and searches from 1.2 to 2.2, on questions the reward from 1.25 to 1.34 and right answers from 77 to 86 %. Of 60
+held-out questions 82 % [70, 89] are right after imitation, 57 % [44, 68] after the masks and 83 % [72, 91] at the end:
+the masks cost what the questions regain, and against imitation alone nothing is gained. On masks the format and the
+search are learned, and no paragraph is whole.
 """
 
 from dataclasses import replace
@@ -55,7 +58,7 @@ def mask_search(recipe: Recipe | None = None) -> Recipe:
     stage, people = rl_of(recipe), 100
     rollout = stage.rollout
     if not isinstance(rollout, Turns):
-        archive = Archive(pages=Pages(size=people, what="entries"))
+        archive = Archive(pages=Pages(size=people, what="titled"))
         rollout = Turns(environment=archive, n=rollouts_of(stage), max_turns=5, sampling=sampling_of(stage))
     stage = replace(
         stage,

@@ -15,9 +15,12 @@ Measured here, with a table in place of a model (60 steps, 5 seeds): the mood en
 Replies without the format go from 5 % to 1 %. With GRPO 81.7 [80.9, 82.5]. A user with +2 and -9 ends at 52.9, with
 96 % of replies that fit against 92 % (docs/experiments.md).
 
-The default run of 20 steps with a small model shows the mechanism and hardly any gain: the reward is 0.34, from 0.31,
-and no held-out dialogue is solved (one seed). With three times the learning rate it is the same: 0.34 over the last
-five steps, from 0.31.
+The default run has four turns, +10 and -10: in 40 steps the reward of the first and last five goes from 0.19 to 0.78,
+and from 0.21 to 0.71, the mood from 25 to 78, and from 26 to 79 (two seeds). Of 40 held-out dialogues all end at 80,
+after imitation none. Learning is not even: at steps 22 to 30 of the first run (reward at most 0.25,
+mood 48 to 68) and at the last step of the second (0.43, mood 78) replies break the format. Held-out dialogues are
+scored by the mood alone. With +6, -4 and eight turns, 20 steps of 8 tasks had moved the reward from 0.31 to 0.34 only,
+at a rate of 0.001 and of 0.003.
 """
 
 from dataclasses import replace
