@@ -31,6 +31,7 @@ than are drawn, these are drawn (the release fails); where too few are written, 
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -103,9 +104,10 @@ class Evolved(Curriculum):
         places = list(state["set"]) or list(range(len(pool)))
         rng = generator(seed, step, refill, 0x65)
         drawn = drawn_by(weights([self._value(state, everything[i]) for i in places]), int(self.share * size), rng)
-        writing = _Writing(self, pool, state, probe, step)
+        writer = _Writer(role=self.role, request=self.request, sampling=self.sampling)
+        writing = _Writing(writer, pool, state, probe, step)
         for place in drawn.tolist():
-            await writing.chain(everything[places[place]], rng)
+            await writing.chain(everything[places[place]], self.chain, rng)
         fresh = list(range(len(everything), len(everything) + len(writing.made)))
         keep = round(self.old * size)
         kept = rng.choice(places, size=min(keep, size), replace=False).tolist()
@@ -158,20 +160,29 @@ class Evolved(Curriculum):
         return float(known.get(task.key, min(known.values())))
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Writer:
+    """The model that rewrites, None for the rule, and how it is asked."""
+
+    role: str | None
+    request: str
+    sampling: Sampling
+
+
 class _Writing:
     """What is written for one round."""
 
-    def __init__(self, settings: Evolved, pool: Sequence[Task], state: State, probe: Probe, step: int) -> None:
-        self.settings, self.probe, self.step = settings, probe, step
+    def __init__(self, writer: _Writer, pool: Sequence[Task], state: State, probe: Probe, step: int) -> None:
+        self.writer, self.probe, self.step = writer, probe, step
         self.made: list[dict[str, Any]] = []
         self.refused: Counter[str] = Counter()
         self.before = _everything(state, pool)
         self.known = set(map(problem, self.before))
         self.calls = 0
 
-    async def chain(self, task: Task, rng: np.random.Generator) -> None:
-        """Rewrite a task, and what was written, `chain` times."""
-        for _ in range(self.settings.chain):
+    async def chain(self, task: Task, count: int, rng: np.random.Generator) -> None:
+        """Rewrite a task, and what was written, `count` times."""
+        for _ in range(count):
             made = await self._rewritten(task, rng)
             reason = fault(made, task, self.known, self.probe.held_out)
             born = None if reason else born_task({**made, "lineage": self._lineage(task)})
@@ -185,14 +196,14 @@ class _Writing:
             task = born
 
     async def _rewritten(self, task: Task, rng: np.random.Generator) -> Mapping[str, Any]:
-        role = self.settings.role
+        role = self.writer.role
         if role is None:
             return longer_or_shorter(task, float(rng.random()), float(rng.random()))
         sampler = sampler_of(role, self.probe.samplers, "the evolved curriculum rewrites by")
         self.calls += 1
         asked = {"question": question(task), "answer": AND_ANSWER if task.answer is not None else ""}
-        prompt = (Message(role="user", content=fill(self.settings.request, asked)),)
-        [reply] = await sampler.bind("rewrite", task.key, self.calls).write(prompt, 1, self.settings.sampling)
+        prompt = (Message(role="user", content=fill(self.writer.request, asked)),)
+        [reply] = await sampler.bind("rewrite", task.key, self.calls).write(prompt, 1, self.writer.sampling)
         return read_reply(task, reply)
 
     def depth(self, place: int) -> int:
@@ -208,7 +219,7 @@ class _Writing:
     def _lineage(self, parent: Task) -> dict[str, Any]:
         return {
             "parent": parent.key,
-            "writer": self.settings.role or "rule",
+            "writer": self.writer.role or "rule",
             "step": self.step,
             "depth": depth_of(parent) + 1,
         }

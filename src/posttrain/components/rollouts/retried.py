@@ -78,6 +78,11 @@ class Retried(Rollout):
         """The teacher, if there is one."""
         return frozenset({self.improver_role} - {self.role})
 
+    @property
+    def follows_progress(self) -> bool:
+        """The number of turns rises over the stage, where there are more than two."""
+        return self.turns > 2
+
     def at(self, progress: float) -> "Retried":
         """Two turns at first, and all of them in the last part of the stage."""
         return replace(self, turns=min(self.turns, 2 + int(progress * (self.turns - 1))))
