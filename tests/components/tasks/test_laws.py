@@ -57,6 +57,7 @@ from posttrain.components.tasks.policies import Policies
 from posttrain.components.tasks.primed import Primed
 from posttrain.components.tasks.primer import Primer
 from posttrain.components.tasks.principle_items import PrincipleItems
+from posttrain.components.tasks.procedures import Procedures
 from posttrain.components.tasks.programs import Programs
 from posttrain.components.tasks.puzzles import Puzzles
 from posttrain.components.tasks.queries import Queries
@@ -141,6 +142,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "meeting_questions": lambda _: MeetingQuestions(size=30),
     "masked": lambda _: Masked(tasks=Pages(size=20, what="paragraphs")),
     "pages": lambda _: Pages(size=20),
+    "procedures": lambda _: Procedures(size=30),
     "identities": lambda _: Identities(size=30),
     "knights": lambda _: Knights(size=30),
     "knowledge_graph": lambda _: KnowledgeGraph(size=30),

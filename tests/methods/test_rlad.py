@@ -1,0 +1,27 @@
+import pytest
+
+from posttrain.components.objectives.pairwise import Pairwise
+from posttrain.components.objectives.ppo_clip import PPOClip
+from posttrain.components.penalties.kl import KL
+from posttrain.components.preferences.rpo import RPO
+from posttrain.components.rollouts.abstracted import Abstracted
+from posttrain.errors import UserError
+from posttrain.methods.multi_agent.rlad import rlad
+from posttrain.recipes.changes import rl_of
+from posttrain.settings.corridor import corridor
+
+
+def test_the_writer_learns_by_pairs_and_the_solver_by_dapo_with_a_kl() -> None:
+    recipe = rlad()
+    stage = rl_of(recipe)
+    assert isinstance(stage.rollout, Abstracted) and stage.rollout.hints.leaks == 16 and stage.rollout.bare.zeroed
+    assert stage.objective == PPOClip(clip_low=0.2, clip_high=0.28) and isinstance(stage.penalties["kl"], KL)
+    writer = stage.by_role["writer"].objective
+    assert isinstance(writer, Pairwise) and isinstance(writer.loss, RPO)
+    assert recipe.models["writer"].trained and not recipe.models["reference"].trained
+    assert not stage.filters, "groups of bare prompts have equal rewards, and are kept for the KL"
+
+
+def test_an_environment_of_several_turns_is_refused() -> None:
+    with pytest.raises(UserError, match="several turns"):
+        rlad(corridor())
