@@ -1,12 +1,16 @@
 """RLAD with tables: a writer of hints and a solver that is wrong without them, trained in alternating phases.
 
     python docs/experiments/hint_writers.py --seeds 5
+    python docs/experiments/hint_writers.py --models runs/rlad-1/checkpoints/LAST/models
 
 A problem has one of four words and a number; an answer is one of four procedures, applied to the number. The solver's
 logits are a part for the word, which prefers a wrong procedure, and a part for the hint, which prefers its own. The
 writer's hints are random at first. 20 phases of 5 steps with 8 problems; 4 hints and 8 answers with each, or one hint
 and 8 answers; 16 answers for leaks. The rollout and the losses are those of the package or its formulas: RPO for the
 writer, group-normalized rewards and a KL of 0.3 for the solver. Shares are sums over the tables.
+
+With --models the models of a run's checkpoint are asked instead, with the 80 problems that it held out and with the
+others: 4 hints for each, 4 answers with each hint, and 16 without. The reference is what both were before.
 """
 
 import argparse
@@ -15,6 +19,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -22,7 +27,12 @@ import numpy as np
 import torch
 
 from posttrain.components.rollouts.abstracted import Abstracted, Bare, HintGiven, Hints
+from posttrain.components.tasks.procedures import Procedures, right_procedure
+from posttrain.datasets.holdout import holdout
 from posttrain.engines import Sampling
+from posttrain.engines.native import Native
+from posttrain.models import Model
+from posttrain.policies.loading import load_policy
 from posttrain.statistics.intervals import mean
 from posttrain.types import Completion, Group, Score, Segment, Task, Trajectory
 
@@ -187,6 +197,42 @@ def learnt(arm: dict[str, Any], seed: int) -> dict[str, float]:
     return measured(tables)
 
 
+async def asked(folder: Path, tasks: Sequence[Task], what: str) -> list[list[str]]:
+    """Shares of right hints and of right answers, before and after a run, by its models."""
+
+    def served(name: str) -> Any:
+        model = Model(source=str(folder / name))
+        return Native().serve(load_policy(name, model, {}, torch.device("cpu")), 0)
+
+    sampling = Sampling(max_tokens=2)
+
+    async def right(server: Any, task: Task, prompt: str, n: int) -> float:
+        sampler = server.bind("answers", task.key, prompt)
+        found = await sampler.sample(sampler.encode(prompt), n, sampling)
+        return float(np.mean([c.text.strip() == task.answer for c in found]))
+
+    async def hints(server: Any, task: Task) -> list[str]:
+        sampler = server.bind("hints", task.key)
+        return [c.text for c in await sampler.sample(sampler.encode(f"{task.prompt}\nHint:"), 4, sampling)]
+
+    table = []
+    for name, writer, solver in (("before", "reference", "reference"), ("after", "writer", "policy")):
+        own, answers = served(writer), served(solver)
+        written = await asyncio.gather(*(hints(own, task) for task in tasks))
+        true = [f" h{right_procedure(int(str(task.prompt)[1]))}" for task in tasks]
+        pairs = [(task, hint) for task, four in zip(tasks, written, strict=True) for hint in four]
+        found = [
+            [float(hint == t) for t, four in zip(true, written, strict=True) for hint in four],
+            await asyncio.gather(*(right(answers, t, f"{t.prompt}\nHint:{hint}\nAnswer:", 4) for t, hint in pairs)),
+            await asyncio.gather(*(right(answers, t, str(t.prompt), 16) for t in tasks)),
+            await asyncio.gather(
+                *(right(answers, t, f"{t.prompt}\nHint:{h}\nAnswer:", 4) for t, h in zip(tasks, true, strict=True))
+            ),
+        ]
+        table.append([what, name, *(f"{np.mean(values):.3f}" for values in found)])
+    return table
+
+
 ARMS: dict[str, dict[str, Any]] = {
     "RLAD": {},
     "bare prompts rewarded": {"zeroed": False},
@@ -208,7 +254,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--arm", type=int, default=None, help="number of one arm")
+    parser.add_argument("--models", type=Path, default=None, help="folder of the models of a checkpoint")
     given = parser.parse_args()
+    if given.models is not None:
+        trained, held_out = holdout(Procedures(size=240).load(), 80, 0)
+        table = asyncio.run(asked(given.models, held_out, "held out"))
+        table += asyncio.run(asked(given.models, trained, "others"))
+        columns = [
+            "problems",
+            "models",
+            "right hints",
+            "right with the writer's hint",
+            "right without",
+            "right with the right hint",
+        ]
+        print(json.dumps({"columns": columns, "table": table}, indent=1))
+        return
     before = measured(Tables())
     table = [["before", *(f"{value:.2f}" for value in before.values())]]
     for number, (name, arm) in enumerate(ARMS.items()):

@@ -42,11 +42,11 @@ def procedures() -> Recipe:
     reward = Match(extract=("whole",))
     stage = replace(
         rl_of(recipe),
-        steps=40,
+        steps=100,
         prompts=16,
         rollout=Independent(n=8, sampling=Sampling(max_tokens=2)),
         reward=reward,
-        learner=Learning(optimizer=AdamW(lr=1e-3)),
+        learner=Learning(optimizer=AdamW(lr=2e-4)),
     )
     shape = Decoder(layers=2, width=64, mlp_width=192, words=WORDS)
     return replace(

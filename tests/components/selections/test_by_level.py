@@ -34,6 +34,14 @@ def test_single_levels_and_counts() -> None:
     assert chosen(levels=(2,)) == []
 
 
+def test_sorted_by_level() -> None:
+    """Six tasks are all right, three are 3 times right, two never; those of a level keep their order."""
+    mixed = [TASKS[n] for n in (9, 6, 0, 7, 1)]
+    found = ByLevel(reward=Choice(), sort=True).choose(mixed, [0, 3, 5, 3, 5])
+    assert [task.key for task in found.tasks] == ["0", "1", "6", "7", "9"]
+    assert ByLevel(reward=Choice(), sort=True).orders and not ByLevel(reward=Choice()).orders
+
+
 def test_the_draw_is_a_function_of_the_seed() -> None:
     assert chosen(levels=(1,), count=3) == chosen(levels=(1,), count=3)
     assert len({tuple(chosen(levels=(1,), count=3, seed=seed)) for seed in range(8)}) > 1

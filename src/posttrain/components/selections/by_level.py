@@ -5,7 +5,8 @@ level from 1 (k of k right) to k + 1 (none). Subsets of single levels and mixtur
 Of k = 5 only notes were read; the levels are six there.
 
 As many tasks of each chosen level are taken, at random by the seed; what a level lacks of its share is taken from the
-others. With p the share of right answers, a task gives a group of n answers a non-zero advantage with probability
+others. Tasks keep their own order; with ``sort=true`` they stand by level, the easiest first, for the curriculum
+``in_order``. With p the share of right answers, a task gives a group of n answers a non-zero advantage with probability
 1 - p^n - (1 - p)^n, which the summary has for the chosen tasks and for all. Where options are guessed, p is not 0.
 """
 
@@ -41,6 +42,13 @@ class ByLevel(Selection):
     """Longest answer."""
     seed: NonNegativeInt = 0
     """Which tasks of a level are taken."""
+    sort: bool = False
+    """Whether the tasks stand by level, the easiest first."""
+
+    @property
+    def orders(self) -> bool:
+        """The setting `sort`."""
+        return self.sort
 
     @property
     def roles(self) -> frozenset[str]:
@@ -57,7 +65,7 @@ class ByLevel(Selection):
         return [None if bad else sum(t.solved for t in group) for group, bad in zip(groups, failed, strict=True)]
 
     def choose(self, tasks: Sequence[Task], measured: Any) -> Chosen:
-        """The tasks of the levels, in their own order."""
+        """The tasks of the levels, in their own order or by level."""
         places: dict[int, list[int]] = {level: [] for level in range(1, self.k + 2)}
         for place, right in enumerate(measured):
             if right is not None:
@@ -71,6 +79,8 @@ class ByLevel(Selection):
             places[level][turn] for turn in range(max(counts.values())) for level in wanted if turn < counts[level]
         ]
         kept = sorted(turns[: self.count])
+        if self.sort:
+            kept.sort(key=lambda place: level_of(measured[place], self.k))
         shares = {name: _informative([measured[i] / self.k for i in own], 8) for name, own in _both(kept, measured)}
         listed = ", ".join(f"level {level}: {number}" for level, number in counts.items())
         return Chosen(

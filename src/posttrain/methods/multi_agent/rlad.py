@@ -10,20 +10,32 @@ trained in alternating phases: the writer by a preference loss on pairs of hints
     posttrain run rlad tasks=mine.jsonl model=FOLDER    # columns: prompt, answer
 
 ``rollout.hints.request``, ``shown`` and ``alone`` are the prompts. Hints are better warm-started, by a stage ``sft``
-before, on summaries of several solutions by a stronger model. Problems that the solver never solves in five tries are
-left out; ``rl.selection.levels`` chooses others, such as easy ones first and harder ones in a further stage.
+before, on summaries of several solutions by a stronger model. Problems that the solver never solves in five tries
+without a hint are left out, and the others come from easy to medium (``rl.selection.levels``, ``rl.curriculum``); after
+the last it begins again with the first.
 
 Differs: the numbers of hints (4) and answers (8), the share of bare prompts (1/4), the weight of the KL (0.3) and that
-of the likelihood (0.2) are ours. Hints are pairs in the step in which they are written; the paper's writer learns
-offline from a store of them, first by imitation of those that help. The reference is the solver when the stage begins,
-for both. Easy and medium problems are in one stage, not one after the other.
+of the likelihood (0.2), and the writer's higher learning rate are ours. Hints are pairs in the step in which they are
+written; the paper's writer learns offline from a store of them, first by imitation of those that help. The reference is
+the solver when the stage begins, for both. Difficulty is measured once, when the stage begins; the paper's bounds of
+easy and medium are not known.
 
-Not measured yet: no row is claimed.
+Measured here with tables in place of models (5 seeds): hints become right, 95 % [95, 96] of 25 % before, and 93 % [93,
+94] of the answers with them, of 16 %. A right hint makes 55 points [52, 58] more answers right than a random one does;
+with rewards for bare prompts 19 [15, 23], with no bare prompts 31 [25, 37], so that the solver follows hints less
+(docs/experiments.md).
+
+One run on the default setting does not help on new problems, and no row is claimed. On the 160 problems that were not
+held out, 22.6 % of the sampled answers with the writer's hints were right before and 31.0 % after, right hints being
+25 % and 39 %; without a hint 20.7 % and 22.5 %. On the 80 held-out ones it is 24.0 % and 24.1 % with hints, 21.1 % and
+18.3 % without one, and 66 % and 59 % with right hints: the solver learns single problems. With five times its learning
+rate (and the writer's 5e-3) it is 24.0 % and 21.0 %, 21.1 % and 12.0 %, 66 % and 46 %.
 """
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
+from posttrain.components.curricula.in_order import InOrder
 from posttrain.components.objectives.pairwise import Pairwise
 from posttrain.components.objectives.ppo_clip import PPOClip
 from posttrain.components.penalties.kl import KL
@@ -37,11 +49,16 @@ from posttrain.recipes.changes import every_group, rl_of, rollouts_of, sampled_o
 from posttrain.recipes.tree import Recipe
 from posttrain.settings.procedures import procedures
 from posttrain.stages.rl.roles import RoleLearning
+from posttrain.training.settings import Learning
 
 PARENT: Final = "grpo"
 SETTING: Final = "procedures"
 PAPER: Final = "arXiv:2510.02263"
 ROWS: Final = ()
+LEVELS: Final = (1, 2, 3, 4, 5)
+"""Easy to medium; level 6, which was never solved, is left out."""
+WRITER_RATE: Final = 20.0
+"""The writer's learning rate as a multiple of the solver's: at 1e-3 it did not learn in 20 steps of the setting."""
 PREFERENCE: Final = RPO(loss=DPO(beta=0.1, reference="old"), eta=0.2, length="mean", times_beta=False)
 
 
@@ -56,11 +73,20 @@ def rlad(recipe: Recipe | None = None) -> Recipe:
     stage = replace(
         stage,
         rollout=rollout,
-        selection=ByLevel(reward=stage.reward, levels=(1, 2, 3, 4, 5), max_tokens=sampling.max_tokens),
+        selection=ByLevel(reward=stage.reward, levels=LEVELS, max_tokens=sampling.max_tokens, sort=True),
+        curriculum=InOrder(),
         filters=every_group(stage),
         objective=PPOClip(clip_low=0.2, clip_high=0.28),
         penalties={**stage.penalties, "kl": KL(coefficient=0.3)},
-        by_role={"writer": RoleLearning(objective=Pairwise(loss=PREFERENCE))},
+        by_role={"writer": RoleLearning(objective=Pairwise(loss=PREFERENCE), learner=_faster(stage.learner))},
     )
     roles = {"writer": Model(source="role:policy", trained=True), "reference": Model(source="role:policy")}
     return with_stage(with_models(replace(recipe, name="rlad"), roles), stage)
+
+
+def _faster(learner: Learning) -> Learning:
+    """The learner at the writer's learning rate."""
+    optimizer: Any = learner.optimizer
+    if not isinstance(getattr(optimizer, "lr", None), float):
+        return learner
+    return replace(learner, optimizer=replace(optimizer, lr=WRITER_RATE * optimizer.lr))
