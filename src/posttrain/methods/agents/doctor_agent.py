@@ -18,9 +18,12 @@ Measured here, with a table in place of a model (60 steps, 5 seeds): repeated qu
 % [42, 46] after 4.91 turns with GRPO on the diagnosis alone: at this length the rewards of turns cost accuracy. With
 information in place of the +1 22 % [13, 31] after 3.68 turns (docs/experiments.md).
 
-With the small model of the default, 12 steps of one seed: 80 % [65, 90] of 40 held-out cases after imitation, 75 %
-[60, 86] at the end, no difference that 40 cases can show. At five times the learning rate the run loses what was
-imitated.
+The default run, 60 steps on four diseases (two seeds, 5 steps each at the start and at the end): consultations at
+temperature 1 end with the right diagnosis and recommendation in 28 and 28 % at first, in 49 and 54 % at the end; the
+rewards of turns rise from 0.90 and 0.87 to 1.46 and 1.36, and repeated questions fall from 0.030 and 0.045 to 0.008 and
+0.003. Of 40 held-out cases, two consultations each, 19 and 29 % are right after imitation and 54 and 35 % at the end.
+Greedily the imitated doctor is right in 92 and 98 % already, and stays there. With eight diseases, 12 steps and half
+the rate nothing was learned (one seed).
 """
 
 from dataclasses import replace
