@@ -63,7 +63,7 @@ def refused(recipe: Recipe) -> str:
         (
             ("advantage=gae", f"models.critic.{COPY}"),
             "stages.rl.advantage needs value before the updates, and the model in the role 'critic' has a language "
-            "head, which gives entropy, logit, logp; models.critic.head=value gives it",
+            "head, which gives certainty, entropy, logit, logp, self_certainty; models.critic.head=value gives it",
         ),
         (("objective=value_clip",), "stages.rl.objective needs value, and the model in the role 'policy' has a"),
         (
