@@ -54,7 +54,8 @@ def curves(experiment: Experiment) -> str:
     """Mean over the seeds at every step, with its interval, of each contender."""
     rows = [contender for contender in experiment.contenders if contender.get("curves")]
     name = shown(experiment, list(rows[0]["curves"]))
-    lines = [row["curves"][name] for row in rows if name in row["curves"]]
+    rows = [row for row in rows if name in row["curves"]]
+    lines = [row["curves"][name] for row in rows]
     height = 260
     x_axis = Axis([step for line in lines for step in line["steps"]])
     edges = [edge for line in lines for pair in line["interval"] for edge in pair or ()]

@@ -34,7 +34,7 @@ from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
 from posttrain.components.diagnostics import Diagnostic, Finding, Subject
-from posttrain.components.diagnostics._orders import OrderLearning
+from posttrain.components.diagnostics._order_learning import OrderLearning
 from posttrain.components.tasks import Tasks
 from posttrain.datasets.templates import check_places, fill, places, question_of
 from posttrain.engines import Sampling, Server, wait_for
