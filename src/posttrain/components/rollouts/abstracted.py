@@ -116,6 +116,11 @@ class Abstracted(Rollout):
         """The writer."""
         return frozenset({self.writer_role})
 
+    @property
+    def follows_progress(self) -> bool:
+        """Phases alternate over the stage."""
+        return True
+
     def at(self, progress: float) -> "Abstracted":
         """The phase at this part of the stage."""
         number = min(int(progress * self.phases), self.phases - 1)
