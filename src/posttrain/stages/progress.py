@@ -22,19 +22,17 @@ from pydantic import PositiveInt
 
 from posttrain.component import frozen
 from posttrain.components.reducers import Reducer
-from posttrain.components.rewards import Reward, RewardContext
+from posttrain.components.rewards import Reward
 from posttrain.components.rollouts import Rollout
 from posttrain.components.tasks import Tasks
-from posttrain.datasets.order import shuffled
-from posttrain.engines import wait_for
 from posttrain.models import Model
 from posttrain.signals import SCORE
 from posttrain.stages import Models, PreviewContext, Stage, StageContext
-from posttrain.stages.fit import Step, fit_role
+from posttrain.stages.fit import fit_role
 from posttrain.stages.needs import Need, needs_of
 from posttrain.stages.prompts import check_prompts
-from posttrain.stages.rl.collect import collect_groups, split_failed, stop_if_grading_fails
-from posttrain.stages.rl.metrics import describe, metrics_by_role
+from posttrain.stages.rl.metrics import describe
+from posttrain.stages.scored_rounds import collect_round, learn_from_rounds
 from posttrain.training.settings import Learning
 from posttrain.types import Group, PerToken, Task, Tokens
 
@@ -88,16 +86,10 @@ class ProgressTraining(Stage):
         """Sample and learn, and return the models with the new weights."""
         from posttrain.training.learner import Loss
 
-        def examples(step: Step) -> "list[Example]":
-            with context.phase("sample"):
-                before = context.sampled_tokens(models)
-                groups = self._collect(models, context, step.index)
-            context.groups = groups
-            step.record.metrics |= metrics_by_role(groups)
-            step.record.metrics["sampled_tokens"] = float(context.sampled_tokens(models) - before)
-            stop_if_grading_fails(groups, self.max_grader_errors)
-            return examples_of(split_failed(groups)[0])
+        def collect(step: int) -> list[Group]:
+            return self._collect(models, context, step)
 
+        examples = learn_from_rounds(models, context, collect, examples_of, self.max_grader_errors)
         loss = Loss(per_token=total_error, reducer=self.reducer, needs=frozenset({SCORE}))
         return fit_role(
             context, models, role=self.role, learning=self.learner, loss=loss, steps=self.steps, examples=examples
@@ -105,9 +97,7 @@ class ProgressTraining(Stage):
 
     def _collect(self, models: Models, context: PreviewContext, step: int) -> list[Group]:
         """The scored groups of a step."""
-        tasks = [context.tasks[i] for i in shuffled(len(context.tasks), self.batch, step, context.seed)]
-        samplers = [context.samplers(models, step, place) for place in range(len(tasks))]
-        return wait_for(collect_groups(tasks, self.rollout, self.reward, samplers, RewardContext(step=step)))
+        return collect_round(models, context, step, rollout=self.rollout, reward=self.reward, batch=self.batch)
 
     def preview(self, models: Models, context: PreviewContext) -> list[str]:
         """Sample and score the first step's tasks, and describe the rollouts."""
