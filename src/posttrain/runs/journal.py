@@ -78,11 +78,12 @@ class Journal:
         os.close(self._descriptor)
 
 
-REQUIRED: dict[str, tuple[str, type]] = {
-    **dict.fromkeys(("metrics.jsonl", "timing.jsonl", "events.jsonl", "evals.jsonl", "stream.jsonl"), ("step", int)),
-    "history.jsonl": ("kind", str),
+REQUIRED: dict[str, dict[str, type]] = {
+    **{name: {"step": int} for name in ("metrics.jsonl", "events.jsonl", "evals.jsonl", "stream.jsonl")},
+    "timing.jsonl": {"step": int, "stage": str},
+    "history.jsonl": {"kind": str},
 }
-"""By journal of a run: what every entry has, and its type."""
+"""By journal of a run: what every entry has, by type."""
 LARGEST = dict.fromkeys(("history.jsonl", "events.jsonl", "evals.jsonl"), 32 * 2**20)
 """Bytes at most of journals that have no line for each step."""
 MOST_LINES = 1_000_000
@@ -157,8 +158,8 @@ def _object(line: bytes, path: Path) -> dict[str, Any] | None:
 
 def _is_entry(entry: Any, path: Path) -> bool:
     """Whether a value is an entry of this journal."""
-    key, kind = REQUIRED.get(path.name, ("", object))
-    return isinstance(entry, dict) and (not key or type(entry.get(key)) is kind)
+    required = REQUIRED.get(path.name, {})
+    return isinstance(entry, dict) and all(type(entry.get(key)) is kind for key, kind in required.items())
 
 
 def plain(value: Any) -> Any:
