@@ -14,7 +14,9 @@ alive and measures its own wall time, with the same number of threads, the same 
 import argparse
 import json
 import os
+import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -32,10 +34,7 @@ from posttrain.runs.speed.workloads import NAMES
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUT = ROOT / "docs" / "measured" / "performance"
 PEERS_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
-OURS, THEIRS = (
-    [sys.executable, "-m", "posttrain.runs.speed.worker"],
-    [str(PEERS_PYTHON), "-m", "benchmarks.peers.theirs"],
-)
+OURS = [sys.executable, "-m", "posttrain.runs.speed.worker"]
 TRAINERS = ("posttrain", "trl", "trl_cb", "bare")
 SAMPLERS = ("posttrain", "generate")
 CONTINUOUS = {"page_size": 32, "num_blocks": 2048, "max_batch_tokens": 512, "allow_block_sharing": False}
@@ -75,8 +74,8 @@ class Side:
 
 def main() -> int:
     options = read_options()
-    if not PEERS_PYTHON.exists():
-        print("error: there is no .venv-peers; make bench-peers makes it", file=sys.stderr)
+    if shutil.which(options.peers_python) is None:
+        print(f"error: there is no {options.peers_python}; make bench-peers makes .venv-peers", file=sys.stderr)
         return 2
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as models:
@@ -118,7 +117,7 @@ def measure(options: argparse.Namespace, size: str, workload: str, models: Path)
     return {
         "command": command_line("python -m benchmarks.peers"),
         "machine": machine(options.threads) | gpu(options.device),
-        "peers": peer_versions(),
+        "peers": peer_versions(options.peers_python),
         "size": size,
         "workload": workload,
         "figures": summary(sides),
@@ -151,7 +150,7 @@ def make_sides(options: argparse.Namespace, size: str, workload: str, model: str
                 figure["micro_batch"] = question["micro_batch"]
             else:
                 question = {**asked, "kind": name, "continuous_batching": CONTINUOUS if name == "trl_cb" else None}
-            yield from one_side(figure, OURS if name == "posttrain" else THEIRS, options, stack, question)
+            yield from one_side(figure, OURS if name == "posttrain" else theirs(options), options, stack, question)
     for batch in options.batches:
         for name in [side for side in SAMPLERS if side in options.sides]:
             for dtype in options.dtypes:
@@ -162,7 +161,7 @@ def make_sides(options: argparse.Namespace, size: str, workload: str, model: str
                     child, _ = start(f"posttrain sampling {dtype}", OURS, options, stack, cases={"sampling": case})
                     yield Side(figure, lambda child=child: child.request(do="turn", case="sampling"))
                 else:
-                    yield from one_side(figure, THEIRS, options, stack, {**asked, "kind": "generate"})
+                    yield from one_side(figure, theirs(options), options, stack, {**asked, "kind": "generate"})
 
 
 def best_micro_batch(asked: dict[str, Any], options: argparse.Namespace) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -176,7 +175,7 @@ def best_micro_batch(asked: dict[str, Any], options: argparse.Namespace) -> tupl
         result: dict[str, Any] = {"micro_batch": size}
         with ExitStack() as stack:
             try:
-                child, _ = start(f"trl, micro-batch {size}", THEIRS, options, stack, **asked, micro_batch=size)
+                child, _ = start(f"trl, micro-batch {size}", theirs(options), options, stack, **asked, micro_batch=size)
                 turns = [child.request(do="turn")["seconds"] for _ in range(options.warm_up + options.tries)]
                 result["seconds"] = turns[options.warm_up :]
                 result |= child.end()
@@ -217,24 +216,32 @@ def start(
     """A child that is ready."""
     say(f"starting {name}")
     own = environment(options.threads)
-    if command is THEIRS:
-        own["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "src")])
+    if command is not OURS:
+        own["PYTHONPATH"] = os.pathsep.join([str(ROOT), own["PYTHONPATH"]])
     child = Child(name, command, own, limit=options.limit)
     stack.callback(child.close)
     return child, child.start(**question)
 
 
 def end(sides: Sequence[Side]) -> None:
-    """Ask every trainer how much memory it took."""
+    """Ask every trainer how much memory it took, of a GPU too."""
     for side in sides:
         if side.child is not None and side.failed is None and side.figure["measure"] == "grpo":
-            side.figure["peak_memory_bytes"] = side.child.end()["peak_memory_bytes"]
+            side.figure |= side.child.end()
 
 
-def peer_versions() -> dict[str, str]:
-    """What the peers' environment requires."""
+def theirs(options: argparse.Namespace) -> list[str]:
+    """The command of a child of the peers."""
+    return [options.peers_python, "-m", "benchmarks.peers.theirs"]
+
+
+def peer_versions(python: str) -> dict[str, str]:
+    """What the peers' environment has of what it requires."""
     lines = (ROOT / "benchmarks" / "peers" / "requirements.txt").read_text().splitlines()
-    return dict(line.split("==") for line in lines if "==" in line)
+    names = [line.split("==")[0] for line in lines if "==" in line]
+    ask = "import sys; from importlib.metadata import version; print(*(version(name) for name in sys.argv[1:]))"
+    told = subprocess.run([python, "-c", ask, *names], capture_output=True, text=True, check=True).stdout
+    return dict(zip(names, told.split(), strict=True))
 
 
 def read_options() -> argparse.Namespace:
@@ -268,6 +275,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=available_cores())
     parser.add_argument("--limit", type=float, default=900.0, help="seconds for one answer")
     parser.add_argument("--missing", action="store_true", help="leave alone what is there already")
+    parser.add_argument("--peers-python", default=str(PEERS_PYTHON), help="that has the peers: .venv-peers' own")
     parser.add_argument("--out", type=Path, default=OUTPUT)
     options = parser.parse_args()
     gpu = options.device == "cuda"

@@ -35,6 +35,7 @@ SHARED: Final = (
     "pairs",
     "prompts",
     "record",
+    "scored_rounds",
     "states",
     "weights",
 )

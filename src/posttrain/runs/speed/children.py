@@ -113,10 +113,13 @@ class Line:
         self._answers.flush()
 
     def goodbye(self) -> None:
-        """Answer the last question."""
+        """Answer the last question: with the peak memory, and that of a GPU where it was used."""
         from posttrain.kernels.memory import peak_memory
 
-        self.answer(peak_memory_bytes=peak_memory())
+        torch = sys.modules.get("torch")
+        on_gpu = torch is not None and torch.cuda.is_initialized()
+        gpu = {"peak_gpu_bytes": torch.cuda.max_memory_allocated()} if on_gpu else {}  # type: ignore[union-attr]
+        self.answer(peak_memory_bytes=peak_memory(), **gpu)
 
 
 class Enough(BaseException):
