@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posttrain.engines._random import key_of, philox, uniform
+from posttrain.engines._random import key_of
+from posttrain.kernels.philox import philox, uniform
 
 # The known-answer file of Random123, philox4x32 with 10 rounds: counter, key, output.
 KNOWN = [

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from posttrain import kernels
 from posttrain.engines._truncation import Rules, choose
 from posttrain.kernels import paged
 from posttrain.models import Model
@@ -199,13 +200,68 @@ def test_a_step_takes_no_more_memory_after_many_tokens_than_after_few(tmp_path: 
 
 
 @needs_graphs
+@DTYPES
+def test_tokens_drawn_in_one_go_are_those_of_single_steps(tmp_path: Path, dtype: str) -> None:
+    """To the bit, over the ends of pages, greedily and not, with rows of padding."""
+    policy, count = load_on_gpu(tmp_path, dtype), 5
+    body, slots, prompts = policy.body, list(range(count)), random_sequences(40, 5, 129, 250, 300)
+
+    def drawing(written: int) -> kernels.Drawing:
+        return kernels.Drawing(
+            temperature_B=torch.tensor([1.0, 0.0, 0.7, 1.0, 0.5], dtype=torch.float64),
+            key_B=torch.arange(count).to(torch.uint64),
+            counter_B=torch.full((count,), written, dtype=torch.uint64),
+        )
+
+    found = []
+    for parts in ((1,) * 24, (8, 8, 8), (24,)):
+        cache = body.new_cache(count, 1024)
+        body.extend(cache, slots, pack(on_gpu(prompts)))
+        last_B, done, written = torch.arange(count), [], 0
+        for part in parts:
+            drawn = body.write(cache, slots, last_B, drawing(written), part)
+            assert drawn is not None
+            done.append(drawn)
+            last_B, written = drawn[0][:, -1].cpu(), written + part
+        found.append([torch.cat(kind, 1) for kind in zip(*done, strict=True)])
+    assert len(found[0][0].unique()) > 50
+    for other in found[1:]:
+        assert all(torch.equal(x, y) for x, y in zip(other, found[0], strict=True))
+
+
+@needs_graphs
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("columns", "temperature"), [(61, 1.0), (9000, 0.7), (151_936, 1.0)])
+def test_log_probabilities_and_entropies_are_those_of_float64(
+    columns: int, temperature: float, dtype: torch.dtype
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = (3 * torch.randn(33, columns, generator=generator)).to(DEVICE, dtype)
+    token_T, credit_T2 = torch.randint(columns, (33,), generator=generator), torch.randn(33, 2, generator=generator)
+    token_T, credit_T2 = token_T.to(DEVICE), credit_T2.to(DEVICE)
+    exact, given = logits.double().requires_grad_(), logits.clone().requires_grad_()
+    logp_TV = (exact / temperature).log_softmax(-1)
+    truth = torch.stack((logp_TV.gather(1, token_T[:, None])[:, 0], -(logp_TV.exp() * logp_TV).sum(-1)), -1)
+    logp_T, entropy_T = kernels.token_signals(given * 1, token_T, temperature=temperature, entropy=True)
+    assert entropy_T is not None
+    found = torch.stack((logp_T, entropy_T), -1)
+    torch.testing.assert_close(found.double(), truth, atol=1e-5, rtol=3e-6)
+    (found * credit_T2).sum().backward()  # type: ignore[no-untyped-call]
+    (truth * credit_T2).sum().backward()  # type: ignore[no-untyped-call]
+    near = 1e-5 if dtype == torch.float32 else 2**-8
+    torch.testing.assert_close(given.grad.double(), exact.grad, atol=near, rtol=near)  # type: ignore[union-attr]
+    alone = kernels.token_signals(logits[7:8], token_T[7:8], temperature=temperature, entropy=True)
+    assert torch.equal(alone[0][0], logp_T[7]), "a row's numbers depend on the row alone"
+
+
+@needs_graphs
 def test_tokens_are_chosen_as_on_the_host() -> None:
     generator = torch.Generator().manual_seed(0)
     logits = 3 * torch.randn(64, 5000, generator=generator)
     draw_B = torch.rand(64, generator=generator, dtype=torch.float64)
-    none = torch.zeros(64, dtype=torch.int64)
+    none = torch.zeros(64, dtype=torch.float64)
     for temperature, top_k in ((1.0, 0), (0.7, 50), (0.0, 0)):
-        rules = Rules(temperature_B=none + temperature, top_k_B=none + top_k, top_p_B=none + 1.0, min_p_B=none.double())
+        rules = Rules(temperature_B=none + temperature, top_k_B=none.long() + top_k, top_p_B=none + 1.0, min_p_B=none)
         (token, *numbers), (expected, *others) = (choose(x, rules, draw_B) for x in (logits.to(DEVICE), logits))
         assert torch.equal(token.cpu(), expected)
         for own, other in zip(numbers, others, strict=True):

@@ -6,6 +6,8 @@ import copy
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -14,7 +16,10 @@ from torch import Tensor, nn
 
 from posttrain import kernels
 from posttrain.engines._truncation import Rules, choose
-from posttrain.kernels import PAGE, choosing, paged
+from posttrain.kernels import PAGE, choosing, gpu_signals, paged
+from posttrain.policies._graphs import decode_with, no_capture
+from posttrain.policies.folder import new_folder
+from tests.policies.made_models import load, pack, random_sequences
 
 NEAR = {torch.float32: 2e-6, torch.bfloat16: 0.03}
 """Of values about 1; the interpreter cuts bfloat16 off where a GPU rounds."""
@@ -142,6 +147,68 @@ def tokens_are_chosen_as_the_engine_chooses() -> None:
         assert (token_B < columns).all() and (token_B >= 0).all()
 
 
+def signals_are_those_of_float64() -> None:
+    """Values and gradients: at ends of blocks, of tokens that cannot be, whole blocks of them, and broken rows."""
+    generator = torch.Generator().manual_seed(0)
+    for columns, dtype, temperature in product((1, 61, 4096, 9000), (torch.float32, torch.bfloat16), (1.0, 0.7)):
+        logits = (3 * torch.randn(11, columns, generator=generator)).to(dtype)
+        token = torch.randint(columns, (11,), generator=generator)
+        if columns > 5000:
+            logits[0, :5000], token[0] = -torch.inf, 5001
+            logits[1, 10:], token[1] = -torch.inf, 3
+            logits[2] += 300.0
+            logits[3, 7] = 80.0
+        exact = logits.double().requires_grad_()
+        logp_TV = (exact / temperature).log_softmax(-1)
+        truth = logp_TV.gather(1, token[:, None])[:, 0], -(logp_TV.exp() * logp_TV.clamp_min(-1e300)).sum(-1)
+        credit = torch.randn(2, 11, generator=generator)
+        for parts in ((0,), (1,), (0, 1)):
+            given = logits.clone().requires_grad_()
+            found = kernels.token_signals(given * 1, token, temperature=temperature, entropy=True)
+            for one, other in zip(found, truth, strict=True):
+                torch.testing.assert_close(one.double(), other, atol=4e-6, rtol=3e-6)  # type: ignore[union-attr]
+            sum((found[i] * credit[i]).sum() for i in parts).backward()  # type: ignore[operator,union-attr]
+            wanted = torch.autograd.grad(sum((truth[i] * credit[i]).sum() for i in parts), exact, retain_graph=True)[0]
+            near = 5e-6 if dtype == torch.float32 else 2**-7  # the interpreter cuts off where a GPU rounds
+            torch.testing.assert_close(given.grad.double(), wanted, atol=near, rtol=near)  # type: ignore[union-attr]
+    broken = torch.zeros(4, 5000)
+    broken[0, 70], broken[1], broken[2, 4999] = torch.nan, -torch.inf, torch.inf
+    found = kernels.token_signals(broken, torch.tensor([0, 0, 0, 5000]), temperature=1.0, entropy=True)
+    assert found[0].isnan().all() and found[1][:3].isnan().all() and found[1][3].isfinite()  # type: ignore[index]
+    assert kernels.token_signals(broken[:0], token[:0], temperature=1.0, entropy=True)[0].shape == (0,)
+
+
+def tokens_drawn_in_one_go_are_those_of_single_steps() -> None:
+    """Across the end of a page; some rows greedily, with rows of padding."""
+    with TemporaryDirectory() as folder:
+        body = load(new_folder(Path(folder) / "m", width=32, heads=2, kv_heads=1, layers=2), dtype="float32").body
+    decode_with(body, lambda: no_capture)  # type: ignore[arg-type]
+    prompts, rows = random_sequences(13, 3, 30), [2, 0, 3]
+
+    def drawing(written: int) -> kernels.Drawing:
+        return kernels.Drawing(
+            temperature_B=torch.tensor([1.0, 0.0, 0.7], dtype=torch.float64),
+            key_B=torch.tensor([3, 1 << 63, 5], dtype=torch.uint64),
+            counter_B=torch.full((3,), written, dtype=torch.uint64),
+        )
+
+    found = []
+    for parts in ((1,) * 6, (6,), (4, 2)):
+        cache = body.new_cache(4, 64)
+        body.extend(cache, rows, pack(prompts))
+        last_B, done = torch.tensor([7, 8, 9]), []
+        for part in parts:
+            drawn = body.write(cache, rows, last_B, drawing(sum(x[0].shape[1] for x in done)), part)
+            assert drawn is not None
+            done.append(drawn)
+            last_B = drawn[0][:, -1]
+        assert cache.lengths[rows].tolist() == [19, 9, 36]
+        found.append([torch.cat(kind, 1) for kind in zip(*done, strict=True)])
+    assert len(set(found[0][0].flatten().tolist())) > 6
+    for other in found[1:]:
+        assert all(torch.equal(x, y) for x, y in zip(other, found[0], strict=True))
+
+
 def they_compile_for_gpus_that_are_not_here() -> None:
     """For Ampere and Hopper, to machine code: what the interpreter lets pass, the compiler may not."""
     from posttrain.kernels import _triton
@@ -168,6 +235,10 @@ def they_compile_for_gpus_that_are_not_here() -> None:
         for kernel in (_triton.largest_logits, _triton.sums_of_weights, _triton.chosen_tokens):
             fixed = {"BLOCK": choosing.BLOCK, "BLOCKS": 64}
             compiled(kernel, types, {n: v for n, v in fixed.items() if n in kernel.arg_names}, capability, 4)
+        rows = dict.fromkeys(("logps", "entropies", "totals", "of_logp", "of_entropy"), "*fp32")
+        types = {**rows, "logits": f"*{element}", "tokens": "*i64", "columns": "i32", "scale": "fp32"}
+        for kernel in (_triton.signals, _triton.signals_gradient):
+            compiled(kernel, types, {"BLOCK": gpu_signals.BLOCK}, capability, gpu_signals.WARPS)
 
 
 def compiled(kernel: Any, types: Mapping[str, str], fixed: Mapping[str, Any], capability: int, warps: int) -> str:

@@ -38,6 +38,8 @@ def run(what: str, tmp_path: Path, **environment: str) -> None:
         "a_row_is_the_same_to_the_bit_in_any_batch",
         "pages_are_written_at_one_place_a_row",
         "tokens_are_chosen_as_the_engine_chooses",
+        "signals_are_those_of_float64",
+        "tokens_drawn_in_one_go_are_those_of_single_steps",
     ],
 )
 def test_in_the_interpreter(law: str, tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from torch import Tensor
 
 from posttrain import kernels
 from posttrain.engines import Matcher, Sampling, Watch, Written
-from posttrain.engines._random import uniform
 from posttrain.engines._stopping import StopStrings
 from posttrain.engines._truncation import Rules, choose
 from posttrain.engines._watching import choose_allowed, likeliest
@@ -276,7 +275,7 @@ class Slots:
         )
         drawing = self._drawing(row_B)
         logits_BV = self.body.next_logits(self.cache, hidden_BD)
-        uniform_B = draws(drawing.key_B, drawing.counter_B)
+        uniform_B = kernels.uniform(drawing.key_B, drawing.counter_B)
         token_B, logp_B, entropy_B = choose(logits_BV, rules, uniform_B)
         for place, slot in enumerate(row_B.tolist()) if self.matchers or self.likeliest else ():
             own, one = logits_BV[place : place + 1], torch.tensor([place])
@@ -380,12 +379,6 @@ class Room:
 def tokens_of(request: Request) -> int:
     """Tokens that a completion takes in the cache at most, in pages of its own."""
     return request.max_tokens + kernels.PAGE
-
-
-def draws(key_B: Tensor, counter_B: Tensor) -> Tensor:
-    """[B] numbers in [0, 1), float64, of uint64; by a kernel where there is one, with the same bits."""
-    drawn_B = kernels.uniform(key_B, counter_B)
-    return torch.from_numpy(uniform(key_B.numpy(), counter_B.numpy())) if drawn_B is None else drawn_B
 
 
 def passes(

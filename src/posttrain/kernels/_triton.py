@@ -265,3 +265,51 @@ def chosen_tokens(
     energy = tl.sum(tl.load(energies + row * blocks + every, mask=there, other=0.0), 0)
     tl.store(logps + row, tl.where(sound, logp, float("nan")))
     tl.store(entropies + row, tl.where(sound, tl.log(total) - energy / total, float("nan")))
+
+
+@triton.jit(do_not_specialize=["columns"])
+def signals(logits, columns, tokens, scale, logps, entropies, totals, BLOCK: tl.constexpr):
+    """Of each row of logits times `scale`: the log-probability of its token, its entropy, and the log of the sum of all
+    weights, in float32. A program for each row, which adds blocks in order.
+    """
+    row = tl.program_id(0).to(tl.int64)
+    start = logits + row * columns
+    top, total, energy = float("-inf"), 0.0, 0.0
+    for first in range(0, columns, BLOCK):
+        at = first + tl.arange(0, BLOCK)
+        x = tl.load(start + at, mask=at < columns, other=float("-inf")).to(tl.float32) * scale
+        now = tl.maximum(top, tl.max(x, 0))
+        by = tl.where(now == float("-inf"), 0.0, now)  # a block without any possible token adds nothing
+        weight = tl.exp(x - by)
+        before = tl.exp(top - by)
+        # Energies are those of x - by, so that they stay small: of a block before, they move with its largest logit.
+        moved = tl.where(total > 0.0, energy + total * (top - by), 0.0)
+        energy = moved * before + tl.sum(tl.where(weight == 0.0, 0.0, weight * (x - by)), 0)
+        total = total * before + tl.sum(weight, 0)
+        top = now
+    log_total = tl.log(total)
+    token = tl.load(tokens + row)
+    there = (token >= 0) & (token < columns)
+    own = tl.load(start + token, mask=there, other=float("nan")).to(tl.float32) * scale
+    tl.store(logps + row, own - top - log_total)
+    tl.store(entropies + row, log_total - energy / total)
+    tl.store(totals + row, top + log_total)
+
+
+@triton.jit(do_not_specialize=["columns"])
+def signals_gradient(
+    logits, columns, tokens, scale, totals, entropies, of_logp, of_entropy, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The gradient of `signals` by the logits, in their place. A program for each row and block."""
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < columns
+    place = logits + row * columns + at
+    x = tl.load(place, mask=inside, other=float("-inf"))
+    logp = x.to(tl.float32) * scale - tl.load(totals + row)
+    p = tl.exp(logp)
+    by_logp, by_entropy = tl.load(of_logp + row), tl.load(of_entropy + row)
+    chosen = (at == tl.load(tokens + row)).to(tl.float32)
+    surprise = tl.where(p == 0.0, 0.0, p * (logp + tl.load(entropies + row)))
+    grad = (by_logp * (chosen - p) - by_entropy * surprise) * scale
+    tl.store(place, grad.to(x.dtype), mask=inside)

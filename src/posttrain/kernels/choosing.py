@@ -11,17 +11,23 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from posttrain.kernels import paged
 from posttrain.kernels.paged import power_of_2
 
 BLOCK: Final = 4096
 """Tokens of the vocabulary per program."""
 
 
+def usable(device: torch.device) -> bool:
+    """Whether `choose` takes logits of a device."""
+    return not paged.why_not(device) or (paged.interpreted() and device.type == "cpu")
+
+
 def choose(logits_BV: Tensor, temperature_B: Tensor, uniform_B: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """A token of each row, int64 [B], its log-probability and the row's entropy, float64 [B], on the logits' device.
 
     Temperatures and draws are float64, on the host or the device. A row with NaN or infinity, or without a finite
-    logit, gets NaN. Check `posttrain.kernels.paged.usable` first.
+    logit, gets NaN. Check `usable` first.
     """
     from posttrain.kernels import _triton
 

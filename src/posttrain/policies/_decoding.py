@@ -99,6 +99,11 @@ class Decoding:
         """[B, D] last hidden states after appending a token to each slot, in which there is room."""
         return kernels.decode(self.weights, token_ids_B, *self._where(body, cache, slot_B, 1))
 
+    @property
+    def draws(self) -> bool:
+        """Whether the kernel of `draw` has the matrix to logits."""
+        return self.weights.head is not None
+
     def draw(
         self,
         body: DecoderModules,

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from posttrain import kernels
 from posttrain.errors import RunFailed
-from posttrain.kernels import PAGE, paged
+from posttrain.kernels import PAGE, choosing, paged
 from posttrain.policies._cache import KeyValueCache
 from posttrain.policies._modules import DecoderModules, Layer
 from posttrain.types import IntArray
@@ -128,6 +128,12 @@ class Inputs:
         if not on_host:
             self.token_ids_B[:count].copy_(token_ids_B)
 
+    def advance(self, token_ids_B: Tensor) -> None:
+        """The next step of the same slots, without the host: ids of the device, after the tokens of the last step."""
+        count = len(token_ids_B)
+        self.token_ids_B[:count].copy_(token_ids_B)
+        self.places.position_B[:count] += 1
+
 
 class Graph:
     """A captured step of a number of rows and pages: its inputs, its result, and how to run it."""
@@ -183,13 +189,51 @@ class CapturedDecoding:
 
     def __call__(self, body: DecoderModules, cache: KeyValueCache, slot_B: IntArray, token_ids_B: Tensor) -> Tensor:
         """[B, D] last hidden states after appending a token to each slot, in which there is room."""
+        graph = self._graph(body, cache, slot_B, 1)
+        graph.inputs.fill(cache, slot_B, token_ids_B)
+        return self._hidden(graph, cache, len(slot_B)).clone()
+
+    @property
+    def draws(self) -> bool:
+        """Whether `draw` can choose tokens on the device."""
+        return choosing.usable(self.device)
+
+    def draw(
+        self,
+        body: DecoderModules,
+        cache: KeyValueCache,
+        slot_B: IntArray,
+        token_ids_B: Tensor,
+        drawing: kernels.Drawing,
+        steps: int,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Append a token and draw the next one, `steps` times: [B, N] tokens, log-probabilities and entropies. The host
+        waits for none of them.
+        """
+        graph, count = self._graph(body, cache, slot_B, steps), len(slot_B)
+        uniform_NB = _draws(drawing, steps).to(self.device, non_blocking=True)
+        temperature_B = drawing.temperature_B.to(self.device, non_blocking=True)
+        graph.inputs.fill(cache, slot_B, token_ids_B)
+        drawn: list[tuple[Tensor, Tensor, Tensor]] = []
+        for uniform_B in uniform_NB:
+            if drawn:
+                graph.inputs.advance(drawn[-1][0])
+            logits_BV = body.logits(self._hidden(graph, cache, count))
+            drawn.append(choosing.choose(logits_BV, temperature_B, uniform_B))
+        token_BN, logp_BN, entropy_BN = (torch.stack(kind, 1) for kind in zip(*drawn, strict=True))
+        return token_BN, logp_BN, entropy_BN
+
+    def _graph(self, body: DecoderModules, cache: KeyValueCache, slot_B: IntArray, steps: int) -> Graph:
+        """The graph for these slots, with room for that many tokens more in each."""
         self._follow(body, cache)
-        longest = int(cache.lengths[slot_B].max()) + 1
-        size = row_count(len(slot_B)), page_count(longest)
+        size = row_count(len(slot_B)), page_count(int(cache.lengths[slot_B].max()) + steps)
         graph = self._graphs.get(size)
         if graph is None:
             graph = self._graphs[size] = Graph(body, *size)
-        graph.inputs.fill(cache, slot_B, token_ids_B)
+        return graph
+
+    def _hidden(self, graph: Graph, cache: KeyValueCache, count: int) -> Tensor:
+        """[B, D] of a step, in the memory of the graph: the next step overwrites it."""
         places = graph.inputs.places
         places.keys, places.values = cache.keys, cache.values
         try:
@@ -198,7 +242,7 @@ class CapturedDecoding:
             graph.replay()
         finally:
             places.keys, places.values = (), ()  # nothing here keeps the memory of a cache that is gone
-        return graph.hidden_BD[: len(slot_B)].clone()
+        return graph.hidden_BD[:count]
 
     def _captured(self, graph: Graph) -> Step:
         self.captures += 1
@@ -221,6 +265,14 @@ class CapturedDecoding:
             self._addresses = addresses
             self._graphs.clear()
             self._capture = self._new_capture()  # a pool whose graphs are all gone is not used again
+
+
+def _draws(drawing: kernels.Drawing, steps: int) -> Tensor:
+    """[N, B] the draws of so many tokens of each sequence."""
+    counter_NB = drawing.counter_B.view(torch.int64) + torch.arange(steps)[:, None]
+    key_NB = drawing.key_B.view(torch.int64).expand_as(counter_NB)
+    flat = (given.flatten().view(torch.uint64) for given in (key_NB, counter_NB))
+    return kernels.uniform(*flat).view(steps, -1)
 
 
 _OF_BODY: "weakref.WeakKeyDictionary[DecoderModules, CapturedDecoding]" = weakref.WeakKeyDictionary()

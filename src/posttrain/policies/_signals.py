@@ -15,7 +15,11 @@ from posttrain.policies._memory import recomputed
 from posttrain.signals import CERTAINTY, ENTROPY, LOGIT, LOGP, SELF_CERTAINTY, Signal
 
 CHUNK_LOGITS = 1 << 24
-"""Logits of a chunk."""
+"""Logits of a chunk, at least."""
+GPU_SHARE = 128
+"""On a GPU a chunk has a logit for each so many bytes of its memory, rounded down to a power of two: with fewer, the
+gradients of the matrix to logits are made, and added up, more often.
+"""
 ONCE = 2
 """As many chunks are one while learning, which saves computing their logits again in the backward pass."""
 MIN_CHUNK = 16
@@ -41,14 +45,14 @@ def token_signals(
     temperature: float,
     needs: frozenset[Signal],
     others: tuple[Compared, ...] = (),
-    chunk_logits: int = CHUNK_LOGITS,
+    chunk_logits: int | None = None,
 ) -> dict[Signal, Tensor]:
     """[T] log-probability of each token given the hidden state before it, in float32 or better, and if it is needed:
     the entropy, divergences from uniform, the logit over the temperature, and divergences from other models.
 
     Where there is more than one chunk, each computes its logits again in the backward pass.
     """
-    size = max(MIN_CHUNK, chunk_logits // (vocabulary_size * (1 + len(others))))
+    size = max(MIN_CHUNK, (chunk_logits or chunk_logits_on(hidden_TD.device)) // (vocabulary_size * (1 + len(others))))
     training = torch.is_grad_enabled() and hidden_TD.requires_grad
     several = len(token_T) > (size * ONCE if training and not others else size)
     hiddens, tokens = (torch.split(x, size) if several else [x] for x in (hidden_TD, token_T))
@@ -67,6 +71,14 @@ def token_signals(
         for signal, values_T in signals.items():
             found.setdefault(signal, []).append(values_T)
     return {signal: torch.cat(parts) for signal, parts in found.items()}
+
+
+def chunk_logits_on(device: torch.device) -> int:
+    """Logits of a chunk. The same on all devices of a kind, since how sums are cut decides their last bits."""
+    if device.type != "cuda" or not torch.cuda.is_available():
+        return CHUNK_LOGITS
+    share = torch.cuda.get_device_properties(device).total_memory // GPU_SHARE
+    return max(CHUNK_LOGITS, 1 << (share.bit_length() - 1))
 
 
 def _chunk(

@@ -103,7 +103,7 @@ class Decoder(DecoderModules):
     def next_logits(self, cache: Cache, hidden_BD: Tensor) -> Tensor:
         """[B, V]; by the kernel that `write` has them from, if it does."""
         decoding = decoding_of(self, cache) if isinstance(cache, KeyValueCache) else None
-        if not isinstance(decoding, Decoding) or decoding.weights.head is None:
+        if not isinstance(decoding, Decoding) or not decoding.draws:
             return self.logits(hidden_BD)
         return kernels.product(hidden_BD, decoding.weights.head, self.vocabulary_size)
 
@@ -150,10 +150,10 @@ class Decoder(DecoderModules):
     def write(
         self, cache: Cache, slots: Sequence[int], token_ids_B: Tensor, drawing: Drawing, steps: int
     ) -> tuple[Tensor, Tensor, Tensor] | None:
-        """In one call of a kernel, on a CPU and for vocabularies that are not huge."""
+        """In one call of a kernel on a CPU, for vocabularies that are not huge; by captured steps on a GPU."""
         assert isinstance(cache, KeyValueCache), "the cache is this body's own"
         decoding = decoding_of(self, cache)
-        if not isinstance(decoding, Decoding) or decoding.weights.head is None:
+        if decoding is None or not decoding.draws:
             return None
         slot_B = np.array(slots)
         past_B = cache.lengths[slot_B]

@@ -31,9 +31,17 @@ class Masters:
     @torch.no_grad()
     def follow(self) -> None:
         """Copy weights that were changed since the last update by a swap, a merge or a rollback."""
-        for name, master in self.own.items():
-            if not torch.equal(master.to(self._weights[name].dtype), self._weights[name]):
-                master.copy_(self._weights[name])
+        for name in self._changed():
+            self.own[name].copy_(self._weights[name])
+
+    def _changed(self) -> list[str]:
+        """Names of weights that are not their masters, rounded. A GPU is waited for once."""
+        pairs = ((self._weights[name], master) for name, master in self.own.items())
+        differs = [_is_other(weight, master.to(weight.dtype)) for weight, master in pairs]
+        there = [one for one in differs if isinstance(one, Tensor)]
+        found = iter(torch.stack(there).tolist() if there else ())
+        is_other = [next(found) if isinstance(one, Tensor) else one for one in differs]
+        return [name for name, changed in zip(self.own, is_other, strict=True) if changed]
 
     @contextmanager
     def collecting(self) -> Iterator[None]:
@@ -63,3 +71,8 @@ class Masters:
         """Round the masters to the weights; call after every update."""
         for name, master in self.own.items():
             self._weights[name].copy_(master)
+
+
+def _is_other(one: Tensor, other: Tensor) -> bool | Tensor:
+    """Whether two tensors differ anywhere; on a GPU a tensor, which nobody has waited for."""
+    return not torch.equal(one, other) if one.device.type == "cpu" else (one != other).any()
