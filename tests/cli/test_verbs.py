@@ -1,5 +1,6 @@
 """show, diff, list and doctor, as they are called."""
 
+import importlib.metadata
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -131,6 +132,14 @@ def test_extras_are_those_of_the_package() -> None:
     found = _machine.extras()
     assert found["reasoning-gym"] == ["reasoning-gym"]
     assert "dev" not in found
+
+
+def test_there_are_no_extras_where_the_package_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def requires(name: str) -> None:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr("importlib.metadata.requires", requires)
+    assert _machine.extras() == {}
 
 
 def test_the_bundled_model_writes_a_token() -> None:

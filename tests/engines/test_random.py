@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posttrain.engines._random import key_of
-from posttrain.kernels.philox import philox, uniform
+from posttrain.engines._random import key_of, philox, uniform
 
 # The known-answer file of Random123, philox4x32 with 10 rounds: counter, key, output.
 KNOWN = [

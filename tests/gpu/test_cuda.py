@@ -10,7 +10,7 @@ from torch import Tensor
 
 from posttrain import kernels
 from posttrain.engines._truncation import Rules, choose
-from posttrain.kernels import paged
+from posttrain.kernels import gpu_signals, paged
 from posttrain.models import Model
 from posttrain.policies import Packed
 from posttrain.policies._attention import variable_attention
@@ -242,7 +242,7 @@ def test_log_probabilities_and_entropies_are_those_of_float64(
     exact, given = logits.double().requires_grad_(), logits.clone().requires_grad_()
     logp_TV = (exact / temperature).log_softmax(-1)
     truth = torch.stack((logp_TV.gather(1, token_T[:, None])[:, 0], -(logp_TV.exp() * logp_TV).sum(-1)), -1)
-    logp_T, entropy_T = kernels.token_signals(given * 1, token_T, temperature=temperature, entropy=True)
+    logp_T, entropy_T = gpu_signals.token_signals(given * 1, token_T, temperature=temperature, entropy=True)
     assert entropy_T is not None
     found = torch.stack((logp_T, entropy_T), -1)
     torch.testing.assert_close(found.double(), truth, atol=1e-5, rtol=3e-6)
@@ -250,7 +250,7 @@ def test_log_probabilities_and_entropies_are_those_of_float64(
     (truth * credit_T2).sum().backward()  # type: ignore[no-untyped-call]
     near = 1e-5 if dtype == torch.float32 else 2**-8
     torch.testing.assert_close(given.grad.double(), exact.grad, atol=near, rtol=near)  # type: ignore[union-attr]
-    alone = kernels.token_signals(logits[7:8], token_T[7:8], temperature=temperature, entropy=True)
+    alone = gpu_signals.token_signals(logits[7:8], token_T[7:8], temperature=temperature, entropy=True)
     assert torch.equal(alone[0][0], logp_T[7]), "a row's numbers depend on the row alone"
 
 

@@ -22,6 +22,7 @@ from posttrain.engines import Sampling
 from posttrain.engines._continuous import ContinuousServer
 from posttrain.kernels import PAGE
 from posttrain.policies import _cache, _signals
+from posttrain.policies._attention import variable_attention
 from posttrain.policies._graphs import decode_with, no_capture
 from posttrain.policies.folder import new_folder
 from posttrain.policies.language_model import LanguageModelPolicy
@@ -38,6 +39,12 @@ from tests.policies.made_models import load, random_sequences
 
 CHOOSING = "engines/_truncation.py invert"
 """Looks whether rounding lost a token."""
+
+
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where there is one, whose kernels would be given tensors of the host."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
 
 
 def policy_of(path: Path, dtype: str = "float32") -> LanguageModelPolicy:
@@ -90,7 +97,7 @@ def test_an_update_is_that_of_the_cpu(
     expected = [learner.step(examples, loss, progress=0.0) for _ in range(2)]
     with Pretended():
         send(far)
-        assert far.shares_prompts == (dtype == "bfloat16")
+        assert far.shares_prompts == (dtype == "bfloat16" and variable_attention() is not None)
         learner = Learner(far, settings, seed=0, num_steps=2)
         assert learner.tokens_at_a_time == 80 and learner.device == GPU
         found = [learner.step(examples, loss, progress=0.0)]

@@ -164,7 +164,7 @@ def signals_are_those_of_float64() -> None:
         credit = torch.randn(2, 11, generator=generator)
         for parts in ((0,), (1,), (0, 1)):
             given = logits.clone().requires_grad_()
-            found = kernels.token_signals(given * 1, token, temperature=temperature, entropy=True)
+            found = gpu_signals.token_signals(given * 1, token, temperature=temperature, entropy=True)
             for one, other in zip(found, truth, strict=True):
                 torch.testing.assert_close(one.double(), other, atol=4e-6, rtol=3e-6)  # type: ignore[union-attr]
             sum((found[i] * credit[i]).sum() for i in parts).backward()  # type: ignore[operator,union-attr]
@@ -173,9 +173,9 @@ def signals_are_those_of_float64() -> None:
             torch.testing.assert_close(given.grad.double(), wanted, atol=near, rtol=near)  # type: ignore[union-attr]
     broken = torch.zeros(4, 5000)
     broken[0, 70], broken[1], broken[2, 4999] = torch.nan, -torch.inf, torch.inf
-    found = kernels.token_signals(broken, torch.tensor([0, 0, 0, 5000]), temperature=1.0, entropy=True)
+    found = gpu_signals.token_signals(broken, torch.tensor([0, 0, 0, 5000]), temperature=1.0, entropy=True)
     assert found[0].isnan().all() and found[1][:3].isnan().all() and found[1][3].isfinite()  # type: ignore[index]
-    assert kernels.token_signals(broken[:0], token[:0], temperature=1.0, entropy=True)[0].shape == (0,)
+    assert gpu_signals.token_signals(broken[:0], token[:0], temperature=1.0, entropy=True)[0].shape == (0,)
 
 
 def tokens_drawn_in_one_go_are_those_of_single_steps() -> None:

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from posttrain import kernels
+from posttrain.engines._random import uniform
 from posttrain.engines._truncation import Rules, choose
 from posttrain.kernels import PAGE
-from posttrain.kernels.philox import uniform
 from tests.kernels import needs_kernels
 
 pytestmark = needs_kernels

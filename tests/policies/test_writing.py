@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from posttrain.engines._random import uniform
 from posttrain.kernels import Drawing
 from posttrain.kernels import choose as chosen_by_kernel
-from posttrain.kernels.philox import uniform
 from posttrain.models import LoRA
 from posttrain.policies import Body, Cache, _decoding
 from posttrain.policies.folder import new_folder

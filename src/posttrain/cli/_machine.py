@@ -163,9 +163,13 @@ def check_sandbox() -> Check:
 
 
 def extras() -> dict[str, list[str]]:
-    """The packages of each optional extra except that of developers."""
+    """The packages of each optional extra except that of developers; none where this package is not installed."""
     found: dict[str, list[str]] = {}
-    for requirement in importlib.metadata.requires("posttrain") or ():
+    try:
+        requirements = importlib.metadata.requires("posttrain") or ()
+    except importlib.metadata.PackageNotFoundError:  # run from a folder of its sources
+        return found
+    for requirement in requirements:
         if (extra := re.search(r"extra == ['\"]([\w-]+)['\"]", requirement)) and extra[1] != "dev":
             found.setdefault(extra[1], []).append(re.split(r"[^\w.-]", requirement, maxsplit=1)[0])
     return found

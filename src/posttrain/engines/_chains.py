@@ -15,9 +15,8 @@ from torch import Tensor
 
 from posttrain.datasets import chains
 from posttrain.engines import Counters, Sampling
-from posttrain.engines._random import key_of
+from posttrain.engines._random import key_of, uniform
 from posttrain.errors import PosttrainError, UserError
-from posttrain.kernels.philox import uniform
 from posttrain.types import Completion, FloatArray, IntArray, Message, Segment, Task
 
 if TYPE_CHECKING:

@@ -8,12 +8,11 @@ import numpy as np
 import torch
 
 from posttrain.engines import Counters, Sampling, Watch
-from posttrain.engines._random import key_of
+from posttrain.engines._random import key_of, uniform
 from posttrain.engines._scheduler import Scheduler
 from posttrain.engines._slots import Piece, Request, pack
 from posttrain.engines._watching import likeliest
 from posttrain.errors import PosttrainError, UserError
-from posttrain.kernels.philox import uniform
 from posttrain.policies import Policy, _cache
 from posttrain.signals import LOGP, SCORE, SCORES
 from posttrain.types import Completion, FloatArray, IntArray, Message, Segment, Task

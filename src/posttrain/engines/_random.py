@@ -1,6 +1,10 @@
-"""Keys of counter-based random numbers (`posttrain.kernels.philox`)."""
+"""Counter-based random numbers, and their keys."""
 
 import hashlib
+
+from posttrain.kernels.philox import philox, uniform
+
+__all__ = ["key_of", "philox", "uniform"]
 
 
 def key_of(*parts: int | str) -> int:

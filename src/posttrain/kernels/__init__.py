@@ -16,9 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posttrain.kernels import philox
 from posttrain.kernels._build import built, folder
 from posttrain.kernels._layout import PackedLayout
+from posttrain.kernels.philox import uniform as _uniform
 
 __all__ = [
     "PAGE",
@@ -120,9 +120,8 @@ def token_signals(
 ) -> tuple[Tensor, Tensor | None]:
     """Log-probability of a token of each row, and the row's entropy if requested; [T] each, in float32 or better.
 
-    Tokens are int64. A token beyond the vocabulary raises: `IndexError` by the kernel for CPUs; by that for GPUs, which
-    does not wait, its log-probability is NaN. The logits must not be used after a backward pass: their gradient may be
-    written in place.
+    Tokens are int64. A token beyond the vocabulary raises: `IndexError` by the kernel. The logits must not be used
+    after a backward pass: their gradient may be written in place.
     """
     assert token_T.shape == logits_TV.shape[:1] and token_T.dtype == torch.int64, "a token for each row"
     if usable(logits_TV) and token_T.device.type == "cpu":
@@ -135,10 +134,6 @@ def token_signals(
         signals: Any = TokenSignals.apply(logits_TV, token_T, temperature, entropy)  # type: ignore[no-untyped-call]
         logp_T, entropy_T = signals
         return logp_T, entropy_T
-    from posttrain.kernels import gpu_signals
-
-    if gpu_signals.usable(logits_TV):
-        return gpu_signals.token_signals(logits_TV, token_T, temperature=temperature, entropy=entropy)
     logits_TV = logits_TV.to(torch.promote_types(logits_TV.dtype, torch.float32))
     logp_TV = (logits_TV if temperature == 1.0 else logits_TV / temperature).log_softmax(-1)
     logp_T = logp_TV.gather(1, token_T[:, None])[:, 0]
@@ -331,7 +326,7 @@ def choose(logits_BV: Tensor, temperature_B: Tensor, uniform_B: Tensor) -> tuple
 def uniform(key_B: Tensor, counter_B: Tensor) -> Tensor:
     """[B] numbers in [0, 1), float64, of keys and counters, uint64 each: the bits of `posttrain.kernels.philox`."""
     if built().library is None:
-        return torch.from_numpy(philox.uniform(key_B.numpy(), counter_B.numpy()))
+        return torch.from_numpy(_uniform(key_B.numpy(), counter_B.numpy()))
     from posttrain.kernels._cpu import call
 
     draw_B = torch.empty(len(key_B), dtype=torch.float64)

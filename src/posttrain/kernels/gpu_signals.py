@@ -28,7 +28,10 @@ def usable(logits_TV: Tensor) -> bool:
 def token_signals(
     logits_TV: Tensor, token_T: Tensor, *, temperature: float, entropy: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """As `posttrain.kernels.token_signals`, [T] float32. A row's numbers depend on the row alone."""
+    """As `posttrain.kernels.token_signals`, [T] float32. A row's numbers depend on the row alone.
+
+    The log-probability of a token beyond the vocabulary is NaN: to raise, the host would have to wait.
+    """
     logp_T, entropy_T = _TokenSignals.apply(logits_TV, token_T, temperature)  # type: ignore[no-untyped-call]
     return logp_T, entropy_T if entropy else None
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from posttrain import kernels
+from posttrain.kernels import gpu_signals
 from posttrain.policies._memory import recomputed
 from posttrain.signals import CERTAINTY, ENTROPY, LOGIT, LOGP, SELF_CERTAINTY, Signal
 
@@ -94,7 +95,8 @@ def _chunk(
     them must not read them again in the backward pass: gathering, dividing and `log_softmax` do not.
     """
     logits_TV = logits_of(hidden_TD)
-    logp_T, entropy_T = kernels.token_signals(logits_TV, token_T, temperature=temperature, entropy=ENTROPY in needs)
+    by = gpu_signals.token_signals if gpu_signals.usable(logits_TV) else kernels.token_signals
+    logp_T, entropy_T = by(logits_TV, token_T, temperature=temperature, entropy=ENTROPY in needs)
     signals = {LOGP: logp_T}
     if entropy_T is not None:
         signals[ENTROPY] = entropy_T

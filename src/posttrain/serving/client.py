@@ -27,10 +27,9 @@ import numpy as np
 
 from posttrain.component import nearest
 from posttrain.engines import Sampling
-from posttrain.engines._random import key_of
+from posttrain.engines._random import key_of, uniform
 from posttrain.errors import AlarmStop, NoAnswer, UserError
 from posttrain.errors.foreign import parse_json
-from posttrain.kernels.philox import uniform
 from posttrain.models import Endpoint
 from posttrain.serving.wire import name_of
 from posttrain.types import Message

@@ -7,9 +7,8 @@ from typing import NoReturn
 import numpy as np
 
 from posttrain.engines import Sampling
-from posttrain.engines._random import key_of
+from posttrain.engines._random import key_of, uniform
 from posttrain.errors import UserError
-from posttrain.kernels.philox import uniform
 from posttrain.serving.client import Remote
 from posttrain.types import Completion, FloatArray, IntArray, Message, Segment, Task
 
