@@ -5,8 +5,9 @@
     python -m benchmarks.fuzz --only data:17           one case again, with its traceback
 
 A case is a function of (seed, target, number). It is wrong when a command ends with anything but 0 or 2 (or 1, of a run
-that had begun and failed), when its refusal does not name the file or setting, when a traceback or "bug in posttrain"
-is shown, or when a file was executed. Cases that failed once are kept in `benchmarks.corpus`.
+that had begun and failed, or a dry run in which rows could not be scored), when its refusal does not name the file or
+setting, when a traceback or "bug in posttrain" is shown, or when a file was executed.
+Cases that failed once are kept in `benchmarks.corpus`.
 """
 
 import argparse
@@ -185,15 +186,16 @@ def judge(arguments: Sequence[str], places: Sequence[str] = ("",)) -> tuple[str,
             return f"{type(escaped).__name__} escaped: {escaped}", False
     text = written.getvalue()
     told = text[text.rfind("error: ") :] if code else ""
-    failed = code == 1 and arguments[0] == "resume" and told.count("\n") == 1  # the run failed, in a sentence
+    unscored = "--dry-run" in arguments and "could not be scored" in told  # and that is said of the data
+    failed = code == 1 and (arguments[0] == "resume" or unscored) and told.count("\n") == 1  # in a sentence
     if (code not in (0, 2) and not failed) or "Traceback" in text or "bug in posttrain" in text:
         return f"ended with {code}: {told[:400]}", False
     if Path("executed").exists():
         Path("executed").unlink()
         return "code in a file was executed", False
-    if code == 2 and not any(place in told for place in places):
+    if (code == 2 or unscored) and not any(place in told for place in places):
         return f"does not say where: {told[:400]}", True
-    return "", code == 2
+    return "", code == 2 or unscored
 
 
 def fuzz(seed: int, enough: Callable[[int], bool], say: Callable[[str], None]) -> dict[str, Found]:

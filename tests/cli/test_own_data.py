@@ -89,10 +89,22 @@ SMALL = ["steps=1", "prompts=2", "rollout.n=2", "evaluation.holdout=4", "threads
 def test_a_dry_run_in_which_scoring_fails_exits_with_1(capfd: pytest.CaptureFixture[str]) -> None:
     Path("mine.py").write_text("def score(completion, task):\n    return 1 / 0\n")
     assert main([*COMMAND[:-1], *SMALL, "--dry-run"]) == 1
-    printed = capfd.readouterr().out
-    assert "errors\n  stage rl: 4 of 4 rollouts could not be scored. The first failure: ZeroDivisionError" in printed
+    said = "stage rl: 4 of 4 rollouts could not be scored. The first failure: ZeroDivisionError"
+    printed, told = capfd.readouterr()
+    assert f"errors\n  {said}" in printed
+    assert told.startswith(f"error: {said}") and told.count("\n") == 1
     assert main([*COMMAND[:-1], *SMALL, "--dry-run", "--json"]) == 1
-    assert json.loads(capfd.readouterr().out)["errors"]
+    printed, told = capfd.readouterr()
+    assert json.loads(printed)["errors"] and told.startswith(f"error: {said}")
+
+
+def test_a_dry_run_on_rows_without_answers_names_one(capfd: pytest.CaptureFixture[str]) -> None:
+    rows = [{"question": f"{n}+{n}=", "answer": "" if n % 2 else str(2 * n)} for n in range(10)]
+    Path("mine.json").write_text(json.dumps(rows))
+    command = ["run", "grpo", "tasks=mine.json", "rollout.sampling.max_tokens=8", *SMALL, "--dry-run"]
+    assert main(command) == 1
+    told = capfd.readouterr().err
+    assert "rollouts could not be scored. The first failure: task '" in told and "give its row an 'answer'" in told
 
 
 def test_warnings_are_in_the_dry_run_and_in_the_record(capfd: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ import torch
 from pydantic import ValidationError
 
 from posttrain.engines import Sampling
-from posttrain.errors import PosttrainError, RunFailed, UserError
+from posttrain.errors import BrokenModel, PosttrainError, RunFailed, UserError
 from posttrain.types import Completion
 from tests.engines.scripted import (
     VOCABULARY,
@@ -75,8 +75,17 @@ def test_settings_that_cannot_hold_are_refused():
 
 def test_logits_that_are_not_finite_stop_the_run():
     sampler = serve(ScriptedPolicy(lambda tokens: torch.full((VOCABULARY,), math.nan))).bind()
-    with pytest.raises(RunFailed, match=r"role policy: .* not finite .* after 0 updates"):
+    with pytest.raises(BrokenModel, match=r"role policy: .* not finite .* before any update") as found:
         together(sampler.sample(ids(1), 1, Sampling()))
+    assert found.value.exit_code == 2, "the model that was given is wrong"
+
+
+def test_logits_that_training_made_so_fail_the_run():
+    policy = ScriptedPolicy(lambda tokens: torch.full((VOCABULARY,), math.nan))
+    policy.version = 3
+    with pytest.raises(RunFailed, match=r"role policy: .* not finite .* after 3 updates") as found:
+        together(serve(policy).bind().sample(ids(1), 1, Sampling()))
+    assert found.value.exit_code == 1
 
 
 class Broken(Exception):

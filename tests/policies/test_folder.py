@@ -184,6 +184,16 @@ def test_what_is_wrong_with_a_folder_is_reported(damage: Callable[[Path], Any], 
         load(made)
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_weights_that_are_not_finite_are_refused(value: float, made: Path) -> None:
+    name = "model.layers.1.mlp.up_proj.weight"
+    tensors = load_file(made / WEIGHTS)
+    tensors[name].view(-1)[7] = value
+    save_file(tensors, made / WEIGHTS)
+    with pytest.raises(UserError, match=rf"made': tensor '{name}' holds 1 of 12,288 values that are not finite"):
+        load(made)
+
+
 def test_a_path_that_leads_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folders, "BUNDLED", tmp_path)
     with pytest.raises(

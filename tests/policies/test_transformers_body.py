@@ -163,6 +163,9 @@ def test_what_does_not_fit_is_reported(tmp_path: Path) -> None:
     save_file(tensors | {name: torch.ones(3)}, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(UserError, match="transformers cannot load"):
         load(folder)
+    save_file(tensors | {name: tensors[name] / 0}, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UserError, match="the model's logits are not finite"):
+        load(folder)
     (folder / "config.json").write_text(json.dumps({"model_type": "no_such_model"}))
     with pytest.raises(UserError, match="transformers cannot load"):
         load(folder)

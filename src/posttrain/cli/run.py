@@ -111,7 +111,7 @@ def finish(folder: Path, summary: Mapping[str, Any], as_json: bool) -> None:
 def _preview(resolved: "Recipe", warnings: Sequence[str], as_json: bool) -> None:
     """Prints what a run would do, each part when it is known: a large model takes minutes to draw a batch.
 
-    Exits with 1 if rollouts of the drawn batch could not be scored.
+    Exits with 1 and an error if rollouts of the drawn batch could not be scored.
     """
     from posttrain.runs.preview import sections
 
@@ -126,4 +126,7 @@ def _preview(resolved: "Recipe", warnings: Sequence[str], as_json: bool) -> None
     if as_json:
         print_json(found)
     if "errors" in found:
+        first, *others = found["errors"]
+        click.secho("error: ", fg="red", bold=True, nl=False, err=True)
+        click.echo(printable(first) + (f" ({len(others)} more are above)" if others else ""), err=True)
         raise click.exceptions.Exit(1)

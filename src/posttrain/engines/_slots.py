@@ -24,7 +24,7 @@ from posttrain.engines import Matcher, Sampling, Watch, Written
 from posttrain.engines._stopping import StopStrings
 from posttrain.engines._truncation import Rules, choose
 from posttrain.engines._watching import choose_allowed, likeliest
-from posttrain.errors import PosttrainError, RunFailed
+from posttrain.errors import BrokenModel, PosttrainError, RunFailed
 from posttrain.kernels import Drawing
 from posttrain.policies import Packed, Policy
 from posttrain.types import Completion, FloatArray, IntArray, StopReason
@@ -319,7 +319,10 @@ class Slots:
         return heard
 
     def _on_host(self, token: Tensor, logp: Tensor, entropy: Tensor) -> tuple[IntArray, NDArray[np.float64]]:
-        """The chosen tokens and their numbers [..., 2] on the host. Raises `RunFailed` where logits are not finite."""
+        """The chosen tokens and their numbers [..., 2] on the host.
+
+        Raises `RunFailed` where logits are not finite, `BrokenModel` where they were not before any update.
+        """
         if token.device.type == "cpu":
             tokens, numbers = token.numpy(), np.stack((logp.numpy(), entropy.numpy()), -1)
         else:  # One copy to the host for all; float64 holds every token id exactly.
@@ -327,12 +330,21 @@ class Slots:
             tokens, numbers = given[..., 0], given[..., 1:]
         logps = numbers[..., 0]
         if np.isnan(logps).any() or (not self.matchers and not np.isfinite(logps).all()):
-            raise RunFailed(
-                f"role {self.policy.role}: the model's logits are not finite (NaN or infinity) after "
-                f"{self.policy.version} updates, so nothing can be sampled from it. Training has diverged, or the "
-                "weights were broken when they were loaded: lower the learning rate, or check the model's folder."
-            )
+            raise self._diverged()
         return tokens.astype(np.int64), numbers
+
+    def _diverged(self) -> RunFailed:
+        """The error for logits that are not finite."""
+        what = f"role {self.policy.role}: the model's logits are not finite (NaN or infinity)"
+        if self.policy.version == 0:
+            return BrokenModel(
+                f"{what} before any update, so nothing can be sampled from it. Its weights are finite but too large, "
+                f"or its config.json is not theirs: copy or download the folder of models.{self.policy.role} again."
+            )
+        return RunFailed(
+            f"{what} after {self.policy.version} updates, so nothing can be sampled from it. Training has diverged: "
+            "lower the learning rate."
+        )
 
     def _watch(self, row_B: IntArray) -> dict[int, str]:
         """Texts, truncated at the match, of the sequences that have just completed a stop string."""

@@ -19,6 +19,12 @@ class RunFailed(PosttrainError):
     exit_code = 1
 
 
+class BrokenModel(RunFailed):
+    """A model computes no finite numbers although nothing has trained it yet: its files are wrong."""
+
+    exit_code = 2
+
+
 class AlarmStop(PosttrainError):
     """An alarm stopped the run: a measured number is out of its bounds."""
 

@@ -12,7 +12,7 @@ from posttrain.models import Model
 from posttrain.models.sources import find_model
 from posttrain.policies import Policy
 from posttrain.policies.flow import is_flow, open_flow
-from posttrain.policies.folder import bundled, bundled_names
+from posttrain.policies.folder import bundled, bundled_names, is_finite
 from posttrain.policies.gguf.reading import open_model
 from posttrain.policies.language_model import LanguageModelPolicy, open_language_model
 from posttrain.policies.lora import is_adapter
@@ -30,7 +30,22 @@ def load_policy(role: str, model: Model, others: Mapping[str, Policy], device: t
         raise UserError(f"models.{role}: {error}") from None
     for name, parameter in policy.named_parameters():
         parameter.requires_grad_(model.trained and policy.is_free(name))
-    return policy.to(device)
+    policy.to(device)
+    if not copied:
+        _check_finite(role, model, policy)
+    return policy
+
+
+def _check_finite(role: str, model: Model, policy: Policy) -> None:
+    """Raise `UserError` for weights that are NaN or infinite, in the type that the model has here."""
+    for name, parameter in policy.named_parameters():
+        if not is_finite(parameter.detach()):
+            broken = int((~torch.isfinite(parameter.detach())).sum())
+            raise UserError(
+                f"models.{role}: '{model.source}': tensor '{name.removeprefix('body.')}' holds {broken:,} of "
+                f"{parameter.numel():,} values that are not finite (NaN or infinity) in {model.dtype}; the file is "
+                "damaged, or of a run that diverged: copy or download it again"
+            )
 
 
 def load_language_model(

@@ -21,7 +21,7 @@ from posttrain.policies import Policy
 from posttrain.policies._shape import Shape, not_native
 from posttrain.policies.calibration import Text, input_means, sensitivities
 from posttrain.policies.decoder import Decoder
-from posttrain.policies.folder import INDEX_FILE, SINGLE_FILE, Folder, open_folder, open_weights
+from posttrain.policies.folder import INDEX_FILE, SINGLE_FILE, Folder, is_finite, open_folder, open_weights
 from posttrain.policies.language_model import LanguageModelPolicy
 from posttrain.policies.loading import folder_of, load_language_model
 from posttrain.policies.lora import merged_state
@@ -56,8 +56,10 @@ class StoredWeights(Mapping[str, Tensor]):
         assert name in self._names, "the names are those of the policy"
         inner = name.removeprefix("body.")
         with open_weights(self._files[inner]) as file, guard(f"'{self._files[inner]}': tensor '{inner}'"):
-            stored: Tensor = file.get_tensor(inner)
-            return stored.to(self._dtype, copy=True)
+            stored: Tensor = file.get_tensor(inner).to(self._dtype, copy=True)
+        if not is_finite(stored):
+            raise UserError(f"'{self._files[inner]}': tensor '{inner}' holds values that are not finite")
+        return stored
 
     def __iter__(self) -> Iterator[str]:
         """The names."""

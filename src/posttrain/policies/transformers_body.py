@@ -243,6 +243,10 @@ def _try(body: TransformersBody, folder: Folder) -> None:
     ids_L = torch.randint(body.vocabulary_size, (min(PROBE_TOKENS, body.context),), generator=generator)
     expected_LV = body.causal(input_ids=ids_L[None], use_cache=False).logits[0]
     states_LD = body.hidden(Packed(token_ids_L=ids_L, starts=(0, len(ids_L))))
+    if not torch.isfinite(expected_LV).all():
+        raise UserError(
+            f"'{folder.path}': the model's logits are not finite (NaN or infinity); its weights are damaged"
+        )
     if not _close(body.logits(states_LD), expected_LV):
         kind = folder.config.get("model_type")
         raise UserError(

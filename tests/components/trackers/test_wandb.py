@@ -41,6 +41,13 @@ def records(path: Path) -> Iterator[Any]:
 
 
 def files(folder: Path) -> list[Path]:
+    """The files, complete: the library's own process writes the last block after `finish`, and before it ends itself.
+
+    A program waits for that process when it ends.
+    """
+    import wandb
+
+    wandb.teardown()
     return sorted(folder.glob("wandb/offline-run-*/run-*.wandb"))
 
 
