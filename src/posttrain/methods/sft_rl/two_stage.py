@@ -19,9 +19,10 @@ Differs: the script's 20 epochs are cut by the choice of an earlier checkpoint, 
 limit of the cosine is 30,000 characters for 16,384 tokens there, and the same ratio to the most tokens here. Lengths of
 the length reward are in tokens.
 
-Measured here: one run (200 held-out sums of two and three numbers; docs/stages.md): accuracy 73.0 % before, 65.5 %
-after ten epochs of imitating a wordy form, 73.5 % after GRPO, which shortens greedy answers by 26 %, from 55.0 to 40.9
-tokens. More seeds, other numbers of epochs and the arm without rewards of length were not run.
+Measured here: five seeds (200 held-out sums of two and three numbers; docs/experiments.md): accuracy 70.6 % before,
+64.5 % after ten epochs of imitating a wordy form, 78.2 % [73.7, 82.7] after GRPO, which shortens greedy answers from
+54.9 to 41.7 tokens. With correctness alone as the reward it comes to 78.1 % and 42.4 tokens, 0.7 more [-0.03, +1.4]: it
+shortens as well, and the rewards of form and length add at most a token. Other numbers of epochs were not run.
 """
 
 from dataclasses import replace
