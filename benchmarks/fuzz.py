@@ -186,7 +186,7 @@ def judge(arguments: Sequence[str], places: Sequence[str] = ("",)) -> tuple[str,
             return f"{type(escaped).__name__} escaped: {escaped}", False
     text = written.getvalue()
     told = text[text.rfind("error: ") :] if code else ""
-    unscored = "--dry-run" in arguments and "could not be scored" in told  # and that is said of the data
+    unscored = "--dry-run" in arguments and "could not be scored" in told  # which is reported
     failed = code == 1 and (arguments[0] == "resume" or unscored) and told.count("\n") == 1  # in a sentence
     if (code not in (0, 2) and not failed) or "Traceback" in text or "bug in posttrain" in text:
         return f"ended with {code}: {told[:400]}", False
