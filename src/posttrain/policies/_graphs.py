@@ -268,7 +268,7 @@ class CapturedDecoding:
 
 
 def _draws(drawing: kernels.Drawing, steps: int) -> Tensor:
-    """[N, B] the draws of so many tokens of each sequence."""
+    """[N, B] the draws of `steps` tokens of each sequence."""
     counter_NB = drawing.counter_B.view(torch.int64) + torch.arange(steps)[:, None]
     key_NB = drawing.key_B.view(torch.int64).expand_as(counter_NB)
     flat = (given.flatten().view(torch.uint64) for given in (key_NB, counter_NB))

@@ -18,7 +18,7 @@ from posttrain.signals import CERTAINTY, ENTROPY, LOGIT, LOGP, SELF_CERTAINTY, S
 CHUNK_LOGITS = 1 << 24
 """Logits of a chunk, at least."""
 GPU_SHARE = 128
-"""On a GPU a chunk has a logit for each so many bytes of its memory, rounded down to a power of two: with fewer, the
+"""On a GPU a chunk has a logit for each 128 bytes of its memory, rounded down to a power of two: with fewer, the
 gradients of the matrix to logits are made, and added up, more often.
 """
 ONCE = 2
