@@ -10,6 +10,9 @@ constraint pass with probability `false`. Reported is the probability of the ill
 The second: two tasks of five arms; the best legal arm and the illegal one have the rewards 0.8 and 1.0 in the first,
 4.8 and 5.8 in the second. One sum for both, reward minus a weight where the constraint is broken, at three weights,
 against CRPG. Reported is the probability of the best legal arm in each.
+
+The third has the same tasks, but one sum has the checkers of both, as a sum of rewards for all prompts does: the best
+legal arm of the first task breaks the constraint that belongs to the second. CRPG uses each task's own checker.
 """
 
 import argparse
@@ -50,8 +53,10 @@ def batch_of(arms: np.ndarray, rewards: np.ndarray, kept: np.ndarray, base: floa
     )
 
 
-def trained(rule: str, false: float, seed: int, rewards: np.ndarray = REWARDS, weight: float = 0.0) -> np.ndarray:
-    """[arms] probabilities after training."""
+def trained(
+    rule: str, false: float, seed: int, rewards: np.ndarray = REWARDS, weight: float = 0.0, other: int | None = None
+) -> np.ndarray:
+    """[arms] probabilities after training; the arm `other` breaks a constraint of another task."""
     rng = np.random.Generator(np.random.Philox(key=[seed, 11]))
     logits = np.zeros(len(rewards))
     for _ in range(STEPS):
@@ -63,7 +68,7 @@ def trained(rule: str, false: float, seed: int, rewards: np.ndarray = REWARDS, w
         if rule == "plain":
             advantage = given - given.mean()
         elif rule == "weighted":
-            own = given - weight * ~passed
+            own = given - weight * (~passed | (arms == other) if other is not None else ~passed)
             advantage = own - own.mean()
         elif rule == "calibrated":
             own = np.array([calibrated(float(r), float(rewards[0])) for r in given])
@@ -106,6 +111,16 @@ def main() -> None:
         cells = [said([float(trained(rule, 0.0, seed, rewards, weight)[3]) for seed in seeds]) for rewards in both]
         rows.append([f"weight {weight:g}" if rule == "weighted" else rule, *cells])
     print(json.dumps({"columns": ["trained with", "first task", "second task"], "table": rows}))
+    rows = []
+    for rule, weight in (*(("weighted", w) for w in (0.1, 0.5, 0.8, 1.2, 2.0)), ("crpg", 0.0)):
+        ends = [
+            [trained(rule, 0.0, seed, own, weight, o) for seed in seeds] for own, o in zip(both, (3, None), strict=True)
+        ]
+        best = [said([float(p[3]) for p in own]) for own in ends]
+        worse = said([min(float(a[3]), float(b[3])) for a, b in zip(*ends, strict=True)])
+        rows.append([f"weight {weight:g}" if rule == "weighted" else rule, *best, worse])
+    columns = ["trained with checkers of both", "first task", "second task", "the worse of both"]
+    print(json.dumps({"columns": columns, "table": rows}))
 
 
 if __name__ == "__main__":
