@@ -62,7 +62,18 @@ def test_every_link_leads_to_a_page(looking: TestClient) -> None:
         waiting += [link for link in found if "/export" not in link]
         assert all(looking.get(link).status_code == 200 for link in found if "/export" in link)
     run = "/runs/quickstart-1"
-    pages = {"", "/steps/N", "/steps/N/groups/N", "/search", "/solved", "/tasks/N", "/queue", "/heldout"}
+    pages = {
+        "",
+        "/steps/N",
+        "/steps/N/groups/N",
+        "/search",
+        "/solved",
+        "/tasks/N",
+        "/queue",
+        "/heldout",
+        "/curriculum",
+        "/pairs",
+    }
     assert set(kinds) == {"/", "/compare", *(run + p for p in pages)}
 
 

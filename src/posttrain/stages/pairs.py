@@ -181,9 +181,13 @@ def number_of(task: Task, preference: Preference, name: str) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Side(Fact):
-    """Which completion of a pair it is."""
+    """Which completion of a pair it is, and what made the pair."""
 
     side: Literal["chosen", "rejected"]
+    rule: str | None = None
+    """The rule that made the pair of rollouts; None for pairs of the data."""
+    margin: float | None = None
+    """How much better the chosen one is, in the unit of the rule or of the data."""
 
 
 def pair_trajectories(policy: "Policy", task: Task, preference: Preference) -> tuple[Trajectory, Trajectory]:
@@ -202,8 +206,11 @@ def pair_trajectories(policy: "Policy", task: Task, preference: Preference) -> t
                 f"task {task.key}: the {side} completion has no token that can be learned; give the row a prompt, or "
                 "leave it out"
             )
-        return replace(trajectory, sample=sample, facts=(*trajectory.facts, Side(side=side)))
+        fact = Side(side=side, rule=None if rule is None else str(rule), margin=margin)
+        return replace(trajectory, sample=sample, facts=(*trajectory.facts, fact))
 
+    rule, given = preference.fields.get("rule"), preference.fields.get("margin", task.fields.get("margin"))
+    margin = float(given) if isinstance(given, int | float) and math.isfinite(given) else None
     return one(0, "chosen", preference.chosen), one(1, "rejected", preference.rejected)
 
 

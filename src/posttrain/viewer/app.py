@@ -34,12 +34,14 @@ from posttrain.runs.journal import plain
 from posttrain.runs.readings import number
 from posttrain.runs.report import shortened, visible
 from posttrain.viewer import finding, pages
+from posttrain.viewer.curriculum import curriculum, pairs
 from posttrain.viewer.heldout import ORDERS as HELDOUT_ORDERS
 from posttrain.viewer.heldout import heldout
 from posttrain.viewer.library import Library
 from posttrain.viewer.notes import Notes, Rollout
 from posttrain.viewer.overlay import overlay
 from posttrain.viewer.pages import NotThere
+from posttrain.viewer.picks import ORDERS as CHOICE_ORDERS
 from posttrain.viewer.search import ORDERS, Wanted
 from posttrain.viewer.triage import NOTED, REASONS
 
@@ -85,6 +87,8 @@ class Viewer:
             "/runs/{run}/export": self._export,
             "/runs/{run}/queue": self._queue,
             "/runs/{run}/heldout": self._heldout,
+            "/runs/{run}/curriculum": self._curriculum,
+            "/runs/{run}/pairs": self._pairs,
             "/runs/{run}/solved": self._solved,
             "/runs/{run}/tasks/{task:path}": self._task,
         }
@@ -177,6 +181,15 @@ class Viewer:
         order: Any = _among(request, "order", tuple(HELDOUT_ORDERS))
         page = heldout(name, folder, order, page=_whole(request, "page", 1, least=1))
         return self._shown(request, "heldout.html", page)
+
+    def _curriculum(self, request: Request) -> Response:
+        order = _among(request, "order", tuple(CHOICE_ORDERS))
+        page = curriculum(*self._found(request), order, page=_whole(request, "page", 1, least=1))
+        return self._shown(request, "curriculum.html", page)
+
+    def _pairs(self, request: Request) -> Response:
+        page = pairs(*self._found(request), page=_whole(request, "page", 1, least=1))
+        return self._shown(request, "pairs.html", page)
 
     def _curves(self, request: Request) -> Response:
         found, query = self._library.runs(), request.query_params

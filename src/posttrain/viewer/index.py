@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 FOLDER = ".index"
-FORMAT = b"2"
+FORMAT = b"3"
 SIZES = (1000, 50)
 """Steps in a file of the index: complete ranges of the first size, then of the second; the rest is not indexed."""
 MOST_LOOSE = 200
@@ -51,8 +51,15 @@ DERIVED = {
     "mean_logp": "list_avg(sampled_logp)",
     "mean_entropy": "list_avg(entropy)",
     "text_hash": "md5_number_lower(completion)",
+    "reason": "TRY(json_extract_string(info, '$.reason'))",
+    "weight": "TRY(json_extract_string(info, '$.weight')::DOUBLE)",
+    "hint": "TRY(json_extract_string(info, '$.hint_share')::DOUBLE)",
+    "lineage": "TRY(json_extract_string(info, '$.lineage'))",
+    "side": "TRY(json_extract_string(info, '$.side'))",
+    "rule": "TRY(json_extract_string(info, '$.rule'))",
+    "margin": "TRY(json_extract_string(info, '$.margin')::DOUBLE)",
 }
-"""Numbers of a rollout, in place of its tokens and of comparisons of its text."""
+"""Numbers of a rollout, in place of its tokens and of comparisons of its text, and what its facts say of its choice."""
 OF_TOKENS = ", ".join(f"{sql} AS {name}" for name, sql in DERIVED.items())
 
 

@@ -31,13 +31,23 @@ class Pick:
     reason: str = ""
     """``uniform``, the category, ...; empty where every task is chosen alike."""
 
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """What the record has of the choice; nothing where there is nothing to say of it."""
+        lineage = self.task.fields.get("lineage")
+        if self.weight is None and not self.reason and lineage is None:
+            return ()
+        return (Picked(weight=self.weight, reason=self.reason or None, lineage=lineage),)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Picked(Fact):
-    """Why the task of a rollout was chosen: the fields of its `Pick`."""
+    """Why the task of a rollout was chosen: the fields of its `Pick`, and what a born task was made of."""
 
     weight: float | None = None
     reason: str | None = None
+    lineage: Mapping[str, Any] | None = None
+    """Key of the parent, writer, step, and depth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posttrain.components.curricula import Curriculum, Pick, Picked, Target
+from posttrain.components.curricula import Curriculum, Pick, Target
 from posttrain.components.reducers import Reducer
 from posttrain.components.rewards import Reward, RewardContext
 from posttrain.components.rollouts import Rollout
@@ -20,7 +20,7 @@ from posttrain.stages import Models, StageContext
 from posttrain.stages.fit import Step, check_trained, read_by
 from posttrain.stages.rl.collect import collect_groups, split_failed, unaided
 from posttrain.training.settings import Learning
-from posttrain.types import FloatArray, Group, IntArray, PerToken, Task, Tokens
+from posttrain.types import Fact, FloatArray, Group, IntArray, PerToken, Task, Tokens
 
 if TYPE_CHECKING:
     from posttrain.training.learner import Learner
@@ -120,17 +120,21 @@ async def collect_picks(
     samplers: Sequence[Mapping[str, Sampler]],
     context: RewardContext,
 ) -> list[Group]:
-    """`collect_groups` for chosen tasks; every rollout has the reason for the choice as the fact `Picked`."""
+    """`collect_groups` for chosen tasks; every rollout has the facts of its choice."""
 
     async def one(pick: Pick, bound: Mapping[str, Sampler]) -> list[Group]:
         groups = await collect_groups([pick.task], rollout, reward, [bound], context)
-        if pick.weight is None and not pick.reason:
-            return groups
-        fact = Picked(weight=pick.weight, reason=pick.reason or None)
-        return [replace(g, trajectories=tuple(replace(t, facts=(*t.facts, fact)) for t in g)) for g in groups]
+        return with_facts(groups, pick.facts)
 
     collected = await asyncio.gather(*(one(pick, bound) for pick, bound in zip(picks, samplers, strict=True)))
     return [group for groups in collected for group in groups]
+
+
+def with_facts(groups: list[Group], facts: tuple[Fact, ...]) -> list[Group]:
+    """The groups with further facts on every rollout."""
+    if not facts:
+        return groups
+    return [replace(g, trajectories=tuple(replace(t, facts=(*t.facts, *facts)) for t in g)) for g in groups]
 
 
 @dataclass(frozen=True, kw_only=True)

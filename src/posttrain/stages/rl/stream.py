@@ -15,13 +15,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from posttrain.components.curricula import Pick, Picked
+from posttrain.components.curricula import Pick
 from posttrain.components.filters import Dropped
 from posttrain.components.rewards import RewardContext, scored
 from posttrain.components.timetables import Streams
 from posttrain.errors import RunFailed, UserError
 from posttrain.stages.fit import Step
 from posttrain.stages.rl.ahead import Collected
+from posttrain.stages.rl.choosing import with_facts
 from posttrain.stages.rl.collect import filter_groups, stop_if_grading_fails
 from posttrain.stages.rl.collecting import Collecting
 from posttrain.stages.rl.flight import Flight, Flown
@@ -254,10 +255,7 @@ class Stream:
                 "schedule=streaming samples in pieces of schedule.piece tokens by itself, and this rollout leaves "
                 "groups unfinished; take rollout=independent"
             )
-        if pick.weight is None and not pick.reason:
-            return groups
-        fact = Picked(weight=pick.weight, reason=pick.reason or None)
-        return [replace(g, trajectories=tuple(replace(t, facts=(*t.facts, fact)) for t in g)) for g in groups]
+        return with_facts(groups, pick.facts)
 
     def _arrive(self, flown: Flown) -> None:
         """Put the groups of a task that ended into the table, unless they are rejected."""
