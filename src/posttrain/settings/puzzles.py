@@ -1,6 +1,7 @@
-"""Puzzles: products of two digits with a number added, with one to three solutions, all of which are asked for.
+"""Puzzles: products of two digits with a number added, with two solutions, both of which are asked for.
 
 The bundled model first imitates trees of their factors, with and without an empty block of thoughts after the prompt.
+Half of the trees stop at the first solution, so that whole sets are there to be reinforced.
 """
 
 from dataclasses import replace
@@ -23,10 +24,10 @@ EMPTY = "<think></think>"
 
 
 def puzzles() -> Recipe:
-    """250 updates of imitation, then 30 steps of 8 puzzles with 8 answers each."""
+    """150 updates of imitation, then 30 steps of 8 puzzles with 8 answers each."""
     recipe, imitation = arithmetic(), sft_of(demonstrations())
     shown = {
-        name: Puzzles(names=("product",), size=300, seed=1, suffix=text)
+        name: Puzzles(names=("product",), size=300, seed=1, solutions=(2, 2), first=0.5, suffix=text)
         for name, text in (("bare", ""), ("empty", EMPTY))
     }
     warmup = replace(
@@ -34,7 +35,7 @@ def puzzles() -> Recipe:
         tasks=Mixture(sources=shown),
         batch=16,
         epochs=8.0,
-        max_steps=250,
+        max_steps=150,
         learner=replace(imitation.learner, optimizer=AdamW(lr=3e-3)),
     )
     stage = replace(
@@ -48,7 +49,7 @@ def puzzles() -> Recipe:
     return replace(
         recipe,
         name="puzzles",
-        tasks=Puzzles(names=("product",), size=200),
+        tasks=Puzzles(names=("product",), size=300, solutions=(2, 2)),
         stages={"lesson": warmup, "rl": stage},
-        evaluation=Evaluation(holdout=40, verifier=stage.reward),
+        evaluation=Evaluation(holdout=100, verifier=stage.reward),
     )

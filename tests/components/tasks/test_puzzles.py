@@ -45,3 +45,20 @@ def test_products_have_all_pairs_of_digits() -> None:
 def test_a_suffix_is_a_part_of_the_prompt() -> None:
     plain, empty = Puzzles(size=3).load(), Puzzles(size=3, suffix="<think></think>").load()
     assert [t.prompt for t in empty] == [f"{t.prompt}<think></think>" for t in plain]
+
+
+def test_some_demonstrations_stop_at_the_first_solution() -> None:
+    tasks = Puzzles(names=("alphametic", "product"), size=40, first=0.5).load()
+    whole = Puzzles(names=("alphametic", "product"), size=40).load()
+    assert [(t.prompt, t.fields) for t in tasks] == [(t.prompt, t.fields) for t in whole]
+    stopped = [
+        (own, other) for own, other in zip(tasks, whole, strict=True) if own.demonstrations != other.demonstrations
+    ]
+    assert 5 <= len(stopped) < 30 and {own.domain for own, _ in stopped} == {"alphametic", "product"}
+    for own, other in stopped:
+        first = own.fields["solutions"][0]
+        tree, listed = own.demonstrations[0].split("</tot>")
+        assert listed == f"\n#### {first}"
+        assert other.demonstrations[0].startswith(tree) and tree.endswith(
+            first.partition("+")[0] if "*" in first else first
+        )

@@ -46,6 +46,8 @@ class Puzzles(Tasks):
     """Empty cells of a Sudoku."""
     suffix: str = ""
     """Text after the prompt, such as an empty block of thoughts."""
+    first: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    """Share of the demonstrations that stop at the first solution, which is then the only one that they list."""
 
     def load(self) -> Sequence[Task]:
         """The puzzles, in the order in which they are drawn."""
@@ -53,7 +55,11 @@ class Puzzles(Tasks):
         count = len(self.names)
         draws = {"alphametic": self._alphametic, "product": self._product, "sudoku": self._sudoku}
         own = [distinct(draws[name], -(-self.size // count), label + name) for name in self.names]
-        return keyed(self._task(self.names[i % count], *own[i % count][i // count]) for i in range(self.size))
+        stops = Random(f"{label}:first")
+        return keyed(
+            self._task(self.names[i % count], *own[i % count][i // count], stops=stops.random() < self.first)
+            for i in range(self.size)
+        )
 
     def describe(self) -> str:
         """Kinds, number and an example."""
@@ -91,13 +97,14 @@ class Puzzles(Tasks):
             if self.solutions[0] <= len(found) <= self.solutions[1]:
                 return _rows(grid), tuple(map(_rows, found))
 
-    def _task(self, name: str, puzzle: str, solutions: tuple[str, ...]) -> Task:
+    def _task(self, name: str, puzzle: str, solutions: tuple[str, ...], *, stops: bool) -> Task:
+        shown = solutions[:1] if stops else solutions
         return Task(
             key="",
             prompt=f"Solve {puzzle}\n{self.suffix}",
             answer="; ".join(solutions),
             domain=name,
-            demonstrations=(f"<tot>{_tree(puzzle, solutions)}</tot>\n#### {'; '.join(solutions)}",),
+            demonstrations=(f"<tot>{_tree(puzzle, shown, whole=not stops)}</tot>\n#### {'; '.join(shown)}",),
             fields={"solutions": list(solutions)},
         )
 
@@ -112,8 +119,11 @@ def _rows(grid: str) -> str:
     return "/".join(grid[start : start + SIDE] for start in range(0, CELLS, SIDE))
 
 
-def _tree(puzzle: str, solutions: Sequence[str]) -> str:
-    """Every value of the first unknown, each with its solutions or ``no``; of a product what it is, and its factors."""
+def _tree(puzzle: str, solutions: Sequence[str], *, whole: bool = True) -> str:
+    """Every value of the first unknown, each with its solutions or ``no``; of a product what it is, and its factors.
+
+    A tree that is not `whole` ends at its only solution.
+    """
     if "*" in puzzle:
         added, result = puzzle.partition("+")[2].split("=")
         factors = " ".join(one.partition("+")[0] for one in solutions)
@@ -121,5 +131,7 @@ def _tree(puzzle: str, solutions: Sequence[str]) -> str:
     letter = puzzle[0] if puzzle[0].isalpha() else "."
     place = puzzle.index(letter)
     values = "0123456789" if letter != "." else "123456"
+    if not whole:
+        values = values[: values.index(solutions[0][place]) + 1]
     found = {value: [one for one in solutions if one[place] == value] for value in values}
     return " ".join(f"{letter}={value} {' '.join(own) or 'no'}" for value, own in found.items())
