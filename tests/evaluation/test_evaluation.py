@@ -11,6 +11,7 @@ import torch
 from posttrain.components.environments.corridor import Corridor
 from posttrain.components.rewards import Reward, RewardContext, failure
 from posttrain.components.rewards.verdict import Verdict
+from posttrain.components.rollouts.abstracted import Abstracted
 from posttrain.components.rollouts.independent import Independent
 from posttrain.components.rollouts.turns import Turns
 from posttrain.engines import Counters, Sampling
@@ -46,6 +47,9 @@ class Page:
 
     def __init__(self, book: Book, key: tuple[int | str, ...]) -> None:
         self.book, self.key = book, key
+
+    def bind(self, *key: int | str) -> "Page":
+        return Page(self.book, (*self.key, *key))
 
     def prompt(self, task: Task) -> Segment:
         return Segment(actor="prompt", token_ids=self.encode(task.prompt), text=str(task.prompt))
@@ -174,6 +178,17 @@ def test_a_rollout_of_one_turn_changes_nothing() -> None:
     other = evaluate(again, tasks, Marker(), Evaluation(), Sampling(max_tokens=9), Independent(n=3))
     assert again.requests == book.requests
     assert other.summary == evaluated.summary
+
+
+def test_helpers_answer_beside_the_policy() -> None:
+    """RLAD: the writer's hint is in the prompt of the policy, greedy for the greedy answer."""
+    task = Task(key="sum", prompt="2+2", answer="4")
+    policy = Book({"2+2\nHint: add\nAnswer:": ("4", ["4"]), "2+2\nHint: guess\nAnswer:": ("5", ["5"])})
+    writer = Book({"2+2\nHint:": (" add", [" guess"])})
+    settings = Evaluation(samples=1)
+    found = evaluate(policy, [task], Marker(), settings, Sampling(), Abstracted(), {"writer": writer})  # type: ignore[arg-type, dict-item]
+    assert [t.completion for t in found.trajectories] == ["4", "5"]
+    assert [request[3].temperature for request in writer.requests] == [0.0, 1.0]
 
 
 def test_a_rollout_whose_environment_failed_is_an_error_and_not_wrong() -> None:

@@ -20,10 +20,10 @@ def test_the_writer_learns_by_pairs_and_the_solver_by_dapo_with_a_kl() -> None:
     assert isinstance(stage.rollout, Abstracted) and stage.rollout.hints.leaks == 16 and stage.rollout.bare.zeroed
     assert stage.objective == PPOClip(clip_low=0.2, clip_high=0.28) and isinstance(stage.penalties["kl"], KL)
     writer = stage.by_role["writer"].objective
-    assert isinstance(writer, Pairwise) and isinstance(writer.loss, RPO)
+    assert isinstance(writer, Pairwise) and isinstance(writer.loss, RPO) and writer.gap == 0.25
     assert recipe.models["writer"].trained and not recipe.models["reference"].trained
     own = stage.by_role["writer"].learner
-    assert own is not None and own.optimizer == AdamW(lr=4e-3) and stage.learner.optimizer == AdamW(lr=2e-4)
+    assert own is not None and own.optimizer == AdamW(lr=1e-3) and stage.learner.optimizer == AdamW(lr=2e-4)
     assert not stage.filters, "groups of bare prompts have equal rewards, and are kept for the KL"
 
 

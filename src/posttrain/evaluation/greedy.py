@@ -7,6 +7,7 @@ the same draws, so comparisons are paired.
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Final
 
 from posttrain.components.environments import Episode
@@ -47,14 +48,16 @@ def evaluate(
     settings: Evaluation,
     sampling: Sampling,
     rollout: Rollout | None = None,
+    helpers: Mapping[str, Server] = MappingProxyType({}),
 ) -> Evaluated:
     """Answer and score every task. An answer that could not be scored is an error, not wrong, and is left out.
 
-    Tasks are answered in the environment of the `rollout`, if it has one of several turns.
+    Tasks are answered in the environment of the `rollout`, if it has one of several turns, with its `helpers` by role.
     """
+    servers = {**helpers, "policy": server}
 
     async def run() -> list[list[Trajectory]]:
-        work = (answer(task, server, verifier, settings, sampling, rollout) for task in tasks)
+        work = (answer(task, servers, verifier, settings, sampling, rollout) for task in tasks)
         return list(await asyncio.gather(*work))
 
     answered = wait_for(run())
@@ -64,26 +67,45 @@ def evaluate(
 
 
 async def answer(
-    task: Task, server: Server, verifier: Reward, settings: Evaluation, sampling: Sampling, rollout: Rollout | None
+    task: Task,
+    servers: Mapping[str, Server],
+    verifier: Reward,
+    settings: Evaluation,
+    sampling: Sampling,
+    rollout: Rollout | None,
 ) -> list[Trajectory]:
     """The scored answers to one task: greedy, then `settings.samples` sampled ones."""
-    greedy = server.bind("evaluation", task.key, "greedy")
+    greedy = _bound(servers, task.key, "greedy")
     answers = await roll_out(task, greedy, 1, replace(sampling, temperature=0.0), rollout)
     if settings.samples:
-        sampler = server.bind("evaluation", task.key)
-        answers += await roll_out(task, sampler, settings.samples, sampling, rollout, first=1)
+        answers += await roll_out(task, _bound(servers, task.key), settings.samples, sampling, rollout, first=1)
     group = Group(trajectories=tuple(answers), key=task.key)
     return list(await scored(group, verifier, RewardContext()))
 
 
+def _bound(servers: Mapping[str, Server], *key: str) -> dict[str, Sampler]:
+    """A sampler of each role, with draws of its own."""
+    return {
+        role: server.bind("evaluation", *key, *(() if role == "policy" else (role,)))
+        for role, server in servers.items()
+    }
+
+
 async def roll_out(
-    task: Task, sampler: Sampler, n: int, sampling: Sampling, rollout: Rollout | None, *, first: int = 0
+    task: Task,
+    samplers: Mapping[str, Sampler],
+    n: int,
+    sampling: Sampling,
+    rollout: Rollout | None,
+    *,
+    first: int = 0,
 ) -> list[Trajectory]:
     """`n` rollouts of a task, numbered from `first`: in the rollout's environment, or else one completion each."""
     episodes = rollout.held_out(n, sampling) if rollout is not None else None
     if episodes is not None:
-        collected = [t for group in await episodes.collect(task, {"policy": sampler}) for t in group]
+        collected = [t for group in await episodes.collect(task, samplers) for t in group]
         return [replace(t, sample=first + i) for i, t in enumerate(collected)]
+    sampler = samplers["policy"]
     prompt = sampler.prompt(task)
     completions = await sampler.sample(prompt.token_ids, n, sampling, prompt.vectors)
     return [

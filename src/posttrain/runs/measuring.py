@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from posttrain.evaluation.generation import Find, Pair
     from posttrain.models import Model
     from posttrain.policies import Policy
+    from posttrain.recipes.tree import Recipe
     from posttrain.runs.context import RunContext
 
 C = TypeVar("C", bound=Component)
@@ -120,8 +121,30 @@ def context_for(model: str, changes: Sequence[str], search: "Search | None", val
     policy = replace(policy, source=source, base=base, shape=None, lora=None, trained=False)
     run = Path(model) if is_run else None
     others = {} if search is None else search_models(search, recipe.models, run=run, value=value)
+    others |= {role: _helper(recipe, role, run) for role in sorted(_helpers(recipe) - others.keys())}
     recipe = replace(recipe, models={"policy": policy, **others})
     return RunContext(recipe, prepare_machine(recipe))
+
+
+def _helpers(recipe: "Recipe") -> frozenset[str]:
+    """Roles besides the policy that held-out tasks are answered with."""
+    from posttrain.components.rollouts import Rollout
+
+    found = [r for s in recipe.stages.values() if isinstance(r := getattr(s, "rollout", None), Rollout)]
+    last = recipe.evaluation.rollout or (found[-1] if found else None)
+    return last.helpers if last is not None else frozenset()
+
+
+def _helper(recipe: "Recipe", role: str, run: Path | None) -> "Model":
+    """The model of a role of a run, frozen. Raises `UserError` where there is no run."""
+    model = recipe.models.get(role)
+    if run is None or model is None:
+        raise UserError(
+            f"held-out tasks are answered with the role '{role}' of a run; give the folder of the run, or another "
+            "evaluation.rollout"
+        )
+    source = trained_role(str(run), role)
+    return replace(model, source=source, base=base_in_run(model, source), shape=None, lora=None, trained=False)
 
 
 def _following(model: str) -> list[str]:
@@ -151,7 +174,13 @@ def answers_with(context: "RunContext", models: "Mapping[str, Policy]") -> "tupl
     check_prompts(models["policy"], problems.held_out, "the held-out tasks")
     servers = {role: context.server(policy) for role, policy in models.items()}
     result = evaluate(
-        servers["policy"], problems.held_out, problems.verifier, settings, problems.sampling, problems.rollout
+        servers["policy"],
+        problems.held_out,
+        problems.verifier,
+        settings,
+        problems.sampling,
+        problems.rollout,
+        {role: servers[role] for role in (problems.rollout.helpers if problems.rollout is not None else ())},
     )
     summary, answers = dict(result.summary), list(result.trajectories)
     if settings.search is not None:

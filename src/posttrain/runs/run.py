@@ -37,6 +37,7 @@ from posttrain.stages.record import StepRecord
 from posttrain.types import Group
 
 if TYPE_CHECKING:
+    from posttrain.engines import Server
     from posttrain.training.learner import Learner
 
 _ALARMS = "alarms"
@@ -165,7 +166,15 @@ class Run:
         rows = given = None
         if problems.answered:
             server, verifier = self.context.server(models["policy"]), problems.verifier
-            evaluated = evaluate(server, problems.held_out, verifier, settings, problems.sampling, problems.rollout)
+            evaluated = evaluate(
+                server,
+                problems.held_out,
+                verifier,
+                settings,
+                problems.sampling,
+                problems.rollout,
+                self._helpers(models),
+            )
             summary |= {**evaluated.summary, "verifier": verifier.kind, **self._searched(models)}
             if settings.candidates is not None:
                 greedy = [t for t in evaluated.trajectories if t.sample == 0]
@@ -184,6 +193,14 @@ class Run:
         self.store.log_timing(self.step, name, 0, {"seconds_evaluate": time.monotonic() - began})
         self.view.evaluation(name, summary)
         self.trackers.evaluation(len(self.evaluations), summary)
+
+    def _helpers(self, models: Models) -> dict[str, "Server"]:
+        """Servers of the other models that held-out tasks are answered with; the policy's for one that is not there."""
+        rollout = self.context.problems.rollout
+        roles = sorted(rollout.helpers) if rollout is not None else []
+        for role in (role for role in roles if role not in models):
+            self.store.log_event(self.step, "note", f"there is no '{role}' so far; the policy answers in its place")
+        return {role: self.context.server(models.get(role, models["policy"])) for role in roles}
 
     def _first_sums(self) -> dict[Key, float]:
         """Sums of nats of the held-out texts in the evaluation before the first step; empty where there is none."""

@@ -32,7 +32,7 @@ WORDS: Final = (
 
 
 def procedures() -> Recipe:
-    """A new decoder, imitation of all forms, then groups of 8 for 16 problems per step."""
+    """A new decoder, imitation of all forms, then groups of 8 for 32 problems per step."""
     recipe = arithmetic()
     forms = {"bare": Procedures(size=1500), "hinted": Procedures(size=6000, form="hinted")}
     shown = Mixture(sources={**forms, "hint": Procedures(size=500, form="hint")})
@@ -42,8 +42,8 @@ def procedures() -> Recipe:
     reward = Match(extract=("whole",))
     stage = replace(
         rl_of(recipe),
-        steps=100,
-        prompts=16,
+        steps=120,
+        prompts=32,
         rollout=Independent(n=8, sampling=Sampling(max_tokens=2)),
         reward=reward,
         learner=Learning(optimizer=AdamW(lr=2e-4)),

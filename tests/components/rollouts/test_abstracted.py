@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from posttrain.components.rollouts.abstracted import Abstracted, Bare, HintGiven, Hints
+from posttrain.engines import Sampling
 from posttrain.types import Completion, Group, Score, Task, Trajectory
 from tests.builders import ScriptedSampler
 
@@ -99,6 +100,17 @@ def test_bare_prompts_have_no_reward() -> None:
     assert [t.solved for t in group] == [True, False, False, False]
     (rewarded,), _ = played("a", draw=0.1, phase="solver", bare=Bare(zeroed=False))
     assert [t.score.value for t in rewarded if t.score] == [1.0, 0.0, 0.0, 0.0]
+
+
+def test_held_out_tasks_have_a_hint_for_each_answer() -> None:
+    rollout = Abstracted(n=4).held_out(2, Sampling(temperature=0.0))
+    assert rollout.helpers == {"writer"} and rollout.hints.sampling.temperature == 0.0
+    log: list[tuple[str, int]] = []
+    samplers: Any = {"policy": Sayer(SOLVER, log, 0.9), "writer": Sayer({"2+2\nhint:": "ab"}, [])}
+    [group] = asyncio.run(rollout.collect(TASK, samplers))
+    assert log == [("2+2\nhint:a\nanswer:", 1), ("2+2\nhint:b\nanswer:", 1)]
+    assert [t.fact(HintGiven) for t in group] == [HintGiven(hint="a"), HintGiven(hint="b")]
+    assert [t.sample for t in group] == [0, 1]
 
 
 def test_phases_alternate() -> None:

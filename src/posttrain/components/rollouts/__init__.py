@@ -143,6 +143,11 @@ class Rollout(Component):
         return frozenset()
 
     @property
+    def helpers(self) -> frozenset[str]:
+        """Roles besides the policy whose models `held_out` uses."""
+        return frozenset()
+
+    @property
     def needs(self) -> frozenset[Signal]:
         """Signals that it needs: log-probabilities or scores under the models of other roles."""
         return frozenset()

@@ -14,8 +14,8 @@ prompts and how answers are grouped are not published. 16 answers per hint for l
 
 Differs: phases are equal parts of the stage, the writer's first. A hint that contains the answer is left out in the
 paper; here it is the worse one of a pair. A hint of which no answer could be scored is left out.
-Held-out tasks are answered by the solver alone, without a hint. How it does with hints is in the rewards of its
-phases.
+
+Held-out tasks are answered by the solver with a hint of the writer, one for each answer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -117,6 +117,11 @@ class Abstracted(Rollout):
         return frozenset({self.writer_role})
 
     @property
+    def helpers(self) -> frozenset[str]:
+        """The writer."""
+        return self.roles
+
+    @property
     def follows_progress(self) -> bool:
         """Phases alternate over the stage."""
         return True
@@ -125,6 +130,19 @@ class Abstracted(Rollout):
         """The phase at this part of the stage."""
         number = min(int(progress * self.phases), self.phases - 1)
         return replace(self, phase="solver" if number % 2 else "writer")
+
+    def held_out(self, n: int, sampling: Sampling) -> "Abstracted":
+        """`n` answers, each with a hint of its own that is sampled at the same temperature."""
+        hints = replace(self.hints, sampling=replace(self.hints.sampling, temperature=sampling.temperature))
+        return replace(self, n=n, sampling=sampling, hints=hints)
+
+    async def collect(self, task: Task, samplers: Mapping[str, Sampler]) -> list[Group]:
+        """One group: `n` hints, and an answer with each."""
+        solver, found = sampler_of(self.role, samplers), []
+        for i, hint in enumerate(await self._written(task, samplers, self.n)):
+            [answer] = await self._answers(task, solver.bind("held_out", i), hint.completion, 1)
+            found.append(replace(answer, sample=i))
+        return [Group(key=task.key, trajectories=tuple(found))]
 
     async def collect_scored(self, task: Task, samplers: Mapping[str, Sampler], scorer: Scorer) -> list[Group]:
         """One group: scored hints, or scored answers."""
