@@ -95,10 +95,6 @@ def test_a_reply_that_is_no_ranking_is_never_guessed(reply: str) -> None:
 def test_another_reward_ranks_and_decides_what_is_correct() -> None:
     by = Ranked(of=Regex(pattern="t", matched=2.0))
     scores = score_all(by, *ROLLOUTS)
-    assert [s.value for s in scores] == [0.0, 1.0, 0.5, 1.0] and [s.status for s in scores] == [
-        "wrong",
-        "ok",
-        "ok",
-        "ok",
-    ]
+    assert [s.value for s in scores] == [0.0, 1.0, 1.0, 1.0], "two and three score the same, and share a rank"
+    assert [s.status for s in scores] == ["wrong", "ok", "ok", "ok"]
     assert score_all(by, ROLLOUTS[0])[0].value == 1.0, "one rollout is the first of one"

@@ -10,7 +10,8 @@ is its rank by the black box, from 1 for the first to 0 for the last.
 
 The rollouts are shown under letters in an order that is a function of the task and the texts, which is undone. Rollouts
 of the same text are one, and share a rank. A reply that is not a ranking of exactly the letters shown is an error for
-the whole group: it is never guessed. Without a `role` another reward ranks by its scores, of equals the first.
+the whole group: it is never guessed. Without a `role` another reward ranks by its scores, and texts with equal scores
+share a rank as well.
 
 Demonstrations are the reward's state, and are in checkpoints. Agreement is no evidence of quality: a ranker that copies
 its demonstrations and a policy that prefers its own agree more and more (``agreement``).
@@ -76,9 +77,9 @@ class Ranked(Reward):
         """Rank the distinct texts, and add what both agree on to the demonstrations."""
         texts = list(dict.fromkeys(t.completion for t in group))
         given = await self.of.score(group, context) if self.of is not None else [None] * len(group)
+        by_text = {t.completion: s for t, s in reversed(list(zip(group, given, strict=True)))}
         order: list[int] | str = [0]
         if len(texts) > 1:
-            by_text = {t.completion: s for t, s in reversed(list(zip(group, given, strict=True)))}
             order = await self._by_role(group, texts, context) if self.role else _by_scores([by_text[t] for t in texts])
         if isinstance(order, str):
             return [failure(order) for _ in group]
@@ -88,6 +89,10 @@ class Ranked(Reward):
             known = [*context.state.get("demonstrations", []), _demonstration(group, [texts[i] for i in agreed])]
             context.state["demonstrations"] = known[-self.most :]
         rank = {texts[i]: place for place, i in enumerate(order)}
+        if not self.role:
+            values = {text: own.value if own is not None else 0.0 for text, own in by_text.items()}
+            first = {values[text]: place for text, place in reversed(rank.items())}
+            rank = {text: first[values[text]] for text in rank}
         last = max(len(texts) - 1, 1)
         return [
             self._score(1.0 - rank[t.completion] / last, own, len(agreed) / len(texts))
