@@ -73,27 +73,26 @@ were put out of the system's cache first.
 **GPUs.** `posttrain bench --device cuda` measures the shapes of Qwen2.5-0.5B and 1.5B with random weights: decoding at
 batches of 64 and 256 against the memory limit, learning of 16k packed tokens against the rate of bfloat16 products.
 `make bench-peers PEERS='--device cuda'` has TRL and transformers beside it. What a GPU runs: attention of packed
-sequences by torch's flash attention, in bfloat16 and float16, from torch 2.12 on (by blocks of padded sequences before);
-a decoding step by Triton kernels that read and write
-pages of keys and values in place, captured whole in CUDA graphs; the choice of a token by kernels of three passes over
-the logits, where no rule drops any. `posttrain doctor`, and `gpu_kernels` in a run's environment.json, say whether they
-are in use; `POSTTRAIN_GRAPHS=off` runs the same kernels without graphs, `POSTTRAIN_KERNELS=off` the modules.
-Log-probabilities, entropies and their gradients are one Triton kernel each, for chunks of logits that grow with the
-GPU's memory. Where there is no GPU, the kernels are tested in Triton's interpreter and compiled to machine code for
-Ampere and Hopper, the graphs with stand-ins for the capture, and everything around them with tensors that only claim to
-be on a GPU.
+sequences by torch's flash attention, in bfloat16 and float16, from torch 2.12 on (before, by blocks of padded
+sequences); a decoding step by Triton kernels that read and write pages of keys and values in place, captured whole in
+CUDA graphs; the choice of a token by kernels of three passes over the logits, where no rule drops any. `posttrain
+doctor`, and `gpu_kernels` in a run's environment.json, say whether they are in use; `POSTTRAIN_GRAPHS=off` runs the
+same kernels without graphs, `POSTTRAIN_KERNELS=off` the modules. Log-probabilities, entropies and their gradients are
+one Triton kernel each, for chunks of logits that grow with the GPU's memory. Where there is no GPU, the kernels are
+tested in Triton's interpreter and compiled to machine code for Ampere and Hopper, the graphs with stand-ins for the
+capture, and everything around them with tensors that only claim to be on a GPU.
 
 One H100 was there for a quarter of an hour, with torch 2.11 and 16 slow cores: `tests/gpu/test_cuda.py` passes on it,
 and the tables below were measured, with attention by padded blocks, since torch was older: the other way has run on no
-GPU yet. The first version, which waited for every token and cut logits as on a CPU,
-learned 48,800 tokens a second with the 0.5B shape where 82,900 are learned now; sampling in the same two turns changed
-from 24,400 to 23,600 tokens a second at a batch of 64, and from 69,100 to 81,300 at 256. What is left of sampling is
-mostly the time between small kernels: a step of 64 tokens is 400 of them, which take 1.5 ms of some 2.0, and the
-prompts are computed by modules, 50 ms for eight. Of `benchmarks.peers` (64 completions of 64 tokens, 0.5B, bfloat16,
-transformers 5.23, TRL 1.16 without vLLM) the time was enough for one round after the warm-up, too few for a table: a
-step of GRPO took 0.33 s, TRL's 1.49 s, with continuous batching 6.07 s, the bare loop 2.52 s; sampling 256 completions
-took 0.21 s, `generate` 2.14 s. `posttrain run grpo device=cuda steps=40` raises the bundled model from 19.0 to 80.0 %
-of 200 held-out tasks, in bfloat16 from 18.5 to 79.5 %.
+GPU yet. The first version, which waited for every token and cut logits as on a CPU, learned 48,800 tokens a second with
+the 0.5B shape where 82,900 are learned now; sampling in the same two turns changed from 24,400 to 23,600 tokens a
+second at a batch of 64, and from 69,100 to 81,300 at 256. What is left of sampling is mostly the time between small
+kernels: a step of 64 tokens is 400 of them, which take 1.5 ms of some 2.0, and the prompts are computed by modules, 50
+ms for eight. Of `benchmarks.peers` (64 completions of 64 tokens, 0.5B, bfloat16, transformers 5.23, TRL 1.16 without
+vLLM) the time was enough for one round after the warm-up, too few for a table: a step of GRPO took 0.33 s, TRL's 1.49
+s, with continuous batching 6.07 s, the bare loop 2.52 s; sampling 256 completions took 0.21 s, `generate` 2.14 s.
+`posttrain run grpo device=cuda steps=40` raises the bundled model from 19.0 to 80.0 % of 200 held-out tasks, in
+bfloat16 from 18.5 to 79.5 %.
 """
 
 

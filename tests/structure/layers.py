@@ -16,7 +16,7 @@ ROWS: dict[str, str] = {
     "errors components signals statistics": "",
     "types": "errors signals",
     "component": "errors",
-    "kernels": "errors",
+    "kernels": "errors statistics",
     "sandbox": "component errors",
     # Contracts, and below some of them the models that they are about.
     "contracts": "base",
@@ -24,7 +24,7 @@ ROWS: dict[str, str] = {
     "models": "base components.shapes",
     "datasets components.balances components.experts": "base components.tasks",
     "policies": "base kernels models datasets components.edits components.merges components.noises components.shapes",
-    "engines": "base kernels datasets policies",
+    "engines": "base kernels datasets policies statistics",
     "serving": "base models engines",
     "components.curricula components.rewards components.rollouts components.selections": "base engines",
     "components.pairings components.search": "base engines components.rollouts",

@@ -2,7 +2,7 @@
 
 import hashlib
 
-from posttrain.kernels.philox import philox, uniform
+from posttrain.statistics.philox import philox, uniform
 
 __all__ = ["key_of", "philox", "uniform"]
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from posttrain.kernels._build import built, folder
 from posttrain.kernels._layout import PackedLayout
-from posttrain.kernels.philox import uniform as _uniform
+from posttrain.statistics.philox import uniform as _uniform
 
 __all__ = [
     "PAGE",
@@ -324,7 +324,7 @@ def choose(logits_BV: Tensor, temperature_B: Tensor, uniform_B: Tensor) -> tuple
 
 
 def uniform(key_B: Tensor, counter_B: Tensor) -> Tensor:
-    """[B] numbers in [0, 1), float64, of keys and counters, uint64 each: the bits of `posttrain.kernels.philox`."""
+    """[B] numbers in [0, 1), float64, of keys and counters, uint64 each: the bits of `posttrain.statistics.philox`."""
     if built().library is None:
         return torch.from_numpy(_uniform(key_B.numpy(), counter_B.numpy()))
     from posttrain.kernels._cpu import call

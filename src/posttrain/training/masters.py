@@ -39,7 +39,7 @@ class Masters:
         pairs = ((self._weights[name], master) for name, master in self.own.items())
         differs = [_is_other(weight, master.to(weight.dtype)) for weight, master in pairs]
         there = [one for one in differs if isinstance(one, Tensor)]
-        found = iter(torch.stack(there).tolist() if there else ())
+        found = iter(torch.stack(there).cpu().tolist() if there else ())
         is_other = [next(found) if isinstance(one, Tensor) else one for one in differs]
         return [name for name, changed in zip(self.own, is_other, strict=True) if changed]
 
