@@ -16,3 +16,15 @@ def test_half_of_the_questions_do_not_say_which_box_it_is() -> None:
 def test_all_or_none_may_be_hidden() -> None:
     assert {t.domain for t in Guessing(size=20, hidden=1.0).load()} == {"hidden"}
     assert {t.domain for t in Guessing(size=20, hidden=0.0).load()} == {"told"}
+
+
+def test_notes_name_wrong_boxes_and_the_demonstration_is_another() -> None:
+    tasks = Guessing(size=200, notes=2, seed=1).load()
+    noted = [str(task.prompt).partition("Ball")[0].replace("Not ", "").replace(".\n", " ").split() for task in tasks]
+    assert {len(named) for named in noted} == {0, 2, 4}
+    for task, named in zip(tasks, noted, strict=True):
+        [shown] = task.demonstrations
+        assert task.answer not in named and shown.strip() not in named and len(set(named)) == len(named)
+    told = [t.demonstrations[0].strip() == t.answer for t in tasks if t.domain == "told"]
+    assert 0.4 < sum(told) / len(told) < 0.85, "half of them, and some of the others by chance"
+    assert [t.answer for t in tasks] == [t.answer for t in Guessing(size=200, seed=1).load()], "the draws are the same"
