@@ -8,7 +8,7 @@ import pytest
 
 from posttrain.engines import Sampling
 from posttrain.errors import AlarmStop, NoAnswer, UserError
-from posttrain.models import Endpoint
+from posttrain.models import Budget, Endpoint
 from posttrain.runs.answers import FILE, AnswerBook
 from posttrain.serving.client import Remote
 from posttrain.serving.sampler import RemoteSampler
@@ -267,6 +267,25 @@ def test_answers_are_given_again_after_a_restart(tmp_path: Path) -> None:
     assert asyncio.run(RemoteSampler(remote, "x").write("hello", 3, DRAWN)) == texts, "though the endpoint is gone"
     with pytest.raises(AlarmStop):
         asyncio.run(RemoteSampler(remote, "another").write("hello", 1, DRAWN))
+
+
+def test_the_run_stops_before_the_request_that_would_pass_the_budget(tmp_path: Path) -> None:
+    def counted(handler: faulty.Handler, asked: faulty.Asked) -> None:
+        body = json.loads(faulty.completion(asked, faulty.reply_to(asked)))
+        handler.send(200, json.dumps({**body, "usage": {"prompt_tokens": 2, "completion_tokens": 9}}))
+
+    settings = replace(QUICK, budget=Budget(tokens=52), concurrency=1)  # a request: at most 5 + 16 + 9
+    with FaultyServer(usual=counted).running() as server:
+        remote = Remote("judge", server.url, settings)
+        remote.answers = AnswerBook(tmp_path)
+        asyncio.run(remote.check())
+        for number in range(3):
+            asyncio.run(RemoteSampler(remote, number).write("hello", 1, DRAWN))
+        with pytest.raises(AlarmStop, match="budget of 52 tokens: 6 \\+ 27 tokens are spent"):
+            asyncio.run(RemoteSampler(remote, 3).write("hello", 1, DRAWN))
+        assert len(server.asked) == 3
+        remote.answers = AnswerBook(tmp_path)
+        assert asyncio.run(RemoteSampler(remote, 0).write("hello", 1, DRAWN)), "what is recorded costs nothing again"
 
 
 def test_pauses_grow_differ_by_request_and_are_the_same_every_time() -> None:

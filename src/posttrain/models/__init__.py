@@ -4,11 +4,54 @@ from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator, model_validator
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
 from posttrain.components.shapes import Shape
+
+
+@frozen
+class Budget:
+    """The most that the answers of an endpoint may cost in a run, with those before a resume."""
+
+    tokens: PositiveInt | None = None
+    """Most tokens, of prompts and answers; None has no bound."""
+    money: PositiveFloat | None = None
+    """Most money, in the currency of the prices; None has no bound."""
+    prompt_price: NonNegativeFloat = 0.0
+    """Price of a million tokens of prompts."""
+    answer_price: NonNegativeFloat = 0.0
+    """Price of a million tokens of answers."""
+
+    @model_validator(mode="after")
+    def check_prices(self) -> Self:
+        """Refuse a bound on money without a price, and prices without a bound."""
+        priced = self.prompt_price + self.answer_price > 0
+        if priced != (self.money is not None):
+            what = "prices need money, the bound" if priced else "money needs prompt_price and answer_price"
+            raise PydanticCustomError("budget", "{what}; give both or neither", {"what": what})
+        return self
+
+    def cost(self, prompt: int, answer: int) -> float:
+        """Money for these tokens."""
+        return (prompt * self.prompt_price + answer * self.answer_price) / 1e6
+
+    def passed(self, prompt: int, answer: int) -> str:
+        """Which bound these tokens pass, in words; empty for none."""
+        if self.tokens is not None and prompt + answer > self.tokens:
+            return f"{self.tokens:,} tokens"
+        if self.money is not None and self.cost(prompt, answer) > self.money:
+            return f"{self.money:g} in money"
+        return ""
 
 
 @frozen
@@ -30,6 +73,9 @@ class Endpoint:
     """Longest pause, also where the endpoint requests a longer one (Retry-After)."""
     concurrency: PositiveInt = 16
     """Most requests at a time."""
+    budget: Budget | None = None
+    """Most tokens or money; the run stops before the request that would pass it, and can be resumed. None has no
+    bound."""
 
     @field_validator("api_key_env")
     @classmethod

@@ -5,11 +5,12 @@ therefore the earlier answers are read from ``answers.jsonl`` of the run. The fi
 every answer. It is not truncated to a checkpoint, and its order is that of the answers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from posttrain.runs.journal import Journal, sound_lines
+from posttrain.serving.spending import Usage, estimated
 from posttrain.serving.wire import name_of
 
 FILE = "answers.jsonl"
@@ -22,18 +23,27 @@ class AnswerBook:
         """Reads the answers of the run in `folder`."""
         self._path = folder / FILE
         self._known: dict[str, str] = {}
+        self._spent: dict[str, list[Usage]] = {}
         self._journal: Journal | None = None
         if self._path.is_file():
             self._open().drop_unfinished()
-            self._known = {entry["key"]: entry["answer"] for entry in sound_lines(self._path)}
+            for entry in sound_lines(self._path):
+                self._known[entry["key"]] = entry["answer"]
+                usage = Usage.read(entry.get("usage")) or estimated(entry["request"], entry["answer"])
+                self._spent.setdefault(entry["role"], []).append(usage)
 
     def find(self, role: str, request: Mapping[str, Any]) -> str | None:
         """The answer to a request that was answered before this process began."""
         return self._known.get(name_of(role, request))
 
-    def add(self, role: str, request: Mapping[str, Any], answer: str) -> None:
+    def add(self, role: str, request: Mapping[str, Any], answer: str, usage: Usage) -> None:
         """Record an answer. Raises `RunFailed` if the file cannot be written."""
-        self._open().append({"key": name_of(role, request), "role": role, "request": request, "answer": answer})
+        entry = {"key": name_of(role, request), "role": role, "request": request, "answer": answer}
+        self._open().append({**entry, "usage": usage.as_json})
+
+    def spent(self, role: str) -> Sequence[Usage]:
+        """Tokens of a role's answers before this process began."""
+        return self._spent.get(role, [])
 
     def _open(self) -> Journal:
         self._journal = self._journal or Journal(self._path)

@@ -15,6 +15,7 @@ from typing import Any
 
 from posttrain.errors import RunFailed, UserError
 from posttrain.errors.foreign import parse_json
+from posttrain.serving.spending import Usage
 from posttrain.serving.wire import name_of
 
 _PART = 500
@@ -88,6 +89,10 @@ class StoredAnswers:
         found = self._store.find([key]).get(key)
         return found if isinstance(found, str) else None
 
-    def add(self, role: str, request: Mapping[str, Any], answer: str) -> None:
+    def add(self, role: str, request: Mapping[str, Any], answer: str, usage: Usage) -> None:
         """Keep an answer."""
         self._store.add({digest("answer", self._where, name_of("", request)): answer})
+
+    def spent(self, role: str) -> Sequence[Usage]:
+        """None: what the store holds was paid for by other commands."""
+        return ()

@@ -31,6 +31,7 @@ from posttrain.engines._random import key_of, uniform
 from posttrain.errors import AlarmStop, NoAnswer, UserError
 from posttrain.errors.foreign import parse_json
 from posttrain.models import Endpoint
+from posttrain.serving.spending import Spending, Usage, estimated
 from posttrain.serving.wire import name_of
 from posttrain.types import Message
 
@@ -51,6 +52,14 @@ class Failed:
     """Seconds that the endpoint requests by ``Retry-After``."""
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A completion, and what it cost."""
+
+    text: str
+    usage: Usage | None = None
+
+
 class Answers(Protocol):
     """Recorded answers by role and request."""
 
@@ -58,8 +67,12 @@ class Answers(Protocol):
         """The recorded answer to a request, or None."""
         ...
 
-    def add(self, role: str, request: Mapping[str, Any], answer: str) -> None:
-        """Record an answer. Raises `RunFailed` where it cannot be written."""
+    def add(self, role: str, request: Mapping[str, Any], answer: str, usage: Usage) -> None:
+        """Record an answer and its tokens. Raises `RunFailed` where it cannot be written."""
+        ...
+
+    def spent(self, role: str) -> Sequence[Usage]:
+        """Tokens of the answers that were recorded before this process began."""
         ...
 
 
@@ -77,8 +90,9 @@ class Remote:
     ) -> None:
         """Raises `UserError` where the environment lacks the key."""
         self.role, self.url, self.settings, self.seed = role, url.rstrip("/"), settings, seed
-        self.answers: Answers | None = None
-        """The record of answers; None records none."""
+        self.spending = Spending(role, settings.budget)
+        """What the answers have cost."""
+        self._answers: Answers | None = None
         self._key = _key(role, settings)
         self._transport = transport
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -86,6 +100,18 @@ class Remote:
         self._waiting = 0
         self._places = asyncio.Semaphore(settings.concurrency)
         self._model = settings.model
+
+    @property
+    def answers(self) -> Answers | None:
+        """The record of answers; None records none. What it holds is counted as spent."""
+        return self._answers
+
+    @answers.setter
+    def answers(self, answers: Answers | None) -> None:
+        self._answers = answers
+        self.spending = Spending(self.role, self.settings.budget)
+        for usage in answers.spent(self.role) if answers else ():
+            self.spending.add(usage)
 
     async def check(self) -> None:
         """Finds the model; waits for an endpoint that is starting. Raises `UserError` where the model is missing."""
@@ -104,17 +130,23 @@ class Remote:
             raise UserError(f"{self._place} has no model '{self._model}'; {nearest(self._model, offered)}")
 
     async def write(self, prompt: str | Sequence[Message], sampling: Sampling, seed: int) -> str:
-        """One completion. Raises `NoAnswer`, or `AlarmStop` where the endpoint is down."""
+        """One completion. Raises `NoAnswer`, or `AlarmStop` where the endpoint is down or the budget is spent."""
         request = self._request(prompt, sampling, seed)
         recorded = self.answers.find(self.role, request) if self.answers else None
         if recorded is not None:
             return recorded
         path = "/completions" if isinstance(prompt, str) else "/chat/completions"
         async with self._session() as client, self._places:
-            answer = await self._with_retries(client, path, request)
+            reserved = self.spending.reserve(request)
+            try:
+                answer = await self._with_retries(client, path, request)
+            finally:
+                self.spending.free(reserved)
+            usage = answer.usage or estimated(request, answer.text)
+            self.spending.add(usage)
         if self.answers:
-            self.answers.add(self.role, request, answer)
-        return answer
+            self.answers.add(self.role, request, answer.text, usage)
+        return answer.text
 
     def _request(self, prompt: str | Sequence[Message], sampling: Sampling, seed: int) -> dict[str, Any]:
         """The body of a request. Raises `UserError` for settings that the protocol does not have."""
@@ -129,14 +161,14 @@ class Remote:
         body |= {"top_p": sampling.top_p, "seed": seed, "n": 1}
         return body | ({"stop": list(sampling.stop)} if sampling.stop else {})
 
-    async def _with_retries(self, client: httpx2.AsyncClient, path: str, request: Mapping[str, Any]) -> str:
+    async def _with_retries(self, client: httpx2.AsyncClient, path: str, request: Mapping[str, Any]) -> Answer:
         """The answer, after at most `retries` retries."""
         failed = Failed(reason="no attempt was made", may_pass=True)
         for number in range(self.settings.retries + 1):
             if number:
                 await asyncio.sleep(self._pause(name_of(self.role, request), number, failed.pause))
             answer = await self._try(client, path, request)
-            if isinstance(answer, str):
+            if isinstance(answer, Answer):
                 return answer
             failed = answer
             if not failed.may_pass:
@@ -149,7 +181,7 @@ class Remote:
             "from: resume the run when the endpoint is back"
         )
 
-    async def _try(self, client: httpx2.AsyncClient, path: str, request: Mapping[str, Any]) -> str | Failed:
+    async def _try(self, client: httpx2.AsyncClient, path: str, request: Mapping[str, Any]) -> Answer | Failed:
         """One attempt."""
         try:
             response = await client.post(self.url + path, json=request)
@@ -157,9 +189,9 @@ class Remote:
             return Failed(reason=self._clean(f"{type(error).__name__} {error}".strip()), may_pass=True)
         status = response.status_code
         if status == 200:
-            text = _text_of(response)
+            answer = _answer_of(response)
             shown = self._clean(response.text) or "nothing"
-            return Failed(reason=f"not an answer of the protocol: {shown}", may_pass=True) if text is None else text
+            return Failed(reason=f"not an answer of the protocol: {shown}", may_pass=True) if answer is None else answer
         self._check_mistakes(response)
         passing = status >= 500 or status in MAY_PASS
         reason = f"status {status}, {self._clean(response.text)}"
@@ -262,14 +294,15 @@ def _key(role: str, settings: Endpoint) -> str:
     return key
 
 
-def _text_of(response: httpx2.Response) -> str | None:
-    """The completion in an answer, or None."""
+def _answer_of(response: httpx2.Response) -> Answer | None:
+    """The completion in an answer with its tokens, or None."""
     try:
-        choice = parse_json(response.text)["choices"][0]
+        body = parse_json(response.text)
+        choice = body["choices"][0]
         text = choice["message"]["content"] if "message" in choice else choice["text"]
     except (ValueError, LookupError, TypeError):
         return None
-    return text if isinstance(text, str) else None
+    return Answer(text, Usage.read(body.get("usage"))) if isinstance(text, str) else None
 
 
 def _names_of(response: httpx2.Response) -> list[str] | None:
