@@ -1,0 +1,105 @@
+"""Several rewards that err differently, standardised and combined: mean, minimum, or less where they disagree.
+
+Source: the three rules of Coste et al. 2023, arXiv:2310.02743 (mean, worst case, weighted by uncertainty), of which the
+text was not read. With r_k of K reward models, trained on other data or from other seeds:
+
+    mean        (1/K) sum_k r_k
+    worst       min_k r_k
+    uncertain   (1/K) sum_k r_k - penalty * (1/K) sum_k (r_k - mean)^2
+
+A policy that learns from one model finds that model's faults; it gains less by a fault that the others do not share.
+
+Rewards of different models have no common zero and scale, so each is standardised first by the mean and the standard
+deviation of all that it gave before in the stage (`start` of them are taken as they are), which are its state. Without
+a state, in evaluations, those of the group are taken.
+
+    reward='{kind: ensemble, parts: {a: {kind: reward_model, role: a}, b: {kind: reward_model, role: b}}}'
+
+A rollout that one part cannot score is an error: without the part the worst is not known.
+
+Differs: the standardisation, the penalty and the rule for failures are of this package.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field, NonNegativeFloat
+
+from posttrain.component import frozen
+from posttrain.components.rewards import Reward, RewardContext, failure
+from posttrain.types import FloatArray, Group, Score
+
+LEAST = 1e-6
+"""Smallest standard deviation that is divided by."""
+
+
+@frozen
+class Ensemble(Reward):
+    """The combination of the parts."""
+
+    parts: Annotated[Mapping[str, Reward], Field(min_length=1)]
+    """The rewards by name."""
+    combine: Literal["mean", "worst", "uncertain"] = "worst"
+    """How they are combined."""
+    penalty: NonNegativeFloat = 0.5
+    """Of the variance between the parts."""
+    standardised: bool = True
+    """Whether parts are standardised first; not needed where all have one scale."""
+    start: Annotated[int, Field(ge=2, le=1_000_000)] = 64
+    """Scores of a part before it is standardised."""
+    correct_at: float = 0.0
+    """Smallest reward that counts as correct, for the record only."""
+
+    @property
+    def wrapped(self) -> Mapping[str, Reward]:
+        """The parts."""
+        return self.parts
+
+    async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
+        """Score by every part, each with a state of its own."""
+        found: dict[str, Sequence[Score]] = {}
+        for name, part in self.parts.items():
+            own = replace(context, state=context.state.setdefault(name, {}))
+            found[name] = await part.score(group, own)
+        columns = [self._scaled(name, [s.value for s in scores], context) for name, scores in found.items()]
+        value_NK = np.stack(columns, 1) if len(group) else np.zeros((0, len(self.parts)))
+        return [
+            self._joined({name: scores[i] for name, scores in found.items()}, value_NK[i]) for i in range(len(group))
+        ]
+
+    def _scaled(self, name: str, values: Sequence[float], context: RewardContext) -> FloatArray:
+        """[N] the scores of a part by what it gave before; then what it gave is counted."""
+        value_N = np.array(values, np.float64)
+        known_N = value_N[np.isfinite(value_N)]
+        if not self.standardised:
+            return value_N
+        if not context.learning:
+            return (value_N - known_N.mean()) / max(LEAST, known_N.std()) if len(known_N) > 1 else value_N
+        count, mean, spread = context.state.setdefault("seen", {}).get(name, (0, 0.0, 0.0))
+        scaled_N = (value_N - mean) / max(LEAST, (spread / count) ** 0.5) if count >= self.start else value_N
+        for x in map(float, known_N):
+            count += 1
+            step = x - mean
+            mean += step / count
+            spread += step * (x - mean)
+        context.state["seen"][name] = [count, mean, spread]
+        return scaled_N
+
+    def _joined(self, scores: Mapping[str, Score], value_K: FloatArray) -> Score:
+        """One score of the parts' standardised ones."""
+        failed = [f"part '{name}' failed: {s.explanation}" for name, s in scores.items() if s.status == "error"]
+        if failed or not np.isfinite(value_K).all():
+            return failure("; ".join(failed) or f"parts give {value_K}", parts=scores)
+        mean, variance, worst = float(value_K.mean()), float(value_K.var()), int(value_K.argmin())
+        value = {"mean": mean, "worst": float(value_K[worst]), "uncertain": mean - self.penalty * variance}[
+            self.combine
+        ]
+        name = list(scores)[worst]
+        return Score(
+            value=value,
+            status="ok" if value >= self.correct_at else "wrong",
+            explanation=f"mean {mean:.3g}, variance {variance:.3g}, worst '{name}' {value_K[worst]:.3g}",
+            parts={**scores, "disagreement": Score(value=variance**0.5, status="ok")},
+        )
