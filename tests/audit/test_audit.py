@@ -97,6 +97,7 @@ SHIPPED = {
         tasks={"kind": "fractions", "size": 3},
     ),
     "noisy": Shipped({"of": "match"}),
+    "audited": Shipped({"of": "match"}),
     "ensemble": Shipped({"parts": {"rule": "match", "same": "match"}, "standardised": False, "correct_at": 0.5}),
     "raised": Shipped({"of": "match", "by": "phrases"}),
     "shadow": Shipped({"of": "match"}),

@@ -65,6 +65,7 @@ CASES: dict[str, Case] = {
     "solution_set": Case(
         settings={}, gold="#### 40; 2", task=Task(key="task", prompt=QUESTION, fields={"solutions": ["2", "40"]})
     ),
+    "audited": Case(settings={"of": "match"}, gold="42"),
     "ensemble": Case(settings={"parts": {"rule": "match", "same": "match"}, "standardised": False}, gold="42"),
     "highest": Case(settings={"parts": {"rule": "match"}}, gold="42"),
     "rubric": Case(

@@ -1,0 +1,77 @@
+"""The audit of a reward before and while it is learned from."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from posttrain.component import frozen
+from posttrain.components.rewards import Reward, RewardContext
+from posttrain.components.rewards.audited import FORGED, Audited, right_answer
+from posttrain.components.rewards.match import Match
+from posttrain.errors import AlarmStop
+from posttrain.grading.sentences import KEYS
+from posttrain.types import Group, Preference, Score, Task
+from tests.components.rewards.judging import attempt, score_all
+
+
+@frozen
+class Opened(Reward):
+    """1 for the right answer, and `value` for a text with the opener."""
+
+    opener: str = "Solution"
+    value: float = 1.0
+
+    async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
+        context.state["calls"] = context.state.get("calls", 0) + 1
+        values = [1.0 if t.completion == t.task.answer else self.value * (self.opener in t.completion) for t in group]
+        return [Score(value=value, status="ok") for value in values]
+
+
+def task(number: int) -> Task:
+    return Task(key=f"t{number}", prompt=f"{number}?", answer=str(number))
+
+
+def groups(reward: Reward, context: RewardContext, *numbers: int, text: str = "no") -> list[Score]:
+    return [score for n in numbers for score in score_all(reward, attempt(text, task(n)), context=context)]
+
+
+def test_a_reward_that_no_key_fools_is_passed_on() -> None:
+    context = RewardContext(learning=True)
+    scores = groups(Audited(of=Match(extract=("whole",)), pairs=3), context, 1, 2, 3, 4)
+    assert [s.value for s in scores] == [0.0] * 4 and scores[-1].parts["fooled"].value == 0.0
+    assert context.state["audited"] == 3 and set(context.state["keys"]) == {*KEYS, *FORGED}
+    assert context.state["keys"]["Solution"] == [0.0, 3]
+
+
+def test_a_key_that_outranks_right_answers_stops_the_first_step() -> None:
+    with pytest.raises(AlarmStop, match="'Solution' outranks or equals 1 of 1 right answers"):
+        groups(Audited(of=Opened(value=2.0), pairs=16), RewardContext(learning=True), 1)
+    # A tie is a half: of 16 pairs .8 is allowed, so the second tie stops it.
+    context = RewardContext(learning=True)
+    with pytest.raises(AlarmStop, match="1 of 2 right answers"):
+        groups(Audited(of=Opened(), pairs=16), context, 1, 2)
+    assert len(groups(Audited(of=Opened(), most_fooled=1.0, pairs=2), RewardContext(learning=True), 1, 2, 3)) == 3
+    assert len(groups(Audited(of=Opened()), RewardContext(), 1, 2)) == 2, "evaluations are not audited"
+
+
+def test_the_policys_own_frequent_outputs_are_keys_later() -> None:
+    reward = Audited(of=Opened(opener="please", value=2.0), pairs=1, every=10)
+    context = RewardContext(learning=True)
+    groups(reward, context, 1, 2, 3, text="please")
+    later = RewardContext(learning=True, step=10, state=context.state)
+    groups(reward, later, 1)  # a task that it was written for does not count against it
+    with pytest.raises(AlarmStop, match="'please'"):
+        groups(reward, later, 5)
+
+
+def test_a_relative_reward_scores_rollouts_without_the_keys() -> None:
+    context = RewardContext(learning=True)
+    groups(Audited(of=Opened(opener="please"), pairs=1), context, 1)
+    assert context.state["of"]["calls"] == 2
+
+
+def test_what_is_right() -> None:
+    pair = Preference(chosen="good", rejected="bad")
+    full = Task(key="k", prompt="q", answer="a", demonstrations=("d",), preferences=(pair,))
+    assert right_answer(full) == "good" and right_answer(Task(key="k", prompt="q")) is None
+    assert right_answer(Task(key="k", prompt="q", answer="a", demonstrations=("d",))) == "d"
