@@ -29,7 +29,8 @@ from pydantic import Field, NonNegativeFloat
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.types import FloatArray, Group, Score
+from posttrain.statistics.logistic import Array
+from posttrain.types import Group, Score
 
 LEAST = 1e-6
 """Smallest standard deviation that is divided by."""
@@ -69,7 +70,7 @@ class Ensemble(Reward):
             self._joined({name: scores[i] for name, scores in found.items()}, value_NK[i]) for i in range(len(group))
         ]
 
-    def _scaled(self, name: str, values: Sequence[float], context: RewardContext) -> FloatArray:
+    def _scaled(self, name: str, values: Sequence[float], context: RewardContext) -> Array:
         """[N] the scores of a part by what it gave before; then what it gave is counted."""
         value_N = np.array(values, np.float64)
         known_N = value_N[np.isfinite(value_N)]
@@ -87,7 +88,7 @@ class Ensemble(Reward):
         context.state["seen"][name] = [count, mean, spread]
         return scaled_N
 
-    def _joined(self, scores: Mapping[str, Score], value_K: FloatArray) -> Score:
+    def _joined(self, scores: Mapping[str, Score], value_K: Array) -> Score:
         """One score of the parts' standardised ones."""
         failed = [f"part '{name}' failed: {s.explanation}" for name, s in scores.items() if s.status == "error"]
         if failed or not np.isfinite(value_K).all():
