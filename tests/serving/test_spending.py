@@ -60,7 +60,7 @@ def test_money() -> None:
     assert budget.passed(250_000, 62_500) == "" and budget.passed(250_000, 62_501) == "1 in money"
     for wrong in ({"money": 1.0}, {"prompt_price": 1.0}):
         with pytest.raises(ValidationError, match="both or neither"):
-            Budget(**wrong)
+            Budget(**wrong)  # type: ignore[arg-type]
 
 
 def test_what_a_run_had_spent_counts_after_a_restart(tmp_path: Path) -> None:

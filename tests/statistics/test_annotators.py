@@ -1,6 +1,7 @@
 """Merits of items from pairs, and scales and offsets of annotators."""
 
 import math
+from collections.abc import Hashable
 
 import numpy as np
 import pytest
@@ -66,7 +67,7 @@ def test_kappa_and_alpha_by_hand() -> None:
     labels = [("a", "a")] * 4 + [("b", "b")] * 4 + [("a", "b"), ("b", "a")]
     assert kappa(labels) == pytest.approx((0.8 - 0.5) / 0.5)
     assert kappa([]) is None and kappa([("a", "a")]) is None
-    units = [{1: x, 2: y} for x, y in labels]
+    units: list[dict[Hashable, Hashable]] = [{1: x, 2: y} for x, y in labels]
     # Twenty labels, half of each: expected n^2 - 10^2 - 10^2 = 200; observed 2 units of 4 - 2 = 2 each.
     assert alpha(units) == pytest.approx(1 - 19 * 4 / 200)
     assert alpha([{1: "a"}, {1: "a", 2: "a"}]) is None
