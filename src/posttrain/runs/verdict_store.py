@@ -94,5 +94,5 @@ class StoredAnswers:
         self._store.add({digest("answer", self._where, name_of("", request)): answer})
 
     def spent(self, role: str) -> Sequence[Usage]:
-        """None: what the store holds was paid for by other commands."""
+        """None: what the store holds cost other commands something, and this one nothing."""
         return ()

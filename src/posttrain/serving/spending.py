@@ -87,7 +87,7 @@ class Spending:
             if passed:
                 raise AlarmStop(
                     f"the next request to the endpoint of role '{self.role}' could pass its budget of {passed}: "
-                    f"{self.said} are spent, {len(self._reserved)} requests are under way. Its answers so far are "
+                    f"{self.summary} are spent, {len(self._reserved)} requests are under way. Its answers so far are "
                     f"recorded; raise models.{self.role}.endpoint.budget and resume"
                 )
         self._reserved.append(wanted)
@@ -98,7 +98,7 @@ class Spending:
         self._reserved.remove(reserved)
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         """What is spent, in words."""
         guess = f", {self.estimated:,} of them estimated" if self.estimated else ""
         money = "" if self.budget is None or self.budget.money is None else f" ({self.cost:.4g} in money)"

@@ -1,4 +1,4 @@
-"""Pairs into numbers, and what each annotator's judgements are worth.
+"""Pairs into numbers, and how reliable each annotator is.
 
 With theta the merits of the items, i shown first, and annotator a:
 
@@ -8,7 +8,7 @@ Bradley and Terry 1952, doi:10.2307/2334029, with a normal prior on theta (stand
 merits finite where comparisons are separated or not connected, and with a scale and an offset of each annotator, as in
 Chen et al. 2013, doi:10.1145/2433396.2433420 (CrowdBT), where a scale is a mixture. A negative scale is an annotator
 who prefers the worse; 0 is one who draws lots; the offset is a preference for the place. A prior of mean 1 and standard
-deviation 1 gives the scales their unit. Their sign is free, so their mean weighed by judgements is above 0.
+deviation 1 gives the scales their unit. Their sign is free, so their mean weighed by comparisons is above 0.
 
 Agreement: Cohen 1960, doi:10.1177/001316446002000104 (kappa); Krippendorff's alpha of nominal labels, where some may be
 missing.
@@ -30,7 +30,7 @@ TOLERANCE: Final = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class Comparison:
     """One annotator's preference between two items."""
 
     first: int
@@ -42,7 +42,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merits:
-    """What judgements say of items and annotators."""
+    """What comparisons show of items and annotators."""
 
     merit_I: Array
     """[I] of each item, in nats of an annotator with scale 1, mean 0."""
@@ -52,13 +52,13 @@ class Merits:
 
 
 def merits(
-    judgements: Sequence[Judgement], items: int, annotators: int, *, scales: bool = True, offsets: bool = True
+    comparisons: Sequence[Comparison], items: int, annotators: int, *, scales: bool = True, offsets: bool = True
 ) -> Merits:
     """The fit of largest posterior probability, by turns of items and annotators.
 
     Without `scales` all annotators have scale 1, without `offsets` none prefers a place: plain Bradley-Terry.
     """
-    first_N, second_N, annotator_N, win_N = _columns(judgements)
+    first_N, second_N, annotator_N, win_N = _columns(comparisons)
     merit_I, scale_A, offset_A = np.zeros(items), np.ones(annotators), np.zeros(annotators)
     for _ in range(ROUNDS):
         before = np.concatenate([merit_I, scale_A, offset_A])
@@ -97,8 +97,8 @@ def _moved(merit_I: Array, first_N: Any, second_N: Any, win_N: Array, scale_N: A
     return merit_I + step_I
 
 
-def _columns(judgements: Sequence[Judgement]) -> tuple[Any, Any, Any, Array]:
-    parts = [(j.first, j.second, j.annotator, j.first_wins) for j in judgements]
+def _columns(comparisons: Sequence[Comparison]) -> tuple[Any, Any, Any, Array]:
+    parts = [(j.first, j.second, j.annotator, j.first_wins) for j in comparisons]
     first, second, annotator, win = np.array(parts, np.int64).reshape(-1, 4).T
     return first, second, annotator, win.astype(np.float64)
 

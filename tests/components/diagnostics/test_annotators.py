@@ -16,7 +16,7 @@ PLANTED = SOUND | {"first": (1.5, 2.0), "lots": (0.0, 0.0), "wrong": (-1.5, 0.0)
 
 
 def file(folder: Path, annotators: dict[str, tuple[float, float]], *, placed: bool = True, each: int = 120) -> Path:
-    """Judgements of eight answers to each of twelve prompts, of which higher numbers are better."""
+    """Comparisons of eight answers to each of twelve prompts, of which higher numbers are better."""
     rng = np.random.default_rng(3)
     rows = []
     for name, (scale, offset) in annotators.items():
@@ -40,14 +40,14 @@ def test_planted_annotators_are_named_by_their_own_fault(tmp_path: Path) -> None
         "lots": "random",
         "wrong": "reversed",
     }
-    assert found.values["judgements"] == 720 and found.values["answers"] == 96
+    assert found.values["comparisons"] == 720 and found.values["answers"] == 96
     assert found.values["annotators"]["wrong"]["kappa"] < 0 < found.values["annotators"]["ann"]["kappa"]
-    assert any(line.startswith("wrong: reversed (120 judgements, scale -") for line in found.lines)
+    assert any(line.startswith("wrong: reversed (120 comparisons, scale -") for line in found.lines)
     best = [row["answers"][0]["text"] for row in found.values["merits"]]
     assert sum(text in ("answer 7", "answer 6") for text in best) >= 7
 
 
-def test_without_places_offsets_are_not_fitted_and_few_judgements_are_too_little(tmp_path: Path) -> None:
+def test_without_places_offsets_are_not_fitted_and_few_comparisons_are_too_little(tmp_path: Path) -> None:
     path = file(tmp_path, SOUND, placed=False)
     lonely = {"prompt": "prompt 1", "chosen": "answer 1", "rejected": "answer 2", "annotator": "new"}
     path.write_text(path.read_text() + json.dumps(lonely) + "\n")

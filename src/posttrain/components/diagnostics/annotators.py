@@ -7,8 +7,8 @@ Every annotator's preferences are explained by the merits that all others' prefe
 
 The verdict is ``reliable`` where the interval of the scale (95 %, errors by prompt) is above 0, ``reversed`` where it
 is below, ``prefers the first`` or ``the second`` where that of the offset excludes 0 and is beyond half a nat, and
-``random`` where neither is shown by at least 50 judgements; with fewer it is ``too little``. Cohen's kappa is with each
-other annotator of the same pairs, averaged by their number; Krippendorff's alpha is of all.
+``random`` where neither is shown by at least 50 comparisons; with fewer it is ``too little``. Cohen's kappa is with
+each other annotator of the same pairs, averaged by their number; Krippendorff's alpha is of all.
 
     posttrain diagnose annotators tasks=pairs.jsonl
     # columns: prompt, chosen, rejected, annotator; first (chosen or rejected: which was shown first; without it the
@@ -27,12 +27,12 @@ from posttrain.component import frozen, nearest
 from posttrain.components.diagnostics import Diagnostic, Finding, Subject
 from posttrain.components.tasks import Tasks
 from posttrain.errors import UserError
-from posttrain.statistics.annotators import Judgement, Merits, alpha, kappa, merits
+from posttrain.statistics.annotators import Comparison, Merits, alpha, kappa, merits
 from posttrain.statistics.logistic import regress
 from posttrain.types import Task
 
 ENOUGH = 50
-"""Judgements of an annotator without an effect who is called random."""
+"""Comparisons of an annotator without an effect who is called random."""
 LEAST_OFFSET = 0.5
 """Nats of an offset that is named."""
 
@@ -49,10 +49,10 @@ class Annotators(Diagnostic):
     def examine(self, *subjects: Subject) -> Finding:
         """Fit and compare."""
         read = _Read(self.tasks.load())
-        fitted = merits(read.judgements, len(read.items), len(read.names), offsets=read.placed)
+        fitted = merits(read.comparisons, len(read.items), len(read.names), offsets=read.placed)
         rows = {name: self._annotator(read, number) for number, name in enumerate(read.names)}
         values = {
-            "judgements": len(read.judgements),
+            "comparisons": len(read.comparisons),
             "answers": len(read.items),
             "alpha": alpha(list(read.units.values())),
             "annotators": rows,
@@ -62,9 +62,9 @@ class Annotators(Diagnostic):
 
     def _annotator(self, read: "_Read", number: int) -> dict[str, Any]:
         """The numbers of one annotator, by the merits that the others give."""
-        own = [(j, prompt) for j, prompt in zip(read.judgements, read.prompts, strict=True) if j.annotator == number]
-        others = [j for j in read.judgements if j.annotator != number]
-        row: dict[str, Any] = {"judgements": len(own), "kappa": read.kappa(number)}
+        own = [(j, prompt) for j, prompt in zip(read.comparisons, read.prompts, strict=True) if j.annotator == number]
+        others = [j for j in read.comparisons if j.annotator != number]
+        row: dict[str, Any] = {"comparisons": len(own), "kappa": read.kappa(number)}
         if not others or len({prompt for _, prompt in own}) < 2:
             return {**row, "verdict": "too little"}
         fitted = merits(others, len(read.items), len(read.names), offsets=read.placed)
@@ -81,30 +81,30 @@ class Annotators(Diagnostic):
 def _verdict(row: Mapping[str, Any]) -> str:
     """What an annotator is called."""
     low, high = row["scale_interval"]
-    said = ["reliable"] if low > 0 else ["reversed"] if high < 0 else []
+    found = ["reliable"] if low > 0 else ["reversed"] if high < 0 else []
     if (
         "offset" in row
         and abs(row["offset"]) > LEAST_OFFSET
         and row["offset_interval"][0] * row["offset_interval"][1] > 0
     ):
-        said.append(f"prefers the {'first' if row['offset'] > 0 else 'second'}")
-    return ", ".join(said) or ("random" if row["judgements"] >= ENOUGH else "too little")
+        found.append(f"prefers the {'first' if row['offset'] > 0 else 'second'}")
+    return ", ".join(found) or ("random" if row["comparisons"] >= ENOUGH else "too little")
 
 
 class _Read:
-    """Judgements, with the names of what they are about."""
+    """Comparisons, with the names of what they are about."""
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         """Raises `UserError` for rows without an annotator, and for data of one annotator."""
         self.items: dict[tuple[str, str], int] = {}
         self.names: dict[str, int] = {}
-        self.judgements: list[Judgement] = []
+        self.comparisons: list[Comparison] = []
         self.prompts: list[str] = []
         self.units: dict[Any, dict[Any, Any]] = defaultdict(dict)
         firsts = {task.fields.get("first") for task in tasks if task.preferences}
         self.placed = firsts <= {"chosen", "rejected"}
         if not self.placed and firsts != {None}:
-            raise UserError("the column 'first' says which answer was shown first, chosen or rejected, in every row")
+            raise UserError("the column 'first' states which answer was shown first, chosen or rejected, in every row")
         for task in tasks:
             for pair in task.preferences:
                 self._add(task, pair.chosen, pair.rejected)
@@ -127,12 +127,12 @@ class _Read:
         # Without a place the smaller number comes first, which carries no information about the label.
         chosen_first = task.fields.get("first") == "chosen" if self.placed else better < worse
         pair = (better, worse) if chosen_first else (worse, better)
-        self.judgements.append(Judgement(*pair, annotator=number, first_wins=chosen_first))
+        self.comparisons.append(Comparison(*pair, annotator=number, first_wins=chosen_first))
         self.prompts.append(prompt)
         self.units[frozenset((better, worse))][number] = better
 
     def kappa(self, number: int) -> float | None:
-        """The mean over the other annotators, by the number of pairs that both judged."""
+        """The mean over the other annotators, by the number of pairs that both compared."""
         found = []
         for other in set(self.names.values()) - {number}:
             both = [(key, unit) for key, unit in self.units.items() if {other, number} <= unit.keys()]
@@ -157,9 +157,9 @@ def _ranked(read: _Read, fitted: Merits) -> list[dict[str, Any]]:
 def _lines(values: Mapping[str, Any]) -> list[str]:
     """A line of each annotator."""
     whole = "" if values["alpha"] is None else f"; Krippendorff's alpha {values['alpha']:.2f}"
-    lines = [f"{values['judgements']} judgements of {values['answers']} answers{whole}"]
+    lines = [f"{values['comparisons']} comparisons of {values['answers']} answers{whole}"]
     for name, row in values["annotators"].items():
-        cells = [f"{row['judgements']} judgements"]
+        cells = [f"{row['comparisons']} comparisons"]
         for part in ("scale", "offset"):
             if part in row:
                 low, high = row[f"{part}_interval"]

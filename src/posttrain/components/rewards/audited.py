@@ -131,7 +131,7 @@ class Audited(Reward):
 
 
 def right_answer(task: Task) -> str | None:
-    """A right answer to a task; None where nothing says one."""
+    """A right answer to a task; None where nothing names one."""
     if task.preferences:
         return task.preferences[0].chosen
     return task.demonstrations[0] if task.demonstrations else task.answer
