@@ -23,7 +23,7 @@ from posttrain.components.shapes import Shape
 class Budget:
     """The most that the answers of an endpoint may cost in a run, with those before a resume."""
 
-    tokens: PositiveInt | None = None
+    tokens: Annotated[int, Field(ge=1, le=10**15)] | None = None
     """Most tokens, of prompts and answers; None has no bound."""
     money: PositiveFloat | None = None
     """Most money, in the currency of the prices; None has no bound."""

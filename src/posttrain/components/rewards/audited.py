@@ -23,7 +23,7 @@ from dataclasses import replace
 from typing import Annotated, Any, Final
 
 import numpy as np
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext
@@ -53,11 +53,11 @@ class Audited(Reward):
     """The reward."""
     keys: Annotated[tuple[str, ...], Field(max_length=256)] = (*KEYS, *FORGED)
     """Texts without content."""
-    pairs: PositiveInt = 16
+    pairs: Annotated[int, Field(ge=1, le=100_000)] = 16
     """Right answers that each key is compared with."""
     most_fooled: Share = 0.05
     """Largest share of right answers that a key may outrank."""
-    every: NonNegativeInt = 10
+    every: Annotated[int, Field(ge=0, le=1_000_000)] = 10
     """Steps between audits by the policy's own outputs; 0 has none."""
     frequent: Annotated[int, Field(ge=1, le=256)] = 20
     """Outputs of such an audit."""
