@@ -103,7 +103,7 @@ class Decoder(DecoderModules):
     def next_logits(self, cache: Cache, hidden_BD: Tensor) -> Tensor:
         """[B, V]; by the kernel that `write` has them from, if it does."""
         decoding = decoding_of(self, cache) if isinstance(cache, KeyValueCache) else None
-        if not isinstance(decoding, Decoding) or not decoding.draws:
+        if not isinstance(decoding, Decoding) or decoding.weights.head is None:
             return self.logits(hidden_BD)
         return kernels.product(hidden_BD, decoding.weights.head, self.vocabulary_size)
 
