@@ -40,6 +40,12 @@ DOMAINS: Planned = {
     },
     "coin": {"uniform": 0.17, "dump": 0.58, SEC: 0.59},
 }  # fmt: skip
+TITLES = {
+    "spread": "groups with spread",
+    "regret": "regret a step",
+    "rollouts_to": "rollouts to .6",
+    "coin": "share of the coin flip",
+}
 RATIO_SPREAD = {"mopps": 0.98, "dump": 0.95, SEC: 0.94, "oracle": 0.89}
 RATIO_VISITS = {128: 0.70, 512: 0.87, 2000: 0.98}
 HINTS = {"grpo": 0.03, "more": 0.01, "always": 0.54, "ladder": 0.97}
@@ -69,11 +75,12 @@ def lines(table: str, planned: Planned, found: Mapping[str, Any]) -> list[list[A
     for column, numbers in planned.items():
         for name, number in numbers.items():
             own = found[name]
+            title = f"{table}: {TITLES.get(column, column)}"
             if column == "coin":
-                rows.append(line(f"{table}: share of the coin flip", name, own["shares"]["coin flip"], 0.005, number))
+                rows.append(line(title, name, own["shares"]["coin flip"], 0.005, number))
             elif own[column] is not None:
                 value = own[column]
-                rows.append(line(f"{table}: {column}", name, value["mean"], value["standard_error"], number))
+                rows.append(line(title, name, value["mean"], value["standard_error"], number))
     return rows
 
 
