@@ -11,9 +11,10 @@ from posttrain.components.curricula import Pick
 from posttrain.components.rollouts import Hint
 from posttrain.runs.store import RunStore, rollout_rows
 from posttrain.stages.pairs import Side
-from posttrain.types import Fact, Task, Trajectory
+from posttrain.types import Fact, Score, Task, Trajectory
 from posttrain.viewer.curriculum import ancestry, curriculum, pairs, parted
 from posttrain.viewer.picks import columns_of
+from posttrain.viewer.planes import front, simplex
 from tests.runs.made_runs import RECIPE, right, trajectory, wrong
 from tests.viewer.looking import Page, browser
 
@@ -114,6 +115,36 @@ def test_where_two_texts_part(chosen: str, rejected: str, alike: str) -> None:
         chosen,
         rejected,
     )
+
+
+def test_three_arms_are_points_of_a_triangle() -> None:
+    shares = ([1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0])
+    found = simplex([{"arm": name, "shares": own} for name, own in zip("abc", shares, strict=True)])
+    assert found is not None and simplex([]) is None
+    (x1, y1), (x2, y2), (x3, y3) = found["points"]
+    assert (y1, x3) == (y2, (x1 + x2) / 2) and y3 < y1, "each is a corner, the third above the middle of the others"
+
+
+def test_the_front_has_a_line_for_each_evaluation(tmp_path: Path) -> None:
+    ratings = {"before": {"97 -26": (1.0, 0.5), "97 26": (0.5, 1.0)}, "rl": {"97 -26": (3.0, 1.0), "97 26": (1.0, 3.0)}}
+    with RunStore.create(tmp_path, "dpa", RECIPE) as store:
+        for step, (name, found) in enumerate(ratings.items()):
+            answers = [
+                trajectory(prompt=f"{way}\nList:", key=way, score=replace(right("5"), parts=parts(*both)))
+                for way, both in found.items()
+            ]
+            summary = {"accuracy": 1.0, "accuracy_interval": [0.3, 1.0], "tasks": 2, "correct": 2, "errors": 0}
+            store.write_evaluation(step, name, rollout_rows(answers, stage=name), summary | {"verifier": "numeric"})
+        folder = store.folder
+    found = front(folder)
+    assert found is not None and (found["across"], found["up"]) == ("help", "length")
+    assert found["lines"] == {name: list(own.items()) for name, own in ratings.items()}
+    page = Page(str(found["svg"]))
+    assert len([tag for tag, _ in page.elements if tag == "circle"]) == 4
+
+
+def parts(helpful: float, long: float) -> dict[str, Score]:
+    return {"help": Score(value=helpful, status="ok"), "length": Score(value=long, status="ok")}
 
 
 def test_pairs(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from posttrain.runs.charts import Chart, Series, draw
 from posttrain.runs.curves import Entry
 from posttrain.runs.reading import DOCUMENT, read_own
 from posttrain.runs.store import RunStore
-from posttrain.viewer import picks
+from posttrain.viewer import picks, planes
 from posttrain.viewer.index import Source, with_index
 
 Page = dict[str, Any]
@@ -36,6 +36,8 @@ def curriculum(name: str, folder: Path, order: str = "visits", *, page: int = 1)
         "probe_tokens": sum(_numbers(metrics, "probe_tokens")),
         "sampled_tokens": sum(_numbers(metrics, "sampled_tokens")),
         "charts": [*_difficulty(found["difficulty"]), *_reported(metrics)],
+        "simplex": planes.simplex(found["arms"]),
+        "front": planes.front(folder),
         "order": order,
         "orders": {key: title for key, (title, _) in picks.ORDERS.items()},
         "pages": _pages(page, total["tasks"], TASKS_PER_PAGE),

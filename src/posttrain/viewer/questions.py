@@ -76,6 +76,20 @@ def heldout(run: Path) -> list[Row]:
     return query(f"SELECT {columns} FROM {_tables(files)} WHERE sample = 0 ORDER BY step") if files else []
 
 
+def parts_of_evaluations(run: Path) -> list[Row]:
+    """Means of every part of the scores of held-out answers, by evaluation and by the direction before the prompt."""
+    files = _files(run, "evals")
+    if not files:
+        return []
+    return query(
+        "SELECT step, evaluation, direction, entry.key AS part, avg(entry.value.value) AS mean FROM (SELECT step, "
+        "evaluation, regexp_extract(prompt, '^-?[0-9]+ -?[0-9]+') AS direction, unnest(map_entries(parts)) AS entry "
+        f"FROM {_tables(files)} WHERE sample = 0 AND NOT ends_with(evaluation, ?)) "
+        "WHERE entry.value.status <> 'error' GROUP BY ALL ORDER BY step, evaluation, direction, part",
+        [GIVEN],
+    )
+
+
 def given(run: Path) -> list[Row]:
     """Held-out demonstrations and pairs of all evaluations, with the mean ``nats`` of their trained tokens."""
     files = _files(run, "evals")
