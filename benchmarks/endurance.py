@@ -24,6 +24,7 @@ from statistics import median_low
 import numpy as np
 
 from posttrain.components.rewards import Reward, RewardContext
+from posttrain.components.rewards.branch_distance import BranchDistance
 from posttrain.components.rewards.counted_work import CountedWork
 from posttrain.components.rewards.function import Function
 from posttrain.components.rewards.io_tests import IOTests
@@ -55,6 +56,8 @@ SOLUTIONS = {
     "correct": ["def f(x): return abs(x)", "def f(x): return max(x, -x)"],
     "wrong": ["def f(x): return x", "def f(x): return 0"],
 }
+NESTED = "def f(a, b):\n    if a == 12:\n        if b >= a + 3:\n            return 1"
+GUARDED = Task(key="guarded", prompt="f(a,b) a==12 b>=a+3", fields={"source": NESTED, "line": 4})
 MAGNITUDE = Task(key="magnitude", prompt="Write tests of f.", fields=SOLUTIONS)
 QUERY = Task(key="t", prompt="?", answer="SELECT 1", fields={"schema": "CREATE TABLE t(a INTEGER);"})
 INCREMENT = '#include <stdio.h>\nint main(void) { int a; scanf("%d", &a); printf("%d", a + 1); }'
@@ -102,6 +105,7 @@ def rewards(folder: Path) -> tuple[dict[str, tuple[Reward, Group]], dict[str, tu
         "openai_grader": (OpenAIGrader(type="python", source=GRADER, weakest=tier), answers),
         "python_tests": (PythonTests(weakest=tier), group(SQUARE, "def f(x): return x * x", "def f(x): return x")),
         "sql": (SQL(weakest=tier), group(QUERY, "SELECT 1", "SELEC")),
+        "branch_distance": (BranchDistance(weakest=tier), group(GUARDED, "12 15", "3 4", "none")),
         "suite": (Suite(weakest=tier), group(MAGNITUDE, "assert f(-1) == 1", "assert f(1) == 2", "none")),
         "verilog": (Verilog(weakest=tier), group(INVERTER, DESIGN, "module inverter(")),
     }

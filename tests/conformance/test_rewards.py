@@ -143,6 +143,15 @@ CASES: dict[str, Case] = {
         gold="def f(x): return x + 1",
         task=Task(key="task", prompt=QUESTION, fields={"tests": ["assert f(41) == 42"]}),
     ),
+    "branch_distance": Case(
+        settings={},
+        gold="42",
+        task=Task(
+            key="task",
+            prompt=QUESTION,
+            fields={"source": "def f(a):\n    if a == 42:\n        return 1", "line": 3},
+        ),
+    ),
     "suite": Case(
         settings={},
         gold="assert f(42) == 42\nassert f(-1) == 1",
@@ -261,6 +270,7 @@ NOT_BY_TEXT = {
     "json_score",
     "judge",
     "likelihood",
+    "list_metric",
     "listwise",
     "preference_model",
     "principle_logit",
@@ -284,6 +294,7 @@ IN_A_SANDBOX = {
     "io_tests": ("bwrap",),
     "python_tests": ("bwrap",),
     "sql": ("bwrap",),
+    "branch_distance": ("bwrap",),
     "suite": ("bwrap",),
     "verilog": ("bwrap", "iverilog"),
 }

@@ -102,6 +102,18 @@ class Continued(Fact):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Pointwise(Fact):
+    """The rollout states a score of one document of its task."""
+
+    document: int
+    """Its place, from 0."""
+    stated: int | None
+    """The score, from 0 to 10; None where there is none."""
+    probability: float
+    """Probability of the tokens of the score, when they were sampled."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Spans(Fact):
     """Token ranges of the tagged parts of a rollout, for the tags that an advantage or a penalty names (`tags`).
 

@@ -1,0 +1,115 @@
+"""How well the scores of a query's documents rank the relevant ones: the same number for every rollout of a list.
+
+Source: ERank, arXiv:2509.00520: generation is pointwise, the reward is "derived from the list". The paper's metric and
+how rollouts of several documents are combined could not be read; what follows is our own form of it. List j is the j-th
+rollout of every document (`rollouts/pointwise`); `pairings` more lists of each rollout combine it with drawn rollouts
+of the other documents, and its reward is the mean over its lists.
+
+    reciprocal_rank   1 / rank of the first relevant document among the first `at`, 0 without one
+    ndcg              sum of 1 / log2(rank + 1) over ranks of relevant documents, over the most that it can be
+
+A rollout without an integer from 0 to 10 has the reward 0 and ranks last. ``ties: pessimistic`` puts relevant documents
+behind others of an equal score; with ``optimistic`` equal scores of all documents are as good as the right order. With
+`weighted` documents are ranked by s Pr(s), the score times the probability of its tokens, as the paper ranks held-out
+ones; that is no expected score, and 0 for the score 0.
+
+The field ``relevant`` of a task is a list of true and false, one for each document.
+"""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from posttrain.component import frozen
+from posttrain.components.rewards import Reward, RewardContext, failure
+from posttrain.components.rollouts import Pointwise
+from posttrain.errors import UserError
+from posttrain.grading.ranked_lists import gain, ranked, reciprocal_rank
+from posttrain.types import Group, Score, Task, Trajectory
+
+
+@frozen
+class ListMetric(Reward):
+    """Scores rollouts of documents by the ranking of their query."""
+
+    metric: Literal["reciprocal_rank", "ndcg"] = "reciprocal_rank"
+    """What is computed of a list."""
+    at: Annotated[int, Field(ge=1, le=10_000)] = 10
+    """Ranks that count."""
+    ties: Literal["pessimistic", "optimistic"] = "pessimistic"
+    """Whether relevant documents come last or first among equals."""
+    pairings: Annotated[int, Field(ge=0, le=64)] = 3
+    """Lists of each rollout beside the one of equal numbers."""
+    weighted: bool = False
+    """Whether documents are ranked by s Pr(s), not by s."""
+
+    def check(self, tasks: Sequence[Task]) -> None:
+        """Raise `UserError` for a task without a relevant document."""
+        for task in tasks:
+            if fault := _fault(task):
+                raise UserError(f"task '{task.key}' {fault}")
+
+    async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
+        """Make the lists, and give each rollout the mean of its own."""
+        rollouts: dict[int, list[int]] = {}
+        for place in sorted(range(len(group)), key=lambda i: group.trajectories[i].sample):
+            fact = group.trajectories[place].fact(Pointwise)
+            if fact is not None:
+                rollouts.setdefault(fact.document, []).append(place)
+        values: dict[int, list[float]] = {}
+        for number in range(self.pairings + 1 if rollouts else 0):
+            rng = Random(f"list_metric:{context.seed}:{context.step}:{group.key}:{number}")
+            mixed = {document: rng.sample(own, len(own)) if number else own for document, own in rollouts.items()}
+            for j in range(max(map(len, mixed.values()))):
+                row = {document: own[j % len(own)] for document, own in mixed.items()}
+                value = self._value([group.trajectories[place] for place in row.values()])
+                for place in row.values():
+                    values.setdefault(place, []).append(value)
+        return [self._score(trajectory, values.get(i, ())) for i, trajectory in enumerate(group)]
+
+    def _value(self, row: Sequence[Trajectory]) -> float:
+        """The metric of one rollout of each document."""
+        relevant = [_relevant(trajectory) for trajectory in row]
+        ranks = ranked([self._rank(trajectory) for trajectory in row], relevant, optimistic=self.ties == "optimistic")
+        return (reciprocal_rank if self.metric == "reciprocal_rank" else gain)(ranks, self.at)
+
+    def _rank(self, trajectory: Trajectory) -> float:
+        fact = trajectory.fact(Pointwise)
+        if fact is None or fact.stated is None:
+            return -1.0
+        return fact.stated * fact.probability if self.weighted else float(fact.stated)
+
+    def _score(self, trajectory: Trajectory, values: Sequence[float]) -> Score:
+        fact = trajectory.fact(Pointwise)
+        if fact is None:
+            return failure("it is no rollout of one document; the reward list_metric needs the rollout 'pointwise'")
+        if fault := _fault(trajectory.task):
+            return failure(f"task '{trajectory.task.key}' {fault}")
+        if fact.stated is None:
+            return Score(value=0.0, status="wrong", explanation=f"document {fact.document}: no integer from 0 to 10")
+        value = sum(values) / len(values)
+        return Score(
+            value=value,
+            status="ok" if value > 1.0 - 1e-9 else "wrong",
+            answer=str(fact.stated),
+            explanation=f"document {fact.document}: {fact.stated} (p {fact.probability:.2f}), {value:.3f} in its lists",
+        )
+
+
+def _relevant(trajectory: Trajectory) -> bool:
+    fact, marked = trajectory.fact(Pointwise), trajectory.task.fields.get("relevant")
+    return fact is not None and isinstance(marked, Sequence) and fact.document < len(marked) and marked[fact.document]
+
+
+def _fault(task: Task) -> str:
+    """Why a task has no ranking; empty if it has one."""
+    marked, prompts = task.fields.get("relevant"), task.fields.get("prompts")
+    if not isinstance(marked, Sequence) or isinstance(marked, str) or not all(isinstance(own, bool) for own in marked):
+        return f"has relevant {marked!r:.60}, where a list of true and false is needed, one for each of its prompts"
+    if not any(marked):
+        return "has no relevant document"
+    if not isinstance(prompts, Sequence) or len(prompts) != len(marked):
+        return f"has {len(marked)} numbers in relevant, and another number of prompts"
+    return ""

@@ -1,0 +1,48 @@
+"""R1-Fuzz: inputs for lines of a program that nothing has reached yet, rewarded by how near they come.
+
+Source: arXiv:2509.20384, of which abstract and notes could be read; formulas and the loop's details were not found. A
+question shows the code around a line; the answer is an input, which is run. GRPO rewards it by the guards that it
+passes and the distance to the next one (`rewards/branch_distance`), and questions are lines behind covered ones, closed
+when they are reached (`curricula/coverage`).
+
+    posttrain run r1_fuzz tasks=mine.jsonl model=FOLDER
+    # columns: prompt, source (Python), function (a name), line (to be reached), parent (the line before, if any)
+
+Differs: both are our own form, that of search-based testing. A group without spread has no gradient; there is no
+distance by the call graph to fall back on. Inputs are literals for Python functions, not files for compilers, and what
+they reach is not handed to another fuzzer.
+
+Measured here over five seeds (`docs/experiments/fuzz_guards.py`), behind five nested equalities, in 2,000 executions
+for each of 30 lines: hill climbing reaches none where only the line is rewarded, all with the guards passed or the
+distance for numbers up to 30, and none with the guards against 25.4 [24.3, 26.5] with the distance for numbers up to
+999. A table trained with GRPO reaches 29.8 [29.2, 30.4] with the guards and 5.0 [3.5, 6.5] with the distance, as its
+numbers have no order. Of 30 lines in 6 programs 5,000 executions cover 26.0 [21.6, 30.4] with questions at the
+frontier, 27.4 [24.4, 30.4] with any line and 20.8 [13.6, 28.0] by mutation: the frontier makes no difference that five
+seeds can show.
+
+The default run is not measured yet, so that it names no row.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from posttrain.components.curricula.coverage import Coverage
+from posttrain.components.rewards.branch_distance import BranchDistance
+from posttrain.methods.policy_gradient.grpo import grpo
+from posttrain.recipes.changes import keep_verifier, rl_of, with_stage
+from posttrain.recipes.tree import Recipe
+from posttrain.settings.guarded_lines import guarded_lines
+
+PARENT: Final = "grpo"
+SETTING: Final = "guarded_lines"
+PAPER: Final = "arXiv:2509.20384"
+ROWS: Final = ()
+
+
+def r1_fuzz(recipe: Recipe | None = None) -> Recipe:
+    """A change to GRPO: the distance to a line as reward, and lines at the edge of what is covered."""
+    recipe = grpo(keep_verifier(recipe or guarded_lines()))
+    stage = rl_of(recipe)
+    own = stage.reward if isinstance(stage.reward, BranchDistance) else BranchDistance()
+    stage = replace(stage, reward=replace(own, credit="distance"), curriculum=Coverage())
+    return with_stage(replace(recipe, name="r1_fuzz"), stage)
