@@ -9,8 +9,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from posttrain.errors import UserError
-from posttrain.models import LoRA
+from posttrain.models import LoRA, Model
 from posttrain.policies.language_model import LanguageModelPolicy
+from posttrain.policies.loading import load_policy
 from posttrain.policies.lora import LoRALinear, adapters, merged_state
 from tests.policies.made_models import DECODERS, load, make_folder, pack, packed_logits, random_sequences
 
@@ -241,3 +242,10 @@ def test_what_is_wrong_with_an_adapters_tensors_is_reported(folder: Path, tmp_pa
     path.unlink()
     with pytest.raises(UserError, match=r"has no adapter_model\.safetensors"):
         load(tmp_path / "adapter", base=str(folder))
+
+
+def test_trained_weights_are_rank_times_both_sides_of_every_projection() -> None:
+    policy = load_policy("judge", Model(source="pebble", trained=True, lora=LoRA(rank=16)), {}, torch.device("cpu"))
+    sides = 128 + 128, 128 + 64, 128 + 64, 128 + 128, 128 + 384, 128 + 384, 384 + 128  # q, k, v, o, gate, up, down
+    trained = sum(parameter.numel() for parameter in policy.parameters() if parameter.requires_grad)
+    assert trained == 4 * 16 * sum(sides), "four layers; the share of a model depends on its shape"

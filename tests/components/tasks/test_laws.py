@@ -75,6 +75,7 @@ from posttrain.components.tasks.retrieval import Retrieval
 from posttrain.components.tasks.reviewed_replies import ReviewedReplies
 from posttrain.components.tasks.routes import Routes
 from posttrain.components.tasks.running_sums import RunningSums
+from posttrain.components.tasks.score_items import ScoreItems
 from posttrain.components.tasks.sentences import Sentences
 from posttrain.components.tasks.shapes import Shapes
 from posttrain.components.tasks.slipped_sums import SlippedSums
@@ -184,6 +185,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "principle_items": lambda _: PrincipleItems(size=30),
     "ranked_numbers": lambda _: RankedNumbers(size=30),
     "ranking_items": lambda _: RankingItems(tasks=RankedNumbers(size=30)),
+    "score_items": lambda _: ScoreItems(tasks=WorkedSolutions(size=30)),
     "policies": lambda _: Policies(size=30),
     "referenced": lambda _: Referenced(tasks=WorkedSolutions(size=30)),
     "unpaired": lambda _: Unpaired(tasks=WorkedSolutions(size=30)),
@@ -217,6 +219,7 @@ WRAPPERS = (
     "directed",
     "feedback_items",
     "ranking_items",
+    "score_items",
     "referenced",
     "two_ways",
     "critiques",

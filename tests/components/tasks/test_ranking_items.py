@@ -1,6 +1,7 @@
 """Items of several candidates: masked names in a drawn order, gold scores by name, numbers that principles order."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,3 +51,35 @@ def test_without_the_principle_it_is_not_shown() -> None:
     shown, hidden = RankingItems(tasks=source).load(), RankingItems(tasks=source, principle=False).load()
     for a, b in zip(shown, hidden, strict=True):
         assert str(a.prompt) == a.domain + str(b.prompt) and a.fields["gold"] == b.fields["gold"]
+
+
+def test_a_judge_to_be_imitated_may_have_given_other_points(tmp_path: Path) -> None:
+    row = {"candidates": ["a", "bb"], "gold": [2, 1], "points": [3, 3], "thought": "alike"}
+    [item] = items(tmp_path, **row).load()
+    assert read_ranking(item.demonstrations[0]).scores == {"model-1": 3.0, "model-2": 3.0}
+    assert sorted(item.fields["gold"].values()) == [1, 2] and item.demonstrations[0].startswith("<think>alike</think>")
+    source = replace(items(tmp_path, **row), ranking=False)
+    assert json.loads(source.load()[0].demonstrations[0].rpartition("</think>")[2]) == {
+        "scores": {"model-1": 3, "model-2": 3}
+    }
+    with pytest.raises(UserError, match="for each candidate"):
+        items(tmp_path, **{**row, "points": [1]}).load()
+
+
+def test_coarse_points_of_numbers() -> None:
+    tasks = RankedNumbers(size=300, candidates=2, thoughts=True, points=1e-9).load()
+    for task in tasks:
+        numbers = [int(text) for text in task.fields["candidates"]]
+        third = [1 if n <= 33 else 3 if n <= 66 else 5 for n in numbers]
+        even = [5 if n % 2 == 0 else 1 for n in numbers]
+        own = {"larger": third, "smaller": [6 - p for p in third]}.get(task.domain, even)
+        assert task.fields["points"] == own
+        best = max(numbers, key=lambda n: merit(n, task.domain))
+        assert task.fields["thought"] == f"{task.domain}: {best}, {sum(numbers) - best}"
+    noisy = RankedNumbers(size=300, candidates=2, points=0.3).load()
+    off = [
+        a != b
+        for x, y in zip(tasks, noisy, strict=True)
+        for a, b in zip(x.fields["points"], y.fields["points"], strict=True)
+    ]
+    assert 0.1 < sum(off) / len(off) < 0.35, "held in 1 to 5, so that some stay"

@@ -3,7 +3,8 @@
 Source: RewardAnything, arXiv:2506.03318, and its release. Each task of the source has the fields ``principle``,
 ``candidates`` (texts) and ``gold`` (a number for each). They are shown under masked names, model-1 and so on, in an
 order that is drawn for each item; the field ``gold`` of an item has the scores by these names. A demonstration thinks
-of the field ``thought``, if there is one, and gives the gold scores and the order.
+of the field ``thought``, if there is one, and gives the gold scores and the order; or the field ``points``, a number
+for each candidate, where a judge to be imitated gave others.
 
 Differs: the order is drawn anew for every item, where the release has one for each number of candidates.
 """
@@ -39,6 +40,8 @@ class RankingItems(Tasks):
     """Whether candidates stand between marks that they cannot contain, for a judge that follows instructions."""
     principle: bool = True
     """Whether the principle is shown; without it, what conflicting principles ask for cannot be known."""
+    ranking: bool = True
+    """Whether demonstrations end with the order, which a judge of points alone does without."""
     seed: NonNegativeInt = 0
     """Of the order."""
 
@@ -68,9 +71,13 @@ class RankingItems(Tasks):
         lines = [f"{n}: {marked(t) if self.marks else t}" for n, t in zip(names, texts, strict=True)]
         scores = {name: gold[i] for name, i in zip(names, order, strict=True)}
         ranked = sorted(names, key=lambda name: -scores[name])
+        points = task.fields.get("points", gold)
+        if not isinstance(points, Sequence) or len(points) != len(gold):
+            raise UserError(f"task {task.key}: points is {points!r:.60}, where a number for each candidate is needed")
+        given = {name: points[i] for name, i in zip(names, order, strict=True)}
         principle = str(task.fields.get("principle", ""))
         values = {"principle": principle if self.principle else "", "question": question_of(task)}
-        reply = json.dumps({"scores": scores, "best-to-worst": ranked})
+        reply = json.dumps({"scores": given, **({"best-to-worst": ranked} if self.ranking else {})})
         thought = str(task.fields.get("thought", ""))
         return replace(
             task,

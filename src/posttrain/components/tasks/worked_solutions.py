@@ -62,7 +62,8 @@ class WorkedSolutions(Tasks):
         (right,) = task.demonstrations
         wrong = slipped(right, rng) if self.rejected == "slip" else f" #### {task.answer}"
         chosen, rejected = (wrong, right) if rng.random() < self.wrong_share else (right, wrong)
-        return replace(task, preferences=(Preference(chosen=chosen, rejected=rejected),))
+        notes = ["right steps", "a slip" if self.rejected == "slip" else "no steps"]
+        return replace(task, preferences=(Preference(chosen=chosen, rejected=rejected, fields={"notes": notes}),))
 
 
 def slipped(solution: str, rng: Random) -> str:

@@ -50,12 +50,12 @@ from posttrain.recipes.changes import (
     with_stages_before,
 )
 from posttrain.recipes.tree import Recipe
-from posttrain.settings.scored_numbers import scored_numbers
+from posttrain.settings.scored_pairs import scored_pairs
 from posttrain.stages.outcome_model import OutcomeModelTraining
 from posttrain.training.settings import Learning
 
 PARENT: Final = "grpo"
-SETTING: Final = "scored_numbers"
+SETTING: Final = "scored_pairs"
 PAPER: Final = "arXiv:2504.02495"
 ROWS: Final = ()
 CHANGES: Final = ("rollout.n", "evaluation.search")
@@ -63,10 +63,10 @@ CHANGES: Final = ("rollout.n", "evaluation.search")
 
 def spct(recipe: Recipe | None = None) -> Recipe:
     """A change to GRPO: rejective fine-tuning and a meta model first, a reward of 1 and -1, a KL of .08, votes."""
-    recipe = with_imitation(keep_verifier(grpo(recipe or scored_numbers())))
+    recipe = with_imitation(keep_verifier(grpo(recipe or scored_pairs())))
     stage, imitated = rl_of(recipe), sft_of(recipe)
     sampling, reward = sampling_of(stage), StrictBest()
-    own = Rejected(reward=reward, temperature=sampling.temperature or 1.0, max_tokens=sampling.max_tokens, first=48)
+    own = Rejected(reward=reward, temperature=sampling.temperature or 1.0, max_tokens=sampling.max_tokens, first=96)
     meta = OutcomeModelTraining(
         rollout=Independent(n=3, sampling=sampling),
         reward=reward,
@@ -88,7 +88,7 @@ def spct(recipe: Recipe | None = None) -> Recipe:
         "reference": Model(source="role:policy"),
     }
     recipe = with_models(with_stage(replace(recipe, name="spct"), changed), models)
-    rejective = replace(imitated, selection=own, epochs=1.0, max_steps=6)
+    rejective = replace(imitated, selection=own, epochs=1.0, max_steps=6, learner=stage.learner)
     recipe = with_stages_before(recipe, {"rejective": rejective, "meta": meta}, changed)
     votes = ScoreVotes(n=4, meta_role="meta", sampling=sampling)
     return replace(recipe, evaluation=replace(recipe.evaluation, search=votes))

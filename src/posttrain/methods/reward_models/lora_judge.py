@@ -1,0 +1,57 @@
+"""A judge by rubric, demonstrations and an adapter: PPO rewarded by scores that a small model writes in JSON.
+
+Source: arXiv:2506.05748, of which the abstract and third-party notes were read. The judge is the base model with one
+line of rubric that requires JSON, demonstrations in its prompt (six), and an adapter of rank 16 that learned from pairs
+with reasons (`tasks/score_items`). Its score is the reward of online PPO at the last token (`rewards/json_score`),
+without a reward model and without an offline phase of the policy.
+
+    posttrain run lora_judge tasks=mine.jsonl judge.tasks.tasks=pairs.jsonl model=FOLDER
+    # mine.jsonl: prompt, answer; pairs.jsonl: prompt, chosen, rejected, notes (a reason for each of the two)
+
+``rl.reward.prompt.examples`` are the demonstrations, and ``judge.tasks.prompt.examples`` the same for its training.
+
+Differs: models, texts, range of scores, form of the pairs, learning rates and PPO's settings are not published; they
+are of this package. Judge and policy are models of their own, and not one base whose adapters are switched: scores are
+the same, and memory is larger.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from posttrain.components.objectives.likelihood import Likelihood
+from posttrain.components.optimizers.adamw import AdamW
+from posttrain.components.reducers.tokens import Tokens
+from posttrain.components.rewards.json_score import JsonScore
+from posttrain.components.schedules.cosine import Cosine
+from posttrain.components.tasks.score_items import ScoreItems
+from posttrain.methods.policy_gradient.ppo import ppo
+from posttrain.models import LoRA, Model
+from posttrain.recipes.changes import keep_verifier, rl_of, with_stage, with_stages_before
+from posttrain.recipes.tree import Recipe
+from posttrain.settings.scored_sums import scored_sums
+from posttrain.stages.sft import SFT
+from posttrain.training.settings import Learning
+
+PARENT: Final = "ppo"
+SETTING: Final = "scored_sums"
+PAPER: Final = "arXiv:2506.05748"
+ROWS: Final = ()
+
+
+def lora_judge(recipe: Recipe | None = None) -> Recipe:
+    """A change to PPO: a judge that scores in JSON learns by an adapter of rank 16 from pairs, and is the reward."""
+    recipe = keep_verifier(ppo(recipe or scored_sums()))
+    stage = rl_of(recipe)
+    reward = stage.reward if isinstance(stage.reward, JsonScore) else JsonScore()
+    judge = SFT(
+        objective=Likelihood(),
+        reducer=Tokens(),
+        role="judge",
+        max_steps=60,
+        learner=Learning(optimizer=AdamW(lr=5e-3), schedule=Cosine(warmup=0.05)),
+        tasks=ScoreItems(tasks=stage.tasks or recipe.tasks, prompt=reward.prompt),
+    )
+    changed = replace(stage, reward=reward)
+    recipe = with_stages_before(with_stage(replace(recipe, name="lora_judge"), changed), {"judge": judge}, changed)
+    base = recipe.models.get("judge", Model(source="role:policy"))
+    return replace(recipe, models={**recipe.models, "judge": replace(base, lora=LoRA(rank=16), trained=True)})
