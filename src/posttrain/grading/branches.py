@@ -170,9 +170,9 @@ def instrumented(source: str, function: str, line: int) -> Instrumented:
             node.test = _call("guard", ast.Constant(guards), ast.Constant(wanted), _measured(node.test))
             guards += 1
     _mark(found.body, line)
-    for node in ast.walk(found):
-        if isinstance(node, ast.For | ast.While | ast.FunctionDef | ast.AsyncFor):
-            node.body.insert(0, ast.Expr(_call("tick")))
+    for part in ast.walk(found):
+        if isinstance(part, ast.For | ast.While | ast.FunctionDef | ast.AsyncFor):
+            part.body.insert(0, ast.Expr(_call("tick")))
     code = ast.unparse(ast.fix_missing_locations(tree))
     return Instrumented(f"{HARNESS}\n{code}\n", guards, function)
 
