@@ -14,9 +14,10 @@ Differs: the weights 1 and 0.1 of the two losses are 10/11 and 1/11. Epochs and 
 the default setting is the bundled model after a few updates of imitation; the release has supervised GPT-2 and T5.
 Where the stage's critic has no target, its loss is 0 and the token still counts in the mean.
 
-Measured here, one seed only (25 steps of the default setting): held-out accuracy 82.0 %, PPO 21.5 %, and without the
-likelihood term 0: while the guide rolls out, the policy learns prefixes that the guide completes, and nothing of the
-letters; it then finds no reward by itself.
+Measured here, 25 steps of the default setting, five seeds: held-out accuracy 86.0 % [77.6, 94.4], PPO 26.9 %
+[9.5, 44.3], from 7.0 % before reinforcement: 59.1 points more [40.6, 77.6], in each seed (docs/experiments.md). Without
+the likelihood term 0 (one seed): while the guide rolls out, the policy learns prefixes that the guide completes, and
+nothing of the letters; it then finds no reward by itself.
 """
 
 from dataclasses import replace
