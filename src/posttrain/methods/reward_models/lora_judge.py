@@ -5,14 +5,26 @@ line of rubric that requires JSON, demonstrations in its prompt (six), and an ad
 with reasons (`tasks/score_items`). Its score is the reward of online PPO at the last token (`rewards/json_score`),
 without a reward model and without an offline phase of the policy.
 
-    posttrain run lora_judge tasks=mine.jsonl judge.tasks.tasks=pairs.jsonl model=FOLDER
+    posttrain run lora_judge setting=arithmetic tasks=mine.jsonl judge.tasks.tasks=pairs.jsonl model=FOLDER
     # mine.jsonl: prompt, answer; pairs.jsonl: prompt, chosen, rejected, notes (a reason for each of the two)
 
 ``rl.reward.prompt.examples`` are the demonstrations, and ``judge.tasks.prompt.examples`` the same for its training.
 
+``rl.reward='{kind: audited, of: {kind: json_score}}'`` stops where a text without content outranks right answers. An
+adapter has layers x rank x sum(in + out) weights: 155,648 of the bundled model.
+
 Differs: models, texts, range of scores, form of the pairs, learning rates and PPO's settings are not published; they
 are of this package. Judge and policy are models of their own, and not one base whose adapters are switched: scores are
 the same, and memory is larger.
+
+Measured here (``python docs/experiments/json_judges.py --seeds 5``, 95 % intervals): the judge's base, which has the
+form and scores by chance, puts 48.0 [39.2, 56.7] % of 200 new pairs in order, and 21.8 [-3.1, 46.7] % of its replies
+have no score; with six demonstrations in the prompt, of which it never saw any, no reply has one. After 60 steps the
+adapter puts 100.0 [100.0, 100.0] % in order with 0.0 [0.0, 0.0] % without a score, and so does a Bradley-Terry head
+from the same pairs. Right sums of 200 held out are 67.6 [65.8, 69.4] % before; after PPO by the adapter 90.1 [88.4,
+91.8] %, by the head 90.8 [89.4, 92.2] %, and by a judge from labels by chance 77.2 [59.9, 94.5] %: that control is no
+zero, since such a judge prefers one kind of solution by chance, and PPO gains where it is the worked one. Six
+demonstrations do not help a model of this size, so the default has none.
 """
 
 from dataclasses import replace
@@ -35,7 +47,7 @@ from posttrain.training.settings import Learning
 PARENT: Final = "ppo"
 SETTING: Final = "scored_sums"
 PAPER: Final = "arXiv:2506.05748"
-ROWS: Final = ()
+ROWS: Final = (289,)
 
 
 def lora_judge(recipe: Recipe | None = None) -> Recipe:
