@@ -332,9 +332,13 @@ def made_small(recipe: Recipe, tiny: Path) -> Recipe:
     tree |= {"threads": 1, "device": "cpu", "checkpoints": {"every_steps": 1, "keep": 2}}
     for stage in tree["stages"].values():  # a random model gives no pair by a rule of right and wrong
         selection = stage.get("selection")
+        if isinstance(selection, dict) and selection["kind"] == "hardest":
+            selection["share"] = 1.0  # of few tasks
+            selection = selection.get("then")
         if isinstance(selection, dict) and selection["kind"] == "paired":
             selection["reward"] = {"kind": "regex", "pattern": "[a-m]"}
             selection["pairing"] |= {"cut": True} if selection["pairing"]["kind"] == "prefix_tree" else {}
+            selection["pairing"] |= {"least": -9.0} if selection["pairing"]["kind"] == "fragments" else {}
             if selection["pairing"]["kind"] == "siblings":  # nor does it end its solutions
                 selection["pairing"] |= {"iterations": 20}
                 selection["pairing"]["sampling"]["stop"] = list(string.ascii_letters)

@@ -10,6 +10,7 @@ import pytest
 from posttrain.components.pairings import Paired, Pairing, Rollouts
 from posttrain.components.pairings.bands import Bands
 from posttrain.components.pairings.fields_differ import FieldsDiffer
+from posttrain.components.pairings.fragments import Fragments
 from posttrain.components.pairings.prefix_tree import PrefixTree
 from posttrain.components.pairings.siblings import Siblings
 from posttrain.components.rewards import failure
@@ -35,6 +36,8 @@ def able(pairing: Pairing) -> Pairing:
         return replace(
             pairing, iterations=20, first=8, delimiter="q", value_role=None
         )  # a letter of the scripted texts
+    if isinstance(pairing, Fragments):
+        return replace(pairing, least=-9.0)  # scripted texts have no word of the reference
     if isinstance(pairing, Bands):
         return Bands(ends=(3, 9), counts=(1, 2))
     return FieldsDiffer(fields=("act", "state"), most=pairing.most) if isinstance(pairing, FieldsDiffer) else pairing
