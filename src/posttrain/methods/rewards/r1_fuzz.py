@@ -9,8 +9,8 @@ when they are reached (`curricula/coverage`).
     # columns: prompt, source (Python), function (a name), line (to be reached), parent (the line before, if any)
 
 Differs: both are our own form, that of search-based testing. A group without spread has no gradient; there is no
-distance by the call graph to fall back on. Inputs are literals for Python functions, not files for compilers, and what
-they reach is not handed to another fuzzer.
+distance by the call graph to fall back on. Crashes are in the record of rollouts, not in a list of their own. Inputs
+are literals for Python functions, not files for compilers, and what they reach is not handed to another fuzzer.
 
 Measured here over five seeds (`docs/experiments/fuzz_guards.py`), behind five nested equalities, in 2,000 executions
 for each of 30 lines: hill climbing reaches none where only the line is rewarded, all with the guards passed or the
@@ -20,7 +20,9 @@ numbers have no order. Of 30 lines in 6 programs 5,000 executions cover 26.0 [21
 frontier, 27.4 [24.4, 30.4] with any line and 20.8 [13.6, 28.0] by mutation: the frontier makes no difference that five
 seeds can show.
 
-The default run is not measured yet, so that it names no row.
+The default run (one seed, 52 s on one of two busy cores): of 194 lines of other programs 16.5 % [11.9, 22.4] are
+reached after imitation and 27.3 % [21.5, 34.0] after 40 steps: 44 and 65 % of those behind one guard, 20 and 32 %
+behind two, 4 and 12 % behind three. 338 of the training programs' lines are covered meanwhile.
 """
 
 from dataclasses import replace
@@ -36,7 +38,7 @@ from posttrain.settings.guarded_lines import guarded_lines
 PARENT: Final = "grpo"
 SETTING: Final = "guarded_lines"
 PAPER: Final = "arXiv:2509.20384"
-ROWS: Final = ()
+ROWS: Final = (124,)
 
 
 def r1_fuzz(recipe: Recipe | None = None) -> Recipe:
