@@ -128,17 +128,17 @@ def test_three_arms_are_points_of_a_triangle() -> None:
 def test_the_front_has_a_line_for_each_evaluation(tmp_path: Path) -> None:
     ratings = {"before": {"97 -26": (1.0, 0.5), "97 26": (0.5, 1.0)}, "rl": {"97 -26": (3.0, 1.0), "97 26": (1.0, 3.0)}}
     with RunStore.create(tmp_path, "dpa", RECIPE) as store:
-        for step, (name, found) in enumerate(ratings.items()):
+        for step, (name, own) in enumerate(ratings.items()):
             answers = [
                 trajectory(prompt=f"{way}\nList:", key=way, score=replace(right("5"), parts=parts(*both)))
-                for way, both in found.items()
+                for way, both in own.items()
             ]
             summary = {"accuracy": 1.0, "accuracy_interval": [0.3, 1.0], "tasks": 2, "correct": 2, "errors": 0}
             store.write_evaluation(step, name, rollout_rows(answers, stage=name), summary | {"verifier": "numeric"})
         folder = store.folder
     found = front(folder)
     assert found is not None and (found["across"], found["up"]) == ("help", "length")
-    assert found["lines"] == {name: list(own.items()) for name, own in ratings.items()}
+    assert found["lines"] == {name: list(ways.items()) for name, ways in ratings.items()}
     page = Page(str(found["svg"]))
     assert len([tag for tag, _ in page.elements if tag == "circle"]) == 4
 
