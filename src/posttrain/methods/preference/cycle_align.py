@@ -20,9 +20,11 @@ Measured here: simulated rankers (20 seeds, `docs/experiments/cycles.py`): of th
 [98.5, 100] are right by agreement, 93.8 % [91.6, 95.9] with the black box's own orders; its rankings are right in 93.7,
 92.6 and, with static demonstrations alone, 78.7 % of the pairs; the policy's in 96.8 % with each. Where both share a
 bias, 85.0 and 81.5 % of the demonstrations are right, and 71.9, 71.4 and 64.9 % of the rankings, at an agreement of .83
-against .90: agreement does not filter what both get wrong, as expected (docs/experiments.md). One run on the default
-setting: of the pairs of a group 44 to 52 % are misordered in all of 40 steps, so that the ranking is not learned there,
-and it names no row yet.
+against .90: agreement does not filter what both get wrong, as expected (docs/experiments.md). On the
+default setting, five seeds, 100 held-out replies: 36 % have all that they should after imitation, 84.2 % [75.4, 93.0]
+after CycleAlign, and 90.0 % [79.8, 100] after GRPO on the same ratings, a difference of -5.8 points [-13.4, +1.8]. Of
+the pairs 31 to 38 % are misordered in the first five steps and 32 to 39 % in the last: what is written gets better, the
+order of it does not. Where a cut reply may be the first, replies grow to the limit: one run fell from 33 to 26 %.
 """
 
 from dataclasses import replace
@@ -35,18 +37,18 @@ from posttrain.components.rewards.ranked import Ranked
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.recipes.changes import every_group, keep_verifier, rl_of, with_stage
 from posttrain.recipes.tree import Recipe
-from posttrain.settings.topics import topics
+from posttrain.settings.ranked_replies import ranked_replies
 
 PARENT: Final = "grpo"
-SETTING: Final = "topics"
+SETTING: Final = "ranked_replies"
 PAPER: Final = "arXiv:2310.16271"
-ROWS: Final = ()
+ROWS: Final = (263,)
 CHANGES: Final = ("reward",)  # the ranking takes the place of scores
 
 
 def cycle_align(recipe: Recipe | None = None) -> Recipe:
     """A change to GRPO: rollouts are ranked in one call, and the ranking is learned by RRHF."""
-    recipe = keep_verifier(grpo(recipe or topics()))
+    recipe = keep_verifier(grpo(recipe or ranked_replies()))
     stage = rl_of(recipe)
     stage = replace(
         stage,
