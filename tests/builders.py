@@ -374,6 +374,16 @@ class ScriptedSampler:
         text = reply["content"] if isinstance(prompt, str) else f"{reply['role']}: {reply['content']}\n"
         return np.array([*text.encode()], np.int64)
 
+    def tokenizer_file(self) -> tuple[str, frozenset[int], int]:
+        return "bytes", frozenset({0}), 256
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return bytes([token_id])
+
+    async def watched(self, token_ids: np.ndarray, n: int, sampling: Sampling, watch: object) -> list[Completion]:
+        """Without regard to masks."""
+        return await self.sample(token_ids, n, sampling)
+
     def uniform(self) -> float:
         self.drawn += 1
         return float(self._rng("uniform", self.drawn).random())
