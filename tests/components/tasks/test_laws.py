@@ -37,6 +37,7 @@ from posttrain.components.tasks.fractions import Fractions
 from posttrain.components.tasks.gathered import Gathered
 from posttrain.components.tasks.graded_replies import GradedReplies
 from posttrain.components.tasks.guarded_requests import GuardedRequests
+from posttrain.components.tasks.guards import Guards
 from posttrain.components.tasks.guessing import Guessing
 from posttrain.components.tasks.identities import Identities
 from posttrain.components.tasks.judge_items import JudgeItems
@@ -76,6 +77,7 @@ from posttrain.components.tasks.reviewed_replies import ReviewedReplies
 from posttrain.components.tasks.routes import Routes
 from posttrain.components.tasks.running_sums import RunningSums
 from posttrain.components.tasks.score_items import ScoreItems
+from posttrain.components.tasks.scored_documents import ScoredDocuments
 from posttrain.components.tasks.sentences import Sentences
 from posttrain.components.tasks.shapes import Shapes
 from posttrain.components.tasks.slipped_sums import SlippedSums
@@ -138,6 +140,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "fractions": lambda _: Fractions(size=30),
     "gathered": lambda _: Gathered(tasks=Unpaired(tasks=WorkedSolutions(size=30))),
     "guarded_requests": lambda _: GuardedRequests(size=30),
+    "guards": lambda _: Guards(size=10),
     "guessing": lambda _: Guessing(size=30),
     "lookups": lambda _: Lookups(size=30),
     "meeting_questions": lambda _: MeetingQuestions(size=30),
@@ -180,6 +183,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "two_ways": lambda _: TwoWays(tasks=Arithmetic(size=30)),
     "two_modes": lambda _: TwoModes(size=30),
     "feedback_items": lambda _: FeedbackItems(tasks=ReviewedReplies(size=60)),
+    "scored_documents": lambda _: ScoredDocuments(size=30),
     "reviewed_replies": lambda _: ReviewedReplies(size=30),
     "graded_replies": lambda _: GradedReplies(size=30),
     "principle_items": lambda _: PrincipleItems(size=30),
