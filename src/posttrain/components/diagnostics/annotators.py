@@ -15,6 +15,10 @@ each other annotator of the same pairs, averaged by their number; Krippendorff's
     # place is not known, and offsets are not fitted)
 
 The answers' merits with everyone's scale are in the JSON, the best answer of each prompt first.
+
+Source: Bradley and Terry 1952, doi:10.2307/2334029, with a scale of each annotator as in Chen et al. 2013,
+doi:10.1145/2433396.2433420, and an offset for the place shown first; kappa is Cohen's, 1960,
+doi:10.1177/001316446002000104. The bounds of the verdicts are ours.
 """
 
 from collections import defaultdict
