@@ -7,6 +7,7 @@ import pytest
 
 from posttrain.errors import UserError
 from posttrain.runs.verdict_store import StoredAnswers, VerdictStore, digest
+from posttrain.serving.spending import Usage
 
 
 def test_what_is_kept_is_found_by_another_process(tmp_path: Path) -> None:
@@ -51,6 +52,6 @@ def test_answers_are_shared_between_roles_and_not_between_endpoints(tmp_path: Pa
     one, other = StoredAnswers(store, "http://a/v1"), StoredAnswers(store, "http://b/v1")
     request = {"model": "m", "messages": [{"role": "user", "content": "q"}], "seed": 1}
     assert one.find("judge", request) is None
-    one.add("judge", request, "yes")
+    one.add("judge", request, "yes", Usage(prompt=3, completion=1))
     assert one.find("teacher", request) == "yes" and other.find("judge", request) is None
     assert one.find("judge", {**request, "seed": 2}) is None
