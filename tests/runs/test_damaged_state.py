@@ -62,7 +62,7 @@ def test_what_is_no_state_is_refused(tmp_path: Path, text: str) -> None:
 )
 def test_a_line_that_is_no_entry_is_named(tmp_path: Path, line: str) -> None:
     path = tmp_path / "metrics.jsonl"
-    path.write_text(f'{{"step": 1}}\n{line}\n{{"step": 2}}\n')
+    path.write_text(f'{{"step": 1, "stage": "rl"}}\n{line}\n{{"step": 2, "stage": "rl"}}\n')
     with pytest.raises(UserError, match=r"metrics\.jsonl line 2 is not an entry of a run"):
         read_lines(path)
     assert [entry["step"] for entry in sound_lines(path)] == [1, 2]

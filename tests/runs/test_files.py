@@ -177,7 +177,7 @@ def test_what_a_power_cut_damaged_after_the_checkpoint_is_forgotten_and_nothing_
             store.log_metrics(step, "rl", step, {"reward": 0.5})
     for name in ("metrics.jsonl", "timing.jsonl", "events.jsonl", "evals.jsonl"):
         with (run / name).open("ab") as file:  # a sector in the middle was not written, and one after it was
-            file.write(bytes(512) + b'0.5}\n{"step": 4, "kind": "note"}\n')
+            file.write(bytes(512) + b'0.5}\n{"step": 4, "stage": "rl"}\n')
     with RunStore.open(run) as store:
         store.rewind(position)
         assert [entry["step"] for entry in store.metrics()] == [1] and not store.events()

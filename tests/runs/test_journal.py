@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from posttrain.runs.journal import read_lines, sound_lines
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(journal, "_TOGETHER", 3)
     path = tmp_path / "metrics.jsonl"
-    path.write_text("".join(json.dumps({"step": step, "a name": 0.5}) + "\n" for step in range(1, 9)))
+    path.write_text("".join(json.dumps({"step": step, "stage": "rl", "a name": 0.5}) + "\n" for step in range(1, 9)))
     return path
 
 
@@ -50,3 +51,25 @@ def test_more_lines_than_any_run_writes_are_refused(small: Path, monkeypatch: py
     monkeypatch.setitem(journal.LARGEST, "history.jsonl", 50)
     with pytest.raises(UserError, match=r"history\.jsonl has"):
         read_lines(small.parent / "history.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("name", "entry"),
+    [
+        ("metrics.jsonl", {"step": 1, "stage": "rl", "reward": [0.5]}),
+        ("metrics.jsonl", {"step": 1, "reward": 0.5}),
+        ("timing.jsonl", {"step": 1, "stage": "rl", "seconds": "1"}),
+        ("evals.jsonl", {"step": 1, "name": ["rl"]}),
+        ("evals.jsonl", {"step": 1, "name": "rl", "accuracy": [], "accuracy_interval": [0.0, 1.0]}),
+        ("evals.jsonl", {"step": 1, "name": "rl", "accuracy": 0.5, "accuracy_interval": [0.0]}),
+        ("evals.jsonl", {"step": 1, "name": "rl", "accuracy": 0.5, "accuracy_interval": [0.0, "1"]}),
+    ],
+)
+def test_values_of_another_type_are_no_entry(tmp_path: Path, name: str, entry: dict[str, Any]) -> None:
+    (tmp_path / name).write_text(json.dumps(entry) + "\n")
+    with pytest.raises(UserError, match=r"jsonl line 1 is not an entry of a run"):
+        read_lines(tmp_path / name)
+    other = {"name": "rl"} if name == "evals.jsonl" else {"stage": "rl"}
+    sound = {"step": 1, **other, "accuracy": None, "accuracy_interval": None}
+    (tmp_path / name).write_text(json.dumps(sound) + "\n")
+    assert len(read_lines(tmp_path / name)) == 1

@@ -79,11 +79,15 @@ class Journal:
 
 
 REQUIRED: dict[str, dict[str, type]] = {
-    **{name: {"step": int} for name in ("metrics.jsonl", "events.jsonl", "evals.jsonl", "stream.jsonl")},
-    "timing.jsonl": {"step": int, "stage": str},
+    **{name: {"step": int} for name in ("events.jsonl", "stream.jsonl")},
+    **{name: {"step": int, "stage": str} for name in ("metrics.jsonl", "timing.jsonl")},
+    "evals.jsonl": {"step": int, "name": str},
     "history.jsonl": {"kind": str},
 }
 """By journal of a run: what every entry has, by type."""
+NUMBERS = ("metrics.jsonl", "timing.jsonl")
+"""Journals in which all is a number but the name of the stage."""
+INTERVAL = "_interval"
 LARGEST = dict.fromkeys(("history.jsonl", "events.jsonl", "evals.jsonl"), 32 * 2**20)
 """Bytes at most of journals that have no line for each step."""
 MOST_LINES = 1_000_000
@@ -159,7 +163,25 @@ def _object(line: bytes, path: Path) -> dict[str, Any] | None:
 def _is_entry(entry: Any, path: Path) -> bool:
     """Whether a value is an entry of this journal."""
     required = REQUIRED.get(path.name, {})
-    return isinstance(entry, dict) and all(type(entry.get(key)) is kind for key, kind in required.items())
+    if not isinstance(entry, dict) or any(type(entry.get(key)) is not kind for key, kind in required.items()):
+        return False
+    if path.name in NUMBERS:
+        return all(key in required or _is_number(value) for key, value in entry.items())
+    return path.name != "evals.jsonl" or _has_numbers_with_intervals(entry)
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or isinstance(value, int | float)
+
+
+def _has_numbers_with_intervals(entry: Mapping[str, Any]) -> bool:
+    """Whether what has an interval is a number, and each interval two of them; either may be missing."""
+    for key, value in entry.items():
+        if key.endswith(INTERVAL):
+            is_interval = isinstance(value, list) and len(value) == 2 and all(map(_is_number, value))
+            if not (value is None or is_interval) or not _is_number(entry.get(key.removesuffix(INTERVAL))):
+                return False
+    return True
 
 
 def plain(value: Any) -> Any:

@@ -137,12 +137,12 @@ class RunStore:
 
     # Writing
 
-    def log_metrics(self, step: int, stage: str, stage_step: int, metrics: Mapping[str, Any]) -> None:
+    def log_metrics(self, step: int, stage: str, stage_step: int, metrics: Mapping[str, float | None]) -> None:
         """Record the metrics of a step, which are a function of the recipe."""
         self._append("metrics.jsonl", {"step": step, "stage": stage, "stage_step": stage_step, **metrics})
         self._last_step = step
 
-    def log_timing(self, step: int, stage: str, stage_step: int, timing: Mapping[str, Any]) -> None:
+    def log_timing(self, step: int, stage: str, stage_step: int, timing: Mapping[str, float | None]) -> None:
         """Record seconds by phase, tokens per second and memory of a step, or of an evaluation after it."""
         self._append("timing.jsonl", {"step": step, "stage": stage, "stage_step": stage_step, **timing})
 
