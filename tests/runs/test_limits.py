@@ -3,6 +3,8 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from posttrain.cli import main
 from posttrain.errors import Interrupted, UserError
 from posttrain.policies.folder import new_folder
 from posttrain.recipes.files import find_recipe
+from posttrain.runs import run
 from posttrain.runs.launch import resume, start
 from posttrain.runs.limits import TimeLimit, time_limit
 from posttrain.runs.live import LiveView
@@ -92,3 +95,22 @@ def test_an_estimate_states_what_the_run_costs(capfd: pytest.CaptureFixture[str]
     assert found["cost"] == pytest.approx(found["seconds"])
     assert main(["estimate", "grpo", *SMALL, "--price", "3600", "--no-measure"]) == 2
     assert "--price is of the measured time" in capfd.readouterr().err
+
+
+def test_an_evaluation_between_two_steps_is_timed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a clock that only evaluations move."""
+    clock, evaluate = [0.0], run.evaluate
+
+    def slow(*given: Any) -> Any:
+        clock[0] += 1000.0
+        return evaluate(*given)
+
+    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(run, "evaluate", slow)
+    folder, summary = start(
+        find_recipe("grpo", [*SMALL, "evaluation.every=2"]), tmp_path / "runs", LiveView(lines=True)
+    )
+    timing = [json.loads(line) for line in (folder / "timing.jsonl").read_text().splitlines()]
+    totals = [entry["seconds_total"] for entry in timing if "seconds_total" in entry]
+    assert totals == [0.0] * 5
+    assert summary["seconds"] == sum(entry.get("seconds_evaluate", 0.0) for entry in timing) == 4 * 1000.0
