@@ -135,7 +135,8 @@ def page(runs: Mapping[str, Mapping[str, Any]], trials: Mapping[str, Mapping[str
     machine = first["machine"]
     lines += [
         f"Accuracy of greedy answers to {first['tasks_evaluated']} held-out problems with 95 % intervals, scored by "
-        f"`{first['verifier']}`, not by the reward. Minutes are those of the whole run with its evaluations. "
+        f"`{first['verifier']}`, not by the reward. Minutes are those of the whole run with its evaluations, "
+        "and upper bounds: those between two steps were counted twice until after this was measured. "
         f"Measured on {machine['cores']} cores ({machine['cpu']}; {machine['instructions']}).",
         "",
         "![Held-out accuracy and reward by step](pictures/real-model.svg)",
