@@ -67,7 +67,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "a summary of 100 GB": (lambda run: _sparse(run / "summary.json"), "102,400 MiB"),
     "evaluations of other types": (
         lambda run: _write(run / "evals.jsonl", '{"step": 0, "accuracy": "x"}\n'),
-        "accuracy_before",
+        "evals.jsonl line 1",
     ),
     "linked rollouts": (lambda run: _linked(run / "rollouts", run / "evals"), ""),
     "rollouts that are a loop": (lambda run: _linked(run / "rollouts", run / "rollouts"), ""),
@@ -168,9 +168,9 @@ def test_other_sites_get_nothing_but_links_work(tmp_path: Path) -> None:
     assert looking.get("/", headers={"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}).status_code == 200
 
 
-def test_a_page_that_fails_is_a_page(tmp_path: Path) -> None:
-    run = make_run(tmp_path, sft=1, rl=1, tasks=4)
-    (run / "evals.jsonl").write_text(json.dumps({"step": 1, "name": [5]}) + "\n")
+def test_a_page_that_fails_is_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_run(tmp_path, sft=1, rl=1, tasks=4)
+    monkeypatch.setattr("posttrain.viewer.pages.curves", lambda *given: 1 / 0)
     response = browser(tmp_path).get("/runs/quickstart-1")
     assert response.status_code == 500 and "Not readable" in response.text
 
