@@ -30,8 +30,10 @@ from posttrain.components.rewards.function import Function
 from posttrain.components.rewards.io_tests import IOTests
 from posttrain.components.rewards.math_verify import MathVerify
 from posttrain.components.rewards.openai_grader import OpenAIGrader
+from posttrain.components.rewards.patch_similarity import PatchSimilarity
 from posttrain.components.rewards.python_tests import PythonTests
 from posttrain.components.rewards.reasoning_gym import ReasoningGym
+from posttrain.components.rewards.refactored import Refactored
 from posttrain.components.rewards.sql import SQL
 from posttrain.components.rewards.suite import Suite
 from posttrain.components.rewards.verilog import Verilog
@@ -58,6 +60,9 @@ SOLUTIONS = {
 }
 NESTED = "def f(a, b):\n    if a == 12:\n        if b >= a + 3:\n            return 1"
 GUARDED = Task(key="guarded", prompt="f(a,b) a==12 b>=a+3", fields={"source": NESTED, "line": 4})
+FAULT = Task(key="fault", prompt="41", fields={"files": {"a": "41"}, "oracle": {"a": "42"}})
+EDIT = "<think>42</think><solution>\n```\n### a\n<<<<<<< SEARCH\n41\n=======\n42\n>>>>>>> REPLACE\n```\n</solution>"
+BLOCK = Task(key="block", prompt="Extract g.", fields={"source": "def f(a):\n b = a * 2\n return b + 1"})
 MAGNITUDE = Task(key="magnitude", prompt="Write tests of f.", fields=SOLUTIONS)
 QUERY = Task(key="t", prompt="?", answer="SELECT 1", fields={"schema": "CREATE TABLE t(a INTEGER);"})
 INCREMENT = '#include <stdio.h>\nint main(void) { int a; scanf("%d", &a); printf("%d", a + 1); }'
@@ -97,6 +102,8 @@ def rewards(folder: Path) -> tuple[dict[str, tuple[Reward, Group]], dict[str, tu
     in_workers: dict[str, tuple[Reward, Group]] = {
         "function": (Function(path=f"{mine}:score"), answers),
         "math_verify": (MathVerify(), answers),
+        "patch_similarity": (PatchSimilarity(), group(FAULT, EDIT, "none")),
+        "refactored": (Refactored(), group(BLOCK, "def f(a):\n return g(a) + 1\ndef g(a):\n return a * 2", "(" * 3000)),
         "reasoning_gym": (ReasoningGym(), group(SPELLED, "<answer>tac</answer>", "<answer>cat</answer>")),
     }
     sandboxed: dict[str, tuple[Reward, Group]] = {

@@ -113,6 +113,8 @@ NOT = {
     "ranked": "ranks rollouts among one another; no answer is correct by it",
     "solution_set": "compares a list with all solutions, not one answer; its own tests hold what is refused",
     "branch_distance": "rewards inputs that come near, of which many are right; its own tests hold what is refused",
+    "patch_similarity": "rewards partly, by characters; its own tests hold what each cheat has",
+    "refactored": "rewards a copy by two points of three; its own tests hold what each cheat has",
     "suite": "rewards tests, of which many sets are right; its own tests hold what must not be rewarded",
     "rubric": "rewards words or what a judge accepts, in any order; its own tests hold what must not be rewarded",
     "constraints": "gives wrong answers a share too, by sigmoid; its own tests hold what must not be rewarded",

@@ -152,6 +152,19 @@ CASES: dict[str, Case] = {
             fields={"source": "def f(a):\n    if a == 42:\n        return 1", "line": 3},
         ),
     ),
+    "patch_similarity": Case(
+        settings={},
+        gold="<think>6 * 7</think><solution>\n```\n### a\n<<<<<<< SEARCH\n41\n=======\n42\n>>>>>>> REPLACE\n```"
+        "\n</solution>",
+        task=Task(key="task", prompt=QUESTION, fields={"files": {"a": "41\n"}, "oracle": {"a": "42\n"}}),
+    ),
+    "refactored": Case(
+        settings={},
+        gold="def f(a):\n return g(a) + 1\ndef g(a):\n return a * 42",
+        task=Task(
+            key="task", prompt=QUESTION, fields={"source": "def f(a):\n b = a * 42\n return b + 1", "inputs": [[1]]}
+        ),
+    ),
     "suite": Case(
         settings={},
         gold="assert f(42) == 42\nassert f(-1) == 1",

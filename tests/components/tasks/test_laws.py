@@ -70,8 +70,10 @@ from posttrain.components.tasks.reaching import Reaching
 from posttrain.components.tasks.reasoning_gym import ReasoningGym
 from posttrain.components.tasks.recorded_shopping import RecordedShopping
 from posttrain.components.tasks.records import Records
+from posttrain.components.tasks.refactorings import Refactorings
 from posttrain.components.tasks.referenced import Referenced
 from posttrain.components.tasks.refinements import Refinements
+from posttrain.components.tasks.repairs import Repairs
 from posttrain.components.tasks.retrieval import Retrieval
 from posttrain.components.tasks.reviewed_replies import ReviewedReplies
 from posttrain.components.tasks.routes import Routes
@@ -169,6 +171,8 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "rare_calls": lambda _: RareCalls(tasks=Arithmetic(size=30)),
     "reaching": lambda _: Reaching(size=30),
     "slipped_sums": lambda _: SlippedSums(tasks=Arithmetic(size=30)),
+    "refactorings": lambda _: Refactorings(size=30),
+    "repairs": lambda _: Repairs(size=30),
     "suites": lambda _: Suites(size=30, faults=2, inputs=20),
     "taught": lambda _: Taught(tasks=Arithmetic(size=30)),
     "spelt": lambda _: Spelt(tasks=Arithmetic(size=30)),

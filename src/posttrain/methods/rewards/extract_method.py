@@ -1,0 +1,43 @@
+"""Extract Method: refactored functions, rewarded for syntax, compilation and an extracted function.
+
+Source: Palit and Sharma, "Generating refactored code accurately using reinforcement learning", arXiv:2412.18035, and
+its release (SMART-Dal/extract-method-generation at 966926a). After imitation of pairs, PPO with a critic is rewarded
+with a point each for a text that parses, that compiles by itself, and that has an extracted function
+(`rewards/refactored`), less a KL whose coefficient starts at 0.2 and is adapted towards 6 nats; four minibatches.
+
+    posttrain run extract_method tasks=mine.jsonl model=FOLDER
+    # columns: prompt, source (a function in Python), function (its name); inputs, for reward.execution=true
+
+Differs: two epochs of a batch, where the release has up to 100 with a stop by KL (`learner.epochs=100
+learner.stop_at=1`); a critic with weights of its own, where it has a head on the policy with a coefficient of 0.1; a
+decoder that copies the prompt's function, where it has CodeT5 and others; generated functions in Python, where it has
+pairs of Java methods from commits. The rate is the setting's, not 2.9e-5.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from posttrain.components.penalties.adaptive_kl import AdaptiveKL
+from posttrain.components.rewards.refactored import Refactored
+from posttrain.methods.policy_gradient.ppo import ppo
+from posttrain.recipes.changes import keep_verifier, rl_of, with_stage
+from posttrain.recipes.tree import Recipe
+from posttrain.settings.refactorings import refactorings
+
+PARENT: Final = "ppo"
+SETTING: Final = "refactorings"
+PAPER: Final = "arXiv:2412.18035"
+ROWS: Final = ()
+
+
+def extract_method(recipe: Recipe | None = None) -> Recipe:
+    """A change to PPO: one point for each of three checks, a KL coefficient that is adapted, four minibatches."""
+    recipe = ppo(keep_verifier(recipe or refactorings()))
+    stage = rl_of(recipe)
+    stage = replace(
+        stage,
+        reward=replace(stage.reward, partial=True) if isinstance(stage.reward, Refactored) else Refactored(),
+        penalties={**stage.penalties, "kl": AdaptiveKL(coefficient=0.2, target=6.0, form="k1")},
+        learner=replace(stage.learner, minibatches=4),
+    )
+    return with_stage(replace(recipe, name="extract_method"), stage)

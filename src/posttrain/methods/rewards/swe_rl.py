@@ -1,0 +1,34 @@
+"""SWE-RL: patches rewarded by their similarity to the true one, without running anything.
+
+Source: SWE-RL, arXiv:2502.18449, and the reward of its release (facebookresearch/swe-rl at 5aa10d6; its trainer is not
+released). The prompt has an issue and all files that matter, the answer is a thought and edit blocks, and GRPO rewards
+the similarity of the differences (`rewards/patch_similarity`), or -1 for what has no form or cannot be applied.
+
+    posttrain run swe_rl tasks=mine.jsonl model=FOLDER
+    # columns: prompt (issue and files), files, oracle (objects from path to text); calls, for reward.execution=true
+
+Differs: no KL term, and 8 rollouts of 8 prompts; the paper's 16 of 32, with a KL, are from memory. Files are not
+searched for first. Faults are planted, not those of pull requests; the model imitates edits first, half of them wrong.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from posttrain.components.rewards.patch_similarity import PatchSimilarity
+from posttrain.methods.policy_gradient.grpo import grpo
+from posttrain.recipes.changes import keep_verifier, rl_of, with_stage
+from posttrain.recipes.tree import Recipe
+from posttrain.settings.repairs import repairs
+
+PARENT: Final = "grpo"
+SETTING: Final = "repairs"
+PAPER: Final = "arXiv:2502.18449"
+ROWS: Final = ()
+
+
+def swe_rl(recipe: Recipe | None = None) -> Recipe:
+    """A change to GRPO: the similarity of a patch to the true one as the reward."""
+    recipe = grpo(keep_verifier(recipe or repairs()))
+    stage = rl_of(recipe)
+    own = stage.reward if isinstance(stage.reward, PatchSimilarity) else PatchSimilarity()
+    return with_stage(replace(recipe, name="swe_rl"), replace(stage, reward=replace(own, measure="similarity")))
