@@ -125,56 +125,54 @@ class _Rows:
 
     layer: LoRALinear
     input_LD: Tensor
-    probe_LD: Tensor
-    length: int = 0
-    """Rows of records; those after them are padding."""
+    gradient_LD: Tensor | None = None
+    """Set in the backward pass."""
 
-    @property
-    def parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Inputs, outputs' gradients, and both within the rank, without rows of padding."""
-        assert self.probe_LD.grad is not None
-        x, y = self.input_LD[: self.length], self.probe_LD.grad[: self.length] * self.layer.scale
-        return x, y, F.linear(x, self.layer.lora_A.detach()), y @ self.layer.lora_B.detach()
+    def products(self, starts: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """[N, r, in] and [N, out, r] gradients of both matrices for each record; rows after the last are padding."""
+        assert self.gradient_LD is not None, "after the backward pass"
+        lengths, end = np.diff(starts).tolist(), starts[-1]
+        x, y = self.input_LD[:end], self.gradient_LD[:end] * self.layer.scale
+        inner, outer = F.linear(x, self.layer.lora_A.detach()), y @ self.layer.lora_B.detach()
+        x, y, inner, outer = (
+            pad_sequence(list(torch.split(part, lengths)), batch_first=True) for part in (x, y, inner, outer)
+        )
+        return outer.transpose(1, 2) @ x, y.transpose(1, 2) @ inner
 
 
 @dataclass
 class _Packed:
-    """Gradients of adapters, as the rows that they are products of."""
+    """Gradients of adapters, a matrix for each record."""
 
     loss_N: FloatArray
     signals: list[dict[Signal, FloatArray]]
-    passes: list[tuple[list[int], Sequence[int], dict[str, _Rows]]] = field(default_factory=list)
-    """Of each forward pass, the records in it, where each begins, and the rows by layer."""
+    passes: list[tuple[list[int], dict[str, Tensor]]] = field(default_factory=list)
+    """Of each forward pass, the records in it, and by parameter their gradients, which are as small as the rows that
+    they are products of where a record has as many tokens as an adapter has ranks.
+    """
 
     def norms(self, groups: Groups) -> Tensor:
         """[G, N] norms."""
-        squares: dict[str, Tensor] = {}
-        for places, starts, rows in self.passes:
-            lengths = np.diff(starts).tolist()
-            for name, own in rows.items():
-                x, y, inner, outer = (pad_sequence(list(torch.split(p, lengths)), batch_first=True) for p in own.parts)
-                for parameter, left, right in ((f"{name}.lora_A", outer, x), (f"{name}.lora_B", y, inner)):
-                    into = squares.setdefault(parameter, torch.zeros(len(self.signals), dtype=torch.float64))
-                    products = left.transpose(1, 2) @ right
-                    into[places] = products.double().square().sum((1, 2)).cpu()
         zero = torch.zeros(len(self.signals), dtype=torch.float64)
+        squares: dict[str, Tensor] = {}
+        for places, products in self.passes:
+            for name, product in products.items():
+                into = squares.setdefault(name, zero.clone())
+                into[places] = product.double().square().sum((1, 2)).cpu()
         found = [sum((squares.get(name, zero) for name in names), zero) for names in groups]
         return torch.stack(found).sqrt()
 
     def weighted(self, groups: Groups, factor_GN: Tensor) -> dict[str, Tensor]:
-        """Weighted sums, one product over all rows for each matrix."""
+        """Weighted sums."""
         factor_of = {name: factor_GN[g] for g, names in enumerate(groups) for name in names}
         sums: dict[str, Tensor] = {}
-        for places, starts, rows in self.passes:
-            lengths = torch.tensor(np.diff(starts))
-            for name, own in rows.items():
-                x, y, inner, outer = own.parts
-                for parameter, left, right in ((f"{name}.lora_A", outer, x), (f"{name}.lora_B", y, inner)):
-                    factor_N = factor_of[parameter][torch.tensor(places)]
-                    factor_L = factor_N.repeat_interleave(lengths).to(left)[:, None]
-                    # Rows of records that are left out may be not finite, and 0 times these is not 0.
-                    part = torch.where(factor_L > 0, left * factor_L, 0.0).T @ torch.where(factor_L > 0, right, 0.0)
-                    sums[parameter] = sums[parameter] + part if parameter in sums else part
+        for places, products in self.passes:
+            for name, product in products.items():
+                factor_N = factor_of[name][torch.tensor(places)].to(product)
+                # What is left out may be not finite, and 0 times that is not 0.
+                kept = product if bool((factor_N > 0).all()) else product[factor_N > 0]
+                part = torch.tensordot(factor_N[factor_N > 0], kept, dims=1)
+                sums[name] = sums[name] + part if name in sums else part
         return sums
 
 
@@ -200,9 +198,11 @@ def _of_adapters(
             result = loss.per_token(tokens_of(batch, signals, progress))
             weighted_T = result.loss_T * batch.weight_T
             weighted_T.sum().backward()  # type: ignore[no-untyped-call]
-        for own_rows in rows.values():
-            own_rows.length = batch.packed.starts[-1]
-        found.passes.append((list(part), batch.packed.starts, dict(rows)))
+        products: dict[str, Tensor] = {}
+        for name, own_rows in rows.items():
+            pair = own_rows.products(batch.packed.starts)
+            products |= {f"{name}.lora_A": pair[0], f"{name}.lora_B": pair[1]}
+        found.passes.append((list(part), products))
         ends = np.cumsum([e.num_trained for e in own])[:-1]
         for i, values in zip(part, np.split(weighted_T.detach().float().cpu().numpy(), ends), strict=True):
             found.loss_N[i] = values.sum()
@@ -225,13 +225,18 @@ class _Recording(nn.Linear):
     called: str
 
     def forward(self, input: Tensor) -> Tensor:
-        """[R, out] from [R, in]; the weights of the adapter are constants, and a probe has the gradient."""
-        update = F.linear(F.linear(input, self.lora_A.detach()), self.lora_B.detach())
-        output = F.linear(input, self.weight, self.bias) + self.scale * update
-        probe = torch.zeros_like(output, requires_grad=True)
+        """[R, out] from [R, in]; the weights of the adapter are constants, and merged."""
+        merged = torch.addmm(self.weight.detach(), self.lora_B.detach(), self.lora_A.detach(), alpha=self.scale)
+        output = F.linear(input, merged, self.bias)
+        output = output if output.requires_grad else output.requires_grad_()
         assert self.called not in self.rows, "a layer is called once in a pass"
-        self.rows[self.called] = _Rows(self, input.detach(), probe)  # type: ignore[arg-type]
-        return output + probe
+        rows = self.rows[self.called] = _Rows(self, input.detach())  # type: ignore[arg-type]
+
+        def keep(gradient: Tensor) -> None:
+            rows.gradient_LD = gradient
+
+        output.register_hook(keep)
+        return output
 
 
 @contextmanager
