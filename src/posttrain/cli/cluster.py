@@ -6,15 +6,19 @@ reach this machine; a Ray requires its token of them. All take --json.
     posttrain cluster check
     posttrain cluster check --address HOST:6379
     posttrain cluster memory MODEL --learners 4
-    posttrain cluster plan PROFILE.json
+    posttrain cluster profile RECIPE NAME=VALUE... --processes 2 --out PROFILE.json
+    posttrain cluster plan PROFILE.json --out PLAN.yaml
+    posttrain run PLAN.yaml
 """
 
+import json
 from pathlib import Path
 from typing import Any
 
 import click
 
-from posttrain.cli._output import print_json, print_table
+from posttrain.cli._completion import complete_recipe
+from posttrain.cli._output import print_json, print_table, trusting
 
 
 @click.group(help=__doc__.replace("\n\n    posttrain", "\n\n\b\n    posttrain", 1))
@@ -87,6 +91,37 @@ def memory(model: str, as_json: bool, learners: int, dtype: str, address: str) -
     print_table(["bytes of", *names, "all"], rows)
 
 
+@command.command("profile")
+@trusting
+@click.argument("words", nargs=-1, required=True, metavar="RECIPE NAME=VALUE...", shell_complete=complete_recipe)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON value, for programs.")
+@click.option("--processes", default=2, show_default=True, type=click.IntRange(1, 64), help="Processes to place on.")
+@click.option("--steps", default=4, show_default=True, type=click.IntRange(min=2), help="Steps on each mesh.")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Where to write it.")
+def profile(words: tuple[str, ...], as_json: bool, processes: int, steps: int, out: Path | None) -> None:
+    """Measure how long each call of a RECIPE's step takes on each mesh of processes of this machine.
+
+    The recipe is run for some steps on each: one process, two, four, ... The first step is not counted.
+    """
+    from posttrain.recipes.files import find_recipe
+    from posttrain.runs.profiling import profile
+
+    recipe = find_recipe(words[0], words[1:])
+    found = profile(recipe, processes, steps, lambda text: click.echo(text, err=True))
+    if out is not None:
+        out.write_text(json.dumps(found, indent=1) + "\n")
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        [call["name"], ",".join(map(str, own["devices"])), f"{own['seconds']:.3f}", f"{own['static']:,}"]
+        for call in found["calls"]
+        for own in call["candidates"]
+    ]
+    print_table(["call", "processes", "seconds", "bytes of weights"], rows)
+    click.echo(f"seconds of a step without a call  {found['other']:.3f}")
+
+
 @command.command("plan")
 @click.argument("profile", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON value, for programs.")
@@ -99,14 +134,18 @@ def memory(model: str, as_json: bool, learners: int, dtype: str, address: str) -
     type=click.Choice(["relative", "released"]),
     help="Which longer plans the search goes to: by per cent, or by the rule of ReaLHF's code.",
 )
-def plan(profile: Path, as_json: bool, seed: int, proposals: int, accept: Any) -> None:
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write a recipe that executes plan 1.")
+def plan(profile: Path, as_json: bool, seed: int, proposals: int, accept: Any, out: Path | None) -> None:
     """Find where the calls of a step are best executed, from a PROFILE of how long each takes where.
 
     The search is that of ReaLHF; where there are few plans, all are tried. docs/scale.md shows a profile.
     """
-    from posttrain.cluster.planning.profiles import best_plans, read_profile
+    from posttrain.cluster.planning.profiles import best_plans, placed_recipe, read_profile
+    from posttrain.recipes.yaml_writer import tree_to_yaml
 
     found = best_plans(read_profile(profile), seed=seed, proposals=proposals, accept=accept)
+    if out is not None:
+        out.write_text(tree_to_yaml(placed_recipe(profile, found["best"][0])))
     if as_json:
         print_json(found)
         return

@@ -55,6 +55,11 @@ class Session(Protocol):
 class Cluster(Component):
     """The processes that a recipe requests."""
 
+    @property
+    def roles(self) -> frozenset[str]:
+        """Roles that its settings name."""
+        return frozenset()
+
     def check(self, device: str) -> None:
         """Raise `UserError` for what cannot be had here, before anything is started or recorded.
 

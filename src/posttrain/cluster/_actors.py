@@ -172,6 +172,47 @@ class Learners(Replicas):
         gc.collect()
 
 
+class Workers(Samplers, Learners):
+    """Does any call of any model: a process of a placement."""
+
+    def __init__(self, threads: int, node: str, engine: Engine, seed: int) -> None:
+        super().__init__(threads, node, engine, seed)
+        self._threads = threads
+        self._formed: dict[str, tuple[Any, int, int]] = {}
+
+    def signals(self, content: bytes) -> list[Any]:
+        """Signals of some micro-batches."""
+        import torch
+
+        torch.set_num_threads(self._threads)
+        return super().signals(content)
+
+    def form(self, key: str, place: str, rank: int, size: int, timeout: float) -> None:
+        """Become a member of the group of that name."""
+        from posttrain.cluster._gang import join
+
+        self._formed[key] = join(place, rank, size, timeout), rank, size
+
+    def gradient(self, key: str, content: bytes) -> tuple[list[Any], dict[str, Any]]:
+        """Do this process's part of an optimizer step in a group; its slices, and in rank 0 the gradient."""
+        import torch
+
+        from posttrain.cluster._gang import work
+        from posttrain.cluster._references import loads
+        from posttrain.cluster._sums import Sums
+
+        torch.set_num_threads(self._threads)
+        try:
+            group, rank, size = self._formed[key]
+            policy, types, own, count, loss, progress = loads(content, self.policies)
+            weights = dict(policy.named_parameters())
+            sums = Sums(group, rank, size, {name: weights[name] for name in types}, types)
+            return work(sums, policy, list(types), own, count, loss, progress)
+        except BaseException:
+            self._formed.pop(key, None)  # so that the others do not wait
+            raise
+
+
 def versions() -> dict[str, str]:
     """The programs that the numbers of a run depend on."""
     return {name: version(name) for name in ("posttrain", "torch")}

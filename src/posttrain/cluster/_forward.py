@@ -55,9 +55,9 @@ def signals(
 
     for _ in range(MOST_REPLACED + 1):
         for policy in (asked.policy, *asked.others.values()):
-            session.publish(policy, use)
+            session.publish(policy, use, asked.policy)
         limit = session.settings.timeout * len(every)
-        members: list[Member] = [_Far(m.actor, asked, session.name_of) for m in session.members(use)]
+        members: list[Member] = [_Far(m.actor, asked, session.name_of) for m in session.members(use, asked.policy)]
         if use == "learn":
             members.append(_Here(asked))
         try:
@@ -67,7 +67,7 @@ def signals(
         except ray.exceptions.RayTaskError as error:
             raise getattr(error, "cause", None) or error from None
         except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError):
-            session.replace_dead(session.members(use))
+            session.replace_dead(session.members(use, asked.policy))
             continue
         return iter(found)
     raise RunFailed("processes ended again and again; posttrain cluster check may show why")

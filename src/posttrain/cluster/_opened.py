@@ -87,7 +87,9 @@ class Session(Processes):
 
 
 @contextmanager
-def opened(settings: Settings, engine: Engine, seed: int) -> Iterator[Session]:
+def opened(
+    settings: Settings, engine: Engine, seed: int, kind: "Callable[[Settings, Engine, int, Path], Session]" = Session
+) -> Iterator[Session]:
     """Start Ray, or join the one that is there, and the actors; end what was started."""
     sweep()
     end_left_over()
@@ -95,7 +97,7 @@ def opened(settings: Settings, engine: Engine, seed: int) -> Iterator[Session]:
     restore = _environment(settings, folder)
     try:
         with _joined(settings, folder):
-            session = Session(settings, engine, seed, folder)
+            session = kind(settings, engine, seed, folder)
             try:
                 session.start()
                 yield session

@@ -7,10 +7,14 @@ They are named in what is sent, and the process that receives it puts its own co
 import io
 import pickle
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from posttrain.policies import Policy
+
+_registering = threading.Lock()
+"""Modules are registered for all threads."""
 
 
 def dumps(value: Any, name_of: Callable[[Policy], str]) -> bytes:
@@ -23,15 +27,16 @@ def dumps(value: Any, name_of: Callable[[Policy], str]) -> bytes:
         return name_of(found) if isinstance(found, Policy) else None
 
     pickler = type("Pickler", (cloudpickle.Pickler,), {"persistent_id": persistent_id})
-    own = [module for name, module in list(sys.modules.items()) if getattr(module, "__source__", None) is not None]
-    for module in own:  # a file of the user's, which the other process cannot import
-        cloudpickle.register_pickle_by_value(module)
     into = io.BytesIO()
-    try:
-        pickler(into, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
-    finally:
-        for module in own:
-            cloudpickle.unregister_pickle_by_value(module)
+    with _registering:
+        own = [module for module in list(sys.modules.values()) if "__source__" in getattr(module, "__dict__", {})]
+        for module in own:  # a file of the user's, which the other process cannot import
+            cloudpickle.register_pickle_by_value(module)
+        try:
+            pickler(into, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
+        finally:
+            for module in own:
+                cloudpickle.unregister_pickle_by_value(module)
     return into.getvalue()
 
 

@@ -4,6 +4,7 @@ A request goes to the actor with the fewest completions to write. A completion i
 settings and key, so that it does not matter which; and when one is killed, another is asked again with the same keys.
 """
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ class ClusterServer(ContinuousServer):
         super().__init__(policy, seed, slots=local._slots, prefill_tokens=local._prefill_tokens)
         self._session = session
         self._pending = 0
+        self._began = 0.0
 
     async def complete(
         self,
@@ -80,12 +82,14 @@ class ClusterServer(ContinuousServer):
         import ray
 
         session = self._session
-        if not self._pending and not session.holds:
-            session.publish(self.policy, "sample")
+        if not self._pending:
+            self._began = time.monotonic()
+            if not session.holds:
+                session.publish(self.policy, "sample")
         self._pending += 1
         try:
             while True:
-                member = min(session.samplers, key=lambda m: (m.load, m.number))
+                member = min(session.members("sample", self.policy), key=lambda m: (m.load, m.number))
                 member.load += size
                 try:
                     return await call(session.name_of(self.policy), member.actor)
@@ -97,6 +101,8 @@ class ClusterServer(ContinuousServer):
                     member.load -= size
         finally:
             self._pending -= 1
+            if not self._pending:
+                session.called("generate", self.policy, time.monotonic() - self._began)
 
     def _replace(self, member: Member, why: str) -> None:
         """Put a new process in the place of a sampler, unless another request did so."""

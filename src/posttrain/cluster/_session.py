@@ -106,7 +106,7 @@ class Processes:
         from posttrain.cluster import _actors
 
         remote = ray.remote(getattr(_actors, kind)).options(num_cpus=self.settings.cpus, max_restarts=0)
-        given = (self.engine, self.seed) if kind == "Samplers" else ()
+        given = () if kind == "Learners" else (self.engine, self.seed)
         return Member(remote.remote(torch.get_num_threads(), _actors.node_of(), *given), number)
 
     def _check(self, member: Member) -> None:
@@ -137,9 +137,8 @@ class Processes:
         if self.closing:
             raise RunFailed("the run is ending")
         place = members.index(dead)
-        kind = "Samplers" if members is self.samplers else "Learners"
-        nouns = {id(self.samplers): "sampler", id(self.learners): "learner", id(self.scorers): "scorer"}
-        noun = f"{nouns[id(members)]} {dead.number}"
+        kind, noun = self.kind_of(members)
+        noun = f"{noun} {dead.number}"
         if dead.replaced >= MOST_REPLACED:
             raise RunFailed(f"{noun} ended {dead.replaced + 1} times: {why}")
         with contextlib.suppress(Exception):
@@ -151,6 +150,11 @@ class Processes:
             self.group = None  # a group without it is none
         self._notes.append(f"{noun} (process {dead.pid}) ended and was replaced: {why}")
         return member
+
+    def kind_of(self, members: list[Member]) -> tuple[str, str]:
+        """The class of these actors, and what one is called."""
+        kinds = {id(self.samplers): ("Samplers", "sampler"), id(self.learners): ("Learners", "learner")}
+        return kinds.get(id(members), ("Learners", "scorer"))
 
     def close(self) -> None:
         """End all actors, and free all buffers."""
@@ -171,35 +175,46 @@ class Processes:
             self._count += 1
         return self._names[id(policy)][0]
 
-    def publish(self, policy: "Policy", use: Use) -> Version:
-        """Make all samplers, learners or scorers have the weights as they are now; `use` names which."""
+    def publish(self, policy: "Policy", use: Use, by: "Policy | None" = None) -> Version:
+        """Make all samplers, learners or scorers have the weights as they are now; `use` names which.
+
+        `by` is the model whose processes these are, where it is another one.
+        """
         name = self.name_of(policy)
         began = time.monotonic()
-        buffer, last = self._buffers.get((use, name), (None, None))
+        place = self.buffer_of(use), name
+        buffer, last = self._buffers.get(place, (None, None))
         digest = digest_of(policy)
         if buffer is None or last is None or last.digest != digest or last.number != policy.version:
             buffer = buffer or Buffer()
             last = Version(name=name, number=policy.version, digest=digest, bytes=size_of(policy))
             write(policy, buffer.room(last.bytes))
-            self._buffers[use, name] = buffer, last
-        if self._give_all(policy, last, buffer, use):
+            self._buffers[place] = buffer, last
+        if self._give_all(policy, last, buffer, use, by or policy):
             spent = {"weight_bytes": float(last.bytes), "seconds_weights": time.monotonic() - began}
-            self._timing = {name: self._timing.get(name, 0.0) + value for name, value in spent.items()}
+            self._timing |= {name: self._timing.get(name, 0.0) + value for name, value in spent.items()}
         return last
 
-    def members(self, use: Use) -> list[Member]:
-        """Samplers, learners or scorers."""
+    def members(self, use: Use, policy: "Policy") -> list[Member]:
+        """The samplers, learners or scorers of a model: here those of all."""
         return {"sample": self.samplers, "learn": self.learners, "score": self.scorers}[use]
 
-    def _give_all(self, policy: "Policy", version: Version, buffer: Buffer, use: Use) -> bool:
-        """Bring a version to all samplers or learners; one that is gone is replaced."""
+    def buffer_of(self, use: Use) -> str:
+        """Which buffer has the weights: one for each use, since learners may be ahead of samplers."""
+        return use
+
+    def called(self, call: str, policy: "Policy", seconds: float) -> None:
+        """Count the seconds of a call of a model; here they are in those of the phases of a step."""
+
+    def _give_all(self, policy: "Policy", version: Version, buffer: Buffer, use: Use, by: "Policy") -> bool:
+        """Bring a version to all samplers or learners of a model; one that is gone is replaced."""
         import ray
 
         while True:
             try:
-                return self._give(policy, version, buffer, self.members(use))
+                return self._give(policy, version, buffer, self.members(use, by))
             except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError):
-                self.replace_dead(self.members(use))
+                self.replace_dead(self.members(use, by))
 
     def replace_dead(self, members: list[Member]) -> None:
         """Replace those that do not answer."""
@@ -209,7 +224,8 @@ class Processes:
             try:
                 ray.get(member.actor.about.remote(), timeout=min(self.settings.timeout, 10.0))
             except ray.exceptions.RayError as error:
-                self.replace(members, member, str(error).splitlines()[0])
+                pool = next(own for own in (self.samplers, self.learners, self.scorers) if member in own)
+                self.replace(pool, member, str(error).splitlines()[0])
 
     def _give(self, policy: "Policy", version: Version, buffer: Buffer, members: Sequence[Member]) -> bool:
         """Bring a version to those that do not have it; whether there was one."""
@@ -237,7 +253,7 @@ class Processes:
 
     def catch_up(self, policy: "Policy", use: Use, member: Member) -> None:
         """Give a new process the version that the others of its kind have."""
-        found = self._buffers.get((use, self.name_of(policy)))
+        found = self._buffers.get((self.buffer_of(use), self.name_of(policy)))
         if found is not None and found[1] is not None:
             self._give(policy, found[1], found[0], [member])
 

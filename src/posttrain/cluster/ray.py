@@ -11,7 +11,7 @@ Source: HybridFlow (arXiv:2409.19256; volcengine/verl), one program whose calls 
 mode (`posttrain.cluster.dispatch`: split in order, with both paddings for forward passes, to one, to all, on a mesh;
 results are handed on unopened), and its rule of which rank holds what for training and for generation
 (`posttrain.cluster.planning.shards`). A search for the devices of each call, that of ReaLHF (arXiv:2406.14088), is a
-command, and its plans are not executed by a run:
+command, and `posttrain.cluster.placed` executes its plans:
 
     posttrain plan ppo gpus=16:h100
     posttrain cluster plan PROFILE.json
@@ -26,19 +26,16 @@ formula's: 3/8 of the model from 2 x 4 x 2 to 1 x 2, where gathering it in a rep
 best of all plans in 50 of 50 random tables.
 """
 
-import importlib.util
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
 from posttrain.cluster import Cluster
+from posttrain.cluster._checks import check_processes
 from posttrain.component import frozen
 from posttrain.engines import Engine
-from posttrain.errors import UserError
 
 if TYPE_CHECKING:
     from posttrain.cluster._opened import Session
@@ -78,39 +75,10 @@ class Ray(Cluster):
 
     def check(self, device: str) -> None:
         """Raise `UserError` without Ray, on a GPU, and for more processes than this machine can run."""
-        if importlib.util.find_spec("ray") is None:
-            raise UserError("cluster=ray needs Ray, which is not installed: pip install 'posttrain[ray]'")
-        if device != "cpu":
-            raise UserError(
-                f"cluster=ray has processes on CPUs only, and this run is on {device}: samplers and learners are given "
-                "no GPU. Set device=cpu, or leave the cluster out"
-            )
-        if self.address:
-            self._check_token()
-            return
-        cores = len(os.sched_getaffinity(0))
-        most = max(cores, 4) * 2
-        if self.processes * self.cpus > most:
-            raise UserError(
-                f"cluster.samplers={self.samplers}, cluster.learners={self.learners} and cluster.scorers="
-                f"{self.scorers} ask for {self.processes * self.cpus:g} CPUs beside this process, and this machine has "
-                f"{cores} (twice as many, at least 8, may be asked for); ask for fewer, or join a Ray of several "
-                "machines with cluster.address=HOST:PORT"
-            )
-
-    def _check_token(self) -> None:
-        """Raise `UserError` where there is no token for a Ray that is there, or others can read it."""
-        if os.environ.get("RAY_AUTH_TOKEN"):
-            return
-        path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
-        if not path.is_file():
-            raise UserError(
-                f"there is no token for the Ray at {self.address}: {path} is not there. Who reaches the ports of a "
-                "Ray without a token runs any code as its user. Start it with RAY_AUTH_MODE=token, and give its token "
-                "as RAY_AUTH_TOKEN_PATH=FILE"
-            )
-        if path.stat().st_mode & 0o077:
-            raise UserError(f"{path} can be read by others, who could then run any code as you: chmod 600 {path}")
+        settings = (
+            f"cluster.samplers={self.samplers}, cluster.learners={self.learners} and cluster.scorers={self.scorers}"
+        )
+        check_processes(self.kind, device, self.address, self.processes * self.cpus, settings)
 
     @contextmanager
     def open(self, engine: Engine, seed: int) -> "Iterator[Session]":

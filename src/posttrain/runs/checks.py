@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
+from posttrain.component import nearest
 from posttrain.components.advantages import Advantage
 from posttrain.components.filters import Filter
 from posttrain.components.rewards import Reward
@@ -252,6 +253,8 @@ def samples_elsewhere(subject: Subject) -> Iterator[str]:
             f"engine={recipe.engine.kind} samples on servers that you start, and cluster={recipe.cluster.kind} starts "
             "samplers of its own; leave one of them out"
         )
+    for role in sorted(recipe.cluster.roles - recipe.models.keys()):
+        raise UserError(f"cluster.calls names the role '{role}'; {nearest(role, recipe.models)}")
     recipe.engine.check(dict(_samplings(recipe, "")))
     yield from ()
 

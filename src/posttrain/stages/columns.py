@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from posttrain.signals import Signal, roles_in
@@ -32,14 +33,15 @@ def signals_of_models(
     together with it, and gives its other signals in that pass. `role` learns, `critic` gives its values, and
     `max_tokens` bounds a pass of a model. `temperature` is that of the distribution that the tokens were drawn from.
     """
-    from posttrain.training.learner import evaluate_examples
+    from posttrain.training.learner import InProcess, evaluate_examples
 
     needs_by_role: dict[str, set[Signal]] = {}
     for need in needs:
         needs_by_role.setdefault(need.computed_by(role, critic), set()).add(need)
     compared = roles_in(need for need in needs if need.compares)
-    signals: list[dict[Signal, FloatArray]] = [{} for _ in examples]
-    for name in sorted(needs_by_role.keys() - (compared - {role})):
+    workers = workers or InProcess()
+
+    def of(name: str) -> list[dict[Signal, FloatArray]]:
         others = {other: models[other] for other in compared} if name == role else {}
         requested = {need: need.local for need in needs_by_role[name]}
         requested |= {need: need for other in others if other != name for need in needs_by_role.get(other, ())}
@@ -52,8 +54,12 @@ def signals_of_models(
             temperature=temperature,
             workers=workers,
         )
-        for own, result in zip(signals, results, strict=True):
-            own.update((need, result[itself]) for need, itself in requested.items())
+        return [{need: result[itself] for need, itself in requested.items()} for result in results]
+
+    signals: list[dict[Signal, FloatArray]] = [{} for _ in examples]
+    for found in workers.together([partial(of, name) for name in sorted(needs_by_role.keys() - (compared - {role}))]):
+        for own, more in zip(signals, found, strict=True):
+            own.update(more)
     return signals
 
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -35,6 +35,8 @@ from posttrain.training.packing import (
 from posttrain.training.settings import Learning
 from posttrain.training.updates import Weights, total_norm
 from posttrain.types import FloatArray, PerToken, Tokens
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +125,10 @@ class Workers(Protocol):
         """[T] signals of each micro-batch, in their order, without gradients."""
         ...
 
+    def together(self, works: Sequence[Callable[[], Result]]) -> list[Result]:
+        """The results of works that need nothing of one another, done at the same time where processes allow it."""
+        ...
+
     def norm(self, learner: "Learner") -> Tensor:
         """The norm of the gradient."""
         ...
@@ -185,6 +191,10 @@ class InProcess:
     def signals(self, asked: Asked, batches: Iterable[MicroBatch]) -> Iterator[Mapping[Signal, Tensor]]:
         """One forward pass after the other."""
         return map(asked.of, batches)
+
+    def together(self, works: Sequence[Callable[[], Result]]) -> list[Result]:
+        """One after the other."""
+        return [work() for work in works]
 
     def norm(self, learner: "Learner") -> Tensor:
         """By parameter, then over all."""

@@ -69,16 +69,23 @@ class _Work:
     parents: list[_Task] = field(default_factory=list)
 
 
-def cost(calls: Sequence[Call], plan: Plan, transfers: Transfers | None = None, iterations: int = 5) -> float:
+def cost(
+    calls: Sequence[Call], plan: Plan, transfers: Transfers | None = None, iterations: int = 5, *, in_turn: bool = False
+) -> float:
     """Seconds until the last call of this many iterations has ended."""
-    return max(ends(calls, plan, transfers, iterations).values())
+    return max(ends(calls, plan, transfers, iterations, in_turn=in_turn).values())
 
 
 def ends(
-    calls: Sequence[Call], plan: Plan, transfers: Transfers | None = None, iterations: int = 5
+    calls: Sequence[Call], plan: Plan, transfers: Transfers | None = None, iterations: int = 5, *, in_turn: bool = False
 ) -> dict[tuple[int, str], float]:
-    """When each call of each iteration ends, in seconds."""
+    """When each call of each iteration ends, in seconds.
+
+    With `in_turn` an iteration begins when all calls of the one before have ended.
+    """
     work = _unrolled(calls, plan, transfers, iterations)
+    if in_turn:
+        _wait_for_all(work)
     children: dict[_Task, list[_Task]] = {task: [] for task in work}
     missing = {task: len(own.parents) for task, own in work.items()}
     for task, own in work.items():
@@ -129,6 +136,12 @@ def _unrolled(calls: Sequence[Call], plan: Plan, transfers: Transfers | None, it
                 parents.append(_Task(iteration - 1, i, 1))
             work[_Task(iteration, i, 1)] = _Work(own.devices, own.seconds, parents)
     return work
+
+
+def _wait_for_all(work: dict[_Task, _Work]) -> None:
+    """Let each task wait for all those of the iteration before."""
+    for task, own in work.items():
+        own.parents += [other for other in work if other.iteration == task.iteration - 1 and other not in own.parents]
 
 
 def _transfer(model: str, source: Candidate, target: Candidate, transfers: Transfers | None) -> float | None:

@@ -7,7 +7,9 @@
      "transfers": [{"model": "actor", "source": [1, 2, 1], "target": [1, 1, 2], "seconds": 0.5}]}
 
 A layout has the degrees of pipeline, data and tensor parallelism. Without transfers, weights move in no time; with
-some, every one that a plan needs must be among them.
+some, every one that a plan needs must be among them. With ``"in_turn": true`` an iteration begins when the one before
+has ended; ``other`` are its seconds without a call. A profile that `posttrain cluster profile` measured has its
+``recipe``, and a plan of it can be executed.
 """
 
 from collections.abc import Mapping
@@ -17,7 +19,7 @@ from typing import Any, NotRequired
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
-from posttrain.cluster.planning.calls import Call, Candidate, Layout, Plan, ends
+from posttrain.cluster.planning.calls import Call, Candidate, Layout, Plan
 from posttrain.cluster.planning.search import Accept, Found, Problem, brute_force, metropolis, symmetric
 from posttrain.errors import UserError
 from posttrain.errors.foreign import guard, parse_json, read_text
@@ -54,15 +56,25 @@ class _Profile(TypedDict):
     transfers: NotRequired[list[_Transfer]]
     capacity: NotRequired[int]
     iterations: NotRequired[int]
+    in_turn: NotRequired[bool]
+    other: NotRequired[float]
+    recipe: NotRequired[dict[str, Any]]
+    processes: NotRequired[int]
+    steps: NotRequired[int]
+    """Of which the seconds are medians."""
 
 
 _PROFILE = TypeAdapter(_Profile)
 
 
+def _read(path: Path) -> _Profile:
+    with guard(f"{path} is no profile of calls"):
+        return _PROFILE.validate_python(parse_json(read_text(path)))
+
+
 def read_profile(path: Path) -> Problem:
     """The problem of a file. Raises `UserError` for what is no profile."""
-    with guard(f"{path} is no profile of calls"):
-        found = _PROFILE.validate_python(parse_json(read_text(path)))
+    found = _read(path)
     calls = [
         Call(
             name=call["name"],
@@ -87,8 +99,25 @@ def read_profile(path: Path) -> Problem:
     if "transfers" in found:
         transfers = {(t["model"], t["source"], t["target"]): t["seconds"] for t in found["transfers"]}
     return Problem(
-        calls=calls, transfers=transfers, capacity=found.get("capacity"), iterations=found.get("iterations", 5)
+        calls=calls,
+        transfers=transfers,
+        capacity=found.get("capacity"),
+        iterations=found.get("iterations", 5),
+        in_turn=found.get("in_turn", False),
+        other=found.get("other", 0.0),
     )
+
+
+def placed_recipe(path: Path, plan: Mapping[str, Any]) -> dict[str, Any]:
+    """The recipe that executes a plan of a measured profile, as `best_plans` describes it.
+
+    Raises `UserError` for a profile that was not measured.
+    """
+    found = _read(path)
+    if "recipe" not in found or "processes" not in found:
+        raise UserError(f"{path} has no recipe to execute; measure it with posttrain cluster profile RECIPE")
+    calls = {name: own["devices"] for name, own in plan["calls"].items()}
+    return {**found["recipe"], "cluster": {"kind": "placed", "processes": found["processes"], "calls": calls}}
 
 
 def _candidate(own: _Candidate) -> Candidate:
@@ -135,7 +164,7 @@ def _described(problem: Problem, found: Found) -> dict[str, Any]:
 
 def idle(problem: Problem, plan: Plan) -> Mapping[int, float]:
     """The share of the time in which each device has no call."""
-    whole = max(ends(problem.calls, plan, problem.transfers, problem.iterations).values())
+    whole = problem.weighed(plan)[0]
     busy: dict[int, float] = {d: 0.0 for call in problem.calls for own in call.candidates for d in own.devices}
     for call in problem.calls:
         own = call.candidates[plan[call.name]]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from posttrain.components.balances import Shares
@@ -23,7 +24,8 @@ from posttrain.types import Batch, Credit
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from posttrain.training.learner import Learner
+    from posttrain.policies import Policy
+    from posttrain.training.learner import Learned, Learner
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +77,8 @@ def learn(
     index_G: Sequence[int],
     record: StepRecord,
 ) -> None:
-    """Do every update once, and record metrics and rollouts.
+    """Do every update once, and record metrics and rollouts. Updates of which none changes what another one reads may
+    go on at the same time.
 
     `both` are rollouts and demonstrations beside them, each with its credit, and `index_G` numbers the groups of both
     in the record.
@@ -87,20 +90,68 @@ def learn(
         "experts": (experts, index_G[count:]),
         "all": (joined(rollouts, experts), index_G),
     }
+    due = []
     for name, update in updates.items():
         (batch, credit), places = rows[update.rows]
         if not batch.groups or name in taught.idle:
             continue
-        learner, columns = learners[name], columns_of(batch, credit)
-        probed = bool(taught.validation) and update.penalized and update.rows == "all"
-        difference = _difference(update, learner, models, both, penalties) if probed else []
-        examples, loss = _part(update, models, batch, credit, penalties, taught.shares)
-        learned = learner.step(examples, loss, progress=batch.progress, epochs=taught.epochs)
-        record.learn(name, batch, places, columns, learned, writer=update.model or None)
+        part = _part(update, models, batch, credit, penalties, taught.shares)
+        due.append(_Due(name, update, learners[name], batch, credit, places, part, read_by(update.learning, models)))
+    for several in _apart(due) if not taught.validation else [[one] for one in due]:
+        probed = bool(taught.validation) and several[0].update.penalized and several[0].update.rows == "all"
+        own, learner, batch = several[0].update, several[0].learner, several[0].batch
+        difference = _difference(own, learner, models, both, penalties) if probed else []
+        found = learner.workers.together([partial(one.step, taught.epochs) for one in several])
+        for one, learned in zip(several, found, strict=True):
+            columns = columns_of(one.batch, one.credit)
+            record.learn(one.name, one.batch, one.places, columns, learned, writer=one.update.model or None)
         if probed:
             shown = of_experts(taught.validation, {}, batch.progress)
-            part = _part(update, models, shown, credit_of(shown, values=False), {}, Shares())
+            part = _part(own, models, shown, credit_of(shown, values=False), {}, Shares())
             record.metrics["validation_slope"] = slope(learner, difference, part, batch.progress)
+
+
+@dataclass(frozen=True)
+class _Due:
+    """An update of this step."""
+
+    name: str
+    update: Update
+    learner: "Learner"
+    batch: Batch
+    credit: Credit
+    places: Sequence[int]
+    part: "Part"
+    others: "Mapping[str, Policy]"
+    """Models that the optimizer reads."""
+
+    @property
+    def changed(self) -> set[int]:
+        """What it changes."""
+        return {id(p) for p in self.learner.policy.parameters() if p.requires_grad}
+
+    @property
+    def read(self) -> set[int]:
+        """What it reads or changes."""
+        _, loss = self.part
+        models = [self.learner.policy, *loss.others.values(), *self.others.values()]
+        return {id(p) for model in models for p in model.parameters()}
+
+    def step(self, epochs: int | None) -> "Learned":
+        """Do it."""
+        examples, loss = self.part
+        return self.learner.step(examples, loss, progress=self.batch.progress, epochs=epochs)
+
+
+def _apart(due: Sequence[_Due]) -> list[list[_Due]]:
+    """The updates in their order, in lists of which none changes what another one of its list reads."""
+    found: list[list[_Due]] = []
+    for one in due:
+        if found and not any(one.changed & other.read or other.changed & one.read for other in found[-1]):
+            found[-1].append(one)
+        else:
+            found.append([one])
+    return found
 
 
 def _difference(
