@@ -88,7 +88,7 @@ class Session(Processes):
 
 @contextmanager
 def opened(
-    settings: Settings, engine: Engine, seed: int, kind: "Callable[[Settings, Engine, int, Path], Session]" = Session
+    settings: Settings, engine: Engine, seed: int, kind: "Callable[[Any, Engine, int, Path], Session]" = Session
 ) -> Iterator[Session]:
     """Start Ray, or join the one that is there, and the actors; end what was started."""
     sweep()

@@ -36,7 +36,7 @@ from posttrain.training.packing import MicroBatch
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from posttrain.cluster._session import Version
+    from posttrain.cluster._weights import Version
 
 KINDS: Final[Mapping[Use, tuple[str, ...]]] = {
     "sample": ("generate", "score"),
