@@ -117,7 +117,7 @@ def test_a_process_that_is_killed_is_replaced_and_changes_nothing(
 
 
 def test_calls_with_a_process_in_common_wait_in_the_order_of_asking() -> None:
-    """1 has process 0, 2 asks for 0 and 1, 3 for 1: it could begin, and waits for 2; 4 on process 2 does not wait."""
+    """1 has process 0, 2 needs 0 and 1, 3 for 1: it could begin, and waits for 2; 4 on process 2 does not wait."""
     busy, order = Busy(), list[int]()
     first = threading.Event()
 
@@ -164,15 +164,15 @@ def test_a_placement_of_a_role_that_is_not_there_is_refused_before_anything_star
     assert "cluster.calls names the role 'critik'" in capsys.readouterr().err
 
 
-def test_in_turn_a_step_waits_for_all_updates_of_the_one_before() -> None:
-    """Two steps of generate 2, then policy 1 beside critic 4: 12 in turn; the next generate needs the policy alone."""
+def test_barrier_a_step_waits_for_all_updates_of_the_one_before() -> None:
+    """Two steps of generate 2, then policy 1 beside critic 4: 12 with a barrier; the next generate needs the policy alone."""
     calls = [
         Call(name="generate", model="policy", candidates=[where("0", 2.0)]),
         Call(name="policy", model="policy", candidates=[where("0", 1.0)], after=("generate",), trains=True),
         Call(name="critic", model="critic", candidates=[where("1", 4.0)], after=("generate",), trains=True),
     ]
     plan = {"generate": 0, "policy": 0, "critic": 0}
-    assert cost(calls, plan, iterations=2, in_turn=True) == 12.0
+    assert cost(calls, plan, iterations=2, barrier=True) == 12.0
     assert cost(calls, plan, iterations=2) == 10.0
 
 

@@ -9,7 +9,7 @@ from posttrain.errors import UserError
 
 def check_processes(kind: str, device: str, address: str, cpus: float, settings: str) -> None:
     """Raise `UserError` without Ray, on a GPU, without a token for a Ray that is there, and for more CPUs than this
-    machine can give; `settings` asks for that many.
+    machine can give; `settings` request that many.
     """
     if importlib.util.find_spec("ray") is None:
         raise UserError(f"cluster={kind} needs Ray, which is not installed: pip install 'posttrain[ray]'")

@@ -6,7 +6,7 @@
 
 ``cluster.calls`` has the processes of each call, for example ``{train policy: [0], train critic: [1]}``. A process has
 copies of the models of its calls alone. A call on several is dealt to them: completions to the shortest queue, forward
-passes in equal parts, micro-batches of a gradient in turn. Calls that need nothing of one another (two scores, the
+passes in equal parts, micro-batches of a gradient one by one. Calls that need nothing of one another (two scores, the
 updates of two roles) go on at the same time where they have no process in common. The run's own process chooses tasks,
 scores answers, and updates the weights, which go to the processes of the next call. Numbers are those of ``local``, bit
 for bit.

@@ -49,7 +49,7 @@ def profile(recipe: Recipe, processes: int, steps: int, say: Callable[[str], Non
         raise UserError("no call of a model was seen: placements are of stages that sample and learn")
     return {
         "iterations": 5,
-        "in_turn": True,
+        "barrier": True,
         "other": statistics.median(other),
         "processes": processes,
         "steps": steps,

@@ -70,21 +70,21 @@ class _Work:
 
 
 def cost(
-    calls: Sequence[Call], plan: Plan, transfers: Transfers | None = None, iterations: int = 5, *, in_turn: bool = False
+    calls: Sequence[Call], plan: Plan, transfers: Transfers | None = None, iterations: int = 5, *, barrier: bool = False
 ) -> float:
     """Seconds until the last call of this many iterations has ended."""
-    return max(ends(calls, plan, transfers, iterations, in_turn=in_turn).values())
+    return max(ends(calls, plan, transfers, iterations, barrier=barrier).values())
 
 
 def ends(
-    calls: Sequence[Call], plan: Plan, transfers: Transfers | None = None, iterations: int = 5, *, in_turn: bool = False
+    calls: Sequence[Call], plan: Plan, transfers: Transfers | None = None, iterations: int = 5, *, barrier: bool = False
 ) -> dict[tuple[int, str], float]:
     """When each call of each iteration ends, in seconds.
 
-    With `in_turn` an iteration begins when all calls of the one before have ended.
+    With `barrier` an iteration begins when all calls of the one before have ended.
     """
     work = _unrolled(calls, plan, transfers, iterations)
-    if in_turn:
+    if barrier:
         _wait_for_all(work)
     children: dict[_Task, list[_Task]] = {task: [] for task in work}
     missing = {task: len(own.parents) for task, own in work.items()}

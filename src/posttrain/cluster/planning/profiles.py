@@ -7,7 +7,7 @@
      "transfers": [{"model": "actor", "source": [1, 2, 1], "target": [1, 1, 2], "seconds": 0.5}]}
 
 A layout has the degrees of pipeline, data and tensor parallelism. Without transfers, weights move in no time; with
-some, every one that a plan needs must be among them. With ``"in_turn": true`` an iteration begins when the one before
+some, every one that a plan needs must be among them. With ``"barrier": true`` an iteration begins when the one before
 has ended; ``other`` are its seconds without a call. A profile that `posttrain cluster profile` measured has its
 ``recipe``, and a plan of it can be executed.
 """
@@ -56,7 +56,7 @@ class _Profile(TypedDict):
     transfers: NotRequired[list[_Transfer]]
     capacity: NotRequired[int]
     iterations: NotRequired[int]
-    in_turn: NotRequired[bool]
+    barrier: NotRequired[bool]
     other: NotRequired[float]
     recipe: NotRequired[dict[str, Any]]
     processes: NotRequired[int]
@@ -103,7 +103,7 @@ def read_profile(path: Path) -> Problem:
         transfers=transfers,
         capacity=found.get("capacity"),
         iterations=found.get("iterations", 5),
-        in_turn=found.get("in_turn", False),
+        barrier=found.get("barrier", False),
         other=found.get("other", 0.0),
     )
 

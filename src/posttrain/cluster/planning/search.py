@@ -47,14 +47,14 @@ class Problem:
     capacity: int | None = None
     """Bytes of a device."""
     iterations: int = 5
-    in_turn: bool = False
+    barrier: bool = False
     """Whether an iteration begins when the one before has ended."""
     other: float = 0.0
     """Seconds of an iteration in which there is no call."""
 
     def weighed(self, plan: Plan) -> tuple[float, Found | None]:
         """The cost in the walk, and the plan if it fits."""
-        seconds = cost(self.calls, plan, self.transfers, self.iterations, in_turn=self.in_turn)
+        seconds = cost(self.calls, plan, self.transfers, self.iterations, barrier=self.barrier)
         seconds += self.other * self.iterations
         used = plan_bytes(self.calls, plan)
         if self.capacity is not None and used > self.capacity:
