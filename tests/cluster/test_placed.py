@@ -164,8 +164,8 @@ def test_a_placement_of_a_role_that_is_not_there_is_refused_before_anything_star
     assert "cluster.calls names the role 'critik'" in capsys.readouterr().err
 
 
-def test_barrier_a_step_waits_for_all_updates_of_the_one_before() -> None:
-    """Two steps of generate 2, then policy 1 beside critic 4: 12 with a barrier; the next generate needs the policy alone."""
+def test_with_a_barrier_a_step_waits_for_all_updates_of_the_one_before() -> None:
+    """Two steps of generate 2, then policy 1 beside critic 4: 12; without, generate waits for the policy alone."""
     calls = [
         Call(name="generate", model="policy", candidates=[where("0", 2.0)]),
         Call(name="policy", model="policy", candidates=[where("0", 1.0)], after=("generate",), trains=True),
