@@ -429,6 +429,13 @@ class ScriptedSampler:
         self.given[token_ids.tobytes()] = logp
         return logp
 
+    attends = True
+
+    async def attention(
+        self, token_ids: np.ndarray, *, share: float = 0.5, vectors: np.ndarray | None = None
+    ) -> np.ndarray:
+        return self._rng("attention", token_ids.tolist(), share).dirichlet(np.ones(len(token_ids))).astype(np.float32)
+
     async def score(self, token_ids: np.ndarray, *, vectors: np.ndarray | None = None) -> float:
         self.signals.add("score")
         return float(self._rng("score", token_ids.tolist()).normal())

@@ -14,13 +14,23 @@ times and takes the gradient of rewards less the group's mean; half of what is l
 Reported for the usual way, exact: the probability of exactly the set of solutions, and of listing at least one of them.
 
     python docs/experiments/solution_sets.py --seeds 5
+    python docs/experiments/solution_sets.py --seeds 5 --default
+
+``--default`` runs `totrl` as it is and has the whole sets of held-out puzzles, in percent, after each stage.
 """
 
 import argparse
 import json
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from posttrain.methods.curriculum.totrl import totrl
+from posttrain.recipes.overrides import override
+from posttrain.runs.launch import start
+from posttrain.runs.live import LiveView
 from posttrain.statistics.intervals import mean
 
 PUZZLES, RIGHT, WRONG, N, STEPS, RATE, SHARED = 24, 3, 6, 8, 400, 0.3, 0.5
@@ -56,11 +66,36 @@ def play(tree_steps: int, need: str, seed: int) -> dict[str, float]:
     }
 
 
+def said(values: list[float]) -> str:
+    """A mean with its 95 % interval."""
+    own = mean(values)
+    return f"{own.value:.1f} [{own.interval.low:.1f}, {own.interval.high:.1f}]"
+
+
+def default(seeds: range) -> None:
+    """Print the whole sets after each stage of the recipe as it is, and what each stage adds."""
+    rows = []
+    for seed in seeds:
+        with TemporaryDirectory() as folder:
+            _, summary = start(override(totrl(), [f"seed={seed}"]), Path(folder), LiveView(json=True))
+        rows.append([100.0 * stage["accuracy_after"] for stage in summary["stages"]])
+    columns = [list(own) for own in zip(*rows, strict=True)]
+    gains = [[b - a for a, b in zip(x, y, strict=True)] for x, y in pairwise(columns)]
+    names = [stage["name"] for stage in summary["stages"]]
+    for name, own, gain in zip(names, columns, [[], *gains], strict=True):
+        print(name, said(own), said(gain) if gain else "")
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=5)
-    seeds = range(parser.parse_args().seeds)
+    parser.add_argument("--default", action="store_true")
+    given = parser.parse_args()
+    seeds = range(given.seeds)
+    if given.default:
+        default(seeds)
+        return
     table, columns = [], list[str]()
     for name, (tree_steps, need) in ARMS.items():
         found = [play(tree_steps, need, seed) for seed in seeds]

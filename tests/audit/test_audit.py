@@ -44,6 +44,8 @@ QUICK = {"cpu_s": 1.0, "wall_s": 30.0}
 SHIPPED = {
     "brevity": Shipped({"correct": "match"}),
     "by_field": Shipped({"parts": {"sums": "match"}, "other": "match"}),
+    "answer_set": Shipped(how={"form": "<answer>{answer}</answer>", "skip": ["equivalent"]}),  # items are no numbers
+    "class_length": Shipped({"correct": "match"}),
     "calibrated": Shipped({"correct": "match"}, {"form": "{answer}\n<confidence>1</confidence>"}),
     "cosine": Shipped({"correct": "match"}),
     "countdown": Shipped(),

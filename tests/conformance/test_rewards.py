@@ -136,6 +136,8 @@ CASES: dict[str, Case] = {
     "written_sum": Case(settings={}, gold="9+9", unfit=None),
     "moded": Case(settings={"correct": "match"}, gold="42"),
     "brevity": Case(settings={"correct": "match"}, gold="42"),
+    "answer_set": Case(settings={}, gold="<answer>42</answer>"),
+    "class_length": Case(settings={"correct": "match"}, gold="42"),
     "by_role": Case(settings={"parts": {"policy": "match"}}, gold="42"),
     "io_tests": Case(settings={}, gold=DOUBLE, task=Task(key="task", prompt=QUESTION, fields={"tests": SUMS})),
     "python_tests": Case(
@@ -316,7 +318,7 @@ IN_A_SANDBOX = {
 COUNTED = {"counted_work"}
 """Kinds that take seconds for a program; their own tests judge them."""
 
-RELATIVE = {"brevity"}
+RELATIVE = {"brevity", "class_length"}
 """Kinds that compare the attempts of a group with one another; all other laws hold for them."""
 
 every_kind = pytest.mark.parametrize(

@@ -73,3 +73,39 @@ def test_the_page(found: dict[str, Path]) -> None:
     assert [a["aria-label"] for tag, a in page.elements if tag == "svg"] == ["reward"]
     chosen = {(a["name"], a["value"]) for tag, a in page.elements if tag == "input" and "checked" in a}
     assert chosen == {("run", "a-1"), ("run", "b-1"), ("metric", "reward")}
+
+
+def mixed(root: Path, name: str, curriculum: Any, accuracy: float | None) -> Path:
+    tree = {**RECIPE, "tasks": name == "other", "stages": {"rl": {"kind": "rl", "curriculum": curriculum}}}
+    with RunStore.create(root, name, tree) as store:
+        if accuracy is not None:
+            summary = {"accuracy": accuracy, "accuracy_interval": [0.0, 1.0], "tasks": 1, "correct": 1, "errors": 0}
+            store.write_evaluation(0, "before", _none(), summary)
+        return store.folder
+
+
+def test_runs_with_shares_are_points_of_one_triangle(tmp_path: Path) -> None:
+    given = {
+        "corner": ({"kind": "by_share", "shares": {"sums": 1}}, 0.5),
+        "edge": ({"kind": "by_share", "shares": {"sums": 1, "words": 3, "odd": 0}}, 0.75),
+        "all": ("by_share", 0.625),
+        "third": ({"kind": "by_share", "shares": {"maps": 2}}, 0.25),
+        "other": ({"kind": "by_share", "shares": {"elsewhere": 1}}, 0.9),
+        "none": ("uniform", 0.9),
+        "running": ({"kind": "by_share", "shares": {"sums": 1}}, None),
+        "broken": ({"kind": "by_share", "shares": [1, "x"]}, 0.1),
+    }
+    runs = {name: mixed(tmp_path, name, *own) for name, own in given.items()}
+    chosen = {name: runs[name] for name in ("corner", "edge", "all", "none", "running", "broken", "other")}
+    page = overlay(chosen, ["corner"], [])["mixtures"]
+    assert page["domains"] == ["sums", "words"] and page["svg"] is None, "two domains are no triangle"
+    assert [row["run"] for row in page["rows"]] == ["edge", "all", "corner", "broken"]
+    found = overlay({**chosen, "third": runs["third"]}, ["all"], [])["mixtures"]
+    assert found["domains"] == ["maps", "sums", "words"] and found["rows"][0]["shares"] == {
+        "maps": 0.0,
+        "sums": 0.25,
+        "words": 0.75,
+    }
+    points = [a for tag, a in Page(str(found["svg"])).elements if tag == "circle"]
+    assert len(points) == 5 and len({(a["cx"], a["cy"]) for a in points}) == 4, "all alike, twice in the middle"
+    assert overlay(runs, ["none"], [])["mixtures"] is None

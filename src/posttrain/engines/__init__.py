@@ -130,6 +130,28 @@ class Sampler(Writer, Protocol):
         ...
 
 
+@runtime_checkable
+class Attending(Sampler, Protocol):
+    """A sampler of a model whose attention can be read: one that is loaded in this process."""
+
+    @property
+    def attends(self) -> bool:
+        """Whether this model's body shows its attention."""
+        ...
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """The bytes that a token stands for, which may be a part of a character."""
+        ...
+
+    async def attention(
+        self, token_ids: IntArray, *, share: float = 0.5, vectors: FloatArray | None = None
+    ) -> FloatArray:
+        """[L] how much the last token attends to each, of sum 1: the mean over the heads of the first `share` of the
+        layers. Raises `UserError` for a model that does not show it.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
     """Tokens that one completion of a request got in a step. N of them, of K likeliest ones each."""

@@ -89,6 +89,18 @@ class ContinuousServer:
         found = await self._running_scheduler().score(self._piece(token_ids, vectors, reserved=0), SCORES)
         return np.asarray(found[0], np.float32)
 
+    def attention(self, token_ids: IntArray, share: float, vectors: FloatArray | None) -> FloatArray:
+        """[L] how much the last token attends to each. Raises `UserError` for a body that does not show it."""
+        sequence, body = self._piece(token_ids, vectors, reserved=0), self.policy.body
+        if not body.shows_attention:
+            raise UserError(
+                f"the attention of the role '{self.policy.role}' is to be read, which only models that run natively "
+                "show (Llama-, Qwen2- and Qwen3-shaped decoders), not those of transformers; give another model"
+            )
+        packed = pack([sequence], next(self.policy.parameters()).device)
+        self._count(Counters(scored_tokens=len(sequence)))
+        return body.attention(packed, share).float().cpu().numpy()
+
     def _request(self, token_ids: IntArray, vectors: FloatArray | None, sampling: Sampling, watch: Watch) -> Request:
         """The request, with this model's token limit and stop tokens."""
         body = self.policy.body
@@ -265,6 +277,17 @@ class BoundSampler:
     async def scores(self, token_ids: IntArray, *, vectors: FloatArray | None = None) -> FloatArray:
         """[O] a reward head's outputs for the whole sequence."""
         return await self._server.scores(token_ids, vectors)
+
+    @property
+    def attends(self) -> bool:
+        """Whether this model's body shows its attention."""
+        return self._server.policy.body.shows_attention
+
+    async def attention(
+        self, token_ids: IntArray, *, share: float = 0.5, vectors: FloatArray | None = None
+    ) -> FloatArray:
+        """[L] how much the last token attends to each."""
+        return self._server.attention(token_ids, share, vectors)
 
 
 def free_kept() -> None:

@@ -148,6 +148,17 @@ class Body(nn.Module):
         """[L, D] final hidden states (after the last norm); differentiable."""
         raise NotImplementedError
 
+    @property
+    def shows_attention(self) -> bool:
+        """Whether it has `attention`."""
+        return False
+
+    def attention(self, packed: Packed, share: float) -> Tensor:
+        """[L] how much the last token of one sequence attends to each of its tokens, of sum 1: the mean over all heads
+        of the first `share` of the layers, at least one. No gradient.
+        """
+        raise NotImplementedError
+
     def logits(self, hidden_TD: Tensor) -> Tensor:
         """[T, V] next-token logits of hidden states."""
         raise NotImplementedError

@@ -8,6 +8,7 @@ R rows (tokens, and padding up to a multiple of `ROWS`), B sequences of a block,
 tokens, H query heads, K key-value heads, d width of a head.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -170,6 +171,24 @@ class Attend:
         """[R, H * d] from query [R, H, d], key and value [R, K, d]."""
         outputs = [block(layer, query, key, value) for block in self.blocks]
         return outputs[0] if self.place_R is None else torch.cat(outputs).index_select(0, self.place_R)
+
+
+class Watching:
+    """The attention of one sequence, which also keeps how much its last token attends to each."""
+
+    def __init__(self, attend: Attends, length: int, layers: int) -> None:
+        self.attend, self.length, self.layers = attend, length, layers
+        self.found: list[Tensor] = []
+        """[L] of each of the first `layers` layers, the mean over its heads."""
+
+    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """[R, H * d] from query [R, H, d], key and value [R, K, d]."""
+        if layer < self.layers:
+            key_LKd = key[: self.length].float()
+            query_KGd = query[self.length - 1].float().view(key_LKd.shape[1], -1, key_LKd.shape[2])
+            logit_KGL = torch.einsum("kgd,lkd->kgl", query_KGd, key_LKd) / math.sqrt(key_LKd.shape[2])
+            self.found.append(logit_KGL.softmax(-1).mean((0, 1)))
+        return self.attend(layer, query, key, value)
 
 
 class AttendCached(Attend):

@@ -20,6 +20,7 @@ from posttrain.kernels import Drawing
 from posttrain.policies import Cache, Packed
 from posttrain.policies._attention import (
     Attends,
+    Watching,
     attend_cached,
     attend_packed,
     attends_after,
@@ -92,6 +93,20 @@ class Decoder(DecoderModules):
         x_RD, delta_RD = self._layers(x_RD, positions, longest, attend)
         _, hidden = kernels.add_norm(x_RD, delta_RD, self.model.norm)
         return first_rows(hidden, len(packed.token_ids_L))
+
+    @property
+    def shows_attention(self) -> bool:
+        """It does."""
+        return True
+
+    @torch.no_grad()
+    def attention(self, packed: Packed, share: float) -> Tensor:
+        """[L] how much the last token of the only sequence attends to each."""
+        length = len(packed.token_ids_L)
+        x_RD = self._embed(packed)
+        watched = Watching(attend_packed(packed, x_RD), length, max(1, int(share * self.shape.layers)))
+        self._layers(x_RD, token_positions((0,), (length,)), length, watched)
+        return torch.stack(watched.found).mean(0)
 
     def logits(self, hidden_TD: Tensor) -> Tensor:
         """[T, V] next-token logits of hidden states."""

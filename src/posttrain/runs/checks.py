@@ -22,6 +22,7 @@ from posttrain.errors import UserError
 from posttrain.recipes.tree import Recipe
 from posttrain.runs.problems import Problems
 from posttrain.stages import Models, Stage
+from posttrain.training.settings import Learning
 from posttrain.types import Message, Task
 
 
@@ -271,7 +272,30 @@ def _samplings(part: Any, path: str) -> Iterator[tuple[str, Sampling]]:
             yield from _samplings(getattr(part, own.name), f"{path}.{own.name}".lstrip("."))
 
 
+def learnings_of(stage: Stage) -> Iterator[tuple[str, Learning]]:
+    """The learners' settings of a stage, by field."""
+    for own in fields(stage):  # type: ignore[arg-type]
+        value = getattr(stage, own.name)
+        if isinstance(value, Learning):
+            yield own.name, value
+
+
+def moments_to_carry(subject: Subject) -> Iterable[str]:
+    """Moments that no earlier stage can leave."""
+    before: set[str] = set()
+    for name, stage in subject.recipe.stages.items():
+        for field, own in learnings_of(stage):
+            if own.carried and own.optimizer.kind not in before:
+                raise UserError(
+                    f"stages.{name}.{field}.carried: no stage before it trains with the optimizer "
+                    f"'{own.optimizer.kind}', so there are no moments to go on with; leave it out"
+                )
+        before |= {own.optimizer.kind for _, own in learnings_of(stage)}
+    return ()
+
+
 CHECKS: tuple[Check, ...] = (
+    moments_to_carry,
     samples_elsewhere,
     groups_of_one,
     greedy_rollouts,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import torch
 
     from posttrain.policies import Policy
+    from posttrain.runs.store import RunStore
     from posttrain.serving.client import Remote
 
 
@@ -303,3 +304,13 @@ def connect(recipe: Recipe) -> "dict[str, Remote]":
         role: Remote(role, model.source, model.endpoint or Endpoint(), seed=key_of(recipe.seed, role))
         for role, model in remote.items()
     }
+
+
+def opening_events(context: RunContext, store: "RunStore") -> list[tuple[str, str]]:
+    """Kinds and messages of what is recorded before the first step.
+
+    What was chosen for the models is in the environment of the run, since its recipe holds the numbers alone.
+    """
+    chosen = [("note", message) for message in store.environment().get(CHOSEN, ())]
+    warnings = [*context.fitted.warnings, *context.problems.warnings]
+    return [*chosen, *(("warning", text) for text in warnings), *(("note", text) for text in context.problems.notes)]

@@ -22,7 +22,7 @@ from posttrain.runs.changes import (
     note_changes,
     recipe_changes,
 )
-from posttrain.runs.context import RunContext
+from posttrain.runs.context import RunContext, opening_events
 from posttrain.runs.environment import describe_environment
 from posttrain.runs.extension import check_change
 from posttrain.runs.failure import cannot_write, is_about_storage
@@ -31,7 +31,7 @@ from posttrain.runs.garbage import as_usual
 from posttrain.runs.limits import TimeLimit
 from posttrain.runs.live import LiveView
 from posttrain.runs.report import write_report
-from posttrain.runs.run import Run, opening_events
+from posttrain.runs.run import Run
 from posttrain.runs.snapshot import newest_state
 from posttrain.runs.state import FAILED, STOPPED
 from posttrain.runs.store import RunStore

@@ -19,12 +19,12 @@ from posttrain.errors import AlarmStop, Interrupted
 from posttrain.evaluation.candidates import evaluate_candidates
 from posttrain.evaluation.greedy import evaluate
 from posttrain.evaluation.search import evaluate_search
-from posttrain.runs.context import RunContext, StageRunContext
+from posttrain.runs.context import RunContext, StageRunContext, opening_events
 from posttrain.runs.files import write_file
-from posttrain.runs.fitting import CHOSEN
 from posttrain.runs.limits import TimeLimit
 from posttrain.runs.live import LiveView
 from posttrain.runs.losses import Key, held_out_losses, sums_of
+from posttrain.runs.moments import Moments
 from posttrain.runs.snapshot import ROLLED_BACK, Snapshot, newest_snapshot, save_snapshot
 from posttrain.runs.stop import StopRequest
 from posttrain.runs.store import REPAIRS, RunStore
@@ -104,7 +104,7 @@ class Run:
         self.sampled = Counter[str]()
         for entry in self.store.metrics():
             self.sampled[entry["stage"]] += entry.get("sampled_tokens") or 0
-        models = snapshot.models
+        models, self.moments = snapshot.models, Moments(self.recipe.stages, snapshot.learners)
         if not snapshot.resumed:
             for kind, message in opening_events(self.context, self.store):
                 self.store.log_event(0, kind, message)
@@ -116,7 +116,7 @@ class Run:
             models = self.context.with_copies(stage, models, keep=frozenset(continued.models))
             models = self._run_stage(models, StageRun(self, name, stage, place, continued, models), stage)
             self.evaluate(models, name)
-            self.save(models, stage=place + 1)
+            self.save(models, stage=place + 1, learners=self.moments.states(place + 1))
         return models
 
     def _show_repairs(self) -> None:
@@ -142,7 +142,9 @@ class Run:
             self.note(f"stage {stage_run.name} is left out, since no task was selected for it")
             return models
         try:
-            return stage.run(models, stage_run)
+            models = stage.run(models, stage_run)
+            self.moments.take(stage_run.learners, stage_run.place)
+            return models
         except StoppedByAlarm:
             raise  # after a step: it is in the record
         except AlarmStop as alarm:
@@ -236,23 +238,15 @@ class Run:
         return self.on_schedule() or (time.monotonic() - self._saved_at >= self.recipe.checkpoints.every_seconds)
 
 
-def opening_events(context: RunContext, store: RunStore) -> list[tuple[str, str]]:
-    """Kinds and messages of what is recorded before the first step.
-
-    What was chosen for the models is in the environment of the run, since its recipe holds the numbers alone.
-    """
-    chosen = [("note", message) for message in store.environment().get(CHOSEN, ())]
-    warnings = [*context.fitted.warnings, *context.problems.warnings]
-    return [*chosen, *(("warning", text) for text in warnings), *(("note", text) for text in context.problems.notes)]
-
-
 class StageRun(StageRunContext):
     """The context of a stage in a run."""
 
     def __init__(self, run: Run, name: str, stage: Stage, place: int, continued: Snapshot, models: Models) -> None:
         """`continued` is the snapshot to continue from, or an empty one; `models` are the stage's initial models."""
         super().__init__(run.context, name, stage, draw=run.roll_backs)
-        self._run, self._continued, self._place = run, continued, place
+        self._run, self._continued, self.place = run, continued, place
+        self.learners: Mapping[str, Learner] = {}
+        """Those of the stage, once it has begun."""
         self.steps_done = continued.steps_done
         own = {name: part for name, part in continued.memory.items() if name not in (_ALARMS, _SELECTION)}
         self.memory: dict[str, Any] = own
@@ -287,10 +281,13 @@ class StageRun(StageRunContext):
 
     def restore(self, learners: "Mapping[str, Learner]") -> None:
         """Restore the learners from the checkpoint, if the stage is continued, and give them the run's processes."""
+        self.learners = learners
         for learner in learners.values():
             learner.workers = self._context.session.workers(learner)
-        for role, (numbers, tensors) in self._continued.learners.items():
-            learners[role].load_state(numbers, tensors)
+        if not self.steps_done:
+            self._run.moments.give(learners, self.name)
+        for role in learners.keys() & self._continued.learners.keys():
+            learners[role].load_state(*self._continued.learners[role])
 
     @property
     def ahead(self) -> int:
@@ -370,10 +367,11 @@ class StageRun(StageRunContext):
         def save() -> None:
             run.save(
                 models,
-                stage=self._place,
+                stage=self.place,
                 steps_done=steps_done,
                 memory={**memory, _ALARMS: self._watch.state(), **self._selected_by()},
-                learners={role: learner.state(copied=False) for role, learner in learners.items()},
+                learners={role: learner.state(copied=False) for role, learner in learners.items()}
+                | run.moments.states(self.place + 1),
                 # The checkpoint of a roll-back decides the result, so it cannot be one that a clock or a Ctrl-C caused.
                 healthy=self._watch.healthy and run.on_schedule(),
             )
@@ -393,7 +391,7 @@ class StageRun(StageRunContext):
 
     def _is_last_but_one(self, steps_done: int) -> bool:
         """Whether one step of the run is left: a run that gets more steps after its end continues from here."""
-        return self._place == len(self.recipe.stages) - 1 and steps_done == self._total_steps - 1
+        return self.place == len(self.recipe.stages) - 1 and steps_done == self._total_steps - 1
 
     def _selected_by(self) -> dict[str, Any]:
         """The observations that tasks were selected by, for the checkpoint."""

@@ -38,6 +38,9 @@ class Learning:
     CPU as many as keep 1 GiB for the backward pass, less a third of what weights, gradients and optimizer take but at
     least 160 MiB, within 256 to 9,216 tokens, or 4,608 for a model without that estimate; on a GPU 16,384.
     """
+    carried: bool = False
+    """Whether the optimizer's moments are those that the last stage left which trained the same role; the schedule, and
+    the draws of minibatches, begin anew in any case. Otherwise moments begin anew too."""
     clip_norm: PositiveFloat | None = 1.0
     """Largest global norm of the gradient; None for no clipping."""
     stop_at: PositiveFloat | None = None
@@ -68,6 +71,7 @@ class Learning:
                 ("clip_norm", self.clip_norm is not None),
                 ("stop_at", self.stop_at is not None),
                 ("mask", self.mask is not None),
+                ("carried", self.carried),
             )
             if is_set
         ]

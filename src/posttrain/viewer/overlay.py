@@ -8,6 +8,7 @@ from posttrain.errors import UserError
 from posttrain.runs.charts import Chart, Series, draw
 from posttrain.runs.store import RunStore
 from posttrain.viewer.listing import or_problem
+from posttrain.viewer.shares import mixtures
 
 Page = dict[str, Any]
 
@@ -35,6 +36,7 @@ def overlay(found: Mapping[str, Path], chosen: Sequence[str], metrics: Sequence[
     known = sorted({metric for own in curves.values() for metric in own})
     shown = [metric for metric in (metrics or FIRST) if metric in known]
     charts = []
+    no_mixtures: Page | None = None
     for metric in shown:
         series = [curves[name].get(metric, Series(name=name, points=[])) for name in chosen]  # one colour for each run
         share = metric in SHARES
@@ -47,6 +49,7 @@ def overlay(found: Mapping[str, Path], chosen: Sequence[str], metrics: Sequence[
         "shown": shown,
         "charts": charts,
         "problems": problems,
+        "mixtures": or_problem(lambda: mixtures(found, chosen[0]), no_mixtures)[0] if chosen else None,
     }
 
 

@@ -1,8 +1,8 @@
-"""Two pictures of points in a plane: ratings of held-out answers against one another, and shares of three arms.
+"""Pictures of points in a plane: ratings of held-out answers against one another, and shares of three arms or domains.
 
 The front has the mean of two parts of the score of held-out answers, a point for each direction that is stated in front
 of the prompts (``97 -26``), and a line for each evaluation. The simplex is a triangle in which each corner is an arm;
-its path goes from the first step to the last.
+its path goes from the first step to the last. That of several runs has a point for each, with its held-out accuracy.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,22 +52,7 @@ def simplex(arms: Sequence[Mapping[str, Any]]) -> Page | None:
     if len(arms) != 3:
         return None
     path = [tuple(shares) for shares in zip(*(arm["shares"] for arm in arms), strict=True) if None not in shares]
-    side, top = SIZE - 2 * EDGE, EDGE
-    height = side * 0.75**0.5
-    corners = [(float(EDGE), top + height), (EDGE + float(side), top + height), (EDGE + side / 2.0, float(top))]
-    points = [
-        (round(sum(s * c[0] for s, c in zip(shares, corners, strict=True)), 1),
-         round(sum(s * c[1] for s, c in zip(shares, corners, strict=True)), 1))
-        for shares in path
-    ]  # fmt: skip
-    anchors, below = ("start", "end", "middle"), (16, 16, -8)
-    parts = [Markup('<path class="grid" fill="none" d="{d}Z"/>').format(d=_path(corners))]
-    parts += [
-        Markup('<text class="tick" style="text-anchor:{a}" x="{x}" y="{y}">{name}</text>').format(
-            a=anchor, x=x, y=round(y + under, 1), name=arm["arm"]
-        )
-        for (x, y), anchor, under, arm in zip(corners, anchors, below, arms, strict=True)
-    ]
+    points, parts = _triangle([arm["arm"] for arm in arms], path)
     marks = [
         _DOT.format(
             x=x, y=y, text=", ".join(f"{arm['arm']} {share:.1%}" for arm, share in zip(arms, shares, strict=True))
@@ -75,6 +60,44 @@ def simplex(arms: Sequence[Mapping[str, Any]]) -> Page | None:
         for (x, y), shares in zip(points, path, strict=True)
     ]
     return {"svg": _svg([*parts, _series(0, points, marks)], "Shares of three arms"), "points": points}
+
+
+def mixtures(rows: Sequence[Mapping[str, Any]]) -> Markup | None:
+    """Runs by their shares of three domains, each with its accuracy; None for any other number of domains."""
+    names = sorted({name for row in rows for name in row["shares"]})
+    if len(names) != 3:
+        return None
+    points, parts = _triangle(names, [tuple(row["shares"].get(name, 0.0) for name in names) for row in rows])
+    marks = []
+    for (x, y), row in zip(points, rows, strict=True):
+        marks.append(_DOT.format(x=x, y=y, text=f"{row['run']}: {row['text']}, {row['accuracy']:.1%}"))
+        marks.append(
+            Markup('<text class="tick" x="{x}" y="{y}">{value:.0f}</text>').format(
+                x=x + 5, y=y - 5, value=100.0 * row["accuracy"]
+            )
+        )
+    return _svg([*parts, _series(0, [], marks)], "Held-out accuracy by shares of three domains")
+
+
+def _triangle(names: Sequence[str], shares: Sequence[tuple[float, ...]]) -> tuple[list[Point], list[Markup]]:
+    """The point of each row of shares, and a triangle with a name at each corner."""
+    side, top = SIZE - 2 * EDGE, EDGE
+    height = side * 0.75**0.5
+    corners = [(float(EDGE), top + height), (EDGE + float(side), top + height), (EDGE + side / 2.0, float(top))]
+    points = [
+        (round(sum(s * c[0] for s, c in zip(row, corners, strict=True)), 1),
+         round(sum(s * c[1] for s, c in zip(row, corners, strict=True)), 1))
+        for row in shares
+    ]  # fmt: skip
+    anchors, below = ("start", "end", "middle"), (16, 16, -8)
+    parts = [Markup('<path class="grid" fill="none" d="{d}Z"/>').format(d=_path(corners))]
+    parts += [
+        Markup('<text class="tick" style="text-anchor:{a}" x="{x}" y="{y}">{name}</text>').format(
+            a=anchor, x=x, y=round(y + under, 1), name=name
+        )
+        for (x, y), anchor, under, name in zip(corners, anchors, below, names, strict=True)
+    ]
+    return points, parts
 
 
 def _scatter(lines: Mapping[str, Sequence[tuple[str, Point]]]) -> Markup:

@@ -3,11 +3,12 @@
 import json
 import re
 from itertools import combinations
+from typing import Literal
 
 import numpy as np
 import pytest
 
-from posttrain.components.tasks.shapes import BACKGROUND, COLOURS, FORMS, Drawn, Shapes, painted
+from posttrain.components.tasks.shapes import BACKGROUND, COLOURS, FORMS, LETTERS, Drawn, Shapes, painted
 from posttrain.datasets.holdout import exclude, holdout
 from posttrain.datasets.images import pixels_of
 from posttrain.datasets.keys import problem
@@ -73,3 +74,29 @@ def test_the_same_question_about_another_picture_is_another_problem() -> None:
     assert len({problem(task) for task in tasks}) == len({task.key for task in tasks}) == 200
     train, held_out = holdout(tasks, 50, seed=0)
     assert len(held_out) == 50 and exclude(train, held_out)[1] == 0
+
+
+@pytest.mark.parametrize("question", ["yes_no", "choice", "names"])
+def test_questions_about_all_shapes_are_answered_by_the_pixels(question: Literal["yes_no", "choice", "names"]) -> None:
+    tasks = Shapes(question=question, size=60, shapes=(1, 3), mistakes=0.0).load()
+    for task in tasks:
+        [image] = task.images
+        colours = {name for name, colour in COLOURS.items() if (pixels_of(image) == colour).all(-1).any()}
+        assert isinstance(task.prompt, str) and task.answer is not None and task.fields["form"] == question
+        assert task.demonstrations[0].endswith(f"<answer>{task.answer}</answer>")
+        if question == "names":
+            names = task.answer.split(", ")
+            assert names == sorted(set(names)) and {name.split()[0] for name in names} == colours
+        elif question == "choice":
+            right = [dict(zip(LETTERS, task.fields["options"], strict=True))[letter] for letter in task.answer]
+            assert (
+                right and {name.split()[0] for name in right} <= colours and task.answer == "".join(sorted(task.answer))
+            )
+            assert len(set(task.fields["options"])) == 4
+        elif task.answer == "yes":
+            assert task.prompt.split()[3] in colours
+    if question == "yes_no":
+        assert 0.3 < np.mean([task.answer == "yes" for task in tasks]) < 0.7
+    mistaken = Shapes(question=question, size=60, shapes=(1, 3), mistakes=1.0).load()
+    same = [a.demonstrations == b.demonstrations for a, b in zip(tasks, mistaken, strict=True)]
+    assert np.mean(same) < 0.2, "a drawn mistake may be right by chance"

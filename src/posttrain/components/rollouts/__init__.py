@@ -7,6 +7,7 @@ for other components, is a `Fact` that this contract or that of the environments
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from posttrain.component import Component
 from posttrain.engines import Sampler, Sampling
@@ -44,6 +45,21 @@ class Inserted(Fact):
     """Their number; 0 for a plain rollout."""
     executed: int
     """Calls of a tool that the environment answered without an error."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difficulty(Fact):
+    """How hard the task of a rollout is for the model, by its own rollouts of it."""
+
+    pass_rate: float
+    """Share of the model's rollouts that are correct, in [0, 1]."""
+    difficulty: Literal["easy", "medium", "hard"]
+
+    @classmethod
+    def of(cls, solved: int, rollouts: int, least: tuple[float, float]) -> "Difficulty":
+        """Easy from a share of the first of `least` on, else medium from the second on, else hard."""
+        rate = solved / rollouts
+        return cls(pass_rate=rate, difficulty="easy" if rate >= least[0] else "medium" if rate >= least[1] else "hard")
 
 
 @dataclass(frozen=True, kw_only=True)

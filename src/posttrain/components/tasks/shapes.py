@@ -1,9 +1,17 @@
-"""Generated pictures of coloured shapes, with questions for the boxes of all shapes of a name, or for a label.
+"""Generated pictures of coloured shapes, with questions for boxes, a label, yes or no, options, or all names.
 
 Boxes have the format of Visual-RFT (arXiv:2503.01785): ``<think>1 red square</think><answer>[{"Position": [3, 4, 12,
 13], "Confidence": 0.7}]</answer>``, left, top, right and bottom in pixels. Demonstrations are imperfect on purpose, so
 that a reward can improve on imitation: corners have random offsets, confidences are random, and some demonstrations
 have a mistake: an additional or a missing box, another label, or an empty answer.
+
+The questions of Curr-ReFT (arXiv:2503.07065) are about all shapes of a picture, which have different names:
+
+    yes_no   Is there a red square?             yes
+    choice   Which? A red square B blue circle  B      four options, of which one or several are right
+    names    What is there?                     blue circle, red square
+
+Their mistakes are the other word, or drawn letters or names. The field ``form`` is the question.
 """
 
 import json
@@ -31,6 +39,15 @@ CONFIDENCES = ("0.1", "0.3", "0.5", "0.7", "0.9")
 PLACEMENTS = 20
 """Random places that are tried for a shape before it is left out."""
 
+QUESTIONS = {
+    "boxes": "where shapes are",
+    "label": "what a shape is",
+    "yes_no": "whether there is one",
+    "choice": "which there are",
+    "names": "what there is",
+}
+LETTERS = "ABCD"
+
 Count = Annotated[int, Field(ge=1, le=6)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
@@ -49,10 +66,11 @@ class Drawn(NamedTuple):
 
 
 class Scene(NamedTuple):
-    """The shapes of a picture, and the name in the question."""
+    """The shapes of a picture, and the name or the options in the question."""
 
     shapes: tuple[Drawn, ...]
     target: str
+    options: tuple[str, ...] = ()
 
 
 @frozen
@@ -63,12 +81,12 @@ class Shapes(Tasks):
     """Number of tasks."""
     seed: NonNegativeInt = 0
     """Which tasks are drawn."""
-    question: Literal["boxes", "label"] = "boxes"
-    """``boxes``: the box of every shape of a name; ``label``: the name of the only shape."""
+    question: Literal["boxes", "label", "yes_no", "choice", "names"] = "boxes"
+    """``boxes``: the box of every shape of a name; ``label``: the name of the only shape; see above for the others."""
     side: Annotated[int, Field(ge=12, le=256)] = 24
     """Pixels on each side of a picture; shapes take a quarter to a half of it."""
     shapes: Annotated[tuple[Count, Count], Ordered] = (1, 3)
-    """Fewest and most shapes in a picture for boxes; a picture without room for more may have fewer."""
+    """Fewest and most shapes in a picture, but for labels; a picture without room for more may have fewer."""
     jitter: NonNegativeInt = 2
     """Largest offset of each corner of a demonstrated box, in pixels."""
     mistakes: Share = 0.3
@@ -80,8 +98,9 @@ class Shapes(Tasks):
 
     def describe(self) -> str:
         """Question, number and an example."""
-        question = "where shapes are" if self.question == "boxes" else "what a shape is"
-        return describe(f"shapes ({question}, {self.side} pixels a side; seed {self.seed})", self.load())
+        return describe(
+            f"shapes ({QUESTIONS[self.question]}, {self.side} pixels a side; seed {self.seed})", self.load()
+        )
 
     @cached_property
     def _loaded(self) -> Sequence[Task]:
@@ -89,6 +108,8 @@ class Shapes(Tasks):
         return keyed(self._task(scene, index) for index, scene in enumerate(scenes))
 
     def _draw(self, rng: Random) -> Scene:
+        if self.question in ("yes_no", "choice", "names"):
+            return self._of_all(rng)
         count = rng.randint(*self.shapes) if self.question == "boxes" else 1
         drawn: list[Drawn] = []
         target = f"{rng.choice(list(COLOURS))} {rng.choice(FORMS)}"
@@ -100,6 +121,26 @@ class Shapes(Tasks):
                 colour, form = name.split()
                 drawn.append(Drawn(colour, form, box))
         return Scene(tuple(sorted(drawn, key=lambda shape: shape.box)), target)
+
+    def _of_all(self, rng: Random) -> Scene:
+        """A picture of different shapes, and a question about all of them."""
+        drawn: list[Drawn] = []
+        names = [f"{colour} {form}" for colour in COLOURS for form in FORMS]
+        rng.shuffle(names)
+        for name in names[: rng.randint(*self.shapes)]:
+            box = self._place(rng, drawn)
+            if box is not None:
+                colour, form = name.split()
+                drawn.append(Drawn(colour, form, box))
+        there = [shape.name for shape in drawn]
+        absent = [name for name in names if name not in there]
+        shapes = tuple(sorted(drawn, key=lambda shape: shape.box))
+        if self.question == "yes_no":
+            return Scene(shapes, rng.choice(there if rng.random() < 0.5 else absent))
+        right = rng.randint(1, len(there)) if self.question == "choice" else 0
+        options = [*rng.sample(there, right), *rng.sample(absent, len(LETTERS) - right)] if right else []
+        rng.shuffle(options)
+        return Scene(shapes, "", tuple(options))
 
     def _place(self, rng: Random, others: Sequence[Drawn]) -> tuple[int, int, int, int] | None:
         """A box that touches no other one; None if none was found."""
@@ -115,6 +156,8 @@ class Shapes(Tasks):
         boxes = [list(shape.box) for shape in scene.shapes if shape.name == scene.target]
         rng = Random(f"shapes demonstration:{self.seed}:{index}")
         picture = Image(data=write_png(painted(scene.shapes, self.side)), name=f"shapes-{digest(scene)}")
+        if self.question in ("yes_no", "choice", "names"):
+            return self._asked(scene, picture, rng)
         if self.question == "label":
             return Task(
                 key="",
@@ -131,6 +174,31 @@ class Shapes(Tasks):
             domain=f"{len(boxes)} of {len(scene.shapes)}",
             demonstrations=(self._found(boxes, scene.target, rng),),
             fields={"boxes": boxes},
+            images=(picture,),
+        )
+
+    def _asked(self, scene: Scene, picture: Image, rng: Random) -> Task:
+        """A question about all shapes of a picture."""
+        there = {shape.name for shape in scene.shapes}
+        if self.question == "yes_no":
+            prompt, answer = f"Is there a {scene.target}?", "yes" if scene.target in there else "no"
+            other = "no" if answer == "yes" else "yes"
+        elif self.question == "choice":
+            prompt = "Which?" + "".join(f" {a} {name}" for a, name in zip(LETTERS, scene.options, strict=True))
+            answer = "".join(a for a, name in zip(LETTERS, scene.options, strict=True) if name in there)
+            other = "".join(sorted(rng.sample(LETTERS, rng.randint(1, 2))))
+        else:
+            prompt, answer = "What is there?", ", ".join(sorted(there))
+            some = (f"{rng.choice(list(COLOURS))} {rng.choice(FORMS)}" for _ in there)
+            other = ", ".join(sorted(set(some)))
+        stated = other if rng.random() < self.mistakes else answer
+        return Task(
+            key="",
+            prompt=f"{prompt}{IMAGE}\n",
+            answer=answer,
+            domain=self.question,
+            demonstrations=(f"<think>{QUESTIONS[self.question]}</think><answer>{stated}</answer>",),
+            fields={"form": self.question, **({"options": list(scene.options)} if scene.options else {})},
             images=(picture,),
         )
 

@@ -13,7 +13,7 @@ ADCL alone: `posttrain run grpo curriculum.kind=resorted`. Without sorting anew:
 
 Differs: batches, rollouts of a measurement, and everything about EGSR but its idea, are our choice. The prompt for a
 rewriting is that of the setting's warm-up, which shows the bundled model the answer alone; for other models set
-`rollout.request`.
+`rollout.request`. All batches are of one stage with one optimizer.
 
 Measured here: two simulated skills, one pass over 512 tasks in eight batches (`posttrain diagnose curriculum`, 40
 seeds): accuracy at the end .547 (standard error .003) with sorting anew, .545 (.003) without, .502 (.003) for tasks in

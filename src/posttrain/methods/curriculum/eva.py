@@ -14,7 +14,7 @@ rewrites sums. A round ends when all tasks of the set have been taken.
 
 Differs: the online variant with RLOO is not in the release and could not be read; `curriculum.kind=evolved` goes on any
 method, such as `posttrain run rloo curriculum.kind=evolved`. Informativeness is that of the training rollouts. The
-reference is the policy at the start of a step.
+reference is the policy at the start of a step. Rounds are those of the curriculum, within one stage with one optimizer.
 
 Measured here with a simulated learner (docs/experiments/frontier.py), over five seeds: after 29 rounds, tasks drawn by
 the gap have 8.7 numbers where the learner solves sums of 9.4 half of the time; with uniform draws 11.2 and 7.0, and

@@ -14,7 +14,8 @@ start: `sft.max_steps=1`. The reward is the setting's; a form: `reward={kind: ga
 
 Differs: hard and simple are by the model's own answers, where a language model labels them in the paper; a teacher that
 sees the answer, and goes back and corrects hard chains, is here the chain that the graph gives. Steps are shared evenly
-by the three stages; sizes and rates are the setting's, as the paper gives none.
+by the three stages; sizes and rates are the setting's, as the paper gives none. The optimizer of each stage begins
+anew.
 
 Measured here: a simulated learner of three kinds of questions, of which each loses a tenth of what another gains
 (`docs/experiments/phases.py`, 5 seeds): accuracy on three hops .283 [.212, .354] with 2 to 1, .266 [.213, .320] with

@@ -17,7 +17,8 @@ that is empty or a part of the answer scores 0; the release accepts either as a 
 
 Differs: lengths are those of the bundled model's sums, 14 and 40 tokens. The base model is the recipe's initial one.
 Without a judge in the recipe the rule is the only part of the reward: a model of this size cannot judge. The optimizer
-begins anew in each phase, which the paper does not state. The release has neither phases nor returning tasks.
+begins anew in each phase, which the paper does not state; `phase_2.learner.carried=true` goes on with its moments. The
+release has neither phases nor returning tasks.
 
 Measured here: a simulated learner at equal tokens, long tasks costing three times as many
 (`docs/experiments/phases.py`, 5 seeds): accuracy on long tasks .955 [.950, .961] in phases, .954 [.949, .960] where

@@ -14,7 +14,7 @@ for each round. `round_1.tasks.stated=false` takes the direction out of the prom
 
 Differs: number of texts, rounds and distribution of angles are not in what could be read; here 8 texts, three rounds,
 uniform angles. Each round has its own angles, and no data of the rounds before. Ratings are 0 to 4 where the paper's
-are 20 s + 10 of them.
+are 20 s + 10 of them. The optimizer of each round begins anew; `round_2.learner.carried=true` goes on with its moments.
 
 Measured here (docs/experiments/direction_tables.py: exact sums over tables of texts, five seeds, ratings of 0 to 4):
 the score along the stated direction is 1.42 [1.38, 1.46] at first and 3.20, 3.82 and 3.94 [3.88, 4.00] after three

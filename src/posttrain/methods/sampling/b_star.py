@@ -13,8 +13,9 @@ rounds of 500 steps with n* = 8 in the paper.
 Every round notes temperature, threshold, balance, distinct correct texts and how often the best text is correct.
 
 Differs: three rounds, 5 temperatures, 4 rollouts, and a hundred tasks for the search, for two cores. The weights go on
-from round to round; the optimizer's moments and the schedule begin anew, where one of each goes on in the release.
-Without a process reward model the score is correctness alone, as the setting has none.
+from round to round; the optimizer's moments and the schedule begin anew, where one of each goes on in the release; with
+`learner.carried=true` in the later rounds the moments go on. Without a process reward model the score is correctness
+alone, as the setting has none.
 
 Measured here: a table, nine rounds (5 seeds, `docs/experiments/balanced_rounds.py`): the balance takes temperatures of
 1.16 [1.09, 1.23] in the first and in the last round, so that they do not rise; pass@32 is .874 [.845, .903], .824
