@@ -155,8 +155,9 @@ class Segment:
     """Reward that the environment gave for this turn, credited to the segment's last trained token."""
     text: str = ""
     vectors: FloatArray | None = None
-    """[T, D] a vector for each token that is not text: the pixels of a patch of an image, or a point of a chain
-    (diffusion, flow, control). None for text."""
+    """[T, D] for tokens that are not text: the pixels of a patch, or a point of a chain (diffusion, flow, control)."""
+    allowed: IntArray | None = None
+    """[T + M] where tokens were drawn among allowed ones: for each the number of these, then the ids of all."""
 
     def __len__(self) -> int:
         """Number of tokens."""
@@ -184,8 +185,7 @@ class Score:
     spans: tuple[tuple[int, int, float, str], ...] = ()
     """(start, end, reward, part) in characters of the completion, given at the last token; `value` has their sum."""
     applies: bool = True
-    """False for a reward that does not apply to the rollout. Its status is ``error`` and its value NaN: alone it gives
-    nothing to learn from, and a sum leaves it out."""
+    """False for a reward that does not apply to the rollout: an ``error`` of the value NaN, which a sum leaves out."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -110,6 +110,7 @@ SHIPPED = {
 }
 """By kind; a new member needs an entry here or in `NOT`."""
 NOT = {
+    "chains": "scores what a plan gives, of which many are right; its own tests hold what must not be rewarded",
     "rated_together": "prompts a model, or rates by another reward, which is audited by itself",
     "program_form": "rates the form of a program, right or not; its own tests hold what is rated low",
     "ranked": "ranks rollouts among one another; no answer is correct by it",

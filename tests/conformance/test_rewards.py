@@ -240,6 +240,11 @@ CASES: dict[str, Case] = {
         gold=r"it is so.</think> <answer> \boxed{proved} </answer>",
         task=Task(key="task", prompt=QUESTION, answer="proved"),
     ),
+    "chains": Case(
+        settings={},
+        gold=" vowels > count",
+        task=Task(key="task", prompt=QUESTION, fields={"inputs": ["river"], "outputs": ["2"], "goal": "number"}),
+    ),
     "noisy": Case(settings={"of": "match"}, gold="42"),
     "phrases": Case(settings={"phrases": ["4", "2"], "needed": 2}, gold="42", unfit=None),
     "raised": Case(settings={"of": "match", "by": "phrases"}, gold="42"),

@@ -192,7 +192,9 @@ class Watch:
     """Called after each step with what it wrote, in the thread of the event loop that samples; it must not block."""
     matcher: Callable[[], Matcher] | None = None
     """Makes the matcher of each completion. Tokens that it does not allow are dropped before top-k, top-p and min-p;
-    log-probabilities are still those of the whole distribution."""
+    log-probabilities are still those of the whole distribution, unless they are `masked`."""
+    masked: bool = False
+    """Whether log-probabilities and entropies are those of the distribution over allowed tokens."""
 
     @property
     def needs_logits(self) -> bool:

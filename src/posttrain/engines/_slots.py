@@ -113,6 +113,7 @@ class Slots:
         self.watched: dict[int, StopStrings] = {}
         self.likeliest: dict[int, int] = {}  # how many are wanted
         self.matchers: dict[int, Matcher] = {}
+        self.masked: set[int] = set()
         self.listened: set[int] = set()
         self.ahead = MANY
 
@@ -164,6 +165,7 @@ class Slots:
             self.likeliest |= dict.fromkeys(slots, min(watch.likeliest, self.body.vocabulary_size))
         if watch.matcher:
             self.matchers |= {slot: watch.matcher() for slot in slots}
+            self.masked.update(slots if watch.masked else ())
         if watch.listen:
             self.listened.update(slots)
 
@@ -177,6 +179,7 @@ class Slots:
         self.watched.pop(slot, None)
         self.likeliest.pop(slot, None)
         self.matchers.pop(slot, None)
+        self.masked.discard(slot)
         self.listened.discard(slot)
         if slot != self.stage:
             self.active_S[slot] = False
@@ -274,18 +277,28 @@ class Slots:
             min_p_B=tensor(self.min_p_S),
         )
         drawing = self._drawing(row_B)
-        logits_BV = self.body.next_logits(self.cache, hidden_BD)
+        logits_BV = self._among_allowed(row_B, self.body.next_logits(self.cache, hidden_BD))
         uniform_B = kernels.uniform(drawing.key_B, drawing.counter_B)
         token_B, logp_B, entropy_B = choose(logits_BV, rules, uniform_B)
         for place, slot in enumerate(row_B.tolist()) if self.matchers or self.likeliest else ():
             own, one = logits_BV[place : place + 1], torch.tensor([place])
-            if slot in self.matchers and (allowed_V := self._allowed(slot)) is not None:
+            if slot in self.matchers.keys() - self.masked and (allowed_V := self._allowed(slot)) is not None:
                 token_B[place], logp_B[place] = choose_allowed(own, rules.of(one), uniform_B[one], allowed_V)
             if slot in self.likeliest:
                 temperature = float(rules.temperature_B[place])
                 chosen = int(token_B[place]), float(logp_B[place])
                 self.found[slot] = likeliest(own, temperature, self.likeliest[slot], chosen)
         return token_B, logp_B, entropy_B
+
+    def _among_allowed(self, row_B: IntArray, logits_BV: Tensor) -> Tensor:
+        """The logits with those of denied tokens at minus infinity, where log-probabilities are those of the others."""
+        known = {place: self._allowed(slot) for place, slot in enumerate(row_B.tolist()) if slot in self.masked}
+        places = [place for place, allowed_V in known.items() if allowed_V is not None]
+        if places:
+            allowed_PV = torch.from_numpy(np.stack([known[place] for place in places])).to(logits_BV.device)
+            lowest = torch.finfo(logits_BV.dtype).min  # an allowed token is there, however unlikely
+            logits_BV[places] = logits_BV[places].clamp(min=lowest).where(allowed_PV, -torch.inf)
+        return logits_BV
 
     def _allowed(self, slot: int) -> NDArray[np.bool_] | None:
         """The tokens that a sequence may continue with; None where that cannot be determined, which ends it."""

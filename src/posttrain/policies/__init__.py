@@ -44,6 +44,9 @@ class Packed:
     after: tuple[int, ...] | None = None
     """N: the sequence that each one continues, -1 for none: a prompt that several share is there once. What is
     continued continues nothing itself. None where no sequence does."""
+    allowed: tuple[Tensor, Tensor] | None = None
+    """int64 [M] ids of allowed tokens, and [M] which of the tokens whose signals are asked for each is for, ascending.
+    A token without any may be every one; None where all may be."""
     guessed_L: Tensor | None = None
     """int64 [L] tokens whose input embeddings are mixed with those of the others; None for none."""
     foresight: float = 0.0
@@ -87,6 +90,7 @@ class Packed:
             vectors_LD=vectors_LD,
             guessed_L=None if self.guessed_L is None else self.guessed_L[rows],
             foresight=self.foresight,
+            allowed=self.allowed,
         )
         return packed, torch.cat(places).to(rows.device)
 

@@ -23,6 +23,8 @@ gradients of the matrix to logits are made, and added up, more often.
 """
 ONCE = 2
 """As many chunks are one while learning, which saves computing their logits again in the backward pass."""
+_LEAST = -1e30
+"""A finite log-probability of what is impossible."""
 MIN_CHUNK = 16
 """Tokens in a chunk at least."""
 
@@ -46,10 +48,12 @@ def token_signals(
     temperature: float,
     needs: frozenset[Signal],
     others: tuple[Compared, ...] = (),
+    allowed: tuple[Tensor, Tensor] | None = None,
     chunk_logits: int | None = None,
 ) -> dict[Signal, Tensor]:
     """[T] log-probability of each token given the hidden state before it, in float32 or better, and if it is needed:
-    the entropy, divergences from uniform, the logit over the temperature, and divergences from other models.
+    the entropy, divergences from uniform, the logit over the temperature, and divergences from other models. With
+    `allowed` (`Packed.allowed`) all are of the distribution over allowed tokens.
 
     Where there is more than one chunk, each computes its logits again in the backward pass.
     """
@@ -63,7 +67,7 @@ def token_signals(
         names: list[Signal] = []
 
         def run(hidden: Tensor, token: Tensor = token, part: slice = part, names: list[Signal] = names) -> Any:
-            chunk = _chunk(logits_of, hidden, token, temperature, needs, others, part)
+            chunk = _chunk(logits_of, hidden, token, temperature, needs, others, part, allowed)
             names[:] = chunk
             return tuple(chunk.values())
 
@@ -90,11 +94,15 @@ def _chunk(
     needs: frozenset[Signal],
     others: tuple[Compared, ...],
     part: slice,
+    allowed: tuple[Tensor, Tensor] | None = None,
 ) -> dict[Signal, Tensor]:
     """The signals of some tokens. The kernel may put a gradient where the logits were, so that what else is made of
     them must not read them again in the backward pass: gathering, dividing and `log_softmax` do not.
     """
     logits_TV = logits_of(hidden_TD)
+    denied_TV = None if allowed is None else _denied(allowed, part, logits_TV)
+    if denied_TV is not None:
+        logits_TV = logits_TV.masked_fill(denied_TV, -torch.inf)
     by = gpu_signals.token_signals if gpu_signals.usable(logits_TV) else kernels.token_signals
     logp_T, entropy_T = by(logits_TV, token_T, temperature=temperature, entropy=ENTROPY in needs)
     signals = {LOGP: logp_T}
@@ -107,8 +115,18 @@ def _chunk(
     if others:
         logp_TV = _log_softmax(logits_TV, temperature)
         for other in others:
-            signals |= _divergences(logp_TV, other, part, temperature)
+            signals |= _divergences(logp_TV, other, part, temperature, denied_TV)
     return signals
+
+
+def _denied(allowed: tuple[Tensor, Tensor], part: slice, like_TV: Tensor) -> Tensor:
+    """[T, V] which tokens of a part are not allowed."""
+    ids_M, place_M = allowed
+    own_M = (place_M >= part.start) & (place_M < part.start + len(like_TV))
+    denied_TV = torch.zeros(like_TV.shape, dtype=torch.bool, device=like_TV.device)
+    denied_TV[place_M[own_M] - part.start] = True
+    denied_TV[place_M[own_M] - part.start, ids_M[own_M]] = False
+    return denied_TV
 
 
 def _from_uniform(logp_TV: Tensor, needs: frozenset[Signal]) -> dict[Signal, Tensor]:
@@ -124,10 +142,17 @@ def _from_uniform(logp_TV: Tensor, needs: frozenset[Signal]) -> dict[Signal, Ten
     return found
 
 
-def _divergences(logp_TV: Tensor, other: Compared, part: slice, temperature: float) -> dict[Signal, Tensor]:
+def _divergences(
+    logp_TV: Tensor, other: Compared, part: slice, temperature: float, denied_TV: Tensor | None
+) -> dict[Signal, Tensor]:
     """[T] required divergences between the other model's distributions and these, in nats."""
     with torch.no_grad():
-        other_TV = _log_softmax(other.logits_of(other.hidden_TD[part]), temperature)
+        logits_TV = other.logits_of(other.hidden_TD[part])
+        other_TV = _log_softmax(logits_TV, temperature)
+        if denied_TV is not None:
+            other_TV = _log_softmax(logits_TV.masked_fill(denied_TV, -torch.inf), temperature)
+    if denied_TV is not None:  # both are impossible there: that adds 0
+        logp_TV, other_TV = (x_TV.masked_fill(denied_TV, _LEAST) for x_TV in (logp_TV, other_TV))
     return {
         need: (other_TV.exp() * (other_TV - logp_TV)).sum(-1)
         if need.name == "forward_kl"

@@ -143,6 +143,7 @@ class LanguageModelPolicy(Policy):
                 temperature=temperature,
                 needs=needs,
                 others=others,
+                allowed=packed.allowed,
             )
 
         divergences = {role: frozenset(s for s in needs if s.compares and s.of == role) for role in compared}

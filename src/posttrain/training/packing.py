@@ -1,7 +1,7 @@
 """Packs trajectories into micro-batches: sequences end to end, and flat arrays over trained tokens."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Final
 
@@ -31,6 +31,9 @@ class Example:
     turn_T: IntArray
     vectors: FloatArray | None = None
     """[L, D] the vector of every token, where tokens have one (`Segment.vectors`)."""
+    allowed: tuple[IntArray, IntArray] | None = None
+    """Where trained tokens were drawn among allowed ones (`Segment.allowed`): [M] ids of these, and [M] the trained
+    token that each is for. A token without any may be every one. None where all may be."""
     group: int = 0
     reward: float = 0.0
     solved: bool = False
@@ -74,11 +77,25 @@ def example_of(
         columns={signal: column[kept] for signal, column in columns.items()},
         turn_T=turn_T[kept],
         vectors=trajectory.vectors,
+        allowed=_allowed_of(trajectory, kept),
         group=group,
         reward=trajectory.score.value if trajectory.score is not None else 0.0,
         solved=trajectory.solved,
         group_solved=group_solved,
     )
+
+
+def _allowed_of(trajectory: Trajectory, kept_T: NDArray[np.bool_]) -> tuple[IntArray, IntArray] | None:
+    """`Example.allowed` of those trained tokens that are kept."""
+    trained = [s for s in trajectory.segments if s.trained]
+    if all(s.allowed is None for s in trained):
+        return None
+    begins = np.cumsum([0, *map(len, trained)])
+    own = [(s.allowed, len(s), begin) for s, begin in zip(trained, begins, strict=False) if s.allowed is not None]
+    ids_M = np.concatenate([allowed[length:] for allowed, length, _ in own])
+    place_M = np.concatenate([np.repeat(np.arange(length), allowed[:length]) + begin for allowed, length, begin in own])
+    kept_M = kept_T[place_M]
+    return ids_M[kept_M], (kept_T.cumsum() - 1)[place_M[kept_M]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,6 +194,7 @@ def pack(
     """
     packed, moved_N = _packed(examples, device, share=share)
     trained = np.array([e.num_trained for e in examples], np.int64)
+    packed = replace(packed, allowed=_allowed(examples, trained, device))
     sequence_T = np.repeat(np.arange(len(examples)), trained)
     known = sorted(set[Signal]().union(*(e.columns for e in examples)))
     weight_T = np.repeat(weight_N, trained)
@@ -233,6 +251,17 @@ def _packed(examples: Sequence[Example], device: torch.device, *, share: bool) -
         after=tuple(after) if placed else None,
     )
     return packed, moved_N
+
+
+def _allowed(examples: Sequence[Example], trained_N: IntArray, device: torch.device) -> tuple[Tensor, Tensor] | None:
+    """`Packed.allowed` of the examples."""
+    before_N = trained_N.cumsum() - trained_N
+    own = [(e.allowed, int(b)) for e, b in zip(examples, before_N, strict=True) if e.allowed is not None]
+    if not own:
+        return None
+    parts = [np.concatenate([ids for (ids, _), _ in own]), np.concatenate([place + b for (_, place), b in own])]
+    ids_M, place_M = (torch.as_tensor(part, dtype=torch.int64).to(device) for part in parts)
+    return ids_M, place_M
 
 
 def _vectors(pieces: Sequence[tuple[Example, slice]], device: torch.device) -> Tensor | None:

@@ -52,6 +52,7 @@ from posttrain.components.tasks.pages import Pages
 from posttrain.components.tasks.passages import Passages
 from posttrain.components.tasks.patterns import Patterns
 from posttrain.components.tasks.phrased import Phrased
+from posttrain.components.tasks.planned import Planned
 from posttrain.components.tasks.planted import Planted
 from posttrain.components.tasks.played import Played
 from posttrain.components.tasks.policies import Policies
@@ -143,6 +144,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "gathered": lambda _: Gathered(tasks=Unpaired(tasks=WorkedSolutions(size=30))),
     "guarded_requests": lambda _: GuardedRequests(size=30),
     "guards": lambda _: Guards(size=10),
+    "planned": lambda _: Planned(size=30),
     "guessing": lambda _: Guessing(size=30),
     "lookups": lambda _: Lookups(size=30),
     "meeting_questions": lambda _: MeetingQuestions(size=30),

@@ -17,7 +17,7 @@ from posttrain.datasets.evolving import born_task, made_of
 from posttrain.stages.memory import array_of, packed_array
 from posttrain.types import Fact, Group, Score, Segment, Task, Trajectory
 
-_ARRAYS = ("token_ids", "logp", "entropy", "vectors")
+_ARRAYS = ("token_ids", "logp", "entropy", "vectors", "allowed")
 _NUMBERS = ("stop_reason", "sample", "parent", "failure")
 _SCORE: TypeAdapter[Score | None] = TypeAdapter(Score | None)
 
