@@ -105,6 +105,7 @@ SHIPPED = {
     "shadow": Shipped({"of": "match"}),
     "unreliable": Shipped({"of": "match"}),
     "episodic_memory": Shipped({"of": "match"}),
+    "captions": Shipped({"of": "match", "helpful": ["take"]}),
     "signed": Shipped({"of": "match"}),
     "sum": Shipped({"parts": {"right": "match", "short": {"kind": "format", "tags": []}}, "weights": {"short": 0.1}}),
 }

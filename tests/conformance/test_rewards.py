@@ -251,6 +251,7 @@ CASES: dict[str, Case] = {
     "shadow": Case(settings={"of": "match"}, gold="42"),
     "unreliable": Case(settings={"of": "match"}, gold="42"),
     "episodic_memory": Case(settings={"of": "match"}, gold="42"),
+    "captions": Case(settings={"of": "match", "helpful": ["take"]}, gold="42"),
     "signed": Case(settings={"of": "match"}, gold="42"),
     "gated": Case(settings={"of": "match", "gates": {"short": {"kind": "regex", "pattern": "^.{,2}$"}}}, gold="42"),
     "constraints": Case(

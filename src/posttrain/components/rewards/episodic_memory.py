@@ -23,24 +23,19 @@ memory loses values under the wrong question; here each question has its own. `d
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import pairwise
 from typing import Annotated, Any, Final
-from zlib import crc32
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, NonNegativeFloat
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext
 from posttrain.datasets.templates import question_of
 from posttrain.grading.tags import TagName, find_marks
+from posttrain.grading.text_pieces import embedded
 from posttrain.types import Group, Score, Trajectory
 
-Vector = NDArray[np.float64]
-WIDTH: Final = 256
-"""Numbers of an embedding."""
 TINY: Final = 1e-9
 """Novelties below it are 0."""
 MEMORIES: Final = ("success", "failure")
@@ -190,12 +185,3 @@ def thoughts_of(completion: str, tag: str) -> str:
         if first[0] == f"<{tag}>" and second[0] == f"</{tag}>":
             return completion[first.end() : second.start()]
     return completion
-
-
-@lru_cache(maxsize=8192)
-def embedded(text: str) -> Vector:
-    """[256] counts of the pieces of one to three characters, by their checksum, of length 1."""
-    own = f" {' '.join(text.lower().split())} "[:4096]
-    pieces = (own[i : i + n] for n in (1, 2, 3) for i in range(len(own) - n + 1))
-    counts = np.bincount([crc32(piece.encode("utf-8", "surrogatepass")) % WIDTH for piece in pieces], minlength=WIDTH)
-    return np.asarray(counts / np.linalg.norm(counts), np.float64)

@@ -1,0 +1,42 @@
+"""ONI: a judge labels the captions of what happens, beside the training, and labelled captions are rewarded.
+
+Source: Zheng et al. 2024, arXiv:2410.23022, and its release (facebookresearch/oni at f0f86e8). A turn is rewarded by
+the label of its caption over the third power of its occurrences in the episode, 0.4 of that beside 10 times the
+environment's reward (`rewards/captions`). Labels are requested of new captions, the newest first, and arrive later;
+training does not wait. A table of labels, a classifier of captions, or a ranking of them make the reward.
+
+    posttrain run oni
+    posttrain run oni reward.model=ranking reward.delay=20
+    posttrain run oni setting=FILE.py:FUNCTION 'reward={kind: captions, of: verdict, goal: find the exit}' \
+        models.judge.source=http://HOST/v1
+    # a setting with an environment whose observations have a caption in their first line
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from posttrain.components.environments.captioned import HELPFUL, Captioned
+from posttrain.components.rewards.captions import Captions
+from posttrain.methods.policy_gradient.ppo import as_ppo
+from posttrain.models import Model
+from posttrain.recipes.changes import keep_verifier, rl_of, with_models, with_stage
+from posttrain.recipes.tree import Recipe
+from posttrain.settings.captioned_rooms import captioned_rooms
+
+PARENT: Final = "ppo"
+SETTING: Final = "captioned_rooms"
+PAPER: Final = "arXiv:2410.23022"
+ROWS: Final = ()
+
+
+def oni(recipe: Recipe | None = None) -> Recipe:
+    """A change to PPO: rewards for captions that a judge has called helpful."""
+    recipe = as_ppo(keep_verifier(recipe or captioned_rooms()))
+    stage = rl_of(recipe)
+    if not isinstance(stage.reward, Captions):
+        ruled = isinstance(getattr(stage.rollout, "environment", None), Captioned)
+        reward = Captions(of=stage.reward, helpful=HELPFUL if ruled else (), noise=0.1 if ruled else 0.0)
+        stage = replace(stage, reward=reward)
+        if not ruled:
+            recipe = with_models(recipe, {"judge": recipe.models.get("judge", Model(source="role:policy"))})
+    return with_stage(replace(recipe, name="oni"), stage)

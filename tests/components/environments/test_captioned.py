@@ -1,0 +1,37 @@
+"""Two rooms with a key, by hand."""
+
+from posttrain.components.environments.captioned import KINDS, Captioned
+from posttrain.types import Task
+from tests.components.environments.playing import play
+
+TASK = Task(key="a", prompt="")
+WAY = "rrddkuorrrru"
+
+
+def test_the_way() -> None:
+    first, outcomes, verdict, measures = play(Captioned(), TASK, list(WAY))
+    captions = [own.observation.text.split("\n")[0] for own in outcomes]
+    assert first.text == "you stand in a room\nx0 y0 none shut\n" and set(captions) <= set(KINDS)
+    colour = captions[4].split()[-2]
+    assert captions[4] == f"you take the {colour} key" and captions[6] == f"you open the {colour} door"
+    assert captions[7] == f"you walk through the {colour} door" and captions[-1] == "you reach the exit"
+    assert outcomes[-1].done and verdict is not None and verdict.solved and measures == {"taken": 1.0, "opened": 1.0}
+
+
+def test_the_door_needs_the_key_and_the_key_can_be_taken_again() -> None:
+    _, outcomes, verdict, measures = play(Captioned(horizon=11), TASK, list("rrdorldkkkk"))
+    captions = [own.observation.text.split("\n")[0] for own in outcomes]
+    assert captions[3] == "nothing happens" and captions[4].endswith("door is locked")
+    assert captions[5] == "you walk left", "a locked door is no move"
+    assert set(captions[-4:]) == {"nothing happens"}, "no key lies in the corner"
+    _, outcomes, verdict, measures = play(Captioned(horizon=9), TASK, list("rrddkkkkk"))
+    captions = [own.observation.text.split()[1] for own in outcomes]
+    assert captions[-5:] == ["take", "drop", "take", "drop", "take"] and measures == {"taken": 3.0, "opened": 0.0}
+    assert outcomes[-1].done and verdict is not None and not verdict.solved
+
+
+def test_colours_differ_between_tasks() -> None:
+    taken = {
+        play(Captioned(), Task(key=str(i), prompt=""), list(WAY))[1][4].observation.text.split()[3] for i in range(40)
+    }
+    assert len(taken) > 5
