@@ -1,4 +1,4 @@
-"""Pairs of fragments against pairs of whole answers and more imitation, on tool requests after the same warm-up.
+"""Pairs of fragments, by SimPO and by DPO, against pairs of whole answers and more imitation, after the same warm-up.
 
     python docs/experiments/tool_fragments.py --seeds 5
 
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from posttrain import run
 from posttrain.components.optimizers.adamw import AdamW
 from posttrain.components.pairings.extremes import Extremes
+from posttrain.components.preferences.dpo import DPO
 from posttrain.components.rewards import RewardContext, scored
 from posttrain.components.rewards.tool_calls import ToolCalls
 from posttrain.components.rollouts.independent import Independent
@@ -49,7 +50,9 @@ TASKS = ToolRequests(size=300, level=2, seed=9, right=1.0)
 def only(recipe: Recipe, stages: dict[str, Stage], source: str | None) -> Recipe:
     """The recipe with these stages, from a model."""
     own = recipe.models["policy"] if source is None else Model(source=source, trained=True)
-    return replace(recipe, stages=stages, models={"policy": own})
+    models = {"policy": own, "reference": Model(source="role:policy")}
+    used = frozenset().union(*(stage.roles for stage in stages.values()))
+    return replace(recipe, stages=stages, models={name: models[name] for name in models if name in used | {"policy"}})
 
 
 def warm() -> Recipe:
@@ -74,6 +77,7 @@ def arms(source: str) -> dict[str, Recipe]:
         ),
         "pairs of whole answers": only(recipe, dict.fromkeys(rounds, mined), source),
         "pairs of fragments (iTool)": only(recipe, dict(rounds), source),
+        "pairs of fragments by DPO": only(recipe, dict.fromkeys(rounds, replace(first, loss=DPO(beta=0.1))), source),
     }
 
 
