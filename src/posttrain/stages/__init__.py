@@ -37,6 +37,7 @@ SHARED: Final = (
     "record",
     "scored_rounds",
     "states",
+    "stored",
     "weights",
 )
 """Modules of this folder that are not stages but are used by several of them."""
