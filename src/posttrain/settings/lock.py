@@ -26,7 +26,7 @@ WORDS = (*(f"turn {turn}\n" for turn in range(1, 5)), "episode 0-")
 
 
 def lock() -> Recipe:
-    """A new decoder, imitation of random episodes, then 50 rounds of 32 episodes."""
+    """A new decoder, imitation of random episodes, then 40 rounds of 32 episodes."""
     recipe = arithmetic()
     tasks, environment = Episodes(size=240), Lock()
     random = Played(tasks=Episodes(size=200, seed=1), environment=environment, player="legal", turns=3)
@@ -34,7 +34,7 @@ def lock() -> Recipe:
     turns = Turns(environment=environment, n=8, max_turns=3, sampling=Sampling(max_tokens=2))
     stage = replace(
         rl_of(recipe),
-        steps=50,
+        steps=40,
         prompts=4,
         rollout=turns,
         reward=Verdict(),

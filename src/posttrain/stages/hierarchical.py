@@ -189,10 +189,15 @@ class Hierarchical(Stage):
     ) -> None:
         """All updates of a step."""
         sampled: list[Mapping[str, float]] = []
-        for update in range(self.critic_updates):
-            turns = stored.draw(self.batch, np.random.default_rng([context.seed, step.index, _STATE, update]))
-            with context.phase("sample"):
-                fresh = self._fresh(turns, context.samplers(models, step.index, "critic", update)["policy"])
+        batches = [
+            stored.draw(self.batch, np.random.default_rng([context.seed, step.index, _STATE, update]))
+            for update in range(self.critic_updates)
+        ]
+        with context.phase("sample"):  # the policy is the same for all of them
+            sampler = context.samplers(models, step.index, "critic")["policy"]
+            written = self._fresh([turn for turns in batches for turn in turns], sampler)
+        for update, turns in enumerate(batches):
+            fresh = written[update * self.batch : (update + 1) * self.batch]
             with context.phase("learn"):
                 target_NO = self._targets(turns, fresh, models[self.target_role], learners[self.critic_role])
                 learned = self._fit_critic(turns, target_NO, learners[self.critic_role], step)
