@@ -30,7 +30,7 @@ def lock() -> Recipe:
     recipe = arithmetic()
     tasks, environment = Episodes(size=240), Lock()
     random = Played(tasks=Episodes(size=200, seed=1), environment=environment, player="legal", turns=3)
-    imitation = replace(sft_of(demonstrations()), tasks=random, epochs=6.0, learner=Learning(optimizer=AdamW(lr=3e-3)))
+    imitation = replace(sft_of(demonstrations()), tasks=random, epochs=14.0, learner=Learning(optimizer=AdamW(lr=3e-3)))
     turns = Turns(environment=environment, n=8, max_turns=3, sampling=Sampling(max_tokens=2))
     stage = replace(
         rl_of(recipe),
