@@ -26,6 +26,7 @@ from posttrain.cluster._processes import marked
 from posttrain.cluster._workers import Gang
 from posttrain.cluster.ray import Ray
 from posttrain.components.rewards.function import Function
+from posttrain.components.timetables.lagged import Lagged
 from posttrain.engines.native import Native
 from posttrain.errors import RunFailed, UserError
 from posttrain.policies.folder import new_folder
@@ -202,6 +203,32 @@ def test_processes_that_are_killed_are_replaced_and_change_nothing(
     assert run(recipe, tmp_path / "ray") == alone
     events = (tmp_path / "ray" / "grpo-1" / "events.jsonl").read_text()
     assert "sampler 0" in events and "learner 1" in events and "replaced" in events
+
+
+@needs_ray
+@pytest.mark.slow
+@pytest.mark.parametrize("overlapped", [True, False])
+def test_a_lagged_run_samples_several_steps_at_a_time_and_is_that_of_one_process(
+    overlapped: bool, tiny: Path, session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With k = 2 samplers have copies of up to three versions; a sampler is killed in the middle."""
+    recipe = scored(small("grpo", tiny), tmp_path, steps=7)
+    recipe = replace(recipe, schedule=Lagged(steps=2, overlapped=overlapped))
+    alone = run(recipe, tmp_path / "local")
+    on(session, monkeypatch)
+    before, used, begun = session._copy, set[str](), list[int]()
+
+    def copy(policy: Any) -> str:
+        name: str = before(policy)
+        begun.append(sum(count for other, count in session._copies.items() if count > 0))
+        if len(begun) == 4:
+            os.kill(session.samplers[0].pid, signal.SIGKILL)
+        used.add(name)
+        return name
+
+    monkeypatch.setattr(session, "_copy", copy)
+    assert run(recipe, tmp_path / "ray") == alone
+    assert max(begun) <= 3 and (len(used) > 1) == overlapped == (max(begun) > 1)
 
 
 def wait_until_ended(pid: int) -> None:

@@ -2,17 +2,20 @@
 
 import os
 import secrets
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posttrain.cluster import Result
 from posttrain.cluster._ports import answers, speaks_grpc
 from posttrain.cluster._processes import MARK, end, end_left_over
-from posttrain.cluster._samplers import ClusterServer
-from posttrain.cluster._session import Processes, Settings
+from posttrain.cluster._samplers import HELD, ClusterServer, Held
+from posttrain.cluster._session import VERSION, Processes, Settings
+from posttrain.cluster._weights import digest_of
 from posttrain.cluster._workers import Gang
 from posttrain.engines import Engine, Server
 from posttrain.engines._continuous import ContinuousServer
@@ -30,7 +33,9 @@ class Session(Processes):
 
     def __init__(self, settings: Settings, engine: Engine, seed: int, folder: Path) -> None:
         super().__init__(settings, engine, seed, folder)
-        self._threads = ThreadPoolExecutor(1, "posttrain-beside")
+        self._threads = ThreadPoolExecutor(thread_name_prefix="posttrain-beside")
+        self._copies: Counter[str] = Counter()
+        """How many use each copy of a model in the samplers."""
         self._parts: Parts | None = None
 
     def close(self) -> None:
@@ -50,22 +55,38 @@ class Session(Processes):
         return local
 
     def beside(self, policies: "Collection[Policy]", work: Callable[[], Result]) -> Callable[[], Result]:
-        """Do it in a thread, while samplers keep the weights of now; at once where a model samples in this process."""
+        """Do it in a thread, with copies of the weights of now in the samplers, which go when it has ended; at once
+        where a model samples in this process.
+        """
         if not all(isinstance(self.engine.serve(policy, self.seed), ContinuousServer) for policy in policies):
             found = work()
             return lambda: found
-        for policy in policies:
-            self.publish(policy, "sample")
-        self.holds = True
-        future: Future[Result] = self._threads.submit(work)
+        held = Held({id(policy): self._copy(policy) for policy in policies})
+
+        def begun() -> Result:
+            HELD.set(held)
+            return work()
+
+        future: Future[Result] = self._threads.submit(copy_context().run, begun)
 
         def wait() -> Result:
             try:
                 return future.result()
             finally:
-                self.holds = False
+                self._copies.subtract(held.names.values())
 
         return wait
+
+    def _copy(self, policy: "Policy") -> str:
+        """The name of a copy with the weights of now: one that has them, else the first that nobody uses."""
+        name, version = self.name_of(policy), (policy.version, digest_of(policy))
+        copies = [f"{name}{VERSION}{number}" for number in range(len(self._copies) + 1)]
+        has = {own: found[1] for (_, own), found in self._buffers.items() if found[1] is not None}
+        same = [own for own in copies if own in has and (has[own].number, has[own].digest) == version]
+        chosen = (same or [own for own in copies if self._copies[own] <= 0])[0]
+        self._copies[chosen] += 1
+        self.publish_as(chosen, policy, "sample", policy)
+        return chosen
 
     def workers(self, learner: Learner) -> Workers:
         """This process alone, or with the other learners."""

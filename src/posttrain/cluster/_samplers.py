@@ -5,16 +5,33 @@ settings and key, so that it does not matter which; and when one is killed, anot
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from posttrain.cluster._session import Member, Processes
 from posttrain.engines import Counters, Sampling, Watch
 from posttrain.engines._continuous import ContinuousServer
+from posttrain.errors import UserError
 from posttrain.types import Completion, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from posttrain.policies import Policy
+
+
+@dataclass(frozen=True)
+class Held:
+    """What samples beside the learner: copies of the models with the weights of its beginning."""
+
+    names: Mapping[int, str]
+    """Of the copies, by the identity of the model."""
+    counters: dict[int, Counters] = field(default_factory=dict)
+    """Of its requests, by the identity of the model."""
+
+
+HELD: ContextVar[Held | None] = ContextVar("held", default=None)
+"""Set in what samples beside the learner."""
 
 
 class ClusterServer(ContinuousServer):
@@ -23,8 +40,23 @@ class ClusterServer(ContinuousServer):
     def __init__(self, session: Processes, policy: "Policy", seed: int, local: ContinuousServer) -> None:
         super().__init__(policy, seed, slots=local._slots, prefill_tokens=local._prefill_tokens)
         self._session = session
+        self._total = Counters()
         self._pending = 0
         self._began = 0.0
+
+    @property
+    def counters(self) -> Counters:  # type: ignore[override]
+        """Of what is sampled beside the learner where that asks, else of all other requests."""
+        held = HELD.get()
+        return self._total if held is None else held.counters.get(id(self.policy), Counters())
+
+    @counters.setter
+    def counters(self, counters: Counters) -> None:
+        held = HELD.get()
+        if held is None:
+            self._total = counters
+        else:
+            held.counters[id(self.policy)] = counters
 
     async def complete(
         self,
@@ -35,6 +67,11 @@ class ClusterServer(ContinuousServer):
         watch: Watch | None = None,
     ) -> list[Completion]:
         """Completions by the sampler with the shortest queue; watched ones are written in this process."""
+        if watch is not None and HELD.get() is not None:
+            raise UserError(
+                "completions that are constrained while they are written come from the run's own process, whose "
+                "weights change meanwhile; set schedule=in_turn"
+            )
         if watch is not None:
             return await super().complete(token_ids, keys, sampling, vectors, watch)
         self._request(token_ids, vectors, sampling, Watch())
@@ -79,36 +116,41 @@ class ClusterServer(ContinuousServer):
 
     async def _ask(self, size: int, call: Callable[[str, Any], Any]) -> Any:
         """The answer of a sampler; of another one where it is killed meanwhile."""
-        import ray
-
-        session = self._session
+        session, held = self._session, HELD.get()
+        if held is not None:
+            return await self._asked(held.names[id(self.policy)], size, call)
         if not self._pending:
             self._began = time.monotonic()
-            if not session.holds:
-                session.publish(self.policy, "sample")
+            session.publish(self.policy, "sample")
         self._pending += 1
         try:
-            while True:
-                member = min(session.members("sample", self.policy), key=lambda m: (m.load, m.number))
-                member.load += size
-                try:
-                    return await call(session.name_of(self.policy), member.actor)
-                except ray.exceptions.RayTaskError as error:
-                    raise getattr(error, "cause", None) or error from None
-                except ray.exceptions.RayActorError as error:
-                    self._replace(member, str(error).splitlines()[0])
-                finally:
-                    member.load -= size
+            return await self._asked(session.name_of(self.policy), size, call)
         finally:
             self._pending -= 1
             if not self._pending:
                 session.called("generate", self.policy, time.monotonic() - self._began)
 
+    async def _asked(self, name: str, size: int, call: Callable[[str, Any], Any]) -> Any:
+        import ray
+
+        session = self._session
+        while True:
+            with session.counting:
+                member = min(session.members("sample", self.policy), key=lambda m: (m.load, m.number))
+                member.load += size
+            try:
+                return await call(name, member.actor)
+            except ray.exceptions.RayTaskError as error:
+                raise getattr(error, "cause", None) or error from None
+            except ray.exceptions.RayActorError as error:
+                self._replace(member, str(error).splitlines()[0])
+            finally:
+                with session.counting:
+                    member.load -= size
+
     def _replace(self, member: Member, why: str) -> None:
         """Put a new process in the place of a sampler, unless another request did so."""
         session = self._session
-        if member not in session.samplers:
-            return
-        new = session.replace(session.samplers, member, why)
-        for _, policy in list(session._names.values()):
-            session.catch_up(policy, "sample", new)
+        with session.counting:
+            if member in session.samplers:
+                session.catch_up("sample", session.replace(session.samplers, member, why))

@@ -1,11 +1,12 @@
 """The processes of a run on Ray: actors that sample, actors that learn, and how they get weights."""
 
 import contextlib
+import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from posttrain.cluster._weights import Buffer, Version, digest_of, size_of, write
 from posttrain.engines import Engine
@@ -36,6 +37,15 @@ class Settings(Protocol):
     def sharding(self) -> str: ...
     @property
     def processes(self) -> int: ...
+
+
+VERSION: Final = "~"
+"""Between the name of a model and the number of one of several copies, with weights of different versions."""
+
+
+def plain(name: str) -> str:
+    """The name of the model of a copy."""
+    return name.partition(VERSION)[0]
 
 
 Use = Literal["sample", "learn", "score"]
@@ -74,8 +84,8 @@ class Processes:
         """Processes for forward passes of models that are not trained."""
         self._names: dict[int, tuple[str, Policy]] = {}
         self._buffers: dict[tuple[str, str], tuple[Buffer, Version | None]] = {}
-        self.holds = False
-        """Whether samplers keep the weights that they have."""
+        self.counting = threading.RLock()
+        """Held where threads that sample choose a sampler, or replace one."""
         self.closing = False
         self._notes: list[str] = []
         self._timing = dict[str, float]()
@@ -180,7 +190,10 @@ class Processes:
 
         `by` is the model whose processes these are, where it is another one.
         """
-        name = self.name_of(policy)
+        return self.publish_as(self.name_of(policy), policy, use, by or policy)
+
+    def publish_as(self, name: str, policy: "Policy", use: Use, by: "Policy") -> Version:
+        """The same for a copy of that name."""
         began = time.monotonic()
         place = self.buffer_of(use), name
         buffer, last = self._buffers.get(place, (None, None))
@@ -190,7 +203,7 @@ class Processes:
             last = Version(name=name, number=policy.version, digest=digest, bytes=size_of(policy))
             write(policy, buffer.room(last.bytes))
             self._buffers[place] = buffer, last
-        if self._give_all(policy, last, buffer, use, by or policy):
+        if self._give_all(policy, last, buffer, use, by):
             spent = {"weight_bytes": float(last.bytes), "seconds_weights": time.monotonic() - began}
             self._timing |= {name: self._timing.get(name, 0.0) + value for name, value in spent.items()}
         return last
@@ -251,11 +264,12 @@ class Processes:
             member.has[version.name] = key
         return True
 
-    def catch_up(self, policy: "Policy", use: Use, member: Member) -> None:
-        """Give a new process the version that the others of its kind have."""
-        found = self._buffers.get((self.buffer_of(use), self.name_of(policy)))
-        if found is not None and found[1] is not None:
-            self._give(policy, found[1], found[0], [member])
+    def catch_up(self, use: Use, member: Member) -> None:
+        """Give a new process the versions that the others of its kind have."""
+        policies = dict(self._names.values())
+        for (place, name), (buffer, version) in list(self._buffers.items()):
+            if place == self.buffer_of(use) and version is not None:
+                self._give(policies[plain(name)], version, buffer, [member])
 
     # For those who sample and learn
 
@@ -263,14 +277,14 @@ class Processes:
         """Forget all models but these."""
         alive = {id(policy) for policy in policies}
         gone = {key: name for key, (name, _) in self._names.items() if key not in alive}
-        for key, name in gone.items():
+        for key in gone:
             del self._names[key]
-            for use in ("sample", "learn", "score"):
-                if (use, name) in self._buffers:
-                    self._buffers.pop((use, name))[0].close()
+        dropped = {place for place in self._buffers if plain(place[1]) in gone.values()}
+        for place in dropped:
+            self._buffers.pop(place)[0].close()
         for member in self.all:
             if gone:
-                member.actor.forget.remote(list(gone.values()))
+                member.actor.forget.remote(sorted({name for _, name in dropped} | set(gone.values())))
 
     def take_notes(self) -> list[str]:
         """Notes since the last call."""

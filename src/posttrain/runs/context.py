@@ -1,6 +1,6 @@
 """The context of a run on this machine: device, tasks, models, samplers."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -276,6 +276,17 @@ class StageRunContext:
         self.held_out = context.problems.held_out
         self.model_settings = context.recipe.models
         self.errors: list[str] = []
+        self.store: Callable[[], None] = lambda: None
+        """Called before a checkpoint is written."""
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether several of the steps that are sampled ahead are sampled at a time."""
+        return self.recipe.schedule.overlaps
+
+    def before_saving(self, store: Callable[[], None]) -> None:
+        """Call this before a checkpoint is written."""
+        self.store = store
 
     def samplers(self, models: Models, *key: int | str) -> dict[str, Sampler]:
         """A sampler for every model; the draws are a function of (recipe seed, stage, key)."""

@@ -365,6 +365,7 @@ class StageRun(StageRunContext):
         news, action = self._alarms(record)
 
         def save() -> None:
+            self.store()
             run.save(
                 models,
                 stage=self.place,

@@ -67,6 +67,13 @@ class StageContext(PreviewContext, Protocol):
         """Steps that rollouts are sampled ahead (`Timetable.ahead`); 0 samples a step when it is learned from."""
 
     @property
+    def overlaps(self) -> bool:
+        """Whether several of these are sampled at a time (`Timetable.overlaps`)."""
+
+    def before_saving(self, store: Callable[[], None]) -> None:
+        """`store` is called before each checkpoint, to put what goes on into the memory of the stage."""
+
+    @property
     def streams(self) -> "Streams | None":
         """How rollouts go on over changes of the weights (`Timetable.streams`)."""
 

@@ -29,7 +29,9 @@ def score(completion, task):
 """
 
 
-def events(ahead: int, steps: int, memory: dict[str, Any] | None = None, start: int = 0) -> list[str]:
+def events(
+    ahead: int, steps: int, memory: dict[str, Any] | None = None, start: int = 0, *, overlaps: bool = False
+) -> list[str]:
     """What is done, in order: c3 chooses and begins to sample step 3, w3 waits for it, l3 learns from it."""
     found: list[str] = []
 
@@ -43,11 +45,12 @@ def events(ahead: int, steps: int, memory: dict[str, Any] | None = None, start: 
         return wait
 
     memory = {} if memory is None else memory
-    queue = Ahead(memory, [], ahead, steps, begin)
+    queue = Ahead(memory, [], ahead, steps, begin, lambda: overlaps)
     for step in range(start, steps):
         assert queue.take(step).sampled == step
         found.append(f"l{step}")
         queue.settle()
+    queue.store()
     return found
 
 
@@ -60,6 +63,25 @@ def test_with_a_lag_of_two_the_third_step_is_chosen_before_the_first_is_learned_
     assert events(2, 5) == ["c0", "w0", "c1", "w1", "c2", "l0", "w2", "c3", "l1", "w3", "c4", "l2", "w4", "l3", "l4"]
 
 
+def test_overlapped_a_step_begins_before_the_one_before_is_waited_for() -> None:
+    """With k = 2 three are sampled at a time: 2, 3 and 4 while step 2 is waited for."""
+    found = events(2, 6, overlaps=True)
+    begun = ["c0", "w0", "c1", "w1", "c2", "l0", "c3", "l1", "c4", "w2", "l2", "c5", "w3", "l3"]
+    assert found == [*begun, "w4", "l4", "w5", "l5"]
+
+
+def test_a_checkpoint_waits_for_what_is_being_sampled() -> None:
+    memory: dict[str, Any] = {}
+    queue = Ahead(memory, [], 1, 9, lambda number: lambda: Collected(sampled=number), lambda: True)
+    for step in range(3):
+        queue.take(step)
+        queue.settle()
+    assert AHEAD not in memory
+    queue.store()
+    assert [item["sampled"] for item in memory[AHEAD]] == [3]
+    assert queue.take(3).sampled == 3
+
+
 def test_a_stage_shorter_than_the_lag_is_sampled_at_once() -> None:
     assert events(5, 2) == ["c0", "w0", "c1", "w1", "l0", "l1"]
 
@@ -70,7 +92,7 @@ def test_what_waits_is_in_the_memory() -> None:
     assert memory[AHEAD] == []
     queue = Ahead(memory, [], 2, 9, lambda number: lambda: Collected(sampled=number))
     queue.take(0)
-    queue.settle()
+    queue.store()
     assert [item["sampled"] for item in memory[AHEAD]] == [1, 2]
     assert events(2, 4, memory, start=1) == ["c3", "l1", "w3", "l2", "l3"]
 

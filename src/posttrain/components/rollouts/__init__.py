@@ -224,6 +224,11 @@ class Rollout(Component):
         """
         return [await scorer(group) for group in await self.collect(task, samplers)]
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether a later step may go on with its groups."""
+        return type(self).go_on is not Rollout.go_on
+
     async def go_on(self, group: Group, samplers: Mapping[str, Sampler], scorer: Scorer) -> list[Group]:
         """Go on with a group that was returned without scores in an earlier step."""
         raise NotImplementedError

@@ -41,6 +41,11 @@ class Timetable(Component):
         raise NotImplementedError
 
     @property
+    def overlaps(self) -> bool:
+        """Whether samplers may begin a step while rollouts of the one before go on."""
+        return False
+
+    @property
     def streams(self) -> Streams | None:
         """How rollouts go on over changes of the weights; None where each has the weights of its start."""
         return None

@@ -207,6 +207,7 @@ class RL(Stage):
         states = role_states(models, learners, memory["roles"], trainings)
         warmup = warmup_of(trainings)
         with closing(arrivals(self._collecting(models, context, memory, choosing))) as coming:
+            context.before_saving(coming.store)
             for step in fit(context, models, learners, steps=self.steps, memory=memory):
                 shares = imitation.shares(memory, step.index)
                 for role in trainings:

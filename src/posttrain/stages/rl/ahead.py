@@ -1,12 +1,15 @@
 """Rollouts of the next steps, sampled before the steps that come first are learned from.
 
-    step s:   begin to sample step s + k   |  learn from step s  |  wait for the rollouts of s + k
+    step s:   begin to sample step s + k   |  wait for the rollouts of step s  |  learn from them
 
 Step s + k is sampled with the weights of step s - 1. Where samplers are processes of their own they work while the
-learner does. What waits is in the checkpoint.
+learner does, and on up to k + 1 steps at a time, each with its weights: short rollouts of a step begin beside the long
+ones of the step before. Where one step's rollouts decide about the next one's, a step is waited for before the next
+one begins. A checkpoint waits for all that is being sampled, and has it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -80,7 +83,11 @@ class Arrivals(Protocol):
         ...
 
     def settle(self) -> None:
-        """Called when the step has been learned from; keeps all that goes on in the memory of the stage."""
+        """Called when the step has been learned from."""
+        ...
+
+    def store(self) -> None:
+        """Called before a checkpoint; keeps all that goes on in the memory of the stage."""
         ...
 
     def close(self) -> None:
@@ -94,12 +101,22 @@ Begin = Callable[[int], Callable[[], Collected]]
 class Ahead:
     """The steps that were sampled ahead, in their order."""
 
-    def __init__(self, memory: dict[str, Any], tasks: Sequence[Task], steps: int, total: int, begin: Begin) -> None:
+    def __init__(
+        self,
+        memory: dict[str, Any],
+        tasks: Sequence[Task],
+        steps: int,
+        total: int,
+        begin: Begin,
+        overlaps: Callable[[], bool] = lambda: False,
+    ) -> None:
         """`steps` is k; `total` are those of the stage. What waits in `memory` is taken over.
 
-        `begin` starts to sample a step, and returns what waits for it.
+        `begin` starts to sample a step, and returns what waits for it. It is called before the step before has been
+        waited for where `overlaps`.
         """
         self._memory, self._steps, self._total, self._begin = memory, steps, total, begin
+        self._overlaps = overlaps
         self.always = steps > 0
         self._tasks = {task.key: task for task in tasks}
         self._waiting = [(Collected.unpacked(item, tasks), item) for item in memory.get(AHEAD, ())]
@@ -107,28 +124,42 @@ class Ahead:
 
     def due(self, step: int) -> range:
         """The steps to begin to sample before step `step` is learned from, with the weights as they are."""
-        return range(step + len(self._waiting), min(step + self._steps, self._total - 1) + 1)
+        begun = len(self._waiting) + len(self._coming)
+        return range(step + begun, min(step + self._steps, self._total - 1) + 1)
 
     def take(self, step: int) -> Collected:
         """The rollouts of a step."""
         for number in self.due(step):
-            coming = self._begin(number)
-            if 0 < number - step == self._steps:
-                self._coming.append(coming)
-            else:
-                self._keep(coming())
+            self._coming.append(self._begin(number))
+            if not 0 < number - step == self._steps:
+                self._wait()
+        if not self._waiting:
+            self._wait(1)
         return self._waiting.pop(0)[0]
 
     def settle(self) -> None:
+        """Wait for what is being sampled, unless the next step may begin beside it."""
+        if not self._overlaps():
+            self._wait()
+
+    def store(self) -> None:
         """Wait for what is being sampled, and keep all that waits in the memory."""
-        coming, self._coming = self._coming, []
-        for wait in coming:
-            self._keep(wait())
+        self._wait()
         if self._steps:
             self._memory[AHEAD] = [packed for _, packed in self._waiting]
 
     def close(self) -> None:
-        """Nothing goes on between steps."""
+        """Wait for what is being sampled; whatever comes of it is not used."""
+        for wait in self._coming:
+            with suppress(Exception):
+                wait()
+        self._coming = []
+
+    def _wait(self, most: int | None = None) -> None:
+        """Wait for the steps that are being sampled, in their order; `most` of them."""
+        while self._coming and most != 0:
+            self._keep(self._coming.pop(0)())
+            most = None if most is None else most - 1
 
     def _keep(self, collected: Collected) -> None:
         self._waiting.append((collected, collected.packed(self._tasks) if self._steps else {}))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from posttrain.components.curricula import Pick
@@ -10,6 +10,7 @@ from posttrain.components.filters import Dropped, Filter
 from posttrain.components.rewards import Reward, RewardContext
 from posttrain.components.rollouts import Rollout
 from posttrain.engines import wait_for
+from posttrain.errors import UserError
 from posttrain.stages import Models, StageContext
 from posttrain.stages.fit import Step
 from posttrain.stages.rl.ahead import Collected
@@ -20,6 +21,8 @@ from posttrain.stages.rl.refill import Refill
 from posttrain.stages.rl.spans import with_span_rewards, with_spans
 from posttrain.stages.rl.waiting import pack_groups, unpack_groups
 from posttrain.types import Group
+
+_FIRST = Step(index=0, total=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +45,10 @@ class Collecting:
     tags: AbstractSet[str]
     """Tags whose token ranges something reads."""
     max_grader_errors: float
+    sampling: list[int] = field(default_factory=list)
+    """Steps that are being sampled."""
+    shared: set[int] = field(default_factory=set)
+    """Those that were so at the same time as another one."""
 
     def begin(self, number: int) -> Callable[[], Collected]:
         """Choose the tasks of a step and begin to sample them; returns what waits for the end.
@@ -54,10 +61,41 @@ class Collecting:
             found = self._collect(step)
             return lambda: found
         picks = self.choose(step, max(self.prompts - len(self.memory.get("begun", ())), 0), 0)
-        return self.context.beside(self.models, lambda: self._collect(step, picks))
 
-    def _collect(self, step: Step, picks: list[Pick] | None = None) -> Collected:
-        """Sample until enough groups pass the filters; `picks` are the tasks of the first round, if they are chosen."""
+        def sample() -> tuple[list[Group], int]:
+            self.sampling.append(number)
+            before = self.context.sampled_tokens(self.models)
+            try:
+                groups = self._sampled(step, picks, 0)
+            finally:
+                self.shared.update(self.sampling if len(self.sampling) > 1 else ())
+                self.sampling.remove(number)
+            return groups, self.context.sampled_tokens(self.models) - before
+
+        wait = self.context.beside(self.models, sample)
+
+        def collected() -> Collected:
+            first = wait()
+            if number in self.shared and not self.overlaps():
+                raise UserError(
+                    "a reward or a rollout of this recipe keeps something from step to step, which several steps that "
+                    "are sampled at the same time would change in the order of a clock; set schedule.overlapped=false"
+                )
+            return self._collect(step, picks, first)
+
+        return collected
+
+    def overlaps(self) -> bool:
+        """Whether a step may be sampled beside the one before: nothing of that decides about it."""
+        kept = self.memory.get("begun") or self.memory.get("reward")
+        return self.context.overlaps and self.refill is None and not self.rollout(_FIRST).goes_on and not kept
+
+    def _collect(
+        self, step: Step, picks: list[Pick] | None = None, first: tuple[list[Group], int] | None = None
+    ) -> Collected:
+        """Sample until enough groups pass the filters; `picks` are the tasks of the first round, if they are chosen,
+        and `first` its rollouts with the number of their tokens, if they are there.
+        """
         memory, metrics = self.memory, step.record.metrics
         groups: list[Group] = []
         states, kept, dropped = memory["filters"], list[Group](), list[Dropped]()
@@ -74,8 +112,11 @@ class Collecting:
             count = self.prompts - (0 if number else len(replayed) + len(memory.get("begun", ())))
             chosen = picks if picks is not None else self.choose(step, max(count, 0), number)
             picks = None
-            groups += self._sampled(step, chosen, tasks)
-            sampled += self.context.sampled_tokens(self.models) - before
+            if first is not None:
+                groups, sampled, first = [*first[0]], first[1], None
+            else:
+                groups += self._sampled(step, chosen, tasks)
+                sampled += self.context.sampled_tokens(self.models) - before
             tasks += len(chosen)
             self.context.groups = groups
             stop_if_grading_fails(groups, self.max_grader_errors)

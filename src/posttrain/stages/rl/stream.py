@@ -144,6 +144,9 @@ class Stream:
             ],
         }
 
+    def store(self) -> None:
+        """It is in the memory since the last `settle`."""
+
     def close(self) -> None:
         """End what is in progress."""
         if self._coming is not None:  # the step was not settled: its error is raised already
