@@ -40,7 +40,7 @@ def test_a_run_goes_on_with_what_it_has_begun_also_after_it_was_cut_off(
 
 @pytest.mark.slow
 def test_with_a_lag_rollouts_go_on_in_the_next_step_that_is_sampled(small: Small, train: Train, tmp_path: Path) -> None:
-    """Step 5 is sampled with the weights of step 3, steps 3 and 4 with those of 1 and 2; cut off, it is the same run."""
+    """Steps 3 to 5 are sampled with the weights of steps 1 to 3; cut off, it is the same run."""
     recipe = override(in_parts(small, tmp_path), ["schedule={kind: lagged, steps: 1}"])
     _, store = train(recipe)
     versions = [[s["version"] for s in row["segments"] if s["trained"]] for row in store.rollouts(5)]
