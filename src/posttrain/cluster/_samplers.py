@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Held:
-    """What samples beside the learner: copies of the models with the weights of its beginning."""
+    """What samples beside the learner: copies of the models with the weights of its start."""
 
     names: Mapping[int, str]
     """Of the copies, by the identity of the model."""
@@ -46,7 +46,7 @@ class ClusterServer(ContinuousServer):
 
     @property
     def counters(self) -> Counters:  # type: ignore[override]
-        """Of what is sampled beside the learner where that asks, else of all other requests."""
+        """Of what is sampled beside the learner, to that; else of all other requests."""
         held = HELD.get()
         return self._total if held is None else held.counters.get(id(self.policy), Counters())
 
@@ -70,7 +70,7 @@ class ClusterServer(ContinuousServer):
         if watch is not None and HELD.get() is not None:
             raise UserError(
                 "completions that are constrained while they are written come from the run's own process, whose "
-                "weights change meanwhile; set schedule=in_turn"
+                "weights change meanwhile; leave the schedule out"
             )
         if watch is not None:
             return await super().complete(token_ids, keys, sampling, vectors, watch)
