@@ -31,7 +31,7 @@ from posttrain.engines.native import Native
 from posttrain.errors import RunFailed, UserError
 from posttrain.policies.folder import new_folder
 from posttrain.recipes.files import find_recipe
-from posttrain.recipes.tree import Recipe
+from posttrain.recipes.tree import Checkpoints, Recipe
 from posttrain.runs.context import RunContext
 from posttrain.runs.launch import start
 from posttrain.runs.live import LiveView
@@ -213,7 +213,7 @@ def test_a_lagged_run_samples_several_steps_at_a_time_and_is_that_of_one_process
 ) -> None:
     """With k = 2 samplers have copies of up to three versions; a sampler is killed in the middle."""
     recipe = scored(small("grpo", tiny), tmp_path, steps=7)
-    recipe = replace(recipe, schedule=Lagged(steps=2, overlapped=overlapped))
+    recipe = replace(recipe, schedule=Lagged(steps=2, overlapped=overlapped), checkpoints=Checkpoints(every_steps=5))
     alone = run(recipe, tmp_path / "local")
     on(session, monkeypatch)
     before, used, begun = session._copy, set[str](), list[int]()
