@@ -45,7 +45,7 @@ class ClusterServer(ContinuousServer):
         self._began = 0.0
 
     @property
-    def counters(self) -> Counters:  # type: ignore[override]
+    def counters(self) -> Counters:
         """Of what is sampled beside the learner, to that; else of all other requests."""
         held = HELD.get()
         return self._total if held is None else held.counters.get(id(self.policy), Counters())
