@@ -117,6 +117,8 @@ NOT = {
     "ranked": "ranks rollouts among one another; no answer is correct by it",
     "solution_set": "compares a list with all solutions, not one answer; its own tests hold what is refused",
     "branch_distance": "rewards inputs that come near, of which many are right; its own tests hold what is refused",
+    "text_similarity": "rewards partly, by characters or words; its own tests hold what has nothing",
+    "increments": "adds what a model likes; the reward that decides what is correct is audited by itself",
     "patch_similarity": "rewards partly, by characters; its own tests hold what each cheat has",
     "refactored": "rewards a copy by two points of three; its own tests hold what each cheat has",
     "suite": "rewards tests, of which many sets are right; its own tests hold what must not be rewarded",

@@ -160,6 +160,7 @@ CASES: dict[str, Case] = {
         "\n</solution>",
         task=Task(key="task", prompt=QUESTION, fields={"files": {"a": "41\n"}, "oracle": {"a": "42\n"}}),
     ),
+    "text_similarity": Case(settings={}, gold="42"),
     "refactored": Case(
         settings={},
         gold="def f(a):\n return g(a) + 1\ndef g(a):\n return a * 42",
@@ -296,6 +297,7 @@ NOT_BY_TEXT = {
     "preference_model",
     "principle_logit",
     "principled_model",
+    "increments",
     "prover_steps",
     "ranked",
     "rating",

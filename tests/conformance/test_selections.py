@@ -97,7 +97,7 @@ def test_some_are_left_as_they_were_or_with_texts_that_say_where_they_are_from(s
         before = by_key[task.key]
         if "origin" in task.fields:
             fields = {name: value for name, value in task.fields.items() if name != "origin"}
-            texts: dict[str, Any] = {"preferences": (), "demonstrations": ()}
+            texts: dict[str, Any] = {"preferences": (), "demonstrations": (), "rated": ()}
             assert replace(task, fields=fields, **texts) == replace(before, **texts) and task.fields["origin"]
             continue
         assert set(task.preferences) <= set(before.preferences)
@@ -108,9 +108,11 @@ def test_some_are_left_as_they_were_or_with_texts_that_say_where_they_are_from(s
 def test_what_is_written_takes_the_place_of_the_datas_own(selection: Selection) -> None:
     selection = able(selection)
     bare = (
-        [replace(task, preferences=(), demonstrations=()) for task in tasks_of(selection)] if selection.writes else []
+        [replace(task, preferences=(), demonstrations=(), rated=()) for task in tasks_of(selection)]
+        if selection.writes
+        else []
     )
     samplers = {role: ScriptedSampler(role) for role in {"policy"} | selection.roles}
     measured = asyncio.run(selection.measure(bare, samplers)) if bare else []
     for task in selection.choose(bare, measured).tasks if bare else ():
-        assert all(getattr(task, what) for what in selection.writes) and task.fields["origin"]
+        assert all(getattr(task, what.split()[0]) for what in selection.writes) and task.fields["origin"]

@@ -172,9 +172,12 @@ def squared_error(tokens: Tokens) -> PerToken:
 
 
 def ratings_of(found: Found) -> list[Rating]:
-    """Every expanded state with its mean, and every complete rollout with its reward, without failed scores."""
+    """Every expanded state with its mean, and every complete rollout with its reward where the search gives those too,
+    without failed scores.
+    """
     states = [(state.token_ids, state.value) for state in found.states]
-    whole = [(t.token_ids, value) for t, value in zip(found.trajectories, found.values, strict=True)]
+    rollouts = () if found.states_only else zip(found.trajectories, found.values, strict=True)
+    whole = [(t.token_ids, value) for t, value in rollouts]
     return [(ids, value) for ids, value in (*states, *whole) if np.isfinite(value)]
 
 

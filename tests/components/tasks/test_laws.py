@@ -21,6 +21,7 @@ from posttrain.components.tasks.choices import Choices
 from posttrain.components.tasks.ciphers import Ciphers
 from posttrain.components.tasks.circuits import Circuits
 from posttrain.components.tasks.classes import Classes
+from posttrain.components.tasks.code_lines import CodeLines
 from posttrain.components.tasks.compared_sums import ComparedSums
 from posttrain.components.tasks.concluded import Concluded
 from posttrain.components.tasks.conditioned import Conditioned
@@ -175,6 +176,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "slipped_sums": lambda _: SlippedSums(tasks=Arithmetic(size=30)),
     "refactorings": lambda _: Refactorings(size=30),
     "repairs": lambda _: Repairs(size=30),
+    "code_lines": lambda _: CodeLines(size=30),
     "suites": lambda _: Suites(size=30, faults=2, inputs=20),
     "taught": lambda _: Taught(tasks=Arithmetic(size=30)),
     "spelt": lambda _: Spelt(tasks=Arithmetic(size=30)),

@@ -40,6 +40,8 @@ class Found:
     """[N] value of each; NaN where scoring failed."""
     states: tuple[State, ...] = ()
     """Every state that was continued, the prompt first."""
+    states_only: bool = False
+    """Whether a value model learns from the states alone, as the values hold for what was before the rollouts."""
     statistics: Mapping[str, float] = field(default_factory=dict)
     """``rollouts`` (their number), ``sampled_tokens``, ``best_after`` (the number of rollouts up to the best
     one), and those of each search."""

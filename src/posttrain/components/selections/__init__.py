@@ -35,7 +35,9 @@ class Selection(Component):
 
     @property
     def writes(self) -> frozenset[str]:
-        """What models write for every task, which the data then need not have: ``demonstrations``, ``preferences``."""
+        """What models write for every task, which the data then need not have: ``demonstrations``, ``preferences``,
+        ``rated completions``.
+        """
         return frozenset()
 
     @property

@@ -1,0 +1,88 @@
+"""IRCoCo: each token of a recorded completion is rewarded with what it adds to the output of an evaluator.
+
+Source: arXiv:2401.16637 and its release (Libolun-star/IRCoCo at 17199313). A value model learns how similar ten greedy
+tokens after a prefix will be to the true ones (`stages/value_model`, `search/continuations`). The completions are those
+of the model before reinforcement, greedy and written once (`selections/completed`). The loss is -log p(y_t) r_t with
+the increment r_t of the evaluator at that token (`rewards/increments`), without a baseline, returns, a clip or a KL,
+over all tokens. Beside it the true endings are imitated, with half of the loss.
+
+`CHANGES`: completions are recorded ones, so that the rollout samples nothing.
+
+    posttrain run ircoco tasks=mine.jsonl model=FOLDER    # columns: prompt, answer (the true ending), completion (same)
+    posttrain run ircoco rl.experts=null rl.balance=null  # as released
+
+Differs: the release has the imitation commented out; without it log-probabilities of tokens with a negative increment
+fall without bound. The evaluator is a copy of the policy, not a small model of its own, and
+its prefixes are cut anew in each step. Rates and steps are the setting's.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from posttrain.components.advantages.fixed_baseline import FixedBaseline
+from posttrain.components.advantages.immediate import Immediate
+from posttrain.components.balances.fixed import Fixed
+from posttrain.components.experts.stream import Stream
+from posttrain.components.objectives.by_origin import ByOrigin
+from posttrain.components.objectives.policy_gradient import PolicyGradient
+from posttrain.components.optimizers.adamw import AdamW
+from posttrain.components.reducers.by_origin import ByOrigin as ByOriginReducer
+from posttrain.components.reducers.sequences import Sequences
+from posttrain.components.reducers.tokens import Tokens
+from posttrain.components.rewards.increments import Increments
+from posttrain.components.rollouts.recorded import Recorded
+from posttrain.components.search.continuations import Continuations
+from posttrain.components.selections.completed import Completed
+from posttrain.methods.policy_gradient.grpo import with_rl
+from posttrain.models import Model
+from posttrain.recipes.changes import (
+    every_group,
+    keep_verifier,
+    rl_of,
+    sampling_of,
+    with_models,
+    with_stage,
+    with_stages_before,
+)
+from posttrain.recipes.tree import Recipe
+from posttrain.settings.code_lines import code_lines
+from posttrain.stages.value_model import ValueModelTraining
+from posttrain.training.settings import Learning
+
+PARENT: Final = "grpo"
+SETTING: Final = "code_lines"
+PAPER: Final = "arXiv:2401.16637"
+ROWS: Final = ()
+CHANGES: Final = ("rollout.sampling",)
+
+
+def ircoco(recipe: Recipe | None = None) -> Recipe:
+    """A change to GRPO: recorded completions, increments of an evaluator as credit of tokens, imitation beside it."""
+    recipe = keep_verifier(with_rl(recipe or code_lines()))
+    stage = rl_of(recipe)
+    correct = stage.reward.correct if isinstance(stage.reward, Increments) else stage.reward
+    values = ValueModelTraining(
+        search=Continuations(),
+        reward=correct,
+        reducer=Sequences(),
+        learner=Learning(optimizer=AdamW(lr=1e-3)),
+        steps=60,
+    )
+    changed = replace(
+        stage,
+        selection=Completed(reward=correct, sampling=replace(sampling_of(stage), temperature=0.0)),
+        rollout=Recorded(),
+        reward=Increments(correct=correct),
+        filters=every_group(stage),
+        advantage=Immediate(advantage=FixedBaseline()),
+        objective=ByOrigin(sampled=PolicyGradient()),
+        reducer=ByOriginReducer(sampled=Tokens(), demonstrated=Tokens()),
+        experts=Stream(batch=max(stage.prompts, 1)),
+        balance=Fixed(mu=0.5),
+    )
+    models = {
+        "behavior": Model(source="role:policy"),
+        "value": Model(source="role:policy", head="reward", trained=True),
+    }
+    recipe = with_models(replace(recipe, name="ircoco"), models)
+    return with_stages_before(with_stage(recipe, changed), {"values": values}, changed)
