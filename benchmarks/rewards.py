@@ -130,10 +130,10 @@ def subjects() -> dict[str, Subject]:
         "refactored, run": Subject(
             Refactored(execution=True, weakest=tier), Refactorings(size=200), _functions, size=40
         ),
-        "reranked": Subject(Reranked(), Passages(size=200)),
+        "reranked": Subject(Reranked(), Passages(size=200, noise=0.0)),
         "suite": Subject(Suite(weakest=tier), Suites(size=20, faults=4, inputs=100), size=20),
         "text_similarity": Subject(TextSimilarity(), CodeLines(size=200)),
-        "tool_calls": Subject(ToolCalls(), ToolRequests(size=200)),
+        "tool_calls": Subject(ToolCalls(), ToolRequests(size=200, right=1.0)),
         "translated": Subject(Translated(), Ciphers(size=200)),
     }
 

@@ -3,8 +3,8 @@
 The text of a model can be built to exhaust a parser, so `open_checks` is called by `posttrain.grading.workers`.
 
     syntax      the text parses
-    names       it compiles, the function that is refactored is defined, and every global name is defined in the text or
-                built in
+    names       it compiles, the function that is refactored is defined, every global name is defined in the text or
+                built in, and calls of the text's functions have as many arguments as these take
     extraction  it has a function that the original has not, called from the refactored function, that holds statements
                 which the refactored function had and has no more
 
@@ -79,7 +79,31 @@ def compiles(text: str, function: str) -> bool:
         for name in inner.get_symbols()
         if name.is_referenced() and (inner is table or name.is_global())
     }
-    return function in defined and used <= defined | BUILT_IN
+    return function in defined and used <= defined | BUILT_IN and _calls_fit(text)
+
+
+def _calls_fit(text: str) -> bool:
+    """Whether plain calls of the text's functions have as many arguments as these take."""
+    tree, functions = _parsed(text), functions_of(text)
+    for node in ast.walk(tree) if tree is not None else ():
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id not in functions:
+            continue
+        taken = functions[node.func.id].args
+        known = {one.arg for one in (*taken.args, *taken.kwonlyargs)}
+        if taken.vararg or taken.kwarg or taken.posonlyargs or any(isinstance(one, ast.Starred) for one in node.args):
+            continue
+        named = [word.arg for word in node.keywords]
+        given = {one.arg for one in taken.args[: len(node.args)]}
+        optional = {one.arg for one in taken.args[len(taken.args) - len(taken.defaults) :]}
+        optional |= {
+            one.arg for one, value in zip(taken.kwonlyargs, taken.kw_defaults, strict=True) if value is not None
+        }
+        if None in named:
+            continue
+        words = {name for name in named if name is not None}
+        if len(node.args) > len(taken.args) or words & given or words - known or known - given - words - optional:
+            return False
+    return True
 
 
 def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:

@@ -1,6 +1,6 @@
 """Refactorings: the bundled model extracts a function from a small one.
 
-It first imitates copies of the function for the most part, refactored ones, and some whose call does not resolve. The
+It first imitates refactored functions, copies of the function, and some whose call does not resolve. The
 reward is 1 where all three checks pass, and so held-out texts count as correct; with
 `evaluation.verifier.execution=true` results must be the same too.
 """
@@ -17,11 +17,10 @@ from posttrain.recipes.changes import rl_of, sft_of
 from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.settings.demonstrations import demonstrations
-from posttrain.training.settings import Learning
 
 
 def refactorings() -> Recipe:
-    """60 updates of imitation, then 30 steps of 8 functions with 8 texts each."""
+    """90 updates of imitation, then 30 steps of 8 functions with 4 texts each."""
     recipe = arithmetic()
     imitation = sft_of(demonstrations())
     learner = replace(imitation.learner, optimizer=AdamW(lr=3e-3))
@@ -29,14 +28,13 @@ def refactorings() -> Recipe:
         rl_of(recipe),
         steps=30,
         prompts=8,
-        rollout=Independent(n=8, sampling=Sampling(max_tokens=96)),
-        learner=Learning(optimizer=AdamW(lr=2e-4)),
+        rollout=Independent(n=4, sampling=Sampling(max_tokens=96)),
         reward=Refactored(partial=False),
     )
     return replace(
         recipe,
         name="refactorings",
-        tasks=Refactorings(size=700, copies=0.6, slips=0.1),
-        stages={"sft": replace(imitation, batch=16, epochs=3.0, max_steps=60, learner=learner), "rl": stage},
+        tasks=Refactorings(size=700, copies=0.4, slips=0.2),
+        stages={"sft": replace(imitation, batch=16, epochs=3.0, max_steps=90, learner=learner), "rl": stage},
         evaluation=Evaluation(verifier=Refactored(partial=False), holdout=100, sampling=Sampling(max_tokens=96)),
     )

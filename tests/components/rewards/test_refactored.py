@@ -31,6 +31,7 @@ CASES = {
         3,
     ),
     "a call that does not resolve": (GOLD.replace("= g(", "= h("), 1, 1),
+    "a call with an argument too few": (GOLD.replace("g(a, b)\n r", "g(a)\n r"), 2, 2),
     "a name that is not defined": (SOURCE.replace("d-2", "e-2"), 1, 1),
     "syntax": (SOURCE.replace("):", ")"), 0, 0),
     "another function": ("def g(a):\n return a\n", 1, 1),

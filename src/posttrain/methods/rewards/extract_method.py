@@ -12,6 +12,16 @@ Differs: two epochs of a batch, where the release has up to 100 with a stop by K
 learner.stop_at=1`); a critic with weights of its own, where it has a head on the policy with a coefficient of 0.1; a
 decoder that copies the prompt's function, where it has CodeT5 and others; generated functions in Python, where it has
 pairs of Java methods from commits. The rate is the setting's, not 2.9e-5.
+
+Measured here over five seeds, by a table over kinds of texts (`docs/experiments/software_tables.py refactorings`; 200
+batches of 16): copies fall from 50 to 0.1 %, and texts with all three checks rise from 20 to 99.6 %, with a point for
+each check as with all or nothing (90.1 [87.2, 93.0] against 84.4 [82.5, 86.3] after 20 batches). Of these 77 % [24,
+130] have equal results, from 50 at first: chance decides, as nothing depends on it. With results as a fourth check
+99.9 % have [99.9, 99.9].
+
+The default run (one seed, 149 s beside other work, 38 s of processor time): rollouts with all three checks are 15.9 %
+of those of the first ten steps and 40.3 % of the last ten, the reward 1.95 and 2.18. Greedy held-out texts pass all
+three in 82.0 % [73.3, 88.3] after imitation and 78.0 % [68.9, 85.0] after it: no change that 100 tasks can show.
 """
 
 from dataclasses import replace
@@ -27,7 +37,7 @@ from posttrain.settings.refactorings import refactorings
 PARENT: Final = "ppo"
 SETTING: Final = "refactorings"
 PAPER: Final = "arXiv:2412.18035"
-ROWS: Final = ()
+ROWS: Final = (93,)
 
 
 def extract_method(recipe: Recipe | None = None) -> Recipe:
