@@ -39,12 +39,14 @@ Array = np.ndarray
 def softmax(logits: Array) -> Array:
     """Probabilities along the last axis."""
     p: Array = np.exp(logits - logits.max(-1, keepdims=True))
-    return p / p.sum(-1, keepdims=True)
+    p /= p.sum(-1, keepdims=True)
+    return p
 
 
 def drawn(p: Array, rng: np.random.Generator, n: int) -> Array:
     """`n` draws of a distribution."""
-    return rng.choice(len(p), n, p=p)
+    found: Array = rng.choice(len(p), n, p=p)
+    return found
 
 
 # Refactorings
