@@ -32,6 +32,7 @@ from posttrain.components.alarms.not_finite import NotFinite
 from posttrain.components.alarms.repeated_text import RepeatedText
 from posttrain.components.alarms.reward_collapse import RewardCollapse
 from posttrain.components.alarms.sampler_gap import SamplerGap
+from posttrain.components.alarms.still_category import StillCategory
 from posttrain.components.alarms.truncation import Truncation
 from posttrain.components.alarms.zero_variance import ZeroVariance
 from posttrain.components.tasks import Tasks
@@ -61,6 +62,7 @@ ALARMS: Mapping[str, Alarm] = {
         Divergence(),
         GradientSpike(),
         SamplerGap(),
+        StillCategory(),
     )
 }
 
