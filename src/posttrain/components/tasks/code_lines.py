@@ -2,9 +2,9 @@ r"""Lines of code, cut at a random place and to be completed.
 
     total = total + pr    ->    ice
 
-A line is one of ten templates with names in it, of which most occur twice, so that a completion can mostly be found from
-what is before the cut. The prompt is the line up to the cut, which is between 3 characters and 2 before the end; the
-answer and the demonstration are the rest. The field ``line`` has all of it. With `corrupted`, a share of the
+A line is one of ten templates with names in it, of which most occur twice, so that a completion can mostly be found
+from what is before the cut. The prompt is the line up to the cut, which is between 3 characters and 2 before the end;
+the answer and the demonstration are the rest. The field ``line`` has all of it. With `corrupted`, a share of the
 demonstrations goes on like another line from a random place on.
 """
 

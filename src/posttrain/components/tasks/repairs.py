@@ -110,7 +110,9 @@ def _files(lines: Sequence[str], length: int) -> dict[str, str]:
     return {path: "\n".join([*lines[i : i + length], ""]) for path, i in zip(PATHS, starts, strict=False)}
 
 
-def _slip(edit: tuple[str, str, str], drawn: Drawn, faulty: Sequence[str], length: int, rng: Random) -> tuple[str, str, str]:
+def _slip(
+    edit: tuple[str, str, str], drawn: Drawn, faulty: Sequence[str], length: int, rng: Random
+) -> tuple[str, str, str]:
     """An edit of another function, with another operator, or of a line that is not there."""
     values, place, which, wrong = drawn
     kind = rng.randrange(3)
