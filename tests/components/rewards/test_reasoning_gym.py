@@ -9,6 +9,7 @@ from posttrain.components.rewards.reasoning_gym import ReasoningGym
 from posttrain.errors import UserError
 from posttrain.types import Task
 from tests.components.rewards.judging import judge
+from tests.libraries import needs_reasoning_gym
 
 ENTRY = {"question": "Spell it backward, please: cat", "answer": "tac", "metadata": {}}
 
@@ -21,7 +22,7 @@ def task(dataset: str = "spell_backward", entry: Any = ENTRY) -> Task:
 class TestWithTheLibrary:
     @pytest.fixture(autouse=True)
     def library(self) -> None:
-        pytest.importorskip("reasoning_gym")
+        needs_reasoning_gym()
 
     def test_right_and_wrong(self) -> None:
         right = judge(ReasoningGym(), "<answer>tac</answer>", task())
@@ -87,7 +88,7 @@ def default_scored() -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("fields", [{}, {"dataset": "chain_sum"}, {"dataset": 3, "entry": ENTRY}])
 def test_a_task_of_another_kind_is_an_error(fields: dict[str, object]) -> None:
-    pytest.importorskip("reasoning_gym")
+    needs_reasoning_gym()
     score = judge(ReasoningGym(), "tac", Task(key="other", prompt="What?", fields=fields))
     assert score.status == "error" and isnan(score.value)
     assert "task 'other' is not from reasoning-gym" in score.explanation

@@ -6,6 +6,7 @@ import pytest
 from posttrain.components.tasks.reasoning_gym import ReasoningGym
 from posttrain.errors import UserError
 from posttrain.types import Task
+from tests.libraries import needs_reasoning_gym
 
 SEVERAL = ReasoningGym(
     name=("chain_sum", "isomorphic_strings", "rearc"), size=8, seed=3, settings={"chain_sum": {"max_terms": 2}}
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def several() -> list[Task]:
-    pytest.importorskip("reasoning_gym")
+    needs_reasoning_gym()
     return list(SEVERAL.load())
 
 
@@ -81,7 +82,7 @@ def test_as_chat_keeps_the_keys(monkeypatch: pytest.MonkeyPatch, several: list[T
 def test_numpy_and_unusual_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     import posttrain.components.tasks.reasoning_gym as module
 
-    pytest.importorskip("reasoning_gym")
+    needs_reasoning_gym()
     entries = [[{"question": "q", "answer": answer, "metadata": {1: (2, 3)}} for answer in (None, 7.0, [1])]]
     monkeypatch.setattr(module, "draw", lambda wanted, seed: entries)
     tasks = ReasoningGym(name="chain_sum", size=3).load()
@@ -104,7 +105,7 @@ def test_numpy_and_unusual_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_errors(change: dict[str, object], message: str) -> None:
-    pytest.importorskip("reasoning_gym")
+    needs_reasoning_gym()
     with pytest.raises(UserError, match=message):
         replace(SEVERAL, **change).load()  # type: ignore[arg-type]
 
@@ -119,6 +120,6 @@ def test_a_missing_library_is_named_with_the_command(monkeypatch: pytest.MonkeyP
 
 def test_entries_with_fractions_are_read() -> None:
     """Entry 7 of this seed has a fraction among its variables."""
-    pytest.importorskip("reasoning_gym")
+    needs_reasoning_gym()
     tasks = ReasoningGym(name="gsm_symbolic", size=9).load()
     assert len(tasks) == 9 and tasks[7].fields["entry"]["metadata"]["variables"]["serving_fraction"] == 2
