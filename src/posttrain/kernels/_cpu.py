@@ -38,7 +38,7 @@ _ARGUMENTS: Final = {
     "decode": (*(_N,) * 7, c_float, c_float, *(_P,) * 5, _N, *(_P,) * 5, _N, _N, *(_P,) * 6, c_int),
     "product": (*(_N,) * 3, *(_P,) * 3, c_int),
     "lay_out": (*(_N,) * 5, _P, _N, _N, _P, c_int),
-    "outer": (*(_N,) * 3, *(_P,) * 3, c_int),
+    "gemm": (*(_N,) * 3, *(_P, _N, _N) * 3, c_int),
     "before_forward": (*(_N,) * 5, c_float, c_float, *(_P,) * 16, c_int),
     "before_backward": (*(_N,) * 5, *(_P,) * 18, c_int),
     "after_forward": (*(_N,) * 4, c_float, *(_P,) * 14, c_int),

@@ -266,18 +266,6 @@ static void after_backward(int64_t rows, int64_t width, int64_t attended_width, 
     }
 }
 
-// out [X, up_to(Y, 64)] = x^T . y, for x [R, X] and y [R, Y]; each thread has its own rows of `out`.
-template <typename T>
-static void outer(int64_t rows, int64_t x_width, int64_t y_width, const T *x, const T *y, float *out, int threads) {
-#pragma omp parallel num_threads(threads)
-    {
-        int64_t each = up_to((x_width + omp_get_num_threads() - 1) / omp_get_num_threads(), TALL);
-        int64_t begin = each * omp_get_thread_num(), own = x_width - begin < each ? x_width - begin : each;
-        if (own > 0)
-            outer(rows, own, x_width, y_width, y_width, x + begin, y, out + begin * up_to(y_width, COLUMNS));
-    }
-}
-
 #define EXPORTS(T, NAME)                                                                                               \
     extern "C" void lay_out_##NAME(int64_t all_inputs, int64_t first_input, int64_t first_output, int64_t inputs,      \
                                    int64_t outputs, const T *from, int64_t by_input, int64_t by_output,                \
@@ -288,10 +276,6 @@ static void outer(int64_t rows, int64_t x_width, int64_t y_width, const T *x, co
         else                                                                                                           \
             lay_out<T>(all_inputs, first_input, first_output, inputs, outputs, from, by_input, by_output,              \
                        (float *)panels, threads);                                                                      \
-    }                                                                                                                  \
-    extern "C" void outer_##NAME(int64_t rows, int64_t x_width, int64_t y_width, const T *x, const T *y, float *out,   \
-                                 int threads) {                                                                        \
-        outer<T>(rows, x_width, y_width, x, y, out, threads);                                                          \
     }                                                                                                                  \
     extern "C" void before_forward_##NAME(                                                                             \
         int64_t rows, int64_t width, int64_t heads, int64_t key_heads, int64_t head_width, float eps, float head_eps,  \

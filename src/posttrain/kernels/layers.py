@@ -20,20 +20,16 @@ from torch.autograd.function import once_differentiable
 
 from posttrain.kernels._build import built
 from posttrain.kernels._cpu import call, once_only
+from posttrain.kernels.products import has_wide_vectors, master_of, product
 
-__all__ = ["Adapted", "after_attention", "before_attention", "covered"]
+__all__ = ["Adapted", "after_attention", "before_attention", "covered", "has_wide_vectors"]
 
 BLOCK: Final = 48
 """Rows whose gradients of a norm's weight are summed together; as in the source."""
 COLUMNS: Final = 64
 """Outputs in a panel of a matrix, as in the source."""
-
-
-@cache
-def has_wide_vectors() -> bool:
-    """Whether the processor has the registers for the tiles of the products (AVX-512): without, torch is faster."""
-    library = built().library
-    return library is not None and bool(library.has_wide_vectors())
+LARGE: Final = 1 << 18
+"""Numbers of a matrix from which its gradient in float32 is not left to torch."""
 
 
 @cache
@@ -184,7 +180,7 @@ class BeforeAttention(torch.autograd.Function):
         given = (total, rstd, norm, below(matrices), *angles, straight, head_rstd, *grads, more)
         call("before_backward", total.dtype, *ctx.sizes, *given, grad_projected, hidden, grad_x, partial)
         of_norm, of_query_norm, of_key_norm = torch.split(partial.sum(0).to(total.dtype), [width, d, d])
-        of_matrices = _if(any(ctx.needs_input_grad[7:10]), lambda: torch.split(outer(grad_projected, hidden), parts), 3)
+        of_matrices = _of_stacked(more_saved[4:7], grad_projected, hidden, ctx.needs_input_grad[7:10])
         of_low_rank = _of_low_rank(torch.split(grad_projected, parts, 1), [hidden] * 3, low_rank, ctx.scales)
         of_biases = _if(ctx.has_bias, lambda: torch.split(grad_projected.sum(0), parts), 3)
         head_norms = [None if w is None else g for w, g in zip(angles[:2], (of_query_norm, of_key_norm), strict=True)]
@@ -242,8 +238,8 @@ class AfterAttention(torch.autograd.Function):
         results = (gated, hidden, grad_x, grad_attended, partial)
         call("after_backward", total.dtype, *ctx.sizes, *given, *results)
         grads, inputs = (grad_x, *halves, grad_delta), (attended, hidden, hidden, gated)
-        gradients = zip(ctx.needs_input_grad[6:10], grads, inputs, strict=True)
-        of_matrices = [outer(grad, seen) if needed else None for needed, grad, seen in gradients]
+        gradients = zip(ctx.needs_input_grad[6:10], more_saved, grads, inputs, strict=False)
+        of_matrices = [_of_matrix(weight, grad, seen) if needed else None for needed, weight, grad, seen in gradients]
         of_biases = [grad.sum(0) if has else None for has, grad in zip(ctx.biases, grads, strict=True)]
         of_norm = partial.sum(0).to(total.dtype)
         of_low_rank = _of_low_rank(grads, inputs, low_rank, ctx.scales)
@@ -320,13 +316,29 @@ def _panels(parts: Sequence[Tensor], places: Sequence[tuple[int, int]], inputs: 
 
 
 def outer(x_RX: Tensor, y_RY: Tensor) -> Tensor:
-    """[X, Y] the sum over rows of their outer products, by torch, which is as fast in float32."""
-    if x_RX.dtype == torch.float32:
+    """[X, Y] the sum over rows of their outer products. Of small matrices in float32 it is torch's to the bit."""
+    if x_RX.dtype == torch.float32 and x_RX.shape[1] * y_RY.shape[1] < LARGE:
         return x_RX.t() @ y_RY
-    width = y_RY.shape[1]
-    sums = torch.empty(x_RX.shape[1], -(-width // COLUMNS) * COLUMNS)
-    call("outer", x_RX.dtype, *x_RX.shape, width, x_RX, y_RY, sums)
-    return sums[:, :width].to(x_RX.dtype)
+    return product(x_RX.t(), y_RY).to(x_RX.dtype)
+
+
+def _of_matrix(weight: Tensor, grad_RX: Tensor, seen_RY: Tensor) -> Tensor | None:
+    """[X, Y] the gradient of a weight; none where it was added to that of its master."""
+    if (master := master_of(weight)) is None:
+        return outer(grad_RX, seen_RY)
+    master.grad = product(grad_RX.t(), seen_RY, added_to=master.grad)
+    return None
+
+
+def _of_stacked(
+    weights: Sequence[Tensor], grad_RX: Tensor, seen_RY: Tensor, needed: Sequence[bool]
+) -> Sequence[Tensor | None]:
+    """The same of matrices with the same inputs, whose outputs are concatenated."""
+    parts = [len(weight) for weight in weights]
+    if not any(master_of(weight) is not None for weight in weights):
+        return _if(any(needed), lambda: torch.split(outer(grad_RX, seen_RY), parts), len(parts))
+    each = zip(needed, weights, torch.split(grad_RX, parts, 1), strict=True)
+    return [_of_matrix(weight, grad, seen_RY) if wanted else None for wanted, weight, grad in each]
 
 
 def _stacked(parts: Sequence[Tensor | None]) -> Tensor | None:

@@ -26,6 +26,22 @@ template <typename T> const bool PAIRS = false;
 // What panels are made of, for numbers of a type.
 template <typename T> using Laid = std::conditional_t<PAIRS<T>, bfloat16, float>;
 
+// Number j of two rows becomes pair j. Without the second, its numbers stay as they are.
+static inline void interleave(int64_t count, const bfloat16 *first, const bfloat16 *second, bfloat16 *to) {
+    int64_t j = 0;
+    for (; second && j + PAGE <= count; j += PAGE) {
+        half_lanes a, b;
+        std::memcpy(&a, first + j, sizeof(a));
+        std::memcpy(&b, second + j, sizeof(b));
+        wide_lanes both = __builtin_convertvector(a, wide_lanes) | __builtin_convertvector(b, wide_lanes) << 16;
+        std::memcpy(to + 2 * j, &both, sizeof(both));
+    }
+    for (; j < count; j++) {
+        to[2 * j] = first[j];
+        if (second) to[2 * j + 1] = second[j];
+    }
+}
+
 // As below, in pairs.
 static void lay_out_pairs(int64_t all_inputs, int64_t first_input, int64_t first_output, int64_t inputs,
                           int64_t outputs, const bfloat16 *from, int64_t by_input, int64_t by_output,
@@ -37,6 +53,12 @@ static void lay_out_pairs(int64_t all_inputs, int64_t first_input, int64_t first
         int64_t end = last < (number + 1) * COLUMNS ? last : (number + 1) * COLUMNS, count = end - begin;
         bfloat16 *panel = panels + number * panel_size + begin % COLUMNS * 2;
         const bfloat16 *at = from + (begin - first_output) * by_output;
+        if (by_output == 1 && first_input % 2 == 0) { // two inputs are two rows of memory
+            for (int64_t i = 0; i < inputs; i += 2)
+                interleave(count, at + i * by_input, i + 1 < inputs ? at + (i + 1) * by_input : nullptr,
+                           panel + (first_input + i) * COLUMNS);
+            continue;
+        }
         bool squares = by_input == 1 && first_input % 2 == 0;
         for (int64_t i = 0; i < inputs; i += 2 * PAGE)
             for (int64_t j = 0; j < count; j += PAGE) {
@@ -270,33 +292,6 @@ static void multiply(int64_t rows, Near &x, int64_t inputs, const bfloat16 *pane
             tile_of(rows - r, all / 2, GivenPairs{(const int32_t *)&rounded[r * stride], stride / 2, 1}, panels + o * all,
                     2 * COLUMNS, y.row(r) + o, y.stride, false, soon);
 }
-
-// As `outer`, in pairs of rows.
-static void outer_pairs(int64_t rows, int64_t x_width, int64_t x_stride, int64_t y_width, int64_t y_stride,
-                        const bfloat16 *x, const bfloat16 *y, float *out) {
-    const int64_t DEEP = 96, WIDE = 8;
-    int64_t out_stride = up_to(y_width, COLUMNS), near_stride = 2 * out_stride + 2 * PAGE;
-    Memory<bfloat16> near_y(DEEP / 2 * near_stride + EARLY), near_x(up_to(x_width, TALL) / TALL * DEEP * WIDE + 2 * WIDE);
-    Soon nothing;
-    for (int64_t first = 0; first < rows; first += DEEP) {
-        int64_t count = rows - first < DEEP ? rows - first : DEEP;
-        for (int64_t r = 0; r < up_to(count, 2); r++) {
-            const bfloat16 *from_x = x + (first + r) * x_stride, *from_y = y + (first + r) * y_stride, none = {};
-            bool there = r < count;
-            bfloat16 *to_y = &near_y[r / 2 * near_stride + r % 2];
-            for (int64_t j = 0; j < y_width; j++) to_y[2 * j] = there ? from_y[j] : none;
-            for (int64_t i = 0; i < x_width; i += TALL) {
-                bfloat16 *to = &near_x[(i / TALL * (DEEP / 2) + r / 2) * 2 * WIDE + r % 2];
-                for (int64_t j = 0; j < TALL && i + j < x_width; j++) to[2 * j] = there ? from_x[i + j] : none;
-            }
-        }
-        for (int64_t column = 0; column < y_width; column += COLUMNS)
-            for (int64_t i = 0; i < x_width; i += TALL)
-                tile_of(x_width - i, up_to(count, 2) / 2,
-                        GivenPairs{(const int32_t *)&near_x[i / TALL * (DEEP / 2) * 2 * WIDE], 1, WIDE},
-                        &near_y[2 * column], near_stride, out + i * out_stride + column, out_stride, first > 0, nothing);
-    }
-}
 #endif
 
 // y = x . matrix for `rows` rows.
@@ -305,37 +300,4 @@ static void multiply(int64_t rows, Near &x, int64_t inputs, const float *panels,
         for (int64_t r = 0; r < rows; r += TALL)
             tile_of(rows - r, inputs, {x.row(r), x.stride, 1}, panels + o * inputs, COLUMNS, y.row(r) + o, y.stride, false,
                     soon);
-}
-
-// out[X][up_to(Y, 64)] = the sum over rows of x[X] times y[Y], for rows x[x_stride] and y[y_stride]. Rows are taken in blocks
-// that stay near, in order. Columns beyond Y are of no meaning.
-template <typename T>
-static void outer(int64_t rows, int64_t x_width, int64_t x_stride, int64_t y_width, int64_t y_stride, const T *x,
-                  const T *y, float *out) {
-#ifdef __AVX512BF16__
-    if constexpr (PAIRS<T>) return outer_pairs(rows, x_width, x_stride, y_width, y_stride, x, y, out);
-#endif
-    const int64_t DEEP = 96, WIDE = 8; // rows of a block; numbers that are copied for a tile at once, more than it has rows
-    int64_t out_stride = up_to(y_width, COLUMNS);
-    Near near_y(DEEP, y_width);
-    Memory<float> near_x(up_to(x_width, TALL) / TALL * DEEP * WIDE); // [tiles][DEEP][WIDE]
-    Soon nothing;
-    for (int64_t first = 0; first < rows; first += DEEP) {
-        int64_t count = rows - first < DEEP ? rows - first : DEEP;
-        for (int64_t r = 0; r < count; r++) {
-            const T *from_x = x + (first + r) * x_stride, *from_y = y + (first + r) * y_stride;
-            for (int64_t i = 0; i < x_width; i += TALL) {
-                float *to = &near_x[(i / TALL * DEEP + r) * WIDE];
-                if (i + WIDE <= x_width)
-                    for (int64_t j = 0; j < WIDE; j++) to[j] = load(from_x[i + j]);
-                else
-                    for (int64_t j = 0; i + j < x_width; j++) to[j] = load(from_x[i + j]);
-            }
-            for (int64_t j = 0; j < y_width; j++) near_y.row(r)[j] = load(from_y[j]);
-        }
-        for (int64_t column = 0; column < y_width; column += COLUMNS)
-            for (int64_t i = 0; i < x_width; i += TALL)
-                tile_of(x_width - i, count, {&near_x[i / TALL * DEEP * WIDE], 1, WIDE}, near_y.row(0) + column,
-                        near_y.stride, out + i * out_stride + column, out_stride, first > 0, nothing);
-    }
 }

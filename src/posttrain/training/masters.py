@@ -46,7 +46,7 @@ class Masters:
     @contextmanager
     def collecting(self) -> Iterator[None]:
         """Inside, gradients of the weights are added to those of their masters as soon as each is made, so that few
-        exist at a time.
+        exist at a time. Kernels add theirs without rounding them first (`posttrain.kernels.products.master_of`).
         """
 
         def collect(weight: Tensor, master: nn.Parameter) -> None:
@@ -60,9 +60,13 @@ class Masters:
             )
             for name, master in self.own.items()
         ]
+        for name, master in self.own.items():
+            self._weights[name].master = master  # type: ignore[attr-defined]
         try:
             yield
         finally:
+            for name in self.own:
+                del self._weights[name].master
             for hook in hooks:
                 hook.remove()
 

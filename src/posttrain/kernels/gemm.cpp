@@ -1,0 +1,144 @@
+// Products of matrices that are used once, given by their strides: gradients of weights, logits and their gradients.
+//
+// Blocks of both matrices are copied to where tiles read them in order, by all threads; then the threads share tasks of
+// some rows and 64 columns. Each sum runs over its terms in order, in blocks of a size that depends on their number alone.
+
+#include "tiles.h"
+
+#include <algorithm>
+#include <omp.h>
+
+const int64_t DEEP = 640;   // terms of a sum between two stores: a panel of so many stays in the second cache
+const int64_t HIGH = 1536;  // rows that are copied before they are multiplied
+const int64_t BROAD = 1024; // columns that are
+const int64_t BLOCK = 48;   // rows of a task
+const int64_t WIDE = 8;     // numbers of a step that are copied for a tile, more than it has rows
+
+// Number (i, j) of a matrix is at[i * by_row + j * by_column].
+template <typename T> struct Matrix {
+    const T *at;
+    int64_t by_row, by_column;
+
+    const T *from(int64_t row, int64_t column) const { return at + row * by_row + column * by_column; }
+};
+
+// What a tile is given: floats, or pairs of bfloat16.
+#ifdef __AVX512BF16__
+template <typename T> using GivenOf = std::conditional_t<PAIRS<T>, GivenPairs, Given>;
+#else
+template <typename T> using GivenOf = Given;
+#endif
+template <typename T> using Number = std::conditional_t<PAIRS<T>, int32_t, float>;
+template <typename T> const int64_t STEP = PAIRS<T> ? 2 : 1; // terms that are multiplied at once
+
+template <typename T> static Number<T> number(Matrix<T> a, int64_t row, int64_t column, int64_t columns) {
+    if constexpr (PAIRS<T>) {
+        uint32_t first = a.from(row, column)->bits;
+        return first | (column + 1 < columns ? uint32_t(a.from(row, column + 1)->bits) << 16 : 0);
+    } else {
+        return load(*a.from(row, column));
+    }
+}
+
+// The numbers of up to `TALL` rows as a tile takes them: [steps][WIDE].
+template <typename T>
+static void copy_rows(Matrix<T> a, int64_t row, int64_t rows, int64_t column, int64_t end, int64_t terms, Number<T> *to) {
+    for (; column < end; column += STEP<T>, to += WIDE) {
+        if constexpr (PAIRS<T>) {
+            if (a.by_row == 1 && rows >= WIDE && column + 1 < terms) {
+                const bfloat16 *first = a.from(row, column), *second = a.from(row, column + 1);
+                for (int64_t r = 0; r < WIDE; r++) to[r] = uint32_t(first[r].bits) | uint32_t(second[r].bits) << 16;
+                continue;
+            }
+        } else if (a.by_row == 1 && rows >= WIDE) {
+            const T *from = a.from(row, column);
+            for (int64_t r = 0; r < WIDE; r++) to[r] = load(from[r]);
+            continue;
+        }
+        for (int64_t r = 0; r < TALL && r < rows; r++) to[r] = number(a, row + r, column, terms);
+    }
+}
+
+// 64 columns, or fewer, as a tile takes them.
+template <typename T>
+static void copy_columns(Matrix<T> b, int64_t row, int64_t rows, int64_t column, int64_t columns, Laid<T> *to) {
+    if constexpr (PAIRS<T>) {
+        if (rows % 2) std::fill_n(to + (rows - 1) * COLUMNS, 2 * COLUMNS, bfloat16{});
+        lay_out_pairs(rows, 0, 0, rows, columns, b.from(row, column), b.by_row, b.by_column, to, 1);
+    } else {
+        lay_out<T>(rows, 0, 0, rows, columns, b.from(row, column), b.by_row, b.by_column, to, 1);
+    }
+}
+
+// Memory that is kept from call to call, grown where it is too small.
+template <typename T> static T *at_least(int64_t size, Memory<T> &kept) {
+    if ((int64_t)kept.size() < size) kept = Memory<T>(size);
+    return kept.data();
+}
+
+// out [rows][columns] = a . b, and what was there before where it is to `add`.
+template <typename T>
+static void gemm(int64_t rows, int64_t columns, int64_t terms, Matrix<T> a, Matrix<T> b, float *out, int64_t out_stride,
+                 bool add, int threads) {
+    int64_t deep = up_to((terms + (terms + DEEP - 1) / DEEP - 1) / ((terms + DEEP - 1) / DEEP), 2);
+    // Rows are read where they are if they are what a tile is given: floats, or whole pairs.
+    bool in_place = a.by_column == 1 && sizeof(Number<T>) == STEP<T> * sizeof(T) && a.by_row % STEP<T> == 0 &&
+                    terms % STEP<T> == 0;
+    static thread_local Memory<Laid<T>> kept_panels;
+    static thread_local Memory<Number<T>> kept_tiles;
+    int64_t panel = deep * COLUMNS, tile = deep / STEP<T> * WIDE;
+    Laid<T> *panels = at_least(std::min(BROAD, up_to(columns, COLUMNS)) / COLUMNS * panel, kept_panels);
+    Number<T> *tiles = in_place ? nullptr : at_least((std::min(HIGH, rows) + TALL - 1) / TALL * tile, kept_tiles);
+#pragma omp parallel num_threads(threads)
+    for (int64_t begin = 0; begin < terms; begin += deep) {
+        int64_t end = std::min(begin + deep, terms), steps = (end - begin + STEP<T> - 1) / STEP<T>;
+        for (int64_t high = 0; high < rows; high += HIGH) {
+            int64_t low = std::min(high + HIGH, rows), blocks = (low - high + BLOCK - 1) / BLOCK;
+            if (!in_place) {
+#pragma omp for schedule(dynamic, 4)
+                for (int64_t row = high; row < low; row += TALL)
+                    copy_rows(a, row, rows - row, begin, end, terms, tiles + (row - high) / TALL * tile);
+            }
+            for (int64_t left = 0; left < columns; left += BROAD) {
+                int64_t right = std::min(left + BROAD, columns), across = (right - left + COLUMNS - 1) / COLUMNS;
+                if (high == 0 || columns > BROAD) {
+#pragma omp for schedule(dynamic, 1)
+                    for (int64_t column = left; column < right; column += COLUMNS)
+                        copy_columns(b, begin, end - begin, column, std::min(COLUMNS, right - column),
+                                     panels + (column - left) / COLUMNS * panel);
+                }
+#pragma omp for schedule(dynamic, 4)
+                for (int64_t task = 0; task < across * blocks; task++) {
+                    int64_t column = left + task / blocks * COLUMNS, first = high + task % blocks * BLOCK;
+                    const Laid<T> *of_b = panels + task / blocks * panel;
+                    bool whole = right - column >= COLUMNS;
+                    Soon nothing;
+                    for (int64_t row = first; row < std::min(first + BLOCK, low); row += TALL) {
+                        GivenOf<T> given;
+                        if (in_place)
+                            given = {(const Number<T> *)a.from(row, begin), a.by_row / STEP<T>, 1};
+                        else
+                            given = {tiles + (row - high) / TALL * tile, 1, WIDE};
+                        float aside[TALL * COLUMNS], *to = out + row * out_stride + column;
+                        tile_of(low - row, steps, given, of_b, STEP<T> * COLUMNS, whole ? to : aside,
+                                whole ? out_stride : COLUMNS, whole && (add || begin > 0), nothing);
+                        if (whole) continue;
+                        for (int64_t r = 0; r < std::min(TALL, low - row); r++)
+                            for (int64_t c = 0; c < right - column; c++)
+                                to[r * out_stride + c] = aside[r * COLUMNS + c] + (add || begin > 0 ? to[r * out_stride + c] : 0);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#define EXPORTS(T, NAME)                                                                                               \
+    extern "C" void gemm_##NAME(int64_t rows, int64_t columns, int64_t terms, const T *a, int64_t a_by_row,            \
+                                int64_t a_by_column, const T *b, int64_t b_by_row, int64_t b_by_column, float *out,    \
+                                int64_t out_stride, int64_t add, int threads) {                                        \
+        gemm<T>(rows, columns, terms, {a, a_by_row, a_by_column}, {b, b_by_row, b_by_column}, out, out_stride, add,    \
+                threads);                                                                                              \
+    }
+
+FOR_EACH_TYPE(EXPORTS)

@@ -1,0 +1,55 @@
+"""Products of two matrices that are used once, on a CPU with wide vectors (AVX-512).
+
+Gradients of weights, logits and their gradients: what `posttrain.kernels.layers` does not take a few rows at a time.
+torch leaves float32 to MKL, which has no use for the wider vectors of AMD's processors: there this takes half as long.
+"""
+
+from functools import cache
+
+import torch
+from torch import Tensor, nn
+
+from posttrain.kernels._build import built
+from posttrain.kernels._cpu import call
+
+__all__ = ["covered", "has_wide_vectors", "master_of", "product"]
+
+
+@cache
+def has_wide_vectors() -> bool:
+    """Whether the processor has the registers for the tiles of the products (AVX-512): without, torch is faster."""
+    library = built().library
+    return library is not None and bool(library.has_wide_vectors())
+
+
+def covered(*matrices: Tensor) -> bool:
+    """Whether `product` takes these."""
+    if not has_wide_vectors():
+        return False
+    first = matrices[0].dtype
+    return first in (torch.float32, torch.bfloat16) and all(
+        matrix.device.type == "cpu" and matrix.dtype == first for matrix in matrices
+    )
+
+
+def product(a_MK: Tensor, b_KN: Tensor, *, added_to: Tensor | None = None) -> Tensor:
+    """[M, N] ``a @ b`` in float32, of `covered` matrices with any strides; added to a contiguous one if it is given.
+
+    A row depends on no other row of ``a``, and no number on the number of threads.
+    """
+    (rows, terms), columns = a_MK.shape, b_KN.shape[1]
+    if rows * columns * terms == 0:
+        return torch.zeros(rows, columns) if added_to is None else added_to
+    found = torch.empty(rows, columns) if added_to is None else added_to
+    assert found.is_contiguous() and found.dtype == torch.float32
+    given = (a_MK, *a_MK.stride(), b_KN, *b_KN.stride(), found, columns, int(added_to is not None))
+    call("gemm", a_MK.dtype, rows, columns, terms, *given)
+    return found
+
+
+def master_of(weight: Tensor) -> nn.Parameter | None:
+    """Whose ``grad`` sums the gradients of a weight in half precision, in float32, while a learner collects them
+    (`posttrain.training.masters`).
+    """
+    master: nn.Parameter | None = getattr(weight, "master", None)
+    return master
