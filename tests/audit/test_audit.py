@@ -50,6 +50,7 @@ SHIPPED = {
     "cosine": Shipped({"correct": "match"}),
     "countdown": Shipped(),
     "ended": Shipped({"of": "match"}),
+    "over_budget": Shipped({"of": "match"}),
     "overlong": Shipped({"of": "match", "limit": 20_000}),
     "moded": Shipped({"correct": "match"}),
     "format": Shipped(how={"form": "<think>so</think><answer>{answer}</answer>", "about": "form"}),
@@ -111,6 +112,7 @@ SHIPPED = {
 }
 """By kind; a new member needs an entry here or in `NOT`."""
 NOT = {
+    "wins": "compares completions by a model; it has no correct answers",
     "chains": "scores what a plan gives, of which many are right; its own tests hold what must not be rewarded",
     "rated_together": "prompts a model, or rates by another reward, which is audited by itself",
     "program_form": "rates the form of a program, right or not; its own tests hold what is rated low",

@@ -339,6 +339,7 @@ def made_small(recipe: Recipe, tiny: Path) -> Recipe:
             selection["reward"] = {"kind": "regex", "pattern": "[a-m]"}
             selection["pairing"] |= {"cut": True} if selection["pairing"]["kind"] == "prefix_tree" else {}
             selection["pairing"] |= {"least": -9.0, "gap": 0.0} if selection["pairing"]["kind"] == "fragments" else {}
+            selection |= {"max_tokens": 200} if selection["pairing"]["kind"] == "extremes" else {}  # so that some end
             if selection["pairing"]["kind"] == "siblings":  # nor does it end its solutions
                 selection["pairing"] |= {"iterations": 20}
                 selection["pairing"]["sampling"]["stop"] = list(string.ascii_letters)

@@ -241,6 +241,7 @@ CASES: dict[str, Case] = {
         gold=r"it is so.</think> <answer> \boxed{proved} </answer>",
         task=Task(key="task", prompt=QUESTION, answer="proved"),
     ),
+    "over_budget": Case(settings={"of": "match"}, gold="42"),
     "chains": Case(
         settings={},
         gold=" vowels > count",
@@ -306,6 +307,7 @@ NOT_BY_TEXT = {
     "reward_model",
     "robust",
     "teaching",
+    "wins",
 }
 """Kinds that ask a model what it makes of the tokens, or the data, so that no text is best by itself; their own tests
 judge them."""

@@ -275,6 +275,12 @@ class Policy(nn.Module):
         that need it for something else: sampling, learning.
         """
 
+    def bound_attention(self, texts: Sequence[IntArray], tau: float) -> None:
+        """Scale weights so that no attention logit of the texts is above `tau`. Raises `UserError` if it has none."""
+        raise UserError(
+            f"the {self.called} of the role '{self.role}' has no attention logits to bound; leave the hook out"
+        )
+
     def evaluate(
         self,
         packed: Packed,

@@ -1,7 +1,7 @@
 """A causal language model in a role: a body, a head, a tokenizer, and the folder it came from."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -57,7 +57,7 @@ from posttrain.signals import (
     Signal,
     roles_in,
 )
-from posttrain.types import Segment, Task
+from posttrain.types import IntArray, Segment, Task
 
 Head = Literal["language", "value", "reward"]
 
@@ -166,6 +166,12 @@ class LanguageModelPolicy(Policy):
         if self.projection is not None:
             signals |= self._projected(self.projection, hidden_LD, before_T, positions_T, needs)
         return signals
+
+    def bound_attention(self, texts: Sequence[IntArray], tau: float) -> None:
+        """Scale the heads above it, of a native decoder without norms of queries and keys."""
+        from posttrain.policies.attention_logits import bound
+
+        bound(self, texts, tau)
 
     def _projected(
         self, head: Projection, hidden_LD: Tensor, before_T: Tensor, positions_T: Tensor, needs: frozenset[Signal]

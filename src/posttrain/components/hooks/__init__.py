@@ -4,7 +4,7 @@ Contract: models are changed in place, since samplers and learners hold them. Th
 of the role states, and everything that it changes is saved in the checkpoint.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,6 +14,7 @@ from posttrain.errors import UserError
 if TYPE_CHECKING:
     from posttrain.policies import Policy
     from posttrain.training.learner import Learner
+    from posttrain.types import Group
 
 
 @dataclass(kw_only=True)
@@ -28,6 +29,8 @@ class RoleState:
     """State of the role's advantage and penalties; JSON, changed in place."""
     initial: Mapping[str, Any] = field(default_factory=dict)
     """That state before the first step."""
+    groups: "Sequence[Group]" = ()
+    """The rollouts that the step learned from."""
 
 
 class Hook(Component):

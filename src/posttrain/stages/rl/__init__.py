@@ -233,15 +233,23 @@ class RL(Stage):
                 for role, training in trainings.items():
                     if training.due(step.index, warmup):
                         own = taught if role == "policy" else Taught(shares=shares, idle=idle, epochs=epochs)
-                        training.update(kept, own, models, learners, memory["roles"][role], step, context.phase)
+                        training.heated(self._temperature(step)).update(
+                            kept, own, models, learners, memory["roles"][role], step, context.phase
+                        )
                 choosing.teach(targets, models, learners, step)
                 imitation.observe(memory, shares, step.record.metrics)
                 step.record.drop_rest(kept, "the role that it would teach is not updated in this step")
                 with context.phase("sample"):
                     coming.settle()
+                for state in states.values():
+                    state.groups = kept
                 for hook in self.hooks.values():
                     hook(step.index + 1, states)
         return models
+
+    def _temperature(self, step: Step) -> float:
+        """The sampling temperature of a step."""
+        return self.rollout.at(step.progress).temperature
 
     def _collecting(
         self, models: Models, context: StageContext, memory: dict[str, Any], choosing: Choosing

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import NonNegativeInt, PositiveInt
@@ -67,6 +67,13 @@ class RoleTraining:
     temperature: float
     every: int
     warmup_steps: int
+
+    def heated(self, temperature: float) -> "RoleTraining":
+        """The same at the sampling temperature of a step."""
+        if temperature == self.temperature:
+            return self
+        updates = {name: replace(update, temperature=temperature) for name, update in self.updates.items()}
+        return replace(self, temperature=temperature, updates=updates)
 
     def due(self, step: int, warmup: int) -> bool:
         """Whether the role is updated in a step, counted from 0. `warmup` is that of the stage, see `warmup_of`."""
