@@ -112,6 +112,8 @@ SHIPPED = {
 }
 """By kind; a new member needs an entry here or in `NOT`."""
 NOT = {
+    "derivation": "checks a derivation without a reference answer; its own tests hold what is refused",
+    "same_words": "keeps words in any form and order, of which many are right; its own tests hold what is refused",
     "wins": "compares completions by a model; it has no correct answers",
     "chains": "scores what a plan gives, of which many are right; its own tests hold what must not be rewarded",
     "rated_together": "prompts a model, or rates by another reward, which is audited by itself",

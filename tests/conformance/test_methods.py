@@ -346,6 +346,8 @@ def made_small(recipe: Recipe, tiny: Path) -> Recipe:
         if isinstance(selection, dict) and selection["kind"] == "principled":
             selection["reward"]["of"] = {"kind": "regex", "pattern": "[a-m]"}
             selection["sampling"]["stop"] = list("nopqrstuvwxyz")
+        if stage["kind"] == "conjectures":  # it proves nothing either
+            stage |= {"reward": {"kind": "regex", "pattern": "[a-m]"}, "easiest": 1.0, "end": "a", "rounds": 2}
     for alarm in tree["alarms"].values():
         alarm["action"] = "note"
     return from_tree(tree)

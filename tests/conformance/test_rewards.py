@@ -241,6 +241,16 @@ CASES: dict[str, Case] = {
         gold=r"it is so.</think> <answer> \boxed{proved} </answer>",
         task=Task(key="task", prompt=QUESTION, answer="proved"),
     ),
+    "derivation": Case(
+        settings={},
+        gold=" 6+1=7; 7-5=2\n#### 2",
+        task=Task(key="task", prompt=QUESTION, fields={"statement": "6+1-5"}),
+    ),
+    "same_words": Case(
+        settings={},
+        gold="evif der",
+        task=Task(key="task", prompt=QUESTION, fields={"words": ["red", "five"]}),
+    ),
     "over_budget": Case(settings={"of": "match"}, gold="42"),
     "chains": Case(
         settings={},

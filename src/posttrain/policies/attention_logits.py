@@ -4,6 +4,7 @@ H query heads, L tokens, d width of a head.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from posttrain import kernels
 from posttrain.errors import UserError
 from posttrain.policies import Packed, Policy
-from posttrain.policies._modules import Attention
+from posttrain.policies._modules import Attention, Layer
 from posttrain.policies.decoder import Decoder
 from posttrain.types import IntArray
 
@@ -49,11 +50,12 @@ def largest_logits(policy: Policy, texts: Sequence[IntArray]) -> list[tuple[Atte
     if not isinstance(body, Decoder) or body.shape.qk_norm:
         why = "norms of queries and keys, which bound its logits" if isinstance(body, Decoder) else "no native decoder"
         raise UserError(f"hooks.kind=qk_clip: the model of the role '{policy.role}' has {why}; leave the hook out")
-    attentions = [layer.self_attn for layer in body.model.layers]
+    layers = [layer for layer in body.model.layers if isinstance(layer, Layer)]
     found: dict[int, Tensor] = {}
     length = 0
 
-    def measure(module: nn.Module, given: tuple[Tensor, tuple[Tensor, Tensor], object]) -> None:
+    def measure(module: nn.Module, given: Any) -> None:
+        assert isinstance(module, Attention), "it is registered for these"
         x_RD, rotation = given[0], given[1]
         query, key = (
             kernels.rotate(project(x_RD).unflatten(1, (-1, module.head_dim)), norm, rotation)[:length].float()
@@ -65,7 +67,7 @@ def largest_logits(policy: Policy, texts: Sequence[IntArray]) -> list[tuple[Atte
         own_H = logits_HLL.masked_fill(later, -torch.inf).amax((1, 2))
         found[module.layer] = torch.maximum(found[module.layer], own_H) if module.layer in found else own_H
 
-    layers, handles = list(body.model.layers), [a.register_forward_pre_hook(measure) for a in attentions]
+    handles = [layer.self_attn.register_forward_pre_hook(measure) for layer in layers]
     watched = [layer.watched for layer in layers]
     for layer in layers:
         layer.watched = True
@@ -81,4 +83,4 @@ def largest_logits(policy: Policy, texts: Sequence[IntArray]) -> list[tuple[Atte
             handle.remove()
         for layer, was in zip(layers, watched, strict=True):
             layer.watched = was
-    return [(a, found[a.layer]) for a in attentions if a.layer in found]
+    return [(layer.self_attn, found[place]) for place, layer in enumerate(layers) if place in found]

@@ -29,6 +29,7 @@ from posttrain.components.tasks.corridor import Corridor
 from posttrain.components.tasks.countdown import Countdown
 from posttrain.components.tasks.critiques import Critiques
 from posttrain.components.tasks.directed import Directed
+from posttrain.components.tasks.disguised import Disguised
 from posttrain.components.tasks.episodes import Episodes
 from posttrain.components.tasks.exercises import Exercises
 from posttrain.components.tasks.feedback_items import FeedbackItems
@@ -93,6 +94,7 @@ from posttrain.components.tasks.suites import Suites
 from posttrain.components.tasks.tagged import Tagged
 from posttrain.components.tasks.tagged_steps import TaggedSteps
 from posttrain.components.tasks.taught import Taught
+from posttrain.components.tasks.theorems import Theorems
 from posttrain.components.tasks.tool_calls import ToolCalls
 from posttrain.components.tasks.tool_requests import ToolRequests
 from posttrain.components.tasks.topics import Topics
@@ -145,6 +147,8 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "gathered": lambda _: Gathered(tasks=Unpaired(tasks=WorkedSolutions(size=30))),
     "guarded_requests": lambda _: GuardedRequests(size=30),
     "guards": lambda _: Guards(size=10),
+    "disguised": lambda _: Disguised(size=30),
+    "theorems": lambda _: Theorems(size=30, which="proofs"),
     "planned": lambda _: Planned(size=30),
     "guessing": lambda _: Guessing(size=30),
     "lookups": lambda _: Lookups(size=30),

@@ -25,7 +25,7 @@ docs/experiments/token_budgets.py --seeds 5``).
 """
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from posttrain.components.experts.stream import Stream
 from posttrain.components.objectives.by_origin import ByOrigin
@@ -73,6 +73,7 @@ def kimi_k2(recipe: Recipe | None = None) -> Recipe:
     plain, stage = rl_of(before), rl_of(recipe)
     sampling = sampling_of(plain)
     wins = ByField(parts={OPEN: Wins()}, other=plain.reward)
+    rate: Any = getattr(stage.learner.optimizer, "lr")  # noqa: B009, whichever optimizer the setting has
     start = HOTTER * (sampling.temperature or 1.0)
     changed = replace(
         stage,
@@ -83,7 +84,7 @@ def kimi_k2(recipe: Recipe | None = None) -> Recipe:
         objective=ByOrigin(sampled=stage.objective, demonstrated=Likelihood(), weight=PTX),
         reducer=ByOriginReducer(sampled=stage.reducer, demonstrated=Tokens()),
         experts=Stream(batch=8),
-        learner=replace(stage.learner, optimizer=Muon(lr=stage.learner.optimizer.lr)),
+        learner=replace(stage.learner, optimizer=Muon(lr=rate)),
     )
     critic = RewardModelTraining(
         role="critic",
