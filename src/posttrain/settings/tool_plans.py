@@ -29,7 +29,7 @@ def tool_plans() -> Recipe:
         prompts=8,
         rollout=Independent(n=8, sampling=Sampling(max_tokens=48)),
         reward=Chains(),
-        learner=Learning(optimizer=AdamW(lr=3e-4), schedule=Constant(warmup=0.05)),
+        learner=Learning(optimizer=AdamW(lr=2e-4), schedule=Constant(warmup=0.05)),
     )
     shots = replace(
         imitation,

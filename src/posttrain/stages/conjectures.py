@@ -111,7 +111,7 @@ class Conjectures(Stage):
     """Weight at which a conjecture takes no further target; 0 gives every conjecture the weight 1."""
     easiest: Share = 0.5
     """Highest pass rate of statements whose proofs are learned from."""
-    recent: PositiveInt = 3
+    recent: Annotated[int, Field(ge=1, le=10_000)] = 3
     """Rounds whose proofs are learned from."""
     length_cost: NonNegativeFloat = 0.001
     """Of a character of a proof, in the exponent of its weight."""

@@ -84,7 +84,7 @@ class GuardRounds(Stage):
     """Rounds."""
     batch: PositiveInt = 64
     """Seeds that are written anew in a round."""
-    seeds: PositiveInt | None = None
+    seeds: Annotated[int, Field(ge=1, le=10**9)] | None = None
     """Number of seeds that the guard learns from, from the first; None is all."""
     learner: Learning = Learning()
     """How the policy is updated; a round is one step, so that minibatches are its updates."""

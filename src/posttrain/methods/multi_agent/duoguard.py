@@ -11,7 +11,7 @@ Differs: five rounds of 64 seeds with 8 candidates; as the stage. Texts are thre
 disguises that stand for other languages; the label filter is a rule. Pairs are of one language, not mixed in equal
 shares.
 
-No row is claimed: the comparison with a frozen generator has not been made over five seeds (``python
+No row is claimed: neither its default run nor the comparison with a frozen generator has been measured (``python
 docs/experiments/guard_game.py --seeds 5``).
 """
 

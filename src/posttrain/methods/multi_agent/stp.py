@@ -10,7 +10,7 @@ lie where unproved targets do, proofs of the last three rounds, and a last train
 Differs: eight rounds of 8 tries in place of twelve of 32, after one of 64; as the stage. Statements are sums and proofs
 derivations, checked step by step; a lemma is a step of a proof.
 
-No row is claimed: the comparison with expert iteration has not been made over five seeds (``python
+No row is claimed: neither its default run nor the comparison with expert iteration has been measured (``python
 docs/experiments/conjectures.py --seeds 5``).
 """
 

@@ -20,7 +20,7 @@ are counted; a critic that compares in writing, under rubrics, is ``rl.reward.of
 policy}``. The critic is anchored twice, not in every step. Muon's rate is that of AdamW. The synthesis of agentic data
 for imitation is not a part of it.
 
-No row is claimed: the experiments of its sheet have not been made over five seeds (``python
+No row is claimed: neither its default run nor the experiments of its sheet have been measured (``python
 docs/experiments/token_budgets.py --seeds 5``).
 """
 
