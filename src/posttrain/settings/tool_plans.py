@@ -27,7 +27,7 @@ def tool_plans() -> Recipe:
         rl_of(recipe),
         steps=120,
         prompts=8,
-        rollout=Independent(n=8, sampling=Sampling(max_tokens=48)),
+        rollout=Independent(n=8, sampling=Sampling(max_tokens=96)),
         reward=Chains(),
         learner=Learning(optimizer=AdamW(lr=2e-4), schedule=Constant(warmup=0.05)),
     )
@@ -45,6 +45,6 @@ def tool_plans() -> Recipe:
         tasks=Planned(size=214),
         stages={"sft": shots, "rl": stage},
         evaluation=Evaluation(
-            verifier=Chains(invalid=0.0), holdout=60, sampling=Sampling(max_tokens=48, temperature=0.0)
+            verifier=Chains(invalid=0.0), holdout=60, sampling=Sampling(max_tokens=96, temperature=0.0)
         ),
     )
