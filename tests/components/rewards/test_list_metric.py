@@ -83,6 +83,17 @@ def test_a_reward_is_the_mean_over_pairings() -> None:
     assert [s.value for s in scores(PLAIN, *rows)] == [1.0, 0.5, 1.0, 0.5]
 
 
+def test_replaced_lists_give_the_rollouts_of_a_document_the_same_neighbours() -> None:
+    """7 and 4 for the positive, 5 and 6 for the other: 7 is first in both lists, 4 in none, and 5 and 6 in one each."""
+    of = query(True, False)
+    rows = [rollout(of, d, s, sample=i) for i, (d, s) in enumerate([(0, 7), (0, 4), (1, 5), (1, 6)])]
+    reward = ListMetric(pairings=0, lists="replaced")
+    assert [s.value for s in scores(reward, *rows)] == [1.0, 0.5, 0.75, 0.75]
+    assert [s.value for s in scores(PLAIN, *rows)] == [1.0, 0.5, 1.0, 0.5], "by its neighbour alone"
+    more = [s.value for s in scores(ListMetric(lists="replaced"), *rows)]
+    assert more[:2] == [1.0, 0.5] and more[2] == more[3]
+
+
 def test_refuses_tasks_without_a_relevant_document() -> None:
     for fields in ({}, {"relevant": [False]}, {"relevant": "yes"}, {"relevant": [1, 0]}, {"relevant": [True]}):
         with pytest.raises(UserError, match="relevant"):

@@ -3,7 +3,9 @@
 Source: ERank, arXiv:2509.00520: generation is pointwise, the reward is "derived from the list". The paper's metric and
 how rollouts of several documents are combined could not be read; what follows is our own form of it. List j is the j-th
 rollout of every document (`rollouts/pointwise`); `pairings` more lists of each rollout combine it with drawn rollouts
-of the other documents, and its reward is the mean over its lists.
+of the other documents, and its reward is the mean over its lists. With ``lists: joint`` a rollout is in one list of
+each combination, so that the rollouts of a document differ also by their neighbours; with ``replaced`` every rollout
+takes the place of its document in all lists, so that they differ by nothing but their own scores.
 
     reciprocal_rank   1 / rank of the first relevant document among the first `at`, 0 without one
     ndcg              sum of 1 / log2(rank + 1) over ranks of relevant documents, over the most that it can be
@@ -16,7 +18,7 @@ ones; that is no expected score, and 0 for the score 0.
 The field ``relevant`` of a task is a list of true and false, one for each document.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Annotated, Literal
 
@@ -42,6 +44,8 @@ class ListMetric(Reward):
     """Whether relevant documents come last or first among equals."""
     pairings: Annotated[int, Field(ge=0, le=64)] = 3
     """Lists of each rollout beside the one of equal numbers."""
+    lists: Literal["joint", "replaced"] = "joint"
+    """The lists of a rollout: those that it is drawn into, or all lists with it in its document's place."""
     weighted: bool = False
     """Whether documents are ranked by s Pr(s), not by s."""
 
@@ -64,10 +68,22 @@ class ListMetric(Reward):
             mixed = {document: rng.sample(own, len(own)) if number else own for document, own in rollouts.items()}
             for j in range(max(map(len, mixed.values()))):
                 row = {document: own[j % len(own)] for document, own in mixed.items()}
-                value = self._value([group.trajectories[place] for place in row.values()])
-                for place in row.values():
-                    values.setdefault(place, []).append(value)
+                for members, own_row in self._lists(row, rollouts):
+                    value = self._value([group.trajectories[place] for place in own_row.values()])
+                    for place in members:
+                        values.setdefault(place, []).append(value)
         return [self._score(trajectory, values.get(i, ())) for i, trajectory in enumerate(group)]
+
+    def _lists(
+        self, row: Mapping[int, int], rollouts: Mapping[int, Sequence[int]]
+    ) -> Iterator[tuple[Sequence[int], Mapping[int, int]]]:
+        """Which rollouts get the metric of which list."""
+        if self.lists == "joint":
+            yield tuple(row.values()), row
+            return
+        for document, own in rollouts.items():
+            for place in own:
+                yield (place,), {**row, document: place}
 
     def _value(self, row: Sequence[Trajectory]) -> float:
         """The metric of one rollout of each document."""
