@@ -25,7 +25,7 @@ from posttrain.components.rewards.verdict import Verdict
 from posttrain.statistics.intervals import mean
 from posttrain.types import Task
 
-BATCH, RATE, VALUE_RATE, GAMMA, LAM, ENTROPY, LAST, WINDOW = 16, 100.0, 0.1, 0.99, 0.95, 0.01, 20, 160
+BATCH, RATE, VALUE_RATE, GAMMA, LAM, ENTROPY, LAST, WINDOW = 16, 50.0, 0.1, 0.99, 0.95, 0.03, 20, 160
 RULE = Captions(of=Verdict(), helpful=HELPFUL, noise=0.1)
 ARMS: dict[str, dict[str, Any]] = {
     "environment alone": {"weight": 0.0},

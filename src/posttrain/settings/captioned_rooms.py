@@ -39,7 +39,7 @@ def captioned_rooms() -> Recipe:
     environment, tasks = Captioned(), Episodes(size=200)
     shown = Played(tasks=tasks, environment=environment, player="legal", turns=environment.horizon)
     imitation = replace(
-        sft_of(demonstrations()), tasks=shown, batch=16, epochs=2.0, learner=Learning(optimizer=AdamW(lr=3e-3))
+        sft_of(demonstrations()), tasks=shown, batch=16, epochs=6.0, learner=Learning(optimizer=AdamW(lr=3e-3))
     )
     stage = replace(
         rl_of(recipe),

@@ -5,9 +5,9 @@ r"""Two rooms with a key, a locked door and an exit; whatever happens has a capt
     o            open the door, next to it and with the key
 
 The wall between the rooms has its door in the middle row. An observation is a caption and a state, ``you take the red
-key\nx2 y2 key shut\n``: the place, whether the key is held, lies here or neither, and whether the door is open. The
+key\nx3 y2 key shut\n``: the place, whether the key is held, lies here or neither, and whether the door is open. The
 colour of key and door is drawn by the task's key, so that captions of one kind differ. Taking and dropping the key can
-be repeated for ever. The optimum is 12 turns; of 100,000 random walks of 30 turns 24 end at the exit.
+be repeated for ever. The optimum is 14 turns; of 100,000 random walks of 30 turns 4 end at the exit.
 
 Source: the smallest experiment of ONI, arXiv:2410.23022, sheet of row 208: a text grid with a sparse goal.
 """
@@ -25,9 +25,9 @@ from posttrain.types import Task
 
 ACTIONS: Final = ("u", "d", "l", "r", "k", "o")
 COLOURS: Final = ("red", "blue", "green", "gold", "white", "black", "pink", "brown")
-WIDTH, HEIGHT, WALL = 7, 3, 3
+WIDTH, HEIGHT, WALL = 9, 3, 4
 MOVES: Final = {"u": (0, -1, "up"), "d": (0, 1, "down"), "l": (-1, 0, "left"), "r": (1, 0, "right")}
-START, KEY, DOOR, EXIT = (0, 0), (2, 2), (WALL, 1), (6, 0)
+START, KEY, DOOR, EXIT = (0, 0), (WALL - 1, 2), (WALL, 1), (WIDTH - 1, 0)
 KINDS: Final = (
     "you stand in a room",
     *(f"you walk {word}" for _, _, word in MOVES.values()),
