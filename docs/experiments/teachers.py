@@ -1,19 +1,16 @@
 """RLT: does the reward order explanations, and do those of a trained teacher teach a fresh student more?
 
-    python docs/experiments/teachers.py --seeds 5 --imitation 20 --steps 30
-    python docs/experiments/teachers.py --seeds 5 --default
+    python docs/experiments/teachers.py --seeds 5
 
 Sheet of row 313 (arXiv:2506.08388), on the setting `taught_sums`. For each seed three teachers: one that has imitated
-explanations alone (20 updates leave most of its own wrong, an epoch does not), one trained by `rlt` from there, and one
-trained with the part of the solution alone. The first table has the reward, with the first teacher's
-log-probabilities, of derivations of 60 other sums, of the same characters in another order, and of nothing.
+explanations alone, half of which are the bare solution, one trained by `rlt` from there, and one trained with the part
+of the solution alone. The first table has the reward, with the first teacher's log-probabilities, of derivations of 60
+other sums, of the same characters in another order, of the same steps in another order, of the bare solution, and of
+nothing.
 
 For the second each teacher explains 320 other sums, and a fresh student, the bundled model, imitates its explanations
-with the solutions for 20 steps. Reported are both parts of the reward, the share of explanations that begin with the
-solution, and the student's accuracy on 200 held-out sums before and after.
-
-``--default`` runs `rlt` as it is and prints the share of right explanations of held-out sums before and after RL, and
-the mean reward of its first and last five steps.
+with the solutions for 20 updates. Reported are both parts of the reward, the share of explanations that begin with the
+solution, the share that derive it, and the student's accuracy on 200 held-out sums before and after.
 """
 
 import argparse
@@ -48,21 +45,21 @@ from posttrain.statistics.intervals import mean
 from posttrain.types import Group, Score, Segment, Task, Trajectory
 
 COMMON = ["threads=1", "checkpoints.every_steps=0"]
-WARM_UP = 20
+WARM_UP, TERMS = 20, (3, 3)
 HOW = Sampling(temperature=0.7, max_tokens=64)
 
 
-def teachers(seed: int, folder: str, imitation: int, steps: int) -> dict[str, Path]:
-    """The models of three teachers, after `imitation` updates of imitation, and of two after `steps` steps of RL."""
+def teachers(seed: int, folder: str) -> dict[str, Path]:
+    """The models of three teachers, after imitation, and of two after RL."""
     base = taught_sums()
-    warm_up = replace(sft_of(base), max_steps=imitation)
-    imitated = run(replace(base, stages={"sft": warm_up}, models={"policy": base.models["policy"]}), seed, folder)
+    stages = {"sft": sft_of(base)}
+    imitated = run(replace(base, stages=stages, models={"policy": base.models["policy"]}), seed, folder)
     found = {"imitated": imitated}
     for name, weights in (("solution alone", (0.0, 0.0)), ("whole reward", Teaching().divergence)):
         recipe = rlt()
         stage = rl_of(recipe)
         assert isinstance(stage.reward, Teaching)
-        stage = replace(stage, steps=steps, reward=replace(stage.reward, divergence=weights))
+        stage = replace(stage, reward=replace(stage.reward, divergence=weights))
         models = {**recipe.models, "policy": Model(source=str(imitated), trained=True)}
         found[name] = run(replace(recipe, models=models, stages={"rl": stage}), seed, folder)
     return found
@@ -75,15 +72,6 @@ def run(recipe: Recipe, seed: int, folder: str, *more: str) -> Path:
     return made / "model"
 
 
-def default(seed: int, folder: str) -> list[float]:
-    """Accuracy of held-out explanations before and after RL, and the reward of its first and last five steps."""
-    made = run(rlt(), seed, folder, "evaluation.holdout=100").parent
-    [rl] = [own for own in json.loads((made / "summary.json").read_text())["stages"] if own["name"] == "rl"]
-    lines = [json.loads(line) for line in (made / "metrics.jsonl").read_text().splitlines()]
-    reward = [line["reward"] for line in lines if line["stage"] == "rl"]
-    return [rl["accuracy_before"], rl["accuracy_after"], float(np.mean(reward[:5])), float(np.mean(reward[-5:]))]
-
-
 def served(source: str) -> Server:
     """A model that can be sampled from."""
     return Native().serve(load_policy("policy", Model(source=source), {}, torch.device("cpu")), 0)
@@ -94,7 +82,7 @@ def others(count: int, seed: int) -> list[Task]:
     own = taught_sums().tasks
     assert isinstance(own, Taught)
     known = {task.fields["question"] for task in own.load()}
-    made = replace(own, tasks=Arithmetic(size=3 * count, terms=(3, 4), seed=100 + seed)).load()
+    made = replace(own, tasks=Arithmetic(size=3 * count, terms=TERMS, seed=100 + seed), stated=0.0).load()
     return [task for task in made if task.fields["question"] not in known][:count]
 
 
@@ -132,11 +120,17 @@ def means(scores: list[Score]) -> list[float]:
 
 
 async def ordered(teacher: Server, student: Server, seed: int) -> dict[str, list[float]]:
-    """The reward of derivations, of their characters in another order, and of nothing."""
+    """The reward of derivations, of their characters and of their steps in another order, of solutions, of nothing."""
     tasks = others(60, seed)
     right = [task.demonstrations[0].removesuffix("\n####") for task in tasks]
     rng = random.Random(seed)
-    kinds = {"derivation": right, "shuffled": ["".join(rng.sample(t, len(t))) for t in right], "empty": [""] * 60}
+    kinds = {
+        "derivation": right,
+        "characters shuffled": ["".join(rng.sample(t, len(t))) for t in right],
+        "steps reversed": [f" {'; '.join(reversed(t.strip().split('; ')))}" for t in right],
+        "the solution alone": [f" {task.answer}" for task in tasks],
+        "empty": [""] * 60,
+    }
     found = {}
     for name, texts in kinds.items():
         rows = await written(teacher, tasks, [f"{text}\n####" for text in texts])
@@ -145,23 +139,24 @@ async def ordered(teacher: Server, student: Server, seed: int) -> dict[str, list
 
 
 async def explained(teacher: Server, student: Server, seed: int, path: Path) -> list[float]:
-    """Write what a student imitates to a file; the reward's parts, and how often the solution comes first."""
+    """Write what a student imitates to a file; the reward's parts, and the shares of bare and of derived solutions."""
     rows = await written(teacher, others(320, seed), None)
     texts = [t.completion.partition("\n####")[0] for t in rows]
     first = [text.lstrip().startswith(str(t.task.answer)) for text, t in zip(texts, rows, strict=True)]
+    last = [text.endswith(f"={t.task.answer}") for text, t in zip(texts, rows, strict=True)]
     lines = [
         {"prompt": t.task.fields["question"], "completion": f"{text}\n#### {t.task.answer}", "answer": t.task.answer}
         for text, t in zip(texts, rows, strict=True)
     ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return [*means(await judged(rows, student)), float(np.mean(first))]
+    return [*means(await judged(rows, student)), float(np.mean(first)), float(np.mean(last))]
 
 
 def learned(path: Path, seed: int, folder: str) -> tuple[float, float]:
     """The accuracy of a fresh student before and after it has imitated explanations."""
     base, warm_up = arithmetic(), sft_of(taught_sums())
     stage = replace(warm_up, tasks=Files(path=str(path)), max_steps=WARM_UP)
-    recipe = replace(base, stages={"sft": stage}, tasks=Arithmetic(size=1000, terms=(3, 4), seed=7))
+    recipe = replace(base, stages={"sft": stage}, tasks=Arithmetic(size=1000, terms=TERMS, seed=7))
     model = run(recipe, seed, folder, "evaluation.verifier=match", "evaluation.holdout=200")
     summary = json.loads((model.parent / "summary.json").read_text())
     return float(summary["accuracy_before"]), float(summary["accuracy_after"])
@@ -178,22 +173,14 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--imitation", type=int, default=20)
-    parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--default", action="store_true")
     given = parser.parse_args()
     seeds = range(given.first, given.first + given.seeds)
-    if given.default:
-        for seed in seeds:
-            with TemporaryDirectory() as folder:
-                print(json.dumps({"seed": seed, "default": default(seed, folder)}), flush=True)
-        return
     order: dict[str, list[list[float]]] = {}
     imitated_by: dict[str, list[list[float]]] = {}
     for seed in seeds:
         with TemporaryDirectory() as folder:
             student = served("pebble")
-            for name, model in teachers(seed, folder, given.imitation, given.steps).items():
+            for name, model in teachers(seed, folder).items():
                 teacher = served(str(model))
                 if name == "imitated":
                     for kind, own in wait_for(ordered(teacher, student, seed)).items():
@@ -207,7 +194,7 @@ def main() -> None:
     for table in (order, imitated_by):
         rows = [[name, *(said(list(own)) for own in zip(*of, strict=True))] for name, of in table.items()]
         print(json.dumps({"columns": columns, "table": rows}))
-        columns = [*columns, "solution first", "student before", "student after"]
+        columns = [*columns, "solution first", "derived", "student before", "student after"]
 
 
 if __name__ == "__main__":

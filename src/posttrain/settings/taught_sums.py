@@ -1,15 +1,17 @@
 """Taught sums: the bundled model explains sums whose results it is given, to a student that is asked the sums alone.
 
 The teacher first imitates explanations, which end with ``####``, as the bundled model has never seen a result in its
-prompt, until most are right: wrong ones mislead the student, and a teacher who writes few others learns to write less.
-The student is the bundled model as it is, which works out a part of the sums by itself.
-Held-out explanations count where their last number is the result.
+prompt. Half of them are derivations, the other half the bare result, so that reinforcement has both to choose from.
+The student is the bundled model as it is, which works out a part of the sums by itself. Held-out explanations count
+where their last step has the result: the bare result does not.
 """
 
 from dataclasses import replace
 
 from posttrain.components.optimizers.adamw import AdamW
+from posttrain.components.rewards.gated import Gated
 from posttrain.components.rewards.match import Match
+from posttrain.components.rewards.regex import Regex
 from posttrain.components.rewards.teaching import Teaching
 from posttrain.components.rollouts.independent import Independent
 from posttrain.components.tasks.arithmetic import Arithmetic
@@ -22,13 +24,18 @@ from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.settings.demonstrations import demonstrations
 
+DERIVED = Gated(of=Match(extract=("last_number",)), gates={"derived": Regex(pattern=r"=-?\d+\s*####")})
+"""Whether an explanation's last step has the solution."""
+
 
 def taught_sums() -> Recipe:
-    """An epoch of imitation (56 updates), then 20 steps of 8 tasks with 8 explanations each."""
+    """Four epochs of imitation (225 updates), then 20 steps of 8 tasks with 8 explanations each."""
     recipe = arithmetic()
-    tasks = Taught(tasks=Arithmetic(size=1000, terms=(3, 4)), request="#### {answer}\n{question}", closing="\n####")
+    tasks = Taught(
+        tasks=Arithmetic(size=1000, terms=(3, 3)), request="#### {answer}\n{question}", closing="\n####", stated=0.5
+    )
     imitation = sft_of(demonstrations())
-    imitation = replace(imitation, batch=16, learner=replace(imitation.learner, optimizer=AdamW(lr=5e-4)))
+    imitation = replace(imitation, batch=16, epochs=4.0, learner=replace(imitation.learner, optimizer=AdamW(lr=5e-4)))
     stage = replace(
         rl_of(recipe),
         steps=20,
@@ -42,5 +49,5 @@ def taught_sums() -> Recipe:
         name="taught_sums",
         tasks=tasks,
         stages={"sft": imitation, "rl": stage},
-        evaluation=Evaluation(verifier=Match(extract=("last_number",)), holdout=100),
+        evaluation=Evaluation(verifier=DERIVED, holdout=100),
     )

@@ -3,15 +3,17 @@
 Source: Cetin et al. 2025 (Reinforcement Learning Teachers), arXiv:2506.08388: the teacher has question and solution,
 and the student the question alone. The fields ``question`` and ``solution`` keep what the student reads; the solution
 is the answer of the task, or its field ``solution``. A demonstration becomes an explanation: its text up to the last
-`closing`, and that.
+`closing`, and that. For a warm-up from which a teacher does both, `stated` of the tasks have the solution alone as
+their explanation, which gives nothing to learn from.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from random import Random
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, NonNegativeInt
 
 from posttrain.component import frozen
 from posttrain.components.tasks import Tasks
@@ -30,6 +32,10 @@ class Taught(Tasks):
     """Prompt of the teacher. Placeholders: question, answer."""
     closing: Annotated[str, Field(min_length=1)] = "</think>"
     """The text that ends an explanation."""
+    stated: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    """Share of the tasks whose demonstrations are replaced by the solution alone."""
+    seed: NonNegativeInt = 0
+    """Which ones they are."""
 
     def load(self) -> Sequence[Task]:
         """The tasks, in their own order. Raises `UserError` for one without a solution."""
@@ -56,9 +62,12 @@ class Taught(Tasks):
             )
         question = task.prompt if isinstance(task.prompt, str) else [dict(message) for message in task.prompt]
         shown = (text.rpartition(self.closing) for text in task.demonstrations)
+        texts = tuple(f"{head}{self.closing}" for head, found, _ in shown if found)
+        if Random(f"taught:{self.seed}:{task.key}").random() < self.stated:
+            texts = (f" {solution}{self.closing}",) * min(1, len(texts))
         return replace(
             task,
             prompt=prompt_from(task, self.request, {"answer": solution}),
-            demonstrations=tuple(f"{head}{self.closing}" for head, found, _ in shown if found),
+            demonstrations=texts,
             fields={**task.fields, "question": question, "solution": solution},
         )

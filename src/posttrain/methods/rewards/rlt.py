@@ -9,22 +9,25 @@ much likelier the explanation is to the teacher, who has read the solution, than
         reward.closing="</think>"
     # columns: prompt, answer, completion (an explanation that ends with </think>, to imitate)
 
-The setting's ``sft`` stage is the paper's warm-up in the form of explanations; it has to leave most of them right.
+The setting's ``sft`` stage is the paper's warm-up in the form of explanations, derivations and bare solutions in equal
+shares, so that it is left to the reward which of them to write.
 
 Differs: the recipe ends with the teacher. The paper's last part, a student of any size who imitates the teacher's
 explanations with the solutions, is a run of `sft` on a file of both (`docs/experiments/teachers.py` writes one). Here
 teacher and student begin as the same small model, not as an instructed and a reasoning one; groups have 8 explanations
 of 64 tokens, not 64 of 16,384; the batch has 64, not 1,024; and in the setting's 20 steps the reference is not moved.
 
-Measured here (5 seeds, docs/experiments.md): derivations have a reward of 0.18 [0.13, 0.22], an empty explanation -4.30
-[-4.35, -4.25], shuffled characters -16.29 [-17.04, -15.53]. The default run changes little: right explanations of
-held-out sums go from 77.2 % to 76.4 %, -0.8 points [-2.4, +0.8], and its reward by +0.64 [-1.47, +2.76]. After a
-warm-up of 20 updates, which leaves most explanations wrong, 30 steps raise the reward on other sums in every seed, by
-3.89 [3.00, 4.79], 0.15 [-0.71, +1.01] more than with the part of the solution alone; but explanations get shorter, and
-fewer are right (17.4 %, then 6.6 %, -10.8 points [-20.9, -0.7]): a wrong one misleads the student more than none. A
-fresh student who imitates those gets worse, by whichever teacher (22.6 % before; 14.5 % without RL, 14.2 % with the
-part of the solution, 13.9 % with the whole reward), and copies of the solution are too rare to show what the maximum
-does. Students of teachers after the longer warm-up were not measured, so that row 313 is not named in `ROWS`.
+Measured here (5 seeds, docs/experiments.md), on 320 other sums: 21.4 % [19.4, 23.5] of the explanations derive the
+solution after imitation, 70.1 % [65.6, 74.7] after 20 steps, and 65.1 % [58.8, 71.4] with the part of the solution
+alone, 5.0 points [1.7, 8.3] fewer; bare solutions go from 52.0 % to 3.3 % and 5.5 %. In one run of the default,
+held-out derivations rise from 22 % to 79 %. A fresh student who imitates the explanations rises from 36.6 % of the sums
+to 60.2 % [50.0, 70.4] with those of imitation, and to 75.6 % [70.8, 80.4] with those of the whole reward, +15.4 points
+[1.6, 29.2]. The part of the solution alone teaches as much, 76.0 %, a difference of -0.4 points [-3.2, +2.4]: this
+student finds the solution no better after a bare one (-6.3 nats a token), so that both parts prefer derivations.
+
+Derivations have a reward of 0.22 [0.13, 0.32], an empty explanation -4.17, shuffled characters -22.42, reversed steps
+-26.30, and a bare solution -41.07 [-42.85, -39.30], nearly all of it by what it betrays. That shuffled text is above
+none is not so here: the student takes its last number for the solution.
 """
 
 from dataclasses import replace
@@ -44,7 +47,7 @@ from posttrain.settings.taught_sums import taught_sums
 PARENT: Final = "grpo"
 SETTING: Final = "taught_sums"
 PAPER: Final = "arXiv:2506.08388"
-ROWS: Final = ()
+ROWS: Final = (313,)
 
 
 def rlt(recipe: Recipe | None = None) -> Recipe:
