@@ -10,9 +10,9 @@ gradient step has the size 2.
 ``pointwise`` rewards 1 - |s - 10 label| / 10 with coarse labels: 1 for relevant documents and one that looks
 like it, 0.5 for the other two, 0 for the rest. The others reward every score of a list with the reciprocal rank of its
 relevant document that ranks first, equal scores counted against it (pessimistic) or for it, with no or three drawn
-lists more. Reported are the mean reciprocal rank of the likeliest scores (pessimistic) after 20 and after 150 steps,
-the share of documents whose likeliest score another one of the query has, and the share of queries in which a relevant
-and another document share the highest one.
+lists more, or with every score in its document's place in all lists. Reported are the mean reciprocal rank of the
+likeliest scores (pessimistic) after 20 and after 150 steps, the share of documents whose likeliest score another one of
+the query has, and the share of queries in which a relevant and another document share the highest one.
 """
 
 import argparse
@@ -29,10 +29,12 @@ ARMS = {
     "lists, ties optimistic": ("optimistic", 3, 0.0),
     "lists, ties pessimistic": ("pessimistic", 3, 0.0),
     "the same without drawn lists": ("pessimistic", 0, 0.0),
+    "the same, each score in all lists": ("pessimistic", -1, 0.0),
     "from 5 for all: optimistic": ("optimistic", 3, 6.0),
     "from 5 for all: pessimistic": ("pessimistic", 3, 6.0),
 }
-"""The reward, lists that are drawn for each rollout, and the logit of the score 5 at the start."""
+"""The reward, lists that are drawn for each rollout (-1: each score takes its place in all lists), and the logit of the
+score 5 at the start."""
 
 
 def queries(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -60,6 +62,14 @@ def reciprocal_ranks(scores: np.ndarray, relevant: np.ndarray, optimistic: bool)
 
 def rewards(rng: np.random.Generator, scores: np.ndarray, relevant: np.ndarray, ties: str, more: int) -> np.ndarray:
     """[queries, documents, rollouts] mean over the lists of each rollout."""
+    if more < 0:
+        found = np.zeros(scores.shape)
+        for document in range(DOCUMENTS):
+            for j in range(GROUP):
+                lists = scores.copy()
+                lists[:, document, :] = scores[:, document, j : j + 1]
+                found[:, document, j] = reciprocal_ranks(lists, relevant, ties == "optimistic").mean(-1)
+        return found
     total = np.zeros(scores.shape)
     for number in range(more + 1):
         order = np.argsort(rng.random(scores.shape), 2) if number else np.broadcast_to(np.arange(GROUP), scores.shape)

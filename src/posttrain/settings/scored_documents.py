@@ -23,14 +23,14 @@ IMITATED = ScoredDocuments(size=500, seed=1, each="document")
 
 
 def scored_documents() -> Recipe:
-    """500 updates of imitation, then 30 steps of 8 queries with 6 documents and 4 scores each."""
+    """500 updates of imitation, then 80 steps of 8 queries with 6 documents and 4 scores each."""
     recipe = arithmetic()
     imitation = sft_of(demonstrations())
     learner = replace(imitation.learner, optimizer=AdamW(lr=1e-3))
     imitation = replace(imitation, batch=16, epochs=4.0, max_steps=500, learner=learner, tasks=IMITATED)
     stage = replace(
         rl_of(recipe),
-        steps=30,
+        steps=80,
         prompts=8,
         rollout=Pointwise(n=4, sampling=Sampling(max_tokens=24)),
         reward=ListMetric(metric="ndcg", pairings=0, lists="replaced"),
