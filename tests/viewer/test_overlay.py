@@ -109,3 +109,7 @@ def test_runs_with_shares_are_points_of_one_triangle(tmp_path: Path) -> None:
     points = [a for tag, a in Page(str(found["svg"])).elements if tag == "circle"]
     assert len(points) == 5 and len({(a["cx"], a["cy"]) for a in points}) == 4, "all alike, twice in the middle"
     assert overlay(runs, ["none"], [])["mixtures"] is None
+    looking = browser(tmp_path)
+    shown = Page(looking.get("/curves", params={"run": runs["edge"].name}).text)
+    assert "Mixtures" in shown.text and "words" in shown.text and "75.0%" in shown.text
+    assert "Mixtures" not in looking.get("/curves", params={"run": runs["none"].name}).text
