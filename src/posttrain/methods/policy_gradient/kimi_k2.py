@@ -20,8 +20,11 @@ are counted; a critic that compares in writing, under rubrics, is ``rl.reward.of
 policy}``. The critic is anchored twice, not in every step. Muon's rate is that of AdamW. The synthesis of agentic data
 for imitation is not a part of it.
 
-No row is claimed: neither its default run nor the experiments of its sheet have been measured (``python
-docs/experiments/token_budgets.py --seeds 5``).
+No row is claimed: its default run has not been measured, and of the experiments of its sheet one seed (``python
+docs/experiments/token_budgets.py --seeds 1``), 40 steps on wordy sums with a budget of 53 tokens. Greedy answers have
+57.5 tokens after the warm-up and are right in 6 %; without a penalty 16.5 and 38 %, with a penalty of 1 17.9 and 39 %:
+it is not the penalty that shortens them. Sampled answers within the budget: 62, 97 and 100 %. Other exercises are right
+in 96 % with PTX and in 87 % without it.
 """
 
 from dataclasses import replace
