@@ -251,6 +251,23 @@ class TokenServer(Protocol):
         ...
 
 
+async def next_logp(sampler: Sampler, token_ids: IntArray, choices: Sequence[int]) -> list[float]:
+    """[K] log-probability of several tokens after a prompt: in one pass where a sampler can, else in one for each."""
+    if isinstance(sampler, LastPlace):
+        return [float(x) for x in await sampler.next_logp(token_ids, choices)]
+    found = await asyncio.gather(*(sampler.logp(np.append(token_ids, choice)) for choice in choices))
+    return [float(logp[-1]) for logp in found]
+
+
+@runtime_checkable
+class LastPlace(Protocol):
+    """A sampler that gives log-probabilities of the last place alone."""
+
+    async def next_logp(self, token_ids: IntArray, choices: Sequence[int], temperature: float = 1.0) -> FloatArray:
+        """[K] log-probability of each of several tokens after a prompt."""
+        ...
+
+
 def sampler_of(role: str, samplers: Mapping[str, Sampler], subject: str, hint: str = "") -> Sampler:
     """The sampler of a role. Raises `UserError` for a role without a model; `subject` begins its message."""
     if role not in samplers:

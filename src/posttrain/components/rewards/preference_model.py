@@ -18,7 +18,7 @@ from pydantic import PositiveFloat
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext
-from posttrain.engines import Sampler
+from posttrain.engines import Sampler, next_logp
 from posttrain.signals import Signal, logp_of
 from posttrain.types import Group, Message, Score, Task, Trajectory
 
@@ -67,8 +67,8 @@ class PreferenceModel(Reward):
         """Probability that the model prefers the first of two responses, shown in this order."""
         text = QUESTION.format(context=prompt_text(first.task), first=first.completion, second=second.completion)
         prompt_ids = sampler.encode((Message(role="user", content=text),))
-        answers = (np.append(prompt_ids, sampler.encode(letter)[-1]) for letter in "AB")
-        logp_a, logp_b = [float(logp[-1]) for logp in await asyncio.gather(*map(sampler.logp, answers))]
+        letters = [int(sampler.encode(letter)[-1]) for letter in "AB"]
+        logp_a, logp_b = await next_logp(sampler, prompt_ids, letters)
         return float(1 / (1 + np.exp(np.clip((logp_b - logp_a) / self.temperature, -700, 700))))
 
 

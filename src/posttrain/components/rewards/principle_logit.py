@@ -23,7 +23,7 @@ from pydantic_core import PydanticCustomError
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
 from posttrain.datasets.templates import check_places, fill, marked, places, question_of
-from posttrain.engines import Sampler
+from posttrain.engines import Sampler, next_logp
 from posttrain.signals import Signal, logp_of
 from posttrain.types import Group, Message, Score, Trajectory
 
@@ -93,8 +93,11 @@ class PrincipleLogit(Reward):
         ids = sampler.encode(prompt)
         start = len(sampler.encode(""))  # a start token, of models that have one
         words = [sampler.encode(word)[start:] for word in self.words]
-        found = await asyncio.gather(*(sampler.logp(np.append(ids, word)) for word in words))
-        yes, no = (float(np.sum(logp[-len(word) :])) for logp, word in zip(found, words, strict=True))
+        if all(len(word) == 1 for word in words):
+            yes, no = await next_logp(sampler, ids, [int(word[0]) for word in words])
+        else:
+            found = await asyncio.gather(*(sampler.logp(np.append(ids, word)) for word in words))
+            yes, no = (float(np.sum(logp[-len(word) :])) for logp, word in zip(found, words, strict=True))
         value = yes - no
         if not np.isfinite(value):
             return failure(f"the role '{self.role}' gives log-probabilities of {yes} and {no}")
