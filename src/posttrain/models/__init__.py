@@ -55,6 +55,18 @@ class Budget:
 
 
 @frozen
+class Canaries:
+    """Requests that are asked again now and then, since the model behind an address may be exchanged."""
+
+    items: Annotated[int, Field(ge=1, le=1000)] = 8
+    """How many: the first requests of a run."""
+    every: Annotated[int, Field(ge=1, le=10**9)] = 500
+    """Answers after which they are asked again."""
+    most: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.5
+    """Share of them with another answer above which the run stops."""
+
+
+@frozen
 class Endpoint:
     """Requests to a model behind an endpoint: key, timeouts and retries."""
 
@@ -64,6 +76,10 @@ class Endpoint:
     """Name of the environment variable that holds the key; the key itself is not recorded. None sends no key."""
     timeout_seconds: PositiveFloat = 60.0
     """Longest wait for a connection, and for each part of an answer."""
+    answer_seconds: PositiveFloat = 600.0
+    """Longest time of one attempt, however slowly its answer comes."""
+    verdict_seconds: PositiveFloat | None = None
+    """Longest time of a request with all its attempts and pauses, after which it fails alone; None has no bound."""
     retries: NonNegativeInt = 6
     """Further attempts of a request after a transient failure. With the defaults below this covers an outage of about
     45 s."""
@@ -72,7 +88,10 @@ class Endpoint:
     max_pause_seconds: PositiveFloat = 60.0
     """Longest pause, also where the endpoint requests a longer one (Retry-After)."""
     concurrency: PositiveInt = 16
-    """Most requests at a time."""
+    """Most requests at a time; half as many after a refusal (429, 503), and one more after as many answers as there are
+    places."""
+    canaries: Canaries | None = None
+    """Whether the model behind the address is watched; None has no canary items."""
     budget: Budget | None = None
     """Most tokens or money; the run stops before the request that would pass it, and can be resumed. None has no
     bound."""
@@ -127,6 +146,9 @@ class Model:
     projection: PositiveInt | None = None
     """Width of a projection of the last states beside a language head, from which the model reads values of its own,
     for critics without a body and for losses of embeddings; None has none."""
+    latent: Annotated[int, Field(ge=1, le=4096)] | None = None
+    """Numbers that a ``reward`` head infers about a user from pairs that stand before a text, and that its score
+    depends on; None has no such part."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of weights and arithmetic."""
     context: PositiveInt | None = None
@@ -149,6 +171,8 @@ class Model:
             raise PydanticCustomError("projection", "a projection is beside a language head; leave it or head out")
         if self.outputs > 1 and self.head != "reward":
             raise PydanticCustomError("outputs", "several outputs are those of a reward head; set head: reward")
+        if self.latent is not None and (self.head != "reward" or self.outputs > 1):
+            raise PydanticCustomError("latent", "latent is of a reward head with one output; set head: reward")
         if not self.is_remote:
             if self.endpoint is not None:
                 raise PydanticCustomError("kind", "endpoint is set, but source is no address (http://..., https://...)")

@@ -347,7 +347,8 @@ class StageRun(StageRunContext):
         if record.rows:
             run.store.write_rollouts(run.step, self._table(record))
         timing = self._timing(record) | dict(self._context.session.take_timing())
-        for note in self._context.session.take_notes():
+        endpoints = self._context.endpoints.values()
+        for note in (*self._context.session.take_notes(), *(n for remote in endpoints for n in remote.take_notes())):
             run.note(note)
         run.store.log_timing(run.step, self.name, steps_done, timing)
         numbers = {"step": run.step, "stage": self.name, "stage_step": steps_done, **record.metrics}

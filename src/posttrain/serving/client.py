@@ -3,7 +3,10 @@
     request --> recorded? --> one of `concurrency` places --> POST --> answer
                                         ^                      |
                                         +------- pause --------+   no connection, time-out, 408, 409, 425, 429, 5xx,
-                                                                   an invalid answer
+                                                                   an invalid or empty answer
+
+After a refusal (429, 503) there are fewer places for a while (`posttrain.serving.places`), and what was waited is a
+note of the run. With canary items the first requests are asked again now and then (`posttrain.serving.drift`).
 
 After the last attempt the client requests the list of models. An endpoint that does not answer that either is down:
 `AlarmStop` ends the run, no partly scored step is learned from, and the run can be resumed. Otherwise only this request
@@ -15,6 +18,7 @@ Every completion is a request of its own. Its seed is a function of the run's se
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -31,6 +35,8 @@ from posttrain.engines._random import key_of, uniform
 from posttrain.errors import AlarmStop, NoAnswer, UserError
 from posttrain.errors.foreign import parse_json
 from posttrain.models import Endpoint
+from posttrain.serving.drift import Drift
+from posttrain.serving.places import Places
 from posttrain.serving.spending import Spending, Usage, estimated
 from posttrain.serving.wire import name_of
 from posttrain.types import Message
@@ -38,6 +44,8 @@ from posttrain.types import Message
 MAY_PASS = frozenset({408, 409, 425, 429})
 """Client errors that are retried, in addition to all server errors."""
 MISTAKES = frozenset({401, 403})
+REFUSED = frozenset({429, 503})
+"""Answers after which there are fewer places."""
 SHOWN = 300
 """Characters of an endpoint's message that are quoted in errors."""
 
@@ -50,6 +58,8 @@ class Failed:
     may_pass: bool
     pause: float = 0.0
     """Seconds that the endpoint requests by ``Retry-After``."""
+    refused: bool = False
+    """Whether the endpoint had too many requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +108,10 @@ class Remote:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: httpx2.AsyncClient | None = None
         self._waiting = 0
-        self._places = asyncio.Semaphore(settings.concurrency)
+        self._places = Places(settings.concurrency)
+        self._drift = Drift(settings.canaries)
         self._model = settings.model
+        self._refusals, self._waited, self._fewest = 0, 0.0, settings.concurrency
 
     @property
     def answers(self) -> Answers | None:
@@ -129,24 +141,79 @@ class Remote:
         elif offered is not None and self._model not in offered:
             raise UserError(f"{self._place} has no model '{self._model}'; {nearest(self._model, offered)}")
 
-    async def write(self, prompt: str | Sequence[Message], sampling: Sampling, seed: int) -> str:
-        """One completion. Raises `NoAnswer`, or `AlarmStop` where the endpoint is down or the budget is spent."""
+    async def write(
+        self,
+        prompt: str | Sequence[Message],
+        sampling: Sampling,
+        seed: int,
+        schema: Mapping[str, Any] | None = None,
+    ) -> str:
+        """One completion; with a JSON schema, a value of it. Raises `NoAnswer`, or `AlarmStop` where the endpoint is
+        down, its budget is spent, or it answers otherwise than at first.
+        """
         request = self._request(prompt, sampling, seed)
+        if schema is not None:
+            form = {"name": "verdict", "schema": dict(schema), "strict": True}
+            request["response_format"] = {"type": "json_schema", "json_schema": form}
         recorded = self.answers.find(self.role, request) if self.answers else None
         if recorded is not None:
+            self._drift.keep(request, recorded)
             return recorded
-        path = "/completions" if isinstance(prompt, str) else "/chat/completions"
-        async with self._session() as client, self._places:
+        answer, usage = await self._asked(request)
+        if self.answers:
+            self.answers.add(self.role, request, answer, usage)
+        self._drift.keep(request, answer)
+        if self._drift.due():
+            await self._compare()
+        return answer
+
+    async def _asked(self, request: Mapping[str, Any]) -> tuple[str, Usage]:
+        """The endpoint's answer to a request, and what it cost."""
+        path = "/completions" if "prompt" in request else "/chat/completions"
+        async with self._session() as client, self._places.one():
             reserved = self.spending.reserve(request)
             try:
-                answer = await self._with_retries(client, path, request)
+                async with asyncio.timeout(self.settings.verdict_seconds):
+                    answer = await self._with_retries(client, path, request)
+            except TimeoutError:
+                raise NoAnswer(
+                    f"{self._place} has no answer to this request within "
+                    f"verdict_seconds={self.settings.verdict_seconds:g}"
+                ) from None
             finally:
                 self.spending.free(reserved)
             usage = answer.usage or estimated(request, answer.text)
             self.spending.add(usage)
-        if self.answers:
-            self.answers.add(self.role, request, answer.text, usage)
-        return answer.text
+        return answer.text, usage
+
+    async def _compare(self) -> None:
+        """Ask the canary items again. Raises `AlarmStop` where too many of them are answered otherwise."""
+
+        async def again(request: Mapping[str, Any]) -> str | None:
+            try:
+                return (await self._asked(request))[0]
+            except NoAnswer:
+                return None
+
+        found = await asyncio.gather(*(again(request) for request, _ in self._drift.items))
+        share, settings = self._drift.share(found), self.settings.canaries
+        if settings is not None and share > settings.most:
+            raise AlarmStop(
+                f"{self._place} answers {share:.0%} of {len(found)} canary items otherwise than at first, more than "
+                f"endpoint.canaries.most={settings.most:g}: its model may have been exchanged. Compare answers.jsonl; "
+                "resume with a larger share, or begin a new run"
+            )
+
+    def take_notes(self) -> list[str]:
+        """What was waited for since the last call, where the endpoint refused requests."""
+        refusals, waited, fewest = self._refusals, self._waited, self._fewest
+        self._refusals, self._waited, self._fewest = 0, 0.0, int(self._places.limit)
+        if not refusals:
+            return []
+        return [
+            f"{self._place} refused {refusals:,} requests as too many; {waited:.1f} s of pauses followed, with at "
+            f"least {fewest} requests at a time of {self.settings.concurrency}"
+        ]
 
     def _request(self, prompt: str | Sequence[Message], sampling: Sampling, seed: int) -> dict[str, Any]:
         """The body of a request. Raises `UserError` for settings that the protocol does not have."""
@@ -166,10 +233,17 @@ class Remote:
         failed = Failed(reason="no attempt was made", may_pass=True)
         for number in range(self.settings.retries + 1):
             if number:
+                began = time.monotonic()
                 await asyncio.sleep(self._pause(name_of(self.role, request), number, failed.pause))
+                self._waited += time.monotonic() - began if failed.refused else 0.0
+            falls = self._places.falls
             answer = await self._try(client, path, request)
             if isinstance(answer, Answer):
+                self._places.rise()
                 return answer
+            if answer.refused:
+                self._places.fall(falls)
+                self._refusals, self._fewest = self._refusals + 1, min(self._fewest, int(self._places.limit))
             failed = answer
             if not failed.may_pass:
                 raise NoAnswer(f"{self._place} refuses this request: {failed.reason}")
@@ -184,7 +258,12 @@ class Remote:
     async def _try(self, client: httpx2.AsyncClient, path: str, request: Mapping[str, Any]) -> Answer | Failed:
         """One attempt."""
         try:
-            response = await client.post(self.url + path, json=request)
+            async with asyncio.timeout(self.settings.answer_seconds):
+                response = await client.post(self.url + path, json=request)
+        except TimeoutError:
+            return Failed(
+                reason=f"no whole answer within answer_seconds={self.settings.answer_seconds:g}", may_pass=True
+            )
         except (httpx2.TransportError, httpx2.DecodingError) as error:
             return Failed(reason=self._clean(f"{type(error).__name__} {error}".strip()), may_pass=True)
         status = response.status_code
@@ -195,7 +274,7 @@ class Remote:
         self._check_mistakes(response)
         passing = status >= 500 or status in MAY_PASS
         reason = f"status {status}, {self._clean(response.text)}"
-        return Failed(reason=reason, may_pass=passing, pause=_retry_after(response))
+        return Failed(reason=reason, may_pass=passing, pause=_retry_after(response), refused=status in REFUSED)
 
     def _check_mistakes(self, response: httpx2.Response) -> None:
         """Raises `UserError` for errors that only the user can fix."""
@@ -254,7 +333,8 @@ class Remote:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._loop, self._client, self._waiting = loop, None, 0
-            self._places = asyncio.Semaphore(self.settings.concurrency)
+            limit, self._places = self._places.limit, Places(self.settings.concurrency)
+            self._places.limit = limit
         if self._client is None:
             headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
             timeout = httpx2.Timeout(self.settings.timeout_seconds, pool=None)
@@ -295,14 +375,14 @@ def _key(role: str, settings: Endpoint) -> str:
 
 
 def _answer_of(response: httpx2.Response) -> Answer | None:
-    """The completion in an answer with its tokens, or None."""
+    """The completion in an answer with its tokens; None where it has none, or an empty one."""
     try:
         body = parse_json(response.text)
         choice = body["choices"][0]
         text = choice["message"]["content"] if "message" in choice else choice["text"]
     except (ValueError, LookupError, TypeError):
         return None
-    return Answer(text, Usage.read(body.get("usage"))) if isinstance(text, str) else None
+    return Answer(text, Usage.read(body.get("usage"))) if isinstance(text, str) and text.strip() else None
 
 
 def _names_of(response: httpx2.Response) -> list[str] | None:

@@ -1,8 +1,8 @@
 """The sampler of a role whose model is an endpoint: it only writes text."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -25,10 +25,16 @@ class RemoteSampler:
 
     async def write(self, prompt: str | Sequence[Message], n: int, sampling: Sampling) -> list[str]:
         """Texts of `n` completions. Raises `NoAnswer`, or `AlarmStop` where the endpoint is down."""
+        return await self.write_value(prompt, n, sampling, None)
+
+    async def write_value(
+        self, prompt: str | Sequence[Message], n: int, sampling: Sampling, schema: Mapping[str, Any] | None
+    ) -> list[str]:
+        """The same, each a JSON value of a schema (``response_format``)."""
         numbers = range(self._requested, self._requested + n)
         self._requested += n
         seeds = [key_of(*self._key, number) % 2**31 for number in numbers]
-        return list(await asyncio.gather(*(self._remote.write(prompt, sampling, seed) for seed in seeds)))
+        return list(await asyncio.gather(*(self._remote.write(prompt, sampling, seed, schema) for seed in seeds)))
 
     def uniform(self) -> float:
         """The next draw from [0, 1)."""

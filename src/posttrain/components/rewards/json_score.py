@@ -8,16 +8,18 @@ A reply without a score has the value `unreadable`, and is counted; once more th
 a stage of reinforcement have such a reply, it stops. ``reward/unreadable`` and ``reward/highest`` in the metrics are
 the shares of replies without a score and with the highest one: where all have it, there is nothing to learn from.
 
-With `constrained` a local judge can write nothing but an object with a reason of at most that many bytes and a whole
-number of the scale. ``reward/own_form`` is then the mean probability that it would have written the form without the
-mask: a judge with a small one has no verdict of its own (`posttrain.engines._forms`).
+With `constrained` a judge can write nothing but an object with a reason of at most that many bytes and a whole number
+of the scale. For a local one ``reward/own_form`` is then the mean probability that it would have written the form
+without the mask: a judge with a small one has no verdict of its own (`posttrain.engines._forms`). An endpoint is sent
+the form as a JSON schema (``response_format``) and does not say what its mask removes, so that there is no such metric;
+one that refuses schemas makes scores errors.
 
 Differs: nothing of the rules of scores, failures and bounds is published; they are of this package.
 """
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
@@ -64,10 +66,10 @@ class JsonScore(Reward):
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Ask about every different response. Raises `AlarmStop` where too many replies have no score."""
         writer = context.sampler(self.role, self.kind)
-        if self.constrained is not None and not hasattr(writer, "watched"):
+        if self.constrained is not None and not (hasattr(writer, "watched") or hasattr(writer, "write_value")):
             raise UserError(
-                f"constrained is set, and the model in the role '{self.role}' is behind an endpoint or an engine that "
-                "takes no masks; name a local model, or leave constrained out"
+                f"constrained is set, and the engine of the role '{self.role}' takes no masks; name a model that is "
+                "loaded here or an endpoint, or leave constrained out"
             )
         texts = [trajectory.completion for trajectory in group]
         asked = list(dict.fromkeys(texts))
@@ -102,10 +104,28 @@ class JsonScore(Reward):
         if self.constrained is None:
             [reply] = await writer.write(prompt, 1, self.sampling)
             return reply, None
+        if not hasattr(writer, "watched"):
+            [reply] = await writer.write_value(prompt, 1, self.sampling, self.schema)
+            return reply, None
         form = Form.of(self._parts(self.constrained), writer)
         watch = Watch(matcher=form.matcher)
         [completion] = await writer.watched(writer.encode(prompt), 1, self.sampling, watch)
         return completion.text, form.own_share(completion.token_ids, completion.logp)
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """The form of a reply as a JSON schema."""
+        low, high = self.prompt.scale
+        properties: dict[str, Any] = (
+            {"why": {"type": "string", "maxLength": self.constrained}} if self.constrained else {}
+        )
+        properties["score"] = {"type": "integer", "minimum": math.ceil(low), "maximum": math.floor(high)}
+        return {
+            "type": "object",
+            "properties": properties,
+            "required": [*properties],
+            "additionalProperties": False,
+        }
 
     def _parts(self, reason: int) -> tuple[Part, ...]:
         """The form of a reply."""
