@@ -1,6 +1,6 @@
-"""Scored pairs: the bundled model thinks about two numbers by the principle in its prompt, and scores both in JSON.
+"""Scored pairs: the bundled model thinks about two digits by the principle in its prompt, and scores both in JSON.
 
-It imitates thoughts and coarse points with errors, which often tie, and is then rewarded where the better number has
+It imitates thoughts and coarse points with errors, which often tie, and is then rewarded where the better digit has
 the larger score. Held-out items count in the same way, so that a tie does not.
 """
 
@@ -34,7 +34,9 @@ def scored_pairs() -> Recipe:
     return replace(
         recipe,
         name="scored_pairs",
-        tasks=RankingItems(tasks=RankedNumbers(size=2000, candidates=2, thoughts=True, points=0.3), ranking=False),
+        tasks=RankingItems(
+            tasks=RankedNumbers(size=2000, candidates=2, largest=9, thoughts=True, points=0.3), ranking=False
+        ),
         stages={"sft": replace(imitation, limit=1200, epochs=4.0, max_steps=100, learner=learner), "rl": stage},
         evaluation=Evaluation(holdout=200, verifier=RankedScores(measure="best", weight=0.0)),
     )
