@@ -134,6 +134,7 @@ NOT = {
     "written_sum": "rewards a size; no answer is correct by it",
     "fields": "compares labels of a record, of which the text is free; its own tests hold what must not be rewarded",
     "preference_model": "compares two completions by a model; it has no correct answers",
+    "personal_model": "scores by a model, for a user; it has no correct answers",
     "referenced_model": "scores by a model beside a reference; it has no correct answers",
     "critiqued": "scores by a model, after a critique; it has no correct answers",
     "reward_model": "scores by a model; it has no correct answers",

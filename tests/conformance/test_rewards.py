@@ -305,6 +305,7 @@ NOT_BY_TEXT = {
     "likelihood",
     "list_metric",
     "listwise",
+    "personal_model",
     "preference_model",
     "principle_logit",
     "principled_model",
@@ -446,7 +447,7 @@ def test_needs_are_exact(reward: Reward) -> None:
     assert roles_in(declared) <= reward.roles
     if reward.roles:
         texts = ("4", "<think>two and two</think> <answer>4</answer>", "<think>no</think> <answer>5</answer>")
-        task = replace(TASK, fields={"question": QUESTION, "solution": "42"})
+        task = replace(TASK, fields={"question": QUESTION, "solution": "42", "context": []})
         score_all(reward, *(attempt(text, task) for text in texts), context=RewardContext(samplers=samplers))
     assert told(samplers) == declared
 

@@ -30,6 +30,7 @@ from posttrain.policies.folder import (
     write_tensors,
 )
 from posttrain.policies.gguf.reading import open_model
+from posttrain.policies.latent import LATENT, Latent, latent_signals, read_latent
 from posttrain.policies.lora import (
     add_adapters,
     base_of,
@@ -89,12 +90,13 @@ class LanguageModelPolicy(Policy):
         value_head: nn.Linear | None = None,
         lora: LoRA | None = None,
         projection: Projection | None = None,
+        latent: Latent | None = None,
     ) -> None:
         super().__init__()
         assert (value_head is None) == (head == "language"), "numbers come from a head of their own"
         self.role, self.body, self.tokenizer, self.version = role, body, tokenizer, 0
         self.origin, self.head, self.value_head, self.lora = origin, head, value_head, lora
-        self.projection = projection
+        self.projection, self.latent = projection, latent
         self.eval()
 
     @property
@@ -124,6 +126,8 @@ class LanguageModelPolicy(Policy):
         """Signals [T] of the tokens at `positions_T`; only a reward head gives one of the first token of a sequence."""
         self.check_needs(needs, others or {})
         assert temperature > 0, "greedy choices have no log-probability"
+        if self.latent is not None:
+            return latent_signals(self.latent, self.body, self.tokenizer.end_token_ids, packed, positions_T, needs)
         hidden_LD = self.body.hidden(self._foreseen(packed, positions_T, foresight) if foresight else packed)
         if self.value_head is not None:
             return self._numbers(self.value_head, hidden_LD, packed, positions_T, needs)
@@ -278,6 +282,8 @@ class LanguageModelPolicy(Policy):
             write_tensors(folder / head_file(self.head), self.value_head.state_dict())
         if self.projection is not None:
             write_tensors(folder / PROJECTION, self.projection.state_dict())
+        if self.latent is not None:
+            write_tensors(folder / LATENT, self.latent.state_dict())
 
     def copied(self, role: str, model: Model) -> "LanguageModelPolicy":
         """A copy, its adapters merged. A value head from a reward head, or the other way, begins as a copy of it."""
@@ -296,6 +302,10 @@ class LanguageModelPolicy(Policy):
         if model.projection is not None:
             kept = self.projection is not None and self.projection.width == model.projection
             projection = copy.deepcopy(self.projection) if kept else Projection(body.width, model.projection)
+        latent = None
+        if model.latent is not None:
+            kept = self.latent is not None and self.latent.size == model.latent
+            latent = copy.deepcopy(self.latent) if kept else Latent(body.width, model.latent)
         return LanguageModelPolicy(
             role,
             body,
@@ -305,11 +315,14 @@ class LanguageModelPolicy(Policy):
             value_head=value_head,
             lora=model.lora,
             projection=projection,
+            latent=latent,
         )
 
     def is_free(self, name: str) -> bool:
-        """With adapters, only they, a value head and a projection are trained."""
-        return self.lora is None or "lora_" in name or name.startswith(("value_head.", "projection."))
+        """With adapters, only they and the heads are trained; with a latent, its decoder is the head."""
+        if self.latent is not None and name.startswith("value_head."):
+            return False
+        return self.lora is None or "lora_" in name or name.startswith(("value_head.", "projection.", "latent."))
 
 
 def root_of(body: Body) -> nn.Module:
@@ -341,6 +354,9 @@ def open_language_model(role: str, model: Model, path: Path) -> LanguageModelPol
     projection = None
     if model.projection is not None:
         projection = read_projection(path / PROJECTION, body.width, model.projection)
+    latent = None
+    if model.latent is not None:
+        latent = read_latent(path / LATENT, body.width, model.latent)
     return LanguageModelPolicy(
         role,
         body,
@@ -350,6 +366,7 @@ def open_language_model(role: str, model: Model, path: Path) -> LanguageModelPol
         value_head=value_head,
         lora=model.lora,
         projection=projection,
+        latent=latent,
     )
 
 

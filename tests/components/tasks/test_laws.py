@@ -53,6 +53,7 @@ from posttrain.components.tasks.padded_steps import PaddedSteps
 from posttrain.components.tasks.pages import Pages
 from posttrain.components.tasks.passages import Passages
 from posttrain.components.tasks.patterns import Patterns
+from posttrain.components.tasks.personal import Personal
 from posttrain.components.tasks.phrased import Phrased
 from posttrain.components.tasks.planned import Planned
 from posttrain.components.tasks.planted import Planted
@@ -93,6 +94,7 @@ from posttrain.components.tasks.styled_programs import StyledPrograms
 from posttrain.components.tasks.suites import Suites
 from posttrain.components.tasks.tagged import Tagged
 from posttrain.components.tasks.tagged_steps import TaggedSteps
+from posttrain.components.tasks.tastes import Tastes
 from posttrain.components.tasks.taught import Taught
 from posttrain.components.tasks.theorems import Theorems
 from posttrain.components.tasks.tool_calls import ToolCalls
@@ -197,12 +199,14 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "feedback_items": lambda _: FeedbackItems(tasks=ReviewedReplies(size=60)),
     "scored_documents": lambda _: ScoredDocuments(size=30),
     "reviewed_replies": lambda _: ReviewedReplies(size=30),
+    "tastes": lambda _: Tastes(size=30),
     "graded_replies": lambda _: GradedReplies(size=30),
     "principle_items": lambda _: PrincipleItems(size=30),
     "ranked_numbers": lambda _: RankedNumbers(size=30),
     "ranking_items": lambda _: RankingItems(tasks=RankedNumbers(size=30)),
     "score_items": lambda _: ScoreItems(tasks=WorkedSolutions(size=30)),
     "policies": lambda _: Policies(size=30),
+    "personal": lambda _: Personal(tasks=Tastes(size=30), pairs=2),
     "referenced": lambda _: Referenced(tasks=WorkedSolutions(size=30)),
     "unpaired": lambda _: Unpaired(tasks=WorkedSolutions(size=30)),
     "with_feedback": lambda _: WithFeedback(tasks=Routes(size=30)),
@@ -224,6 +228,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
 }
 WRAPPERS = (
     "masked",
+    "personal",
     "pages",
     "primed",
     "rare_calls",
