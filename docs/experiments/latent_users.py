@@ -97,9 +97,11 @@ def first(seed: int) -> dict[str, float]:
         with torch.no_grad():
             m, _ = model.encode(chosen[:, :shown], rejected[:, :shown])
         found[f"latent, {shown} pairs"] = accuracy(model, chosen, rejected, m)
-    # The means of the two types lie apart: the share of users nearer to the mean of their own type.
+    # The means of the two types differ: the share of users nearer to the mean of their own type.
     own, other = (torch.stack([m[kind == s].mean(0) for s in order])[(kind > 0).long()] for order in ((-1, 1), (1, -1)))
-    found["types told apart by the mean of z"] = float(((m - own).norm(dim=1) < (m - other).norm(dim=1)).float().mean())
+    found["types that the mean of z separates"] = float(
+        ((m - own).norm(dim=1) < (m - other).norm(dim=1)).float().mean()
+    )
     found["4 queries, drawn"] = after_queries(model, draw, False)
     found["4 queries, by value"] = after_queries(model, draw, True)
     return found

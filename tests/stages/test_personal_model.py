@@ -1,4 +1,4 @@
-"""The stage that learns what users like: its loss by hand, its schedule, the texts before a pair, what it tells."""
+"""The stage that learns what users like: its loss by hand, its schedule, the texts before a pair, its tasks."""
 
 import math
 from dataclasses import replace
@@ -94,7 +94,7 @@ def test_pairs_of_the_user_stand_before_both_completions(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_users_of_opposite_tastes_are_told_apart() -> None:
+def test_users_of_opposite_tastes_are_distinguished() -> None:
     """Pairs of items on a line, liked by +x or -x: no single order is right for more than half of them."""
     draw = torch.Generator().manual_seed(0)
     torch.manual_seed(0)

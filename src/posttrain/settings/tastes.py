@@ -7,6 +7,7 @@ not the other one: one in eight of the imitated ones.
 from dataclasses import replace
 
 from posttrain.components.optimizers.adamw import AdamW
+from posttrain.components.penalties.kl import KL
 from posttrain.components.reducers.sequences import Sequences
 from posttrain.components.rewards.reward_model import RewardModel
 from posttrain.components.rewards.rubric import Rubric
@@ -25,7 +26,7 @@ from posttrain.training.settings import Learning
 
 
 def tastes() -> Recipe:
-    """30 steps of imitation, 28 for the reward model, then 40 of 8 prompts with 8 replies each."""
+    """30 steps of imitation, 28 for the reward model, then 40 of 8 prompts with 8 replies each, near the first one."""
     recipe, imitation = arithmetic(), sft_of(demonstrations())
     imitation = replace(imitation, max_steps=30, learner=replace(imitation.learner, optimizer=AdamW(lr=2e-3)))
     rewarding = RewardModelTraining(reducer=Sequences(), max_steps=28, learner=Learning(optimizer=AdamW(lr=1e-3)))
@@ -35,9 +36,14 @@ def tastes() -> Recipe:
         prompts=8,
         rollout=Independent(n=8, sampling=Sampling(max_tokens=20)),
         reward=RewardModel(),
+        penalties={"kl": KL(coefficient=0.1)},
         learner=Learning(optimizer=AdamW(lr=2e-4)),
     )
-    recipe = with_models(recipe, {"reward": Model(source="role:policy", head="reward", trained=True)})
+    models = {
+        "reward": Model(source="role:policy", head="reward", trained=True),
+        "reference": Model(source="role:policy"),
+    }
+    recipe = with_models(recipe, models)
     return replace(
         recipe,
         name="tastes",

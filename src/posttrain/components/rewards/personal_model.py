@@ -1,4 +1,4 @@
-"""The score of a reward model for the user of a task, whom it knows from a few pairs.
+"""The score of a reward model for the user of a task, inferred from a few pairs.
 
 Source: VPL, arXiv:2408.10075, and its releases (WEIRDLabUW/vpl_llm at fdfdfa7, WEIRDLabUW/vpl at 531bb97). The pairs
 are the field ``context`` of a task (`tasks/personal`); without any, the user is the prior. The stage `personal_model`

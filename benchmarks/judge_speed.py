@@ -1,6 +1,6 @@
 """How fast judges are, beside what the same machine does without them at the same time.
 
-    python -m benchmarks.judging MODEL_FOLDER [--rounds 5] [--output FILE]
+    python -m benchmarks.judge_speed MODEL_FOLDER [--rounds 5] [--output FILE]
 
     pairs     both orders of prompts of 100 tokens, letters of `preference_model`, beside bare passes over these prompts
     texts     scores of a reward head for texts of 50 tokens, beside bare passes over these texts
