@@ -147,7 +147,8 @@ def _texts(token_ids: list[int], ends: Collection[int]) -> list[tuple[int, ...]]
 def drawn(mean_Z: Tensor, log_variance_Z: Tensor, normal_Z: Tensor) -> Tensor:
     """[..., Z] a draw of z, brought to the length sqrt(Z), as in training only."""
     z = mean_Z + (0.5 * log_variance_Z).exp() * normal_Z
-    return z * (z.shape[-1] ** 0.5 / z.norm(dim=-1, keepdim=True).clamp(min=1e-6))
+    scale: Tensor = z.shape[-1] ** 0.5 / z.norm(dim=-1, keepdim=True).clamp(min=1e-6)
+    return z * scale
 
 
 def divergence(mean_Z: Tensor, log_variance_Z: Tensor) -> Tensor:
@@ -162,7 +163,8 @@ def query_value(variance_SZ: Tensor) -> Tensor:
     the information gain, from variances alone.
     """
     whole = 2.0 * torch.pi
-    return (whole * variance_SZ.sum(-1).mean()).log() - (whole * variance_SZ).log().sum(-1).mean()
+    value: Tensor = (whole * variance_SZ.sum(-1).mean()).log() - (whole * variance_SZ).log().sum(-1).mean()
+    return value
 
 
 def read_latent(path: Path, inputs: int, size: int) -> Latent:

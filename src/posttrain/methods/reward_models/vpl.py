@@ -21,6 +21,9 @@ reward of Bradley and Terry has .497 [.472, .521] of new pairs in order, one wit
 [.908, .964], and drawn ones .951 [.940, .962]: no gain, since the variances are clamped. Of two users with margins of
 ten to one, a policy by their mean raw score is liked more than .954 and .227 of the places, by bounded scores .847
 [.726, .968] and .281 [.220, .342]: a little less unequal, and no service to both.
+The default run, one seed: replies with only the word that their user likes are 37 % of 100 held-out ones after the
+imitation, and 100 % [96, 100] at the end. Without the KL to the imitating model the policy finds words that nobody
+writes, such as " rai", which the reward model had not seen.
 """
 
 from dataclasses import replace
@@ -38,7 +41,7 @@ from posttrain.stages.reward_model import RewardModelTraining
 PARENT: Final = "grpo"
 SETTING: Final = "tastes"
 PAPER: Final = "arXiv:2408.10075"
-ROWS: Final = ()
+ROWS: Final = (177,)
 
 
 def vpl(recipe: Recipe | None = None) -> Recipe:
