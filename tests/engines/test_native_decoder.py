@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from posttrain.engines import Sampling, _slots
+from posttrain.engines import Sampling, _slots, next_logp
 from posttrain.policies import Packed
 from posttrain.policies._bodies import Origin
 from posttrain.policies._byte_tokenizer import END_TOKEN_ID, VOCABULARY_SIZE, write_byte_tokenizer
@@ -188,6 +188,20 @@ def test_the_samplers_own_logp_equals_what_it_recorded(policy: LanguageModelPoli
         scored = await asyncio.gather(*(sampler.logp(np.concatenate([prompt, c.token_ids])) for c in completions))
         for completion, logp in zip(completions, scored, strict=True):
             assert np.abs(logp[len(prompt) - 1 :] - completion.logp).max() < 1e-5
+
+    asyncio.run(run())
+
+
+def test_several_tokens_after_a_prompt_in_one_pass(policy: LanguageModelPolicy):
+    sampler = serve(policy).bind()
+    prompt, choices = sampler.encode("A or B?"), [65, 66, 200]
+
+    async def run() -> None:
+        together = await next_logp(sampler, prompt, choices)
+        alone = [float((await sampler.logp(np.append(prompt, choice)))[-1]) for choice in choices]
+        assert together == pytest.approx(alone, abs=1e-5)
+        cooler = await sampler.next_logp(prompt, choices, 0.5)
+        assert cooler[0] - cooler[1] == pytest.approx(2 * (alone[0] - alone[1]), abs=1e-4)
 
     asyncio.run(run())
 

@@ -86,7 +86,7 @@ def test_pairs_of_the_user_stand_before_both_completions(tmp_path: Path) -> None
     (end, *_) = policy.tokenizer.end_token_ids
     for side in STAGE._sides(policy, task, task.preferences[0]):
         text = policy.tokenizer.decode(side.token_ids)
-        assert text == prompt + shown[0] + prompt + shown[1] + task.prompt + side.completion
+        assert text == prompt + shown[0] + prompt + shown[1] + "Reply:" + side.completion
         assert (side.token_ids == end).sum() == 3 and side.num_trained < len(side.completion) + 2
     with pytest.raises(UserError, match=r"with the 8 pairs of its user, more than the context of 128"):
         many = replace(task, fields={**task.fields, "context": list(task.fields["context"]) * 8})
@@ -127,8 +127,7 @@ def test_tasks_show_pairs_of_their_user_only() -> None:
     users = {task.fields["user"]: task.domain for task in source.load()}
     for task in Personal(tasks=source, pairs=4).load():
         shown = task.fields["context"]
-        assert len(shown) <= 4 and all(row["prompt"].startswith(f"For {task.fields['user']} ") for row in shown)
-        assert task.prompt not in {row["prompt"] for row in shown}
+        assert len(shown) <= 4 and all(row["prompt"] == "Reply:" for row in shown)
         liked = users[task.fields["user"]]
         assert all(row["chosen"].count(liked) > row["rejected"].count(liked) for row in shown)
     assert all(not task.fields["context"] for task in Personal(tasks=source, pairs=0).load())

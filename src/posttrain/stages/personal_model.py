@@ -7,8 +7,9 @@ and brought to the length sqrt(Z), and r the reward of a text given z,
     loss = -log sigmoid(r(chosen, z) - r(rejected, z)) + weight a(step) KL(N(m, exp(l)) || N(0, 1))
     a(step) = floor + (1 - floor) (cos(pi (step / cycle - 1)) + 1) / 2    step from 0 in each cycle
 
-At inference z is m, and not brought to any length. The KL is on the clamped numbers. The release for control leaves out
-its factor of 1/2 (``kl: doubled``), so that the weight counts twice there.
+The model reads the field ``request`` of a task in place of its prompt, if there is one: what it learns of a prompt that
+names the user holds for no other user. At inference z is m, and not brought to any length. The KL is on the clamped
+numbers. The release for control leaves out its factor of 1/2 (``kl: doubled``), so that the weight counts twice there.
 """
 
 import math
@@ -24,7 +25,7 @@ from posttrain.component import frozen
 from posttrain.components.preferences import pairs_in, spread
 from posttrain.components.reducers import Reducer
 from posttrain.components.tasks import Tasks
-from posttrain.datasets.users import context_of
+from posttrain.datasets.users import context_of, shown_as
 from posttrain.errors import UserError
 from posttrain.models import Model
 from posttrain.signals import SCORES, STATE
@@ -126,7 +127,8 @@ class PersonalModelTraining(Stage):
             for prompt, chosen, rejected in context_of(task)
             for text in (chosen, rejected)
         ]
-        chosen, rejected = (self._after(before, side) for side in pair_trajectories(policy, task, preference))
+        sides = pair_trajectories(policy, shown_as(task), preference)
+        chosen, rejected = (self._after(before, side) for side in sides)
         if (longest := max(map(len, (chosen.token_ids, rejected.token_ids)))) > policy.context:
             raise UserError(
                 f"task {task.key}: a completion has {longest:,} tokens with the {len(before) // 2} pairs of its user, "

@@ -43,6 +43,13 @@ def test_pairs_of_the_user_are_read_before_the_text() -> None:
     assert [s.value for s in found] == [3.0] and sampler.seen[0][:2] == ["paa", "pb"]
 
 
+def test_a_request_is_read_in_place_of_a_prompt_that_names_the_user() -> None:
+    sampler = Letters()
+    task = Task(key="k", prompt="For kim:", fields={"context": PAIRS, "request": "q"})
+    score_all(PersonalModel(), attempt("aaa", task), context=RewardContext(samplers={"reward": sampler}))
+    assert sampler.seen == [["paa", "pb", "qaaa"]]
+
+
 def test_bounded_scores_are_the_mean_probability_to_be_preferred() -> None:
     """Texts of the pairs score 2 and 0: a text of 3 is preferred with sigmoid(1) and sigmoid(3)."""
     [found] = score_all(

@@ -12,7 +12,8 @@ Scores of users differ in scale, so that a user with larger margins decides what
 as in the variant for control that compares with some 1,000 states; a user without pairs is compared with nothing then,
 which is an error.
 
-The model reads the sampled tokens, so it must share the policy's vocabulary.
+The model reads the sampled tokens, so it must share the policy's vocabulary; of a task with a field ``request``, what a
+model may read in place of a prompt that names the user, it reads that and the text of the completion.
 """
 
 import asyncio
@@ -23,11 +24,11 @@ import numpy as np
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.datasets.users import context_of
+from posttrain.datasets.users import REQUEST, context_of, shown_as
 from posttrain.engines import Sampler
 from posttrain.errors import UserError
 from posttrain.signals import Signal
-from posttrain.types import Group, IntArray, Score, Task
+from posttrain.types import Group, IntArray, Message, Score, Task
 
 
 @frozen
@@ -70,7 +71,12 @@ class PersonalModel(Reward):
         except UserError as error:
             return [failure(str(error))] * len(group)
         texts = [_ids(sampler, prompt, text) for prompt, *both in pairs for text in both]
-        outputs = await self._outputs(sampler, texts, [t.token_ids for t in group])
+        read = [shown_as(t.task).prompt if REQUEST in t.task.fields else None for t in group]
+        own = [
+            t.token_ids if prompt is None else _ids(sampler, prompt, t.completion)
+            for t, prompt in zip(group, read, strict=True)
+        ]
+        outputs = await self._outputs(sampler, texts, own)
         others = await self._outputs(sampler, texts, texts) if self.bounded else []
         return [self._score(output, others) for output in outputs]
 
@@ -100,5 +106,5 @@ class PersonalModel(Reward):
         )
 
 
-def _ids(sampler: Sampler, prompt: str, text: str) -> IntArray:
+def _ids(sampler: Sampler, prompt: str | Sequence[Message], text: str) -> IntArray:
     return np.concatenate([sampler.encode(prompt), sampler.encode_completion(prompt, text)]).astype(np.int64)

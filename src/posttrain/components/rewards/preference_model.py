@@ -18,6 +18,7 @@ from pydantic import PositiveFloat
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext
+from posttrain.datasets.templates import marked
 from posttrain.engines import Sampler, next_logp
 from posttrain.signals import Signal, logp_of
 from posttrain.types import Group, Message, Score, Task, Trajectory
@@ -33,6 +34,9 @@ class PreferenceModel(Reward):
     """Role of the language model that compares."""
     temperature: PositiveFloat = 1.0
     """T: a higher temperature gives probabilities closer to one half."""
+    marks: bool = False
+    """Whether both responses stand between marks that they cannot contain, for a model that was not trained on the
+    published form: without marks a response can write what separates it from the other."""
 
     @property
     def roles(self) -> frozenset[str]:
@@ -65,7 +69,8 @@ class PreferenceModel(Reward):
 
     async def _first_is_better(self, sampler: Sampler, first: Trajectory, second: Trajectory) -> float:
         """Probability that the model prefers the first of two responses, shown in this order."""
-        text = QUESTION.format(context=prompt_text(first.task), first=first.completion, second=second.completion)
+        one, other = (marked(t.completion) if self.marks else t.completion for t in (first, second))
+        text = QUESTION.format(context=prompt_text(first.task), first=one, second=other)
         prompt_ids = sampler.encode((Message(role="user", content=text),))
         letters = [int(sampler.encode(letter)[-1]) for letter in "AB"]
         logp_a, logp_b = await next_logp(sampler, prompt_ids, letters)

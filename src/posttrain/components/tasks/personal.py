@@ -16,7 +16,7 @@ from pydantic import Field, NonNegativeInt
 from posttrain.component import frozen, nearest
 from posttrain.components.tasks import Tasks
 from posttrain.datasets.templates import question_of
-from posttrain.datasets.users import CONTEXT
+from posttrain.datasets.users import CONTEXT, shown_as
 from posttrain.errors import UserError
 from posttrain.types import Task
 
@@ -56,7 +56,7 @@ class Personal(Tasks):
         for task in tasks:
             rows = known.setdefault(_user(task), [])
             rows += [
-                (task.key, {"prompt": question_of(task), "chosen": p.chosen, "rejected": p.rejected})
+                (task.key, {"prompt": question_of(shown_as(task)), "chosen": p.chosen, "rejected": p.rejected})
                 for p in task.preferences
             ]
         return [replace(task, fields={**task.fields, CONTEXT: self._drawn(task, known[_user(task)])}) for task in tasks]

@@ -2,7 +2,8 @@ r"""Replies of users with opposite tastes: half of them like the one word, the o
 
 A reply has three words, each "sun" or "rain". Of two replies with different numbers of "sun", a user of the first type
 prefers the one with more, and a user of the second type the one with fewer; `noise` exchanges them. A margin is the
-difference. The field ``criteria`` has a point for the word that the user likes and takes one off for the other, for the
+difference. The prompt names the user, for the policy; the field ``request`` does not, for a reward model. The field
+``criteria`` has a point for the word that the user likes and takes one off for the other, for the
 reward `rubric`: right replies have the one word only.
 
     prompt "For kim qhb:"   user kim   chosen " sun sun rain"   rejected " rain sun rain"
@@ -71,6 +72,7 @@ class Tastes(Tasks):
             preferences=(Preference(chosen=_text(chosen), rejected=_text(rejected)),),
             fields={
                 "user": USERS[user],
+                "request": "Reply:",
                 "margin": abs(chosen.count(liked) - rejected.count(liked)),
                 "criteria": criteria,
             },

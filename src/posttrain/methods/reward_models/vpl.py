@@ -5,7 +5,8 @@ Source: VPL, arXiv:2408.10075, of which the releases were read (WEIRDLabUW/vpl_l
 of a text depends on z (`stages/personal_model`): the likelihood of Bradley and Terry, and a small KL whose weight rises
 in cycles. At inference z is the mean; a new user needs a few pairs and no training (`rewards/personal_model`).
 
-    posttrain run vpl tasks.tasks=mine.jsonl    # columns: prompt, user, chosen, rejected; completion to imitate
+    posttrain run vpl tasks.tasks=mine.jsonl    # columns: prompt, user, chosen, rejected, completion (to
+    # imitate); request is what the reward model reads in place of a prompt that names the user
 
 ``rl.reward.bounded=true`` rewards the mean probability to be preferred, so that no user's scale decides.
 ``personal_model.kl=doubled`` has the KL of the release for control.
