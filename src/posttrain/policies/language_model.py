@@ -319,10 +319,10 @@ class LanguageModelPolicy(Policy):
         )
 
     def is_free(self, name: str) -> bool:
-        """With adapters, only they and the heads are trained; with a latent, its decoder is the head."""
-        if self.latent is not None and name.startswith("value_head."):
-            return False
-        return self.lora is None or "lora_" in name or name.startswith(("value_head.", "projection.", "latent."))
+        """With adapters, only they and the heads are trained; with a latent, it alone."""
+        if self.latent is not None:
+            return name.startswith("latent.")
+        return self.lora is None or "lora_" in name or name.startswith(("value_head.", "projection."))
 
 
 def root_of(body: Body) -> nn.Module:

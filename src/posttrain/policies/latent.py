@@ -10,10 +10,10 @@ state after a text:
 Without pairs z has the prior, N(0, 1): m = 0 and l = 0.
 
 A sequence is several texts, each with its end token: for each pair the chosen and the rejected text with their prompts,
-then the text that is scored. Each is read alone, equal ones once. States of pairs have no gradient.
+then the text that is scored. Each is read alone, equal ones once. The language model is frozen. From its states their
+mean over the first texts of the training is taken off (`center`), and learned on: without it hardly anything is.
 
-Differs: what no pair gives is not defined in the release; the prior is of this package. States of pairs are those of
-the model as it is, where the release computes them once, before it trains.
+Differs: what no pair gives is not defined in the release; the prior is of this package, and so is the center.
 
 K pairs, D width of a state, Z numbers of z, R texts.
 """
@@ -48,6 +48,7 @@ class Latent(nn.Module):
     def __init__(self, inputs: int, size: int) -> None:
         super().__init__()
         self.size = size
+        self.center_D = nn.Parameter(torch.zeros(inputs))
         self.pair, self.pair_out = _linear(2 * inputs, HIDDEN), _linear(HIDDEN, HIDDEN)
         self.query, self.key, self.value = (_linear(HIDDEN, HIDDEN) for _ in range(3))
         self.mean, self.log_variance = _linear(HIDDEN, size), _linear(HIDDEN, size)
@@ -64,6 +65,11 @@ class Latent(nn.Module):
                 layer.weight.copy_(drawn * layer.in_features**-0.5)
                 layer.bias.zero_()
 
+    @torch.no_grad()
+    def center(self, state_RD: Tensor) -> None:
+        """Take the mean of these states off all states, at first: it is learned from then on."""
+        self.center_D.copy_(state_RD.mean(0))
+
     def encode(self, chosen_KD: Tensor, rejected_KD: Tensor) -> tuple[Tensor, Tensor]:
         """[Z] mean and log-variance of z, given the states of pairs, whose order does not matter; also of several users
         at once, [U, K, D].
@@ -71,7 +77,7 @@ class Latent(nn.Module):
         if not chosen_KD.shape[-2]:
             zero_Z = self.mean.weight.new_zeros(*chosen_KD.shape[:-2], self.size)
             return zero_Z, zero_Z
-        pair_K2D = torch.cat([chosen_KD, rejected_KD], -1).to(self.mean.weight.dtype)
+        pair_K2D = torch.cat([chosen_KD - self.center_D, rejected_KD - self.center_D], -1).to(self.mean.weight.dtype)
         item_KH = self.pair_out(leaky_relu(self.pair(pair_K2D), SLOPE))
         weight_KK = (self.query(item_KH) @ self.key(item_KH).mT * HIDDEN**-0.5).softmax(-1)
         mean_H = (weight_KK @ self.value(item_KH)).mean(-2)
@@ -79,7 +85,7 @@ class Latent(nn.Module):
 
     def decode(self, state_RD: Tensor, z_RZ: Tensor) -> Tensor:
         """[R] rewards of texts."""
-        x_RH = torch.cat([state_RD.to(z_RZ.dtype), z_RZ], -1)
+        x_RH = torch.cat([(state_RD - self.center_D).to(z_RZ.dtype), z_RZ], -1)
         for layer in (self.first, self.second):
             x_RH = leaky_relu(layer(x_RH), SLOPE)
         return (x_RH * self.last.weight[0]).sum(-1) + self.last.bias

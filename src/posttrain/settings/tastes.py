@@ -26,10 +26,10 @@ from posttrain.training.settings import Learning
 
 
 def tastes() -> Recipe:
-    """30 steps of imitation, 28 for the reward model, then 40 of 8 prompts with 8 replies each, near the first one."""
+    """30 steps of imitation, 56 for the reward model, then 40 of 8 prompts with 8 replies each, near the first one."""
     recipe, imitation = arithmetic(), sft_of(demonstrations())
     imitation = replace(imitation, max_steps=30, learner=replace(imitation.learner, optimizer=AdamW(lr=2e-3)))
-    rewarding = RewardModelTraining(reducer=Sequences(), max_steps=28, learner=Learning(optimizer=AdamW(lr=1e-3)))
+    rewarding = RewardModelTraining(reducer=Sequences(), epochs=2.0, learner=Learning(optimizer=AdamW(lr=1e-3)))
     stage = replace(
         rl_of(recipe),
         steps=40,

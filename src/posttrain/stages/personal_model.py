@@ -37,6 +37,8 @@ from posttrain.training.settings import Learning
 from posttrain.types import FloatArray, PerToken, Preference, Task, Tokens, Trajectory
 
 if TYPE_CHECKING:
+    import torch
+
     from posttrain.policies import Policy
     from posttrain.policies.latent import Latent
 
@@ -50,7 +52,7 @@ class PersonalModelTraining(Stage):
     """Of the KL (3e-6 for users of UltraFeedback, 1e-4 for pets, in the release)."""
     floor: Annotated[float, Field(ge=0.0, le=1.0)] = 0.1
     """Share of the weight at the start of a cycle; 1 has no schedule."""
-    cycle: PositiveInt = 10_000
+    cycle: Annotated[int, Field(ge=1, le=1_000_000_000)] = 10_000
     """Steps in which the weight rises from its floor to 1, before it falls to its floor again."""
     kl: Literal["plain", "doubled"] = "plain"
     """The KL itself, or twice the KL, as the release for control has it."""
@@ -86,7 +88,15 @@ class PersonalModelTraining(Stage):
 
     def run(self, models: Models, context: StageContext) -> Models:
         """Train on the pairs, and return the models with the reward model's new weights."""
-        return self._training(self._latent(models), self.total_steps(context.tasks)).run(models, context)
+        latent, training = self._latent(models), self._training(None)
+        if not context.steps_done:
+            pairs = training.pairs(context.tasks)[: self.batch]
+            latent.center(
+                _last_states(
+                    models[self.role], [pair_trajectories(models[self.role], shown_as(t), p) for t, p in pairs]
+                )
+            )
+        return self._training(latent, self.total_steps(context.tasks)).run(models, context)
 
     def preview(self, models: Models, context: PreviewContext) -> list[str]:
         """The number of pairs and steps, and the first pair."""
@@ -168,3 +178,15 @@ class PersonalModelTraining(Stage):
         }
         metrics = {name: values.detach() for name, values in seen.items()}
         return PerToken(loss_T=spread(scale * kl_P - logsigmoid(margin_P), pair_P2, tokens), metrics=metrics)
+
+
+def _last_states(policy: "Policy", pairs: Sequence[tuple[Trajectory, Trajectory]]) -> "torch.Tensor":
+    """[R, D] states after completions."""
+    import torch
+
+    from posttrain.training.learner import evaluate_examples
+    from posttrain.training.packing import example_of
+
+    examples = [example_of(side, {}) for pair in pairs for side in pair]
+    found = evaluate_examples(policy, examples, frozenset({STATE}), max_tokens=Learning().tokens_for(policy))
+    return torch.stack([torch.as_tensor(own[STATE][-1]) for own in found])
