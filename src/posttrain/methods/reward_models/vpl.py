@@ -11,20 +11,21 @@ in cycles. At inference z is the mean; a new user needs a few pairs and no train
 ``rl.reward.bounded=true`` rewards the mean probability to be preferred, so that no user's scale decides.
 ``personal_model.kl=doubled`` has the KL of the release for control.
 
-Differs: the weight of the KL is that of pets, and its cycle is longer than the default run. Of the variant for control
-the bounded score is here, with the texts of the user's own pairs to compare with; its encoder of a fixed number of
-annotations, its learned priors and its offline policy given z are left out, and so are the copies of controversial
-pets. Queries that are chosen by the variances of z are measured by the script alone (`query_value`).
+Differs: the language model is frozen; the states of its texts are centered. The
+weight of the KL is that of pets, and its cycle is longer than the default run. Of the variant for control the bounded
+score is here, with the texts of the user's own pairs to compare with; its encoder of a fixed number of annotations, its
+learned priors and its offline policy given z are left out, and so are the copies of controversial pets. Queries that
+are chosen by the variances of z are measured by the script alone (`query_value`).
 
 Measured here (``python docs/experiments/latent_users.py --seeds 5``, points in two dimensions, types +u and -u): a
 reward of Bradley and Terry has .497 [.472, .521] of new pairs in order, one with a latent .504, .873 [.855, .891],
 .928, .949 and .956 [.946, .967] after 0, 1, 2, 4 and 8 pairs of a new user. Four queries of largest value give .936
 [.908, .964], and drawn ones .951 [.940, .962]: no gain, since the variances are clamped. Of two users with margins of
 ten to one, a policy by their mean raw score is liked more than .954 and .227 of the places, by bounded scores .847
-[.726, .968] and .281 [.220, .342]: a little less unequal, and no service to both.
-The default run, one seed: replies with only the word that their user likes are 37 % of 100 held-out ones after the
-imitation, and 100 % [96, 100] at the end. Without the KL to the imitating model the policy finds words that nobody
-writes, such as " rai", which the reward model had not seen.
+[.726, .968] and .281 [.220, .342]: a little less unequal, and no service to both. The default run, one seed, whose
+reward model does not read the name of the user: replies with only the word that the user likes are 37 % of 100 held-out
+ones after the imitation, and 100 % [96, 100] at the end. Without a KL to the imitating model the policy finds words
+that nobody writes, such as " rai", which the reward model had not seen.
 """
 
 from dataclasses import replace
