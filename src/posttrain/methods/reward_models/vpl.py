@@ -24,8 +24,9 @@ reward of Bradley and Terry has .497 [.472, .521] of new pairs in order, one wit
 ten to one, a policy by their mean raw score is liked more than .954 and .227 of the places, by bounded scores .847
 [.726, .968] and .281 [.220, .342]: a little less unequal, and no service to both. The default run, one seed, whose
 reward model does not read the name of the user: replies with only the word that the user likes are 37 % of 100 held-out
-ones after the imitation, and 100 % [96, 100] at the end. Without a KL to the imitating model the policy finds words
-that nobody writes, such as " rai", which the reward model had not seen.
+ones after the imitation, and 100 % [96, 100] at the end; without any pairs (``tasks.pairs=0``) they are 9 % [5, 16].
+Without a KL to the imitating model the policy finds words that nobody writes, such as " rai", which the reward model
+had not seen.
 """
 
 from dataclasses import replace
