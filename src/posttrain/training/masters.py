@@ -66,7 +66,7 @@ class Masters:
             yield
         finally:
             for name in self.own:
-                del self._weights[name].master
+                del self._weights[name].master  # type: ignore[attr-defined]
             for hook in hooks:
                 hook.remove()
 
