@@ -293,9 +293,9 @@ class Slots:
     def _among_allowed(self, row_B: IntArray, logits_BV: Tensor) -> Tensor:
         """The logits with those of denied tokens at minus infinity, where log-probabilities are those of the others."""
         known = {place: self._allowed(slot) for place, slot in enumerate(row_B.tolist()) if slot in self.masked}
-        places = [place for place, allowed_V in known.items() if allowed_V is not None]
-        if places:
-            allowed_PV = torch.from_numpy(np.stack([known[place] for place in places])).to(logits_BV.device)
+        masks = {place: allowed_V for place, allowed_V in known.items() if allowed_V is not None}
+        if places := list(masks):
+            allowed_PV = torch.from_numpy(np.stack(list(masks.values()))).to(logits_BV.device)
             lowest = torch.finfo(logits_BV.dtype).min  # an allowed token is there, however unlikely
             logits_BV[places] = logits_BV[places].clamp(min=lowest).where(allowed_PV, -torch.inf)
         return logits_BV

@@ -42,8 +42,9 @@ def product(a_MK: Tensor, b_KN: Tensor, *, added_to: Tensor | None = None) -> Te
         return torch.zeros(rows, columns) if added_to is None else added_to
     found = torch.empty(rows, columns) if added_to is None else added_to
     assert found.is_contiguous() and found.dtype == torch.float32
-    of_a, of_b = (a_MK, *a_MK.stride()), (b_KN, *b_KN.stride())
-    call("gemm", a_MK.dtype, rows, columns, terms, *of_a, *of_b, found, columns, int(added_to is not None))
+    (a_by_row, a_by_column), (b_by_row, b_by_column) = a_MK.stride(), b_KN.stride()
+    given = (a_MK, a_by_row, a_by_column, b_KN, b_by_row, b_by_column)
+    call("gemm", a_MK.dtype, rows, columns, terms, *given, found, columns, int(added_to is not None))
     return found
 
 

@@ -235,7 +235,7 @@ class _Recording(nn.Linear):
         def keep(gradient: Tensor) -> None:
             rows.gradient_LD = gradient
 
-        output.register_hook(keep)
+        output.register_hook(keep)  # type: ignore[no-untyped-call]
         return output
 
 

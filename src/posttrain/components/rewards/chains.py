@@ -31,8 +31,9 @@ class Chains(Reward):
         """Raise `UserError` for a task without inputs and outputs."""
         for task in tasks:
             given, wanted = task.fields.get("inputs"), task.fields.get("outputs")
-            texts = isinstance(given, list | tuple) and isinstance(wanted, list | tuple)
-            if not texts or not given or len(given) != len(wanted) or task.fields.get("goal") not in ("text", "number"):
+            goal = task.fields.get("goal")
+            lists = isinstance(given, list | tuple) and isinstance(wanted, list | tuple) and len(given) == len(wanted)
+            if not lists or not given or goal not in ("text", "number"):
                 raise UserError(
                     f"task '{task.key}' cannot score a plan; give it columns 'inputs' and 'outputs' (lists of texts of "
                     "one length) and 'goal' (text or number)"
