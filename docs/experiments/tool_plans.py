@@ -107,7 +107,7 @@ def main() -> None:
     torch.set_num_threads(1)
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=120)
+    parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--out", type=Path, default=Path("runs"))
     given = parser.parse_args()
     found: dict[str, list[dict[str, float]]] = {}

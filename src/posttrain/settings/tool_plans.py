@@ -21,11 +21,11 @@ from posttrain.training.settings import Learning
 
 
 def tool_plans() -> Recipe:
-    """Forty steps on ten demonstrations, then 120 steps of 8 tasks with 8 plans each."""
+    """Forty steps on ten demonstrations, then 60 steps of 8 tasks with 8 plans each."""
     recipe, imitation = arithmetic(), sft_of(demonstrations())
     stage = replace(
         rl_of(recipe),
-        steps=120,
+        steps=60,
         prompts=8,
         rollout=Independent(n=8, sampling=Sampling(max_tokens=96)),
         reward=Chains(),

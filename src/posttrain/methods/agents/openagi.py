@@ -15,10 +15,13 @@ beams, with log-probabilities as weights of the draw. The end of a plan is learn
 Eight plans of a task in place of one; tools are of texts and numbers, not of pictures; all weights learn, as in the
 release.
 
-No row is claimed: the comparison with plans without the constraint has not been made over five seeds. With a moving
-average as the baseline and a rate of 3e-4, one seed, 60 steps: 8 % of the held-out plans give what is wanted after ten
-demonstrations, 23 % after RLTF; log-probabilities of sampler and learner are the same (``sampler_gap`` 0.000). Another
-seed was stopped by the alarm `entropy_collapse` after 31 steps, hence the rate and the baseline of the setting.
+Measured here: 60 held-out tasks, five seeds, 60 steps (``python docs/experiments/tool_plans.py --seeds 5 --steps 60``).
+The mean score of a drawn plan, 0 where it does not fit, is 0.152 [0.145, 0.159] after ten demonstrations, which are the
+same for all seeds, 0.244 [0.210, 0.279] after RLTF, and 0.161 [0.128, 0.194] after as many steps without the
+constraint, all drawn under it. Of the plans that are drawn under it all links are valid, 1.000 [1.000, 1.000], 1.000
+[1.000, 1.000] and 1.000 [1.000, 1.000]; 0.607 [0.606, 0.609], 0.984 [0.975, 0.994] and 0.919 [0.729, 1.109] also fit
+the ends of the task. Drawn freely, links are valid in 0.048 [0.041, 0.055], 0.029 [-0.048, 0.106] and 0.977 [0.962,
+0.991]: what learned under the constraint needs it. The release's loss is not compared (docs/experiments.md).
 """
 
 from dataclasses import replace
@@ -35,7 +38,7 @@ from posttrain.settings.tool_plans import tool_plans
 PARENT: Final = "rloo"
 SETTING: Final = "tool_plans"
 PAPER: Final = "arXiv:2304.04370"
-ROWS: Final = ()
+ROWS: Final = (275,)
 
 
 def openagi(recipe: Recipe | None = None) -> Recipe:
