@@ -1,11 +1,13 @@
 """Plans that runs execute: planned and measured seconds of a step, against the plan that is the same for all calls.
+Sheet of row 281 (arXiv:2406.14088).
 
-    python docs/experiments/placed.py [--only 3] [--steps 5]
+    python docs/experiments/placed.py --only 0 --seeds 5
+    python docs/experiments/placed.py [--steps 5]
 
-For each configuration (model, number format, recipe, lengths, processes) each call of a step is measured on each mesh
-of processes, the best placement is searched for, and that one and the best symmetric one are run. A step's seconds are
-the median of those after the first. A model of 0.8 million weights is the bundled one; larger ones are drawn at random,
-and so write to the end of their bounds.
+For each configuration (model, number format, recipe, lengths) each call of a step is measured on each mesh of two
+processes, the best placement is searched for, and that one and the best symmetric one are run, one after the other for
+each seed. A step's seconds are the median of those after the first. A model of 0.8 million weights is the bundled one;
+larger ones are drawn at random, and so write to the end of their bounds.
 """
 
 import argparse
@@ -16,19 +18,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from posttrain.cluster.placed import Placed
 from posttrain.cluster.planning.profiles import best_plans, read_profile
 from posttrain.policies.folder import new_folder
 from posttrain.recipes.files import find_recipe
 from posttrain.runs.profiling import measured, profile
+from posttrain.statistics.intervals import mean
 
 SIZES = {"0.8M": None, "3M": {"layers": 4, "width": 256, "heads": 4, "kv_heads": 2}}
 CONFIGURATIONS = [
-    (size, dtype, recipe, lengths, processes)
+    (size, dtype, recipe, lengths)
     for size in SIZES
     for dtype in ("float32", "bfloat16")
-    for recipe, lengths, processes in (("ppo", "ragged", 2), ("ppo", "fixed", 2), ("grpo", "ragged", 2))
+    for recipe, lengths in (("ppo", "ragged"), ("ppo", "fixed"), ("grpo", "ragged"))
 ]
+PROCESSES = 2
 SIZE = ["threads=1", "prompts=8", "evaluation.holdout=4", "learner.micro_batch_tokens=1024"]
 
 
@@ -38,7 +44,7 @@ def median(rows: list[dict[str, Any]]) -> float:
     return float(spent[len(spent) // 2])
 
 
-def compared(size: str, dtype: str, name: str, lengths: str, processes: int, steps: int, folder: Path) -> list[str]:
+def compared(size: str, dtype: str, name: str, lengths: str, steps: int, seeds: int, folder: Path) -> list[str]:
     """A row of the table."""
     changes = [*SIZE, f"models.policy.dtype={dtype}"]
     if (shape := SIZES[size]) is not None:
@@ -51,16 +57,22 @@ def compared(size: str, dtype: str, name: str, lengths: str, processes: int, ste
     stage = replace(stage, rollout=replace(stage.rollout, sampling=sampling))
     recipe = replace(recipe, stages={"rl": stage})
     path = folder / "profile.json"
-    path.write_text(json.dumps(profile(recipe, processes, steps, lambda text: None)))
+    path.write_text(json.dumps(profile(recipe, PROCESSES, steps, lambda text: None)))
     problem = read_profile(path)
     found = best_plans(problem, seed=0, proposals=2000)
+    plans = {"found": found["best"][0], "symmetric": found["symmetric"]}
+    spent: dict[str, list[float]] = {plan: [] for plan in plans}
+    for seed in range(seeds):
+        for plan, own in plans.items():
+            cluster = Placed(processes=PROCESSES, calls={n: tuple(c["devices"]) for n, c in own["calls"].items()})
+            spent[plan].append(median(measured(replace(recipe, seed=seed), cluster, steps + 1)))
     row = [size, dtype, name, lengths]
-    for plan in (found["best"][0], found["symmetric"]):
-        calls = {call: tuple(own["devices"]) for call, own in plan["calls"].items()}
-        spent = median(measured(recipe, Placed(processes=processes, calls=calls), steps + 1))
-        planned = plan["seconds"] / problem.iterations
-        row += [f"{planned:.3f}", f"{spent:.3f}", f"{100 * (planned / spent - 1):+.0f}"]
-    return row
+    for plan, own in plans.items():
+        planned, took = own["seconds"] / problem.iterations, sum(spent[plan]) / seeds
+        row += [f"{planned:.3f}", f"{took:.3f}", f"{100 * (planned / took - 1):+.0f}"]
+    ratio = mean(np.array(spent["symmetric"]) / np.array(spent["found"]))
+    interval = f" [{ratio.interval.low:.2f}, {ratio.interval.high:.2f}]" if seeds > 1 else ""
+    return [*row, f"{ratio.value:.2f}{interval}"]
 
 
 def main() -> None:
@@ -68,14 +80,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", type=int, nargs="*", help="Numbers of configurations.")
     parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=1)
     arguments = parser.parse_args()
     columns = ["weights", "dtype", "recipe", "lengths"]
     columns += [f"{plan}: {what}" for plan in ("found", "symmetric") for what in ("planned, s", "run, s", "off, %")]
+    columns.append("symmetric, times found")
     table = []
     with tempfile.TemporaryDirectory() as folder:
         for number, configuration in enumerate(CONFIGURATIONS):
             if arguments.only is None or number in arguments.only:
-                table.append(compared(*configuration, arguments.steps, Path(folder)))
+                table.append(compared(*configuration, arguments.steps, arguments.seeds, Path(folder)))
                 print(json.dumps([*table[-1], f"load {os.getloadavg()[0]:.1f}"]), flush=True)
     print(json.dumps({"columns": columns, "table": table}, indent=1))
 
