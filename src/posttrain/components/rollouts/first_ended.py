@@ -35,7 +35,7 @@ class FirstEnded(Rollout):
     """Completions per task that are learned from."""
     over: Annotated[int, Field(ge=0, le=65536)] = 2
     """Completions that are begun beside these."""
-    piece: PositiveInt = 32
+    piece: Annotated[int, Field(ge=1, le=65536)] = 32
     """Tokens of a completion after which it is counted how many have ended."""
     sampling: Sampling = Sampling()
     """How each completion is sampled; `max_tokens` is that of the whole."""
