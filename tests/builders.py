@@ -255,6 +255,7 @@ def _with_embeddings(these: Tokens, needs: Collection[Signal], rng: np.random.Ge
 
     size, count = len(these.logp_T), len(these.length_N)
     shapes = {"embedding": (size, 4), "score": (size,), "shown": (count, 4), "shown_only": (count, 4)}
+    shapes |= dict.fromkeys(("label_logp", "latent_logp", "latent_error"), (size,))
     known: dict[Signal, Tensor] = {}
     for need in sorted(need for need in needs if not need.of):
         if need.name in shapes:

@@ -35,6 +35,9 @@ Name = Literal[
     "shown",
     "shown_only",
     "in_shown",
+    "label_logp",
+    "latent_logp",
+    "latent_error",
     "forward_kl",
     "reverse_kl",
     "behavior_logp",
@@ -45,7 +48,9 @@ Name = Literal[
 || uniform) and KL(uniform || p) over the tokens that are possible, its logit over the temperature, the value of the
 state before it, the score of the text up to its end, all outputs of a reward head for it ([T, O]), the last hidden
 state after it ([T, D]), the share of noise in a draw, a flow's velocity ([T, D]), the projection of the state after it
-([T, E]), KL(other || model) and KL(model || other) in nats over the whole vocabulary. Three are of the first
+([T, E]), KL(other || model) and KL(model || other) in nats over the whole vocabulary. Three are of latent
+steps: the log-probability of a step's label, as of any token, and, 0 for tokens of text, the mean over dimensions of
+the log-density of its vector, and of its expected squared error. Three are of the first
 demonstration of the rollout's task, the same for all tokens of a rollout, and computed before its updates: its
 embedding ([T, E]), that of what it has and the rollout has not ([T, E]), and whether the token is in what both have;
 NaN without a demonstration. The last three are not computed by a model: the behavior log-probability, the advantage,
@@ -150,6 +155,9 @@ OLD_SCORE: Final = Signal("score", old=True)
 SHOWN: Final = Signal("shown", old=True)
 SHOWN_ONLY: Final = Signal("shown_only", old=True)
 IN_SHOWN: Final = Signal("in_shown", old=True)
+LABEL_LOGP: Final = Signal("label_logp")
+LATENT_LOGP: Final = Signal("latent_logp")
+LATENT_ERROR: Final = Signal("latent_error")
 BEHAVIOR_LOGP: Final = Signal("behavior_logp")
 ADVANTAGE: Final = Signal("advantage")
 VALUE_TARGET: Final = Signal("value_target")

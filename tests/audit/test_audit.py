@@ -51,6 +51,7 @@ SHIPPED = {
     "countdown": Shipped(),
     "ended": Shipped({"of": "match"}),
     "over_budget": Shipped({"of": "match"}),
+    "per_step": Shipped({"of": "match"}),
     "overlong": Shipped({"of": "match", "limit": 20_000}),
     "moded": Shipped({"correct": "match"}),
     "format": Shipped(how={"form": "<think>so</think><answer>{answer}</answer>", "about": "form"}),

@@ -160,6 +160,8 @@ def bandit_tokens(
         "forward_kl": (-math.log(4.0) - logp_BA.mean(1)).repeat_interleave(pulls),
         "reverse_kl": math.log(4.0) - entropy_T,
         "noise": torch.ones_like(old_logp_T),
+        "label_logp": logp_BA.gather(1, arm_BP).flatten(),
+        **dict.fromkeys(("latent_logp", "latent_error"), zero_T),
     }
     signals = {need: said[need.name] for need in needs if need.name in said}
     signals |= {VALUE: zero_T.clone().requires_grad_()} if VALUE in needs else {}

@@ -278,6 +278,7 @@ CASES: dict[str, Case] = {
     ),
     "cosine": Case(settings={"correct": "match"}, gold="42"),
     "ended": Case(settings={"of": "match"}, gold="42"),
+    "per_step": Case(settings={"of": "match"}, gold="42"),
     "overlong": Case(settings={"of": "match"}, gold="42"),
     "knights": Case(
         settings={},

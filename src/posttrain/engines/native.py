@@ -36,7 +36,12 @@ class Native(Engine):
 
             return ChainServer(policy, seed)
         from posttrain.engines._continuous import ContinuousServer
+        from posttrain.policies.latent_steps import LatentPolicy
 
+        if isinstance(policy, LatentPolicy):
+            from posttrain.engines._latents import LatentServer
+
+            return LatentServer(policy, seed, slots=self.slots, prefill_tokens=self.prefill_tokens)
         return ContinuousServer(policy, seed, slots=self.slots, prefill_tokens=self.prefill_tokens)
 
     def serve_text(self, policy: "Policy", seed: int) -> TokenServer:

@@ -119,6 +119,26 @@ class LoRA:
 
 
 @frozen
+class LatentSteps:
+    """Latent steps before an answer in text. CoLaR, Tan et al. 2025, arXiv:2505.16552."""
+
+    width: PositiveInt = 256
+    """Hidden units of the head."""
+    speed: Annotated[int, Field(ge=1, le=1024)] = 2
+    """Tokens that a step stands for, which the prompt states."""
+    speeds: Annotated[tuple[Annotated[int, Field(ge=1, le=1024)], ...], Field(min_length=1)] = (1, 2, 3, 4, 5)
+    """Those that are imitated: one is drawn for each step of training."""
+    steps: Annotated[int, Field(ge=1, le=65_536)] = 64
+    """Most latent steps."""
+    root: bool = True
+    """Whether merged embeddings are over the root of their number, which keeps their variance; else over the number."""
+    mark: Annotated[str, Field(min_length=1)] = "#"
+    """Text of the token that begins and ends the steps (``###`` in the paper)."""
+    answer: Annotated[str, Field(min_length=1)] = "####"
+    """Text with which the answer of a demonstration begins; all before it is the reasoning."""
+
+
+@frozen
 class Model:
     """The model of a role."""
 
@@ -153,6 +173,9 @@ class Model:
     """Type of weights and arithmetic."""
     context: PositiveInt | None = None
     """Longest sequence in tokens; None takes the model's own limit."""
+    latent_steps: LatentSteps | None = None
+    """Latent steps, drawn by a head beside a language head, before an answer in text; None takes those that a model was
+    saved with, if any."""
     chat: bool = False
     """Of the policy: whether prompts that are text are given as a user's message, by the model's chat template. A
     recipe that is given a larger model than its own sets it where the model's folder has a template."""
@@ -167,6 +190,9 @@ class Model:
     @model_validator(mode="after")
     def check_endpoint(self) -> Self:
         """Refuses settings of local models for an endpoint, and those of an endpoint for a local model."""
+        if self.latent_steps is not None and (self.head != "language" or self.projection is not None):
+            why = "latent steps are beside a language head; leave projection or head out"
+            raise PydanticCustomError("latent_steps", why)
         if self.projection is not None and self.head != "language":
             raise PydanticCustomError("projection", "a projection is beside a language head; leave it or head out")
         if self.outputs > 1 and self.head != "reward":
@@ -178,11 +204,12 @@ class Model:
                 raise PydanticCustomError("kind", "endpoint is set, but source is no address (http://..., https://...)")
             return self
         check_url(self.source)
-        if self.trained or self.head != "language" or self.shape or self.lora or self.context or self.projection:
+        own = (self.shape, self.lora, self.context, self.projection, self.latent_steps)
+        if self.trained or self.head != "language" or any(setting is not None for setting in own):
             raise PydanticCustomError(
                 "kind",
-                "source is an endpoint, which writes text only: leave out trained, head, shape, lora, projection and "
-                "context",
+                "source is an endpoint, which writes text only: leave out trained, head, shape, lora, projection, "
+                "latent_steps and context",
             )
         return self
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from posttrain import kernels
+from posttrain.datasets.latents import STEP
 from posttrain.kernels import layers
 from posttrain.policies import Body
 from posttrain.policies._attention import Attends
@@ -143,6 +144,18 @@ class Projector(nn.Module):
         return output
 
 
+class LatentInputs(nn.Module):
+    """Input embeddings in which latent steps (`posttrain.datasets.latents`) have the place of tokens."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, x_RD: Tensor, vectors_RV: Tensor) -> Tensor:
+        """[R, D] from the embeddings of the tokens."""
+        return torch.where(vectors_RV[:, :1] == STEP, vectors_RV[:, 1:] * self.scale, x_RD)
+
+
 class DecoderModules(Body):
     """A decoder's parameters, and the angles of its positions: what every way of running it reads."""
 
@@ -159,6 +172,7 @@ class DecoderModules(Body):
         if shape.vision is not None:
             self.vision = Projector(shape.vision, shape.width)
             self.vector_width = shape.vision.vector_width
+        self.latents: LatentInputs | None = None
         self._frequencies, self._rotation_scale = shape.rope.frequencies(shape.head_dim, shape.context)
         self._rotations: tuple[Tensor, Tensor] | None = None
 

@@ -194,8 +194,9 @@ class Decoder(DecoderModules):
                 f"but tokens come with vectors of {packed.vectors_LD.shape[1]} numbers: a model for images of another "
                 "size, or for none"
             )
-        projected: Tensor = self.vision(pad_rows(packed.vectors_LD.to(x_RD.dtype)))
-        return x_RD + projected
+        vectors_RV = pad_rows(packed.vectors_LD.to(x_RD.dtype))
+        mixed: Tensor = x_RD + self.vision(vectors_RV) if self.latents is None else self.latents(x_RD, vectors_RV)
+        return mixed
 
     def _layers(self, x_RD: Tensor, positions: Tensor, longest: int, attend: Attends) -> tuple[Tensor, Tensor]:
         """[R, D] the residual stream after all layers, and what is still to be added to it."""

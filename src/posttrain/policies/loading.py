@@ -15,6 +15,7 @@ from posttrain.policies.flow import is_flow, open_flow
 from posttrain.policies.folder import bundled, bundled_names, is_finite
 from posttrain.policies.gguf.reading import open_model
 from posttrain.policies.language_model import LanguageModelPolicy, open_language_model
+from posttrain.policies.latent_steps import LatentPolicy, open_latent, stored_settings, with_latent
 from posttrain.policies.lora import is_adapter
 from posttrain.policies.sparse_coder import is_sparse_coder, open_sparse_coder
 
@@ -67,7 +68,12 @@ def _copy(role: str, model: Model, others: Mapping[str, Policy]) -> Policy:
         )
     if name not in others:
         raise UserError(f"source is '{model.source}', but there is no role '{name}'; {nearest(name, others)}")
-    return others[name].copied(role, model)
+    made = others[name].copied(role, model)
+    if model.latent_steps is None or isinstance(made, LatentPolicy):
+        return made
+    if not isinstance(made, LanguageModelPolicy):
+        raise UserError(f"latent steps are for language models, and '{name}' is none; leave latent_steps out")
+    return with_latent(made, model.latent_steps)
 
 
 def _read(role: str, model: Model) -> Policy:
@@ -95,6 +101,11 @@ def _open(role: str, model: Model, path: Path) -> Policy:
         raise UserError(
             f"base is '{model.base}', but '{model.source}' is no adapter, which has no base; leave base out"
         )
+    latent = model.latent_steps or (
+        stored_settings(path) if model.head == "language" and not is_adapter(path) else None
+    )
+    if latent is not None:
+        return open_latent(role, model, latent, path)
     if not is_adapter(path):
         folder = open_model(path)
         if is_flow(folder):
