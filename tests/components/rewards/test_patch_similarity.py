@@ -31,7 +31,8 @@ def _ratio(file: str) -> float:
     """The similarity, written a second time: by difflib's own functions from two texts."""
     texts = [FILE.replace(WRONG, RIGHT), file]
     rows = [list(difflib.unified_diff(FILE.splitlines(), text.splitlines(), lineterm=""))[2:] for text in texts]
-    return difflib.SequenceMatcher(None, *("\n".join(own) for own in reversed(rows)), False).ratio()
+    wanted, own = ("\n".join(lines) for lines in rows)
+    return difflib.SequenceMatcher(None, own, wanted, autojunk=False).ratio()
 
 
 CHEATS = {
