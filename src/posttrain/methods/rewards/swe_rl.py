@@ -9,6 +9,13 @@ the similarity of the differences (`rewards/patch_similarity`), or -1 for what h
 
 Differs: no KL term, and 8 rollouts of 8 prompts; the paper's 16 of 32, with a KL, are from memory. Files are not
 searched for first. Faults are planted, not those of pull requests; the model imitates edits first, half of them wrong.
+
+Measured here over five seeds, by a table over form, place and content of an edit in files of 12 functions
+(`docs/experiments/software_tables.py patches`): in the first ten steps no group is without spread, with exact matches
+14.2 % [6.4, 22.1] are. The mean similarity reaches .85 while 19 % [-7, 45] of the patches are correct, and exact
+matches reach it with 63.8 % [59.0, 68.6]: a comment in the right line has .97, nonsense there .91. After ten steps 20.5
+% [-7.9, 48.9] are correct against 67.9 [64.0, 71.8] with exact matches, after 300 99.8 with both: the similarity rises
+early, and what is correct does not. Runs of the default were not made, so no row is named.
 """
 
 from dataclasses import replace
