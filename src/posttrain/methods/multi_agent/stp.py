@@ -10,8 +10,10 @@ lie where unproved targets do, proofs of the last three rounds, and a last train
 Differs: eight rounds of 8 tries in place of twelve of 32, after one of 64; as the stage. Statements are sums and proofs
 derivations, checked step by step; a lemma is a step of a proof.
 
-No row is claimed: neither its default run nor the comparison with expert iteration has been measured (``python
-docs/experiments/conjectures.py --seeds 5``).
+No row is claimed. One seed (``python docs/experiments/conjectures.py --seeds 1``): neither proves a hard target. Of the
+targets of five numbers, none of which the warm-up proves, expert iteration proves 89 % in eight rounds and 717,580
+sampled tokens, STP 96 % in 889,628. The mean pass rate of conjectures is .69 in the second round and .78 in the last;
+1.5 % of them are within the band, since conjectures are no longer than what is proved.
 """
 
 from dataclasses import replace
