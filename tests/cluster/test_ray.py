@@ -152,9 +152,9 @@ def test_a_reference_with_a_process_of_its_own_is_in_no_learner(
     published: set[tuple[str, str]] = set()
     before = type(session).publish
 
-    def publish(session: Any, policy: Any, use: Any) -> Any:
+    def publish(session: Any, policy: Any, use: Any, learner: Any = None) -> Any:
         published.add((policy.role, use))
-        return before(session, policy, use)
+        return before(session, policy, use, learner)
 
     monkeypatch.setattr(type(session), "publish", publish)
     try:
