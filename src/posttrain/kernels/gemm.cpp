@@ -76,6 +76,26 @@ template <typename T> static T *at_least(int64_t size, Memory<T> &kept) {
     return kept.data();
 }
 
+// Some rows of up to 64 columns of `out`. `given` is that of the first tile, and that of the next is `by_tile` on.
+template <typename T>
+static void block(int64_t rows, int64_t steps, int64_t columns, GivenOf<T> given, int64_t by_tile, const Laid<T> *panel,
+                  float *out, int64_t out_stride, bool add) {
+    Soon nothing;
+    float aside[TALL * COLUMNS];
+    for (int64_t row = 0; row < rows; row += TALL, given.at += by_tile, out += TALL * out_stride) {
+        if (columns == COLUMNS) {
+            tile_of(rows - row, steps, given, panel, STEP<T> * COLUMNS, out, out_stride, add, nothing);
+            continue;
+        }
+        tile_of(rows - row, steps, given, panel, STEP<T> * COLUMNS, aside, COLUMNS, false, nothing);
+        for (int64_t r = 0; r < std::min(TALL, rows - row); r++)
+            for (int64_t c = 0; c < columns; c++) {
+                float *to = out + r * out_stride + c;
+                *to = aside[r * COLUMNS + c] + (add ? *to : 0.0f);
+            }
+    }
+}
+
 // out [rows][columns] = a . b, and what was there before where it is to `add`.
 template <typename T>
 static void gemm(int64_t rows, int64_t columns, int64_t terms, Matrix<T> a, Matrix<T> b, float *out, int64_t out_stride,
@@ -109,24 +129,12 @@ static void gemm(int64_t rows, int64_t columns, int64_t terms, Matrix<T> a, Matr
                 }
 #pragma omp for schedule(dynamic, 4)
                 for (int64_t task = 0; task < across * blocks; task++) {
-                    int64_t column = left + task / blocks * COLUMNS, first = high + task % blocks * BLOCK;
-                    const Laid<T> *of_b = panels + task / blocks * panel;
-                    bool whole = right - column >= COLUMNS;
-                    Soon nothing;
-                    for (int64_t row = first; row < std::min(first + BLOCK, low); row += TALL) {
-                        GivenOf<T> given;
-                        if (in_place)
-                            given = {(const Number<T> *)a.from(row, begin), a.by_row / STEP<T>, 1};
-                        else
-                            given = {tiles + (row - high) / TALL * tile, 1, WIDE};
-                        float aside[TALL * COLUMNS], *to = out + row * out_stride + column;
-                        tile_of(low - row, steps, given, of_b, STEP<T> * COLUMNS, whole ? to : aside,
-                                whole ? out_stride : COLUMNS, whole && (add || begin > 0), nothing);
-                        if (whole) continue;
-                        for (int64_t r = 0; r < std::min(TALL, low - row); r++)
-                            for (int64_t c = 0; c < right - column; c++)
-                                to[r * out_stride + c] = aside[r * COLUMNS + c] + (add || begin > 0 ? to[r * out_stride + c] : 0);
-                    }
+                    int64_t column = left + task / blocks * COLUMNS, row = high + task % blocks * BLOCK;
+                    GivenOf<T> given = {(const Number<T> *)a.from(row, begin), a.by_row / STEP<T>, 1};
+                    if (!in_place) given = {tiles + (row - high) / TALL * tile, 1, WIDE};
+                    block<T>(std::min(BLOCK, low - row), steps, std::min(COLUMNS, right - column), given,
+                             in_place ? TALL * given.by_row : tile, panels + task / blocks * panel,
+                             out + row * out_stride + column, out_stride, add || begin > 0);
                 }
             }
         }
