@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from posttrain.kernels._build import built
 from posttrain.kernels._cpu import call
+from posttrain.kernels.memory import LARGE, take_large_pages
 
 __all__ = ["covered", "has_wide_vectors", "master_of", "product"]
 
@@ -41,6 +42,8 @@ def product(a_MK: Tensor, b_KN: Tensor, *, added_to: Tensor | None = None) -> Te
     if rows * columns * terms == 0:
         return torch.zeros(rows, columns) if added_to is None else added_to
     found = torch.empty(rows, columns) if added_to is None else added_to
+    if added_to is None and found.nbytes >= LARGE:  # mapped for this tensor alone
+        take_large_pages(found.data_ptr(), found.nbytes)
     assert found.is_contiguous() and found.dtype == torch.float32
     (a_by_row, a_by_column), (b_by_row, b_by_column) = a_MK.stride(), b_KN.stride()
     given = (a_MK, a_by_row, a_by_column, b_KN, b_by_row, b_by_column)
