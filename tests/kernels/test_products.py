@@ -58,6 +58,16 @@ def test_it_equals_float64_and_adds_to_what_is_there(dtype: torch.dtype) -> None
             assert (there - exact - 2).abs().max() < 1e-5 * (1 + terms)
 
 
+def test_sums_that_are_rounded_first(dtype: torch.dtype) -> None:
+    """Also where a sum has more terms than are added before it is stored."""
+    for terms in (100, products.DEEP, products.DEEP + 1):
+        a, b = matrix(50, terms, dtype, True, 0), matrix(terms, 70, dtype, False, 1)
+        whole = products.product(a, b).to(dtype).float()
+        assert torch.equal(products.product(a, b, rounded=True), whole)
+        there = torch.full((50, 70), 0.1)
+        assert torch.equal(products.product(a, b, added_to=there.clone(), rounded=True), there + whole)
+
+
 def test_by_hand() -> None:
     a, b = torch.tensor([[1.0, 2.0], [0.0, -1.0], [3.0, 0.5]]), torch.tensor([[4.0], [8.0]])
     assert products.product(a, b).tolist() == [[20.0], [-8.0], [16.0]]

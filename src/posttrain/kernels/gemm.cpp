@@ -76,30 +76,38 @@ template <typename T> static T *at_least(int64_t size, Memory<T> &kept) {
     return kept.data();
 }
 
+// What becomes of a sum: whether it is added to what is there, and whether it is rounded to the type of its terms before.
+struct Sum {
+    bool add, rounded;
+};
+
 // Some rows of up to 64 columns of `out`. `given` is that of the first tile, and that of the next is `by_tile` on.
 template <typename T>
 static void block(int64_t rows, int64_t steps, int64_t columns, GivenOf<T> given, int64_t by_tile, const Laid<T> *panel,
-                  float *out, int64_t out_stride, bool add) {
+                  float *out, int64_t out_stride, Sum sum) {
     Soon nothing;
     float aside[TALL * COLUMNS];
     for (int64_t row = 0; row < rows; row += TALL, given.at += by_tile, out += TALL * out_stride) {
-        if (columns == COLUMNS) {
-            tile_of(rows - row, steps, given, panel, STEP<T> * COLUMNS, out, out_stride, add, nothing);
+        if (columns == COLUMNS && !sum.rounded) {
+            tile_of(rows - row, steps, given, panel, STEP<T> * COLUMNS, out, out_stride, sum.add, nothing);
             continue;
         }
         tile_of(rows - row, steps, given, panel, STEP<T> * COLUMNS, aside, COLUMNS, false, nothing);
         for (int64_t r = 0; r < std::min(TALL, rows - row); r++)
             for (int64_t c = 0; c < columns; c++) {
-                float *to = out + r * out_stride + c;
-                *to = aside[r * COLUMNS + c] + (add ? *to : 0.0f);
+                float *to = out + r * out_stride + c, found = aside[r * COLUMNS + c];
+                T whole;
+                store(whole, found);
+                if (sum.rounded) found = load(whole);
+                *to = sum.add ? *to + found : found;
             }
     }
 }
 
-// out [rows][columns] = a . b, and what was there before where it is to `add`.
+// out [rows][columns] = a . b. Sums of more than `DEEP` terms are not rounded.
 template <typename T>
 static void gemm(int64_t rows, int64_t columns, int64_t terms, Matrix<T> a, Matrix<T> b, float *out, int64_t out_stride,
-                 bool add, int threads) {
+                 Sum sum, int threads) {
     int64_t deep = up_to((terms + (terms + DEEP - 1) / DEEP - 1) / ((terms + DEEP - 1) / DEEP), 2);
     // Rows are read where they are if they are what a tile is given: floats, or whole pairs.
     bool in_place = a.by_column == 1 && sizeof(Number<T>) == STEP<T> * sizeof(T) && a.by_row % STEP<T> == 0 &&
@@ -134,7 +142,7 @@ static void gemm(int64_t rows, int64_t columns, int64_t terms, Matrix<T> a, Matr
                     if (!in_place) given = {tiles + (row - high) / TALL * tile, 1, WIDE};
                     block<T>(std::min(BLOCK, low - row), steps, std::min(COLUMNS, right - column), given,
                              in_place ? TALL * given.by_row : tile, panels + task / blocks * panel,
-                             out + row * out_stride + column, out_stride, add || begin > 0);
+                             out + row * out_stride + column, out_stride, {sum.add || begin > 0, sum.rounded});
                 }
             }
         }
@@ -144,9 +152,9 @@ static void gemm(int64_t rows, int64_t columns, int64_t terms, Matrix<T> a, Matr
 #define EXPORTS(T, NAME)                                                                                               \
     extern "C" void gemm_##NAME(int64_t rows, int64_t columns, int64_t terms, const T *a, int64_t a_by_row,            \
                                 int64_t a_by_column, const T *b, int64_t b_by_row, int64_t b_by_column, float *out,    \
-                                int64_t out_stride, int64_t add, int threads) {                                        \
-        gemm<T>(rows, columns, terms, {a, a_by_row, a_by_column}, {b, b_by_row, b_by_column}, out, out_stride, add,    \
-                threads);                                                                                              \
+                                int64_t add, int64_t rounded, int threads) {                                           \
+        gemm<T>(rows, columns, terms, {a, a_by_row, a_by_column}, {b, b_by_row, b_by_column}, out, columns,            \
+                {add != 0, rounded != 0}, threads);                                                                    \
     }
 
 FOR_EACH_TYPE(EXPORTS)

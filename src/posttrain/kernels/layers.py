@@ -323,10 +323,10 @@ def outer(x_RX: Tensor, y_RY: Tensor) -> Tensor:
 
 
 def _of_matrix(weight: Tensor, grad_RX: Tensor, seen_RY: Tensor) -> Tensor | None:
-    """[X, Y] the gradient of a weight; none where it was added to that of its master."""
+    """[X, Y] the gradient of a weight; none where it was added to that of its master, with the same bits."""
     if (master := master_of(weight)) is None:
         return outer(grad_RX, seen_RY)
-    master.grad = product(grad_RX.t(), seen_RY, added_to=master.grad)
+    master.grad = product(grad_RX.t(), seen_RY, added_to=master.grad, rounded=True)
     return None
 
 

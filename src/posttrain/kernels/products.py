@@ -5,6 +5,7 @@ torch leaves float32 to MKL, which has no use for the wider vectors of AMD's pro
 """
 
 from functools import cache
+from typing import Final
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,10 @@ from posttrain.kernels._cpu import call
 from posttrain.kernels.memory import LARGE, take_large_pages
 
 __all__ = ["covered", "has_wide_vectors", "master_of", "product"]
+
+
+DEEP: Final = 640
+"""Terms of a sum that is stored once, as in the source."""
 
 
 @cache
@@ -33,12 +38,16 @@ def covered(*matrices: Tensor) -> bool:
     )
 
 
-def product(a_MK: Tensor, b_KN: Tensor, *, added_to: Tensor | None = None) -> Tensor:
-    """[M, N] ``a @ b`` in float32, of `covered` matrices with any strides; added to a contiguous one if it is given.
+def product(a_MK: Tensor, b_KN: Tensor, *, added_to: Tensor | None = None, rounded: bool = False) -> Tensor:
+    """[M, N] ``a @ b`` in float32, of `covered` matrices with any strides; added to a contiguous one if it is given,
+    and before that `rounded` to their type if it is to be.
 
     A row depends on no other row of ``a``, and no number on the number of threads.
     """
     (rows, terms), columns = a_MK.shape, b_KN.shape[1]
+    if rounded and terms > DEEP:
+        whole = product(a_MK, b_KN).to(a_MK.dtype)
+        return whole.float() if added_to is None else added_to.add_(whole)
     if rows * columns * terms == 0:
         return torch.zeros(rows, columns) if added_to is None else added_to
     found = torch.empty(rows, columns) if added_to is None else added_to
@@ -47,7 +56,7 @@ def product(a_MK: Tensor, b_KN: Tensor, *, added_to: Tensor | None = None) -> Te
     assert found.is_contiguous() and found.dtype == torch.float32
     (a_by_row, a_by_column), (b_by_row, b_by_column) = a_MK.stride(), b_KN.stride()
     given = (a_MK, a_by_row, a_by_column, b_KN, b_by_row, b_by_column)
-    call("gemm", a_MK.dtype, rows, columns, terms, *given, found, columns, int(added_to is not None))
+    call("gemm", a_MK.dtype, rows, columns, terms, *given, found, int(added_to is not None), int(rounded))
     return found
 
 

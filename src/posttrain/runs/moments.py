@@ -28,7 +28,7 @@ class Moments:
     def take(self, learners: "Mapping[str, Learner]", place: int) -> None:
         """Keep what the learners of a stage leave, if a later stage may go on with it."""
         if self._wanted(place + 1):
-            for role, learner in learners.items():
+            for role, learner in _with_optimizers(learners).items():
                 self._left[role] = {"optimizer": learner.settings.optimizer.kind}, learner.state()[1]
 
     def states(self, place: int) -> dict[str, LearnerState]:
@@ -40,7 +40,7 @@ class Moments:
 
         Masters in float32 are those of the weights as they are. Raises `UserError` for moments of other weights.
         """
-        for role, learner in learners.items():
+        for role, learner in _with_optimizers(learners).items():
             if not learner.settings.carried:
                 continue
             kind = learner.settings.optimizer.kind
@@ -62,3 +62,10 @@ class Moments:
 
     def _wanted(self, place: int) -> bool:
         return any(other >= place for other in self._places)
+
+
+def _with_optimizers(learners: "Mapping[str, Learner]") -> "dict[str, Learner]":
+    """Without those that update a model in their own way (a sparse autoencoder's) and have no moments."""
+    from posttrain.training.learner import Learner
+
+    return {role: learner for role, learner in learners.items() if isinstance(learner, Learner)}

@@ -46,7 +46,7 @@ class Masters:
     @contextmanager
     def collecting(self) -> Iterator[None]:
         """Inside, gradients of the weights are added to those of their masters as soon as each is made, so that few
-        exist at a time. Kernels add theirs without rounding them first (`posttrain.kernels.products.master_of`).
+        exist at a time. Kernels add theirs themselves (`posttrain.kernels.products.master_of`), with the same bits.
         """
 
         def collect(weight: Tensor, master: nn.Parameter) -> None:
