@@ -65,10 +65,12 @@ def go_on(recipe: Recipe, store: RunStore) -> None:
 
 
 def record(folder: Path) -> dict[str, Any]:
-    """Everything of a run that may not depend on interruptions."""
+    """Everything of a run that may not depend on interruptions; what an endpoint refused is noted, and left out."""
     names = ["metrics.jsonl", "events.jsonl", "evals.jsonl"]
     files = [*(folder / n for n in names), *sorted(folder.glob("rollouts/*")), *sorted(folder.glob("evals/*.parquet"))]
-    return {str(f.relative_to(folder)): f.read_bytes() for f in files if f.exists()}
+    found = {str(f.relative_to(folder)): f.read_bytes() for f in files if f.exists()}
+    lines = found.get("events.jsonl", b"").splitlines()
+    return found | {"events.jsonl": [line for line in lines if b"refused" not in line]}
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from posttrain.grading.workers import Limits, Outcome, Runner
+from posttrain.grading.workers import Limits, Outcome, Runner, _processes
 from posttrain.grading.workers.wire import HEADER, frame, parse
 
 GRADER = "tests.grading.workers.graders:make"
@@ -73,6 +73,29 @@ class TestOutcomes:
     def test_an_argument_that_cannot_be_sent(self) -> None:
         (outcome,) = runner().run_now(object())
         assert outcome.how == "infra_error" and "cannot be sent" in outcome.explanation
+
+
+def test_a_runner_that_is_collected_in_the_middle_of_an_order_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its workers are ended by whoever gives the order, in whose thread the collection runs."""
+    given_up = [runner(workers=1)]
+    (pid,) = (outcome.value for outcome in given_up[0].run_now(["pid"]))
+
+    def collecting(message: Any) -> bytes:
+        given_up.clear()
+        gc.collect()
+        return frame(message)
+
+    monkeypatch.setattr(_processes, "frame", collecting)
+    assert runner(workers=1).run_now(7)[0].value == 7
+    assert not given_up and not _runs(pid)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 class TestIsolation:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -48,12 +49,20 @@ class Worker:
             return None  # with the zygote go its workers
         return status
 
+    def end_when_possible(self) -> None:
+        """Kill it without waiting for a lock. For finalizers, which may run in the middle of another order."""
+        with contextlib.suppress(OSError):
+            self.connection.close()
+        self.zygote.end_when_possible(self.pid)
+
 
 class Zygote:
     """A zygote with some modules imported."""
 
     def __init__(self, preload: tuple[str, ...]) -> None:
         self._lock = threading.Lock()
+        self._to_end: deque[int] = deque()
+        """Workers that are to be ended as soon as nobody else gives orders."""
         self.owner = os.getpid()
         self._control, theirs = socket.socketpair()
         self._control.settimeout(STARTUP_SECONDS)
@@ -89,19 +98,42 @@ class Zygote:
 
     def order(self, order: bytes, message: Mapping[str, Any], *descriptors: int) -> Any:
         """Send an order to the zygote; returns its answer. Raises `Lost`."""
-        with self._lock:
-            try:
-                socket.send_fds(self._control, [order], descriptors)
-                self._control.sendall(frame(message))
-                answer = receive(self._control)
-            except OSError as error:
-                answer, why = None, str(error)
-            else:
-                why = "it died"
-            if answer is None:
-                self._control.close()
-                raise Lost(f"the process that graders are forked from does not answer: {why}")
+        try:
+            with self._lock:
+                return self._exchange(order, message, *descriptors)
+        finally:
+            self._end_waiting()
+
+    def _exchange(self, order: bytes, message: Mapping[str, Any], *descriptors: int) -> Any:
+        try:
+            socket.send_fds(self._control, [order], descriptors)
+            self._control.sendall(frame(message))
+            answer = receive(self._control)
+        except OSError as error:
+            answer, why = None, str(error)
+        else:
+            why = "it died"
+        if answer is None:
+            self._control.close()
+            raise Lost(f"the process that graders are forked from does not answer: {why}")
         return answer
+
+    def end_when_possible(self, pid: int) -> None:
+        """End a worker now, or after the order that is being given, by whoever gives it: this thread perhaps, in which
+        a garbage collection has come between. Waiting for its lock would never end then.
+        """
+        self._to_end.append(pid)
+        self._end_waiting()
+
+    def _end_waiting(self) -> None:
+        while self._to_end and self._lock.acquire(blocking=False):
+            try:
+                while self._to_end:
+                    self._exchange(END, {"pid": self._to_end.popleft()})
+            except Lost:
+                self._to_end.clear()  # with the zygote went its workers
+            finally:
+                self._lock.release()
 
     @property
     def alive(self) -> bool:

@@ -292,4 +292,4 @@ def _end_all(workers: list[Worker]) -> None:
         worker = workers.pop()
         with contextlib.suppress(Exception):
             if worker.zygote.alive:
-                worker.end()
+                worker.end_when_possible()
