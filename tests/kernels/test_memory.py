@@ -46,7 +46,7 @@ def test_large_pages_are_asked_for_in_the_given_memory_alone() -> None:
 
 
 def _flags(address: int) -> bool:
-    """Whether the system knows that a place in memory shall have large pages."""
+    """Whether the system has been asked for large pages at a place in memory."""
     inside = False
     for line in Path("/proc/self/smaps").read_text().splitlines():
         first, _, rest = line.partition(" ")

@@ -76,7 +76,7 @@ class TestOutcomes:
 
 
 def test_a_runner_that_is_collected_in_the_middle_of_an_order_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its workers are ended by whoever gives the order, in whose thread the collection runs."""
+    """Its workers are ended after the order, in the thread that gives it, where the collection ran."""
     given_up = [runner(workers=1)]
     (pid,) = (outcome.value for outcome in given_up[0].run_now(["pid"]))
 

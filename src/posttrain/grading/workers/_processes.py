@@ -119,7 +119,7 @@ class Zygote:
         return answer
 
     def end_when_possible(self, pid: int) -> None:
-        """End a worker now, or after the order that is being given, by whoever gives it: this thread perhaps, in which
+        """End a worker now, or after the order that is being given, in the thread that gives it: this one perhaps, in which
         a garbage collection has come between. Waiting for its lock would never end then.
         """
         self._to_end.append(pid)
