@@ -119,8 +119,8 @@ class Zygote:
         return answer
 
     def end_when_possible(self, pid: int) -> None:
-        """End a worker now, or after the order that is being given, in the thread that gives it: this one perhaps, in which
-        a garbage collection has come between. Waiting for its lock would never end then.
+        """End a worker now, or after the order that is being given, in the thread that gives it. It may be this thread,
+        in which a garbage collection has come between: waiting for its lock would never end.
         """
         self._to_end.append(pid)
         self._end_waiting()
