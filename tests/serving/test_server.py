@@ -302,7 +302,8 @@ def test_a_client_that_goes_away_gives_its_places_back() -> None:
     async def receive() -> AsyncIterator[Any]:
         yield {"type": "http.request", "body": body, "more_body": False}
         await asyncio.sleep(0.05)
-        yield {"type": "http.disconnect"}
+        while True:  # as servers do, to all who ask
+            yield {"type": "http.disconnect"}
 
     async def run() -> int:
         coming = receive()
