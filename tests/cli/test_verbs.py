@@ -83,7 +83,7 @@ def test_list_as_json(capfd: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     "asked, names",
     [
-        (["recipe", "--area", "credit"], ["gigpo", "lare", "spa_rl", "userrl"]),
+        (["recipe", "--area", "credit"], ["archer", "gigpo", "lare", "spa_rl", "userrl"]),
         (["--row", "267"], ["gigpo"]),
         (["recipe", "--text", "2503.20783"], ["dr_grpo"]),
         (["recipe", "--text", "gIGPO", "--area", "flow"], []),

@@ -1,5 +1,8 @@
 """More completions of a prompt than are learned from: the group is the first of them that end.
 
+Source: APRIL, arXiv:2509.18521, which begins more rollouts than are needed and stops when enough have ended. What did
+not end goes on in a later step there.
+
 A few long completions hold up a step. So `over` more are begun, and when `n` have ended, the others are dropped: they
 have no tokens in the loss, and their tokens are sampled in vain, at most `piece` of each after the group is full.
 
@@ -10,7 +13,8 @@ numbers. With ``over=0`` and a piece of at least ``max_tokens`` this is `indepen
 The group is biased: long completions are in it less often than they are written. What is learned from it favours short
 ones, and where length goes with difficulty, easy ones.
 
-Differs: pieces of a completion are segments of their own, and a stop string is found within one piece only.
+Differs: what did not end is dropped. Pieces of a completion are segments of their own, and a stop string is found
+within one piece only.
 """
 
 import asyncio
