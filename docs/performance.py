@@ -41,14 +41,15 @@ constant and the end token reads it. Lengths are therefore each side's own draws
 is the share
 of digits; in *ragged* the learning rate is tiny, so that lengths stay what they are.
 
-**The arithmetic limit** is the time that the operations which the workload cannot do without take at the best rate of
-a matrix product, measured in the same turns, at the shapes used, in the same number type, with the same threads. It
+**The arithmetic limit** is the time that the operations which the workload cannot do without take at the best rate of a
+matrix product, measured in the same turns, at the shapes used, in the same number type, with the same threads. It
 counts 2 operations a weight and token forward and 6 in training, attention too, each prompt once for all its
-completions, and the output projection only where logits are needed. Products are measured as torch does them and with
-weights laid out in advance, and those of bfloat16 in float32 too, where a processor without a matrix unit is faster and
-where we make them; each for a tenth of a second: for some milliseconds a processor may be a third faster,
-which nothing that takes a second could use. **The memory limit** of decoding is the time to read weights, keys and
-values once a step at the speed of a copy.
+completions, and the output projection only where logits are needed. Products are measured as torch does them, with
+weights laid out in advance, and by the learner's own kernel, and those of bfloat16 in float32 too, where a processor
+without a matrix unit is faster and where we make them; each for a tenth of a second: for some milliseconds a processor
+may be a third faster, which nothing that takes a second could use. The kernel's products are counted since they are
+faster than torch's; the step at 135M in float32 was measured before that, so that its share of the limit is left out.
+**The memory limit** of decoding is the time to read weights, keys and values once a step at the speed of a copy.
 
 **Peers** run in an environment of their own, with the same folder, prompts, reward, learning rate, optimizer and
 threads, and with the settings that make them fastest here: no gradient checkpointing (TRL has it on by default), one

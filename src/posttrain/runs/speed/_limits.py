@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from posttrain.kernels import products as own
 from posttrain.runs.speed.sizes import Size
 
 TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -33,7 +34,7 @@ class Limits:
                 for count in rows:
                     self._add_sampling(f"sampling {name} {count}x{inputs}x{outputs}{way}", laid, count)
                 count = min(learning_rows, max(256, MOST // laid.numel()))
-                self._add_learning(f"learning {name} {count}x{inputs}x{outputs}{way}", laid, count)
+                self._add_learning(f"learning {name} {count}x{inputs}x{outputs}", way, laid, count)
         self._source = torch.ones(_COPIED // 4, device=device)
         self._target = torch.empty_like(self._source)
 
@@ -67,8 +68,8 @@ class Limits:
         if packed is not None:
             self._ways[f"{name} packed"] = flops, lambda: packed(x)
 
-    def _add_learning(self, name: str, weight: Tensor, rows: int) -> None:
-        """A forward product and the two of the backward pass."""
+    def _add_learning(self, name: str, way: str, weight: Tensor, rows: int) -> None:
+        """A forward product and the two of the backward pass, as torch does them and by the learner's kernel."""
         x = torch.randn(rows, weight.shape[1], device=self.device).to(weight.dtype)
         grad = torch.randn(rows, weight.shape[0], device=self.device).to(weight.dtype)
 
@@ -77,7 +78,13 @@ class Limits:
             torch.mm(grad, weight)
             torch.mm(grad.t(), x)
 
-        self._ways[name] = 6.0 * rows * weight.numel(), products
+        flops = 6.0 * rows * weight.numel()
+        self._ways[name + way] = flops, products
+        if own.covered(x, grad, weight):
+            self._ways[f"{name} by the kernel{way}"] = (
+                flops,
+                lambda: (own.product(x, weight.t()), own.product(grad, weight), own.product(grad.t(), x)),
+            )
 
     def _seconds(self, way: Callable[[], Any]) -> float:
         """Seconds of one call, of many."""
