@@ -37,7 +37,7 @@ from posttrain.settings.refactorings import refactorings
 PARENT: Final = "ppo"
 SETTING: Final = "refactorings"
 PAPER: Final = "arXiv:2412.18035"
-ROWS: Final = (93,)
+ROWS: Final = ()
 
 
 def extract_method(recipe: Recipe | None = None) -> Recipe:
