@@ -71,25 +71,22 @@ def test_each_process_has_the_models_of_its_calls_and_updates_go_on_together(
 ) -> None:
     on(session, monkeypatch)
     given: set[tuple[str, int]] = set()
-    training: list[tuple[str, float, float]] = []
-    give, called = session._give, session.called
+    begun = {"policy": threading.Event(), "critic": threading.Event()}
+    give, before = session._give, PlacedWorkers._once
 
     def gave(policy: Any, version: Any, buffer: Any, members: Any) -> Any:
         given.update((policy.role, member.number) for member in members)
         return give(policy, version, buffer, members)
 
-    def counted(call: str, policy: Any, seconds: float) -> None:
-        if call == "train":
-            training.append((policy.role, time.monotonic() - seconds, time.monotonic()))
-        called(call, policy, seconds)
+    def once(workers: PlacedWorkers, learner: Any, *arguments: Any) -> Any:
+        begun[learner.policy.role].set()
+        assert all(event.wait(60) for event in begun.values()), "an update waits for the end of the other's"
+        return before(workers, learner, *arguments)
 
     monkeypatch.setattr(session, "_give", gave)
-    monkeypatch.setattr(session, "called", counted)
+    monkeypatch.setattr(PlacedWorkers, "_once", once)
     run(small("ppo", tiny), tmp_path / "ray")
     assert given == {("policy", 0), ("policy", 1), ("reference", 1), ("critic", 0), ("critic", 1)}
-    (first, begun, ended), (second, begun_too, ended_too) = training[:2]
-    assert {first, second} == {"policy", "critic"}
-    assert begun < ended_too and begun_too < ended, "neither waits for the other"
 
 
 @needs_ray
