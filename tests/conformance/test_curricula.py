@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ def attempts_at(chosen: list[Task], step: int) -> list[Group]:
     rng = np.random.default_rng(step)
     groups = []
     for of in chosen:
-        rewards = (rng.random(4) < 1 - int(of.key[1:]) / 10).astype(float)
+        rewards = (rng.random(4) < 1 - int(of.key[1:]) % 11 / 10).astype(float)
         groups.append(Group(key=of.key, trajectories=tuple(trajectory(reward=r, of=of) for r in rewards)))
     return groups
 
@@ -64,6 +64,34 @@ def test_same_seed_same_order(curriculum: Curriculum) -> None:
 def test_resumed_is_uninterrupted(curriculum: Curriculum) -> None:
     """The state goes through JSON between any two calls, and into a curriculum made anew."""
     assert play(curriculum, between=through_json) == play(curriculum)
+
+
+class Counted(Sequence[Task]):
+    """A pool that counts the tasks that are read of it."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self.read = size, 0
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, place: Any) -> Any:
+        if not 0 <= place < self.size:
+            raise IndexError(place)
+        self.read += 1
+        return Task(key=f"t{place}", prompt="", domain="ab"[place % 2], fields={"difficulty": 0.5, "text": [1, 2]})
+
+
+@every_member
+def test_a_choice_of_many_tasks_reads_the_chosen_ones_only(curriculum: Curriculum) -> None:
+    """After the first choice, which may read the pool; and the state stays within 25 bytes for each task of it."""
+    pool = Counted(20_000)
+    state, chosen = curriculum.select(curriculum.start(), pool, 64, seed=0, step=0)
+    state = curriculum.observe(state, attempts_at([pick.task for pick in chosen], 0))
+    pool.read = 0
+    state, _ = curriculum.select(state, pool, 64, seed=0, step=1)
+    assert pool.read <= 2 * 64
+    assert len(json.dumps(pack(state))) <= 25 * len(pool) * 4 / 3
 
 
 @every_member

@@ -131,10 +131,9 @@ class Evolved(Curriculum):
         self, state: State, pool: Sequence[Task], count: int, *, seed: int, step: int, refill: int = 0
     ) -> tuple[State, list[Pick]]:
         """Take the next tasks of the set, in a drawn order; a set that is used up begins again."""
-        everything = _everything(state, pool)
-        places = list(state["set"]) or list(range(len(pool)))
+        places: Sequence[int] = state["set"] or range(len(pool))
         order = shuffled_epochs(len(places), state["taken"], count, (seed, 0x6576, state["round"]))
-        picks = [_pick(everything[places[i]]) for i in order.tolist()]
+        picks = [_pick(_at(places[i], state, pool)) for i in order.tolist()]
         return {**state, "taken": state["taken"] + count}, picks
 
     def observe(self, state: State, groups: Sequence[Group]) -> State:
@@ -261,6 +260,11 @@ def depth_of(task: Task) -> int:
 def _everything(state: State, pool: Sequence[Task]) -> list[Task]:
     """The tasks of the pool, then those that were written, in order."""
     return [*pool, *map(born_task, state["born"])]
+
+
+def _at(place: int, state: State, pool: Sequence[Task]) -> Task:
+    """A task of the pool, or one that was written."""
+    return pool[place] if place < len(pool) else born_task(state["born"][place - len(pool)])
 
 
 def _pick(task: Task) -> Pick:

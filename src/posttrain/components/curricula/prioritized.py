@@ -12,7 +12,6 @@ Differs: the paper defines neither how success is tracked nor what is hard. Here
 steps (`rate`). Draws are independent, so that a step may have a task twice.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -21,6 +20,8 @@ from pydantic import Field, PositiveInt
 
 from posttrain.component import frozen
 from posttrain.components.curricula import Curriculum, Pick, State
+from posttrain.components.curricula._draws import Places, Reals, remember
+from posttrain.components.curricula._success import scored_of, success_of
 from posttrain.types import Group, Task
 
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
@@ -47,32 +48,40 @@ class Prioritized(Curriculum):
 
     def start(self) -> State:
         """State before the first step: no task drawn."""
-        return {"success": {}}
+        return {"asked": {}}
 
     def select(
         self, state: State, pool: Sequence[Task], count: int, *, seed: int, step: int, refill: int = 0
     ) -> tuple[State, list[Pick]]:
         """Draw each task independently, with replacement."""
-        success_P = np.array([state["success"].get(task.key, 0.0) for task in pool])
+        known_P = state["success"] if "success" in state else np.full(len(pool), np.nan)
+        success_P = np.nan_to_num(known_P, nan=0.0)
         failure_P = np.maximum(1.0 - success_P, 0.0)
         if self.hard_from is not None and step >= self.hard_from and (success_P <= self.hard).any():
             failure_P[success_P > self.hard] = 0.0
         total = failure_P.sum()
-        share_P = failure_P / total if total > 0 else None
-        drawn = np.random.default_rng([seed, step, *[refill] * (refill > 0)]).choice(len(pool), size=count, p=share_P)
-        weight_P = share_P if share_P is not None else np.full(len(pool), 1.0 / len(pool))
-        return state, [Pick(task=pool[i], weight=float(weight_P[i])) for i in drawn.tolist()]
+        share_P = failure_P / total if total > 0 else np.full(len(pool), 1.0 / len(pool))
+        rng = np.random.default_rng([seed, step, *[refill] * (refill > 0)])
+        places = _drawn(share_P, count, rng) if total > 0 else rng.integers(len(pool), size=count)
+        asked = remember(state["asked"], pool, places)
+        picks = [Pick(task=pool[i], weight=float(share_P[i])) for i in places.tolist()]
+        return {"success": known_P, "asked": asked}, picks
 
     def observe(self, state: State, groups: Sequence[Group]) -> State:
         """Update the success rates of the step's tasks. Rollouts whose scoring failed do not count."""
-        solved_by_key: dict[str, list[bool]] = defaultdict(list)
-        for group in groups:
-            for trajectory in group:
-                if trajectory.score is not None and trajectory.score.status != "error":
-                    solved_by_key[trajectory.task.key].append(trajectory.solved)
-        success = dict(state["success"])
-        for key, solved in solved_by_key.items():
-            newest = sum(solved) / len(solved)
-            before = success.get(key, newest)
-            success[key] = (1.0 - self.rate) * before + self.rate * newest
-        return {"success": success}
+        success_P = state["success"].copy()
+        for key, rollouts in scored_of(groups).items():
+            place = state["asked"].get(key)
+            if place is None:
+                continue
+            newest = success_of(rollouts, "solved")
+            before = newest if np.isnan(success_P[place]) else success_P[place]
+            success_P[place] = (1.0 - self.rate) * before + self.rate * newest
+        return {"success": success_P, "asked": {}}
+
+
+def _drawn(share_P: Reals, count: int, rng: np.random.Generator) -> Places:
+    """Places that are drawn by share, with replacement: the draws of `rng.choice`, without its check of every share."""
+    until_P = share_P.cumsum()
+    until_P /= until_P[-1]
+    return np.asarray(until_P.searchsorted(rng.random(count), side="right"), np.int64)
