@@ -63,8 +63,13 @@ def learner(own: Policy, *, steps: int = 50, batch: int = 4, records: int = 40, 
     return PrivateLearner(own, learning, seed=3, num_steps=steps, batch=batch, records=records)
 
 
+@pytest.mark.parametrize("kernels", [True, False])
 @pytest.mark.parametrize("reducer", [Sequences(), TokensReducer()])
-def test_one_pass_gives_the_gradients_of_one_pass_each(folder: Path, reducer: Any) -> None:
+def test_one_pass_gives_the_gradients_of_one_pass_each(
+    folder: Path, reducer: Any, kernels: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not kernels:
+        monkeypatch.setattr("posttrain.kernels.layers.covered", lambda *given: False)
     own = policy(folder)
     made, loss = learner(own), Loss(per_token=LOSS.per_token, reducer=reducer)
     together = gradients_of(made, examples(own), loss, 0.0, Averages())

@@ -47,6 +47,10 @@ class Adapted(nn.Linear):
     lora_B: nn.Parameter
     """[outputs, rank]"""
     scale: float
+    keep: Callable[[Tensor, Tensor], None] | None = None
+    """Gets the inputs [R, inputs] and the gradients of the outputs [R, outputs] of a backward pass, where it is set;
+    then the update has no gradients. The tensors are not changed afterwards.
+    """
 
     @property
     def whole(self) -> Tensor:
@@ -95,8 +99,8 @@ def before_attention(
     head_weights = [n.weight if isinstance(n, nn.RMSNorm) else None for n in head_norms]
     head_eps = next((n.eps or 0.0 for n in head_norms if isinstance(n, nn.RMSNorm)), 0.0)
     how = _Before(norm.eps or 0.0, head_eps, head_width, *rotation, kept=torch.is_grad_enabled())
-    low_rank, scales = _low_rank(projections)
-    outputs: Any = BeforeAttention.apply(how, scales, x_RD, delta_RD, norm.weight, *head_weights, *weights, *low_rank)  # type: ignore[no-untyped-call]
+    low_rank, updates = _low_rank(projections)
+    outputs: Any = BeforeAttention.apply(how, updates, x_RD, delta_RD, norm.weight, *head_weights, *weights, *low_rank)  # type: ignore[no-untyped-call]
     total, query, key, value = outputs
     return total, query, key, value
 
@@ -109,8 +113,8 @@ def after_attention(
     """
     linears = (output, *mlp)
     weights = (*(linear.weight for linear in linears), *(linear.bias for linear in linears))
-    low_rank, scales = _low_rank(linears)
-    how = norm.eps or 0.0, torch.is_grad_enabled(), scales
+    low_rank, updates = _low_rank(linears)
+    how = norm.eps or 0.0, torch.is_grad_enabled(), updates
     both: Any = AfterAttention.apply(*how, x_RD, attended_RA, norm.weight, *weights, *low_rank)  # type: ignore[no-untyped-call]
     total, delta = both
     return total, delta
@@ -134,7 +138,7 @@ class BeforeAttention(torch.autograd.Function):
     def forward(
         ctx: Any,
         how: _Before,
-        scales: "Scales",
+        updates: "Updates",
         x: Tensor,
         delta: Tensor | None,
         norm: Tensor,
@@ -143,7 +147,7 @@ class BeforeAttention(torch.autograd.Function):
         """Parameters are two weights of head norms, three matrices, three biases, and what `_low_rank` gives."""
         head_norms, biases, low_rank = parameters[:2], parameters[5:8], parameters[8:]
         kept = [matrix for matrix in parameters[2:5] if matrix is not None]
-        matrices = _wholes(kept, low_rank, scales)
+        matrices = _wholes(kept, low_rank, updates)
         bias = _stacked(biases)
         x, delta = x.contiguous(), None if delta is None else delta.contiguous()
         d, rows = how.head_width, len(x)
@@ -159,7 +163,7 @@ class BeforeAttention(torch.autograd.Function):
         results = (total, rstd, straight, head_rstd, query, key, value)
         call("before_forward", x.dtype, *sizes, how.eps, how.head_eps, *given, *results)
         ctx.save_for_backward(total, rstd, norm, straight, head_rstd, *angles, *kept, *low_rank)
-        ctx.scales, ctx.sizes, ctx.has_bias, ctx.has_delta = scales, sizes, bias is not None, delta is not None
+        ctx.updates, ctx.sizes, ctx.has_bias, ctx.has_delta = updates, sizes, bias is not None, delta is not None
         ctx.set_materialize_grads(False)
         return total, query, key, value
 
@@ -169,7 +173,7 @@ class BeforeAttention(torch.autograd.Function):
         """Of all inputs."""
         total, rstd, norm, straight, head_rstd, *more_saved = ctx.saved_tensors
         angles, low_rank = more_saved[:4], more_saved[7:]
-        matrices = _wholes(more_saved[4:7], low_rank, ctx.scales)
+        matrices = _wholes(more_saved[4:7], low_rank, ctx.updates)
         rows, width, heads, key_heads, d = ctx.sizes
         shapes = ((rows, heads, d), (rows, key_heads, d), (rows, key_heads, d))
         grads = [_or_zeros(grad, total, shape) for grad, shape in zip(grad_heads, shapes, strict=True)]
@@ -181,7 +185,7 @@ class BeforeAttention(torch.autograd.Function):
         call("before_backward", total.dtype, *ctx.sizes, *given, grad_projected, hidden, grad_x, partial)
         of_norm, of_query_norm, of_key_norm = torch.split(partial.sum(0).to(total.dtype), [width, d, d])
         of_matrices = _of_stacked(more_saved[4:7], grad_projected, hidden, ctx.needs_input_grad[7:10])
-        of_low_rank = _of_low_rank(torch.split(grad_projected, parts, 1), [hidden] * 3, low_rank, ctx.scales)
+        of_low_rank = _of_low_rank(torch.split(grad_projected, parts, 1), [hidden] * 3, low_rank, ctx.updates)
         of_biases = _if(ctx.has_bias, lambda: torch.split(grad_projected.sum(0), parts), 3)
         head_norms = [None if w is None else g for w, g in zip(angles[:2], (of_query_norm, of_key_norm), strict=True)]
         of_delta = grad_x if ctx.has_delta else None
@@ -196,7 +200,7 @@ class AfterAttention(torch.autograd.Function):
         ctx: Any,
         eps: float,
         kept: bool,
-        scales: "Scales",
+        updates: "Updates",
         x: Tensor,
         attended: Tensor,
         norm: Tensor,
@@ -204,7 +208,7 @@ class AfterAttention(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         """Parameters are four matrices and four biases, of output, gate, up and down, and what `_low_rank` gives."""
         matrices, low_rank = [matrix for matrix in parameters[:4] if matrix is not None], parameters[8:]
-        output, gate, up, down = _wholes(matrices, low_rank, scales)
+        output, gate, up, down = _wholes(matrices, low_rank, updates)
         output_bias, gate_bias, up_bias, down_bias = parameters[4:8]
         x, attended = x.contiguous(), attended.contiguous()
         sizes = (*x.shape, attended.shape[1], len(gate))
@@ -214,7 +218,7 @@ class AfterAttention(torch.autograd.Function):
         by = (*panels, output_bias, _stacked((gate_bias, up_bias)), down_bias, norm)
         call("after_forward", x.dtype, *sizes, eps, x, attended, *by, total, rstd, *halves, delta)
         ctx.save_for_backward(attended, total, rstd, *halves, norm, *matrices, *low_rank)
-        ctx.scales, ctx.sizes, ctx.gone = scales, sizes, False
+        ctx.updates, ctx.sizes, ctx.gone = updates, sizes, False
         ctx.biases = [bias is not None for bias in parameters[4:8]]
         ctx.set_materialize_grads(False)
         return total, delta
@@ -226,7 +230,7 @@ class AfterAttention(torch.autograd.Function):
         once_only(ctx)
         attended, total, rstd, gate_half, up_half, norm, *more_saved = ctx.saved_tensors
         halves, low_rank = (gate_half, up_half), more_saved[4:]
-        output, gate, up, down = _wholes(more_saved[:4], low_rank, ctx.scales)
+        output, gate, up, down = _wholes(more_saved[:4], low_rank, ctx.updates)
         rows, width, _, mlp_width = ctx.sizes
         grad_delta = _or_zeros(grad_delta, total, (rows, width))
         more = None if grad_total is None else grad_total.contiguous()
@@ -242,20 +246,20 @@ class AfterAttention(torch.autograd.Function):
         of_matrices = [_of_matrix(weight, grad, seen) if needed else None for needed, weight, grad, seen in gradients]
         of_biases = [grad.sum(0) if has else None for has, grad in zip(ctx.biases, grads, strict=True)]
         of_norm = partial.sum(0).to(total.dtype)
-        of_low_rank = _of_low_rank(grads, inputs, low_rank, ctx.scales)
+        of_low_rank = _of_low_rank(grads, inputs, low_rank, ctx.updates)
         return None, None, None, grad_x, grad_attended, of_norm, *of_matrices, *of_biases, *of_low_rank
 
 
-Scales = Sequence[float]
-"""Of the updates of low rank of some matrices; empty where none has one."""
+Updates = Sequence[Adapted | None]
+"""Of some matrices the layers that update them; empty where none does."""
 
 
-def _low_rank(linears: Sequence[nn.Linear]) -> tuple[list[Tensor | None], Scales]:
-    """``A`` and ``B`` of each layer's update, None where it has none, and their scales; nothing where no layer has."""
+def _low_rank(linears: Sequence[nn.Linear]) -> tuple[list[Tensor | None], Updates]:
+    """``A`` and ``B`` of each layer's update, None where it has none, and these layers; nothing where no layer has."""
     if not any(isinstance(linear, Adapted) for linear in linears):
         return [], ()
-    updates = [(x.lora_A, x.lora_B, x.scale) if isinstance(x, Adapted) else (None, None, 0.0) for x in linears]
-    return [tensor for down, up, _ in updates for tensor in (down, up)], [scale for *_, scale in updates]
+    updates = [linear if isinstance(linear, Adapted) else None for linear in linears]
+    return [tensor for x in updates for tensor in ((None, None) if x is None else (x.lora_A, x.lora_B))], updates
 
 
 def _whole(matrix: Tensor, down: Tensor, up: Tensor, scale: float) -> Tensor:
@@ -264,28 +268,31 @@ def _whole(matrix: Tensor, down: Tensor, up: Tensor, scale: float) -> Tensor:
     return torch.addmm(matrix.to(wide), up.to(wide), down.to(wide), alpha=scale)
 
 
-def _wholes(matrices: Sequence[Tensor], low_rank: Sequence[Tensor | None], scales: Scales) -> list[Tensor]:
+def _wholes(matrices: Sequence[Tensor], low_rank: Sequence[Tensor | None], updates: Updates) -> list[Tensor]:
     """Matrices with their updates. They are made for each use: kept, they would be a second copy of the model."""
-    if not scales:
+    if not updates:
         return list(matrices)
-    updates = zip(matrices, low_rank[::2], low_rank[1::2], scales, strict=True)
+    of_each = zip(matrices, low_rank[::2], low_rank[1::2], updates, strict=True)
     return [
-        matrix if down is None or up is None else _whole(matrix, down, up, scale) for matrix, down, up, scale in updates
+        matrix if layer is None or down is None or up is None else _whole(matrix, down, up, layer.scale)
+        for matrix, down, up, layer in of_each
     ]
 
 
 def _of_low_rank(
-    grads: Sequence[Tensor], inputs: Sequence[Tensor], low_rank: Sequence[Tensor | None], scales: Scales
+    grads: Sequence[Tensor], inputs: Sequence[Tensor], low_rank: Sequence[Tensor | None], updates: Updates
 ) -> list[Tensor | None]:
     """Gradients of what `_low_rank` gave, from those of the products [R, outputs] and their inputs [R, inputs]."""
     found: list[Tensor | None] = []
-    for number, scale in enumerate(scales):
+    for number, layer in enumerate(updates):
         down, up = low_rank[2 * number : 2 * number + 2]
-        if down is None or up is None:
+        grad, seen = grads[number], inputs[number]
+        if layer is not None and layer.keep is not None:
+            layer.keep(seen, grad)
+        if layer is None or layer.keep is not None or down is None or up is None:
             found += [None, None]
             continue
-        grad, seen = grads[number], inputs[number]
-        found += [scale * ((grad @ up).t() @ seen), scale * (grad.t() @ (seen @ down.t()))]
+        found += [layer.scale * ((grad @ up).t() @ seen), layer.scale * (grad.t() @ (seen @ down.t()))]
     return found
 
 

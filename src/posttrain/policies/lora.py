@@ -44,6 +44,11 @@ class LoRALinear(Adapted):
 
     def forward(self, input: Tensor) -> Tensor:
         """[R, out] from [R, in]."""
+        if (keep := self.keep) is not None:
+            output = F.linear(input, self.whole.to(self.weight.dtype), self.bias)
+            output = output if output.requires_grad else output.requires_grad_()
+            output.register_hook(lambda gradient: keep(input, gradient))  # type: ignore[no-untyped-call]
+            return output
         update = F.linear(F.linear(input, self.lora_A), self.lora_B)
         return F.linear(input, self.weight, self.bias) + self.scale * update
 

@@ -8,13 +8,13 @@ record has a backward pass of its own.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pad_sequence
 
 from posttrain.policies import Policy
 from posttrain.policies.lora import LoRALinear, adapters
@@ -125,19 +125,18 @@ class _Rows:
 
     layer: LoRALinear
     input_LD: Tensor
-    gradient_LD: Tensor | None = None
-    """Set in the backward pass."""
+    gradient_LD: Tensor
 
-    def products(self, starts: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """[N, r, in] and [N, out, r] gradients of both matrices for each record; rows after the last are padding."""
-        assert self.gradient_LD is not None, "after the backward pass"
-        lengths, end = np.diff(starts).tolist(), starts[-1]
-        x, y = self.input_LD[:end], self.gradient_LD[:end] * self.layer.scale
-        inner, outer = F.linear(x, self.layer.lora_A.detach()), y @ self.layer.lora_B.detach()
-        x, y, inner, outer = (
-            pad_sequence(list(torch.split(part, lengths)), batch_first=True) for part in (x, y, inner, outer)
-        )
-        return outer.transpose(1, 2) @ x, y.transpose(1, 2) @ inner
+    def products(self, place_NM: Tensor, is_token_NM: Tensor) -> tuple[Tensor, Tensor]:
+        """[N, r, in] and [N, out, r] gradients of both matrices for each record, whose rows are at `place_NM`.
+
+        A record that is shorter than the longest has a row of its own where `is_token_NM` is 0.
+        """
+        x, y, scale = self.input_LD, self.gradient_LD, self.layer.scale
+        weight_NM1 = (is_token_NM * scale)[..., None].to(y)
+        inner = F.linear(x, self.layer.lora_A.detach())[place_NM] * weight_NM1
+        outer = (y @ self.layer.lora_B.detach())[place_NM] * weight_NM1
+        return outer.transpose(1, 2) @ x[place_NM], y[place_NM].transpose(1, 2) @ inner
 
 
 @dataclass
@@ -199,8 +198,9 @@ def _of_adapters(
             weighted_T = result.loss_T * batch.weight_T
             weighted_T.sum().backward()  # type: ignore[no-untyped-call]
         products: dict[str, Tensor] = {}
+        places = _places(batch.packed.starts, learner.device)
         for name, own_rows in rows.items():
-            pair = own_rows.products(batch.packed.starts)
+            pair = own_rows.products(*places)
             products |= {f"{name}.lora_A": pair[0], f"{name}.lora_B": pair[1]}
         found.passes.append((list(part), products))
         ends = np.cumsum([e.num_trained for e in own])[:-1]
@@ -215,40 +215,27 @@ def _of_adapters(
     return found
 
 
-class _Recording(nn.Linear):
-    """An adapted layer whose inputs and outputs' gradients are kept. Kernels do not replace it."""
-
-    lora_A: nn.Parameter
-    lora_B: nn.Parameter
-    scale: float
-    rows: dict[str, _Rows]
-    called: str
-
-    def forward(self, input: Tensor) -> Tensor:
-        """[R, out] from [R, in]; the weights of the adapter are constants, and merged."""
-        merged = torch.addmm(self.weight.detach(), self.lora_B.detach(), self.lora_A.detach(), alpha=self.scale)
-        output = F.linear(input, merged, self.bias)
-        output = output if output.requires_grad else output.requires_grad_()
-        assert self.called not in self.rows, "a layer is called once in a pass"
-        rows = self.rows[self.called] = _Rows(self, input.detach())  # type: ignore[arg-type]
-
-        def keep(gradient: Tensor) -> None:
-            rows.gradient_LD = gradient
-
-        output.register_hook(keep)  # type: ignore[no-untyped-call]
-        return output
+def _places(starts: Sequence[int], device: torch.device) -> tuple[Tensor, Tensor]:
+    """[N, M] rows of N records of at most M tokens, and whether each is a token; after the last it is repeated."""
+    first_N1, length_N1 = torch.tensor(starts[:-1])[:, None], torch.tensor(np.diff(starts))[:, None]
+    number_M = torch.arange(int(length_N1.max()))
+    places = first_N1 + torch.minimum(number_M, length_N1 - 1)
+    return places.to(device), (number_M < length_N1).to(device)
 
 
 @contextmanager
-def _recording(policy: Policy) -> Iterator[Mapping[str, Any]]:
-    """Inside, adapted layers keep their rows, by the layer's name."""
+def _recording(policy: Policy) -> Iterator[Mapping[str, _Rows]]:
+    """Inside, adapted layers keep the rows of a pass, by the layer's name, and have no gradients."""
     layers, rows = adapters(policy), dict[str, _Rows]()
+
+    def keep(name: str, input_LD: Tensor, gradient_LD: Tensor) -> None:
+        assert name not in rows, "a layer is called once in a pass"
+        rows[name] = _Rows(layers[name], input_LD.detach(), gradient_LD.detach())
+
     for name, layer in layers.items():
-        layer.rows, layer.called = rows, name  # type: ignore[assignment]
-        layer.__class__ = _Recording  # type: ignore[assignment]
+        layer.keep = partial(keep, name)
     try:
         yield rows
     finally:
         for layer in layers.values():
-            layer.__class__ = LoRALinear
-            del layer.rows, layer.called
+            layer.keep = None
