@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 
+from posttrain.components.advantages.moving_baseline import MovingBaseline
 from posttrain.components.advantages.reinforce_plus_plus import ReinforcePlusPlus
+from posttrain.components.curricula import Curriculum
+from posttrain.components.curricula.bandit import Bandit
+from posttrain.components.curricula.evolved import Evolved
+from posttrain.components.curricula.ucb import Ucb
+from posttrain.components.curricula.variance import Variance
 from posttrain.components.environments.calculator import Calculator
 from posttrain.components.filters.zero_variance import ZeroVariance
 from posttrain.components.rewards.function import Function
@@ -80,6 +86,16 @@ def test_a_group_of_one_has_no_baseline(recipe: Recipe) -> None:
     with pytest.raises(UserError, match=r"rollout\.n is 1, and group_mean compares .* nothing would be learned"):
         warnings(one)
     assert warnings(with_rl(one, advantage=ReinforcePlusPlus(baseline="none"))) == []
+
+
+@pytest.mark.parametrize("curriculum", [Bandit(), Ucb(), Evolved(), Variance()])
+def test_a_curriculum_that_reads_the_spread_of_groups_of_one(recipe: Recipe, curriculum: Curriculum) -> None:
+    one = with_rl(recipe, rollout=Independent(n=1), advantage=MovingBaseline())
+    assert warnings(one) == []
+    spread = f"rollout.n is 1, and the curriculum {curriculum.kind} learns from "
+    with pytest.raises(UserError, match=spread):
+        warnings(with_rl(one, curriculum=curriculum))
+    assert warnings(with_rl(one, curriculum=Evolved(informativeness="mean"))) == []
 
 
 def test_a_filter_that_drops_every_group(recipe: Recipe) -> None:

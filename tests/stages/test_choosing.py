@@ -16,6 +16,7 @@ from posttrain.components.curricula.variance import Variance
 from posttrain.errors import UserError
 from posttrain.methods.curriculum.mopps import mopps
 from posttrain.methods.curriculum.pcl import pcl
+from posttrain.methods.curriculum.sec import sec
 from posttrain.methods.curriculum.vas import vas
 from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
@@ -43,6 +44,12 @@ def test_weight_and_reason_are_in_the_record(small: Small, train: Train) -> None
 def test_uniform_has_no_reason(small: Small, train: Train) -> None:
     _, store = train(small(arithmetic(), "steps=1"))
     assert all("reason" not in (row["info"] or "") for row in store.rollouts(1))
+
+
+def test_one_category_is_a_note_of_the_run(small: Small, train: Train) -> None:
+    _, store = train(small(sec(arithmetic()), "steps=1", "tasks.terms=[2,2]"))
+    [note] = [entry["message"] for entry in store.events() if entry["kind"] == "note"]
+    assert note.startswith("stage rl: curriculum bandit: all 55 tasks have the same category, '2 numbers'")
 
 
 def test_tokens_of_measurements_are_counted_where_they_are_sampled(small: Small, train: Train, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from posttrain.component import nearest
 from posttrain.components.advantages import Advantage
+from posttrain.components.curricula import Curriculum
 from posttrain.components.filters import Filter
 from posttrain.components.rewards import Reward
 from posttrain.components.rollouts import Rollout
@@ -39,6 +40,7 @@ class Subject:
         for name, stage in self.recipe.stages.items():
             rollout, reward = getattr(stage, "rollout", None), getattr(stage, "reward", None)
             advantage, filters = getattr(stage, "advantage", None), getattr(stage, "filters", {})
+            curriculum = getattr(stage, "curriculum", None)
             yield StageSubject(
                 name=name,
                 stage=stage,
@@ -48,6 +50,7 @@ class Subject:
                 reward=reward if isinstance(reward, Reward) else None,
                 advantage=advantage if isinstance(advantage, Advantage) else None,
                 filters=filters,
+                curriculum=curriculum if isinstance(curriculum, Curriculum) else None,
             )
 
 
@@ -63,6 +66,7 @@ class StageSubject:
     reward: Reward | None
     advantage: Advantage | None
     filters: Mapping[str, Filter]
+    curriculum: Curriculum | None
 
     @property
     def sampling(self) -> Sampling | None:
@@ -95,6 +99,12 @@ def groups_of_one(subject: Subject) -> Iterable[str]:
                 f"stage {stage.name}: rollout.n is 1, and {stage.advantage.kind} compares the rewards "
                 "of a task's rollouts with one another, so every advantage would be 0 and nothing would be learned. "
                 "Set rollout.n to 2 or more, or take an advantage with another baseline"
+            )
+        if stage.curriculum is not None and stage.curriculum.needs_several:
+            raise UserError(
+                f"stage {stage.name}: rollout.n is 1, and the curriculum {stage.curriculum.kind} learns from "
+                "differences between the rewards of a task's rollouts, so it would learn nothing. Set rollout.n to 2 "
+                "or more, or take curriculum=uniform"
             )
         for name, member in stage.filters.items():
             if member.needs_several:

@@ -248,11 +248,12 @@ class StageRun(StageRunContext):
         self.learners: Mapping[str, Learner] = {}
         """Those of the stage, once it has begun."""
         self.steps_done = continued.steps_done
-        own = {name: part for name, part in continued.memory.items() if name not in (_ALARMS, _SELECTION)}
-        self.memory: dict[str, Any] = own
+        self.memory: dict[str, Any] = {k: x for k, x in continued.memory.items() if k not in (_ALARMS, _SELECTION)}
         self._observed = continued.memory.get(_SELECTION)
         if stage.selection is not None:
             self._select(stage, stage.selection, models)
+        for note in stage.notes(self.tasks) if self.tasks and not self.memory else ():
+            run.note(f"stage {name}: {note}")
         self._total_steps = stage.total_steps(self.tasks) if self.tasks else 0
         self._watch = Watch(run.recipe.alarms, continued.memory.get(_ALARMS))
         self.groups: Sequence[Group] = ()

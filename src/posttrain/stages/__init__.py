@@ -103,6 +103,10 @@ class Stage(Component):
     def check_further(self, name: str, models: Models, tasks: Sequence[Task]) -> None:
         """The same for tasks of `further`, by their name."""
 
+    def notes(self, tasks: Sequence[Task]) -> Sequence[str]:
+        """What the user should be aware of with these tasks: notes of the run, when the stage begins."""
+        return ()
+
     def total_steps(self, tasks: Sequence[Task]) -> int:
         """Number of steps that the stage will take on these tasks."""
         raise NotImplementedError

@@ -133,3 +133,9 @@ def test_a_feature_that_tasks_lack_is_reported() -> None:
     pool = [Task(key="first", prompt="", fields={"level": 1})]
     with pytest.raises(UserError, match=r"names 'levle', but task first has no such field; did you mean 'level'"):
         Bandit(features=("levle",)).select(Bandit().start(), pool, 1, seed=0, step=0)
+
+
+def test_tasks_of_one_category_are_noted() -> None:
+    assert Bandit().notes(POOL) == []
+    [note] = Bandit().notes(POOL[:3])
+    assert note.startswith("curriculum bandit: all 3 tasks have the same category, 'easy', so that they are drawn unif")

@@ -43,3 +43,13 @@ def test_what_is_refused() -> None:
     with pytest.raises(UserError, match="are all 0"):
         ByShare(shares={"a": 0}).check(POOL, 2)
     ByShare(shares={"a": 0, "b": 1}).check(POOL, 2)
+
+
+def test_equal_shares_and_one_domain_are_noted() -> None:
+    assert ByShare(shares={"a": 3, "c": 1}).notes(POOL) == []
+    for shares in ({}, {"a": 2, "b": 2, "c": 2}):
+        [note] = ByShare(shares=shares).notes(POOL)
+        assert "all 3 domains have the same share, and" in note
+    for curriculum, tasks in ((ByShare(shares={"a": 1}), POOL), (ByShare(), POOL[:4])):
+        [note] = curriculum.notes(tasks)
+        assert "only one domain has tasks and a share" in note

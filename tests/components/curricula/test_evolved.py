@@ -75,6 +75,12 @@ def test_the_next_set_is_four_fifths_of_rewrites_of_informative_tasks() -> None:
     assert {pick.reason for pick in picks} == {"born", "data"} and len({pick.task.key for pick in picks}) == 20
 
 
+def test_fewer_weights_than_draws_are_counted() -> None:
+    """A quarter of 20 is 5, and 2 have a weight."""
+    assert Evolved().report(after_a_round(Evolved(), {task.key for task in POOL[:2]}))["without_weight"] == 3.0
+    assert "without_weight" not in Evolved().report(after_a_round(Evolved(), {task.key for task in POOL[:7]}))
+
+
 def test_born_tasks_have_the_answer_of_their_sum() -> None:
     state = after_a_round(Evolved(), {task.key for task in POOL[:7]})
     for own in state["born"]:

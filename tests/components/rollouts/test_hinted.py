@@ -114,6 +114,8 @@ def test_a_hint_without_room_ends_the_ladder() -> None:
 def test_mistakes() -> None:
     with pytest.raises(UserError, match="task sum: the hinted rollout takes its hints from a demonstration"):
         SHORT.check([replace(SUM, demonstrations=())])
+    with pytest.raises(UserError, match="'7' has one character, so that a hint would be the whole of it"):
+        SHORT.check([replace(SUM, demonstrations=("7",))])
     named = replace(SHORT, column="solutoin")
     with pytest.raises(UserError, match=r"the column 'solutoin', which this task lacks; did you mean 'solution'"):
         named.check([replace(SUM, fields={"solution": "abc"})])

@@ -109,8 +109,17 @@ class Curriculum(Component):
         """Whether it learns from a task's rollouts about this task only, so that it needs several visits of each."""
         return False
 
+    @property
+    def needs_several(self) -> bool:
+        """Whether it learns from differences between the rewards of one task's rollouts."""
+        return False
+
     def check(self, tasks: Sequence[Task], count: int) -> None:
         """Raise `UserError`, before anything is sampled, for tasks among which it cannot choose `count`."""
+
+    def notes(self, tasks: Sequence[Task]) -> list[str]:
+        """What the user should be aware of with these tasks: notes of a run and of its dry run."""
+        return []
 
     def start(self) -> State:
         """State before the first step."""

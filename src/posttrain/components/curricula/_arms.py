@@ -30,6 +30,17 @@ def category_of(task: Task, features: Sequence[str]) -> str:
     return " / ".join(task.domain if name == "domain" else str(task.fields[name]) for name in features)
 
 
+def alike(kind: str, tasks: Sequence[Task], features: Sequence[str]) -> list[str]:
+    """A note where all tasks have the same category."""
+    names = {category_of(task, features) for task in tasks}
+    if len(names) > 1:
+        return []
+    return [
+        f"curriculum {kind}: all {len(tasks)} tasks have the same category, {names.pop()!r}, so that they are drawn "
+        f"uniformly; give them domains, or name fields of theirs (curriculum.features={list(features)})"
+    ]
+
+
 class Arms:
     """The categories of a pool by name, in alphabetical order."""
 

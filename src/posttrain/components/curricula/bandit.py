@@ -19,7 +19,7 @@ from pydantic import Field, PositiveFloat
 
 from posttrain.component import frozen
 from posttrain.components.curricula import Curriculum, Pick, State
-from posttrain.components.curricula._arms import Arms, gains_of, report_of, seen_of, softmax
+from posttrain.components.curricula._arms import Arms, alike, gains_of, report_of, seen_of, softmax
 from posttrain.types import Group, Task
 
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
@@ -39,6 +39,15 @@ class Bandit(Curriculum):
     use 1 (Countdown), 0.4 (MATH) and 0.2 (two features)."""
     unvisited: Literal["keep", "decay"] = "keep"
     """Q of a category without a task in the step: unchanged (the paper), or updated with a gain of 0 (the release)."""
+
+    @property
+    def needs_several(self) -> bool:
+        """True: the advantage of a single rollout is 0."""
+        return True
+
+    def notes(self, tasks: Sequence[Task]) -> list[str]:
+        """Tasks of one category."""
+        return alike(self.kind, tasks, self.features)
 
     def start(self) -> State:
         """State before the first step: no gains, no tasks drawn."""

@@ -44,6 +44,17 @@ class ByShare(Curriculum):
         if self.shares and not any(self.shares.values()):
             raise UserError("curriculum.shares are all 0, so that no domain can be drawn; give one a share above 0")
 
+    def notes(self, tasks: Sequence[Task]) -> list[str]:
+        """One domain, or equal shares."""
+        names = sorted({task.domain for task in tasks})
+        drawn = [self.shares.get(name, 0.0) for name in names] if self.shares else [1.0] * len(names)
+        above = sum(share > 0.0 for share in drawn)
+        if above == 1:
+            return [f"curriculum {self.kind}: only one domain has tasks and a share, so that they are drawn uniformly"]
+        if len(set(drawn)) == 1:
+            return [f"curriculum {self.kind}: all {len(names)} domains have the same share, and are drawn alike"]
+        return []
+
     def start(self) -> State:
         """State before the first step: no task drawn."""
         return {"position": {}, "exhausted": 0}

@@ -76,6 +76,11 @@ class Evolved(Curriculum):
         """The model that rewrites."""
         return frozenset() if self.role is None else frozenset({self.role})
 
+    @property
+    def needs_several(self) -> bool:
+        """Whether tasks are drawn by the spread of their rewards."""
+        return self.informativeness in ("gap", "regret", "second", "variance")
+
     def check(self, tasks: Sequence[Task], count: int) -> None:
         """The rule needs sums, and a set must be large enough that one task of it is rewritten."""
         if int(self.share * len(tasks)) < 1:
@@ -103,7 +108,8 @@ class Evolved(Curriculum):
         everything = _everything(state, pool)
         places = list(state["set"]) or list(range(len(pool)))
         rng = generator(seed, step, refill, 0x65)
-        drawn = drawn_by(weights([self._value(state, everything[i]) for i in places]), int(self.share * size), rng)
+        wanted = int(self.share * size)
+        drawn = drawn_by(weights([self._value(state, everything[i]) for i in places]), wanted, rng)
         writer = _Writer(role=self.role, request=self.request, sampling=self.sampling)
         writing = _Writing(writer, pool, state, probe, step)
         for place in drawn.tolist():
@@ -125,6 +131,7 @@ class Evolved(Curriculum):
             "values": {},
             "refused": dict(writing.refused),
             "depth": float(np.mean([writing.depth(i) for i in following])),
+            "without_weight": wanted - len(drawn),
         }
 
     def select(
@@ -144,13 +151,18 @@ class Evolved(Curriculum):
         return {**state, "values": values}
 
     def report(self, state: State) -> Mapping[str, float]:
-        """The round, what was written and refused, and the mean depth of the present set."""
+        """The round, what was written and refused, and the mean depth of the present set.
+
+        ``without_weight`` counts the tasks by which fewer than the share were rewritten, since no others had a weight.
+        """
         found = {
             "round": float(state["round"]),
             "born": float(len(state["born"])),
             "depth": float(state["depth"]),
             "informativeness": float(np.mean(list(state["values"].values()))) if state["values"] else 0.0,
         }
+        if missing := state.get("without_weight"):
+            found["without_weight"] = float(missing)
         return found | {f"refused/{reason}": float(number) for reason, number in state["refused"].items()}
 
     def _value(self, state: State, task: Task) -> float:

@@ -23,7 +23,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from posttrain.component import frozen
 from posttrain.components.curricula import Curriculum, Pick, State
-from posttrain.components.curricula._arms import Arms, gains_of, report_of, seen_of, softmax
+from posttrain.components.curricula._arms import Arms, alike, gains_of, report_of, seen_of, softmax
 from posttrain.components.curricula._draws import Reals, generator
 from posttrain.types import Group, Task
 
@@ -44,6 +44,15 @@ class Ucb(Curriculum):
     """What n counts: tasks of the steps (the paper), or rollouts (the release)."""
     draw: Literal["independent", "epochs"] = "independent"
     """Which task of a category is next: any of them each time (the release), or the next of shuffled epochs."""
+
+    @property
+    def needs_several(self) -> bool:
+        """True: the advantage of a single rollout is 0."""
+        return True
+
+    def notes(self, tasks: Sequence[Task]) -> list[str]:
+        """Tasks of one category."""
+        return alike(self.kind, tasks, self.features)
 
     def start(self) -> State:
         """State before the first step: no advantages, no tasks drawn."""

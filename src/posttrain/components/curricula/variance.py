@@ -45,14 +45,19 @@ class Variance(Curriculum):
     """lambda: share of a step's tasks, rounded down, that is drawn by score."""
     every: PositiveInt = 35
     """Steps between two measurements: 35 in the main runs, 28 in the ablations, 4 in the released example."""
-    n: Annotated[int, Field(ge=1, le=1024)] | None = None
+    n: Annotated[int, Field(ge=2, le=1024)] | None = None
     """Rollouts of each task in a measurement: 32 in the main runs, 8 in the ablations; None takes as many as in
-    training."""
+    training, which must be several."""
     rescale: bool = False
     """Whether scores are scaled to [0, 1] over the tasks, as in the release: then the task with the lowest is never
     drawn by score."""
     uniform: Literal["independent", "epochs"] = "independent"
     """How the rest is drawn: each task on its own (the paper), or the next of shuffled epochs (the release)."""
+
+    @property
+    def needs_several(self) -> bool:
+        """Whether a measurement has as many rollouts of a task as a step of training."""
+        return self.n is None
 
     def start(self) -> State:
         """State before the first step: nothing measured, no task drawn."""

@@ -84,7 +84,13 @@ class Hinted(Rollout):
     def check(self, tasks: Sequence[Task]) -> None:
         """Every task must have a solution of two characters or more."""
         for task in tasks:
-            if len(self.solution(task)) < 2:
+            solution = self.solution(task)
+            if len(solution) == 1:
+                raise UserError(
+                    f"task {task.key}: its solution {solution!r} has one character, so that a hint would be the whole "
+                    "of it; give the row a longer solution, or leave it out"
+                )
+            if not solution:
                 where = f"the column '{self.column}'" if self.column else "a demonstration"
                 hint = f"; {nearest(self.column, task.fields)}" if self.column else ""
                 raise UserError(

@@ -168,6 +168,10 @@ class RL(Stage):
         if own or any(need.shows for need in self.needs):
             check_experts(models, tasks)
 
+    def notes(self, tasks: Sequence[Task]) -> Sequence[str]:
+        """Those of the curriculum."""
+        return self.curriculum.notes(tasks)
+
     def check_timetable(self, timetable: Timetable) -> None:
         """Streaming fills batches itself, and goes on with groups itself."""
         if timetable.streams is not None and self.refill is not None:
@@ -305,7 +309,8 @@ class RL(Stage):
         groups = wait_for(collect_groups(tasks, self.rollout, self.reward, samplers, RewardContext()))
         if failures := describe_failures(groups):
             context.errors.append(f"stage {context.name}: {failures}")
-        return describe(groups) + visits(self.curriculum, self.steps, self.prompts, len(context.tasks))
+        seen = visits(self.curriculum, self.steps, self.prompts, len(context.tasks))
+        return describe(groups) + seen + list(self.notes(context.tasks))
 
     def _first_tasks(self, context: PreviewContext) -> list[Task]:
         """The tasks of the first step, without what the curriculum would measure before."""
