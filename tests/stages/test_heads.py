@@ -121,6 +121,8 @@ def test_what_cannot_be_learned_is_reported() -> None:
         TWO._texts([replace(task, fields={"a": "good"})])
     with pytest.raises(UserError, match="a completion and a number in a or b"):
         TWO._texts([replace(task, fields={"c": 1})])
+    with pytest.raises(UserError, match="none of the 1 tasks has a number in 'b', so that its head"):
+        TWO._texts([task])
 
 
 def test_labels_are_those_of_the_text_and_some_are_missing() -> None:

@@ -225,6 +225,12 @@ def margins(tmp_path: Path, *rows: Mapping[str, object]) -> Path:
 def test_the_numbers_of_each_pair_come_from_its_row(policy: Policy, tmp_path: Path) -> None:
     tasks = Files(path=str(margins(tmp_path, {"margin": 2}, {"margin": -0.5}))).load()
     assert [number_of(task, task.preferences[0], "margin") for task in tasks] == [2.0, -0.5]
+    delimited = tmp_path / "pairs.csv"
+    delimited.write_text("prompt,chosen,rejected,margin\n1+1=,2,3,-1.5\n1+2=,3,4,nan\n")
+    texts = Files(path=str(delimited)).load()
+    assert number_of(texts[0], texts[0].preferences[0], "margin") == -1.5
+    with pytest.raises(UserError, match="'margin' is 'nan'; give each row a column 'margin' with a finite number"):
+        number_of(texts[1], texts[1].preferences[0], "margin")
     own = Preference(chosen="4", rejected="5", fields={"margin": 7.0})
     assert number_of(tasks[0], own, "margin") == 7.0
     training = PreferenceTraining(loss=DPO(growth=0.5), reducer=Sequences())

@@ -34,6 +34,17 @@ def plain(value: Any) -> Any:
     return _scalar(value)
 
 
+def finite(value: Any) -> float | None:
+    """The number of a field, which may be a text as in delimited files; None for anything else, and if not finite."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
 def memory(value: Any) -> int:
     """Bytes that a plain value takes in memory."""
     size = getsizeof(value)

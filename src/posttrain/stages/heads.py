@@ -20,7 +20,7 @@ the likelihood is used instead. It is not bounded where targets are met exactly,
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
@@ -30,6 +30,7 @@ from posttrain.component import frozen, nearest
 from posttrain.components.reducers import Reducer
 from posttrain.components.tasks import Tasks
 from posttrain.datasets.order import shuffled
+from posttrain.datasets.values import finite
 from posttrain.errors import UserError
 from posttrain.models import Model
 from posttrain.signals import SCORE, SCORES
@@ -172,13 +173,26 @@ class HeadsTraining(Stage):
             found = [(task, text) for task in tasks for text in texts_of(task)]
         else:
             found = [(task, task.demonstrations[0]) for task in tasks if task.demonstrations]
-            found = [(task, text) for task, text in found if any(np.isfinite(self._read(task)))]
+            read = [(task, text, np.isfinite(self._read(task))) for task, text in found]
+            self._check_labels([known for _, _, known in read], tasks)
+            found = [(task, text) for task, text, known in read if any(known)]
         if found:
             return found
         named = f"a completion and a number in {' or '.join(self.labels)}" if self.labels else "a completion or a pair"
         fields = sorted({name for task in tasks for name in task.fields})
         hint = f"; {nearest(self.labels[0], fields)}" if self.labels else ""
         raise UserError(f"none of the {len(tasks)} tasks has {named} to learn from{hint}; give columns of these names")
+
+    def _check_labels(self, known: Sequence[Any], tasks: Sequence[Task]) -> None:
+        """Raise `UserError` for a label that no task has, where others are there: its head would learn nothing."""
+        there = np.any(known, axis=0) if known else np.zeros(len(self.labels), bool)
+        if any(there) and not all(there):
+            name = self.labels[int(np.argmin(there))]
+            fields = sorted({field for task in tasks for field in task.fields} - set(self.labels))
+            raise UserError(
+                f"none of the {len(tasks)} tasks has a number in '{name}', so that its head would learn nothing; "
+                f"{nearest(name, fields)}; give the column, or leave the label out of labels"
+            )
 
     def _read(self, task: Task) -> list[float]:
         """The labels of a task, NaN where it has none. Raises `UserError` for one that is no number, or no level."""
@@ -253,6 +267,7 @@ def _label(task: Task, name: str) -> float:
     value = task.fields.get(name)
     if value is None:
         return float("nan")
-    if isinstance(value, int | float) and not isinstance(value, bool) and np.isfinite(value):
-        return float(value)
+    number = finite(value)
+    if number is not None:
+        return number
     raise UserError(f"task {task.key}: {name} is {value!r:.60}; a label is a number, or left out")

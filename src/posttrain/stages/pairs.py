@@ -1,6 +1,5 @@
 """Training on the preference pairs of a data set, shared by the stages `preference` and `reward_model`."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
@@ -11,6 +10,7 @@ from pydantic import PositiveFloat, PositiveInt
 from posttrain.component import nearest
 from posttrain.components.reducers import Reducer
 from posttrain.datasets.order import shuffled
+from posttrain.datasets.values import finite
 from posttrain.errors import UserError
 from posttrain.signals import ADVANTAGE, Signal, columns_in, trained_in
 from posttrain.stages import Models, PreviewContext, StageContext
@@ -169,10 +169,10 @@ def pairs_of(tasks: Sequence[Task]) -> list[tuple[Task, Preference]]:
 def number_of(task: Task, preference: Preference, name: str) -> float:
     """A number of a pair: its own, or the column of the task's row. Raises `UserError` where there is none."""
     fields = {**task.fields, **preference.fields}
-    value = fields.get(name)
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-        return float(value)
-    found = f"'{name}' is {value!r}" if name in fields else f"there is none; {nearest(name, fields)}"
+    number = finite(fields.get(name))
+    if number is not None:
+        return number
+    found = f"'{name}' is {fields[name]!r}" if name in fields else f"there is none; {nearest(name, fields)}"
     raise UserError(
         f"task {task.key}: the loss reads the number '{name}' of each pair, and {found}; give each row a column "
         f"'{name}' with a finite number, or take a loss that does not read it"
@@ -210,7 +210,7 @@ def pair_trajectories(policy: "Policy", task: Task, preference: Preference) -> t
         return replace(trajectory, sample=sample, facts=(*trajectory.facts, fact))
 
     rule, given = preference.fields.get("rule"), preference.fields.get("margin", task.fields.get("margin"))
-    margin = float(given) if isinstance(given, int | float) and math.isfinite(given) else None
+    margin = finite(given)
     return one(0, "chosen", preference.chosen), one(1, "rejected", preference.rejected)
 
 
