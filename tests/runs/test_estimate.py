@@ -171,3 +171,12 @@ def test_demonstrations_with_an_optimizer_of_their_own_and_compared_gradients() 
     plain, relift, amft = (estimate(find_recipe(name), 10, {}).parts for name in ("hpt", "relift", "amft"))
     assert relift["optimizer"] == 2 * plain["optimizer"] > 0 and relift["gradients"] == plain["gradients"]
     assert amft["gradients"] == 4 * plain["gradients"] > 0 and amft["optimizer"] == plain["optimizer"]
+
+
+def test_every_record_of_a_private_batch_has_a_gradient() -> None:
+    """64 records and the sum; with adapters those are small."""
+    whole = ["setting=private_records", "models.policy.lora=null"]
+    plain, private = (estimate(find_recipe(name, whole), 10, {}).parts for name in ("sft", "dp_sgd"))
+    assert private["gradients"] == 65 * plain["gradients"] > 0 and private["optimizer"] == plain["optimizer"]
+    adapted = estimate(find_recipe("dp_sgd"), 10, {}).parts
+    assert 0 < adapted["gradients"] < private["gradients"] / 10

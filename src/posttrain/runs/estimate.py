@@ -126,7 +126,9 @@ def estimate(recipe: Recipe, held_out: int, tasks: "Mapping[str, list[Task]]") -
         adapters = model.lora.rank * size.adapted if model.lora is not None else 0
         trained = (adapters or size.parameters) if model.trained else 0
         parts["weights"] += (size.parameters + adapters) * width
-        optimizers, gradients = (1 + _experts(recipe), 1 + _probed(recipe)) if role == "policy" else (1, 1)
+        optimizers, gradients = 1, 1
+        if role == "policy":
+            optimizers, gradients = 1 + _experts(recipe), 1 + _probed(recipe) + _private(recipe)
         parts["gradients"] += gradients * trained * 4
         # Moments, and masters of half-precision weights.
         parts["optimizer"] += optimizers * trained * (8 + (4 if width == 2 else 0))
@@ -152,6 +154,13 @@ def _probed(recipe: Recipe) -> int:
     """Gradients that the policy has beside its own at a time: three where a balance compares them."""
     balances = (getattr(stage, "balance", None) for stage in recipe.stages.values())
     return 3 * any(balance is not None and balance.validated for balance in balances)
+
+
+def _private(recipe: Recipe) -> int:
+    """The same where each record of a batch has a gradient of its own, all of which are there at a time."""
+    learners = [(stage, getattr(stage, "learner", None)) for stage in recipe.stages.values()]
+    private = [stage for stage, own in learners if isinstance(own, Learning) and own.privacy is not None]
+    return max((int(getattr(stage, "batch", 0)) for stage in private), default=0)
 
 
 def _lengths(recipe: Recipe, size: "ModelSize", held_out: int, tasks: "Mapping[str, list[Task]]") -> dict[str, int]:
