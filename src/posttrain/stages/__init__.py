@@ -29,6 +29,7 @@ SHARED: Final = (
     "columns",
     "context",
     "fit",
+    "implicit",
     "loss",
     "memory",
     "needs",

@@ -7,10 +7,11 @@ when they are reached (`curricula/coverage`).
 
     posttrain run r1_fuzz tasks=mine.jsonl model=FOLDER
     # columns: prompt, source (Python), function (a name), line (to be reached), parent (the line before, if any)
+    posttrain fuzz target.py:parse --model runs/r1_fuzz-1 --budget 5000       # a function of your own
 
 Differs: both are our own form, that of search-based testing. A group without spread has no gradient; there is no
-distance by the call graph to fall back on. Crashes are in the record of rollouts, not in a list of their own. Inputs
-are literals for Python functions, not files for compilers, and what they reach is not handed to another fuzzer.
+distance by the call graph to fall back on. Crashes are in the record of rollouts; `posttrain fuzz` keeps them in a
+folder of AFL++'s form. Inputs are for Python functions, not files for compilers.
 
 Measured here over five seeds (`docs/experiments/fuzz_guards.py`), behind five nested equalities, in 2,000 executions
 for each of 30 lines: hill climbing reaches none where only the line is rewarded, all with the guards passed or the
