@@ -96,7 +96,7 @@ class Outer(Stage):
     """Inner updates before the first."""
     prompts: PositiveInt = 16
     """Tasks of an inner update."""
-    outer_prompts: PositiveInt = 16
+    outer_prompts: Annotated[int, Field(ge=1, le=100_000)] = 16
     """Tasks of an outer step, for the slope of the primary part."""
     learner: Learning = Learning()
     """How the policy is updated."""
