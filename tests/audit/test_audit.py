@@ -50,6 +50,7 @@ SHIPPED = {
     "cosine": Shipped({"correct": "match"}),
     "countdown": Shipped(),
     "ended": Shipped({"of": "match"}),
+    "conversation": Shipped({"of": "match"}),
     "over_budget": Shipped({"of": "match"}),
     "per_step": Shipped({"of": "match"}),
     "overlong": Shipped({"of": "match", "limit": 20_000}),

@@ -251,6 +251,7 @@ CASES: dict[str, Case] = {
         gold="evif der",
         task=Task(key="task", prompt=QUESTION, fields={"words": ["red", "five"]}),
     ),
+    "conversation": Case(settings={"of": "match"}, gold="42"),
     "over_budget": Case(settings={"of": "match"}, gold="42"),
     "chains": Case(
         settings={},

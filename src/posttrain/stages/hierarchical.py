@@ -245,8 +245,8 @@ class Hierarchical(Stage):
         self, turns: Sequence[StoredTurn], fresh: Sequence[Completion], target: "Policy", learner: "Learner"
     ) -> FloatArray:
         """[N, 4] targets of both Q and of both V, by the copy."""
-        value_N = _read(target, [t.following if t.following is not None else t.context for t in turns], learner)
-        action_N = _read(
+        value_N = read_outputs(target, [t.following if t.following is not None else t.context for t in turns], learner)
+        action_N = read_outputs(
             target, [np.concatenate([t.context, u.token_ids]) for t, u in zip(turns, fresh, strict=True)], learner
         )
         reward_N = np.array([t.reward for t in turns], np.float32)
@@ -293,8 +293,8 @@ class Hierarchical(Stage):
     ) -> FloatArray:
         """[N] the smaller Q of the fresh turn minus the smaller V of the state."""
         ids = [np.concatenate([t.context, u.token_ids]) for t, u in zip(turns, fresh, strict=True)]
-        q_N2 = _read(critic, ids, learner)[:, :HEADS]
-        v_N2 = _read(critic, [t.context for t in turns], learner)[:, HEADS:]
+        q_N2 = read_outputs(critic, ids, learner)[:, :HEADS]
+        v_N2 = read_outputs(critic, [t.context for t in turns], learner)[:, HEADS:]
         return np.asarray(q_N2.min(1) - v_N2.min(1), np.float32)
 
     def _fit_policy(
@@ -339,7 +339,7 @@ def squared_errors(tokens: Tokens, target_NO: FloatArray) -> PerToken:
     return PerToken(loss_T=loss_T, metrics={name: values.detach() for name, values in metrics.items()})
 
 
-def _read(policy: "Policy", texts: Sequence[IntArray], learner: "Learner") -> FloatArray:
+def read_outputs(policy: "Policy", texts: Sequence[IntArray], learner: "Learner") -> FloatArray:
     """[N, 4] outputs of a model at the end of each text; equal texts are computed once."""
     from posttrain.training.learner import evaluate_examples
     from posttrain.training.packing import Example

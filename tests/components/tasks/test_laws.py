@@ -41,6 +41,7 @@ from posttrain.components.tasks.graded_replies import GradedReplies
 from posttrain.components.tasks.guarded_requests import GuardedRequests
 from posttrain.components.tasks.guards import Guards
 from posttrain.components.tasks.guessing import Guessing
+from posttrain.components.tasks.halves import Halves
 from posttrain.components.tasks.identities import Identities
 from posttrain.components.tasks.judge_items import JudgeItems
 from posttrain.components.tasks.knights import Knights
@@ -153,6 +154,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "theorems": lambda _: Theorems(size=30, which="proofs"),
     "planned": lambda _: Planned(size=30),
     "guessing": lambda _: Guessing(size=30),
+    "halves": lambda _: Halves(size=20),
     "lookups": lambda _: Lookups(size=30),
     "meeting_questions": lambda _: MeetingQuestions(size=30),
     "masked": lambda _: Masked(tasks=Pages(size=20, what="paragraphs")),

@@ -73,6 +73,22 @@ class Row(Fact):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Exchange(Fact):
+    """The rollout is what one of two agents saw and wrote in a conversation."""
+
+    exchange: int
+    """Number of the conversation within the group; the rollouts of both agents have it."""
+    turns: tuple[str, ...]
+    """What both wrote, one after the other."""
+    tokens: int
+    """Tokens that both wrote."""
+    agreed: str
+    """The answer that two turns stated; empty without one."""
+    longest: float | None = None
+    """Number of tokens that the length is compared with; None takes the longest conversation of the group."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class DataRating(Fact):
     """The rating of a recorded completion in the data."""
 

@@ -1,0 +1,163 @@
+"""A conversation of two agents with private contexts, turn by turn."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+
+from posttrain.components.environments import with_opening
+from posttrain.components.rollouts import Exchange
+from posttrain.components.rollouts._segments import sampled_segment
+from posttrain.datasets.templates import fill, prompt_from
+from posttrain.engines import Sampler, Sampling
+from posttrain.types import IntArray, Message, Segment, StopReason, Task, Trajectory
+
+AGENTS: Final = ("Alice", "Bob")
+VIEW: Final = (
+    "You are {agent}, and solve a problem with {other}, who cannot see what you see.\n{context}\n{question}\nWrite "
+    "one message to {other}. As soon as you know the answer, write it as <A>answer</A>.\n{form}"
+)
+HEARD: Final = "{speaker}: {text}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """How two agents talk."""
+
+    agents: tuple[str, str]
+    view: str
+    heard: str
+    pattern: str
+    column: str
+    sampling: Sampling
+    role: str
+    max_turns: int
+
+    def prompt(self, task: Task, place: int, form: str) -> str | tuple[Message, ...]:
+        """What an agent reads first."""
+        contexts = task.fields.get(self.column)
+        own = contexts[place] if isinstance(contexts, list | tuple) and len(contexts) == 2 else ""
+        values = {"agent": self.agents[place], "other": self.agents[1 - place], "context": str(own), "form": form}
+        return prompt_from(task, self.view, values)
+
+
+@dataclass(kw_only=True)
+class Talk:
+    """A conversation in progress; the turns are those of both, by turns."""
+
+    form: Form
+    task: Task
+    sampler: Sampler
+    hint: str = ""
+    """The format that this conversation is asked for."""
+    turns: list[Segment] = field(default_factory=list)
+    views: list[list[Segment]] = field(default_factory=lambda: [[], []])
+    answers: list[str] = field(default_factory=list)
+    agreed: str = ""
+    stop_reason: StopReason = "length"
+
+    @property
+    def speaker(self) -> int:
+        """Who writes next."""
+        return len(self.turns) % 2
+
+    @property
+    def over(self) -> bool:
+        """Whether the same answer was stated twice, or no turn is left."""
+        return bool(self.agreed) or len(self.turns) >= self.form.max_turns
+
+    def context(self) -> IntArray:
+        """[L] what the next speaker reads."""
+        if not self.views[self.speaker]:
+            self._open(self.speaker)
+        return np.concatenate([segment.token_ids for segment in self.views[self.speaker]])
+
+    async def next_turn(self) -> Segment | None:
+        """The next turn; None where the context has no room for one."""
+        ids = self.context()
+        if self.turns and len(ids) >= self.sampler.context:
+            return None
+        [completion] = await self.sampler.sample(ids, 1, self.form.sampling)
+        own = sampled_segment(completion, self.form.role, turn=len(self.turns))
+        return replace(own, text=self.sampler.decode(own.token_ids))
+
+    def take(self, turn: Segment) -> None:
+        """Add a turn, which the other agent reads."""
+        place = self.speaker
+        self.context()
+        self.views[place].append(turn)
+        self.turns.append(turn)
+        found = re.findall(self.form.pattern, turn.text, re.DOTALL)
+        answer = str(found[-1]).strip() if found else ""
+        if answer and answer in self.answers:
+            self.agreed, self.stop_reason = answer, "stop"
+        self.answers.append(answer)
+        if self.views[1 - place]:
+            self._hear(1 - place, turn)
+
+    def _open(self, place: int) -> None:
+        prompt = self.form.prompt(self.task, place, self.hint)
+        if self.turns:
+            prompt = with_opening(prompt, self._said(self.turns[-1], 1 - place))
+        ids = self.sampler.encode(prompt)
+        text = prompt if isinstance(prompt, str) else self.sampler.decode(ids)
+        self.views[place].append(Segment(actor="prompt", token_ids=ids, text=text, turn=len(self.turns)))
+
+    def _hear(self, place: int, turn: Segment) -> None:
+        text = self._said(turn, 1 - place)
+        prompt = self.form.prompt(self.task, place, self.hint)
+        own = self.views[place][-1].token_ids
+        ids = self.sampler.encode_reply(prompt, own, Message(role="user", content=text))
+        self.views[place].append(Segment(actor="environment", token_ids=ids, turn=len(self.turns), text=text))
+
+    def _said(self, turn: Segment, place: int) -> str:
+        text = turn.text
+        for stop in self.form.sampling.stop:
+            text = text.removesuffix(stop)
+        return fill(self.form.heard, {"speaker": self.form.agents[place], "text": text})
+
+    async def finish(self) -> "Talk":
+        """Go on to the end."""
+        while not self.over:
+            turn = await self.next_turn()
+            if turn is None:
+                break
+            self.take(turn)
+        return self
+
+    def fact(self, number: int, longest: float | None = None) -> Exchange:
+        """What is known of the whole conversation."""
+        return Exchange(
+            exchange=number,
+            turns=tuple(turn.text for turn in self.turns),
+            tokens=sum(map(len, self.turns)),
+            agreed=self.agreed,
+            longest=longest,
+        )
+
+    def rollouts(self, number: int, longest: float | None = None) -> list[Trajectory]:
+        """The conversation as each agent saw it, if it wrote at all."""
+        fact, found = self.fact(number, longest), []
+        for place, view in enumerate(self.views):
+            while view and not view[-1].trained and view[-1].actor != "prompt":
+                view = view[:-1]
+            if any(segment.trained for segment in view):
+                found.append(
+                    Trajectory(
+                        task=self.task,
+                        segments=tuple(view),
+                        stop_reason=self.stop_reason,
+                        sample=2 * number + place,
+                        facts=(fact,),
+                    )
+                )
+        return found
+
+
+def replayed(talk: Talk, turns: Sequence[Segment]) -> Talk:
+    """A conversation that begins with given turns."""
+    for turn in turns:
+        talk.take(turn)
+    return talk

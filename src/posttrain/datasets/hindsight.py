@@ -1,0 +1,72 @@
+"""Dialogues that are told anew from one of their turns, and what must not be in a new turn."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from posttrain.types import Utterance
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dialogue:
+    """A finished dialogue with its reward."""
+
+    task: str
+    """Key of the task."""
+    turns: tuple[Utterance, ...]
+    """Of the environment and the policy; the last one is the policy's."""
+    closing: str
+    """What was said after it; empty where nothing was."""
+    reward: float
+    source: Literal["log", "regenerated"] = "log"
+
+    def packed(self) -> dict[str, Any]:
+        """As JSON."""
+        turns = [[turn.actor, turn.text, turn.ended] for turn in self.turns]
+        return {
+            "task": self.task,
+            "turns": turns,
+            "closing": self.closing,
+            "reward": self.reward,
+            "source": self.source,
+        }
+
+    @staticmethod
+    def unpacked(row: dict[str, Any]) -> "Dialogue":
+        """What `packed` gave."""
+        turns = tuple(Utterance(actor=actor, text=text, ended=ended) for actor, text, ended in row["turns"])
+        more = {name: row[name] for name in ("task", "closing", "reward", "source")}
+        return Dialogue(turns=turns, **more)
+
+    @property
+    def own(self) -> list[int]:
+        """Places of the policy's turns."""
+        return [place for place, turn in enumerate(self.turns) if turn.actor == "policy"]
+
+    def text(self, end: int | None = None) -> str:
+        """The dialogue up to a place, or all of it."""
+        said = "".join(turn.text for turn in self.turns[:end])
+        return said if end is not None else said + self.closing
+
+
+def refused(dialogue: Dialogue, place: int, proposal: str) -> str:
+    """Why a proposal for a turn cannot be used; empty where it can.
+
+    It may not be empty or what was said, the place must be one of the policy's turns, and it may not quote what the
+    partner says only later.
+    """
+    if place not in dialogue.own:
+        return "outside"
+    if not proposal.strip():
+        return "empty"
+    if proposal.strip() == dialogue.turns[place].text.strip():
+        return "same"
+    later = [turn.text for turn in dialogue.turns[place + 1 :] if turn.actor == "environment"] + [dialogue.closing]
+    return "leaked" if quotes(proposal, later) else ""
+
+
+def quotes(text: str, later: Sequence[str]) -> bool:
+    """Whether a text has one of the later ones in it, without regard to case and space."""
+    plain = " ".join(text.lower().split())
+    found = [" ".join(own.lower().split()) for own in later]
+    return any(own and f" {own} " in f" {plain} " for own in found)

@@ -1,0 +1,66 @@
+"""Optima with iSFT: both agents imitate the best conversation of each task, by result, length and language.
+
+Source: Optima, arXiv:2410.08115, and its release (thunlp/Optima at 4017740), its iterative SFT: ten conversations for
+each task, of which the one with the highest reward is imitated by both agents, for the best 70 % of the tasks and from
+a reward of .5 on (`filters/best_conversations`). The reward is `rewards/conversation`, the conversation
+`rollouts/dialogue`. An iteration is a step. The base that reads turns is the model at the start of the stage, unless
+``models.base.source`` names one.
+
+    posttrain run optima_isft setting=halves tasks=mine.jsonl model=FOLDER rl.rollout.view=... reward.mute=40
+    # columns: prompt, answer, contexts (a list of two texts)
+
+Differs: the temperature is that of the setting (.3 in the first round and .7 later in the release), and formats are not
+asked for unless `rollout.formats` has some. Tasks are drawn in each step.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from posttrain.components.filters.best_conversations import BestConversations
+from posttrain.components.rewards.conversation import Conversation
+from posttrain.components.rollouts.dialogue import Dialogue
+from posttrain.methods.sampling.raft import raft
+from posttrain.models import Model
+from posttrain.recipes.changes import (
+    keep_verifier,
+    rl_of,
+    rollouts_of,
+    sampling_of,
+    several_updates,
+    with_models,
+    with_stage,
+)
+from posttrain.recipes.tree import Recipe
+from posttrain.settings.halves import halves
+from posttrain.stages.rl import RL
+
+PARENT: Final = "raft"
+SETTING: Final = "halves"
+PAPER: Final = "arXiv:2410.08115"
+ROWS: Final = (257,)
+CHANGES: Final = ("reward", "learner.epochs")
+
+
+def optima_isft(recipe: Recipe | None = None) -> Recipe:
+    """A change to RAFT: conversations of two agents, a reward of result, length and language, and both imitate."""
+    before = recipe or halves()
+    stage = imitating(rl_of(raft(before)))
+    stage = replace(stage, learner=several_updates(rl_of(before).learner, epochs=2, minibatches=4))
+    recipe = with_stage(keep_verifier(before), stage)
+    base = Model(source="role:policy", trained=True)
+    return with_models(replace(recipe, name="optima_isft"), {"base": base})
+
+
+def imitating(stage: RL) -> RL:
+    """The stage with conversations, their reward, and the filter of the best ones."""
+    talk = stage.rollout if isinstance(stage.rollout, Dialogue) else None
+    talk = talk or Dialogue(n=rollouts_of(stage), sampling=sampling_of(stage))
+    own = stage.reward
+    reward = replace(own, tokens=-0.6, language=1.0) if isinstance(own, Conversation) else Conversation(of=own)
+    kept = {name: part for name, part in stage.filters.items() if name != "ranked"}
+    return replace(
+        stage,
+        rollout=talk,
+        reward=reward,
+        filters={**kept, "best_conversations": BestConversations()},
+    )
