@@ -2,12 +2,12 @@
 
     python docs/experiments/conversations.py --seeds 5
 
-All arms of a seed begin with one warm-up (`settings/halves`) and sample about as many conversations. The first four are
-four rounds of iSFT without the term of the language: lambda of the length 0, -.3 and -.6, and -.6 without the gate for
-mute conversations. The next has the term of the language. Then four rounds of DPO: on turns of a tree (iDPO), and on
-the best and the worst whole conversation of a task, with as many conversations. Then 200 other questions are talked about
-at temperature 1: how many are right, tokens of a conversation, how many are mute, turns, and the mean NLL of the worst
-turn under the model after the warm-up.
+All arms of a seed begin with one warm-up (`settings/halves`) and sample about as many conversations. The first four
+are four rounds of iSFT without the term of the language: lambda of the length 0, -.3 and -.6, and -.6 without the
+gate for mute conversations. The next has the term of the language. Then four rounds of DPO: on turns of a tree
+(iDPO), and on the best and the worst whole conversation of a task, with as many conversations. Then 200 other
+questions are talked about at temperature 1: how many are right, tokens of a conversation, how many are mute, turns,
+and the mean NLL of the worst turn under the model after the warm-up.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def warm() -> Recipe:
 def isft(stage: RL, **reward: float) -> RL:
     """Rounds of iSFT with another reward."""
     assert isinstance(stage.reward, Conversation)
-    return replace(stage, reward=replace(stage.reward, language=0.0, **reward))
+    return replace(stage, reward=replace(stage.reward, **{"language": 0.0, **reward}))
 
 
 def idpo(stage: RL) -> RL:
@@ -73,7 +73,7 @@ ARMS = {
     "length -.3": lambda stage: isft(stage, tokens=-0.3),
     "length -.6": lambda stage: isft(stage),
     "length -.6, no gate": lambda stage: isft(stage, mute=0),
-    "length -.6, language 1": lambda stage: stage,
+    "length -.6, language 1": lambda stage: isft(stage, language=1.0),
     "turns of a tree (iDPO)": idpo,
     "whole conversations": whole,
 }

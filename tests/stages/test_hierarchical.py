@@ -62,7 +62,7 @@ def read(_: object, texts: Sequence[Any], __: object) -> FloatArray:
 
 
 def test_targets_have_no_minimum_over_heads_and_the_advantage_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hierarchical, "_read", read)
+    monkeypatch.setattr(hierarchical, "read_outputs", read)
     turns, fresh = [turn(1.0), turn(3.0, last=True)], [FRESH, FRESH]
     target = STAGE._targets(turns, fresh, None, None)  # type: ignore[arg-type]
     assert target.tolist() == [[1 + 0.5 * 4, 1 + 0.5 * 2, 5, 6], [3, 3, 5, 6]]

@@ -46,7 +46,7 @@ def halves() -> Recipe:
         epochs=10.0,
         learner=Learning(optimizer=AdamW(lr=3e-3)),
     )
-    reward = Conversation(tokens=0.0, language=0.0, mute=MUTE)
+    reward = Conversation(tokens=0.0, language=0.25, mute=MUTE)
     stage = replace(
         rl_of(recipe),
         steps=6,
@@ -59,8 +59,11 @@ def halves() -> Recipe:
     return replace(
         recipe,
         name="halves",
-        models={"policy": Model(source="new", shape=shape, trained=True)},
+        models={
+            "policy": Model(source="new", shape=shape, trained=True),
+            "base": Model(source="role:policy", trained=True),
+        },
         tasks=Halves(size=600),
         stages={"sft": imitation, "rl": stage},
-        evaluation=Evaluation(verifier=reward, rollout=talk, holdout=60),
+        evaluation=Evaluation(verifier=replace(reward, language=0.0), rollout=talk, holdout=60),
     )

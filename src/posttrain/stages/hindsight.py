@@ -135,20 +135,22 @@ class Hindsight(Stage):
 
     @property
     def roles(self) -> frozenset[str]:
-        """The policy, the critic and its copy, and those that regenerate and score."""
+        """The policy, the critic and its copy where values are learned, and those that regenerate and score."""
+        values = {"critic", "target_critic"} if self.value_steps else set()
         writers = {self.controller} | ({self.forward} if self.simulator is None else set()) if self.branches else set()
-        return frozenset({"policy", "critic", "target_critic"} | writers) | self.reward.roles
+        return frozenset({"policy"} | values | writers) | (self.reward.roles if self.branches else frozenset())
 
     def needed(self, models: Mapping[str, Model]) -> Sequence[Need]:
         """The outputs of the critic and its copy. Raises `UserError` for another number of outputs."""
         check_places(self.request, ("dialogue", "prefix"))
-        for role in ("critic", "target_critic"):
+        roles = ("critic", "target_critic") if self.value_steps else ()
+        for role in roles:
             if role in models and models[role].outputs != 2 * HEADS:
                 raise UserError(
                     f"the {self.kind} stage reads {2 * HEADS} outputs of the role '{role}'; set "
                     f"models.{role}.outputs={2 * HEADS}"
                 )
-        return [Need(signal=SCORES, role=role, path="critic") for role in ("critic", "target_critic")]
+        return [Need(signal=SCORES, role=role, path="value_steps") for role in roles]
 
     def check(self, models: Models, tasks: Sequence[Task]) -> None:
         """Tasks must have episodes with rewards, and prompts must leave room."""
@@ -204,7 +206,9 @@ class Hindsight(Stage):
     def _learners(self, models: Models, context: StageContext) -> "dict[str, Learner]":
         from posttrain.training.learner import Learner
 
-        plans = {"policy": (self.learner, self.clone_steps), "critic": (self.critic_learner, max(self.value_steps, 1))}
+        plans = {"policy": (self.learner, self.clone_steps)}
+        if self.value_steps:
+            plans["critic"] = (self.critic_learner, self.value_steps)
         found = {}
         for role, (learning, steps) in plans.items():
             check_trained(models[role], role, f"the {self.kind} stage")

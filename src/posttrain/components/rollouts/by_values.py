@@ -8,6 +8,8 @@ beta Q is taken, of samples at temperature 1.
 
 Source: ILQL, arXiv:2206.11871, equation 6, whose policy is pi_beta exp(beta (Q - V)), for whole turns in place of
 tokens; as hindsight regenerations, arXiv:2411.05194, is thought to do.
+
+Differs: the values are the critic's own, and not those of its slow copy.
 """
 
 import asyncio
@@ -43,7 +45,7 @@ class ByValues(Rollout):
     """Weight of the values."""
     sampling: Sampling = Sampling()
     """How each turn is sampled. The stop strings of the environment are added."""
-    critic_role: str = "target_critic"
+    critic_role: str = "critic"
     """The model with values of turns as its first two outputs."""
 
     @property
@@ -53,8 +55,8 @@ class ByValues(Rollout):
 
     @property
     def roles(self) -> frozenset[str]:
-        """The critic."""
-        return frozenset({self.critic_role})
+        """The critic, where the values count."""
+        return frozenset({self.critic_role} if self.beta else ())
 
     @property
     def helpers(self) -> frozenset[str]:

@@ -26,7 +26,7 @@ PARENT: Final = "optima_isft"
 SETTING: Final = "halves"
 PAPER: Final = "arXiv:2410.08115"
 ROWS: Final = (257,)
-CHANGES: Final = ("reward",)
+CHANGES: Final = ("reward", "learner.optimizer.lr", "learner.epochs")
 ITERATIONS: Final = 3
 
 

@@ -9,11 +9,12 @@ no reward of the task.
     posttrain run optima_idpo setting=halves tasks=mine.jsonl model=FOLDER rl.rollout.of.view=...
     # columns: prompt, answer, contexts (a list of two texts)
 
-Differs: see `rollouts/dialogue_tree`. An iteration is a step, so that the optimizer's moments are kept.
+Differs: see `rollouts/dialogue_tree`. An iteration is a step, so that the optimizer's moments are kept. The rate is a
+fifth of that of the imitation.
 """
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from posttrain.components.filters.turn_pairs import TurnPairs
 from posttrain.components.objectives.pairwise import Pairwise
@@ -33,7 +34,9 @@ PARENT: Final = "optima_isft"
 SETTING: Final = "halves"
 PAPER: Final = "arXiv:2410.08115"
 ROWS: Final = (257,)
-CHANGES: Final = ("reward",)
+CHANGES: Final = ("reward", "learner.optimizer.lr", "learner.epochs")
+SLOWER: Final = 0.2
+"""Learning rate of DPO over that of the imitation."""
 
 
 def optima_idpo(recipe: Recipe | None = None) -> Recipe:
@@ -49,6 +52,8 @@ def searching(stage: RL) -> RL:
     """A stage of iSFT with a search and DPO in place of imitation."""
     assert isinstance(stage.rollout, Dialogue) and isinstance(stage.reward, Conversation), "that of optima_isft"
     kept = {name: part for name, part in stage.filters.items() if name != "best_conversations"}
+    rate: Any = getattr(stage.learner.optimizer, "lr")  # noqa: B009, whichever optimizer the setting has
+    slower = replace(stage.learner.optimizer, lr=rate * SLOWER)
     loss = RPO(loss=DPO(beta=0.1, reference="old"), eta=1.0, length="mean", times_beta=False)
     return replace(
         stage,
@@ -57,4 +62,5 @@ def searching(stage: RL) -> RL:
         filters={**kept, "turn_pairs": TurnPairs()},
         objective=Pairwise(loss=loss, pairs="extremes"),
         reducer=Groups(),
+        learner=replace(stage.learner, epochs=1, optimizer=slower),
     )

@@ -1,0 +1,29 @@
+"""Dialogues that are told anew."""
+
+from posttrain.datasets.hindsight import Dialogue, quotes, refused
+from posttrain.types import Utterance
+
+
+def said(*texts: str) -> tuple[Utterance, ...]:
+    return tuple(Utterance(actor="policy" if i % 2 else "environment", text=t) for i, t in enumerate(texts))
+
+
+OWN = Dialogue(task="t", turns=said("hello.", "Give!", "I like stories.", "Facts."), closing="No way.", reward=0.0)
+
+
+def test_what_cannot_be_a_better_turn() -> None:
+    assert refused(OWN, 1, "Please?") == "" and OWN.own == [1, 3]
+    assert refused(OWN, 1, " ") == "empty" and refused(OWN, 1, "Give! ") == "same"
+    assert refused(OWN, 2, "x") == refused(OWN, 9, "x") == "outside", "only turns of the policy are replaced"
+    assert refused(OWN, 1, "You will say: i  LIKE stories. So") == "leaked"
+    assert refused(OWN, 3, "As you said, I like stories.") == "", "what was said before is no secret"
+    assert refused(OWN, 3, "you say no way. then") == "leaked", "the last answer is later than every turn"
+
+
+def test_only_whole_words_are_quoted() -> None:
+    assert not quotes("nobody", ["no"]) and quotes("say no", ["no\n"]) and not quotes("say no", ["", " "])
+
+
+def test_dialogues_are_json_and_stay_what_they_are() -> None:
+    assert Dialogue.unpacked(OWN.packed()) == OWN
+    assert OWN.text() == "hello.Give!I like stories.Facts.No way." and OWN.text(2) == "hello.Give!"
