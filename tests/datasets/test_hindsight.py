@@ -1,14 +1,14 @@
-"""Dialogues that are told anew."""
+"""Dialogues that are written anew."""
 
 from posttrain.datasets.hindsight import Dialogue, quotes, refused
 from posttrain.types import Utterance
 
 
-def said(*texts: str) -> tuple[Utterance, ...]:
+def turns_of(*texts: str) -> tuple[Utterance, ...]:
     return tuple(Utterance(actor="policy" if i % 2 else "environment", text=t) for i, t in enumerate(texts))
 
 
-OWN = Dialogue(task="t", turns=said("hello.", "Give!", "I like stories.", "Facts."), closing="No way.", reward=0.0)
+OWN = Dialogue(task="t", turns=turns_of("hello.", "Give!", "I like stories.", "Facts."), closing="No way.", reward=0.0)
 
 
 def test_what_cannot_be_a_better_turn() -> None:
@@ -16,7 +16,7 @@ def test_what_cannot_be_a_better_turn() -> None:
     assert refused(OWN, 1, " ") == "empty" and refused(OWN, 1, "Give! ") == "same"
     assert refused(OWN, 2, "x") == refused(OWN, 9, "x") == "outside", "only turns of the policy are replaced"
     assert refused(OWN, 1, "You will say: i  LIKE stories. So") == "leaked"
-    assert refused(OWN, 3, "As you said, I like stories.") == "", "what was said before is no secret"
+    assert refused(OWN, 3, "As you said, I like stories.") == "", "an earlier turn is no secret"
     assert refused(OWN, 3, "you say no way. then") == "leaked", "the last answer is later than every turn"
 
 

@@ -1,4 +1,4 @@
-"""Dialogues that are told anew from one of their turns, and what must not be in a new turn."""
+"""Dialogues that are written anew from one of their turns, and what must not be in a new turn."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Dialogue:
     turns: tuple[Utterance, ...]
     """Of the environment and the policy; the last one is the policy's."""
     closing: str
-    """What was said after it; empty where nothing was."""
+    """The text after it; empty where there is none."""
     reward: float
     source: Literal["log", "regenerated"] = "log"
 
@@ -45,15 +45,15 @@ class Dialogue:
 
     def text(self, end: int | None = None) -> str:
         """The dialogue up to a place, or all of it."""
-        said = "".join(turn.text for turn in self.turns[:end])
-        return said if end is not None else said + self.closing
+        text = "".join(turn.text for turn in self.turns[:end])
+        return text if end is not None else text + self.closing
 
 
 def refused(dialogue: Dialogue, place: int, proposal: str) -> str:
     """Why a proposal for a turn cannot be used; empty where it can.
 
-    It may not be empty or what was said, the place must be one of the policy's turns, and it may not quote what the
-    partner says only later.
+    It may not be empty or the turn of the dialogue, the place must be one of the policy's turns, and it may not quote a
+    later turn of the partner.
     """
     if place not in dialogue.own:
         return "outside"

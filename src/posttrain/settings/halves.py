@@ -1,4 +1,4 @@
-"""Halves: a new model of 60k weights talks to itself about two letters, of which each side knows one.
+"""Halves: a new model of 60k weights talks to itself about two letters, of which each side has one.
 
 It first imitates wordy conversations, in some of which an answer is guessed at once. Held-out questions are answered by
 a conversation.

@@ -1,4 +1,4 @@
-r"""Hindsight regenerations: logged dialogues are told anew from better turns, and values are learned from all of them.
+r"""Hindsight regenerations: logged dialogues are written anew from better turns, and values are learned from all.
 
 Source: Interactive Dialogue Agents via Reinforcement Learning on Hindsight Regenerations, arXiv:2411.05194, of which
 the abstract and the opening were read. Four models: a controller that reads the whole finished dialogue and a prefix
@@ -7,7 +7,7 @@ policy, which acts without hindsight. When the stage begins, `branches` turns of
 
     D' = D and { prefix + better turn + completion, its reward }
 
-A proposal that is empty, what was said anyway, or a quotation of a later turn of the partner is dropped
+A proposal that is empty, the logged turn itself, or a quotation of a later turn of the partner is dropped
 (`datasets/hindsight`). Then the policy imitates all dialogues of D' for `clone_steps`, and the critic learns from them,
 as ILQL does (arXiv:2206.11871), with turns in place of tokens:
 
@@ -21,8 +21,8 @@ rollout `by_values` acts by the policy's distribution times exp(beta (Q - V)).
 The critic is one model with a reward head of four outputs: both Q at the end of a turn, both V before it.
 
 Differs: the offline algorithm of the paper, its prompts and constants are not known; ILQL with whole turns is assumed.
-With `simulator`, completions are those of an environment, which is played again from its start; what the partner says
-must be what was logged, or the branch is dropped. The policy writes its own later turns of a completion.
+With `simulator`, completions are those of an environment, which is played again from its start; the partner must say
+what was logged, or the branch is dropped. The policy writes its own later turns of a completion.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ from posttrain.types import (
 )
 
 Completed = tuple[Trajectory, Sequence[Utterance], str]
-"""A dialogue, its turns, and what the partner said last."""
+"""A dialogue, its turns, and the last text of the partner."""
 
 if TYPE_CHECKING:
     from posttrain.policies import Policy
@@ -79,7 +79,7 @@ if TYPE_CHECKING:
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 REQUEST: Final = (
     "{dialogue}\n---\nThis conversation is finished. Below is its start again.\n{prefix}\nWrite what the agent should "
-    "have said next. Do not mention what happened later.\n"
+    "have written next. Do not mention what happened later.\n"
 )
 _STATE, _ACTION, _OTHER = 0, 1, 2
 """`Tokens.turn_T` of a place that is read: before a turn, at its end, or at the end of another turn."""
@@ -301,7 +301,7 @@ class Hindsight(Stage):
 
 
 class Branch:
-    """Tells the dialogues of a task anew."""
+    """Writes the dialogues of a task anew."""
 
     def __init__(
         self,
@@ -343,7 +343,7 @@ class Branch:
         return Dialogue(task=self.task.key, turns=tuple(turns), closing=closing, reward=reward, source="regenerated")
 
     async def _simulated(self, begun: Sequence[Utterance]) -> "Completed | None":
-        """The dialogue played in the simulator; None where the partner says something else than was logged."""
+        """The dialogue played in the simulator; None where its turns are not those of the log."""
         assert self.stage.simulator is not None, "the caller has seen it"
         sampler, turns, closing = self.samplers["policy"].bind("simulated", len(begun)), list[Utterance](), ""
         try:
@@ -384,7 +384,7 @@ class Branch:
         return self._shown(turns), turns, closing
 
     async def _turn(self, turns: Sequence[Utterance], sampler: Sampler) -> Utterance:
-        """What the policy says next."""
+        """The next turn of the policy."""
         [written] = await sampler.sample(self._shown(turns).token_ids, 1, self.stage.sampling)
         text = sampler.decode(written.token_ids)
         return Utterance(actor="policy", text=text, ended=not text.endswith(self.stage.sampling.stop or ("\0",)))

@@ -16,7 +16,7 @@ PLAIN = Dialogue(n=1, view="{context}", heard="[{text}]", answer=r"<(\w+)>")
 
 
 class Scripted(Agent):
-    """Writes the next text of one list, whoever speaks."""
+    """Writes the next text of one list for either agent."""
 
     def __init__(self, texts: list[str]) -> None:
         super().__init__(texts)

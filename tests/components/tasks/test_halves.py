@@ -1,4 +1,4 @@
-"""Questions of which each of two agents knows a half."""
+"""Questions of which each of two agents has a half."""
 
 import re
 

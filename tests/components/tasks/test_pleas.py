@@ -5,7 +5,7 @@ from posttrain.components.environments.donor import kind_of
 from posttrain.components.tasks.pleas import PLEAS, SHOWN, Pleas
 
 
-def test_a_logged_call_is_what_the_donor_of_its_task_says() -> None:
+def test_a_logged_call_is_what_the_donor_of_its_task_answers() -> None:
     tasks = Pleas(size=200).load()
     for task in tasks:
         [episode] = task.episodes
@@ -22,7 +22,7 @@ def test_a_better_turn_uses_what_came_after_it() -> None:
         whole, prefix = task.prompt.split("---\n")
         [[turn]] = task.episodes
         if turn.text in PLEAS:
-            said = whole.splitlines(keepends=True)
-            assert (turn.text == said[3]) == (said[4] == "yes\n") and prefix == "".join(said[:3]) + "better: "
+            texts = whole.splitlines(keepends=True)
+            assert (turn.text == texts[3]) == (texts[4] == "yes\n") and prefix == "".join(texts[:3]) + "better: "
         else:
             assert prefix == "a donor\nbetter: " and turn.text not in whole

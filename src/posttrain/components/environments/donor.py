@@ -1,6 +1,6 @@
 r"""A donor of a hidden kind: the answer to the first turn shows it, and one of two pleas suits it.
 
-The first observation is ``a donor\n``. After any first turn the donor says ``i am warm\n`` or ``i am cool\n``. The
+The first observation is ``a donor\n``. After any first turn the donor answers ``i am warm\n`` or ``i am cool\n``. The
 second turn is a plea; ``story`` suits the first kind, ``facts`` the second. The reward is 1 where it suits, and the
 last observation ``yes\n`` or ``no\n``. The kind is that of the task, drawn from its key.
 
@@ -39,25 +39,25 @@ class Call(Instance):
     """One rollout."""
 
     def __init__(self, kind: int) -> None:
-        self._kind, self._said = kind, list[str]()
+        self._kind, self._turns = kind, list[str]()
 
     def begin(self) -> Observation:
         """Nothing is known yet."""
         return Observation(text="a donor\n", legal=tuple(f"{text}\n" for text in GREETINGS))
 
     async def step(self, action: str) -> Outcome:
-        """Say something."""
-        self._said.append(action.strip())
-        if len(self._said) == 1:
+        """Take a turn."""
+        self._turns.append(action.strip())
+        if len(self._turns) == 1:
             seen = Observation(text=SHOWN[self._kind], legal=tuple(f"{text}\n" for text in PLEAS))
-            return Outcome(observation=seen, valid=self._said[0] in GREETINGS)
+            return Outcome(observation=seen, valid=self._turns[0] in GREETINGS)
         return Outcome(
-            observation=Observation(text="yes\n" if self._suits else "no\n"), done=True, valid=self._said[1] in PLEAS
+            observation=Observation(text="yes\n" if self._suits else "no\n"), done=True, valid=self._turns[1] in PLEAS
         )
 
     async def solution(self) -> str:
         """A greeting, then the plea that suits."""
-        return f"{PLEAS[self._kind] if self._said else GREETINGS[0]}\n"
+        return f"{PLEAS[self._kind] if self._turns else GREETINGS[0]}\n"
 
     def verdict(self) -> Verdict:
         """1 where the plea suited."""
@@ -69,4 +69,4 @@ class Call(Instance):
 
     @property
     def _suits(self) -> bool:
-        return len(self._said) > 1 and self._said[1] == PLEAS[self._kind]
+        return len(self._turns) > 1 and self._turns[1] == PLEAS[self._kind]

@@ -100,19 +100,19 @@ class Talk:
     def _open(self, place: int) -> None:
         prompt = self.form.prompt(self.task, place, self.hint)
         if self.turns:
-            prompt = with_opening(prompt, self._said(self.turns[-1], 1 - place))
+            prompt = with_opening(prompt, self._heard(self.turns[-1], 1 - place))
         ids = self.sampler.encode(prompt)
         text = prompt if isinstance(prompt, str) else self.sampler.decode(ids)
         self.views[place].append(Segment(actor="prompt", token_ids=ids, text=text, turn=len(self.turns)))
 
     def _hear(self, place: int, turn: Segment) -> None:
-        text = self._said(turn, 1 - place)
+        text = self._heard(turn, 1 - place)
         prompt = self.form.prompt(self.task, place, self.hint)
         own = self.views[place][-1].token_ids
         ids = self.sampler.encode_reply(prompt, own, Message(role="user", content=text))
         self.views[place].append(Segment(actor="environment", token_ids=ids, turn=len(self.turns), text=text))
 
-    def _said(self, turn: Segment, place: int) -> str:
+    def _heard(self, turn: Segment, place: int) -> str:
         text = turn.text
         for stop in self.form.sampling.stop:
             text = text.removesuffix(stop)

@@ -5,7 +5,7 @@ alternately. Each reads its own context, the problem, and the messages of the ot
 The conversation ends when the same answer is stated in two turns, or after `max_turns` turns, without an answer then.
 
 A conversation gives two rollouts, one as each agent saw it; both learn, from their own turns. A task has its two
-private contexts in the field `column`, a list of two texts. In the first round the paper asks for varied formats: a
+private contexts in the field `column`, a list of two texts. In the first round varied formats are requested: a
 conversation draws one of `formats`.
 
 Differs: a conversation whose context is full ends without an answer.

@@ -1,4 +1,4 @@
-r"""Each of two agents knows one letter of four; the answer is both, and neither can give it alone.
+r"""Each of two agents has one letter of four; the answer is both, and neither can give it alone.
 
 Contexts: ``Alice has a.`` and ``Bob has c.``; the answer is ``ac``. With ``which: shown`` there are conversations to
 imitate, as each agent sees them: filler words, the letter, an answer in ``<`` and ``>`` that the other repeats. In the

@@ -2,7 +2,7 @@ r"""Logged calls of donors (`environments/donor`), most of them with the wrong p
 
 ``logged`` has one episode for each task, whose reward is in the field ``rewards``; the plea is the wrong one in the
 share `wrong`. ``hindsight`` has requests to a controller, who reads a finished call and its start up to a turn, and a
-better turn as the demonstration: the other plea where the donor said no, the same one else, and the other greeting.
+better turn as the demonstration: the other plea where the donor answered no, the same one else, and the other greeting.
 """
 
 from collections.abc import Sequence
@@ -54,16 +54,16 @@ class Pleas(Tasks):
         kind = Random(f"donor:{task.key}").randrange(2)  # as the environment draws it
         right = rng.random() >= self.wrong if self.which == "logged" else rng.random() < 0.5
         greeting, plea = rng.choice(GREETINGS), PLEAS[kind if right else 1 - kind]
-        said = [OPENING, greeting, SHOWN[kind], plea, ANSWERS[right]]
+        texts = [OPENING, greeting, SHOWN[kind], plea, ANSWERS[right]]
         if self.which == "hindsight":
             place = rng.choice((1, 3))
             better = PLEAS[kind] if place == 3 else GREETINGS[1 - GREETINGS.index(greeting)]
-            prompt = fill(REQUEST, {"dialogue": "".join(said), "prefix": "".join(said[:place])})
+            prompt = fill(REQUEST, {"dialogue": "".join(texts), "prefix": "".join(texts[:place])})
             shown = (Utterance(actor="policy", text=better, ended=False),)
             return Task(key="", prompt=prompt, episodes=(shown,))
         episode = tuple(
             Utterance(actor="policy" if place % 2 else "environment", text=text, ended=False)
-            for place, text in enumerate(said[:-1])
+            for place, text in enumerate(texts[:-1])
         )
         return Task(
             key=task.key,

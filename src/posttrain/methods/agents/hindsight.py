@@ -1,4 +1,4 @@
-"""Hindsight regenerations: dialogues of a log are told anew from better turns, and values are learned from all of them.
+"""Hindsight regenerations: logged dialogues are written anew from better turns, and values are learned from all.
 
 Source: arXiv:2411.05194, of which the abstract and the opening were read. The stage `hindsight` has its four models: a
 controller that reads the finished dialogue, a forward model that completes it from a better turn, a reward, and the
