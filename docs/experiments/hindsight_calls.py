@@ -4,8 +4,8 @@
 
 The log has 500 calls of donors, whose kind shows after the first turn (`settings/calls`); the plea is the wrong one in
 90 % of them. The controller sees finished calls; completions are those of the exact simulator. The arms: imitation of
-the log and of log and regenerated calls, values of the log and of all, each with the same number of updates; then three
-branches in place of one for each call (of two turns that can be written anew), and a simulator that gives a reward to
+the log and of log and regenerated calls, values of the log and of all, each with the same number of updates; then two
+branches in place of one for each call, and a simulator that gives a reward to
 20 % of the failures. Each model then calls 300 other donors, at temperature 1 with 8 candidates a turn.
 """
 

@@ -50,7 +50,7 @@ SHIPPED = {
     "cosine": Shipped({"correct": "match"}),
     "countdown": Shipped(),
     "ended": Shipped({"of": "match"}),
-    "conversation": Shipped({"of": "match"}),
+    "conversation": Shipped({"of": "match", "language": 0.0}),
     "over_budget": Shipped({"of": "match"}),
     "per_step": Shipped({"of": "match"}),
     "overlong": Shipped({"of": "match", "limit": 20_000}),

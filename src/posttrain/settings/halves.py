@@ -9,6 +9,7 @@ from typing import Final
 
 from posttrain.components.optimizers.adamw import AdamW
 from posttrain.components.rewards.conversation import Conversation
+from posttrain.components.rollouts._exchange import Form
 from posttrain.components.rollouts.dialogue import Dialogue
 from posttrain.components.shapes.decoder import Decoder
 from posttrain.components.tasks.halves import CONTEXT, FILLERS, LETTERS, Halves
@@ -33,9 +34,7 @@ def halves() -> Recipe:
     talk = Dialogue(
         n=10,
         max_turns=6,
-        view="{context}",
-        heard="{text}\n",
-        answer=r"<(\w+)>",
+        form=Form(view="{context}", heard="{text}\n", answer=r"<(\w+)>"),
         sampling=Sampling(max_tokens=16, stop=("\n",)),
     )
     imitation = replace(

@@ -6,13 +6,15 @@ from dataclasses import replace
 import numpy as np
 
 from posttrain.components.rollouts import Exchange
+from posttrain.components.rollouts._exchange import Form
 from posttrain.components.rollouts.dialogue import Dialogue
 from posttrain.engines import Sampling
 from posttrain.types import Completion, Task, Trajectory
 from tests.components.rollouts.test_chain import Agent
 
 TASK = Task(key="t", prompt="q", answer="ac", fields={"contexts": ["A:a.", "B:c."]})
-PLAIN = Dialogue(n=1, view="{context}", heard="[{text}]", answer=r"<(\w+)>")
+FORM = Form(view="{context}", heard="[{text}]", answer=r"<(\w+)>")
+PLAIN = Dialogue(n=1, form=FORM)
 
 
 class Scripted(Agent):
@@ -53,7 +55,7 @@ def test_one_answer_is_not_agreed_and_neither_is_an_empty_one() -> None:
     (alice, _), _ = talked(["<a>", "<b>"], replace(PLAIN, max_turns=2))
     fact = alice.fact(Exchange)
     assert fact is not None and fact.agreed == "" and alice.stop_reason == "length"
-    (alice, _), _ = talked(["<>", "<>"], replace(PLAIN, max_turns=2, answer="<(.*?)>"))
+    (alice, _), _ = talked(["<>", "<>"], replace(PLAIN, max_turns=2, form=replace(FORM, answer="<(.*?)>")))
     fact = alice.fact(Exchange)
     assert fact is not None and fact.agreed == ""
 
@@ -61,11 +63,11 @@ def test_one_answer_is_not_agreed_and_neither_is_an_empty_one() -> None:
 def test_a_conversation_draws_a_format_and_a_task_without_contexts_is_read_by_both() -> None:
     plain = replace(TASK, fields={})
     view = "{agent} to {other}: {question}{context}{form}"
-    _, writer = talked(["<a>", "<a>"], replace(PLAIN, view=view, formats=(" in short",)), plain)
+    _, writer = talked(["<a>", "<a>"], replace(PLAIN, form=replace(FORM, view=view, formats=(" in short",))), plain)
     assert writer.read[0] == "Alice to Bob: q in short" and writer.read[1].startswith("Bob to Alice: q in short")
 
 
 def test_held_out_conversations_are_seen_by_the_first_agent() -> None:
-    own = replace(PLAIN, formats=("x",)).held_out(2, Sampling(temperature=0.0))
+    own = replace(PLAIN, form=replace(FORM, formats=("x",))).held_out(2, Sampling(temperature=0.0))
     rollouts, _ = talked(["<a>", "<a>"] * 2, own)
-    assert [t.sample for t in rollouts] == [0, 2] and own.formats == () and own.sampling.temperature == 0.0
+    assert [t.sample for t in rollouts] == [0, 2] and own.form.formats == () and own.sampling.temperature == 0.0

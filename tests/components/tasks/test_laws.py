@@ -59,6 +59,7 @@ from posttrain.components.tasks.phrased import Phrased
 from posttrain.components.tasks.planned import Planned
 from posttrain.components.tasks.planted import Planted
 from posttrain.components.tasks.played import Played
+from posttrain.components.tasks.pleas import Pleas
 from posttrain.components.tasks.policies import Policies
 from posttrain.components.tasks.primed import Primed
 from posttrain.components.tasks.primer import Primer
@@ -170,6 +171,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "patterns": lambda _: Patterns(size=30),
     "phrased": lambda _: Phrased(tasks=Arithmetic(size=30)),
     "planted": lambda _: Planted(size=30),
+    "pleas": lambda _: Pleas(size=20),
     "played": lambda _: Played(tasks=Arithmetic(size=30, calls=True), environment=Calculator()),
     "primed": lambda _: Primed(tasks=Episodes(size=30), environment=Sources()),
     "primer": lambda _: Primer(size=30),

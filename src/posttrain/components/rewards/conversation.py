@@ -69,7 +69,8 @@ class Conversation(Reward):
         answers = [t if fact is None else _answer(t, fact) for t, fact in zip(group, facts, strict=True)]
         found = await self.of.score(Group(key=group.key, trajectories=tuple(answers)), context)
         longest = max((fact.tokens for fact in facts if fact is not None), default=0)
-        nll = await self._worst([fact for fact in facts if fact is not None], group, context) if self.language else {}
+        known = [fact for fact in facts if fact is not None]
+        nll = await self._worst(known, group, context) if self.language and known else {}
         return [
             score if fact is None else self._joined(score, fact, longest, nll.get(fact.turns, math.inf))
             for score, fact in zip(found, facts, strict=True)

@@ -3,14 +3,16 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
+from pydantic import Field, field_validator
 
+from posttrain.component import frozen
 from posttrain.components.environments import with_opening
 from posttrain.components.rollouts import Exchange
 from posttrain.components.rollouts._segments import sampled_segment
-from posttrain.datasets.templates import fill, prompt_from
+from posttrain.datasets.templates import check_places, fill, prompt_from
 from posttrain.engines import Sampler, Sampling
 from posttrain.types import IntArray, Message, Segment, StopReason, Task, Trajectory
 
@@ -22,18 +24,28 @@ VIEW: Final = (
 HEARD: Final = "{speaker}: {text}"
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Form:
     """How two agents talk."""
 
-    agents: tuple[str, str]
-    view: str
-    heard: str
-    pattern: str
-    column: str
-    sampling: Sampling
-    role: str
-    max_turns: int
+    agents: tuple[str, str] = AGENTS
+    """Names of the two."""
+    view: str = VIEW
+    """What an agent reads first. Placeholders: agent, other, context, question, form."""
+    heard: str = HEARD
+    """A message as the other reads it. Placeholders: speaker, text."""
+    answer: Annotated[str, Field(min_length=1)] = "<A>(.*?)</A>"
+    """Regular expression of a stated answer, with one group."""
+    column: Annotated[str, Field(min_length=1)] = "contexts"
+    """Field of a task with the two private contexts; without it, both read the problem alone."""
+    formats: tuple[str, ...] = ()
+    """Requests for a format, of which each conversation draws one; empty has none."""
+
+    @field_validator("view", "heard")
+    @classmethod
+    def check_view(cls, template: str) -> str:
+        """Refuse a misspelled placeholder."""
+        return check_places(template, ("agent", "other", "context", "question", "form", "speaker", "text"))
 
     def prompt(self, task: Task, place: int, form: str) -> str | tuple[Message, ...]:
         """What an agent reads first."""
@@ -50,6 +62,9 @@ class Talk:
     form: Form
     task: Task
     sampler: Sampler
+    sampling: Sampling
+    max_turns: int
+    role: str = "policy"
     hint: str = ""
     """The format that this conversation is asked for."""
     turns: list[Segment] = field(default_factory=list)
@@ -66,7 +81,7 @@ class Talk:
     @property
     def over(self) -> bool:
         """Whether the same answer was stated twice, or no turn is left."""
-        return bool(self.agreed) or len(self.turns) >= self.form.max_turns
+        return bool(self.agreed) or len(self.turns) >= self.max_turns
 
     def context(self) -> IntArray:
         """[L] what the next speaker reads."""
@@ -79,8 +94,8 @@ class Talk:
         ids = self.context()
         if self.turns and len(ids) >= self.sampler.context:
             return None
-        [completion] = await self.sampler.sample(ids, 1, self.form.sampling)
-        own = sampled_segment(completion, self.form.role, turn=len(self.turns))
+        [completion] = await self.sampler.sample(ids, 1, self.sampling)
+        own = sampled_segment(completion, self.role, turn=len(self.turns))
         return replace(own, text=self.sampler.decode(own.token_ids))
 
     def take(self, turn: Segment) -> None:
@@ -89,7 +104,7 @@ class Talk:
         self.context()
         self.views[place].append(turn)
         self.turns.append(turn)
-        found = re.findall(self.form.pattern, turn.text, re.DOTALL)
+        found = re.findall(self.form.answer, turn.text, re.DOTALL)
         answer = str(found[-1]).strip() if found else ""
         if answer and answer in self.answers:
             self.agreed, self.stop_reason = answer, "stop"
@@ -114,7 +129,7 @@ class Talk:
 
     def _heard(self, turn: Segment, place: int) -> str:
         text = turn.text
-        for stop in self.form.sampling.stop:
+        for stop in self.sampling.stop:
             text = text.removesuffix(stop)
         return fill(self.form.heard, {"speaker": self.form.agents[place], "text": text})
 

@@ -5,23 +5,23 @@ alternately. Each reads its own context, the problem, and the messages of the ot
 The conversation ends when the same answer is stated in two turns, or after `max_turns` turns, without an answer then.
 
 A conversation gives two rollouts, one as each agent saw it; both learn, from their own turns. A task has its two
-private contexts in the field `column`, a list of two texts. In the first round varied formats are requested: a
-conversation draws one of `formats`.
+private contexts in the field `form.column`, a list of two texts. In the first round varied formats are requested: a
+conversation draws one of `form.formats`.
 
 Differs: a conversation whose context is full ends without an answer.
 """
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveInt, field_validator
+from pydantic import Field, PositiveInt
 
 from posttrain.component import frozen
 from posttrain.components.rollouts import Rollout
-from posttrain.components.rollouts._exchange import AGENTS, HEARD, VIEW, Form, Talk
+from posttrain.components.rollouts._exchange import Form, Talk
 from posttrain.components.rollouts._segments import sampler_of
-from posttrain.datasets.templates import check_places
 from posttrain.engines import Sampler, Sampling
 from posttrain.types import Group, Task
 
@@ -34,30 +34,14 @@ class Dialogue(Rollout):
     """Conversations per task."""
     max_turns: Annotated[int, Field(ge=2, le=1000)] = 10
     """Most turns, of both together."""
-    agents: tuple[str, str] = AGENTS
-    """Names of the two."""
-    view: str = VIEW
-    """What an agent reads first. Placeholders: agent, other, context, question, form."""
-    heard: str = HEARD
-    """A message as the other reads it. Placeholders: speaker, text."""
-    answer: Annotated[str, Field(min_length=1)] = "<A>(.*?)</A>"
-    """Regular expression of a stated answer, with one group."""
-    column: Annotated[str, Field(min_length=1)] = "contexts"
-    """Field of a task with the two private contexts; without it, both read the problem alone."""
-    formats: tuple[str, ...] = ()
-    """Requests for a format, of which each conversation draws one; empty has none."""
+    form: Form = Form()
+    """What they read, and how they state an answer."""
     rollouts: Literal["both", "first"] = "both"
     """Whether a conversation gives a rollout of each agent, or that of the first alone, as held-out ones do."""
     sampling: Sampling = Sampling()
     """How each turn is sampled."""
     role: str = "policy"
     """The model of both agents."""
-
-    @field_validator("view", "heard")
-    @classmethod
-    def check_view(cls, template: str) -> str:
-        """Refuse a misspelled placeholder."""
-        return check_places(template, ("agent", "other", "context", "question", "form", "speaker", "text"))
 
     @property
     def group_size(self) -> int | None:
@@ -71,31 +55,18 @@ class Dialogue(Rollout):
 
     def held_out(self, n: int, sampling: Sampling) -> "Dialogue":
         """The same conversation, seen by the first agent, without a requested format."""
-        return Dialogue(
-            n=n,
-            max_turns=self.max_turns,
-            agents=self.agents,
-            view=self.view,
-            heard=self.heard,
-            answer=self.answer,
-            column=self.column,
-            rollouts="first",
-            sampling=sampling,
-            role=self.role,
-        )
+        return replace(self, n=n, form=replace(self.form, formats=()), rollouts="first", sampling=sampling)
 
-    @property
-    def form(self) -> Form:
-        """How the two talk."""
-        return Form(
-            agents=self.agents,
-            view=self.view,
-            heard=self.heard,
-            pattern=self.answer,
-            column=self.column,
+    def talk(self, task: Task, sampler: Sampler, hint: str = "") -> Talk:
+        """A conversation that has not begun."""
+        return Talk(
+            form=self.form,
+            task=task,
+            sampler=sampler,
+            hint=hint,
             sampling=self.sampling,
-            role=self.role,
             max_turns=self.max_turns,
+            role=self.role,
         )
 
     async def collect(self, task: Task, samplers: Mapping[str, Sampler]) -> list[Group]:
@@ -107,7 +78,7 @@ class Dialogue(Rollout):
         return [Group(key=task.key, trajectories=tuple(kept))]
 
     async def _talk(self, task: Task, sampler: Sampler) -> Talk:
-        return await Talk(form=self.form, task=task, sampler=sampler, hint=drawn(self.formats, sampler)).finish()
+        return await self.talk(task, sampler, drawn(self.form.formats, sampler)).finish()
 
 
 def drawn(formats: Sequence[str], sampler: Sampler) -> str:

@@ -72,7 +72,7 @@ class DialogueTree(Rollout):
         sampler = sampler_of(self.of.role, samplers)
 
         def talk(*key: int | str) -> Talk:
-            return Talk(form=self.of.form, task=task, sampler=sampler.bind(*key))
+            return self.of.talk(task, sampler.bind(*key))
 
         lengths = await asyncio.gather(*(talk("fresh", i).finish() for i in range(self.fresh)))
         longest = float(np.quantile([sum(map(len, own.turns)) for own in lengths], 0.85)) + 1.0

@@ -10,7 +10,16 @@ policy. Then it imitates log and regenerated dialogues, and a critic learns from
     # columns: prompt, messages of an episode, rewards (a list with one number for each)
 
 Differs: see `stages/hindsight`. All constants are ours. Here the forward model is the exact simulator of the donors;
-without one, the role `forward` writes the partner's turns. A value that quotes the future is dropped.
+without one, the role `forward` writes the partner's turns. The paper's evaluation by people is left out.
+
+Measured here (500 logged calls of donors, 90 % of them with the wrong plea, 300 other donors at temperature 1, five
+seeds): 11 % [7, 15] of the donors give after imitation of the log, 31 % [27, 35] after imitation of log and regenerated
+calls, 30 % [18, 42] with values of the log, 78 % [62, 93] with values of all, so that both are needed; nine in ten are
+not reached at this temperature. Two branches of each call in place of one: 82 % [66, 98]. A simulator that gives a
+reward to 20 % of the failures: 75 % [57, 93]. No proposal quoted the future, and 4 % were the logged turn
+(docs/experiments.md).
+
+The default run, one seed: none of 60 held-out donors before, 97 % [89, 99] after it, greedily, in half a minute.
 """
 
 from dataclasses import replace
@@ -26,10 +35,11 @@ from posttrain.settings.calls import calls
 from posttrain.stages.hierarchical import OUTPUTS
 from posttrain.stages.hindsight import Hindsight
 
-PARENT: Final = "sft"
+PARENT: Final = None
 SETTING: Final = "calls"
 PAPER: Final = "arXiv:2411.05194"
-ROWS: Final = ()
+ROWS: Final = (94,)
+CHANGES: Final = ("evaluation.rollout",)
 
 
 def hindsight(recipe: Recipe | None = None) -> Recipe:

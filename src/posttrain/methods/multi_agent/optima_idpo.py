@@ -6,7 +6,7 @@ three conversations each (`rollouts/dialogue_tree`), in each node the best turn 
 the policy at the start of the iteration. It begins with one iteration of iSFT. Turns with the names of both agents have
 no reward of the task.
 
-    posttrain run optima_idpo setting=halves tasks=mine.jsonl model=FOLDER rl.rollout.of.view=...
+    posttrain run optima_idpo setting=halves tasks=mine.jsonl model=FOLDER rl.rollout.of.form.view=...
     # columns: prompt, answer, contexts (a list of two texts)
 
 Differs: see `rollouts/dialogue_tree`. An iteration is a step, so that the optimizer's moments are kept. The rate is a
@@ -34,7 +34,7 @@ PARENT: Final = "optima_isft"
 SETTING: Final = "halves"
 PAPER: Final = "arXiv:2410.08115"
 ROWS: Final = (257,)
-CHANGES: Final = ("reward", "learner.optimizer.lr", "learner.epochs")
+CHANGES: Final = ("reward", "learner.optimizer.lr", "learner.epochs", "learner.minibatches", "rollout.sampling")
 SLOWER: Final = 0.2
 """Learning rate of DPO over that of the imitation."""
 

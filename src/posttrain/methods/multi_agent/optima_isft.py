@@ -6,12 +6,20 @@ a reward of .5 on (`filters/best_conversations`). The reward is `rewards/convers
 `rollouts/dialogue`. An iteration is a step. The base that reads turns is the model at the start of the stage, unless
 ``models.base.source`` names one.
 
-    posttrain run optima_isft setting=halves tasks=mine.jsonl model=FOLDER rl.rollout.view=... reward.mute=40
+    posttrain run optima_isft setting=halves tasks=mine.jsonl model=FOLDER rl.rollout.form.view=... reward.mute=40
     # columns: prompt, answer, contexts (a list of two texts)
 
 Differs: the temperature is that of the setting (.3 in the first round and .7 later in the release), and formats are not
-asked for unless `rollout.formats` has some. Tasks are drawn in each step. The weight of the language is 1, or that of
-the setting: .25 here, where turns have NLLs of 1 to 3 nats a token.
+asked for unless `rollout.form.formats` has some. Tasks are drawn in each step. The weight of the language is 1, or that
+of the setting: .25 here, where turns have NLLs of 1 to 3 nats a token.
+
+Measured here (two letters, of which each agent has
+one; five seeds, four rounds of 32 questions, 200 other ones at temperature 1): after the warm-up 68 % [59, 77] are
+right with 18.4 tokens [17.7, 19.1]. Without the term of the length 84 % [77, 91] and 18.4 tokens [16.2, 20.7]; with
+lambda -.3 or -.6 both 93 % [85, 101] and 10.4 tokens [10.0, 10.7], of 10 that are needed. Without the gate half of the
+conversations are mute, 51 % [23, 78], and 55 % [37, 73] right. With a weight of 1 for the language the NLL of the worst
+turn is 1.4 [1.3, 1.5] and not 2.5 [2.3, 2.6], but 17 % [9, 25] are mute and 77 % [69, 86] right, since here 1 over the
+NLL outweighs the gate (docs/experiments.md).
 """
 
 from dataclasses import replace
@@ -39,7 +47,7 @@ PARENT: Final = "raft"
 SETTING: Final = "halves"
 PAPER: Final = "arXiv:2410.08115"
 ROWS: Final = (257,)
-CHANGES: Final = ("reward", "learner.epochs")
+CHANGES: Final = ("reward", "learner.epochs", "learner.minibatches")
 
 
 def optima_isft(recipe: Recipe | None = None) -> Recipe:
