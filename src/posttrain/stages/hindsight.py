@@ -32,7 +32,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import numpy as np
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from posttrain.component import frozen
 from posttrain.components.environments import Environment, EnvironmentFailed, Episode
@@ -96,7 +96,7 @@ class Hindsight(Stage):
     """Completes dialogues; None has the role `forward` write the partner's turns."""
     request: Annotated[str, Field(min_length=1)] = REQUEST
     """What the controller reads. Placeholders: dialogue, prefix."""
-    branches: NonNegativeInt = 1
+    branches: Annotated[int, Field(ge=0, le=1000)] = 1
     """Turns of each logged dialogue that are written anew, at most; 0 learns from the log alone."""
     too_kind: Share = 0.0
     """Share of regenerated dialogues without a reward that are given 1, to measure what a flattering simulator does."""
@@ -106,9 +106,9 @@ class Hindsight(Stage):
     """Field of a task with the rewards of its episodes, a list."""
     sampling: Sampling = Sampling()
     """How turns of all models are sampled."""
-    clone_steps: PositiveInt = 100
+    clone_steps: Annotated[int, Field(ge=1, le=1_000_000)] = 100
     """Updates of the policy by imitation of all dialogues."""
-    value_steps: NonNegativeInt = 200
+    value_steps: Annotated[int, Field(ge=0, le=1_000_000)] = 200
     """Updates of the critic."""
     batch: Annotated[int, Field(ge=1, le=100_000)] = 64
     """Dialogues or turns of an update."""

@@ -18,9 +18,10 @@ Differs: a conversation whose result could not be scored is an error; the releas
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
+from typing import Annotated
 
 import numpy as np
-from pydantic import NonNegativeInt, PositiveInt
+from pydantic import Field
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
@@ -40,9 +41,9 @@ class Conversation(Reward):
     """lambda of the length (-1 is the default of the release's library); 0 does without the term and its gate."""
     language: float = 1.0
     """lambda of the language; 0 does without the term, its gates and the base."""
-    mute: NonNegativeInt = 40
+    mute: Annotated[int, Field(ge=0, le=10**9)] = 40
     """Tokens up to which a conversation is mute."""
-    endless: PositiveInt = 2000
+    endless: Annotated[int, Field(ge=1, le=10**9)] = 2000
     """Tokens above which it is endless."""
     strict: bool = False
     """Whether turns with several names have no reward of the task."""

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import numpy as np
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
 from posttrain.component import frozen
 from posttrain.components.rollouts import Rollout, Scorer
@@ -36,6 +36,7 @@ from posttrain.datasets.distances import edit_distance
 from posttrain.engines import Sampler, Sampling
 from posttrain.types import Group, Score, Segment, Task, Trajectory
 
+Count = Annotated[int, Field(ge=1, le=10_000)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
@@ -45,13 +46,13 @@ class DialogueTree(Rollout):
 
     of: Dialogue = Dialogue()
     """How the two talk; its `n` and `formats` are not used."""
-    searches: PositiveInt = 8
+    searches: Count = 8
     """Nodes that are expanded, at most."""
-    rollouts: PositiveInt = 3
+    rollouts: Count = 3
     """Conversations that go on from each."""
-    fresh: PositiveInt = 8
+    fresh: Count = 8
     """Conversations whose lengths are the measure."""
-    best: PositiveInt = 10
+    best: Count = 10
     """Candidates of which one is drawn."""
     apart: Share = 0.25
     """Normalised edit distance up to which a node is too near to an expanded one."""
