@@ -3,8 +3,8 @@
     python docs/experiments/captions.py --seeds 5
 
 Sheet of row 208 (arXiv:2410.23022). A table of action probabilities learns in `environments/captioned` from 16 episodes
-of 30 turns a step, by the environment's reward (10 at the exit) and by `rewards/captions`, with 10 % wrong labels; its
-baseline is a table of values (GAE). Reported over the last 20 of 150 steps are the share of episodes at the exit and
+of 24 turns a step, by the environment's reward (10 at the exit) and by `rewards/captions`, with 10 % wrong labels; its
+baseline is a table of values (GAE). Reported over the last 20 of 200 steps are the share of episodes at the exit and
 how often the most frequent rewarded caption occurs in an episode; and the first step at whose end half of the last 160
 episodes were at the exit, the captions that were seen, and the labels that were requested.
 """
@@ -25,7 +25,8 @@ from posttrain.components.rewards.verdict import Verdict
 from posttrain.statistics.intervals import mean
 from posttrain.types import Task
 
-BATCH, RATE, VALUE_RATE, GAMMA, LAM, ENTROPY, LAST, WINDOW = 16, 50.0, 0.1, 0.99, 0.95, 0.03, 20, 160
+BATCH, RATE, FLOOR, VALUE_RATE, GAMMA, LAM, ENTROPY = 16, 50.0, 0.3, 0.1, 1.0, 0.95, 0.1
+HORIZON, LAST, WINDOW = 24, 20, 160
 RULE = Captions(of=Verdict(), helpful=HELPFUL, noise=0.1)
 ARMS: dict[str, dict[str, Any]] = {
     "environment alone": {"weight": 0.0},
@@ -66,7 +67,7 @@ class Player:
     def learn(self) -> None:
         """Move the logits by whitened advantages and an entropy bonus, the values towards their targets."""
         found = np.array([row[2] for row in self.rows])
-        scaled = (found - found.mean()) / (found.std() + 1e-8)
+        scaled = (found - found.mean()) / max(found.std(), FLOOR)
         moves: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(len(ACTIONS)))
         for (state, action, _, target), own in zip(self.rows, scaled, strict=True):
             chances = self.chances(state)
@@ -81,7 +82,7 @@ class Player:
 
 def episode(player: Player, reward: Captions, context: RewardContext, name: str, rng: Random) -> tuple[float, int]:
     """Play and credit one episode: whether it ends at the exit, and the most occurrences of a rewarded caption."""
-    room: Any = Captioned().instance(Task(key=name, prompt=""), rng.random)
+    room: Any = Captioned(horizon=HORIZON).instance(Task(key=name, prompt=""), rng.random)
     seen, done = room.begin(), False
     states, actions, captions = [], [], []
     while not done:
@@ -121,7 +122,7 @@ def main() -> None:
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--arms", type=int, default=len(ARMS))
     given = parser.parse_args()
     table = []

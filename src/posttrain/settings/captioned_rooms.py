@@ -6,7 +6,7 @@ It first imitates random walks, to learn the format. Every observation has a cap
 from dataclasses import replace
 from typing import Final
 
-from posttrain.components.environments.captioned import ACTIONS, HEIGHT, KINDS, WIDTH, Captioned
+from posttrain.components.environments.captioned import ACTIONS, HEIGHT, KINDS, Captioned
 from posttrain.components.optimizers.adamw import AdamW
 from posttrain.components.rewards.verdict import Verdict
 from posttrain.components.rollouts.turns import Turns
@@ -22,9 +22,10 @@ from posttrain.settings.arithmetic import arithmetic
 from posttrain.settings.demonstrations import demonstrations
 from posttrain.training.settings import Learning
 
+ROOM: Final = 2
 WORDS: Final = (
     *(f"{caption}\n" for caption in KINDS),
-    *(f"x{x} " for x in range(WIDTH)),
+    *(f"x{x} " for x in range(2 * ROOM + 1)),
     *(f"y{y} " for y in range(HEIGHT)),
     *(f"{held} {door}\n" for held in ("key", "here", "none") for door in ("open", "shut")),
     *ACTIONS,
@@ -34,16 +35,16 @@ WORDS: Final = (
 
 
 def captioned_rooms() -> Recipe:
-    """A new decoder, imitation of random walks, then 40 steps of 32 episodes."""
+    """A new decoder, imitation of random walks, then 120 steps of 32 episodes."""
     recipe = arithmetic()
-    environment, tasks = Captioned(), Episodes(size=200)
+    environment, tasks = Captioned(room=ROOM, horizon=20), Episodes(size=200)
     shown = Played(tasks=tasks, environment=environment, player="legal", turns=environment.horizon)
     imitation = replace(
         sft_of(demonstrations()), tasks=shown, batch=16, epochs=6.0, learner=Learning(optimizer=AdamW(lr=3e-3))
     )
     stage = replace(
         rl_of(recipe),
-        steps=40,
+        steps=120,
         prompts=4,
         rollout=Turns(environment=environment, n=8, max_turns=environment.horizon, sampling=Sampling(max_tokens=2)),
         reward=Verdict(),

@@ -30,6 +30,13 @@ def test_the_door_needs_the_key_and_the_key_can_be_taken_again() -> None:
     assert outcomes[-1].done and verdict is not None and not verdict.solved
 
 
+def test_smaller_rooms_have_a_shorter_way() -> None:
+    _, outcomes, verdict, _ = play(Captioned(room=2), TASK, list("rddkuorrru"))
+    assert outcomes[-1].observation.text == "you reach the exit\nx4 y0 key open\n"
+    assert verdict is not None and verdict.solved
+    assert outcomes[6].observation.text.startswith("you walk through")
+
+
 def test_colours_differ_between_tasks() -> None:
     taken = {
         play(Captioned(), Task(key=str(i), prompt=""), list(WAY))[1][5].observation.text.split()[3] for i in range(40)

@@ -4,10 +4,11 @@ r"""Two rooms with a key, a locked door and an exit; whatever happens has a capt
     k            take the key where it lies, or drop it
     o            open the door, next to it and with the key
 
-The wall between the rooms has its door in the middle row. An observation is a caption and a state, ``you take the red
-key\nx3 y2 key shut\n``: the place, whether the key is held, lies here or neither, and whether the door is open. The
-colour of key and door is drawn by the task's key, so that captions of one kind differ. Taking and dropping the key can
-be repeated for ever. The optimum is 14 turns; of 100,000 random walks of 30 turns 4 end at the exit.
+The wall between the rooms has its door in the middle row. Each room is `room` wide and 3 high. An observation is a
+caption and a state, ``you take the red key\nx3 y2 key shut\n``: the place, whether the key is held, lies here or
+neither, and whether the door is open. The colour of key and door is drawn by the task's key, so that captions of one
+kind differ. Taking and dropping the key can be repeated for ever. The optimum is 14 turns with rooms 4 wide, 10 with
+rooms 2 wide. Random walks end at the exit with a probability of 2.4e-5 in 30 turns, or 1.5e-4 in 20 with rooms 2 wide.
 
 Source: the smallest experiment of ONI, arXiv:2410.23022, sheet of row 208: a text grid with a sparse goal.
 """
@@ -25,9 +26,10 @@ from posttrain.types import Task
 
 ACTIONS: Final = ("u", "d", "l", "r", "k", "o")
 COLOURS: Final = ("red", "blue", "green", "gold", "white", "black", "pink", "brown")
-WIDTH, HEIGHT, WALL = 9, 3, 4
+HEIGHT: Final = 3
+WIDEST: Final = 10
 MOVES: Final = {"u": (0, -1, "up"), "d": (0, 1, "down"), "l": (-1, 0, "left"), "r": (1, 0, "right")}
-START, KEY, DOOR, EXIT = (0, 0), (WALL - 1, 2), (WALL, 1), (WIDTH - 1, 0)
+START: Final = (0, 0)
 KINDS: Final = (
     "you stand in a room",
     *(f"you walk {word}" for _, _, word in MOVES.values()),
@@ -57,20 +59,23 @@ class Captioned(Environment):
 
     horizon: Annotated[int, Field(ge=1, le=1000)] = 30
     """Turns after which the rollout ends."""
+    room: Annotated[int, Field(ge=1, le=WIDEST)] = 4
+    """Width of each room."""
 
     def instance(self, task: Task, draw: Draw) -> Instance:
         """The rooms of the task. Nothing else is random."""
         rng = Random(zlib.crc32(f"captioned:{task.key}".encode()))
-        return Rooms(self.horizon, rng.choice(COLOURS))
+        return Rooms(self.horizon, self.room, rng.choice(COLOURS))
 
 
 class Rooms(Instance):
     """One rollout."""
 
-    def __init__(self, horizon: int, colour: str) -> None:
-        self._horizon, self._colour = horizon, colour
+    def __init__(self, horizon: int, room: int, colour: str) -> None:
+        self._horizon, self._wall, self._colour = horizon, room, colour
+        self._door, self._exit = (room, 1), (2 * room, 0)
         self._place, self._turns = START, 0
-        self._key: tuple[int, int] | None = KEY
+        self._key: tuple[int, int] | None = (room - 1, 2)
         self._open = self._out = False
         self._got = 0
 
@@ -90,7 +95,7 @@ class Rooms(Instance):
             caption = self._moved(*MOVES[call])
         elif call == "k":
             caption = self._handled()
-        elif call == "o" and self._key is None and not self._open and self._place == (WALL - 1, 1):
+        elif call == "o" and self._key is None and not self._open and self._place == (self._wall - 1, 1):
             self._open = True
             caption = f"you open the {self._colour} door"
         else:
@@ -104,10 +109,10 @@ class Rooms(Instance):
         if self._key is not None and not self._open:
             return "k" if self._place == self._key else self._towards(*self._key)
         if not self._open:
-            return "o" if (x, y) == (WALL - 1, 1) else self._towards(WALL - 1, 1)
-        if x <= WALL:
+            return "o" if (x, y) == (self._wall - 1, 1) else self._towards(self._wall - 1, 1)
+        if x <= self._wall:
             return "r" if y == 1 else self._towards(x, 1)
-        return self._towards(*EXIT)
+        return self._towards(*self._exit)
 
     def verdict(self) -> Verdict:
         """1 at the exit."""
@@ -119,14 +124,14 @@ class Rooms(Instance):
 
     def _moved(self, dx: int, dy: int, word: str) -> str:
         x, y = self._place[0] + dx, self._place[1] + dy
-        if not (0 <= x < WIDTH and 0 <= y < HEIGHT) or (x == WALL and y != 1):
+        if not (0 <= x <= 2 * self._wall and 0 <= y < HEIGHT) or (x == self._wall and y != 1):
             return "you bump into a wall"
-        if (x, y) == DOOR and not self._open:
+        if (x, y) == self._door and not self._open:
             return f"the {self._colour} door is locked"
-        self._place, self._out = (x, y), (x, y) == EXIT
+        self._place, self._out = (x, y), (x, y) == self._exit
         if self._out:
             return "you reach the exit"
-        return f"you walk through the {self._colour} door" if (x, y) == DOOR else f"you walk {word}"
+        return f"you walk through the {self._colour} door" if (x, y) == self._door else f"you walk {word}"
 
     def _handled(self) -> str:
         if self._key is None:

@@ -19,9 +19,9 @@ each check as with all or nothing (90.1 [87.2, 93.0] against 84.4 [82.5, 86.3] a
 130] have equal results, from 50 at first: chance decides, as nothing depends on it. With results as a fourth check
 99.9 % have [99.9, 99.9].
 
-The default run (one seed, 149 s beside other work, 38 s of processor time): rollouts with all three checks are 15.9 %
-of those of the first ten steps and 40.3 % of the last ten, the reward 1.95 and 2.18. Greedy held-out texts pass all
-three in 82.0 % [73.3, 88.3] after imitation and 78.0 % [68.9, 85.0] after it: no change that 100 tasks can show.
+The default run (seed 0): after imitation, mostly of copies, greedy held-out texts are copies, and none of 100 passes
+all three checks; after 40 steps all do [96.3, 100]. Of the sampled ones 9 % pass in the first eight steps and 88 % in
+the last eight.
 """
 
 from dataclasses import replace
@@ -37,7 +37,7 @@ from posttrain.settings.refactorings import refactorings
 PARENT: Final = "ppo"
 SETTING: Final = "refactorings"
 PAPER: Final = "arXiv:2412.18035"
-ROWS: Final = ()
+ROWS: Final = (93,)
 
 
 def extract_method(recipe: Recipe | None = None) -> Recipe:

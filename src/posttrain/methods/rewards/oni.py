@@ -11,9 +11,17 @@ training does not wait. A table of labels, a classifier of captions, or a rankin
         models.judge.source=http://HOST/v1
     # a setting with an environment whose observations have a caption in their first line
 
-In the default setting a rule with 10 % wrong labels stands for the judge. Its default run does not reach the exit yet:
-0 of 20 held-out episodes after 40 steps (one seed, in smaller rooms), so that it names no row; the tables of
-`docs/experiments/captions.py` are not measured over five seeds.
+In the default setting a rule with 10 % wrong labels stands for the judge, and a new model of 200k weights explores
+rooms 2 wide in 20 turns. Of 20 held-out episodes none ends at the exit after imitation of random walks, and 95 % [76.4,
+99.1] do after 120 steps (one seed); half of the sampled ones do from about step 75 on.
+
+Measured here over five seeds by tables that explore rooms 4 wide in 24 turns (`docs/experiments/captions.py`, 200 steps
+of 16 episodes): with the environment's reward alone no episode ends at the exit; with a table of labels 0.93 [0.90,
+0.96] of the last do, with a classifier 0.92 [0.87, 0.97], with a ranking, which is the fastest, 0.97 [0.95, 1.00].
+Without the count (`reward.exponent=0`) none does: one caption is repeated 10 [2.8, 17] times in an episode, 1.4 [0.6,
+2.3] times with the third power; with the first power 0.56 [-0.08, 1.20] do. Labels that are 20 steps late stop nobody
+(0.94 [0.90, 0.98]); half are there after 112 [70, 153] steps in place of 74 [34, 115]. 46 captions need 46 labels, and
+920 where captions are requested again until a label arrives, as in the release.
 
 Differs: labels are requested between steps, not by a process beside them, so that a run resumes bit for bit: what step
 k requests is there in step k + `delay`. Classifier and ranking are linear in the counts of a caption's pieces. GAE with
@@ -35,7 +43,7 @@ from posttrain.settings.captioned_rooms import captioned_rooms
 PARENT: Final = "ppo"
 SETTING: Final = "captioned_rooms"
 PAPER: Final = "arXiv:2410.23022"
-ROWS: Final = ()
+ROWS: Final = (208,)
 
 
 def oni(recipe: Recipe | None = None) -> Recipe:
