@@ -23,11 +23,8 @@ from posttrain.components.tasks import Tasks
 from posttrain.models import Model
 from posttrain.signals import SCORE
 from posttrain.stages import Models, PreviewContext, Stage, StageContext
-from posttrain.stages.fit import fit_role
-from posttrain.stages.needs import Need, needs_of
-from posttrain.stages.prompts import check_prompts
-from posttrain.stages.rl.metrics import describe
-from posttrain.stages.scored_rounds import collect_round, learn_from_rounds
+from posttrain.stages.needs import Need
+from posttrain.stages.scored_rounds import ScoredRounds
 from posttrain.training.settings import Learning
 from posttrain.types import Group, PerToken, Task, Tokens
 
@@ -60,18 +57,15 @@ class OutcomeModelTraining(Stage):
     @property
     def roles(self) -> frozenset[str]:
         """The model that learns, and the roles that sample and score."""
-        return frozenset({"policy", self.role}) | self.rollout.roles | self.reward.roles
+        return self._rounds.roles
 
     def needed(self, models: Mapping[str, Model]) -> Sequence[Need]:
         """The scores of the model that learns, and the needs of the rollout and the reward."""
-        own = Need(signal=SCORE, role=self.role, path="role", setting="role")
-        parts = (("rollout", self.rollout), ("reward", self.reward))
-        return [own, *(need for path, part in parts for need in needs_of(path, part, role="policy"))]
+        return self._rounds.needed
 
     def check(self, models: Models, tasks: Sequence[Task]) -> None:
         """Prompts must leave room for an answer."""
-        check_prompts(models["policy"], tasks, f"the {self.kind} stage")
-        self.rollout.check(tasks)
+        self._rounds.check(models, tasks)
 
     def total_steps(self, tasks: Sequence[Task]) -> int:
         """The setting `steps`."""
@@ -79,24 +73,27 @@ class OutcomeModelTraining(Stage):
 
     def run(self, models: Models, context: StageContext) -> Models:
         """Sample and learn, and return the models with the new weights."""
-        from posttrain.training.learner import Loss
-
-        def collect(step: int) -> list[Group]:
-            return self._collect(models, context, step)
-
-        examples = learn_from_rounds(models, context, collect, examples_of, self.max_grader_errors)
-        loss = Loss(per_token=cross_entropy, reducer=self.reducer, needs=frozenset({SCORE}))
-        return fit_role(
-            context, models, role=self.role, learning=self.learner, loss=loss, steps=self.steps, examples=examples
-        )
-
-    def _collect(self, models: Models, context: PreviewContext, step: int) -> list[Group]:
-        """The scored groups of a step."""
-        return collect_round(models, context, step, rollout=self.rollout, reward=self.reward, batch=self.batch)
+        return self._rounds.run(models, context)
 
     def preview(self, models: Models, context: PreviewContext) -> list[str]:
         """Sample and score the first step's tasks, and describe the rollouts."""
-        return describe(self._collect(models, context, 0))
+        return self._rounds.preview(models, context)
+
+    @property
+    def _rounds(self) -> ScoredRounds:
+        return ScoredRounds(
+            kind=self.kind,
+            role=self.role,
+            per_token=cross_entropy,
+            examples_of=examples_of,
+            reducer=self.reducer,
+            rollout=self.rollout,
+            reward=self.reward,
+            batch=self.batch,
+            steps=self.steps,
+            learning=self.learner,
+            max_grader_errors=self.max_grader_errors,
+        )
 
 
 def cross_entropy(tokens: Tokens) -> PerToken:
