@@ -80,6 +80,7 @@ class Journal:
 
 REQUIRED: dict[str, dict[str, type]] = {
     **{name: {"step": int} for name in ("events.jsonl", "stream.jsonl")},
+    "memory.jsonl": {"step": int, "change": str},
     **{name: {"step": int, "stage": str} for name in ("metrics.jsonl", "timing.jsonl")},
     "evals.jsonl": {"step": int, "name": str},
     "history.jsonl": {"kind": str},

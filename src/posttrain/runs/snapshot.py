@@ -1,7 +1,8 @@
 """The content of a checkpoint, and how a run is restored from it exactly.
 
     checkpoints/step_000050/
-        state.json                   step, stage, memory of every part, learner counters, sizes of the record's files
+        state.json                   step, stage, memory of every part, learner counters, sizes of the record's files;
+                                     of a reward that keeps much only a digest: the rest is in memory.jsonl
         models/<role>/               an ordinary Hugging Face folder: usable as it is. With adapters it is that of the
                                      adapters alone, which names their base
         weights-<role>.safetensors   only where that folder is not exact (adapters' types, heads)
@@ -30,8 +31,9 @@ from posttrain.runs.context import RunContext
 from posttrain.runs.environment import RECIPE
 from posttrain.runs.extension import is_extended
 from posttrain.runs.files import write_file
+from posttrain.runs.memories import memories_of
 from posttrain.runs.reading import JOURNAL, read_own
-from posttrain.runs.store import RunStore
+from posttrain.runs.store import MEMORY, RunStore
 from posttrain.stages.memory import pack, unpack
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 
     from posttrain.policies import Policy
 
+REWARD = "reward"
+"""The part of a stage's memory that is kept by its changes, where it is large (`posttrain.runs.memories`)."""
 ROLLED_BACK = "rolled back"
 """Kind of the history entry of a roll-back by an alarm."""
 
@@ -110,11 +114,14 @@ def save_snapshot(
     from safetensors.torch import save_file
 
     own = {role: policy for role, policy in models.items() if _is_ours(recipe.models[role])}
+    packed = pack(memory or {})
+    if REWARD in packed:
+        packed = {**packed, REWARD: memories_of(store).keep(step, packed[REWARD])}
     state = {
         "step": step,
         "stage": stage,
         "steps_done": steps_done,
-        "memory": pack(memory or {}),
+        "memory": packed,
         "roll_backs": roll_backs,
         "healthy": healthy,
         "learners": {role: numbers for role, (numbers, _) in (learners or {}).items()},
@@ -163,6 +170,10 @@ def newest_snapshot(store: RunStore, context: RunContext) -> Snapshot | None:
     state = _state(found)
     _check_recipe(store, state.get(RECIPE), context.recipe)
     _check_threads(state["threads"])
+    memory = state["memory"]
+    if REWARD in memory:
+        size = state["position"].get(MEMORY, 0)
+        memory = {**memory, REWARD: memories_of(store).find(memory[REWARD], size)}
     models = _load(context, found, state["roles"])
     for role, version in state["versions"].items():
         models[role].version = version
@@ -176,7 +187,7 @@ def newest_snapshot(store: RunStore, context: RunContext) -> Snapshot | None:
         step=state["step"],
         stage=state["stage"],
         steps_done=state["steps_done"],
-        memory=unpack(state["memory"]),
+        memory=unpack(memory),
         learners=learners,
         position=state["position"],
         roll_backs=roll_backs,

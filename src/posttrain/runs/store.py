@@ -6,6 +6,7 @@
     events.jsonl        alarms, discards, notes; likewise
     evals.jsonl         one line per evaluation; likewise
     stream.jsonl        with schedule=streaming: what each step was sampled from and learned from; likewise
+    memory.jsonl        where a reward keeps much: what each checkpoint added to it; likewise
     timing.jsonl        one line per step: seconds, tokens per second, memory; differs from run to run
     history.jsonl       starts, resumes and repairs of the process, with the time; never cut
     rollouts/           step_000123.parquet: one row per trajectory
@@ -47,6 +48,9 @@ _CUT = ("metrics.jsonl", "timing.jsonl", "events.jsonl", "evals.jsonl")
 _JOURNALS = (*_CUT, "history.jsonl")
 STREAM = "stream.jsonl"
 """The journal of runs whose rollouts go on over changes of the weights; others do not have it."""
+MEMORY = "memory.jsonl"
+"""The journal of runs whose rewards keep more than `snapshot.INLINE`; others do not have it."""
+_OPTIONAL = (STREAM, MEMORY)
 
 
 class RunStore:
@@ -56,9 +60,11 @@ class RunStore:
         """Use `create` or `open`."""
         self.folder = folder
         self._lock = lock
-        there = (*_JOURNALS, STREAM) if (folder / STREAM).is_file() else _JOURNALS
+        there = (*_JOURNALS, *(name for name in _OPTIONAL if (folder / name).is_file()))
         self._journals = {name: Journal(folder / name) for name in there} if lock else {}
         self._unsynced: set[Path] = set()
+        self.memories: Any = None
+        """What `runs.memories` holds of the file of memories."""
         self._last_step = 0
 
     @classmethod
@@ -128,7 +134,7 @@ class RunStore:
     @property
     def _cut(self) -> tuple[str, ...]:
         """Journals that a resumed run cuts back."""
-        return (*_CUT, STREAM) if STREAM in self._journals else _CUT
+        return (*_CUT, *(name for name in _OPTIONAL if name in self._journals))
 
     @property
     def checkpoints(self) -> Path:
@@ -148,10 +154,14 @@ class RunStore:
 
     def log_stream(self, step: int, stage: str, entry: Mapping[str, Any]) -> None:
         """Record what a step was sampled from and learned from."""
-        self._journal("metrics.jsonl")  # the run is open
-        if STREAM not in self._journals:
-            self._journals[STREAM] = Journal(self.folder / STREAM)
+        self._begin(STREAM)
         self._append(STREAM, {"step": step, "stage": stage, **entry})
+
+    def log_memory(self, step: int, change: str) -> int:
+        """Record what a checkpoint adds to the memory of the reward, a JSON text; returns the bytes of the journal."""
+        self._begin(MEMORY)
+        self._append(MEMORY, {"step": step, "change": change})
+        return self._journal(MEMORY).size
 
     def log_event(self, step: int, kind: str, message: str, **details: Any) -> None:
         """Record an event: an alarm, a discard, a note. Events are a function of the recipe."""
@@ -217,6 +227,10 @@ class RunStore:
         self._unsynced.clear()
         sizes = {name: self._journal(name).size for name in self._cut}
         return {"step": self._last_step, "rollouts": self._recorded(self._last_step), **sizes}
+
+    def position_of(self, name: str) -> int:
+        """Bytes of a journal; 0 where it has not begun."""
+        return self._journals[name].size if name in self._journals else 0
 
     def rewind(self, position: Mapping[str, int]) -> None:
         """Truncate the record to a position; an empty one is the start. What a power cut damaged after it goes too."""
@@ -315,6 +329,12 @@ class RunStore:
         return self.evaluation_rows(step, name + GIVEN, columns)
 
     # Inside
+
+    def _begin(self, name: str) -> None:
+        """Open a journal that not every run has."""
+        self._journal("metrics.jsonl")  # the run is open
+        if name not in self._journals:
+            self._journals[name] = Journal(self.folder / name)
 
     def _append(self, name: str, entry: Mapping[str, Any]) -> None:
         self._journal(name).append(entry)
