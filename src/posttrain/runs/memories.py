@@ -37,9 +37,9 @@ class Memories:
         size = self._store.position_of(MEMORY)
         if self._known[0] != size:
             self._known = (size, self._read(size))
-        change = json.dumps(difference(json.loads(self._known[1]), json.loads(text)))
+        change = json.dumps(difference(_parsed(self._known[1]), _parsed(text)))
         if len(change) >= len(text):
-            change = json.dumps({"set": json.loads(text)})
+            change = json.dumps({"set": _parsed(text)})
         if change != "null":
             size = self._store.log_memory(step, change)
         self._known = (size, text)
@@ -59,7 +59,7 @@ class Memories:
                 "disk damaged it. Put the right file back, or start a new run from the same recipe"
             )
         self._known = (size, text)
-        return json.loads(text)
+        return _parsed(text)
 
     def _read(self, size: int) -> str:
         """The memory that the first `size` bytes lead to, as JSON; no line is left out."""
@@ -68,7 +68,7 @@ class Memories:
         try:
             content = read_own(path, JOURNAL)[:size] if size else b""
             for line in content.split(b"\n")[:-1]:
-                memory = applied(memory, json.loads(parse_json(line.decode())["change"]))
+                memory = applied(memory, _parsed(parse_json(line.decode())["change"]))
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
             raise UserError(
                 f"{path} is damaged: a line of it is no change of a memory; put the right file back"
@@ -82,6 +82,11 @@ def memories_of(store: RunStore) -> Memories:
         store.memories = Memories(store)
     found: Memories = store.memories
     return found
+
+
+def _parsed(text: str) -> Any:
+    """A JSON text in which numbers may be NaN or infinite."""
+    return parse_json(text, constants=True)
 
 
 def _digest(text: str) -> str:
