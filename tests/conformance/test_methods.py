@@ -298,6 +298,8 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 SIZES = {
     "steps": 2,
+    "clone_steps": 2,
+    "value_steps": 2,
     "max_steps": 2,
     "prompts": 2,
     "batch": 4,
