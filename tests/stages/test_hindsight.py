@@ -60,6 +60,7 @@ SHORT = (
 )
 
 
+@pytest.mark.slow
 def test_regenerated_dialogues_stand_beside_the_log(train: Train) -> None:
     models, record = train(override(hindsight(), list(SHORT)))
     row = next(row for row in record.metrics() if "regenerated/proposed" in row)
