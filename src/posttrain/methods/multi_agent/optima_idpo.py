@@ -11,6 +11,11 @@ no reward of the task.
 
 Differs: see `rollouts/dialogue_tree`. An iteration is a step, so that the optimizer's moments are kept. The rate is a
 fifth of that of the imitation.
+
+Measured here (four rounds from the warm-up of `optima_isft`, without the term of the language, five seeds): 71 % [61,
+81] are right with 15.3 tokens [14.3, 16.3], before it 68 % and 18.4. DPO on the best and the worst whole conversation
+of a task, from as many conversations: 77 % [68, 86] and 14.2 tokens [13.8, 14.7]. So turns of a tree are not ahead
+here, and both are behind iSFT, whose rate is five times as high (docs/experiments.md).
 """
 
 from dataclasses import replace
