@@ -14,6 +14,12 @@ demonstrations and the validation.
 
 Differs: see `balances/meta_gradient`; mu is moved after the step that its slope is of, before the next one. The
 warm-up takes a sixth of the stage's steps, and is part of the same stage.
+
+Measured here, of the idea alone: two families (60 steps of 32 x 4, 5 seeds, other letters as the validation): held-out
+letters 57.7 % [31.8, 83.7] and sums 61.9 %, against GRPO's 0 and 70.2 % and 90.0 and 60.8 % of SFT for two epochs with
+GRPO after it; of all answers 59.5 %, +22.9 points on GRPO [2.9, 42.9], 15.2 less than SFT first. mu goes from 0.5 to
+0.61; with demonstrations whose results are off by 123 to 0.58, 0.03 less [0.02, 0.05], at half the slope, and no
+letters are learned: their form is still right, so that mu rises less, but does not fall (docs/experiments.md).
 """
 
 from dataclasses import replace
