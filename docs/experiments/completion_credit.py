@@ -5,7 +5,7 @@
 Sheet of row 100 (arXiv:2401.16637). The bundled model imitates endings of lines of code of which three in ten are
 wrong; an evaluator learns from its greedy continuations. All arms of a seed start from that model and evaluator, and
 learn from the same recorded completions, 16 in each of 60 steps: by increments, by the edit similarity of the whole
-completion on all of its tokens, and by increments beside imitation of true endings.
+completion on all of its tokens, by increments beside imitation of true endings, and by that imitation alone.
 
 Reported are the edit similarity of greedy completions of 200 held-out lines before, and after 20, 40 and 60 steps, and
 for the evaluator the squared error on prefixes of other lines beside the variance of their scores.
@@ -26,6 +26,7 @@ import torch
 
 from posttrain import run
 from posttrain.components.advantages.fixed_baseline import FixedBaseline
+from posttrain.components.balances.fixed import Fixed
 from posttrain.components.rewards import RewardContext, scored
 from posttrain.components.rewards.text_similarity import TextSimilarity
 from posttrain.components.search.continuations import Continuations
@@ -71,6 +72,7 @@ def arms(recipe: Recipe) -> dict[str, Any]:
         "increments": alone,
         "whole score": replace(alone, reward=TextSimilarity(), advantage=FixedBaseline()),
         "increments and imitation": stage,
+        "imitation alone": replace(stage, balance=Fixed(mu=1.0)),
     }
 
 

@@ -14,9 +14,10 @@ def _results(files: dict[str, str], calls: list[str]) -> list[Any]:
     return [eval(call, space) for call in calls]
 
 
+@pytest.mark.parametrize("lettered", [False, True])
 @pytest.mark.parametrize("level", range(1, 6))
-def test_two_hundred_of_each_level(level: int) -> None:
-    for task in Repairs(size=200, level=level).load():
+def test_a_hundred_of_each_level(level: int, lettered: bool) -> None:
+    for task in Repairs(size=100, level=level, lettered=lettered).load():
         files, oracle, calls = (task.fields[name] for name in ("files", "oracle", "calls"))
         assert len(files) == SHAPES[level][0] and len(calls) == 20
         assert sum(text.count("def ") for text in files.values()) == SHAPES[level][0] * SHAPES[level][1]
@@ -31,3 +32,7 @@ def test_share_of_slips() -> None:
     tasks = Repairs(size=500, slips=0.5).load()
     right = sum(task.answer in task.demonstrations[0].partition("=======")[2] for task in tasks)
     assert 210 < right < 290
+    exchanged = sum(
+        str(task.answer) in task.demonstrations[0].partition("=======")[0] for task in Repairs(size=500, slips=1).load()
+    )
+    assert 270 < exchanged < 355, "five in eight"

@@ -10,8 +10,10 @@ Level 1 has one file of 4 functions, 2 one of 8, 3 two of 4, 4 two of 6 and 5 th
 has two operators. Fields are those of the reward `patch_similarity`: ``issue``, ``files`` and ``oracle`` (from path to
 text), and ``calls``, 20 calls of the faulty function, of which the fault changes at least one.
 
-A demonstration is a thought, the function's name, and the edit. A share of `slips` has an edit of another function,
-another operator, or a search that is not there.
+A demonstration is a thought, the function's name, and the edit. Of a share of `slips`, five in eight have search and
+replacement exchanged, so that the search is not there, two edit another function, and one has another operator.
+
+With `lettered` a function's parameter has its letter, ``def fb(b): return b-4``: a small model finds it sooner.
 """
 
 from collections.abc import Sequence
@@ -51,6 +53,8 @@ class Repairs(Tasks):
     """Which programs are drawn."""
     slips: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
     """Share of the demonstrations with a wrong edit."""
+    lettered: bool = False
+    """Whether each function has a parameter of its own."""
 
     def load(self) -> Sequence[Task]:
         """The tasks, in the order in which they are drawn."""
@@ -73,9 +77,9 @@ class Repairs(Tasks):
     def _task(self, drawn: Drawn) -> Task:
         values, place, which, wrong = drawn
         length = SHAPES[self.level][1]
-        right = [line(number, value) for number, value in enumerate(values)]
+        right = [line(number, value, self.lettered) for number, value in enumerate(values)]
         faulty = list(right)
-        faulty[place] = line(place, changed(values[place], which, wrong))
+        faulty[place] = line(place, changed(values[place], which, wrong), self.lettered)
         path = PATHS[place // length]
         files, fixed = (_files(lines, length) for lines in (faulty, right))
         issue = f"f{NAMES[place]}: use {values[place][2 * which]} for {wrong}"
@@ -83,7 +87,7 @@ class Repairs(Tasks):
         calls = [f"f{NAMES[place]}({x})" for x in rng.sample(range(-30, 31), CALLS)]
         edit = (path, faulty[place], right[place])
         if rng.random() < self.slips:
-            edit = _slip(edit, drawn, faulty, length, rng)
+            edit = _slip(edit, drawn, faulty, self.lettered, length, rng)
         return Task(
             key="",
             prompt="\n".join([issue, *(f"### {name}\n{text.rstrip()}" for name, text in files.items()), ":\n"]),
@@ -99,9 +103,10 @@ def changed(value: Expression, which: int, operator: str) -> Expression:
     return (*value[: 2 * which], operator, *value[2 * which + 1 :])
 
 
-def line(number: int, value: Expression) -> str:
+def line(number: int, value: Expression, lettered: bool) -> str:
     """A function."""
-    return f"def f{NAMES[number]}(x): return x{''.join(value)}"
+    own = NAMES[number] if lettered else "x"
+    return f"def f{NAMES[number]}({own}): return {own}{''.join(value)}"
 
 
 def _files(lines: Sequence[str], length: int) -> dict[str, str]:
@@ -111,18 +116,18 @@ def _files(lines: Sequence[str], length: int) -> dict[str, str]:
 
 
 def _slip(
-    edit: tuple[str, str, str], drawn: Drawn, faulty: Sequence[str], length: int, rng: Random
+    edit: tuple[str, str, str], drawn: Drawn, faulty: Sequence[str], lettered: bool, length: int, rng: Random
 ) -> tuple[str, str, str]:
     """An edit of another function, with another operator, or of a line that is not there."""
     values, place, which, wrong = drawn
-    kind = rng.randrange(3)
-    if kind == 0:
+    kind = rng.randrange(8)
+    if kind < 2:
         other = rng.choice([i for i in range(len(values)) if i != place])
         own = rng.choice([operator for operator in OPERATORS if operator not in values[other]])
-        return PATHS[other // length], faulty[other], line(other, changed(values[other], 0, own))
-    if kind == 1:
+        return PATHS[other // length], faulty[other], line(other, changed(values[other], 0, own), lettered)
+    if kind == 2:
         (own,) = [operator for operator in OPERATORS if operator not in (values[place][2 * which], wrong)]
-        return edit[0], edit[1], line(place, changed(values[place], which, own))
+        return edit[0], edit[1], line(place, changed(values[place], which, own), lettered)
     return edit[0], edit[2], edit[1]
 
 

@@ -15,8 +15,12 @@ Differs: the release has the imitation commented out; without it log-probabiliti
 fall without bound. The evaluator is a copy of the policy, not a small model of its own, and
 its prefixes are cut anew in each step. Rates and steps are the setting's.
 
-Not measured: `docs/experiments/completion_credit.py` compares increments, whole scores, and increments with imitation
-over seeds, and was tried on a few updates only; so no row is named.
+Two seeds of `docs/experiments/completion_credit.py` (five are needed, so no row is named): the edit similarity of
+greedy completions is 66 and 69 % after imitation of partly wrong endings. After 60 steps it is 9 and 29 % with
+increments alone, 67 and 68 with the whole score, and 78 and 78 with increments beside imitation, as with that imitation
+alone (78 and 78). The evaluator's squared error on other lines is 0.05, the variance of their scores 0.08 to 0.09. In
+the default run (one seed) 30 % [24.1, 36.7] of 200 held-out endings are right before these steps, and 42 % [35.4, 48.9]
+after 40.
 """
 
 from dataclasses import replace
