@@ -158,6 +158,7 @@ def play(seed: int) -> dict[str, list[float]]:
         models = {"policy": base.models["policy"]}
         imitated = run(replace(base, stages={"sft": sft_of(base)}, models=models), seed, folder)
         found["imitated"] = measured(imitated, 0)
+        print(json.dumps({"seed": seed, "imitated": found["imitated"]}), flush=True)
         for name in ARMS[1:]:
             recipe = arm(name, str(imitated / "model"))
             with attention_by_rule() if name in ("oracle", "no classes") else nullcontext():
