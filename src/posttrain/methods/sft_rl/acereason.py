@@ -17,10 +17,11 @@ Differs: there are three stages of one domain where the paper has six of two; li
 setting's. Its growing of prompts and answers for SFT is a matter of data, and so is the thinning of short answers.
 Rollouts that are left out do not count in the mean of their group. Left out: a larger base of the rotary embedding.
 
-Measured here: one run each at temperatures 1.9, 1.6 and 1.0, at which the model after SFT samples with an entropy of
-0.28, 0.15 and 0.08 nats: held-out accuracy is 78.5 % after SFT and 78.0, 77.0 and 77.5 % at the end. The optimum is
-flat at this size, and so is the gain of reinforcement. In the short stage 54 % of rollouts are cut (docs/stages.md).
-More seeds and the arms of the filter were not run.
+Measured here, in three stages of 12 steps on 500 sums (five seeds, 200 held-out): 79.4 % after SFT, 80.4 % at the end.
+At temperature 1, an entropy of 0.10 nats in place of 0.31 in the short stage, it is 79.3 %, -1.1 points [-4.0, +1.8]:
+the optimum is flat at this size. Half of the rollouts are cut in the short stage. Without the filter that stage takes
+accuracy to 70.2 %, 9.6 points less than with it [3.6, 15.6]; after the long one the difference is -0.9 [-3.8, +2.0]
+(docs/experiments.md, docs/stages.md).
 """
 
 from dataclasses import replace
