@@ -19,9 +19,9 @@ heuristic its distance to the end, which has the wrong sign in all, in none or i
 and, in the corridor, ``none`` are controls: what the other weights gain alone.
 
 Differs: policies are tables and gradients are sums over all states, so that there are no samples, no stored data and no
-importance weights, and no language model is trained; weights do not depend on the state. A stage that learns
-weights around a policy of a language model is not built. The original's starting weights and regulariser could not be
-checked.
+importance weights, and no language model is trained; weights do not depend on the state. The stage ``outer`` learns
+weights around a policy of a language model (`posttrain run barfi`). The original's starting weights and regulariser
+could not be checked.
 
 Measured (five draws, mean and 95 % interval; the rest is exact): most of the gain is that weights grow against the
 decay, which the controls show. In the bandit the primary reward alone leads to 0.864, its learned weight beside a

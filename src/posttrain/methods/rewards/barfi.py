@@ -10,7 +10,22 @@ learns from them (`stages/outer`).
     posttrain run barfi outer.learned=false                     # the weights at the start, for ever
     posttrain diagnose reward_weights misleading helpful        # the same on tables, exact
 
-By default the auxiliary reward is for answers that end in 7, which is misleading.
+By default the auxiliary reward is for answers that end in 7, which is misleading; its weight begins at 0.3.
+
+Differs: what `stages/outer` states: weights that do not depend on the state, an inner level that is not run to its end,
+no stored data. The original's starting weights and regularizers could not be checked.
+
+Measured here over five seeds, on a table of three arms that are right with probability 1, 0.9 and 0, with weights
+learned from sampled groups (`docs/experiments/weighted_arms.py`). With a bonus for the second arm, 85.2 % [84.5, 85.8]
+are right without it, 84.3 % [83.6, 85.0] with the fixed sum, and 96.8 % [96.2, 97.5] with weights learned from
+rightness alone, where that of the bonus becomes -4.8. Learning is local: from the sum it stays at the second arm,
+88.0 % [87.3, 88.6], and the weight of the bonus grows to 5.3; from 0.3 it is 91.6 % [85.8, 97.3], as the seeds differ.
+A helpful bonus is used from each start, 97.0 %. Most of the gain is that weights grow against the decay, which controls
+show in the exact form (`posttrain diagnose reward_weights`).
+
+The default run (two seeds, 2 minutes on one of two busy cores): 19.0 and 23.5 % of held-out sums are right before it,
+83.0 and 84.0 % after it. 5 and 9 % of the last step's answers end in 7, of 14 and 11 % in the first: the bonus does no
+harm, with weights of 1.0 and 0.8 beside 3.3 and 3.1 for right answers.
 """
 
 from dataclasses import replace
@@ -27,7 +42,7 @@ from posttrain.stages.outer import Outer
 PARENT: Final = "grpo"
 SETTING: Final = "arithmetic"
 PAPER: Final = "arXiv:2310.19007"
-ROWS: Final = ()
+ROWS: Final = (188,)
 
 
 def barfi(recipe: Recipe | None = None) -> Recipe:
