@@ -19,11 +19,12 @@ from pydantic import NonNegativeFloat
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext
+from posttrain.errors import UserError
 from posttrain.grading.function_calls import called
 from posttrain.grading.programs import broken, how_it_ended, score_each
 from posttrain.grading.values import Tree, literal, same, tree_of
 from posttrain.sandbox import Limits, Tier, open_pool
-from posttrain.types import Group, Score, Trajectory
+from posttrain.types import Group, Score, Task, Trajectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,14 @@ class PythonTests(Reward):
     def prepare(self) -> None:
         """Open the sandbox. Raises `UserError` without one that is strong enough."""
         open_pool(self.weakest)
+
+    def check(self, tasks: Sequence[Task]) -> None:
+        """Raise `UserError` for a task without a test, or with one that cannot be read."""
+        for task in tasks:
+            try:
+                checks_of(task.fields.get("tests"))
+            except ValueError as error:
+                raise UserError(f"task '{task.key}' {error}") from None
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Run each program once with all calls, and compare the results."""

@@ -31,10 +31,12 @@ from typing import Literal
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
+from posttrain.errors import UserError
 from posttrain.grading.extraction import shown
+from posttrain.grading.schemas import tools_fault
 from posttrain.grading.strict_json import BadJSON, same
 from posttrain.grading.tool_layout import CALL, THINK, Reference, ToolCall, has_layout, read_calls, read_reference
-from posttrain.types import Group, Score, Trajectory
+from posttrain.types import Group, Score, Task, Trajectory
 
 SMOOTH_STEPS = 150.0
 
@@ -62,6 +64,12 @@ class ToolCalls(Reward):
     def needs_answer(self) -> bool:
         """It compares with the reference."""
         return True
+
+    def check(self, tasks: Sequence[Task]) -> None:
+        """Raise `UserError` for a tool whose schema refers elsewhere, or to itself."""
+        for task in tasks:
+            if fault := tools_fault(task.fields.get("tools")):
+                raise UserError(f"task '{task.key}': {fault}")
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Score each completion."""
