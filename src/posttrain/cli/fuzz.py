@@ -19,7 +19,7 @@ Exit codes: 0 nothing crashed or hung, 1 something did, 2 the input is wrong.
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -76,8 +76,9 @@ def command(
     kind, seeds = form_of(made, form), read_seeds(corpus) if corpus is not None else {}
     names = sorted(name for name in expected.split(",") if name)
     prompt_of(made, 1, prompt.replace("\\n", "\n"))
-    settings = {"target": sha256, "function": made.function, "form": kind, "model": model, "expected": names}
-    settings |= {"corpus": {name: digest(content) for name, content in seeds.items()}, "ticks": ticks, "seed": seed}
+    settings: dict[str, Any] = {"target": sha256, "function": made.function, "form": kind, "model": model}
+    settings |= {"corpus": {name: digest(content) for name, content in seeds.items()}, "expected": names}
+    settings |= {"ticks": ticks, "seed": seed}
     write: Write | None = None
     if model is not None:
         settings |= {"prompt": prompt, "temperature": temperature, "max_tokens": max_tokens, "edits": edits}

@@ -21,7 +21,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt
 from posttrain.component import Component, frozen, nearest
 from posttrain.component.automatic import Count
 from posttrain.errors import UserError
-from posttrain.types import Completion, FloatArray, IntArray, Message, Segment, Task
+from posttrain.types import Completion, FloatArray, IntArray, Message, Segment, Task, Trajectory
 
 if TYPE_CHECKING:
     from posttrain.policies import Policy
@@ -396,3 +396,28 @@ def _run_in_thread(work: Coroutine[Any, Any, None]) -> None:
         raise
     if failed:
         raise failed[0]
+
+
+def sampled_segment(completion: Completion, role: str, *, trained: bool = True, turn: int = 0) -> Segment:
+    """A completion as a segment, with its log-probabilities and the version of the weights."""
+    return Segment(
+        actor=role,
+        token_ids=completion.token_ids,
+        trained=trained,
+        logp=completion.logp,
+        entropy=completion.entropy,
+        version=completion.version,
+        turn=turn,
+        text=completion.text,
+        vectors=completion.vectors,
+    )
+
+
+def answers(
+    task: Task, prompt: Segment, completions: Sequence[Completion], role: str, *, first: int = 0
+) -> tuple[Trajectory, ...]:
+    """Trajectories of a prompt and one completion each, numbered from `first`."""
+    return tuple(
+        Trajectory(task=task, segments=(prompt, sampled_segment(c, role)), stop_reason=c.stop_reason, sample=first + i)
+        for i, c in enumerate(completions)
+    )

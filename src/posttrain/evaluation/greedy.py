@@ -14,13 +14,13 @@ from posttrain.components.environments import Episode
 from posttrain.components.rewards import Reward, RewardContext, scored
 from posttrain.components.rollouts import Rollout
 from posttrain.datasets.holdout import VARIANT_OF
-from posttrain.engines import Sampler, Sampling, Server, wait_for
+from posttrain.engines import Sampler, Sampling, Server, answers, wait_for
 from posttrain.evaluation.settings import Evaluation
 from posttrain.statistics.calibration import calibration
 from posttrain.statistics.intervals import wilson
 from posttrain.statistics.pass_at_k import pass_at_k
 from posttrain.statistics.voting import vote
-from posttrain.types import Group, Score, Segment, Task, Trajectory
+from posttrain.types import Group, Score, Task, Trajectory
 
 MOST_DOMAINS: Final = 20
 """Most domains of tasks whose accuracies a summary has."""
@@ -108,27 +108,7 @@ async def roll_out(
     sampler = samplers["policy"]
     prompt = sampler.prompt(task)
     completions = await sampler.sample(prompt.token_ids, n, sampling, prompt.vectors)
-    return [
-        Trajectory(
-            task=task,
-            segments=(
-                prompt,
-                Segment(
-                    actor="policy",
-                    token_ids=c.token_ids,
-                    logp=c.logp,
-                    entropy=c.entropy,
-                    version=c.version,
-                    trained=True,
-                    text=c.text,
-                    vectors=c.vectors,
-                ),
-            ),
-            stop_reason=c.stop_reason,
-            sample=first + i,
-        )
-        for i, c in enumerate(completions)
-    ]
+    return list(answers(task, prompt, completions, "policy", first=first))
 
 
 def summarize(answered: Sequence[Sequence[Trajectory]], correct_at: float) -> dict[str, Any]:

@@ -259,7 +259,7 @@ async def _proposed(session: Session, state: State, most: int) -> tuple[list[tup
     """Inputs of a batch, each with the one that it is from and how it was made, and the lines that were asked for."""
     if not state.batches:
         first = list(session.seeds.values()) or [_first(session)]
-        return [(None, "seed", content) for content in first][:most], []
+        return [*((None, "seed", content) for content in first[:most])], []
     rng = Random(f"fuzz:{session.seed}:{state.batches}")
     edits = BATCH if session.write is None else round(session.edits * BATCH)
     lines = _lines(session.target, state, rng, (BATCH - edits) // ASKED)

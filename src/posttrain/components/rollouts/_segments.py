@@ -3,9 +3,19 @@
 from collections.abc import Mapping, Sequence
 
 from posttrain import engines
-from posttrain.engines import Sampler
+from posttrain.engines import Sampler, answers, sampled_segment
 from posttrain.errors import UserError
-from posttrain.types import Completion, IntArray, Segment, Task, Trajectory
+from posttrain.types import IntArray, Segment, Task
+
+__all__ = [
+    "answers",
+    "check_demonstrations",
+    "check_length",
+    "demonstration_segment",
+    "prompt_segment",
+    "sampled_segment",
+    "sampler_of",
+]
 
 
 def sampler_of(role: str, samplers: Mapping[str, Sampler]) -> Sampler:
@@ -16,31 +26,6 @@ def sampler_of(role: str, samplers: Mapping[str, Sampler]) -> Sampler:
 def prompt_segment(task: Task, sampler: Sampler) -> Segment:
     """The task's prompt in the token ids of a model, with its images as vectors."""
     return sampler.prompt(task)
-
-
-def sampled_segment(completion: Completion, role: str, *, trained: bool = True, turn: int = 0) -> Segment:
-    """A completion as a segment, with its log-probabilities and the version of the weights."""
-    return Segment(
-        actor=role,
-        token_ids=completion.token_ids,
-        trained=trained,
-        logp=completion.logp,
-        entropy=completion.entropy,
-        version=completion.version,
-        turn=turn,
-        text=completion.text,
-        vectors=completion.vectors,
-    )
-
-
-def answers(
-    task: Task, prompt: Segment, completions: Sequence[Completion], role: str, *, first: int = 0
-) -> tuple[Trajectory, ...]:
-    """Trajectories of a prompt and one completion each, numbered from `first`."""
-    return tuple(
-        Trajectory(task=task, segments=(prompt, sampled_segment(c, role)), stop_reason=c.stop_reason, sample=first + i)
-        for i, c in enumerate(completions)
-    )
 
 
 def check_demonstrations(tasks: Sequence[Task], rollout: str) -> None:

@@ -27,7 +27,7 @@ from posttrain.component import frozen
 from posttrain.components.rollouts import Scorer
 from posttrain.components.search import Found, Search
 from posttrain.components.search._found import Values, found, sampler_of
-from posttrain.engines import Sampler, Sampling
+from posttrain.engines import Sampler, Sampling, sampled_segment
 from posttrain.signals import Signal
 from posttrain.types import Completion, IntArray, Segment, StopReason, Task, Trajectory
 
@@ -136,15 +136,8 @@ class Beam(Search):
         ended: StopReason | None = None if self.delimiter in own else completion.stop_reason
         if ended == "stop":
             text = text[: len(text) - (len(own) - len(completion.text))]
-        line = Segment(
-            actor=self.role,
-            token_ids=completion.token_ids,
-            trained=True,
-            logp=completion.logp,
-            entropy=completion.entropy,
-            version=completion.version,
-            text=text[sum(len(s.text) for s in path.segments[1:]) :],
-        )
+        own = text[sum(len(s.text) for s in path.segments[1:]) :]
+        line = replace(sampled_segment(completion, self.role), text=own)
         grown = Path(segments=(*path.segments, line), ended=ended)
         return replace(grown, ended=ended or (None if self._room(grown, sampler) > 0 else "length"))
 

@@ -13,9 +13,9 @@ from posttrain.component import frozen
 from posttrain.components.rollouts import Scorer
 from posttrain.components.search import Found, Search
 from posttrain.components.search._found import Values, found, sampler_of, scored
-from posttrain.engines import Sampler, Sampling
+from posttrain.engines import Sampler, Sampling, answers
 from posttrain.signals import Signal
-from posttrain.types import Segment, Task, Trajectory
+from posttrain.types import Task
 
 
 @frozen
@@ -56,26 +56,7 @@ class BestOf(Search):
         sampler = sampler_of(self.role, samplers)
         prompt = sampler.prompt(task)
         completions = await sampler.sample(prompt.token_ids, self.n, self.sampling)
-        rollouts: tuple[Trajectory, ...] = tuple(
-            Trajectory(
-                task=task,
-                segments=(
-                    prompt,
-                    Segment(
-                        actor=self.role,
-                        token_ids=c.token_ids,
-                        trained=True,
-                        logp=c.logp,
-                        entropy=c.entropy,
-                        version=c.version,
-                        text=c.text,
-                    ),
-                ),
-                stop_reason=c.stop_reason,
-                sample=i,
-            )
-            for i, c in enumerate(completions)
-        )
+        rollouts = answers(task, prompt, completions, self.role)
         if self.value_role is None:
             rollouts = await scored(task, rollouts, scorer)
             return found(rollouts, [t.score.value for t in rollouts if t.score is not None])

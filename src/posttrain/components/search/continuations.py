@@ -20,7 +20,7 @@ from posttrain.component import frozen
 from posttrain.components.rollouts import Scorer
 from posttrain.components.search import Found, Search, State, place_of_best
 from posttrain.components.search._found import sampler_of, scored
-from posttrain.engines import Sampler, Sampling
+from posttrain.engines import Sampler, Sampling, sampled_segment
 from posttrain.errors import UserError
 from posttrain.types import IntArray, Segment, Task, Trajectory
 
@@ -81,7 +81,5 @@ class Continuations(Search):
         greedy = Sampling(temperature=0.0, max_tokens=self.tokens)
         (completion,) = await sampler.sample(ids, 1, greedy, prompt.vectors)
         wanted = replace(task, answer=sampler.decode(truth[place : place + self.tokens]))
-        written = Segment(
-            actor=self.role, token_ids=completion.token_ids, trained=True, logp=completion.logp, text=completion.text
-        )
+        written = sampled_segment(completion, self.role)
         return Trajectory(task=wanted, segments=(whole, written), stop_reason=completion.stop_reason, sample=0)

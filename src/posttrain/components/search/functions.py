@@ -39,7 +39,7 @@ from posttrain.components.search import Found, Search
 from posttrain.components.search._found import Values, found, sampler_of, scored
 from posttrain.components.search._nodes import Node
 from posttrain.datasets.grammars import FUNCTIONS, Grammar
-from posttrain.engines import Sampler, Sampling
+from posttrain.engines import Sampler, Sampling, sampled_segment
 from posttrain.signals import Signal
 from posttrain.types import Completion, Fact, FloatArray, IntArray, Segment, StopReason, Task, Trajectory
 
@@ -287,16 +287,7 @@ class Functions(Search):
         text = sampler.decode(np.concatenate([node.token_ids[len(node.segments[0]) :], ids]))
         if completion.stop_reason == "stop" and node.kind in self.grammar.ends:
             text = text[: len(text) - (len(sampler.decode(ids)) - len(completion.text))]
-        return Segment(
-            actor=self.role,
-            token_ids=ids,
-            trained=True,
-            logp=completion.logp,
-            entropy=completion.entropy,
-            version=completion.version,
-            state_key=node.name,
-            text=text[len(node.text) :],
-        )
+        return replace(sampled_segment(completion, self.role), state_key=node.name, text=text[len(node.text) :])
 
 
 def shares(answers: Sequence[str | None]) -> list[float]:

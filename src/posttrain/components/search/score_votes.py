@@ -28,10 +28,10 @@ from posttrain.component import frozen
 from posttrain.components.rollouts import Scorer
 from posttrain.components.search import Found, Search
 from posttrain.components.search._found import Values, found, sampler_of
-from posttrain.engines import Sampler, Sampling
+from posttrain.engines import Sampler, Sampling, answers
 from posttrain.grading.rankings import read_ranking
 from posttrain.signals import Signal
-from posttrain.types import Segment, Task, Trajectory
+from posttrain.types import Task
 
 
 @frozen
@@ -85,26 +85,7 @@ class ScoreVotes(Search):
         sampler = sampler_of(self.role, samplers)
         prompt = sampler.prompt(task)
         completions = await sampler.sample(prompt.token_ids, self.n, self.sampling)
-        replies = tuple(
-            Trajectory(
-                task=task,
-                segments=(
-                    prompt,
-                    Segment(
-                        actor=self.role,
-                        token_ids=c.token_ids,
-                        trained=True,
-                        logp=c.logp,
-                        entropy=c.entropy,
-                        version=c.version,
-                        text=c.text,
-                    ),
-                ),
-                stop_reason=c.stop_reason,
-                sample=i,
-            )
-            for i, c in enumerate(completions)
-        )
+        replies = answers(task, prompt, completions, self.role)
         scores = [read_ranking(t.completion).scores for t in replies]
         voters = list(range(self.n))
         if self.meta_role is not None:

@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from posttrain.components.rewards import Reward, RewardContext, scored
-from posttrain.engines import Sampler, Sampling, sampler_of
+from posttrain.engines import Sampler, Sampling, answers, sampler_of
 from posttrain.errors import AlarmStop
-from posttrain.types import Group, Segment, Task, Trajectory
+from posttrain.types import Group, Task, Trajectory
 
 
 async def sample_all(
@@ -26,26 +26,7 @@ async def sample_all(
     async def one(task: Task) -> Group:
         prompt = sampler.prompt(task)
         completions = await sampler.sample(prompt.token_ids, n, sampling, prompt.vectors)
-        trajectories = tuple(
-            Trajectory(
-                task=task,
-                segments=(
-                    prompt,
-                    Segment(
-                        actor="policy",
-                        token_ids=c.token_ids,
-                        logp=c.logp,
-                        trained=True,
-                        text=c.text,
-                        version=c.version,
-                        vectors=c.vectors,
-                    ),
-                ),
-                stop_reason=c.stop_reason,
-                sample=sample,
-            )
-            for sample, c in enumerate(completions)
-        )
+        trajectories = answers(task, prompt, completions, "policy")
         return await scored(Group(key=task.key, trajectories=trajectories), reward, RewardContext(samplers=samplers))
 
     return list(await asyncio.gather(*map(one, tasks)))

@@ -26,9 +26,9 @@ from posttrain.components.rewards import Reward, RewardContext, scored
 from posttrain.components.selections import Chosen, Selection
 from posttrain.components.selections._sampling import fitting, pairs_summary
 from posttrain.datasets.coding_preferences import PRINCIPLES
-from posttrain.engines import Sampler, Sampling, sampler_of
+from posttrain.engines import Sampler, Sampling, answers, sampler_of
 from posttrain.errors import UserError
-from posttrain.types import Group, Message, Preference, Segment, Task, Trajectory
+from posttrain.types import Group, Message, Preference, Task, Trajectory
 
 
 @frozen
@@ -101,8 +101,7 @@ class Principled(Selection):
             asked = under(task, principle)
             prompt = sampler.prompt(asked)
             [c] = await sampler.sample(prompt.token_ids, 1, self.sampling, prompt.vectors)
-            own = Segment(actor="policy", token_ids=c.token_ids, logp=c.logp, trained=True, text=c.text)
-            rollout = Trajectory(task=task, segments=(prompt, own), stop_reason=c.stop_reason, sample=sample)
+            [rollout] = answers(task, prompt, [c], "policy", first=sample)
             written.append((writer, principle, rollout))
         context = RewardContext(samplers=samplers)
         group = await scored(Group(key=task.key, trajectories=tuple(t for *_, t in written)), self.reward, context)

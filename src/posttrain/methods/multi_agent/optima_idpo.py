@@ -57,8 +57,8 @@ def searching(stage: RL) -> RL:
     """A stage of iSFT with a search and DPO in place of imitation."""
     assert isinstance(stage.rollout, Dialogue) and isinstance(stage.reward, Conversation), "that of optima_isft"
     kept = {name: part for name, part in stage.filters.items() if name != "best_conversations"}
-    rate: Any = getattr(stage.learner.optimizer, "lr")  # noqa: B009, whichever optimizer the setting has
-    slower = replace(stage.learner.optimizer, lr=rate * SLOWER)
+    optimizer: Any = stage.learner.optimizer
+    slower = replace(optimizer, lr=optimizer.lr * SLOWER)
     loss = RPO(loss=DPO(beta=0.1, reference="old"), eta=1.0, length="mean", times_beta=False)
     return replace(
         stage,
