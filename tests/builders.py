@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posttrain.components.advantages import Advantage
 from posttrain.engines import Sampling
 from posttrain.grading.isolated import pack_trajectory, unpack_trajectory
 from posttrain.signals import (
@@ -30,7 +29,7 @@ from posttrain.signals import (
     Signal,
     logp_of,
 )
-from posttrain.types import Batch, Completion, Credit, Group, Message, Score, Segment, Task, Tokens, Trajectory
+from posttrain.types import Batch, Completion, Group, Message, Score, Segment, Task, Tokens, Trajectory
 
 Rows = Sequence[Sequence[float]]
 
@@ -112,11 +111,6 @@ def random_batch(
         for need in sorted(needs)
     }
     return Batch(groups=tuple(groups), token_rewards=tuple(token_rewards), signals=signals, progress=0.5)
-
-
-def credit_of(advantage: Advantage, given: Batch) -> Credit:
-    """What an estimator makes of a batch before any other one."""
-    return advantage(advantage.start(), given)[1]
 
 
 def _random_trajectory(rng: np.random.Generator, of: Task, sample: int, reward: float) -> Trajectory:

@@ -1,22 +1,21 @@
 """Laws of the advantage estimators, for every member on arrival."""
 
-import asyncio
 import json
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from posttrain.component import frozen
-from posttrain.components.advantages import Advantage, State
-from posttrain.signals import VALUE
-from posttrain.types import Batch, Group
-from tests.builders import batch, credit_of, random_batch
+from posttrain.components.advantages import Advantage
+from posttrain.types import Batch, Credit, Group
+from tests.builders import batch, random_batch
 from tests.conformance._members import each, members
 
 every_member = pytest.mark.parametrize("advantage", members(Advantage))
+
+
+def credit_of(advantage: Advantage, given: Batch) -> Credit:
+    return advantage(advantage.start(), given)[1]
 
 
 def with_signals(advantage: Advantage, given: Batch) -> Batch:
@@ -136,32 +135,3 @@ def test_what_it_reads_of_token_rewards_is_as_declared(advantage: Advantage) -> 
     pairs = zip(credit_of(advantage, even).advantages, credit_of(advantage, moved).advantages, strict=True)
     same = all(np.allclose(a, b, rtol=1e-6, atol=1e-6) for a, b in pairs)
     assert same == (advantage.reads == "sum")
-
-
-@frozen
-class Prepared(Advantage):
-    """An estimator with an answer of its own to everything."""
-
-    needs = frozenset({VALUE})
-    tags = frozenset({"think"})
-    roles = frozenset({"writer"})
-    is_relative = chooses = credits_spans = prepares = True
-    reads = "tokens"
-
-    def start(self) -> State:
-        return {"prepared": False}
-
-    async def prepare(self, state: State, groups: Sequence[Group], samplers: Mapping[str, Any]) -> State:
-        return {"prepared": True}
-
-
-@pytest.mark.parametrize("kind", [k for k in Advantage.kinds() if "advantage" in Advantage.find(k).__annotations__])
-def test_what_wraps_an_estimator_answers_and_prepares_as_it(kind: str) -> None:
-    made: Any = Advantage.find(kind)
-    wrapping = made(advantage=Prepared())
-    assert wrapping.wrapped == Prepared()
-    assert wrapping.needs >= Prepared.needs and wrapping.tags >= Prepared.tags and wrapping.roles >= Prepared.roles
-    assert wrapping.is_relative and wrapping.chooses and wrapping.credits_spans and wrapping.prepares
-    assert wrapping.reads == "tokens"
-    assert wrapping.start()["inner"] == {"prepared": False}
-    assert asyncio.run(wrapping.prepare(wrapping.start(), [], {}))["inner"] == {"prepared": True}

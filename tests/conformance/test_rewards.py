@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
 from posttrain.components.rewards import Reward, RewardContext
+from posttrain.datasets.pictures import drawn, written
 from posttrain.sandbox import missing_programs
 from posttrain.signals import Signal, roles_in
 from posttrain.stages.needs import parts_of
@@ -287,6 +289,23 @@ CASES: dict[str, Case] = {
         task=Task(key="task", prompt="Who is what?", fields={"kinds": {"A": "knave", "B": "knight"}}),
     ),
     "levels": Case(settings={"correct": "match"}, gold="42"),
+    "steered": Case(
+        settings={"parts": {"right": "match"}},
+        gold="42",
+        task=Task(key="task", prompt=QUESTION, answer="42", fields={"eps": [[1.0]]}),
+    ),
+    "picture": Case(
+        settings={"correct_at": 4.0},
+        gold=written(drawn(0.5, -0.7, 0.0, False, np.random.default_rng(0))),
+        task=Task(key="task", prompt="0.5"),
+        unfit=None,
+    ),
+    "by_rules": Case(
+        settings={},
+        gold="joy kim",
+        task=Task(key="task", prompt="Party of kim (abc):", fields={"rules": ["um", "no name", "no hope"]}),
+        unfit=None,
+    ),
     "sum": Case(settings={"parts": {"right": "match", "short": {"kind": "regex", "pattern": "^.{,2}$"}}}, gold="42"),
     "verification": Case(
         settings={},

@@ -11,6 +11,7 @@ from posttrain.components.pairings.best_and_lower import BestAndLower
 from posttrain.components.rewards.regex import Regex
 from posttrain.components.rewards.reward_model import RewardModel
 from posttrain.components.selections import Selection
+from posttrain.components.selections.aspect_pairs import AspectPairs
 from posttrain.components.selections.balanced import Balanced
 from posttrain.components.selections.by_length import ByLength
 from posttrain.components.selections.by_level import ByLevel
@@ -19,6 +20,7 @@ from posttrain.components.selections.by_visits import ByVisits
 from posttrain.components.selections.explained import Explained
 from posttrain.components.selections.paired import Paired
 from posttrain.components.selections.principled import Principled
+from posttrain.components.selections.refined_pairs import RefinedPairs
 from posttrain.components.selections.rejected import Rejected
 from posttrain.components.selections.valid_calls import ValidCalls
 from posttrain.components.tasks.worked_solutions import WorkedSolutions
@@ -30,7 +32,11 @@ TASKS = WorkedSolutions(size=30).load()
 CALLS = [replace(task, answer=f"f(a={i})" if i % 3 else task.answer) for i, task in enumerate(TASKS)]
 
 # Benches need a simulator: the laws are in their own test, tests/components/selections/test_written_benches.py.
-every_member = pytest.mark.parametrize("selection", [m for m in members(Selection) if "written_benches" not in m.id])
+# Rules that are optimised are a field of all tasks: tests/components/selections/test_optimized_rules.py.
+APART = ("written_benches", "optimized_rules")
+every_member = pytest.mark.parametrize(
+    "selection", [m for m in members(Selection) if not any(n in m.id for n in APART)]
+)
 
 
 def able(selection: Any) -> Selection:
@@ -40,6 +46,10 @@ def able(selection: Any) -> Selection:
         return replace(made, pairing=BestAndLower(), n=4)
     if isinstance(made, Principled):
         return replace(made, pairing=BestAndLower())
+    if isinstance(made, AspectPairs):
+        return replace(made, weights={}, floors={}, aspects={"all": RewardModel()}, scale=(-1e9, 1e9))
+    if isinstance(made, RefinedPairs):
+        return replace(made, role=None, phases=(), slips=0.4)  # by chance: no scripted text is a greeting
     if isinstance(made, Explained):
         return replace(made, reward=Regex(pattern="[a-m]$"), marker="e")  # a letter that some random texts end with
     if isinstance(made, ByLevel):
@@ -62,6 +72,8 @@ def able(selection: Any) -> Selection:
 def tasks_of(selection: Selection) -> list[Task]:
     if isinstance(selection, Principled):
         return [replace(task, fields={**task.fields, "preference": "style"}) for task in TASKS]
+    if isinstance(selection, AspectPairs):
+        return [replace(task, fields={**task.fields, "texts": ["a", "bb", "ccc"]}) for task in TASKS]
     return CALLS if isinstance(selection, ValidCalls) else TASKS
 
 

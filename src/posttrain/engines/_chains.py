@@ -17,6 +17,8 @@ from posttrain.datasets import chains
 from posttrain.engines import Counters, Sampling
 from posttrain.engines._random import key_of, uniform
 from posttrain.errors import PosttrainError, UserError
+from posttrain.policies import Packed
+from posttrain.signals import SCORE
 from posttrain.types import Completion, FloatArray, IntArray, Message, Segment, Task
 
 if TYPE_CHECKING:
@@ -61,6 +63,25 @@ class ChainServer:
         pending = _Pending(keys=keys, condition=condition, temperature=temperature, future=loop.create_future())
         self._waiting.append(pending)
         return await pending.future
+
+    @torch.no_grad()
+    def score(self, token_ids: IntArray, vectors: FloatArray | None) -> float:
+        """The score of the end point of a chain. Raises `UserError` where there is none, or no reward head."""
+        role = self.policy.role
+        if self.policy.head != "reward":
+            raise UserError(f"the flow in the role '{role}' has no reward head; set models.{role}.head=reward")
+        if vectors is None or vectors.shape != (len(token_ids), self.policy.width):
+            raise UserError(f"the reward model in the role '{role}' is a flow, which scores points and not text")
+        if self.policy.end_id not in token_ids:
+            raise UserError(f"the reward model in the role '{role}' is a flow, and this chain has no end point")
+        device = next(self.policy.parameters()).device
+        packed = Packed(
+            token_ids_L=torch.as_tensor(token_ids, dtype=torch.int64, device=device),
+            starts=(0, len(token_ids)),
+            vectors_LD=torch.as_tensor(vectors, dtype=torch.float32, device=device),
+        )
+        last_1 = torch.tensor([len(token_ids) - 1], device=device)
+        return float(self.policy.evaluate(packed, last_1, frozenset({SCORE}))[SCORE][0])
 
     def _sample_all(self) -> None:
         """Sample all pending requests, one temperature after another."""
@@ -232,12 +253,12 @@ class ChainSampler:
         raise UserError(f"role {self._server.policy.role} is a flow: it has no log-probabilities of text")
 
     async def score(self, token_ids: IntArray, *, vectors: FloatArray | None = None) -> float:
-        """Refused: flows have no reward head."""
-        raise UserError(f"role {self._server.policy.role} is a flow: it has no reward head")
+        """A reward head's score of the end point."""
+        return self._server.score(token_ids, vectors)
 
     async def scores(self, token_ids: IntArray, *, vectors: FloatArray | None = None) -> FloatArray:
-        """Refused: flows have no reward head."""
-        raise UserError(f"role {self._server.policy.role} is a flow: it has no reward head")
+        """[1] a reward head's score of the end point."""
+        return np.array([self._server.score(token_ids, vectors)], np.float32)
 
 
 def normals(keys: Sequence[int], count: int) -> FloatArray:

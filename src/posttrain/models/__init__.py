@@ -139,6 +139,24 @@ class LatentSteps:
 
 
 @frozen
+class Controllers:
+    """Matrices that shift output embeddings by strengths. LDC, arXiv:2412.14626; `posttrain.policies.controllers`."""
+
+    count: Annotated[int, Field(ge=1, le=64)] = 3
+    """Matrices, one for each dimension."""
+    rows: Annotated[int, Field(ge=1, le=1024)] = 3
+    """Most rows of strengths that a prompt gives, one for each sentence."""
+    hidden: Annotated[int, Field(ge=1, le=4096)] = 16
+    """Numbers in the state of the network that plans strengths."""
+    ends: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)] = (".", "!", "?")
+    """Texts that the last token of a sentence ends with."""
+    alone: bool = True
+    """Whether a batch with strengths trains the controllers only, and not the base."""
+    seed: NonNegativeInt = 0
+    """Of the network's first weights."""
+
+
+@frozen
 class Model:
     """The model of a role."""
 
@@ -176,6 +194,9 @@ class Model:
     latent_steps: LatentSteps | None = None
     """Latent steps, drawn by a head beside a language head, before an answer in text; None takes those that a model was
     saved with, if any."""
+    controllers: Controllers | None = None
+    """Matrices that shift the output embeddings by the strengths in a task's field ``eps``; None takes those that a
+    model was saved with, if any."""
     chat: bool = False
     """Of the policy: whether prompts that are text are given as a user's message, by the model's chat template. A
     recipe that is given a larger model than its own sets it where the model's folder has a template."""
@@ -193,6 +214,8 @@ class Model:
         if self.latent_steps is not None and (self.head != "language" or self.projection is not None):
             why = "latent steps are beside a language head; leave projection or head out"
             raise PydanticCustomError("latent_steps", why)
+        if self.controllers is not None and self.latent_steps is not None:
+            raise PydanticCustomError("controllers", "a model has latent steps or controllers; leave one of them out")
         if self.projection is not None and self.head != "language":
             raise PydanticCustomError("projection", "a projection is beside a language head; leave it or head out")
         if self.outputs > 1 and self.head != "reward":
@@ -204,12 +227,12 @@ class Model:
                 raise PydanticCustomError("kind", "endpoint is set, but source is no address (http://..., https://...)")
             return self
         check_url(self.source)
-        own = (self.shape, self.lora, self.context, self.projection, self.latent_steps)
+        own = (self.shape, self.lora, self.context, self.projection, self.latent_steps, self.controllers)
         if self.trained or self.head != "language" or any(setting is not None for setting in own):
             raise PydanticCustomError(
                 "kind",
                 "source is an endpoint, which writes text only: leave out trained, head, shape, lora, projection, "
-                "latent_steps and context",
+                "latent_steps, controllers and context",
             )
         return self
 

@@ -77,6 +77,8 @@ class KeyValueCache:
         device: torch.device,
     ) -> None:
         self.lengths = np.zeros(slots, np.int64)
+        self.notes: dict[int, object] = {}
+        """What a model keeps of a slot beside keys and values; never changed in place."""
         self.table_SP = np.zeros((slots, 4), np.int32)
         self._held = np.zeros(slots, np.int64)
         """Pages of each slot."""
@@ -120,6 +122,7 @@ class KeyValueCache:
             if self._users[page] == 0:
                 self._free.append(page)
         self._held[slot] = self.lengths[slot] = 0
+        self.notes.pop(slot, None)
 
     @torch.no_grad()
     def copy(self, source: int, targets: Sequence[int]) -> None:
@@ -135,6 +138,8 @@ class KeyValueCache:
             self.release(target)
             self.table_SP[target, :full] = shared
             self._held[target], self.lengths[target] = full, length
+            if source in self.notes:
+                self.notes[target] = self.notes[source]
         self._users[shared] += len(others)
         if rest and others:
             self.reserve(others, [length] * len(others))

@@ -6,13 +6,16 @@ RMSNorm, rotary positions (with the scaling that the config names), grouped-quer
 R rows (L tokens, and padding up to a multiple of 16), D width, H query heads, K key-value heads, d width of a head.
 """
 
+from collections.abc import Sequence
+from typing import Protocol
+
 import torch
 from torch import Tensor, nn
 
 from posttrain import kernels
 from posttrain.datasets.latents import STEP
 from posttrain.kernels import layers
-from posttrain.policies import Body
+from posttrain.policies import Body, Packed
 from posttrain.policies._attention import Attends
 from posttrain.policies._shape import Shape, Vision
 
@@ -156,6 +159,18 @@ class LatentInputs(nn.Module):
         return torch.where(vectors_RV[:, :1] == STEP, vectors_RV[:, 1:] * self.scale, x_RD)
 
 
+class Steers(Protocol):
+    """What shifts the states after the last norm (`posttrain.policies.controllers`)."""
+
+    def packed(self, hidden_LD: Tensor, packed: Packed) -> Tensor:
+        """[L, D] shifted states of whole sequences."""
+        ...
+
+    def extended(self, notes: dict[int, object], slots: Sequence[int], packed: Packed, hidden_LD: Tensor) -> Tensor:
+        """[B, D] shifted states of the last tokens of sequences in a cache, with its notes by slot."""
+        ...
+
+
 class DecoderModules(Body):
     """A decoder's parameters, and the angles of its positions: what every way of running it reads."""
 
@@ -173,6 +188,7 @@ class DecoderModules(Body):
             self.vision = Projector(shape.vision, shape.width)
             self.vector_width = shape.vision.vector_width
         self.latents: LatentInputs | None = None
+        self.steers: Steers | None = None
         self._frequencies, self._rotation_scale = shape.rope.frequencies(shape.head_dim, shape.context)
         self._rotations: tuple[Tensor, Tensor] | None = None
 

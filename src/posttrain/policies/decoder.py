@@ -46,8 +46,8 @@ class Decoder(DecoderModules):
 
     @property
     def shares_prompts(self) -> bool:
-        """Where attention is by the kernels for packed sequences."""
-        return attends_after(self.model.embed_tokens.weight)
+        """Where attention is by the kernels for packed sequences, and states are not shifted after it."""
+        return self.steers is None and attends_after(self.model.embed_tokens.weight)
 
     @property
     def kept_bytes(self) -> int:
@@ -92,7 +92,8 @@ class Decoder(DecoderModules):
         longest = max(p + n for p, n in zip(past, lengths, strict=True))
         x_RD, delta_RD = self._layers(x_RD, positions, longest, attend)
         _, hidden = kernels.add_norm(x_RD, delta_RD, self.model.norm)
-        return first_rows(hidden, len(packed.token_ids_L))
+        hidden_LD = first_rows(hidden, len(packed.token_ids_L))
+        return hidden_LD if self.steers is None else self.steers.packed(hidden_LD, packed)
 
     @property
     def shows_attention(self) -> bool:
@@ -143,7 +144,7 @@ class Decoder(DecoderModules):
         past_B = cache.lengths[slot_B]
         assert len(set(slots)) == len(slots) == len(packed.starts) - 1, "one sequence a slot"
         one_each = len(packed.token_ids_L) == len(slot_B) and past_B.min() > 0 and packed.vectors_LD is None
-        if one_each and (decoding := decoding_of(self, cache)) is not None:
+        if one_each and self.steers is None and (decoding := decoding_of(self, cache)) is not None:
             assert past_B.max() < self.context, "callers check prompts against body.context"
             cache.reserve(slot_B, past_B + 1)
             hidden_BD = decoding(self, cache, slot_B, packed.token_ids_L)
@@ -157,6 +158,9 @@ class Decoder(DecoderModules):
         longest = max(p + n for p, n in zip(past, lengths, strict=True))
         x_RD, delta_RD = self._layers(x_RD, positions, longest, attend)
         cache.lengths[slot_B] += lengths
+        if self.steers is not None:
+            _, hidden = kernels.add_norm(x_RD, delta_RD, self.model.norm)
+            return self.steers.extended(cache.notes, slots, packed, first_rows(hidden, len(packed.token_ids_L)))
         last_B = torch.tensor(packed.starts[1:], device=x_RD.device) - 1
         _, hidden = kernels.add_norm(x_RD[last_B], delta_RD[last_B], self.model.norm)
         return hidden
@@ -167,7 +171,7 @@ class Decoder(DecoderModules):
     ) -> tuple[Tensor, Tensor, Tensor] | None:
         """In one call of a kernel on a CPU, for vocabularies that are not huge; by captured steps on a GPU."""
         assert isinstance(cache, KeyValueCache), "the cache is this body's own"
-        decoding = decoding_of(self, cache)
+        decoding = None if self.steers is not None else decoding_of(self, cache)
         if decoding is None or not decoding.draws:
             return None
         slot_B = np.array(slots)
@@ -186,7 +190,7 @@ class Decoder(DecoderModules):
         if packed.guessed_L is not None:
             guessed_RD = pad_rows(embedded(packed.guessed_L.to(weight.device), weight))
             x_RD = (1.0 - packed.foresight) * x_RD + packed.foresight * guessed_RD
-        if packed.vectors_LD is None:
+        if packed.vectors_LD is None or (self.steers is not None and packed.vectors_LD.shape[1] == self.vector_width):
             return x_RD
         if self.vector_width != packed.vectors_LD.shape[1]:
             raise UserError(

@@ -30,7 +30,7 @@ from posttrain.errors.foreign import guard, shown
 from posttrain.models import Model
 from posttrain.policies import Packed, Policy
 from posttrain.policies.folder import SINGLE_FILE, Folder, Origin, write_folder, write_tensors
-from posttrain.signals import ENTROPY, LOGP, NOISE, VALUE, VELOCITY, Signal
+from posttrain.signals import ENTROPY, LOGP, NOISE, SCORE, VALUE, VELOCITY, Signal
 from posttrain.types import FloatArray, Message, Segment, Task, Trajectory
 
 MODEL_TYPE = "posttrain_flow"
@@ -101,11 +101,14 @@ class _Steps:
 
 
 class FlowPolicy(Policy):
-    """A flow; or, with a value head, a critic of the flow's condition."""
+    """A flow; or, with a value head, a critic of the flow's condition; or, with a reward head, a reward model of the
+    end point, its squares and the condition.
+    """
 
     GIVES: ClassVar[Mapping[str, frozenset[Signal]]] = {
         "language": frozenset({LOGP, ENTROPY, NOISE, VELOCITY}),
         "value": frozenset({VALUE}),
+        "reward": frozenset({SCORE}),
     }
     called: ClassVar[str] = "flow"
 
@@ -118,6 +121,8 @@ class FlowPolicy(Policy):
         clock = 1 + 2 * len(FREQUENCIES)
         if head == "value":
             self.value = _network(max(shape.condition, 1), shape, 1)
+        elif head == "reward":
+            self.rating = _network(2 * shape.dims + shape.condition, shape, 1)
         else:
             self.velocity = _network(shape.dims + clock + shape.condition, shape, shape.dims)
             if shape.noise.learned:
@@ -155,7 +160,8 @@ class FlowPolicy(Policy):
         foresight: float = 0.0,
     ) -> Mapping[Signal, Tensor]:
         """Log-probabilities of chain tokens and draws; if needed the entropy of the Gaussians (0 for a draw), the share
-        of noise of a draw (0 for others), and [T, P] the velocity there. A value head gives values.
+        of noise of a draw (0 for others), and [T, P] the velocity there. A value head gives values, a reward head the
+        scores of the last end point.
         """
         self.check_needs(needs, others or {})
         if foresight:
@@ -174,9 +180,17 @@ class FlowPolicy(Policy):
         if self.head == "value":
             seen_TC = condition_TC if self.shape.condition else vectors_LD.new_ones(len(positions_T), 1)
             return {VALUE: self.value(seen_TC)[:, 0]}
+        if self.head == "reward":
+            return {SCORE: self._scores(vectors_LD[latest(self.end_id)], condition_TC)}
         id_T = packed.token_ids_L[positions_T]
         signals = self._chains(vectors_LD, positions_T, id_T, condition_TC, temperature, ENTROPY in needs)
         return self._draws(signals, vectors_LD, positions_T, id_T, condition_TC, latest(self.end_id), needs)
+
+    def _scores(self, vector_TD: Tensor, condition_TC: Tensor) -> Tensor:
+        """[T] scores, from the vectors of end points and from conditions."""
+        end_at = self.shape.steps * self.shape.dims if self.shape.token == "chain" else 0
+        end_TP = vector_TD[:, end_at : end_at + self.shape.dims]
+        return cast(Tensor, self.rating(torch.cat([end_TP, end_TP**2, condition_TC], 1))[:, 0])
 
     def _chains(
         self,
@@ -384,7 +398,8 @@ def open_flow(role: str, model: Model, folder: Folder) -> FlowPolicy:
         carried={},
     )
     policy = FlowPolicy(role, shape, origin, head=_head(role, model))
-    if policy.head != "value" or any(name.startswith("value.") for name in tensors):
+    own = {"value": "value.", "reward": "rating."}.get(policy.head, "")
+    if any(name.startswith(own) for name in tensors):
         with guard(f"the weights of '{folder.path}' do not fit its config"):
             policy.load_state_dict(tensors)
     return policy.to(getattr(torch, model.dtype))
@@ -392,8 +407,8 @@ def open_flow(role: str, model: Model, folder: Folder) -> FlowPolicy:
 
 def _head(role: str, model: Model) -> str:
     """The requested head. Raises `UserError` for one that a flow does not have."""
-    if model.head == "reward" or model.lora is not None or model.context is not None:
-        raise UserError("a flow has no reward head, no lora and no context; leave them out")
+    if model.outputs > 1 or model.latent is not None or model.lora is not None or model.context is not None:
+        raise UserError("a flow has one output, no latent, no lora and no context; leave them out")
     return model.head
 
 

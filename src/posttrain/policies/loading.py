@@ -11,6 +11,7 @@ from posttrain.errors.temporary import temporary_folder
 from posttrain.models import Model
 from posttrain.models.sources import find_model
 from posttrain.policies import Policy
+from posttrain.policies import controllers as controlled
 from posttrain.policies.flow import is_flow, open_flow
 from posttrain.policies.folder import bundled, bundled_names, is_finite
 from posttrain.policies.gguf.reading import open_model
@@ -69,6 +70,10 @@ def _copy(role: str, model: Model, others: Mapping[str, Policy]) -> Policy:
     if name not in others:
         raise UserError(f"source is '{model.source}', but there is no role '{name}'; {nearest(name, others)}")
     made = others[name].copied(role, model)
+    if model.controllers is not None and not isinstance(made, controlled.ControlledPolicy):
+        if not isinstance(made, LanguageModelPolicy):
+            raise UserError(f"controllers are for language models, and '{name}' is none; leave controllers out")
+        return controlled.with_controllers(made, model.controllers)
     if model.latent_steps is None or isinstance(made, LatentPolicy):
         return made
     if not isinstance(made, LanguageModelPolicy):
@@ -106,6 +111,9 @@ def _open(role: str, model: Model, path: Path) -> Policy:
     )
     if latent is not None:
         return open_latent(role, model, latent, path)
+    steered = model.controllers or (None if is_adapter(path) else controlled.stored_settings(path))
+    if steered is not None:
+        return controlled.open_controlled(role, model, steered, path)
     if not is_adapter(path):
         folder = open_model(path)
         if is_flow(folder):

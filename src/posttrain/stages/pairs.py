@@ -1,5 +1,6 @@
 """Training on the preference pairs of a data set, shared by the stages `preference` and `reward_model`."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 DRAWS: Final = "draws"
 """Name of random numbers among those of a pair."""
+WEIGHT: Final = "weight"
+"""Name of the weights of pairs among their numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,12 +62,17 @@ class PairTraining:
     """Uniform numbers in [0, 1) that the loss draws for each pair, under the name `DRAWS` ([P, draws])."""
     whole_batch: bool = False
     """Whether the loss compares all pairs of a step, which are then one micro-batch."""
+    per_task: bool = False
+    """Whether the loss has the name `WEIGHT` for weights by which all pairs of a task weigh as much as one ([P]); their
+    mean over all pairs is 1."""
     sides: "Callable[[Policy, Task, Preference], tuple[Trajectory, Trajectory]] | None" = None
     """Makes the two trajectories of a pair; None learns from the completions."""
 
-    def shown(self, policy: "Policy", task: Task, preference: Preference) -> tuple[Trajectory, Trajectory]:
-        """The two trajectories of a pair."""
-        return (self.sides or pair_trajectories)(policy, task, preference)
+    def shown(self, policy: "Policy", task: Task, preference: Preference, *key: int) -> tuple[Trajectory, Trajectory]:
+        """The two trajectories of a pair; draws, of a flow for example, are a function of the key."""
+        if self.sides is not None:
+            return self.sides(policy, task, preference)
+        return pair_trajectories(policy, task, preference, *key)
 
     def pairs(self, tasks: Sequence[Task]) -> list[tuple[Task, Preference]]:
         """The pairs that are used. Raises `UserError` when there is none."""
@@ -97,6 +105,7 @@ class PairTraining:
 
         pairs = self.pairs(context.tasks)
         known = {name: np.array([number_of(*pair, name) for pair in pairs], np.float32) for name in sorted(self.reads)}
+        known |= {WEIGHT: weights_of(pairs)} if self.per_task else {}
         numbers: dict[str, FloatArray] = {}
 
         def examples(step: Step) -> "list[Example]":
@@ -106,7 +115,7 @@ class PairTraining:
                 rng = np.random.default_rng([context.seed, step.index])
                 numbers[DRAWS] = rng.random((len(places), self.draws), np.float32)
             step.record.metrics["epoch"] = (step.index + 1) * self.batch / len(pairs)
-            shown = [self.shown(models[self.role], *pairs[i]) for i in places]
+            shown = [self.shown(models[self.role], *pairs[i], context.seed, step.index, i) for i in places]
             step.record.shown = [(place, trajectory) for place, pair in enumerate(shown) for trajectory in pair]
             with context.phase("signals"):
                 plain = [e for place, pair in enumerate(shown) for e in examples_of_pair(pair, place)]
@@ -166,6 +175,13 @@ def pairs_of(tasks: Sequence[Task]) -> list[tuple[Task, Preference]]:
     return pairs
 
 
+def weights_of(pairs: Sequence[tuple[Task, Preference]]) -> FloatArray:
+    """[P] weights whose sum is the same for all tasks, and whose mean is 1."""
+    counts = Counter(task.key for task, _ in pairs)
+    weight_P = np.array([1.0 / counts[task.key] for task, _ in pairs])
+    return np.asarray(weight_P / weight_P.mean(), np.float32)
+
+
 def number_of(task: Task, preference: Preference, name: str) -> float:
     """A number of a pair: its own, or the column of the task's row. Raises `UserError` where there is none."""
     fields = {**task.fields, **preference.fields}
@@ -190,8 +206,10 @@ class Side(Fact):
     """How much better the chosen one is, in the unit of the rule or of the data."""
 
 
-def pair_trajectories(policy: "Policy", task: Task, preference: Preference) -> tuple[Trajectory, Trajectory]:
+def pair_trajectories(policy: "Policy", task: Task, preference: Preference, *key: int) -> tuple[Trajectory, Trajectory]:
     """The chosen and the rejected completion, samples 0 and 1. Raises `UserError` for one without a trained token.
+
+    Both have the same draws, a function of the key.
 
     A rejected completion that is `cut` has no end token: what is learned is that this prefix is worse, not its end.
     With `cut` "both", neither has one: both are prefixes.
@@ -200,7 +218,8 @@ def pair_trajectories(policy: "Policy", task: Task, preference: Preference) -> t
     def one(sample: int, side: Literal["chosen", "rejected"], text: str) -> Trajectory:
         of_pair = preference.fields.get("cut", task.fields.get("cut"))
         cut = of_pair == "both" or (side == "rejected" and of_pair is True)
-        trajectory = demonstration(policy, task, (Utterance(actor="policy", text=text, ended=False),) if cut else text)
+        shown = (Utterance(actor="policy", text=text, ended=False),) if cut else text
+        trajectory = demonstration(policy, task, shown, *key)
         if not trajectory.num_trained:
             raise UserError(
                 f"task {task.key}: the {side} completion has no token that can be learned; give the row a prompt, or "

@@ -30,7 +30,7 @@ from posttrain.models import Model
 from posttrain.signals import SCORE, STATE, Signal
 from posttrain.stages import Models, PreviewContext, Stage, StageContext
 from posttrain.stages.needs import Need, needs_of
-from posttrain.stages.pairs import DRAWS, PairTraining, pair_trajectories
+from posttrain.stages.pairs import DRAWS, WEIGHT, PairTraining, pair_trajectories
 from posttrain.training.settings import Learning
 from posttrain.types import FloatArray, PerToken, Preference, Task, Tokens, Trajectory
 
@@ -114,6 +114,9 @@ class RewardModelTraining(Stage):
     request: str | None = None
     """Prompt of each pair, with the text of its field ``principles`` (SALMON, arXiv:2310.05910). Placeholders:
     principles, question. None is the task's prompt."""
+    per_task: bool = False
+    """Whether all pairs of a task together weigh as much as those of any other (VisionPrefer, arXiv:2404.15100); else
+    all pairs weigh the same."""
     contrast: GoalContrast | None = None
     """Contrast of the states of a pair, beside the loss of its scores; None has none."""
     tasks: Tasks | None = None
@@ -160,6 +163,7 @@ class RewardModelTraining(Stage):
             needs=self._needs,
             draws=0 if self.contrast is None else SETS * self.contrast.positions,
             whole_batch=self.contrast is not None,
+            per_task=self.per_task,
             sides=None if self.request is None else self._sides,
             batch=self.batch,
             epochs=self.epochs,
@@ -183,7 +187,7 @@ class RewardModelTraining(Stage):
         """[T] the loss of each token's pair, and the contrast of the step."""
         import torch
 
-        pairwise = bradley_terry(tokens)
+        pairwise = bradley_terry(tokens, numbers.get(WEIGHT))
         if self.contrast is None:
             return pairwise
         pair_P2 = pairs_in(tokens)
@@ -194,8 +198,9 @@ class RewardModelTraining(Stage):
         return PerToken(loss_T=pairwise.loss_T + extra, metrics=metrics)
 
 
-def bradley_terry(tokens: Tokens) -> PerToken:
-    """[T] for each token the loss of its pair, from the scores at the last tokens."""
+def bradley_terry(tokens: Tokens, weight_G: FloatArray | None = None) -> PerToken:
+    """[T] for each token the loss of its pair, from the scores at the last tokens; with [G] weights by group."""
+    import torch
     from torch.nn.functional import logsigmoid
 
     pair_P2 = pairs_in(tokens)
@@ -208,4 +213,7 @@ def bradley_terry(tokens: Tokens) -> PerToken:
         "rejected_reward": score_P2[:, 1],
     }
     metrics = {name: values.detach() for name, values in seen.items()}
-    return PerToken(loss_T=spread(-logsigmoid(margin_P), pair_P2, tokens), metrics=metrics)
+    loss_P = -logsigmoid(margin_P)
+    if weight_G is not None:
+        loss_P = loss_P * torch.as_tensor(weight_G).to(loss_P)[tokens.group_N[pair_P2[:, 0]]]
+    return PerToken(loss_T=spread(loss_P, pair_P2, tokens), metrics=metrics)

@@ -9,7 +9,7 @@ import pytest
 from posttrain.components.advantages.dynamic_scaling import DynamicScaling
 from posttrain.components.advantages.group_mean import GroupMean
 from posttrain.types import Batch, Group, Score
-from tests.builders import batch, credit_of
+from tests.builders import batch
 
 RAW = DynamicScaling(standardise=False, tau=4.0)
 
@@ -36,7 +36,7 @@ def compared(rewards: list[list[float]], alike: list[list[float]], gaps: list[li
 def weights(advantage: DynamicScaling, given: Batch) -> list[float]:
     """The scaled advantages in units of GRPO's."""
     plain = GroupMean()({}, given)[1].advantages
-    scaled = credit_of(advantage, given).advantages
+    scaled = advantage({}, given)[1].advantages
     return [float(a[0] / b[0]) for a, b in zip(scaled, plain, strict=True)]
 
 
@@ -52,7 +52,7 @@ def test_the_weight_of_the_model_by_hand() -> None:
     expected = sigmoid(-2.2 / 3) / sigmoid(-2.05)
     assert expected == pytest.approx(2.84, abs=0.005)
     assert weights(RAW, given) == pytest.approx([expected] * 4, rel=1e-6)
-    assert credit_of(RAW, given).metrics["gaps_kept"] == 0.75
+    assert RAW({}, given)[1].metrics["gaps_kept"] == 0.75
     assert weights(replace(RAW, model=False), given) == pytest.approx([1.0] * 4)
     all_out = replace(RAW, tau=1e-9)
     assert weights(all_out, given) == pytest.approx([1.0] * 4), "where all are left out it is 1"
@@ -74,13 +74,13 @@ def test_equal_gaps_and_similarities_are_grpo() -> None:
     given = compared([[1, 0, 0], [1, 1, 0]], [[0.4] * 3] * 2, [[-2.0] * 3] * 2)
     for advantage in (DynamicScaling(), RAW, DynamicScaling(per="prompt")):
         assert weights(advantage, given) == pytest.approx([1.0] * 6)
-    credit = credit_of(DynamicScaling(), given)
+    credit = DynamicScaling()({}, given)[1]
     assert credit.metrics["group_sum"] == pytest.approx(0, abs=1e-6) and credit.metrics["alpha"] == pytest.approx(1)
 
 
 def test_per_prompt_the_advantages_of_a_group_sum_to_zero_and_per_response_they_do_not() -> None:
     given = compared([[1, 0, 0, 1]], [[0.1, 0.9, 0.8, 0.2]], [[0.0] * 4])
-    one, other = credit_of(RAW, given), credit_of(replace(RAW, per="prompt"), given)
+    one, other = RAW({}, given)[1], replace(RAW, per="prompt")({}, given)[1]
     assert other.metrics["group_sum"] == pytest.approx(0, abs=1e-6)
     assert one.metrics["group_sum"] == pytest.approx(abs(sum(float(a[0]) for a in one.advantages))) and (
         one.metrics["group_sum"] > 0.1
@@ -92,10 +92,10 @@ def test_per_prompt_the_advantages_of_a_group_sum_to_zero_and_per_response_they_
 def test_rollouts_without_parts_keep_their_credit() -> None:
     plain = batch([[1, 0, 1]])
     assert weights(DynamicScaling(), plain) == pytest.approx([1.0] * 3)
-    assert credit_of(DynamicScaling(), plain).metrics["gaps_kept"] == 1.0
+    assert DynamicScaling()({}, plain)[1].metrics["gaps_kept"] == 1.0
 
 
 def test_extreme_gaps_are_finite() -> None:
     given = compared([[1, 0, 0]], [[1.0, 0.0, 0.5]], [[-1e6, 1e6, 0.0]])
     for advantage in (RAW, DynamicScaling()):
-        assert np.isfinite(np.concatenate(credit_of(advantage, given).advantages)).all()
+        assert np.isfinite(np.concatenate(advantage({}, given)[1].advantages)).all()

@@ -10,7 +10,7 @@ from posttrain.components.advantages.group_mean import GroupMean
 from posttrain.components.advantages.immediate import Immediate
 from posttrain.components.rewards import SpanRewards
 from posttrain.types import Group
-from tests.builders import batch, credit_of
+from tests.builders import batch
 
 
 def test_a_step_has_its_own_reward_and_the_outcome_is_the_estimators() -> None:
@@ -20,13 +20,11 @@ def test_a_step_has_its_own_reward_and_the_outcome_is_the_estimators() -> None:
     fact = SpanRewards(span_rewards=((1, 0.5), (2, -0.25)))
     given = replace(given, groups=(Group(trajectories=(replace(first, facts=(fact,)), second)),))
     estimator = GroupMean(scale="none")
-    credit = credit_of(Immediate(advantage=estimator), given)
+    _, credit = Immediate(advantage=estimator)({}, given)
     assert credit.advantages[0].tolist() == pytest.approx([0.5 + 0.5, 0.5 + 0.5, 0.5 - 0.25])
     assert credit.advantages[1].tolist() == pytest.approx([-0.5] * 3)
     _, plain = estimator({}, batch([[1.0, 0.0]], token_rewards=[[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]))
-    same = credit_of(
-        Immediate(advantage=estimator), batch([[1.0, 0.0]], token_rewards=[[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
-    )
+    _, same = Immediate(advantage=estimator)({}, batch([[1.0, 0.0]], token_rewards=[[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]))
     for one, other in zip(plain.advantages, same.advantages, strict=True):
         np.testing.assert_array_equal(one, other)
     assert Immediate(advantage=GAE()).reads == GAE().reads and Immediate(advantage=GAE()).credits_spans

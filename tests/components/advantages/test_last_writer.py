@@ -10,7 +10,7 @@ from posttrain.components.advantages.group_mean import GroupMean
 from posttrain.components.advantages.last_writer import LastWriter
 from posttrain.signals import OLD_VALUE
 from posttrain.types import Batch, Group, Segment, Trajectory
-from tests.builders import credit_of, score, task
+from tests.builders import score, task
 
 
 def written(policy: int, guide: int, reward: float = 0.0) -> Trajectory:
@@ -38,7 +38,7 @@ def batch_of(rollouts: list[Trajectory], values: list[list[float]]) -> Batch:
 def test_only_the_last_writers_tokens_have_targets() -> None:
     these = batch_of([written(2, 2, 1.0), written(0, 2), written(2, 0)], [[0.5] * 4, [0.5] * 2, [0.5] * 2])
     _, plain = GAE(whiten=False)({}, these)
-    credit = credit_of(LastWriter(advantage=GAE(whiten=False)), these)
+    _, credit = LastWriter(advantage=GAE(whiten=False))({}, these)
     assert [np.isnan(t).tolist() for t in credit.value_targets] == [
         [True, True, False, False],
         [False] * 2,
@@ -72,7 +72,7 @@ def test_at_the_switch_the_mean_advantage_is_q_minus_v_of_the_guide(state: int, 
             here = here + 1 if rng.random() < P_GUIDE[here] else -1
         rollouts.append(written(1, len(visited) - 1, float(here == 3)))
         values.append([value(s) for s in visited])
-    credit = credit_of(LastWriter(advantage=GAE(gamma=1.0, lam=1.0, whiten=False)), batch_of(rollouts, values))
+    _, credit = LastWriter(advantage=GAE(gamma=1.0, lam=1.0, whiten=False))({}, batch_of(rollouts, values))
     found = np.array([a_T[0] for a_T in credit.advantages])
     assert found.mean() == pytest.approx(q - value(state), abs=0.03)
     assert q - value(state) != 0
@@ -80,5 +80,5 @@ def test_at_the_switch_the_mean_advantage_is_q_minus_v_of_the_guide(state: int, 
 
 def test_an_advantage_without_a_critic_has_no_targets() -> None:
     these = replace(batch_of([written(1, 1), written(1, 1)], [[0.0] * 2] * 2))
-    credit = credit_of(LastWriter(advantage=GroupMean()), these)
+    _, credit = LastWriter(advantage=GroupMean())({}, these)
     assert credit.value_targets == ()

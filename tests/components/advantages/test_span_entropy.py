@@ -10,7 +10,7 @@ from posttrain.components.advantages.span_entropy import SpanEntropy
 from posttrain.components.rollouts import Spans
 from posttrain.signals import OLD_ENTROPY
 from posttrain.types import Batch
-from tests.builders import batch, credit_of
+from tests.builders import batch
 
 PLAIN = GroupMean(scale="none")
 
@@ -25,7 +25,7 @@ def thinking(rewards: list[float], entropies: list[list[float]], ranges: list[tu
 
 
 def advantages(these: Batch, **settings: object) -> list[list[float]]:
-    credit = credit_of(SpanEntropy(advantage=PLAIN, **settings), these)  # type: ignore[arg-type]
+    _, credit = SpanEntropy(advantage=PLAIN, **settings)({}, these)  # type: ignore[arg-type]
     return [a_T.tolist() for a_T in credit.advantages]
 
 
@@ -35,7 +35,7 @@ def test_hand_worked() -> None:
     assert advantages(these)[0] == pytest.approx([0.5, 0.7, 0.7, 0.5])
     assert advantages(these)[1] == pytest.approx([-0.5, -0.25, -0.25, -0.5])
     assert advantages(these, where="rollout")[0] == pytest.approx([0.7] * 4)
-    credit = credit_of(SpanEntropy(advantage=PLAIN), these)
+    _, credit = SpanEntropy(advantage=PLAIN)({}, these)
     assert credit.metrics["entropy/think"] == pytest.approx(1.25) and credit.metrics["entropy/call"] == 9.0
     assert credit.metrics["entropy_bonus"] == pytest.approx((0.4 + 0.5) / 8) and credit.metrics["parts/think"] == 1.0
 

@@ -38,10 +38,12 @@ from posttrain.components.tasks.first_sentences import FirstSentences
 from posttrain.components.tasks.fractions import Fractions
 from posttrain.components.tasks.gathered import Gathered
 from posttrain.components.tasks.graded_replies import GradedReplies
+from posttrain.components.tasks.greetings import Greetings
 from posttrain.components.tasks.guarded_requests import GuardedRequests
 from posttrain.components.tasks.guards import Guards
 from posttrain.components.tasks.guessing import Guessing
 from posttrain.components.tasks.halves import Halves
+from posttrain.components.tasks.ideas import Ideas
 from posttrain.components.tasks.identities import Identities
 from posttrain.components.tasks.judge_items import JudgeItems
 from posttrain.components.tasks.knights import Knights
@@ -56,6 +58,7 @@ from posttrain.components.tasks.passages import Passages
 from posttrain.components.tasks.patterns import Patterns
 from posttrain.components.tasks.personal import Personal
 from posttrain.components.tasks.phrased import Phrased
+from posttrain.components.tasks.pictures import Pictures
 from posttrain.components.tasks.planned import Planned
 from posttrain.components.tasks.planted import Planted
 from posttrain.components.tasks.played import Played
@@ -91,6 +94,7 @@ from posttrain.components.tasks.shapes import Shapes
 from posttrain.components.tasks.slipped_sums import SlippedSums
 from posttrain.components.tasks.spelt import Spelt
 from posttrain.components.tasks.stated_confidence import StatedConfidence
+from posttrain.components.tasks.steered import Steered
 from posttrain.components.tasks.stories import Stories
 from posttrain.components.tasks.styled_programs import StyledPrograms
 from posttrain.components.tasks.suites import Suites
@@ -205,6 +209,10 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "reviewed_replies": lambda _: ReviewedReplies(size=30),
     "tastes": lambda _: Tastes(size=30),
     "graded_replies": lambda _: GradedReplies(size=30),
+    "greetings": lambda _: Greetings(size=30),
+    "pictures": lambda _: Pictures(size=12),
+    "ideas": lambda _: Ideas(size=30),
+    "steered": lambda _: Steered(tasks=Ideas(size=30)),
     "principle_items": lambda _: PrincipleItems(size=30),
     "ranked_numbers": lambda _: RankedNumbers(size=30),
     "ranking_items": lambda _: RankingItems(tasks=RankedNumbers(size=30)),
@@ -233,6 +241,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
 WRAPPERS = (
     "masked",
     "personal",
+    "steered",
     "pages",
     "primed",
     "rare_calls",

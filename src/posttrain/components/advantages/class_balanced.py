@@ -11,7 +11,7 @@ have keeps its average.
 Differs: the momentum and the constant factor are not in the accessible parts of the paper.
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -19,6 +19,7 @@ from pydantic import Field
 from posttrain.component import frozen
 from posttrain.components.advantages import Advantage, State
 from posttrain.components.advantages.group_mean import GroupMean
+from posttrain.signals import Signal
 from posttrain.types import Batch, Credit
 
 
@@ -31,9 +32,29 @@ class ClassBalanced(Advantage):
     momentum: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.9
     """Share of the old average that is kept at each step, in [0, 1). The first step is the first average."""
 
+    @property
+    def needs(self) -> frozenset[Signal]:
+        """Signals of the scaled advantage."""
+        return self.advantage.needs
+
+    @property
+    def is_relative(self) -> bool:
+        """That of the inner advantage."""
+        return self.advantage.is_relative
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """Tags of the estimator."""
+        return self.advantage.tags
+
+    @property
+    def reads(self) -> Literal["sum", "returns", "tokens"]:
+        """As the estimator."""
+        return self.advantage.reads
+
     def start(self) -> State:
         """State before the first step: no class seen."""
-        return {"scales": {}, **super().start()}
+        return {"scales": {}, "inner": self.advantage.start()}
 
     def __call__(self, state: State, batch: Batch) -> tuple[State, Credit]:
         """Scale the inner advantage's credit."""

@@ -29,6 +29,7 @@ from posttrain.component import frozen
 from posttrain.components.advantages import Advantage, State
 from posttrain.components.advantages._arithmetic import Reals, centered, group_std
 from posttrain.components.advantages.group_mean import GroupMean
+from posttrain.signals import Signal
 from posttrain.types import Batch, Credit, IntArray, Trajectory
 
 
@@ -49,9 +50,28 @@ class DynamicScaling(Advantage):
     standardise: bool = True
     """Whether gaps are first put to mean 0 and standard deviation 1 over the rollouts of their domain in the batch."""
 
+    @property
+    def needs(self) -> frozenset[Signal]:
+        """Signals of the scaled advantage."""
+        return self.advantage.needs
+
+    @property
+    def is_relative(self) -> bool:
+        """That of the scaled advantage."""
+        return self.advantage.is_relative
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """Tags of the scaled advantage."""
+        return self.advantage.tags
+
+    def start(self) -> State:
+        """State of the scaled advantage."""
+        return self.advantage.start()
+
     def __call__(self, state: State, batch: Batch) -> tuple[State, Credit]:
         """Scale the credit of the other advantage."""
-        inner, credit = self.advantage(state["inner"], batch)
+        state, credit = self.advantage(state, batch)
         data_N, model_N, kept = self._weights(batch)
         alpha_N = data_N * model_N
         if self.per == "prompt":
@@ -69,7 +89,7 @@ class DynamicScaling(Advantage):
             "gaps_kept": kept,
             "group_sum": float(np.abs(sums_G).mean()) if len(sums_G) else 0.0,
         }
-        return {"inner": inner}, replace(credit, advantages=advantages, metrics={**credit.metrics, **metrics})
+        return state, replace(credit, advantages=advantages, metrics={**credit.metrics, **metrics})
 
     def _weights(self, batch: Batch) -> tuple[Reals, Reals, float]:
         """[N] alphaD and alphaM of each rollout, and the share of gaps that count."""

@@ -51,7 +51,36 @@ class Explored(Advantage):
     @property
     def needs(self) -> frozenset[Signal]:
         """The states, and what the estimator needs."""
-        return super().needs | {Signal("embedding", of=self.role)}
+        return self.advantage.needs | {Signal("embedding", of=self.role)}
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """Tags of the estimator."""
+        return self.advantage.tags
+
+    @property
+    def is_relative(self) -> bool:
+        """That of the estimator."""
+        return self.advantage.is_relative
+
+    @property
+    def chooses(self) -> bool:
+        """That of the estimator."""
+        return self.advantage.chooses
+
+    @property
+    def reads(self) -> Literal["sum", "returns", "tokens"]:
+        """What the estimator reads."""
+        return self.advantage.reads
+
+    @property
+    def credits_spans(self) -> bool:
+        """That of the estimator."""
+        return self.advantage.credits_spans
+
+    def start(self) -> State:
+        """State of the estimator."""
+        return {"inner": self.advantage.start()}
 
     def __call__(self, state: State, batch: Batch) -> tuple[State, Credit]:
         """Add the bonuses at the last tokens, and estimate."""

@@ -10,12 +10,14 @@ estimator's credit alone.
 """
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
 from posttrain.component import frozen
 from posttrain.components.advantages import Advantage, State
 from posttrain.components.rewards import SpanRewards
+from posttrain.signals import Signal
 from posttrain.types import Batch, Credit, FloatArray, Trajectory
 
 
@@ -27,9 +29,33 @@ class Immediate(Advantage):
     """The estimator of the outcome."""
 
     @property
+    def needs(self) -> frozenset[Signal]:
+        """Signals of the estimator."""
+        return self.advantage.needs
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """Tags of the estimator."""
+        return self.advantage.tags
+
+    @property
+    def is_relative(self) -> bool:
+        """As the estimator."""
+        return self.advantage.is_relative
+
+    @property
+    def reads(self) -> Literal["sum", "returns", "tokens"]:
+        """As the estimator."""
+        return self.advantage.reads
+
+    @property
     def credits_spans(self) -> bool:
         """True."""
         return True
+
+    def start(self) -> State:
+        """State of the estimator."""
+        return self.advantage.start()
 
     def __call__(self, state: State, batch: Batch) -> tuple[State, Credit]:
         """Credit the outcome by the estimator, and each step by its own reward."""
@@ -38,14 +64,14 @@ class Immediate(Advantage):
             (reward_T - at_T).astype(np.float32)
             for reward_T, (at_T, _) in zip(batch.token_rewards, placed, strict=True)
         )
-        inner, credit = self.advantage(state["inner"], replace(batch, token_rewards=outcome))
+        state, credit = self.advantage(state, replace(batch, token_rewards=outcome))
         advantages = tuple(
             (advantage_T + own_T).astype(np.float32)
             for advantage_T, (_, own_T) in zip(credit.advantages, placed, strict=True)
         )
         steps = np.concatenate([np.zeros(0), *(own_T for _, own_T in placed)])
         metrics = dict(credit.metrics) | ({"step_credit_std": float(steps.std())} if len(steps) else {})
-        return {"inner": inner}, Credit(advantages=advantages, value_targets=credit.value_targets, metrics=metrics)
+        return state, Credit(advantages=advantages, value_targets=credit.value_targets, metrics=metrics)
 
 
 def _placed(trajectory: Trajectory) -> tuple[FloatArray, FloatArray]:

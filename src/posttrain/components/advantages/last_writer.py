@@ -7,10 +7,13 @@ advantage, with lambda 1, is then an estimate of Q - V of the guide.
 The credit of all tokens stays; rollouts of a single writer are not changed.
 """
 
+from typing import Literal
+
 import numpy as np
 
 from posttrain.component import frozen
 from posttrain.components.advantages import Advantage, State
+from posttrain.signals import Signal
 from posttrain.types import Batch, Credit, FloatArray, Trajectory
 
 
@@ -21,14 +24,38 @@ class LastWriter(Advantage):
     advantage: Advantage
     """The estimator."""
 
+    @property
+    def needs(self) -> frozenset[Signal]:
+        """Signals of the estimator."""
+        return self.advantage.needs
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """Tags of the estimator."""
+        return self.advantage.tags
+
+    @property
+    def is_relative(self) -> bool:
+        """As the estimator."""
+        return self.advantage.is_relative
+
+    @property
+    def reads(self) -> Literal["sum", "returns", "tokens"]:
+        """As the estimator."""
+        return self.advantage.reads
+
+    def start(self) -> State:
+        """State of the estimator."""
+        return self.advantage.start()
+
     def __call__(self, state: State, batch: Batch) -> tuple[State, Credit]:
         """Compute the credit; tokens of other writers have no target."""
-        inner, credit = self.advantage(state["inner"], batch)
+        state, credit = self.advantage(state, batch)
         targets = tuple(
             _of_last_writer(trajectory, target_T)
             for trajectory, target_T in zip(batch.trajectories, credit.value_targets, strict=bool(credit.value_targets))
         )
-        return {"inner": inner}, Credit(advantages=credit.advantages, value_targets=targets, metrics=credit.metrics)
+        return state, Credit(advantages=credit.advantages, value_targets=targets, metrics=credit.metrics)
 
 
 def _of_last_writer(trajectory: Trajectory, target_T: FloatArray) -> FloatArray:

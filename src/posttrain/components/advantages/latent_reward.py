@@ -38,6 +38,7 @@ from posttrain.errors import UserError
 from posttrain.grading.encoder_writing import ASK, write_encoder
 from posttrain.grading.encoders import BadEncoder, encoded, first_function
 from posttrain.sandbox import Tier, open_pool
+from posttrain.signals import Signal
 from posttrain.types import Batch, Credit, Group, Trajectory
 
 BUFFER: Final = 2000
@@ -82,14 +83,24 @@ class LatentReward(Advantage):
         return self
 
     @property
+    def needs(self) -> frozenset[Signal]:
+        """Signals of the estimator."""
+        return self.advantage.needs
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """Tags of the estimator."""
+        return self.advantage.tags
+
+    @property
     def roles(self) -> frozenset[str]:
-        """The writer, if there is one, and those of the estimator."""
-        return super().roles | (frozenset() if self.writer is None else {self.writer})
+        """The writer, if there is one."""
+        return frozenset() if self.writer is None else frozenset({self.writer})
 
     @property
     def prepares(self) -> bool:
-        """Whether there is an encoder to write or to check, or the estimator prepares."""
-        return self.writer is not None or self.encoder is not None or super().prepares
+        """Whether there is an encoder to write or to check."""
+        return self.writer is not None or self.encoder is not None
 
     def start(self) -> State:
         """State before the first step: the given code, no decoder, no episode."""
@@ -99,14 +110,11 @@ class LatentReward(Advantage):
             "scale": None,
             "episodes": [],
             "returns": [],
-            **super().start(),
+            "inner": self.advantage.start(),
         }
 
     async def prepare(self, state: State, groups: Sequence[Group], samplers: Mapping[str, Sampler]) -> State:
         """Have the encoder written, and check it on real steps. Raises `UserError` for one that fails."""
-        state = await super().prepare(state, groups, samplers)
-        if self.writer is None and self.encoder is None:
-            return state
         steps = [step for group in groups for t in group for step in steps_of(t)]
         pool = open_pool(self.weakest)
         try:

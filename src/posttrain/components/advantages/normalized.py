@@ -7,10 +7,13 @@ this step's included. Penalties in the reward and turn rewards are not normalise
 Differs: with a single score in the whole run, the std is taken to be 0 (there it is a division by 0).
 """
 
+from typing import Literal
+
 import numpy as np
 
 from posttrain.component import frozen
 from posttrain.components.advantages import Advantage, State
+from posttrain.signals import Signal
 from posttrain.types import Batch, Credit, value_of
 
 EPSILON = 2.0**-23
@@ -23,9 +26,24 @@ class Normalized(Advantage):
     advantage: Advantage
     """The estimator of the normalized scores."""
 
+    @property
+    def needs(self) -> frozenset[Signal]:
+        """Signals of the estimator."""
+        return self.advantage.needs
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """Tags of the estimator."""
+        return self.advantage.tags
+
+    @property
+    def reads(self) -> Literal["sum", "returns", "tokens"]:
+        """As the estimator."""
+        return self.advantage.reads
+
     def start(self) -> State:
         """State before the first step: no score seen."""
-        return {"count": 0, "mean": 0.0, "squares": 0.0, **super().start()}
+        return {"count": 0, "mean": 0.0, "squares": 0.0, "inner": self.advantage.start()}
 
     def __call__(self, state: State, batch: Batch) -> tuple[State, Credit]:
         """Update the moments, then replace the scores by the normalized ones."""

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from posttrain.component import frozen
 from posttrain.components.advantages import Advantage, State
 from posttrain.errors import UserError
+from posttrain.signals import Signal
 from posttrain.statistics.reliability import RULES, Rule, reliability
 from posttrain.types import Batch, Credit, Group, value_of
 
@@ -43,30 +44,55 @@ class Redrawn(Advantage):
     """For ``reliable``: the part of a score that is the true one."""
 
     @property
+    def needs(self) -> frozenset[Signal]:
+        """Signals of the estimator."""
+        return self.advantage.needs
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """Tags of the estimator."""
+        return self.advantage.tags
+
+    @property
+    def is_relative(self) -> bool:
+        """That of the estimator."""
+        return self.advantage.is_relative
+
+    @property
     def chooses(self) -> bool:
         """True: a rollout that is not drawn has no credit."""
         return True
 
     @property
+    def reads(self) -> Literal["sum", "returns", "tokens"]:
+        """As the estimator."""
+        return self.advantage.reads
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """Those of the estimator."""
+        return self.advantage.roles
+
+    @property
     def prepares(self) -> bool:
         """Whether the rule is chosen before the first step, or the estimator prepares."""
-        return self.rule == "reliable" or super().prepares
+        return self.rule == "reliable" or self.advantage.prepares
 
     def start(self) -> State:
         """The rule, and the state of the estimator."""
-        return {"rule": "best_worst" if self.rule == "reliable" else self.rule, **super().start()}
+        return {"rule": "best_worst" if self.rule == "reliable" else self.rule, "inner": self.advantage.start()}
 
     async def prepare(self, state: State, groups: Sequence[Group], samplers: Mapping[str, Any]) -> State:
         """Choose the rule, and prepare the estimator. Raises `UserError` for scores without the true one."""
-        state = await super().prepare(state, groups, samplers)
+        inner = await self.advantage.prepare(state["inner"], groups, samplers)
         if self.rule != "reliable":
-            return state
+            return {**state, "inner": inner}
         rewards = [[value_of(t) for t in group] for group in groups]
         truths = [[self._true(t) for t in group] for group in groups]
         found = {rule: reliability(rewards, truths, rule) for rule in RULES}
         known = {rule: value for rule, value in found.items() if value is not None}
         best: Rule = max(known, key=lambda rule: known[rule]) if known else "best_worst"
-        return {**state, "rule": best}
+        return {"rule": best, "inner": inner}
 
     def __call__(self, state: State, batch: Batch) -> tuple[State, Credit]:
         """The estimator's credit, times the number of draws."""

@@ -16,6 +16,7 @@ from pydantic import Field, PositiveFloat
 
 from posttrain.component import frozen
 from posttrain.components.advantages import Advantage, State
+from posttrain.signals import Signal
 from posttrain.types import Batch, Credit, Trajectory
 
 EPSILON = 1e-8
@@ -34,13 +35,28 @@ class RunningScale(Advantage):
     """Largest absolute value of a scaled reward."""
 
     @property
+    def needs(self) -> frozenset[Signal]:
+        """Signals of the estimator."""
+        return self.advantage.needs
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """Tags of the estimator."""
+        return self.advantage.tags
+
+    @property
+    def is_relative(self) -> bool:
+        """That of the estimator."""
+        return self.advantage.is_relative
+
+    @property
     def reads(self) -> Literal["sum", "returns", "tokens"]:
         """Rewards of tokens: the scale is that of returns along a rollout, and each reward is clipped."""
         return "tokens"
 
     def start(self) -> State:
         """State before the first step: no return seen."""
-        return {"count": 0, "mean": 0.0, "squares": 0.0, **super().start()}
+        return {"count": 0, "mean": 0.0, "squares": 0.0, "inner": self.advantage.start()}
 
     def __call__(self, state: State, batch: Batch) -> tuple[State, Credit]:
         """Update the variance of returns, then scale the rewards."""

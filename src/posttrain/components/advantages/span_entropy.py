@@ -47,16 +47,30 @@ class SpanEntropy(Advantage):
     @property
     def needs(self) -> frozenset[Signal]:
         """Signals of the estimator, and the policy's entropies before the updates."""
-        return super().needs | {OLD_ENTROPY}
+        return self.advantage.needs | {OLD_ENTROPY}
 
     @property
     def tags(self) -> frozenset[str]:
         """The part, and those of the metrics."""
-        return super().tags | {self.tag, *self.also}
+        return self.advantage.tags | {self.tag, *self.also}
+
+    @property
+    def is_relative(self) -> bool:
+        """As the estimator."""
+        return self.advantage.is_relative
+
+    @property
+    def reads(self) -> Literal["sum", "returns", "tokens"]:
+        """As the estimator."""
+        return self.advantage.reads
+
+    def start(self) -> State:
+        """State of the estimator."""
+        return self.advantage.start()
 
     def __call__(self, state: State, batch: Batch) -> tuple[State, Credit]:
         """Compute the credit, and add the bonus; metrics are the mean entropies of parts, and the mean bonus."""
-        inner, credit = self.advantage(state["inner"], batch)
+        state, credit = self.advantage(state, batch)
         entropies = batch.signals[OLD_ENTROPY]
         advantages, bonuses = [], []
         for trajectory, advantage_T, entropy_T in zip(batch.trajectories, credit.advantages, entropies, strict=True):
@@ -69,9 +83,7 @@ class SpanEntropy(Advantage):
         metrics = dict(credit.metrics) | self._metrics(batch, entropies)
         if any(len(bonus_T) for bonus_T in bonuses):
             metrics["entropy_bonus"] = float(np.concatenate(bonuses).mean())
-        return {"inner": inner}, Credit(
-            advantages=tuple(advantages), value_targets=credit.value_targets, metrics=metrics
-        )
+        return state, Credit(advantages=tuple(advantages), value_targets=credit.value_targets, metrics=metrics)
 
     def _metrics(self, batch: Batch, entropies: tuple[FloatArray, ...]) -> dict[str, float]:
         """By tag, the mean entropy of the tokens of its parts, and the share of rollouts that have one."""

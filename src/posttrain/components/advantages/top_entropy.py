@@ -48,12 +48,21 @@ class TopEntropy(Advantage):
     @property
     def needs(self) -> frozenset[Signal]:
         """Signals of the estimator, the policy's entropies before the update, and those of the role `beside`."""
-        needs = super().needs | {OLD_ENTROPY}
+        needs = self.advantage.needs | {OLD_ENTROPY}
         return needs if self.beside is None else needs | {Signal("entropy", of=self.beside)}
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """Tags of the estimator."""
+        return self.advantage.tags
+
+    def start(self) -> State:
+        """State of the estimator."""
+        return self.advantage.start()
 
     def __call__(self, state: State, batch: Batch) -> tuple[State, Credit]:
         """Compute the credit, and set it to 0 for all but the chosen tokens."""
-        inner, credit = self.advantage(state["inner"], batch)
+        state, credit = self.advantage(state, batch)
         kept = self._kept(batch, OLD_ENTROPY)
         advantages, metrics = credit.advantages, dict(credit.metrics)
         if any(len(kept_T) for kept_T in kept):
@@ -66,7 +75,7 @@ class TopEntropy(Advantage):
                 metrics["overlap"] = float(np.concatenate(beside)[kept_T].mean())
             factor = 1.0 / kept_T.mean() if self.mean == "kept" else 1.0
             advantages = tuple((a * factor * k).astype(np.float32) for a, k in zip(advantages, kept, strict=True))
-        return {"inner": inner}, Credit(advantages=advantages, value_targets=credit.value_targets, metrics=metrics)
+        return state, Credit(advantages=advantages, value_targets=credit.value_targets, metrics=metrics)
 
     def _kept(self, batch: Batch, signal: Signal) -> list[Kept]:
         """For each trajectory, [T] whether a token is chosen."""

@@ -10,7 +10,7 @@ Rollouts whose score does not have the heads as parts keep it.
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -18,6 +18,7 @@ from pydantic import Field
 from posttrain.component import frozen
 from posttrain.components.advantages import Advantage, State
 from posttrain.errors import UserError
+from posttrain.signals import Signal
 from posttrain.types import Batch, Credit, FloatArray, Trajectory
 
 
@@ -30,13 +31,41 @@ class WorstHead(Advantage):
     alpha: Annotated[float, Field(ge=0.0, le=1.0)] = 0.4
     """As in the reward `robust`."""
 
+    @property
+    def needs(self) -> frozenset[Signal]:
+        """Signals of the estimator."""
+        return self.advantage.needs
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """Tags of the estimator."""
+        return self.advantage.tags
+
+    @property
+    def is_relative(self) -> bool:
+        """As the estimator."""
+        return self.advantage.is_relative
+
+    @property
+    def chooses(self) -> bool:
+        """As the estimator."""
+        return self.advantage.chooses
+
+    @property
+    def reads(self) -> Literal["sum", "returns", "tokens"]:
+        """As the estimator."""
+        return self.advantage.reads
+
+    def start(self) -> State:
+        """State of the estimator."""
+        return self.advantage.start()
+
     def __call__(self, state: State, batch: Batch) -> tuple[State, Credit]:
         """Change the rewards at the last tokens, then credit them by the estimator."""
         found = [_heads(t) for t in batch.trajectories]
         known = [(t, heads) for t, heads in zip(batch.trajectories, found, strict=True) if heads]
         if not known:
-            inner, credit = self.advantage(state["inner"], batch)
-            return {"inner": inner}, credit
+            return self.advantage(state, batch)
         for trajectory, heads in known:
             self._check(trajectory, heads)
         means = np.array([heads for _, heads in known]).mean(0)
@@ -45,9 +74,9 @@ class WorstHead(Advantage):
             _at_last(reward_T, (1 - self.alpha) * (heads[worst] - min(heads))) if heads else reward_T
             for reward_T, heads in zip(batch.token_rewards, found, strict=True)
         )
-        inner, credit = self.advantage(state["inner"], replace(batch, token_rewards=changed))
+        state, credit = self.advantage(state, replace(batch, token_rewards=changed))
         metrics = {**credit.metrics, "worst_head": float(worst), "worst_head_reward": float(means[worst])}
-        return {"inner": inner}, replace(credit, metrics=metrics)
+        return state, replace(credit, metrics=metrics)
 
     def _check(self, trajectory: Trajectory, heads: Sequence[float]) -> None:
         """Raise `UserError` where the reward was mixed by another alpha."""

@@ -50,7 +50,7 @@ def awm(recipe: Recipe | None = None) -> Recipe:
         stage,
         rollout=Renoised(n=rollouts_of(stage), sampling=replace(sampling_of(stage), temperature=0.0), role="average"),
         filters=every_group(stage),
-        advantage=Bounded(advantage=GroupMean(scale="batch", epsilon=1e-4)),
+        advantage=Bounded(of=GroupMean(scale="batch", epsilon=1e-4)),
         objective=Matching(old="average"),
         penalties={**stage.penalties, "reference": Velocity(), "average": Velocity(coefficient=1.0, role="average")},
         hooks={**stage.hooks, "average": EMA(target="average", decay=0.3, ramp=0.001)},
