@@ -72,7 +72,7 @@ def one(seed: int, folder: Path) -> dict[str, list[float]]:
     for k, name in enumerate(DIMENSIONS):
         curve = [asked.shares([[eps * (i == k) for i in range(3)]])[k] for eps in STRENGTHS]
         found[f"share by strength of {name}, -1 to 1"] = curve
-        found[f"rises in every step, {name}"] = [float(np.all(np.diff(curve) > 0))]
+        found[f"never falls with the strength, {name}"] = [float(np.all(np.diff(curve) >= 0))]
     mixed = [asked.shares([[1 - w, w, 0.0]])[:2] for w in (0.0, 0.25, 0.5, 0.75, 1.0)]
     found["novelty, from novelty alone to feasibility alone"] = [row[0] for row in mixed]
     found["feasibility, the same"] = [row[1] for row in mixed]
