@@ -28,7 +28,7 @@ from posttrain.components.selections.refined_pairs import RefinedPairs, retrieve
 from posttrain.components.tasks.files import Files
 from posttrain.components.tasks.greetings import Greetings
 from posttrain.datasets.greetings import COMMON, HOPES, RARE, faults_of
-from posttrain.grading.reviews import CodeReviewers
+from posttrain.datasets.reviews import CodeReviewers
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.reward_models.guided_judge import guided_judge
 from posttrain.methods.reward_models.refined_preferences import refined_preferences

@@ -28,6 +28,16 @@ def read_json(text: str) -> Any:
         raise BadJSON("is no JSON") from None
 
 
+def object_in(text: str) -> dict[str, Any] | None:
+    """The object from the first opening bracket of a text to the last closing one; None where there is none."""
+    start, end = text.find("{"), text.rfind("}")
+    try:
+        found = read_json(text[start : end + 1]) if 0 <= start < end else None
+    except BadJSON:
+        return None
+    return found if isinstance(found, dict) else None
+
+
 def same(a: Any, b: Any) -> bool:
     """Whether two values are equal and of the same types: 1, 1.0 and true are three values."""
     if type(a) is not type(b):

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
+from random import Random
 from typing import Any
 
 import pytest
@@ -10,8 +11,8 @@ import pytest
 from posttrain.components.selections.optimized_rules import Lists, OptimizedRules
 from posttrain.components.tasks.greetings import Greetings
 from posttrain.datasets.greetings import HOPES, RARE
+from posttrain.datasets.rule_agents import CodeRuleAgents, numbered
 from posttrain.engines import Sampling
-from posttrain.grading.rule_agents import CodeRuleAgents, ModelRuleAgents, numbered
 from posttrain.types import Message, Task
 
 TASKS = Greetings(size=300).load()
@@ -114,7 +115,8 @@ def test_an_error_on_a_label_needs_analysis_and_hint(reflect: Any, detecting: li
 
 def test_the_text_is_between_marks_and_verdicts_of_a_round_are_by_its_first_list() -> None:
     agent: Any = Agent(**FINE)
-    asyncio.run(ModelRuleAgents(writer=agent, sampling=Sampling()).detect("q", "Good! 1. be kind", ["r"]))
+    judge: Any = OptimizedRules(role="judge")
+    asyncio.run(judge._agents(Random(0), {"judge": agent}).detect("q", "Good! 1. be kind", ["r"]))
     assert "<<<BEGIN" in agent.asked[0] and numbered(["r"]) in agent.asked[0]
     rules = OptimizedRules(role="judge", phases=("adversarial",), lists=OLD, rounds=1, batch=2, held_out=0)
     asyncio.run(rules.measure([Task(key=k, prompt=k) for k in "ab"], {"judge": agent}))

@@ -9,8 +9,8 @@ import pytest
 
 from posttrain.components.selections.refined_pairs import RefinedPairs, retrieved
 from posttrain.datasets.greetings import prompt_of
+from posttrain.datasets.reviews import CodeReviewers, Reviewed
 from posttrain.engines import Sampling
-from posttrain.grading.reviews import CodeReviewers, ModelReviewers, Reviewed
 from posttrain.types import Message, Task
 from tests.builders import ScriptedSampler
 
@@ -69,6 +69,9 @@ class Agent:
     def __init__(self, **replies: str) -> None:
         self.replies, self.asked = replies, list[str]()
 
+    def bind(self, *key: int | str) -> "Agent":
+        return self
+
     async def write(self, prompt: str | Sequence[Message], n: int, sampling: Sampling) -> list[str]:
         request = prompt if isinstance(prompt, str) else prompt[-1]["content"]
         self.asked.append(request)
@@ -90,7 +93,8 @@ SURE = {"merits": '{"reasons": ["warm"]}', "flaws": '{"reasons": []}', "verdict"
 )
 def test_a_model_replies_in_json_or_has_no_verdict(changed: dict[str, str], found: int | None) -> None:
     writer = Agent(**{**SURE, **changed})
-    agents = ModelReviewers(writer=writer, sampling=Sampling())
+    selection: Any = RefinedPairs(role="judge")
+    agents = selection._agents(task("t", "q"), {"judge": writer})
     assert asyncio.run(RefinedPairs()._reviewed(agents, "q", " hi", ())) == found
     if "no name" in str(changed):
         assert "Merits: warm\nFlaws: none listed\nVerdict: 1, since fine" in writer.asked[-1]

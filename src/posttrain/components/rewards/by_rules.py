@@ -2,7 +2,7 @@
 
 Source: path B of Igniting Creative Writing, arXiv:2508.21476. The rules are the field ``rules`` of the task, which the
 selection `optimized_rules` gives it; `rules` is for tasks without one. With ``role: null`` the judge is code for
-greetings: a text is bad if it has a feature with a rule (`posttrain.grading.rule_agents`).
+greetings: a text is bad if it has a feature with a rule (`posttrain.datasets.rule_agents`).
 
 Differs: the release's function from verdict to reward is not published; 1 and 0 are ours. A reply without a verdict is
 an error, as with every judge that rewards, or 0 with ``unreadable: zero``.
@@ -10,16 +10,19 @@ an error, as with every judge that rewards, or 0 with ``unreadable: zero``.
 
 import asyncio
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
+from posttrain.datasets.reviews import Ask
+from posttrain.datasets.rule_agents import CodeRuleAgents, ModelRuleAgents, RuleAgents
 from posttrain.datasets.templates import question_of
-from posttrain.engines import Sampling
-from posttrain.grading.rule_agents import CodeRuleAgents, ModelRuleAgents, RuleAgents
-from posttrain.types import Group, Score, Trajectory
+from posttrain.engines import Sampling, Writer
+from posttrain.errors import NoAnswer
+from posttrain.grading.strict_json import object_in
+from posttrain.types import Group, Message, Score, Trajectory
 
 
 @frozen
@@ -48,8 +51,20 @@ class ByRules(Reward):
         """Judge every text."""
         agents: RuleAgents = CodeRuleAgents()
         if self.role is not None:
-            agents = ModelRuleAgents(writer=context.sampler(self.role, self.kind), sampling=self.sampling)
+            agents = ModelRuleAgents(ask=self._asked(context.sampler(self.role, self.kind)))
         return await asyncio.gather(*(self._score(trajectory, agents) for trajectory in group))
+
+    def _asked(self, writer: Writer) -> Ask:
+        """What prompts the judge."""
+
+        async def ask(request: str) -> Any:
+            try:
+                [reply] = await writer.write((Message(role="user", content=request),), 1, self.sampling)
+            except NoAnswer:
+                return None
+            return object_in(reply)
+
+        return ask
 
     async def _score(self, trajectory: Trajectory, agents: RuleAgents) -> Score:
         if self.whole and trajectory.stop_reason == "length":

@@ -14,7 +14,7 @@ rewriting that fails, is empty or has more keeps the old list. A text without a 
 are used for nothing else. Every task gets the final S_D as its field ``rules``, which the reward `by_rules` reads.
 
 Labelled texts are tasks with a demonstration and a field ``label``, 1 (good) or 0. With ``role: null`` the agents are
-code for greetings (`posttrain.grading.rule_agents`); for texts of your own give a role whose model follows
+code for greetings (`posttrain.datasets.rule_agents`); for texts of your own give a role whose model follows
 instructions, and rules of your own.
 
 Differs: the gate `held_out` is ours; the release keeps any rewriting that is not empty.
@@ -29,10 +29,12 @@ from pydantic import Field, NonNegativeInt
 
 from posttrain.component import frozen
 from posttrain.components.selections import Chosen, Selection
+from posttrain.datasets.rule_agents import CodeRuleAgents, ModelRuleAgents, RuleAgents
 from posttrain.datasets.templates import question_of
 from posttrain.engines import Sampler, Sampling, sampler_of
-from posttrain.grading.rule_agents import CodeRuleAgents, ModelRuleAgents, RuleAgents
-from posttrain.types import Task
+from posttrain.errors import NoAnswer
+from posttrain.grading.strict_json import object_in
+from posttrain.types import Message, Task
 
 Rules = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1, max_length=100)]
 Phase = Literal["adversarial", "reflection"]
@@ -124,7 +126,15 @@ class OptimizedRules(Selection):
         if self.role is None:
             return CodeRuleAgents(rng=rng, slips=self.slips)
         writer = sampler_of(self.role, samplers, f"the {self.kind} selection prompts").bind("rules")
-        return ModelRuleAgents(writer=writer, sampling=REPLIES)
+
+        async def ask(request: str) -> Any:
+            try:
+                [reply] = await writer.write((Message(role="user", content=request),), 1, REPLIES)
+            except NoAnswer:
+                return None
+            return object_in(reply)
+
+        return ModelRuleAgents(ask=ask)
 
     async def _attacked(
         self, agents: RuleAgents, question: str, rules: Sequence[str], game: Game

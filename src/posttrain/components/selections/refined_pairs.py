@@ -11,7 +11,7 @@ Source: path A of Igniting Creative Writing, arXiv:2508.21476, and its release (
 `n` texts are sampled for each task; each with a 1 is preferred to each with a 0. A text without a readable
 verdict is in no pair, and is counted. Without a phase in `phases` the judge sees nothing of it.
 
-With ``role: null`` the agents are code for greetings (`posttrain.grading.reviews`), whose judge slips with probability
+With ``role: null`` the agents are code for greetings (`posttrain.datasets.reviews`), whose judge slips with probability
 `slips`; for texts of your own give a role whose model follows instructions.
 
 Differs: embeddings are counts of character pieces, and the numbers of retrieved examples are not published.
@@ -28,11 +28,13 @@ from pydantic import Field, PositiveInt
 
 from posttrain.component import frozen
 from posttrain.components.selections import Chosen, Selection
+from posttrain.datasets.reviews import CodeReviewers, ModelReviewers, Reviewed, Reviewers
 from posttrain.datasets.templates import question_of
 from posttrain.engines import Sampler, Sampling, sampler_of
-from posttrain.grading.reviews import CodeReviewers, ModelReviewers, Reviewed, Reviewers
+from posttrain.errors import NoAnswer
+from posttrain.grading.strict_json import object_in
 from posttrain.grading.text_pieces import embedded
-from posttrain.types import Preference, Task
+from posttrain.types import Message, Preference, Task
 
 REPLIES: Final = Sampling(temperature=0.0, max_tokens=512)
 """How agents reply."""
@@ -111,7 +113,15 @@ class RefinedPairs(Selection):
         if self.role is None:
             return CodeReviewers(rng=Random(f"refined_pairs:{task.key}"), slips=self.slips)
         writer = sampler_of(self.role, samplers, f"the {self.kind} selection prompts").bind("review", task.key)
-        return ModelReviewers(writer=writer, sampling=REPLIES)
+
+        async def ask(request: str) -> Any:
+            try:
+                [reply] = await writer.write((Message(role="user", content=request),), 1, REPLIES)
+            except NoAnswer:
+                return None
+            return object_in(reply)
+
+        return ModelReviewers(ask=ask)
 
     async def _reviewed(
         self, agents: Reviewers, question: str, text: str, examples: Sequence[Mapping[str, Any]]

@@ -11,7 +11,7 @@ judge's, and GRPO is rewarded with 1 for Good and 0 for Bad (`rewards/by_rules`)
 
 Differs: a new list must judge as many held-out texts right as the old one, a gate of ours (``held_out=0`` takes every
 list); ten rounds, the release's demonstration has five. A judge without a readable verdict is an error, and not 0. The
-agents of the default are code for greetings, which know them in part (`posttrain.grading.rule_agents`), since no
+agents of the default are code for greetings, which know them in part (`posttrain.datasets.rule_agents`), since no
 bundled model follows instructions. Sizes and learning rates are the setting's, and GRPO is without the small KL loss.
 
 Measured here (``python docs/experiments/refined_judges.py --seeds 5 --runs``, agents by code): after ten rounds all

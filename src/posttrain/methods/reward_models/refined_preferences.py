@@ -11,7 +11,7 @@ rewarded by its score. Path B, whose judge is optimised as text, is `guided_judg
 
 Differs: batch, learning rates and lengths are the setting's; the KL loss is .1 and not .001, and a text that is cut
 has the reward -5, since a reward model of whole texts likes endless ones. The agents of the default are code for
-greetings, which know them in part (`posttrain.grading.reviews`), since no bundled model follows instructions. The
+greetings, which know them in part (`posttrain.datasets.reviews`), since no bundled model follows instructions. The
 release's supervised stage on 4,000 items is the setting's imitation.
 
 Measured here (``python docs/experiments/refined_judges.py --seeds 5``, agents by code, 400 greetings of the data): the

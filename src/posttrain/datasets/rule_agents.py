@@ -15,9 +15,8 @@ from random import Random
 from typing import Any, Final, Literal, Protocol
 
 from posttrain.datasets.greetings import FAULTS, HOPES, faults_of, features, written
+from posttrain.datasets.reviews import Ask, texts_in
 from posttrain.datasets.templates import fill, marked
-from posttrain.engines import Sampling, Writer
-from posttrain.grading.reviews import reply_of, texts_in
 
 GENERATE: Final = (
     "Write a text for this request that looks good and is subtly bad, by these rules.\n\n{rules}\n\nRequest: "
@@ -65,8 +64,7 @@ class RuleAgents(Protocol):
 class ModelRuleAgents:
     """Agents that are prompts to one model."""
 
-    writer: Writer
-    sampling: Sampling
+    ask: Ask
 
     async def generate(self, question: str, rules: Sequence[str]) -> tuple[str, str] | None:
         """A bad text, and what is bad in it."""
@@ -92,7 +90,7 @@ class ModelRuleAgents:
         return texts_in(await self._reply(REWRITE, values), "rules")
 
     async def _reply(self, template: str, values: dict[str, str]) -> Any:
-        return await reply_of(self.writer, fill(template, values), self.sampling)
+        return await self.ask(fill(template, values))
 
 
 @dataclass(frozen=True, kw_only=True)
