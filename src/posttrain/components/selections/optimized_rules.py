@@ -84,7 +84,7 @@ class OptimizedRules(Selection):
     """Requests of a round, and labelled texts of it."""
     most: Annotated[int, Field(ge=1, le=100)] = 10
     """Most rules of a list."""
-    held_out: NonNegativeInt = 40
+    held_out: Annotated[int, Field(ge=0, le=100_000)] = 40
     """Labelled texts that decide whether a new S_D is taken; 0 takes every one."""
     slips: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1
     """Probability that a rewriting by code is faulty."""
