@@ -33,7 +33,7 @@ def prompt_of(occasion: str, name: str, letters: str) -> str:
 def features(prompt: str, text: str) -> tuple[str, ...]:
     """Faults of a greeting, and the hopes in it, in a fixed order."""
     asked, words = set(prompt.lower().replace("(", " ").split()), set(text.lower().split())
-    found = [word for word in PLAIN if word in words]
+    found: list[str] = [word for word in PLAIN if word in words]
     found += [f"{word} at a {where}" for word, where in MISPLACED.items() if word in words and where in asked]
     found += [] if any(name in words and name in asked for name in NAMES) else ["no name"]
     hoped = [hope for hope in HOPES if hope in words]

@@ -124,12 +124,12 @@ class Steering(nn.Module):
 
     def _shift(self, hidden_LD: Tensor, eps_LK: Tensor, matrices_KDD: Tensor) -> Tensor:
         """[L, D] the sum over k of eps_k W_k^T h."""
-        moved_LKD = (hidden_LD @ matrices_KDD.transpose(0, 1).flatten(1)).unflatten(1, (len(matrices_KDD), -1))
+        moved_LKD = (hidden_LD @ matrices_KDD.transpose(0, 1).flatten(1)).view(len(hidden_LD), len(matrices_KDD), -1)
         return (eps_LK[..., None] * moved_LKD).sum(1)
 
     def _begun(self, kind: float, vector_V: Tensor) -> State:
         """The state at the last token of a prompt, before its first sentence."""
-        rows_RK = vector_V[1:].unflatten(0, (self.settings.rows, self.settings.count))
+        rows_RK = vector_V[1:].view(self.settings.rows, self.settings.count)
         return State(kind=kind, rows=tuple(rows_RK.clamp(-1.0, 1.0)))
 
     def _next(self, state: State, hidden_D: Tensor) -> State:

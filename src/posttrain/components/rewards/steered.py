@@ -61,8 +61,12 @@ class Steered(Reward):
             return failure(f"{broken}: {parts[broken].explanation}", parts=parts)
         value = float(sum(weights[name] * part.value for name, part in parts.items()))
         explanation = ", ".join(f"{weights[name]:g} x {name} {part.value:.3g}" for name, part in parts.items())
-        status = "ok" if value >= self.correct_at else "wrong"
-        return Score(value=value, status=status, explanation=explanation or "all strengths are 0", parts=parts)
+        return Score(
+            value=value,
+            status="ok" if value >= self.correct_at else "wrong",
+            explanation=explanation or "all strengths are 0",
+            parts=parts,
+        )
 
     def _strengths(self, task: Task) -> list[float]:
         """One number for each part. Raises `UserError` for strengths that do not fit."""

@@ -66,7 +66,7 @@ class Steered(Tasks):
 
     def _task(self, task: Task) -> Task:
         rng, count = Random(f"steered:{self.seed}:{task.key}"), len(self.dimensions)
-        domain, eps = self.draw, list[float]()
+        domain, eps = str(self.draw), list[float]()
         if self.draw in ("one", "signed"):
             which = rng.randrange(count)
             size = rng.choice((1.0, -1.0)) if self.draw == "signed" else 1.0
@@ -74,4 +74,4 @@ class Steered(Tasks):
         elif self.draw == "joint":
             eps = [rng.uniform(-1.0, 1.0) for _ in range(count)]
         found: Any = "planned" if self.draw == "planned" else [list(row) for row in self.rows] or [eps]
-        return replace(task, domain=str(domain), fields={**task.fields, "eps": found})
+        return replace(task, domain=domain, fields={**task.fields, "eps": found})

@@ -64,5 +64,5 @@ def visionprefer(recipe: Recipe | None = None) -> Recipe:
 
 def scored_pictures() -> AspectPairs:
     """Pairs by a judge with noise, which prefers what it sees first."""
-    judges: dict[str, Any] = {name: Picture(aspect=name, noise=0.5, first=0.5) for name in ASPECTS}  # type: ignore[arg-type]
+    judges: dict[str, Any] = {name: Picture(aspect=name, noise=0.5, first=0.5) for name in ASPECTS}
     return AspectPairs(aspects=judges)
