@@ -36,7 +36,7 @@ from posttrain.settings.greetings import greetings
 PARENT: Final = "grpo"
 SETTING: Final = "greetings"
 PAPER: Final = "arXiv:2508.21476"
-ROWS: Final = ()
+ROWS: Final = (273,)
 
 
 def guided_judge(recipe: Recipe | None = None) -> Recipe:

@@ -14,9 +14,12 @@ has the reward -5, since a reward model of whole texts likes endless ones. The a
 greetings, which know them in part (`posttrain.datasets.reviews`), since no bundled model follows instructions. The
 release's supervised stage on 4,000 items is the setting's imitation.
 
-Measured here (``python docs/experiments/refined_judges.py --seeds 5``, agents by code, 400 greetings of the data): the
-share of verdicts that are right rounds to 1.00. Without retrieval 2 % of the bad texts are called good, without merits
-2 %, without flaws 83 %, without reflection 15 %. The policy is not measured yet.
+Measured here (``python docs/experiments/refined_judges.py --seeds 5 --runs``, agents by code): of the verdicts on 400
+greetings of the data the share that is right rounds to 1.00. Without retrieval 2 % of the bad texts are called good,
+without merits 2 %, without flaws 83 %, without reflection 15 %. Policies, the default run: good greetings of 100 held
+out rise from none to 82.4 % [62.1, 102.7]. By a reward model of as many labelled texts as the rules of `guided_judge`
+saw, 80, it is 14.0 % [-24.9, 52.9], while its reward is larger (4.91 against 3.64): annotators never saw a rare fault,
+and four of five policies keep one.
 """
 
 from dataclasses import replace
@@ -39,7 +42,7 @@ from posttrain.training.settings import Learning
 PARENT: Final = "grpo"
 SETTING: Final = "greetings"
 PAPER: Final = "arXiv:2508.21476"
-ROWS: Final = ()
+ROWS: Final = (273,)
 
 
 def refined_preferences(recipe: Recipe | None = None) -> Recipe:
