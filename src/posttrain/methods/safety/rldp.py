@@ -15,11 +15,11 @@ Differs: known from the README of the release and from summaries; its code could
 what the controller reads is not known. Intervals of 10 steps instead of 112, epsilon 4 instead of 0.5, and a
 learning rate for the bundled model.
 
-Measured here: records with 20 canaries, epsilon 4, delta 1e-5, five seeds (the last three arms four); held-out loss in
-nats per token and mean exposure in bits (unseen: 1.44): SFT 0.10 and 2.46, DP-SGD 1.30 and 1.43, adaptive clipping 1.34
-and 1.47, RLDP 1.31 and 1.55, which stops after 101 of 111 steps; with a bound of 10 in place of 0.1 2.03 and 1.57. So
-canaries are not shown at epsilon 4, controllers are level with a well chosen bound (RLDP -0.04 nats [-0.32, +0.23]),
-and a badly chosen one costs 0.68 [0.17, 1.20] (docs/experiments.md).
+Measured here: records with 20 canaries, epsilon 4, delta 1e-5, five seeds; held-out loss in nats per token and mean
+exposure in bits (unseen: 1.44): SFT 0.10 and 2.46, DP-SGD 1.30 and 1.43, adaptive clipping 1.30 and 1.41, RLDP 1.28 and
+1.51, which stops after 101 of 111 steps; with a bound of 10 in place of 0.1 2.12 and 1.57. So canaries are not shown at
+epsilon 4, controllers are level with a well chosen bound (RLDP -0.02 nats [-0.22, +0.17]), and a badly chosen one costs
+0.81 [0.32, 1.31] (docs/experiments.md).
 """
 
 from dataclasses import replace

@@ -18,7 +18,8 @@ Measured here, 25 steps of the default setting, five seeds: held-out accuracy 86
 [9.5, 44.3], from 7.0 % before reinforcement: 59.1 points more [40.6, 77.6], in each seed. PPO++ comes to 87.0 % [85.0,
 89.0], so that the order of guides is not decided (docs/experiments.md). Without the likelihood term 0.5 % (four seeds):
 while the guide rolls out, the policy learns prefixes that the guide completes, and nothing of the letters; it then
-finds hardly any reward by itself.
+finds hardly any reward by itself. Imitation is enough here: 60 updates of SFT on the demonstrations have 89.3 %, and
+81.1 % after PPO.
 """
 
 from dataclasses import replace
