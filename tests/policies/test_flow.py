@@ -236,8 +236,8 @@ def test_a_copy_is_one_and_a_critic_sees_the_condition() -> None:
 
 def test_what_a_flow_does_not_have_is_refused() -> None:
     shape = Flow(steps=2, noise=Constant())
-    for settings in ({"head": "reward", "outputs": 2}, {"context": 5}):
-        with pytest.raises(UserError, match="a flow has one output, no latent, no lora and no context"):
+    for settings in ({"head": "reward", "outputs": 2}, {"context": 5}, {"projection": 4}):
+        with pytest.raises(UserError, match="a flow has one output, no latent, no lora, no context and no projection"):
             load_policy("policy", Model(source="new", shape=shape, **settings), {}, CPU)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="not value"):
         signals(still(), chain((0, 0), (0, 0), (0, 0)), needs=frozenset({VALUE}))

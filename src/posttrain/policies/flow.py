@@ -407,8 +407,9 @@ def open_flow(role: str, model: Model, folder: Folder) -> FlowPolicy:
 
 def _head(role: str, model: Model) -> str:
     """The requested head. Raises `UserError` for one that a flow does not have."""
-    if model.outputs > 1 or model.latent is not None or model.lora is not None or model.context is not None:
-        raise UserError("a flow has one output, no latent, no lora and no context; leave them out")
+    given = (model.latent, model.lora, model.context, model.projection)
+    if model.outputs > 1 or any(setting is not None for setting in given):
+        raise UserError("a flow has one output, no latent, no lora, no context and no projection; leave them out")
     return model.head
 
 

@@ -1,4 +1,4 @@
-"""BARFI: weights of auxiliary rewards, and a discount, that are learned so that the primary reward rises.
+r"""BARFI: weights of auxiliary rewards, and a discount, that are learned so that the primary reward rises.
 
 Source: Gupta et al. 2023, arXiv:2310.19007, of which only abstracts and summaries could be read. A policy gradient
 learns from a weighted sum of rewards; the weights follow the derivative of the primary reward through what the policy

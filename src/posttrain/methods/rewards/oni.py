@@ -1,4 +1,4 @@
-"""ONI: a judge labels the captions of what happens, beside the training, and labelled captions are rewarded.
+r"""ONI: a judge labels the captions of what happens, beside the training, and labelled captions are rewarded.
 
 Source: Zheng et al. 2024, arXiv:2410.23022, and its release (facebookresearch/oni at f0f86e8). A turn is rewarded by
 the label of its caption over the third power of its occurrences in the episode, 0.4 of that beside 10 times the
