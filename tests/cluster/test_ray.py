@@ -6,30 +6,31 @@ Ray is started once for most of these tests; that takes seconds. With POSTTRAIN_
 import importlib.util
 import os
 import signal
-import socket
 import stat
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from posttrain.cluster._ports import answers, listening, speaks_grpc
 from posttrain.cluster._processes import marked
 from posttrain.cluster._workers import Gang
 from posttrain.cluster.ray import Ray
 from posttrain.components.rewards.function import Function
 from posttrain.components.timetables.lagged import Lagged
+from posttrain.engines import Sampling
 from posttrain.engines.native import Native
 from posttrain.errors import RunFailed, UserError
+from posttrain.models import Model
 from posttrain.policies.folder import new_folder
+from posttrain.policies.loading import load_policy
 from posttrain.recipes.files import find_recipe
 from posttrain.recipes.tree import Checkpoints, Recipe
 from posttrain.runs.context import RunContext
@@ -231,6 +232,33 @@ def test_a_lagged_run_samples_several_steps_at_a_time_and_is_that_of_one_process
     assert max(begun) <= 3 and (len(used) > 1) == overlapped == (max(begun) > 1)
 
 
+@needs_ray
+@pytest.mark.slow
+def test_a_sampler_that_is_replaced_has_the_copies_that_others_sample_from(tiny: Path, session: Any) -> None:
+    """It is found dead by the publication of a new version, while the older one is sampled from beside."""
+    policy = load_policy("policy", Model(source=str(tiny), trained=True), {}, torch.device("cpu"))
+    before = session.beside([policy], lambda: None)
+    name = session.name_of(policy) + "~0"
+    with torch.no_grad():
+        next(policy.parameters()).add_(1.0)
+    dead = session.samplers[1]  # the other tests kill the first one as often as a process is replaced
+    os.kill(dead.pid, signal.SIGKILL)
+    wait_until_ended(dead.pid)
+    session.publish(policy, "sample")
+    assert session.samplers[1] is not dead
+    version = session._buffers["sample", name][1]
+    assert session.samplers[0].has[name] == session.samplers[1].has[name] == f"{version.number} {version.digest}"
+    ray: Any = importlib.import_module("ray")
+    asked = np.arange(3), [1, 2], Sampling(max_tokens=4), None
+    texts = [
+        [found.token_ids.tolist() for found in ray.get(member.actor.complete.remote(name, *asked), timeout=60)]
+        for member in session.samplers
+    ]
+    assert texts[0] == texts[1]
+    before()
+    session.keep([])
+
+
 def wait_until_ended(pid: int) -> None:
     """A killed process is gone, or waits to be reaped, a moment after its signal."""
     for _ in range(600):
@@ -271,9 +299,6 @@ def test_a_learner_that_hangs_is_killed_and_changes_nothing(
 @needs_ray
 @pytest.mark.slow
 def test_weights_are_sent_once_a_version(tiny: Path, session: Any) -> None:
-    from posttrain.models import Model
-    from posttrain.policies.loading import load_policy
-
     policy = load_policy("policy", Model(source=str(tiny), trained=True), {}, torch.device("cpu"))
     session.take_timing()
     first = session.publish(policy, "sample")
@@ -382,120 +407,6 @@ def _driver_of(mark: str, pid: int) -> bool:
     """Whether a cluster's folder is held open by a process."""
     links = Path(f"/proc/{pid}/fd")
     return any(os.path.realpath(link) == mark for link in links.iterdir())
-
-
-# Without Ray
-
-
-def test_more_processes_than_the_machine_has_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(2)))
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
-    Ray(samplers=4, learners=4).check("cpu")
-    with pytest.raises(UserError, match=r"samplers=40, .*learners=2 and cluster\.scorers=0 ask for 41 CPUs .* has 2 "):
-        Ray(samplers=40, learners=2).check("cpu")
-
-
-def test_without_ray_it_states_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"pip install 'posttrain\[ray\]'"):
-        Ray().check("cpu")
-
-
-def test_a_token_that_others_can_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
-    token = tmp_path / "token"
-    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(token))
-    with pytest.raises(UserError, match="there is no token"):
-        Ray(address="auto").check("cpu")
-    token.write_text("secret")
-    token.chmod(0o644)
-    with pytest.raises(UserError, match=f"chmod 600 {token}"):
-        Ray(address="auto").check("cpu")
-    token.chmod(0o600)
-    Ray(address="auto").check("cpu")
-
-
-def test_a_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
-    with pytest.raises(UserError, match="cluster=ray has processes on CPUs only, and this run is on cuda"):
-        Ray().check("cuda")
-
-
-def test_ports_that_a_process_listens_on_are_found() -> None:
-    """One on all addresses and one on the loopback interface."""
-    with socket.create_server(("0.0.0.0", 0)) as every, socket.create_server(("127.0.0.1", 0)) as here:
-        found = {port.number: port for port in listening([os.getpid()])}
-        own = {name: found[server.getsockname()[1]] for name, server in (("every", every), ("here", here))}
-        assert own["every"].is_open and own["every"].address == "0.0.0.0"
-        assert not own["here"].is_open and own["here"].address == "127.0.0.1"
-        assert answers("127.0.0.1", own["here"].number)
-    assert not answers("127.0.0.1", own["here"].number)
-    assert listening([]) == []
-
-
-def serving(answer: bytes) -> socket.socket:
-    """A server that answers each connection so and closes it."""
-    server = socket.create_server(("127.0.0.1", 0))
-
-    def serve() -> None:
-        with suppress(OSError):
-            while True:
-                connection, _ = server.accept()
-                connection.recv(64)
-                connection.sendall(answer)
-                connection.close()
-
-    threading.Thread(target=serve, daemon=True).start()
-    return server
-
-
-@needs_ray
-def test_an_address_at_which_there_is_no_ray_is_refused_at_once() -> None:
-    from posttrain.cluster._opened import join
-
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    with pytest.raises(UserError, match=f"nothing answers at 127.0.0.1:{port}; .* HOST:PORT"):
-        join(f"127.0.0.1:{port}", {})
-    with serving(b"HTTP/1.1 400 Bad Request\r\n\r\n") as web, pytest.raises(UserError, match="is no Ray"):
-        join(f"127.0.0.1:{web.getsockname()[1]}", {})
-
-
-def test_a_server_of_grpc_greets_with_settings() -> None:
-    """The head of a frame of 6 bytes, type 4; a frame of another type is none."""
-    with serving(bytes([0, 0, 6, 4, 0, 0, 0, 0, 0]) + b"abcdef") as right:
-        assert speaks_grpc("127.0.0.1", right.getsockname()[1])
-    with serving(bytes([0, 0, 6, 1, 0, 0, 0, 0, 0]) + b"abcdef") as wrong:
-        assert not speaks_grpc("127.0.0.1", wrong.getsockname()[1])
-
-
-@needs_ray
-@pytest.mark.parametrize(
-    ("error", "address", "message"),
-    [
-        (RuntimeError("Version mismatch: here\n  Ray: 2.0.0"), "h:1", "install the same everywhere .*here Ray: 2.0.0"),
-        (ConnectionError("Failed to connect"), "h:1", "RAY_AUTH_TOKEN"),
-        (ConnectionError("Could not find"), "auto", "no Ray runs on this machine"),
-        (ValueError("odd"), "h:1", "could not be joined: odd"),
-    ],
-)
-def test_why_a_ray_was_not_joined_is_one_sentence(
-    error: Exception, address: str, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import ray
-
-    from posttrain.cluster._opened import join
-
-    def refused(**settings: Any) -> None:
-        raise error
-
-    monkeypatch.delenv("RAY_AUTH_TOKEN_PATH", raising=False)  # what a cluster of another test may have set
-    monkeypatch.setattr(ray, "init", refused)
-    monkeypatch.setattr("posttrain.cluster._opened.answers", lambda host, port: True)
-    monkeypatch.setattr("posttrain.cluster._opened.speaks_grpc", lambda host, port: True)
-    with pytest.raises(UserError, match=message) as found:
-        join(address, {})
-    assert "\n" not in str(found.value)
 
 
 @needs_ray

@@ -153,4 +153,4 @@ class ClusterServer(ContinuousServer):
         session = self._session
         with session.counting:
             if member in session.samplers:
-                session.catch_up("sample", session.replace(session.samplers, member, why))
+                session.replace(session.samplers, member, why)

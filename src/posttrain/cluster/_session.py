@@ -85,7 +85,7 @@ class Processes:
         self._names: dict[int, tuple[str, Policy]] = {}
         self._buffers: dict[tuple[str, str], tuple[Buffer, Version | None]] = {}
         self.counting = threading.RLock()
-        """Held where threads that sample choose a sampler, or replace one."""
+        """Held where a thread chooses a sampler, replaces a process, or changes what a new process would be given."""
         self.closing = False
         self._notes: list[str] = []
         self._timing = dict[str, float]()
@@ -141,7 +141,11 @@ class Processes:
         member.pid, member.is_near = about["pid"], about["near"]
 
     def replace(self, members: list[Member], dead: Member, why: str) -> Member:
-        """A new process in the place of one that ended. Raises `RunFailed` after some of them."""
+        """A new process in the place of one that ended. Raises `RunFailed` after some of them.
+
+        A sampler has all copies before anyone can choose it: what samples beside the learner publishes nothing.
+        `counting` is held.
+        """
         import ray
 
         if self.closing:
@@ -156,6 +160,8 @@ class Processes:
         member = members[place] = self._start(kind, dead.number)
         member.replaced = dead.replaced + 1
         self._check(member)
+        if members is self.samplers:
+            self._catch_up("sample", member)
         if members is self.learners:
             self.group = None  # a group without it is none
         self._notes.append(f"{noun} (process {dead.pid}) ended and was replaced: {why}")
@@ -180,10 +186,11 @@ class Processes:
 
     def name_of(self, policy: "Policy") -> str:
         """The name of a model in the cluster."""
-        if id(policy) not in self._names:
-            self._names[id(policy)] = (f"{policy.role}-{self._count}", policy)
-            self._count += 1
-        return self._names[id(policy)][0]
+        with self.counting:
+            if id(policy) not in self._names:
+                self._names[id(policy)] = (f"{policy.role}-{self._count}", policy)
+                self._count += 1
+            return self._names[id(policy)][0]
 
     def publish(self, policy: "Policy", use: Use, by: "Policy | None" = None) -> Version:
         """Make all samplers, learners or scorers have the weights as they are now; `use` names which.
@@ -196,13 +203,14 @@ class Processes:
         """The same for a copy of that name."""
         began = time.monotonic()
         place = self.buffer_of(use), name
-        buffer, last = self._buffers.get(place, (None, None))
         digest = digest_of(policy)
-        if buffer is None or last is None or last.digest != digest or last.number != policy.version:
-            buffer = buffer or Buffer()
-            last = Version(name=name, number=policy.version, digest=digest, bytes=size_of(policy))
-            write(policy, buffer.room(last.bytes))
-            self._buffers[place] = buffer, last
+        with self.counting:
+            buffer, last = self._buffers.get(place, (None, None))
+            if buffer is None or last is None or last.digest != digest or last.number != policy.version:
+                buffer = buffer or Buffer()
+                last = Version(name=name, number=policy.version, digest=digest, bytes=size_of(policy))
+                write(policy, buffer.room(last.bytes))
+                self._buffers[place] = buffer, last
         if self._give_all(policy, last, buffer, use, by):
             spent = {"weight_bytes": float(last.bytes), "seconds_weights": time.monotonic() - began}
             self._timing |= {name: self._timing.get(name, 0.0) + value for name, value in spent.items()}
@@ -237,8 +245,10 @@ class Processes:
             try:
                 ray.get(member.actor.about.remote(), timeout=min(self.settings.timeout, 10.0))
             except ray.exceptions.RayError as error:
-                pool = next(own for own in (self.samplers, self.learners, self.scorers) if member in own)
-                self.replace(pool, member, str(error).splitlines()[0])
+                with self.counting:
+                    pools = (self.samplers, self.learners, self.scorers)
+                    for pool in [own for own in pools if member in own]:  # in none where another thread replaced it
+                        self.replace(pool, member, str(error).splitlines()[0])
 
     def _give(self, policy: "Policy", version: Version, buffer: Buffer, members: Sequence[Member]) -> bool:
         """Bring a version to those that do not have it; whether there was one."""
@@ -264,7 +274,7 @@ class Processes:
             member.has[version.name] = key
         return True
 
-    def catch_up(self, use: Use, member: Member) -> None:
+    def _catch_up(self, use: Use, member: Member) -> None:
         """Give a new process the versions that the others of its kind have."""
         policies = dict(self._names.values())
         for (place, name), (buffer, version) in list(self._buffers.items()):
@@ -276,12 +286,13 @@ class Processes:
     def keep(self, policies: "Collection[Policy]") -> None:
         """Forget all models but these."""
         alive = {id(policy) for policy in policies}
-        gone = {key: name for key, (name, _) in self._names.items() if key not in alive}
-        for key in gone:
-            del self._names[key]
-        dropped = {place for place in self._buffers if plain(place[1]) in gone.values()}
-        for place in dropped:
-            self._buffers.pop(place)[0].close()
+        with self.counting:
+            gone = {key: name for key, (name, _) in self._names.items() if key not in alive}
+            for key in gone:
+                del self._names[key]
+            dropped = {place for place in self._buffers if plain(place[1]) in gone.values()}
+            for place in dropped:
+                self._buffers.pop(place)[0].close()
         for member in self.all:
             if gone:
                 member.actor.forget.remote(sorted({name for _, name in dropped} | set(gone.values())))
