@@ -14,7 +14,7 @@ from posttrain.cluster._sums import GroupBroken, Sums
 from posttrain.components.objectives.ppo_clip import PPOClip
 from posttrain.components.reducers.tokens import Tokens
 from posttrain.models import LoRA, Model
-from posttrain.policies import Policy
+from posttrain.policies import Policy, _signals, _vocabulary
 from posttrain.policies.folder import new_folder
 from posttrain.policies.loading import load_policy
 from posttrain.signals import ADVANTAGE, BEHAVIOR_LOGP, OLD_LOGP
@@ -48,16 +48,20 @@ def examples(count: int = 12) -> list[Example]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return new_folder(tmp_path_factory.mktemp("sums") / "tiny", layers=2, width=32, heads=2, kv_heads=1, context=128)
+    made = tmp_path_factory.mktemp("sums")
+    for name, tied in (("tied", True), ("untied", False)):
+        new_folder(made / name, layers=2, width=32, heads=2, kv_heads=1, context=128, tied=tied)
+    return made
 
 
 @pytest.fixture
 def policy_with(folder: Path) -> Callable[..., Policy]:
     """A policy of the same weights each time."""
 
-    def load(**settings: Any) -> Policy:
+    def load(tied: bool = True, **settings: Any) -> Policy:
         torch.manual_seed(0)
-        return load_policy("policy", Model(source=str(folder), trained=True, **settings), {}, torch.device("cpu"))
+        source = str(folder / ("tied" if tied else "untied"))
+        return load_policy("policy", Model(source=source, trained=True, **settings), {}, torch.device("cpu"))
 
     return load
 
@@ -117,15 +121,22 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "float32": ({}, {}),
     "bfloat16 with masters": ({"dtype": "bfloat16"}, {}),
     "bfloat16 alone": ({"dtype": "bfloat16"}, {"master_weights": False}),
+    "untied": ({"tied": False, "dtype": "bfloat16"}, {}),
     "adapters": ({"lora": LoRA(rank=2)}, {}),
+    "adapters of the last layer": ({"tied": False, "lora": LoRA(rank=2, targets=("q_proj", "lm_head"))}, {}),
 }
 
 
+@pytest.mark.parametrize("large", [False, True], ids=["small", "large vocabulary"])
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_gradients_are_those_of_one_process_bit_for_bit(
-    kind: str, policy_with: Callable[..., Policy], tmp_path: Path
+    kind: str, large: bool, policy_with: Callable[..., Policy], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Of a large vocabulary, logits are computed in chunks, and gradients go to the sum one by one."""
     model, learning = KINDS[kind]
+    if large:
+        monkeypatch.setattr(_signals, "CHUNK_LOGITS", 1)
+        monkeypatch.setattr(_vocabulary, "LARGE", 1)
     settings = Learning(micro_batch_tokens=96, **learning)
 
     def after(size: int) -> tuple[dict[str, bytes], float, dict[str, float]]:

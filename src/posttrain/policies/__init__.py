@@ -139,6 +139,11 @@ class Body(nn.Module):
         return None
 
     @property
+    def summed_in_parts(self) -> tuple[nn.Parameter, ...]:
+        """Parameters to whose ``grad`` one backward pass adds several times: those of logits that come in chunks."""
+        return ()
+
+    @property
     def decoding_bytes(self) -> int:
         """Bytes of the copy of the weights that decoding makes; 0 where it makes none."""
         return 0
@@ -264,6 +269,11 @@ class Policy(nn.Module):
     def kept_bytes(self) -> int | None:
         """See `Body.kept_bytes`."""
         return None
+
+    @property
+    def summed_in_parts(self) -> frozenset[str]:
+        """Names of the parameters of `Body.summed_in_parts`."""
+        return frozenset()
 
     @property
     def room_bytes(self) -> int:

@@ -109,6 +109,11 @@ class Decoder(DecoderModules):
         self._layers(x_RD, token_positions((0,), (length,)), length, watched)
         return torch.stack(watched.found).mean(0)
 
+    @property
+    def summed_in_parts(self) -> tuple[nn.Parameter, ...]:
+        """The embedding, whose rows go straight to the sum if they are many, and the last layer with its adapters."""
+        return (self.model.embed_tokens.weight, *(() if self.shape.tied else self.lm_head.parameters()))
+
     def logits(self, hidden_TD: Tensor) -> Tensor:
         """[T, V] next-token logits of hidden states."""
         rows = pad_rows(hidden_TD)

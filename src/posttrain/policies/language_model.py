@@ -242,6 +242,12 @@ class LanguageModelPolicy(Policy):
         return self.body.shares_prompts
 
     @property
+    def summed_in_parts(self) -> frozenset[str]:
+        """Those of the body."""
+        own = {id(parameter) for parameter in self.body.summed_in_parts}
+        return frozenset(name for name, parameter in self.named_parameters() if id(parameter) in own)
+
+    @property
     def kept_bytes(self) -> int | None:
         """As its body."""
         return self.body.kept_bytes

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from posttrain.errors import UserError
 from posttrain.errors.foreign import guard
@@ -88,6 +88,11 @@ class TransformersBody(Body):
             for row, i in enumerate(members):
                 pieces[i] = states_NSD[row, : lengths[i]]
         return torch.cat([pieces[i] for i in sorted(pieces)])
+
+    @property
+    def summed_in_parts(self) -> tuple[nn.Parameter, ...]:
+        """Those of the last layer, and its adapters."""
+        return tuple(self.causal.get_output_embeddings().parameters())
 
     def logits(self, hidden_TD: Tensor) -> Tensor:
         """[T, V] next-token logits of hidden states, with the scaling and soft capping of the config."""

@@ -184,7 +184,7 @@ class InProcess:
     def slices(self, learner: "Learner", batches: Iterable[MicroBatch], loss: Loss, progress: float) -> Iterator[Slice]:
         """Gradients are added where they arise."""
         for batch in batches:
-            with learner.masters.collecting():
+            with learner.masters.collecting(learner.policy.summed_in_parts):
                 done = Slice.of(learner.policy, batch, loss, progress)
             yield done
 

@@ -5,7 +5,7 @@ accumulates it until it changes the rounded weight (Micikevicius et al. 2018, ar
 of micro-batches are accumulated in float32 too. Weights of full precision are their own masters.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Final
@@ -44,37 +44,51 @@ class Masters:
         return [name for name, changed in zip(self.own, is_other, strict=True) if changed]
 
     @contextmanager
-    def collecting(self) -> Iterator[None]:
+    def collecting(self, in_parts: Collection[str] = ()) -> Iterator[None]:
         """Inside, gradients of the weights are added to those of their masters as soon as each is made, so that few
         exist at a time. Kernels add theirs themselves (`posttrain.kernels.products.master_of`), with the same bits.
+
+        What one backward pass adds to the weights `in_parts` is added up by itself first, and at the end to what was
+        there: (s0) + (a1 + b1), not (s0 + a1) + b1, so that the bits are those of slices from several processes.
         """
-
-        def collect(weight: Tensor, master: nn.Parameter) -> None:
-            gradient, weight.grad = weight.grad, None
-            if gradient is not None:
-                master.grad = gradient.float() if master.grad is None else master.grad.add_(gradient)
-
+        at_once = {name: master for name, master in self.own.items() if name not in in_parts}
+        before = {name: self._weights[name].grad for name in in_parts if name in self._weights}
+        for name in before:
+            self._weights[name].grad = None
         hooks = [
             self._weights[name].register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
-                partial(collect, master=master)
+                partial(_collect, master=master)
             )
-            for name, master in self.own.items()
+            for name, master in at_once.items()
         ]
-        for name, master in self.own.items():
+        for name, master in at_once.items():
             self._weights[name].master = master  # type: ignore[attr-defined]
         try:
             yield
         finally:
-            for name in self.own:
+            for name in at_once:
                 del self._weights[name].master  # type: ignore[attr-defined]
             for hook in hooks:
                 hook.remove()
+            for name, sum_before in before.items():
+                weight = self._weights[name]
+                if name in self.own:
+                    _collect(weight, self.own[name])
+                elif sum_before is not None:
+                    weight.grad = sum_before if weight.grad is None else sum_before.add_(weight.grad)
 
     @torch.no_grad()
     def publish(self) -> None:
         """Round the masters to the weights; call after every update."""
         for name, master in self.own.items():
             self._weights[name].copy_(master)
+
+
+def _collect(weight: Tensor, master: nn.Parameter) -> None:
+    """Add the gradient of a weight to that of its master."""
+    gradient, weight.grad = weight.grad, None
+    if gradient is not None:
+        master.grad = gradient.float() if master.grad is None else master.grad.add_(gradient)
 
 
 def _is_other(one: Tensor, other: Tensor) -> bool | Tensor:
