@@ -30,6 +30,7 @@ from posttrain.components.objectives import Objective
 from posttrain.components.pairings import Pairing
 from posttrain.components.penalties import Penalty
 from posttrain.components.preferences import PreferenceLoss
+from posttrain.components.rankings import Ranking
 from posttrain.components.reducers import Reducer
 from posttrain.components.rollouts import Rollout
 from posttrain.components.search import Search
@@ -50,6 +51,7 @@ METHODS = (
     Pairing,
     Penalty,
     PreferenceLoss,
+    Ranking,
     Reducer,
     Rollout,
     Search,

@@ -9,8 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 
+from posttrain.components.penalties.kl import KL
+from posttrain.components.penalties.score_square import ScoreSquare
+from posttrain.components.rankings.bradley_terry import BradleyTerry
 from posttrain.components.reducers.sequences import Sequences
 from posttrain.components.tasks.worked_solutions import WorkedSolutions
 from posttrain.errors import UserError
@@ -23,7 +27,7 @@ from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
 from posttrain.signals import SCORE
 from posttrain.stages import Models
-from posttrain.stages.pairs import pair_examples
+from posttrain.stages.pairs import WEIGHT, pair_examples
 from posttrain.stages.reward_model import RewardModelTraining, bradley_terry
 from posttrain.training.learner import Learner, Loss, evaluate_examples
 from posttrain.training.settings import Learning
@@ -130,3 +134,24 @@ def test_a_model_with_another_head_is_refused(small: Small, train: Train) -> Non
 
 def test_the_role_is_a_field() -> None:
     assert RewardModelTraining(reducer=Sequences(), role="judge").roles == {"judge"}
+
+
+def test_a_ranking_and_penalties_by_hand() -> None:
+    """A margin of the pair's strength, whose weight is that of its loss and not of the penalty."""
+    stage = RewardModelTraining(
+        reducer=Sequences(), ranking=BradleyTerry(by="strength"), regularizers={"small": ScoreSquare(coefficient=0.1)}
+    )
+    numbers = {"strength": np.array([1.5, 0.0]), WEIGHT: np.array([1.0, 2.0])}
+    found = stage._loss(scored(SCORES), numbers)
+    first, second = math.log(2), 2 * math.log1p(math.exp(1.0))
+    assert found.loss_T.tolist() == pytest.approx(
+        [first + 0.025] * 2 + [first + 0.4] + [second + 0.1] + [second + 0.0] * 2
+    )
+    assert found.metrics["small/square"].tolist() == [0.25, 4.0, 1.0, 0.0]
+    plain = RewardModelTraining(reducer=Sequences())._loss(scored(SCORES), {})
+    assert torch.equal(plain.loss_T, bradley_terry(scored(SCORES)).loss_T)
+
+
+def test_a_penalty_that_reads_no_score_is_refused() -> None:
+    with pytest.raises(ValidationError, match="'kl' is no penalty of scores; take score_barrier or score_square"):
+        RewardModelTraining(reducer=Sequences(), regularizers={"kl": KL()})

@@ -6,7 +6,8 @@ completion:
 
     loss = -log sigmoid(r(chosen) - r(rejected))
 
-Only differences are learned: adding a constant to r does not change the loss.
+Only differences are learned: adding a constant to r does not change the loss. `ranking` takes another loss of the
+difference, with a margin for example, and `regularizers` of the scores themselves are added for each completion.
 
 With `contrast` states of a completion are also drawn towards later ones of the same chosen completion, and away from
 those of the rejected one: goal-conditioned representations, Nath et al. 2024, arXiv:2407.13887, and its release
@@ -14,13 +15,16 @@ those of the rejected one: goal-conditioned representations, Nath et al. 2024, a
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Final
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Annotated, Final, Self
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen, nearest
+from posttrain.components.penalties import Penalty
 from posttrain.components.preferences import pairs_in, spread
+from posttrain.components.rankings import Ranking
 from posttrain.components.reducers import Reducer
 from posttrain.components.selections import Selection
 from posttrain.components.tasks import Tasks
@@ -117,12 +121,28 @@ class RewardModelTraining(Stage):
     per_task: bool = False
     """Whether all pairs of a task together weigh as much as those of any other (VisionPrefer, arXiv:2404.15100); else
     all pairs weigh the same."""
+    ranking: Ranking | None = None
+    """Loss of a pair by the difference of its scores; None is that of Bradley and Terry, without a margin."""
+    regularizers: Mapping[str, Penalty] = field(default_factory=dict)
+    """Terms added to the loss of each completion, by name: ``{kind: score_barrier}``."""
     contrast: GoalContrast | None = None
     """Contrast of the states of a pair, beside the loss of its scores; None has none."""
     tasks: Tasks | None = None
     """Tasks of this stage; None takes the recipe's."""
     selection: Selection | None = None
     """Which tasks are trained on, chosen once with the models at the start of the stage; None takes all."""
+
+    @model_validator(mode="after")
+    def check_regularizers(self) -> Self:
+        """Require penalties of the loss that read scores only: a reward model samples nothing and has no reference."""
+        for name, penalty in self.regularizers.items():
+            if not penalty.acts_in_loss or penalty.needs != {SCORE}:
+                raise PydanticCustomError(
+                    "regularizers",
+                    "'{name}' is no penalty of scores; take score_barrier or score_square",
+                    {"name": name},
+                )
+        return self
 
     @property
     def roles(self) -> frozenset[str]:
@@ -161,6 +181,8 @@ class RewardModelTraining(Stage):
             per_token=self._loss,
             reducer=self.reducer,
             needs=self._needs,
+            reads=self.ranking.reads if self.ranking else frozenset(),
+            gives=self.selection.gives if self.selection else frozenset(),
             draws=0 if self.contrast is None else SETS * self.contrast.positions,
             whole_batch=self.contrast is not None,
             per_task=self.per_task,
@@ -184,10 +206,10 @@ class RewardModelTraining(Stage):
         return pair_trajectories(policy, replace(task, prompt=prompt), preference)
 
     def _loss(self, tokens: Tokens, numbers: Mapping[str, FloatArray]) -> PerToken:
-        """[T] the loss of each token's pair, and the contrast of the step."""
+        """[T] the loss of each token's pair and the penalties of its scores, and the contrast of the step."""
         import torch
 
-        pairwise = bradley_terry(tokens, numbers.get(WEIGHT))
+        pairwise = _with_penalties(by_scores(tokens, self.ranking, numbers), self.regularizers, tokens)
         if self.contrast is None:
             return pairwise
         pair_P2 = pairs_in(tokens)
@@ -198,8 +220,15 @@ class RewardModelTraining(Stage):
         return PerToken(loss_T=pairwise.loss_T + extra, metrics=metrics)
 
 
-def bradley_terry(tokens: Tokens, weight_G: FloatArray | None = None) -> PerToken:
-    """[T] for each token the loss of its pair, from the scores at the last tokens; with [G] weights by group."""
+def bradley_terry(tokens: Tokens) -> PerToken:
+    """[T] for each token the loss of its pair, from the scores at the last tokens."""
+    return by_scores(tokens, None, {})
+
+
+def by_scores(tokens: Tokens, ranking: Ranking | None, numbers: Mapping[str, FloatArray]) -> PerToken:
+    """[T] for each token the loss of its pair, from the scores at the last tokens; with [G] numbers of each group, of
+    which `WEIGHT` is the weight of its loss.
+    """
     import torch
     from torch.nn.functional import logsigmoid
 
@@ -213,7 +242,20 @@ def bradley_terry(tokens: Tokens, weight_G: FloatArray | None = None) -> PerToke
         "rejected_reward": score_P2[:, 1],
     }
     metrics = {name: values.detach() for name, values in seen.items()}
-    loss_P = -logsigmoid(margin_P)
-    if weight_G is not None:
-        loss_P = loss_P * torch.as_tensor(weight_G).to(loss_P)[tokens.group_N[pair_P2[:, 0]]]
+    group_P = tokens.group_N[pair_P2[:, 0]]
+    names = {WEIGHT} & set(numbers) | (ranking.reads if ranking else set())
+    own = {name: torch.as_tensor(numbers[name]).to(margin_P)[group_P] for name in names}
+    loss_P = -logsigmoid(margin_P) if ranking is None else ranking(margin_P, own)
+    if WEIGHT in own:
+        loss_P = loss_P * own[WEIGHT]
     return PerToken(loss_T=spread(loss_P, pair_P2, tokens), metrics=metrics)
+
+
+def _with_penalties(loss: PerToken, penalties: Mapping[str, Penalty], tokens: Tokens) -> PerToken:
+    """The loss with the terms of the penalties, and their metrics below their names."""
+    for name, penalty in penalties.items():
+        term = penalty.in_loss(tokens)
+        assert term is not None, "it acts in the loss"
+        metrics = {f"{name}/{metric}": values for metric, values in term.metrics.items()}
+        loss = PerToken(loss_T=loss.loss_T + term.loss_T, metrics={**loss.metrics, **metrics})
+    return loss
