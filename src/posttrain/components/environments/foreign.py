@@ -2,6 +2,7 @@
 
     FrozenLake-v1                 Gymnasium's, by id
     pettingzoo:classic.tictactoe_v3   textarena:TicTacToe-v0   open_spiel:tic_tac_toe     by library and name
+    gem:game:Mastermind-v0-easy       textworld:simple.z8      openenv:http://localhost:8000
     mcp:python server.py          the tools of an MCP server
     mine.py:Shop                  a class with reset(seed, ...) whose public typed methods are tools
 
@@ -14,7 +15,8 @@ The value of an episode is the class's `reward()`, or 0 where the library reward
 of both reaches `solved_at`.
 
 Source: the interfaces of Gymnasium (arXiv:2407.17032), PettingZoo (arXiv:2009.14471), OpenSpiel (arXiv:1908.09453),
-TextArena (arXiv:2504.11442), the Model Context Protocol, and TRL's environment factories.
+TextArena (arXiv:2504.11442), GEM (arXiv:2510.01051), TextWorld (arXiv:1806.11532), OpenEnv, the Model Context Protocol,
+and TRL's environment factories.
 """
 
 import json

@@ -18,12 +18,15 @@ import numpy as np
 from posttrain.component.user_code import file_of, is_path, load_file
 from posttrain.errors import UserError
 
-LIBRARIES: Final = ("gymnasium", "pettingzoo", "textarena", "mcp", "open_spiel", "plain")
+LIBRARIES: Final = ("gymnasium", "pettingzoo", "textarena", "gem", "textworld", "openenv", "mcp", "open_spiel", "plain")
 """Modules of this package; ``plain`` is a class of the user's."""
 PACKAGES: Final = {
     "gymnasium": "gymnasium",
     "pettingzoo": "pettingzoo",
     "textarena": "textarena",
+    "gem": "gem",
+    "textworld": "textworld",
+    "openenv": "openenv",
     "mcp": "mcp",
     "open_spiel": "pyspiel",
 }

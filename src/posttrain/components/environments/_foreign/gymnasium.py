@@ -1,7 +1,6 @@
 """Gymnasium (Towers et al. 2024, arXiv:2407.17032): observations by their space, or drawn where it draws in text.
 
-An action of a discrete space is a number, the first one of the turn; one of a box is as many numbers as it has. The
-libraries that share the interface with texts in place of spaces (GEM) run as well.
+An action of a discrete space is a number, the first one of the turn; one of a box is as many numbers as it has.
 """
 
 import re

@@ -1,22 +1,31 @@
 """Tools of a server of the Model Context Protocol: ``mcp:python server.py``; a server for each episode.
 
-Its text answers are shown, an error as one. What the server prints or how it ends does not matter to the run: it is a
-child of the episode's worker, and ends with it. The value of an episode is 0; a reward component scores it.
+A server that does not come up is started again, `STARTS` times in all; one that ends later ends the episode, since its
+state is lost. Its text answers are shown, an error as one. What the server prints or how it ends does not matter to
+the run: it is a child of the episode's worker, and ends with it. The value of an episode is 0; a reward component
+scores it.
 """
 
 import asyncio
+import importlib
 import shlex
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from posttrain.components.environments._foreign import Adapter, Seen
 from posttrain.components.environments._foreign.tools import Tool, perform
 from posttrain.errors import UserError
 from posttrain.grading.turn_calls import CallForm
+
+STARTS: Final = 4
+"""Starts of a server at most: one, and three more."""
+WAIT: Final = 0.2
+"""Seconds before another start; it doubles each time."""
 
 
 class ServerGone(BaseException):
@@ -41,18 +50,29 @@ class Server(Adapter):
     """A server and the thread that talks to it."""
 
     def __init__(self, command: str, form: CallForm) -> None:
-        self._form, self._loop = form, asyncio.new_event_loop()
-        self._client: Any = None
-        self._stop = asyncio.Event()
-        ready: Future[list[Any]] = Future()
-        words = shlex.split(command)
-        asyncio.run_coroutine_threadsafe(self._kept(words[1:], ready), self._loop)
-        threading.Thread(target=self._loop.run_forever, daemon=True).start()
-        listed = ready.result()
+        self._form, self._words = form, shlex.split(command)[1:]
+        listed = self._started()
         names = [tool.name for tool in listed]
         if len(set(names)) < len(names):
             raise UserError(f"mcp:{command}: it has two tools of one name: {sorted(names)}")
         self.tools = {tool.name: self._tool(tool) for tool in listed}
+
+    def _started(self) -> list[Any]:
+        """The tools of the server, once it is up. Raises what the last start raised."""
+        importlib.import_module("mcp")  # raises here where it is missing
+        for start in range(STARTS):
+            self._loop, self._stop = asyncio.new_event_loop(), asyncio.Event()
+            self._client: Any = None
+            ready: Future[list[Any]] = Future()
+            asyncio.run_coroutine_threadsafe(self._kept(self._words, ready), self._loop)
+            threading.Thread(target=self._loop.run_forever, daemon=True).start()
+            try:
+                return ready.result()
+            except BaseException:
+                if start + 1 == STARTS:
+                    raise
+                time.sleep(WAIT * 2**start)
+        raise AssertionError("the last start returned or raised")
 
     async def _kept(self, arguments: list[str], ready: "Future[list[Any]]") -> None:
         """Hold the connection, in one task, until the episode is over."""
@@ -65,7 +85,7 @@ class Server(Adapter):
         except BaseException as error:
             if not ready.done():
                 ready.set_exception(error)
-        self._loop.stop()
+        asyncio.get_running_loop().stop()
 
     def reset(self, seed: int, fields: Mapping[str, Any]) -> Seen:
         """The server starts in its own state: nothing is sent to it."""
