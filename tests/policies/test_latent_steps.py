@@ -110,7 +110,8 @@ def test_signals_of_a_demonstration() -> None:
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 def test_steps_are_scored_as_they_were_drawn(temperature: float) -> None:
     model = policy(steps=5)
-    sampler, prompt = Native().serve(model, 0).bind("x"), model.prompt(TASK)
+    server, prompt = Native().serve(model, 0), model.prompt(TASK)
+    sampler = server.bind("x")
     sampling = Sampling(max_tokens=12, temperature=temperature)
     written = wait_for(sampler.sample(prompt.token_ids, 4, sampling, prompt.vectors))
     rollouts = [
@@ -125,6 +126,7 @@ def test_steps_are_scored_as_they_were_drawn(temperature: float) -> None:
         for c in written
     ]
     assert all(len(c.token_ids) <= 12 for c in written)
+    assert server.counters.sampled_tokens == sum(len(c.token_ids) for c in written)
     assert all(0 <= steps_in(t) <= 5 for t in rollouts)
     examples = [example_from(t) for t in rollouts]
     scored = evaluate_examples(model, examples, frozenset({LOGP}), max_tokens=512, temperature=temperature)

@@ -137,8 +137,8 @@ class LatentServer(ContinuousServer):
             pieces = [Piece(np.array([written[b].ids[-1]]), written[b].vectors[-1][None]) for b in left]
             hidden_BD[left] = body.extend(cache, left, pack(pieces, device))
         cache.close()
-        steps = sum(len(own.ids) for own in written)
-        self.counters += Counters(prompt_tokens=sum(len(one.prompt) for one, _ in lanes), sampled_tokens=steps)
+        tokens = sum(len(own.ids) + 1 for own in written)  # the mark is one of the completion's
+        self.counters += Counters(prompt_tokens=sum(len(one.prompt) for one, _ in lanes), sampled_tokens=tokens)
         return [own.completion(model.mark, 1 + body.width, model.version) for own in written]
 
     def _step(
