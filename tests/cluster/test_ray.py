@@ -56,8 +56,12 @@ RECIPES = (
     "treepo",
     "cory",
     "awm",
+    "colar",
+    "vpl",
 )
-"""One of each way to sample and to learn: critics, teachers, pairs, states, judges, trees, flows, a lag, a stream."""
+"""One of each way to sample and to learn: critics, teachers, pairs, states, judges, trees, flows, a lag, a stream,
+latent steps, a head that its stage applies.
+"""
 
 
 @pytest.fixture(scope="module")

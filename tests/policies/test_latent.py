@@ -59,6 +59,16 @@ def test_states_are_centered() -> None:
     torch.testing.assert_close(after, before)
 
 
+def test_a_reward_is_the_same_beside_any_others() -> None:
+    """To the bit: which texts are scored together depends on the number of samplers."""
+    head, generator = Latent(16, 3), torch.Generator().manual_seed(0)
+    state_RD, z_RZ = (torch.randn(75, size, generator=generator) for size in (16, 3))
+    whole = head.decode(state_RD, z_RZ)
+    for first, count in ((0, 1), (3, 2), (7, 33), (40, 35)):
+        part = slice(first, first + count)
+        assert torch.equal(head.decode(state_RD[part], z_RZ[part]), whole[part])
+
+
 def test_draws_lie_on_the_sphere_and_the_divergence_is_that_of_gaussians() -> None:
     """KL(N(1, e^-1) || N(0, 1)) = (1 + 1/e - 1 + 1) / 2; N(0, 1) has none."""
     z = drawn(torch.tensor([3.0, 0.0]), torch.zeros(2), torch.tensor([0.0, 4.0]))

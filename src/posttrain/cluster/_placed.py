@@ -209,7 +209,7 @@ class PlacedWorkers(InProcess):
         size, types = len(session.places("learn", policy.role)), types_of(learner.parameters)
         try:
             contents = [
-                dumps((policy, types, list(dealt(every, rank, size)), len(every), loss, progress), name_of)
+                dumps((policy, types, list(dealt(every, rank, size)), len(every), loss, progress), name_of, policy)
                 for rank in range(size)
             ]
         except (pickle.PicklingError, TypeError, AttributeError) as error:

@@ -74,7 +74,11 @@ class Gang(InProcess):
         types = types_of(learner.parameters)
         try:
             contents = [
-                dumps((learner.policy, types, list(dealt(every, rank, size)), len(every), loss, progress), name_of)
+                dumps(
+                    (learner.policy, types, list(dealt(every, rank, size)), len(every), loss, progress),
+                    name_of,
+                    learner.policy,
+                )
                 for rank in range(1, size)
             ]
         except (pickle.PicklingError, TypeError, AttributeError) as error:

@@ -30,6 +30,7 @@ from torch.nn.functional import leaky_relu
 from posttrain.errors import UserError
 from posttrain.errors.foreign import file_in, guard, shown
 from posttrain.policies import Body, Packed
+from posttrain.policies._attention import first_rows, pad_rows
 from posttrain.policies.folder import open_weights, stored_shapes
 from posttrain.signals import SCORE, SCORES, STATE, Signal
 
@@ -84,11 +85,11 @@ class Latent(nn.Module):
         return self.mean(mean_H).clamp(-BOUND, BOUND), self.log_variance(mean_H).clamp(-BOUND, BOUND)
 
     def decode(self, state_RD: Tensor, z_RZ: Tensor) -> Tensor:
-        """[R] rewards of texts."""
-        x_RH = torch.cat([(state_RD - self.center_D).to(z_RZ.dtype), z_RZ], -1)
+        """[R] rewards of texts, each the same beside any others."""
+        x_RH = pad_rows(torch.cat([(state_RD - self.center_D).to(z_RZ.dtype), z_RZ], -1))
         for layer in (self.first, self.second):
             x_RH = leaky_relu(layer(x_RH), SLOPE)
-        return (x_RH * self.last.weight[0]).sum(-1) + self.last.bias
+        return first_rows((x_RH * self.last.weight[0]).sum(-1), len(z_RZ)) + self.last.bias
 
 
 def latent_signals(
