@@ -5,12 +5,15 @@ evaluated on its own held-out tasks, with its verifier and limits. CHANGES are p
 the run's own): tasks=..., reward=..., evaluation.samples=8, evaluation.holdout=500. The most tokens of an answer and
 the chat template follow a model of one's own, and what was chosen is printed.
 
+With --budget each number of turns, or of tokens of a turn, is an evaluation of its own.
+
 With --reward a judge is evaluated instead, on pairs=FILE of rows with prompt, chosen, rejected and subset, in the form
 of RewardBench; a second --reward is compared with the first on the same pairs. JUDGE is what posttrain judge takes.
 
     posttrain eval pebble tasks.kind=arithmetic tasks.size=400
     posttrain eval runs/quickstart-1 evaluation.samples=8
     posttrain eval my-model --search tree --value my-value-model
+    posttrain eval runs/loop-1 --budget turns=1,2,3,4,5
     posttrain eval my-model tasks=test.jsonl evaluation.tasks=test.jsonl --save answers.parquet
     posttrain eval --reward likelihood --model SmolLM2-135M-Instruct pairs=bench.jsonl
 """
@@ -38,6 +41,7 @@ from posttrain.runs.measuring import SEARCH_HELP, VALUE_HELP
 )
 @click.option("--search", help=f"Also answer by search. {SEARCH_HELP}")
 @click.option("--value", help=VALUE_HELP)
+@click.option("--budget", help="Evaluate with each of several budgets: turns=1,2,3 or tokens=16,64.")
 @click.option("--reward", "rewards", multiple=True, metavar="JUDGE", help="Evaluate a judge on pairs=FILE; up to two.")
 @role_models("For --reward: a model that it uses.")
 def command(
@@ -46,6 +50,7 @@ def command(
     save: Path | None,
     search: str | None,
     value: str | None,
+    budget: str | None,
     rewards: tuple[str, ...],
     models: tuple[str, ...],
     as_json: bool,
@@ -58,7 +63,41 @@ def command(
         raise click.UsageError("Missing argument 'MODEL'.")
     if models:
         raise click.UsageError("--model is for --reward; the model to evaluate is the first word.")
+    if budget is not None:
+        if save is not None or search is not None or value is not None:
+            raise click.UsageError("--budget is without --save, --search and --value.")
+        _budgets(model, changes, budget, as_json)
+        return
     _model(model, changes, save, search, value, as_json)
+
+
+def _budgets(model: str, changes: tuple[str, ...], text: str, as_json: bool) -> None:
+    """Evaluates a model under several budgets."""
+    from posttrain.runs.budgets import answers_by_budget, read_budget
+    from posttrain.runs.live import describe_evaluation
+    from posttrain.runs.measuring import context_for
+
+    budget = read_budget(text)
+    found = answers_by_budget(context_for(model, changes, None, None), budget)
+    if as_json:
+        print_json({"model": model, "budgets": found})
+        return
+    rows = [
+        (
+            str(own[budget.unit]),
+            describe_evaluation(own, short=True),
+            _mean(own, "mean_turns"),
+            _mean(own, "mean_tokens"),
+        )
+        for own in found
+    ]
+    print_table((budget.unit, "accuracy", "turns taken", "tokens"), rows)
+
+
+def _mean(summary: Mapping[str, Any], name: str) -> str:
+    """A mean with a digit after the point; a dash where it is not measured."""
+    value = summary.get(name)
+    return "-" if value is None else f"{value:.1f}"
 
 
 def _model(
