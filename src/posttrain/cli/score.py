@@ -34,6 +34,7 @@ def command(reward: str, file: str, settings: tuple[str, ...], out: Path | None,
 
     from posttrain.cli._component import made_reward
     from posttrain.components.tasks import Tasks
+    from posttrain.datasets.places import naming
     from posttrain.errors import UserError
     from posttrain.evaluation.completions import score_completions
     from posttrain.recipes.overrides import parse_value
@@ -43,7 +44,8 @@ def command(reward: str, file: str, settings: tuple[str, ...], out: Path | None,
             f"--out {out}: scores are written as JSON lines; name a file FILE.jsonl in a folder that exists"
         )
     source = TypeAdapter(Tasks).validate_python(parse_value(file))
-    found = score_completions(made_reward(reward, list(settings)), source.load())
+    with naming(source.place):
+        found = score_completions(made_reward(reward, list(settings)), source.load())
     rows: list[dict[str, Any]] = [
         {
             "task": item.task.key,

@@ -50,7 +50,19 @@ LARGEST = {
     **dict.fromkeys(("rank", "slots", "width", "head_width", "head_dim", "vector_width"), 65_536),
     **dict.fromkeys(("condition", "dims", "k", "patch", "projection"), 65_536),
     **dict.fromkeys(
-        ("size", "prompts", "batch", "mlp_width", "max_turns", "turns", "rollouts", "latents", "minibatches"), 1_000_000
+        (
+            "size",
+            "prompts",
+            "batch",
+            "mlp_width",
+            "max_turns",
+            "turns",
+            "rollouts",
+            "latents",
+            "minibatches",
+            "references",
+        ),
+        1_000_000,
     ),
     **dict.fromkeys(("context", "max_tokens", "vocabulary_size", "top_k", "window"), 100_000_000),
 }

@@ -13,6 +13,15 @@ class UserError(PosttrainError):
     exit_code = 2
 
 
+class TaskFault(UserError):
+    """A task that cannot be used; whoever knows the row of its key adds the place (`posttrain.datasets.places`)."""
+
+    def __init__(self, key: str, message: str) -> None:
+        """`message` names the task already."""
+        super().__init__(message)
+        self.key = key
+
+
 class RunFailed(PosttrainError):
     """The run cannot continue, for a reason other than the user's input (a full disk, a missing folder)."""
 

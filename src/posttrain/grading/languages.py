@@ -90,6 +90,17 @@ def verdict(result: Result, expected: str) -> str:
     return f"prints {shown(printed.decode('utf-8', errors='replace'))} instead of {shown(expected.rstrip())}"
 
 
+async def first_fault(
+    pool: Pool, language: Language, built: Mapping[str, bytes], tests: Sequence[Mapping[str, str]], limits: Limits
+) -> tuple[str, Result | None]:
+    """Run tests in order until one fails: what went wrong and how that run ended; empty and None if all pass."""
+    for number, test in enumerate(tests):
+        result = await pool.result(job_of(language, built, test["input"]), limits)
+        if (outcome := verdict(result, test["output"])) != PASSED:
+            return f"test {number + 1} of {len(tests)}: {outcome}", result
+    return "", None
+
+
 @cache
 def shipped_languages() -> Mapping[str, Language]:
     """The languages of `languages.yaml`."""

@@ -110,9 +110,10 @@ class RunContext:
                     "held-out ones; give other tasks, or another test set as evaluation.tasks"
                 )
             self._check_roles(stage)
-            stage.check(models, tasks)
-            for other, more in self.problems.further(stage).items():
-                stage.check_further(other, models, more)
+            with self.problems.naming_places():
+                stage.check(models, tasks)
+                for other, more in self.problems.further(stage).items():
+                    stage.check_further(other, models, more)
         self.problems.warnings = warnings_of(self.recipe, self.problems, models)
         for endpoint in self.endpoints.values():
             wait_for(endpoint.check())
@@ -129,7 +130,8 @@ class RunContext:
         if not problems.answered:
             return
         check_prompts(models["policy"], problems.held_out, "the held-out tasks")
-        problems.verifier.check(problems.held_out)
+        with problems.naming_places():
+            problems.verifier.check(problems.held_out)
         if problems.verifier.roles:
             raise UserError(
                 f"the held-out answers would be scored by {problems.verifier.kind}, which needs the role "

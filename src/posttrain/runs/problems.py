@@ -1,6 +1,7 @@
 """Splits the tasks of a recipe into training and held-out tasks, which never share a prompt."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
 
@@ -8,6 +9,7 @@ from posttrain.components.rewards import Reward
 from posttrain.components.rollouts import Rollout
 from posttrain.components.tasks import Tasks
 from posttrain.datasets.holdout import distinct, exclude, holdout
+from posttrain.datasets.places import naming
 from posttrain.engines import Sampling
 from posttrain.errors import UserError
 from posttrain.recipes.tree import Recipe
@@ -32,6 +34,7 @@ class Problems:
         """SHA-256 of all the tasks of each source, by its place in the recipe."""
         self.files: dict[str, str] = {}
         """SHA-256 of each file that they were read from, by path."""
+        self._places: list[Callable[[str], str]] = []
         self.allows_special_tokens = False
         """Whether a source allows special tokens in its texts."""
         settings = recipe.evaluation
@@ -52,7 +55,8 @@ class Problems:
                     "evaluation.by=none for a run that measures nothing"
                 )
         if self.answered and self.rollout is not None and self.rollout.held_out(1, self.sampling) is not None:
-            self.rollout.check(self.held_out)
+            with self.naming_places():
+                self.rollout.check(self.held_out)
         self._stages = {name: self._without_held_out(stage, name) for name, stage in recipe.stages.items()}
         self._further = {
             name: {
@@ -69,6 +73,10 @@ class Problems:
     def further(self, stage: Stage) -> Mapping[str, list[Task]]:
         """The other tasks that a stage of the recipe uses, by name."""
         return next(self._further[name] for name, member in self.recipe.stages.items() if member is stage)
+
+    def naming_places(self) -> AbstractContextManager[None]:
+        """What is said of a task begins with the file and line of its row, where it has them."""
+        return naming(lambda key: next((found for own in self._places if (found := own(key))), ""))
 
     @cached_property
     def answered(self) -> bool:
@@ -220,6 +228,7 @@ class Problems:
     def _load(self, tasks: Tasks, place: str) -> Sequence[Task]:
         """All tasks of a source; records their digest."""
         loaded = load(tasks)
+        self._places.append(tasks.place)
         self.digests[place] = digest_of(loaded)
         self.files |= tasks.fingerprint
         self.allows_special_tokens |= tasks.allows_special_tokens

@@ -42,7 +42,7 @@ from posttrain.components.tasks import Tasks
 from posttrain.datasets import call_inputs
 from posttrain.datasets.faulty_functions import Domain, constants
 from posttrain.engines import Sampling, Server, wait_for
-from posttrain.errors import UserError
+from posttrain.errors import TaskFault, UserError
 from posttrain.grading import suite_inputs, suites
 from posttrain.grading.function_calls import called
 from posttrain.grading.programs import code_in
@@ -87,7 +87,7 @@ class Suites(Diagnostic):
         tasks = self.tasks.load()
         for task in tasks:
             if fault := suites.solutions_fault(task.fields):
-                raise UserError(f"task '{task.key}' {fault}")
+                raise TaskFault(task.key, f"task '{task.key}' {fault}")
         open_pool(self.weakest)
         rows = {subject.name: wait_for(self._measure(subject, tasks)) for subject in subjects}
         return Finding(values={"tasks": len(tasks), "makers": rows}, lines=self._lines(rows, len(tasks)))
@@ -215,7 +215,8 @@ def _domain(task: Task) -> Domain:
     match task.fields.get("domain"):
         case [int() as low, int() as high, int() as longest] if low <= high and longest >= 0:
             return low, high, longest
-    raise UserError(
+    raise TaskFault(
+        task.key,
         f"task '{task.key}' has no field 'domain' to draw inputs from: [least, largest, longest list], with 0 as the "
-        "last for a function of one number"
+        "last for a function of one number",
     )

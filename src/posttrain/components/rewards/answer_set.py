@@ -25,7 +25,7 @@ from pydantic import Field
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.errors import UserError
+from posttrain.errors import TaskFault
 from posttrain.grading.extraction import Extractor, find_answer, shown
 from posttrain.types import Group, Score, Task, Trajectory
 
@@ -54,7 +54,7 @@ class AnswerSet(Reward):
         """Raise `UserError` for a reference answer without anything of the form."""
         for task in tasks:
             if not self._set(task.answer or ""):
-                raise UserError(f"task '{task.key}' {self._fault(task)}")
+                raise TaskFault(task.key, f"task '{task.key}' {self._fault(task)}")
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Compare each answer with the reference."""

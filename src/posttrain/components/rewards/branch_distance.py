@@ -27,7 +27,7 @@ from pydantic import Field
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.errors import UserError
+from posttrain.errors import TaskFault, UserError
 from posttrain.grading.branches import Instrumented, Run, credit, instrumented, run_of
 from posttrain.grading.extraction import shown
 from posttrain.grading.function_calls import called
@@ -64,7 +64,7 @@ class BranchDistance(Reward):
             try:
                 program_of(task)
             except UserError as error:
-                raise UserError(f"task '{task.key}': {error}") from None
+                raise TaskFault(task.key, f"task '{task.key}': {error}") from None
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Run the inputs of each task, equal ones once."""

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from posttrain.component import frozen, nearest
 from posttrain.components.rewards import Reward, RewardContext
-from posttrain.errors import UserError
+from posttrain.errors import TaskFault
 from posttrain.types import Group, Score, Task
 
 
@@ -63,16 +63,18 @@ class ByField(Reward):
     def _name(self, task: Task) -> str:
         """The name of a task's part. Raises `UserError` for a task that has none."""
         if self.field != "domain" and self.field not in task.fields and self.other is None:
-            raise UserError(
+            raise TaskFault(
+                task.key,
                 f"reward.field names '{self.field}', but task {task.key} has no such field; "
-                f"{nearest(self.field, ('domain', *task.fields))}"
+                f"{nearest(self.field, ('domain', *task.fields))}",
             )
         value = task.domain if self.field == "domain" else str(task.fields.get(self.field, ""))
         if value in self.parts:
             return value
         if self.other is None:
-            raise UserError(
+            raise TaskFault(
+                task.key,
                 f"task {task.key} has the {self.field} '{value}', and the by_field reward has no part for it; "
-                f"{nearest(value, self.parts)}, or give reward.other for all others"
+                f"{nearest(value, self.parts)}, or give reward.other for all others",
             )
         return ""

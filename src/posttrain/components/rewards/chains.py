@@ -16,7 +16,7 @@ from pydantic import Field
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
 from posttrain.datasets.tool_chains import alike, carried_out, fault, tools_of
-from posttrain.errors import UserError
+from posttrain.errors import TaskFault
 from posttrain.types import Group, Score, Task, Trajectory
 
 
@@ -34,9 +34,10 @@ class Chains(Reward):
             goal = task.fields.get("goal")
             lists = isinstance(given, list | tuple) and isinstance(wanted, list | tuple) and len(given) == len(wanted)
             if not lists or not given or goal not in ("text", "number"):
-                raise UserError(
+                raise TaskFault(
+                    task.key,
                     f"task '{task.key}' cannot score a plan; give it columns 'inputs' and 'outputs' (lists of texts of "
-                    "one length) and 'goal' (text or number)"
+                    "one length) and 'goal' (text or number)",
                 )
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.errors import UserError
+from posttrain.errors import TaskFault
 from posttrain.grading.extraction import Extractor, find_answer, shown
 from posttrain.types import Group, Score, Task, Trajectory
 
@@ -42,7 +42,7 @@ class Choice(Reward):
         for task in tasks:
             fault = _fault(task)
             if fault:
-                raise UserError(f"task '{task.key}' {fault}")
+                raise TaskFault(task.key, f"task '{task.key}' {fault}")
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Compare each completion's letter with that of the reference."""

@@ -27,7 +27,7 @@ from pydantic import Field
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.errors import UserError
+from posttrain.errors import TaskFault
 from posttrain.grading.pieces import with_text
 from posttrain.types import Group, Score, Task
 
@@ -58,9 +58,10 @@ class Constraints(Reward):
             part.check(tasks)
         missing = next((task for task in tasks if self.baseline is None and _baseline(task) is None), None)
         if missing is not None:
-            raise UserError(
+            raise TaskFault(
+                missing.key,
                 f"task '{missing.key}' has no baseline answer to calibrate with; give its row a column 'baseline' or a "
-                "demonstration, or set reward.baseline to the reward that a baseline would have"
+                "demonstration, or set reward.baseline to the reward that a baseline would have",
             )
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:

@@ -15,24 +15,26 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
-from pydantic import Field
+from pydantic import Field, NonNegativeInt
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.errors import UserError
+from posttrain.errors import TaskFault, UserError
 from posttrain.grading.languages import (
     PASSED,
     Language,
     build,
     fault_of_tests,
     find_language,
+    first_fault,
     job_of,
     need_commands,
     verdict,
 )
 from posttrain.grading.programs import broken, how_it_ended, score_each
+from posttrain.grading.references import check_references, reference_of
 from posttrain.sandbox import Limits, Result, Tier, missing_programs, open_pool
 from posttrain.types import Group, Score, Task, Trajectory
 
@@ -80,6 +82,8 @@ class CountedWork(Reward):
     """Reward of a program that crashes or exceeds a limit."""
     wrong: float = -0.3
     """Reward of a program with a wrong output."""
+    references: NonNegativeInt = 20
+    """Reference programs that are run before training, evenly spread over the tasks; uncounted."""
     limits: Limits = Limits(cpu_s=60.0, wall_s=300.0, memory_mb=1024)
     """Limits of one counted run, which takes fifty times as long as a plain one."""
     weakest: Tier = "cgroup"
@@ -96,6 +100,25 @@ class CountedWork(Reward):
         need_commands(self.language, self._language)
         if missing_programs(["valgrind"]):
             raise UserError("counted_work counts by valgrind, which is not installed (on Debian: apt install valgrind)")
+
+    def check(self, tasks: Sequence[Task]) -> None:
+        """Raise `UserError` for a task without a test or a reference program, or with one that fails a test."""
+        for task in tasks:
+            if fault := _fault(task):
+                raise TaskFault(task.key, f"task '{task.key}' {fault}")
+        check_references(tasks, self._uncounted, self.references)
+
+    async def _uncounted(self, trajectory: Trajectory, code: str) -> Score:
+        """Whether a program passes its tests."""
+        pool, tests = open_pool(self.weakest), trajectory.task.fields["tests"]
+        built = await build(pool, self._language, code)
+        if isinstance(built, Result):
+            fault = f"does not compile: {how_it_ended(built)}"
+            return broken(built) or Score(value=self.unbuilt, status="wrong", explanation=fault)
+        fault, result = await first_fault(pool, self._language, built, tests, self.limits)
+        return (broken(result) if result else None) or Score(
+            value=0.0, status="wrong" if fault else "ok", explanation=fault
+        )
 
     @cached_property
     def _language(self) -> Language:
@@ -195,12 +218,6 @@ def instructions(log: bytes) -> int | None:
     """The count in the counter's log; None unless it has exactly one start and one count, so that none is forged."""
     begun, counted = _BEGINS.findall(log), _COUNTED.findall(log)
     return int(counted[0].replace(b",", b"")) if len(begun) == len(counted) == 1 else None
-
-
-def reference_of(task: Task) -> str:
-    """The reference program of a task; empty where it has none."""
-    reference: Any = task.fields.get("reference", task.answer)
-    return reference if isinstance(reference, str) else ""
 
 
 def _fault(task: Task) -> str:

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from posttrain.component import frozen, nearest
 from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.errors import UserError
+from posttrain.errors import TaskFault
 from posttrain.grading.derivations import fault
 from posttrain.types import Group, Score, Task, Trajectory
 
@@ -27,9 +27,10 @@ class Derivation(Reward):
         """Raise `UserError` for a task without a statement."""
         for task in tasks:
             if not isinstance(task.fields.get(self.column), str):
-                raise UserError(
+                raise TaskFault(
+                    task.key,
                     f"task '{task.key}' has no statement in its column '{self.column}'; "
-                    f"{nearest(self.column, task.fields)}"
+                    f"{nearest(self.column, task.fields)}",
                 )
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:

@@ -24,7 +24,7 @@ import numpy as np
 
 from posttrain.component import frozen, nearest
 from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.errors import UserError
+from posttrain.errors import TaskFault
 from posttrain.types import Group, Score, Task, Trajectory
 
 SMALLEST: Final = 1e-6
@@ -52,9 +52,10 @@ class Directional(Reward):
         """Raise `UserError` for a task without a direction."""
         for task in tasks:
             if _direction(task) is None:
-                raise UserError(
+                raise TaskFault(
+                    task.key,
                     f"task '{task.key}' has the direction {task.fields.get('direction')!r:.60}, where two finite "
-                    "numbers are needed; wrap the tasks: tasks='{kind: directed, tasks: ...}'"
+                    "numbers are needed; wrap the tasks: tasks='{kind: directed, tasks: ...}'",
                 )
         self.of.check(tasks)
 

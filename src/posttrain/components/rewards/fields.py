@@ -16,7 +16,7 @@ from pydantic import Field
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.errors import UserError
+from posttrain.errors import TaskFault
 from posttrain.grading.labels import read_record
 from posttrain.types import Group, Score, Task, Trajectory
 
@@ -39,10 +39,11 @@ class Fields(Reward):
             record = read_record(task.answer or "") or {}
             missing = [name for name in self.fields if not record.get(name.lower())]
             if missing:
-                raise UserError(
+                raise TaskFault(
+                    task.key,
                     f"task {task.key}: the reference record has no '{missing[0]}'; its fields: "
                     f"{', '.join(record) or 'none'}; write it as a JSON object or as lines 'name: value', or leave the "
-                    "row out"
+                    "row out",
                 )
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:

@@ -5,30 +5,33 @@ language is a few lines of YAML (`languages.yaml`): file name, compile command, 
 al. 2025 (Agnostics), arXiv:2508.04865: the first failed test decides, outputs are compared up to white space at their
 ends, and a program that runs with a wrong output gets `wrong_output` (0.2 in the paper's runs).
 
+Before training, reference programs are run against their own tests (`references`): the field ``reference``
+or the answer.
+
 Differs: a program is compiled once, not for every test, and each test runs in a sandbox of its own. Limits are part of
 the reward. The language is that of the task or the reward, never that of the code fence.
 """
 
 from collections.abc import Mapping, Sequence
 
-from pydantic import Field
+from pydantic import Field, NonNegativeInt
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext
+from posttrain.errors import TaskFault
 from posttrain.grading.languages import (
-    PASSED,
     Language,
     build,
     fault_of_tests,
     find_language,
-    job_of,
+    first_fault,
     need_commands,
     shipped_languages,
-    verdict,
 )
 from posttrain.grading.programs import broken, how_it_ended, score_each
+from posttrain.grading.references import check_references
 from posttrain.sandbox import Limits, Result, Tier, open_pool
-from posttrain.types import Group, Score, Trajectory
+from posttrain.types import Group, Score, Task, Trajectory
 
 
 @frozen
@@ -47,6 +50,8 @@ class IOTests(Reward):
     """Reward when the program does not compile, crashes, or exceeds a limit."""
     missing: float = 0.0
     """Reward of a completion without a program."""
+    references: NonNegativeInt = 20
+    """Reference programs that are run before training, evenly spread over the tasks."""
     limits: Limits = Limits(cpu_s=5.0)
     """Limits of one run of a program."""
     weakest: Tier = "cgroup"
@@ -62,12 +67,19 @@ class IOTests(Reward):
         open_pool(self.weakest)
         need_commands(self.language, find_language(self.language, self.languages))
 
+    def check(self, tasks: Sequence[Task]) -> None:
+        """Raise `UserError` for a task without a test, of an unknown language, or whose reference fails a test."""
+        for task in tasks:
+            if fault := self._fault(task):
+                raise TaskFault(task.key, f"task '{task.key}' {fault}")
+        check_references(tasks, self._score, self.references)
+
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Compile each program once, and run its tests in order until one fails."""
-        return await score_each(group, self._score, self.missing, self._fault)
+        return await score_each(group, self._score, self.missing, lambda trajectory: self._fault(trajectory.task))
 
-    def _fault(self, trajectory: Trajectory) -> str:
-        fields = trajectory.task.fields
+    def _fault(self, task: Task) -> str:
+        fields = task.fields
         name = fields.get("language", self.language)
         if name not in {**shipped_languages(), **self.languages}:
             return f"is in the language {name!r:.40}, which is not known"
@@ -80,14 +92,10 @@ class IOTests(Reward):
         if isinstance(built, Result):
             return broken(built) or self._failed(code, f"does not compile: {how_it_ended(built)}")
         tests = trajectory.task.fields["tests"]
-        for number, test in enumerate(tests):
-            result = await pool.result(job_of(language, built, test["input"]), self.limits)
-            if error := broken(result):
-                return error
-            if (outcome := verdict(result, test["output"])) != PASSED:
-                value = self.wrong_output if result.outcome == "ok" else self.failed
-                explanation = f"test {number + 1} of {len(tests)}: {outcome}"
-                return Score(value=value, status="wrong", answer=code, explanation=explanation)
+        fault, result = await first_fault(pool, language, built, tests, self.limits)
+        if result is not None:
+            value = self.wrong_output if result.outcome == "ok" else self.failed
+            return broken(result) or Score(value=value, status="wrong", answer=code, explanation=fault)
         return Score(value=self.right, status="ok", answer=code, explanation=f"passes {len(tests)} tests")
 
     def _failed(self, code: str, explanation: str) -> Score:

@@ -27,7 +27,7 @@ from pydantic import Field
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
 from posttrain.components.rollouts import Pointwise
-from posttrain.errors import UserError
+from posttrain.errors import TaskFault
 from posttrain.grading.ranked_lists import gain, ranked, reciprocal_rank
 from posttrain.types import Group, Score, Task, Trajectory
 
@@ -53,7 +53,7 @@ class ListMetric(Reward):
         """Raise `UserError` for a task without a relevant document."""
         for task in tasks:
             if fault := _fault(task):
-                raise UserError(f"task '{task.key}' {fault}")
+                raise TaskFault(task.key, f"task '{task.key}' {fault}")
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Make the lists, and give each rollout the mean of its own."""
@@ -126,6 +126,8 @@ def _fault(task: Task) -> str:
         return f"has relevant {marked!r:.60}, where a list of true and false is needed, one for each of its prompts"
     if not any(marked):
         return "has no relevant document"
-    if not isinstance(prompts, Sequence) or len(prompts) != len(marked):
-        return f"has {len(marked)} numbers in relevant, and another number of prompts"
+    if not isinstance(prompts, Sequence) or isinstance(prompts, str):
+        return f"has {len(marked)} entries in relevant, and no list of prompts, one for each document"
+    if len(prompts) != len(marked):
+        return f"has {len(prompts)} prompts, and {len(marked)} entries in relevant; give one for each document"
     return ""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.errors import UserError
+from posttrain.errors import TaskFault
 from posttrain.grading.extraction import extract, shown
 from posttrain.types import Group, Score, Task, Trajectory
 
@@ -29,9 +29,10 @@ class Listed(Reward):
         """Raise `UserError` for a task without a list of texts."""
         for task in tasks:
             if not self._right(task):
-                raise UserError(
+                raise TaskFault(
+                    task.key,
                     f"task '{task.key}' has no field '{self.field}' with a list of texts, which the reward listed "
-                    f"compares with; it has {', '.join(sorted(task.fields)) or 'no fields'}"
+                    f"compares with; it has {', '.join(sorted(task.fields)) or 'no fields'}",
                 )
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:

@@ -28,7 +28,7 @@ from pydantic import Field, NonNegativeFloat
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.errors import UserError
+from posttrain.errors import TaskFault, UserError
 from posttrain.grading.similarity import rouge_l
 from posttrain.grading.strict_json import BadJSON, read_json
 from posttrain.types import Group, Score, Task, Trajectory
@@ -112,10 +112,11 @@ def action_of(task: Task) -> dict[str, str]:
         if fault is None and any(not action.get(key) for key in FIELDS[action["type"]]):
             fault = f"lacks one of {', '.join(FIELDS[action['type']])}"
     if fault is not None:
-        raise UserError(
+        raise TaskFault(
+            task.key,
             f"the answer of task '{task.key}' {fault}: {(task.answer or '')!r:.80}; it must be an action such as "
             '{"type": "click", "name": "buy"}, {"type": "type_and_submit", "name": "search", "text": "tea"} or '
-            '{"type": "terminate"}'
+            '{"type": "terminate"}',
         )
     return dict(action)
 

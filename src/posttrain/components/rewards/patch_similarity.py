@@ -35,7 +35,7 @@ from pydantic import Field
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.errors import UserError
+from posttrain.errors import TaskFault
 from posttrain.grading.edit_blocks import changes, open_comparison
 from posttrain.grading.same_results import same_results
 from posttrain.grading.workers import Limits as WorkerLimits
@@ -85,7 +85,7 @@ class PatchSimilarity(Reward):
         """Raise `UserError` for a task without files and a true patch, or calls that are needed."""
         for task in tasks:
             if fault := self._fault(task):
-                raise UserError(f"task '{task.key}' {fault}")
+                raise TaskFault(task.key, f"task '{task.key}' {fault}")
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Compare each completion of a task once."""

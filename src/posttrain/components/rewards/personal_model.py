@@ -26,7 +26,7 @@ from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
 from posttrain.datasets.users import REQUEST, context_of, shown_as
 from posttrain.engines import Sampler
-from posttrain.errors import UserError
+from posttrain.errors import TaskFault, UserError
 from posttrain.signals import Signal
 from posttrain.types import Group, IntArray, Message, Score, Task
 
@@ -56,9 +56,10 @@ class PersonalModel(Reward):
         """Raise `UserError` for a task without a context, or an empty one where scores are bounded."""
         for task in tasks:
             if not context_of(task) and self.bounded:
-                raise UserError(
+                raise TaskFault(
+                    task.key,
                     f"task {task.key}: its user has no pairs, with whose texts a bounded score compares; give the user "
-                    "some, or leave reward.bounded out"
+                    "some, or leave reward.bounded out",
                 )
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:

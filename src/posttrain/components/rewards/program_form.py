@@ -23,7 +23,7 @@ from posttrain.component import frozen, nearest
 from posttrain.components.rewards import Reward, RewardContext, failure
 from posttrain.datasets.coding_preferences import RUBRICS
 from posttrain.datasets.templates import question_of
-from posttrain.errors import UserError
+from posttrain.errors import TaskFault
 from posttrain.types import Group, Score, Task, Trajectory
 
 _COMPUTED: Final = re.compile(r"\$\(\((.*?)\)\)", re.DOTALL)
@@ -42,7 +42,7 @@ class ProgramForm(Reward):
         for task in tasks:
             name = str(task.fields.get("preference", ""))
             if name not in RUBRICS:
-                raise UserError(f"task '{task.key}' has the preference '{name}'; {nearest(name, RUBRICS)}")
+                raise TaskFault(task.key, f"task '{task.key}' has the preference '{name}'; {nearest(name, RUBRICS)}")
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Rate each program by its task's preference."""

@@ -23,7 +23,7 @@ from typing import Final, Literal
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.errors import UserError
+from posttrain.errors import TaskFault
 from posttrain.grading.extraction import extract
 from posttrain.types import Group, Score, Task, Trajectory
 
@@ -48,9 +48,10 @@ class Proved(Reward):
         """Raise `UserError` for a task without a verdict."""
         for task in tasks:
             if verdict_of(task) is None:
-                raise UserError(
+                raise TaskFault(
+                    task.key,
                     f"task '{task.key}' has no verdict; give its row a column 'truth' (true or false), or the answer "
-                    "'proved' or 'disproved'"
+                    "'proved' or 'disproved'",
                 )
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:

@@ -6,6 +6,9 @@ with code 0 or redefines equality is not rewarded without the expected values.
 
 Source: the tests of MBPP (Austin et al. 2021, arXiv:2108.07732) and HumanEval (Chen et al. 2021, arXiv:2107.03374).
 
+Before training, reference programs are run against their own tests (`references`): the field ``reference``
+or the answer, where it is a program that defines something.
+
 Differs: an ``assert`` that does not compare one call with a literal cannot be split into a call and an expected value.
 Its task gives status ``error``: to run the whole ``assert`` in the sandbox would let programs cheat.
 """
@@ -15,13 +18,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import NonNegativeFloat
+from pydantic import NonNegativeFloat, NonNegativeInt
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext
-from posttrain.errors import UserError
+from posttrain.errors import TaskFault
 from posttrain.grading.function_calls import called
 from posttrain.grading.programs import broken, how_it_ended, score_each
+from posttrain.grading.references import check_references, reference_of
 from posttrain.grading.values import Tree, literal, same, tree_of
 from posttrain.sandbox import Limits, Tier, open_pool
 from posttrain.types import Group, Score, Task, Trajectory
@@ -50,6 +54,8 @@ class PythonTests(Reward):
     """Reward when none passes, or not all without `partial`."""
     missing: float = 0.0
     """Reward of a completion without a program."""
+    references: NonNegativeInt = 100
+    """Reference programs that are run before training, evenly spread over the tasks."""
     limits: Limits = Limits(cpu_s=5.0)
     """Limits of one program, for all its tests together."""
     weakest: Tier = "cgroup"
@@ -65,12 +71,13 @@ class PythonTests(Reward):
         open_pool(self.weakest)
 
     def check(self, tasks: Sequence[Task]) -> None:
-        """Raise `UserError` for a task without a test, or with one that cannot be read."""
+        """Raise `UserError` for a task without a test that can be read, or whose reference program fails one."""
         for task in tasks:
             try:
                 checks_of(task.fields.get("tests"))
             except ValueError as error:
-                raise UserError(f"task '{task.key}' {error}") from None
+                raise TaskFault(task.key, f"task '{task.key}' {error}") from None
+        check_references([t for t in tasks if _defines(reference_of(t))], self._score, self.references)
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Run each program once with all calls, and compare the results."""
@@ -96,6 +103,15 @@ class PythonTests(Reward):
         if not isinstance(answer, list) or len(answer) != 2 or answer[0] != "value":
             return False
         return same(answer[1], check.expected, tolerance=self.tolerance, loose=check.loose)
+
+
+def _defines(code: str) -> bool:
+    """Whether a text is a program that defines something, and not for example the value of a call."""
+    try:
+        parsed = ast.parse(code).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return "def " in code
+    return any(isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Assign | ast.Import) for node in parsed)
 
 
 def checks_of(tests: Any) -> list[Check]:

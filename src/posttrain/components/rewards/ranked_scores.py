@@ -20,7 +20,7 @@ from pydantic import NonNegativeFloat
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.errors import UserError
+from posttrain.errors import TaskFault, UserError
 from posttrain.grading.rankings import best_reward, format_reward, order_reward, read_ranking
 from posttrain.types import Group, Score, Task, Trajectory
 
@@ -75,9 +75,10 @@ def _gold(task: Task) -> dict[str, float]:
     gold = task.fields.get("gold")
     if isinstance(gold, Mapping) and len(gold) > 1 and all(_is_number(x) for x in gold.values()):
         return {str(name): float(x) for name, x in gold.items()}
-    raise UserError(
+    raise TaskFault(
+        task.key,
         f"task {task.key}: gold is {gold!r:.80}, where the scores of at least two candidates by name are needed; take "
-        "tasks of the kind ranking_items"
+        "tasks of the kind ranking_items",
     )
 
 

@@ -27,7 +27,7 @@ from posttrain.components.rewards import Reward, RewardContext, failure
 from posttrain.datasets.coding_preferences import RUBRICS
 from posttrain.datasets.templates import fill, marked, question_of
 from posttrain.engines import Sampling
-from posttrain.errors import NoAnswer, UserError
+from posttrain.errors import NoAnswer, TaskFault
 from posttrain.grading.extraction import shown
 from posttrain.types import Group, Message, Score, Task
 
@@ -80,9 +80,10 @@ class RatedTogether(Reward):
         for task in tasks if self.of is None else ():
             if _rubric(task) is None:
                 name = str(task.fields.get("preference", ""))
-                raise UserError(
+                raise TaskFault(
+                    task.key,
                     f"task '{task.key}' has the preference '{name}', for which there is no rubric; "
-                    f"{nearest(name, RUBRICS)}, or give a column 'rubric' with a text"
+                    f"{nearest(name, RUBRICS)}, or give a column 'rubric' with a text",
                 )
         if self.of is not None:
             self.of.check(tasks)

@@ -31,7 +31,7 @@ from pydantic import Field
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.errors import UserError
+from posttrain.errors import TaskFault, UserError
 from posttrain.grading.extracted_functions import CHECKS, open_checks
 from posttrain.grading.programs import LONGEST, find_code
 from posttrain.grading.same_results import same_results
@@ -80,7 +80,7 @@ class Refactored(Reward):
         """Raise `UserError` for a task without a function that is compiled, or inputs that are needed."""
         for task in tasks:
             if fault := self._fault(task):
-                raise UserError(f"task '{task.key}' {fault}")
+                raise TaskFault(task.key, f"task '{task.key}' {fault}")
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Check each text of a task once."""

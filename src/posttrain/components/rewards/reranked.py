@@ -22,7 +22,7 @@ from pydantic import Field, NonNegativeFloat
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.errors import UserError
+from posttrain.errors import TaskFault, UserError
 from posttrain.grading.ranked_lists import answer_of, average_overlap, is_order, is_plain, ndcg, read_ids, recall
 from posttrain.types import Group, Score, Task, Trajectory
 
@@ -97,9 +97,10 @@ def truth_of(task: Task) -> tuple[Set[int], list[int]]:
         got = f"relevant is {task.fields.get('relevant')!r:.80}"
     else:
         return set(relevant), order
-    raise UserError(
+    raise TaskFault(
+        task.key,
         f"task {task.key}: {got}, where order must have the numbers of all passages from 1, each once, the best first, "
-        "and relevant some of them; leave out queries without a relevant passage"
+        "and relevant some of them; leave out queries without a relevant passage",
     )
 
 

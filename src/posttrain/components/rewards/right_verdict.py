@@ -15,7 +15,7 @@ from pydantic import Field
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.errors import UserError
+from posttrain.errors import TaskFault
 from posttrain.grading.replies import Parser, Reply, read_reply
 from posttrain.types import Group, Score, Task, Trajectory
 
@@ -43,9 +43,10 @@ class RightVerdict(Reward):
         for task in tasks:
             label = task.answer or ""
             if label and self._label(label).fault:
-                raise UserError(
+                raise TaskFault(
+                    task.key,
                     f"task {task.key}: the label {label!r} is nothing that the parser '{self.parser}' reads; give "
-                    f"labels of its form, or another parser"
+                    f"labels of its form, or another parser",
                 )
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:

@@ -23,7 +23,7 @@ from posttrain.component import frozen, nearest
 from posttrain.components.rewards import Reward, RewardContext, failure
 from posttrain.datasets.templates import fill, marked, question_of
 from posttrain.engines import Sampling, Writer
-from posttrain.errors import NoAnswer, UserError
+from posttrain.errors import NoAnswer, TaskFault, UserError
 from posttrain.types import Group, Message, Score, Task, Trajectory
 
 TEMPLATE = (
@@ -61,9 +61,10 @@ class Rubric(Reward):
         for task in tasks:
             for row in self._criteria(task):
                 if self.role is None and not row["words"]:
-                    raise UserError(
+                    raise TaskFault(
+                        task.key,
                         f"task {task.key}: the criterion '{row['text']}' has no words that decide it, and there is no "
-                        "judge; give the criterion a list 'words', or reward.role=judge with a model in that role"
+                        "judge; give the criterion a list 'words', or reward.role=judge with a model in that role",
                     )
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
@@ -119,10 +120,11 @@ class Rubric(Reward):
         """The criteria of a task. Raises `UserError` for what is no list of them."""
         found: Any = task.fields.get(self.column)
         if not isinstance(found, Sequence) or isinstance(found, str) or not found:
-            raise UserError(
+            raise TaskFault(
+                task.key,
                 f"task {task.key} has no list of criteria in the field '{self.column}'; "
                 f"{nearest(self.column, task.fields)}; give each row a list of "
-                '{"criterion": TEXT, "points": NUMBER, "words": [...]}'
+                '{"criterion": TEXT, "points": NUMBER, "words": [...]}',
             )
         return [self._read(task, row) for row in found]
 
@@ -132,8 +134,9 @@ class Rubric(Reward):
         words = row.get("words") or [] if isinstance(row, Mapping) else []
         right = isinstance(text, str) and isinstance(points, int | float) and not isinstance(points, bool)
         if not right or not isinstance(words, Sequence) or isinstance(words, str):
-            raise UserError(
+            raise TaskFault(
+                task.key,
                 f'task {task.key}: a criterion is {{"criterion": TEXT, "points": NUMBER, "words": [...]}}, and '
-                f"this one is {row!r}; give it a text, its points, and perhaps words that decide it"
+                f"this one is {row!r}; give it a text, its points, and perhaps words that decide it",
             )
         return {"text": text, "points": float(points), "words": [str(word) for word in words]}

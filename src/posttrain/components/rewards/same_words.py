@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
 from posttrain.datasets.disguises import keeps
-from posttrain.errors import UserError
+from posttrain.errors import TaskFault
 from posttrain.types import Group, Score, Task, Trajectory
 
 
@@ -21,7 +21,9 @@ class SameWords(Reward):
         """Raise `UserError` for a task without words."""
         for task in tasks:
             if not isinstance(task.fields.get("words"), list | tuple):
-                raise UserError(f"task '{task.key}' has no list of words to keep; give its row a column 'words'")
+                raise TaskFault(
+                    task.key, f"task '{task.key}' has no list of words to keep; give its row a column 'words'"
+                )
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Compare the words."""

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from posttrain.component import frozen, nearest
 from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.errors import UserError
+from posttrain.errors import TaskFault
 from posttrain.grading.extraction import shown
 from posttrain.types import Group, Score, Task, Trajectory
 
@@ -40,9 +40,10 @@ class SolutionSet(Reward):
         """Every task must have its solutions."""
         for task in tasks:
             if not self._solutions(task):
-                raise UserError(
+                raise TaskFault(
+                    task.key,
                     f"task {task.key} has no list of solutions in the field '{self.column}'; "
-                    f"{nearest(self.column, task.fields)}; give each row all of its solutions, as a list of texts"
+                    f"{nearest(self.column, task.fields)}; give each row all of its solutions, as a list of texts",
                 )
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.errors import UserError
+from posttrain.errors import TaskFault, UserError
 from posttrain.types import Group, Score, Task
 
 
@@ -78,8 +78,9 @@ class Steered(Reward):
         except (TypeError, ValueError):
             rows = np.zeros(0)
         if rows.ndim != 2 or rows.shape[1] != len(self.parts) or not len(rows) or not np.isfinite(rows).all():
-            raise UserError(
+            raise TaskFault(
+                task.key,
                 f"task {task.key}: the reward '{self.kind}' needs strengths in the field 'eps', rows of "
-                f"{len(self.parts)} numbers; take tasks of the kind steered with as many dimensions"
+                f"{len(self.parts)} numbers; take tasks of the kind steered with as many dimensions",
             )
         return [float(x) for x in rows.clip(-1.0, 1.0).mean(0)]

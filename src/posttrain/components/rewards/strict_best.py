@@ -21,7 +21,7 @@ from pydantic import Field
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.errors import UserError
+from posttrain.errors import TaskFault, UserError
 from posttrain.grading.rankings import read_ranking
 from posttrain.types import Group, Score, Task, Trajectory
 
@@ -80,7 +80,8 @@ def _gold(task: Task) -> dict[str, float]:
         and all(isinstance(x, int | float) and not isinstance(x, bool) for x in gold.values())
     ):
         return {str(name): float(x) for name, x in gold.items()}
-    raise UserError(
+    raise TaskFault(
+        task.key,
         f"task {task.key}: gold is {gold!r:.80}, where the scores of the candidates by name are needed; take tasks of "
-        "the kind ranking_items"
+        "the kind ranking_items",
     )

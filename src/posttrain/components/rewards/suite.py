@@ -4,6 +4,9 @@ Source: detection rate and verifier accuracy of SAGA and TCGBench, arXiv:2507.06
 test fails on it, and the suite verifies where all are killed. A suite that fails a correct solution has the reward 0,
 so that one that rejects everything has nothing.
 
+Before training the correct solutions of `references` tasks are compared: on the field ``inputs`` (lists of arguments),
+else on inputs of the field ``domain`` (least and largest number, longest list or 0).
+
 A task has the fields ``correct`` (two or more independent sources), ``wrong`` (one or more) and ``function`` (a name,
 ``f`` without the field). A test is a line ``assert f(1, [2]) == 3`` of the completion's last fenced block, or of the
 completion: a call of the function with literals, and a literal. Only calls are run, and results are compared outside of
@@ -15,19 +18,27 @@ Differs: the paper evaluates suites by known solutions after they are written, a
 
 import asyncio
 from collections.abc import Sequence
+from random import Random
 from typing import Annotated, Any
 
-from pydantic import Field, NonNegativeFloat
+from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.errors import UserError
+from posttrain.datasets.call_inputs import boundary_inputs, random_inputs
+from posttrain.datasets.faulty_functions import constants
+from posttrain.engines import wait_for
+from posttrain.errors import TaskFault
 from posttrain.grading.function_calls import called
 from posttrain.grading.programs import LONGEST, find_code
+from posttrain.grading.suite_inputs import literal_of
 from posttrain.grading.suites import NamedTest, named_tests, solutions_fault
 from posttrain.grading.values import same
 from posttrain.sandbox import Limits, Tier, open_pool
 from posttrain.types import Group, Score, Task, Trajectory
+
+COMPARED = 40
+"""Calls on which the correct solutions of a task are compared."""
 
 
 @frozen
@@ -40,6 +51,8 @@ class Suite(Reward):
     """Whether the share of killed solutions is the reward; otherwise all must be killed."""
     tolerance: NonNegativeFloat = 1e-9
     """Largest difference of two equal floating-point numbers, relative to the larger one."""
+    references: NonNegativeInt = 20
+    """Tasks whose correct solutions are compared before training, evenly spread."""
     limits: Limits = Limits(cpu_s=5.0)
     """Limits of one solution, for all tests together."""
     weakest: Tier = "cgroup"
@@ -55,10 +68,26 @@ class Suite(Reward):
         open_pool(self.weakest)
 
     def check(self, tasks: Sequence[Task]) -> None:
-        """Raise `UserError` for a task without two correct solutions and a wrong one."""
+        """Raise `UserError` for a task without two correct solutions that agree, and a wrong one."""
         for task in tasks:
             if fault := solutions_fault(task.fields):
-                raise UserError(f"task '{task.key}' {fault}")
+                raise TaskFault(task.key, f"task '{task.key}' {fault}")
+        known = [(task, calls) for task in tasks if (calls := _calls(task))]
+        count = min(self.references, len(known))
+        for task, calls in (known[place * len(known) // count] for place in range(count)):
+            if fault := wait_for(self._disagreement(task, calls)):
+                raise TaskFault(task.key, f"task '{task.key}' has correct solutions that disagree: {fault}")
+
+    async def _disagreement(self, task: Task, calls: Sequence[str]) -> str:
+        """A call on which two correct solutions have different results; empty without one."""
+        pool, solutions = open_pool(self.weakest), task.fields["correct"]
+        found = await asyncio.gather(*(called(source, calls, pool, self.limits) for source in solutions))
+        for number, call in enumerate(calls):
+            first, *others = (outcomes.get(number) for _, outcomes in found)
+            for place, other in enumerate(others, 2):
+                if other != first:
+                    return f"{call[:80]} is {_in_words(first)} by the first, {_in_words(other)} by number {place}"
+        return ""
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Score each suite; equal ones of a task once."""
@@ -101,3 +130,28 @@ class Suite(Reward):
         if not isinstance(outcome, list) or len(outcome) != 2 or outcome[0] != "value":
             return False
         return same(outcome[1], test.expected, tolerance=self.tolerance)
+
+
+def _calls(task: Task) -> list[str]:
+    """Calls on which correct solutions must agree; none where a task says nothing about its inputs."""
+    name, inputs = task.fields.get("function", "f"), task.fields.get("inputs")
+    if isinstance(inputs, Sequence) and not isinstance(inputs, str):
+        rows = [row for row in inputs if isinstance(row, list | tuple)]
+        return [f"{name}({', '.join(map(repr, row))})" for row in rows[:COMPARED]]
+    match task.fields.get("domain"):
+        case [int() as low, int() as high, int() as longest] if low <= high and longest >= 0:
+            rng, half, domain = Random(f"suite:{task.key}"), COMPARED // 2, (low, high, longest)
+            drawn = random_inputs(domain, half, rng)
+            drawn += boundary_inputs(domain, constants(task.fields["correct"][0]), half, rng)
+            return [f"{name}({text})" for text in dict.fromkeys(drawn)]
+    return []
+
+
+def _in_words(outcome: Any) -> str:
+    """An outcome of a call."""
+    match outcome:
+        case ["value", tree]:
+            return (literal_of(tree) or "another value")[:60]
+        case ["raised", str() as name]:
+            return f"a {name[:40]}"
+    return "no result"

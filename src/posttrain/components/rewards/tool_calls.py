@@ -31,7 +31,7 @@ from typing import Literal
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.errors import UserError
+from posttrain.errors import TaskFault
 from posttrain.grading.extraction import shown
 from posttrain.grading.schemas import tools_fault
 from posttrain.grading.strict_json import BadJSON, same
@@ -69,7 +69,7 @@ class ToolCalls(Reward):
         """Raise `UserError` for a tool whose schema refers elsewhere, or to itself."""
         for task in tasks:
             if fault := tools_fault(task.fields.get("tools")):
-                raise UserError(f"task '{task.key}': {fault}")
+                raise TaskFault(task.key, f"task '{task.key}': {fault}")
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Score each completion."""

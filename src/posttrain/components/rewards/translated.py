@@ -29,7 +29,7 @@ from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.errors import UserError
+from posttrain.errors import TaskFault, UserError
 from posttrain.grading.pieces import with_text
 from posttrain.types import Group, Score, Task, Trajectory
 
@@ -85,7 +85,9 @@ class Translated(Reward):
         super().check(tasks)
         for task in tasks:
             if not (task.answer or "").strip():
-                raise UserError(f"task {task.key} has no reference translation; fill answer or leave the row out")
+                raise TaskFault(
+                    task.key, f"task {task.key} has no reference translation; fill answer or leave the row out"
+                )
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Score the translations, those that have the form as one group for the semantic score."""

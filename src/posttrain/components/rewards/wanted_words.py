@@ -12,7 +12,7 @@ from pydantic import Field
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
 from posttrain.datasets.wanted_words import labels_of
-from posttrain.errors import UserError
+from posttrain.errors import TaskFault
 from posttrain.types import Group, Score, Task, Trajectory
 
 
@@ -27,7 +27,9 @@ class WantedWords(Reward):
         """Raise `UserError` for a task without wanted words."""
         for task in tasks:
             if not _wanted(task):
-                raise UserError(f"task '{task.key}' has no wanted words; give a column 'wanted' with a list of words")
+                raise TaskFault(
+                    task.key, f"task '{task.key}' has no wanted words; give a column 'wanted' with a list of words"
+                )
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Count the words of each text."""

@@ -20,6 +20,7 @@ from posttrain.components.selections import Chosen, Selection
 from posttrain.engines import Sampler, Sampling, sampler_of
 from posttrain.errors import AlarmStop
 from posttrain.grading.calls import NoCalls, parse_reference
+from posttrain.grading.schemas import tools_fault
 from posttrain.types import Task
 
 QUESTION = (
@@ -80,6 +81,8 @@ def tree_fault(task: Task) -> str:
     given = task.fields.get("tools")
     if not given:
         return ""
+    if fault := tools_fault(given):
+        return fault
     try:
         tools = dict(map(_signature, given))
     except (TypeError, KeyError, AttributeError):
