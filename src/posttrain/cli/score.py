@@ -34,8 +34,8 @@ def command(reward: str, file: str, settings: tuple[str, ...], out: Path | None,
 
     from posttrain.cli._component import made_reward
     from posttrain.components.tasks import Tasks
-    from posttrain.datasets.places import naming
     from posttrain.errors import UserError
+    from posttrain.errors.places import naming
     from posttrain.evaluation.completions import score_completions
     from posttrain.recipes.overrides import parse_value
 

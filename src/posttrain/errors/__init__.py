@@ -14,7 +14,7 @@ class UserError(PosttrainError):
 
 
 class TaskFault(UserError):
-    """A task that cannot be used; whoever knows the row of its key adds the place (`posttrain.datasets.places`)."""
+    """A task that cannot be used; a caller with its source adds the place of the row (`posttrain.errors.places`)."""
 
     def __init__(self, key: str, message: str) -> None:
         """`message` names the task already."""

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from posttrain.engines import wait_for
 from posttrain.errors import TaskFault, UserError
 from posttrain.grading.programs import LONGEST, code_in
 from posttrain.types import Score, Task, Trajectory
@@ -21,7 +20,9 @@ def reference_of(task: Task) -> str:
     return (code_in(given) or "") if isinstance(given, str) else ""
 
 
-def check_references(tasks: Sequence[Task], score: Callable[[Trajectory, str], Awaitable[Score]], most: int) -> None:
+async def check_references(
+    tasks: Sequence[Task], score: Callable[[Trajectory, str], Awaitable[Score]], most: int
+) -> None:
     """Raise `UserError` for a task whose reference does not score ``ok``; `most` are run, evenly spread."""
     found = [task for task in tasks if 0 < len(reference_of(task)) <= LONGEST]
     count = min(most, len(found))
@@ -30,17 +31,14 @@ def check_references(tasks: Sequence[Task], score: Callable[[Trajectory, str], A
     async def run(task: Task) -> Score:
         return await score(Trajectory(task=task, segments=(), stop_reason="stop"), reference_of(task))
 
-    async def some(batch: Sequence[Task]) -> list[Score]:
-        return list(await asyncio.gather(*map(run, batch)))
-
     for start in range(0, count, TOGETHER):
         batch = chosen[start : start + TOGETHER]
-        for task, own in zip(batch, wait_for(some(batch)), strict=True):
+        for task, own in zip(batch, await asyncio.gather(*map(run, batch)), strict=True):
             if own.status == "error":
                 raise UserError(f"the reference program of task '{task.key}' could not be run: {own.explanation}")
             if own.status != "ok":
                 raise TaskFault(
                     task.key,
-                    f"the reference program of task '{task.key}' fails its own tests: {own.explanation}; mend one of "
+                    f"the reference program of task '{task.key}' fails its own tests: {own.explanation}; fix one of "
                     "them, or leave the row out (reward.references=0 runs no reference before training)",
                 )

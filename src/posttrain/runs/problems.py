@@ -9,9 +9,9 @@ from posttrain.components.rewards import Reward
 from posttrain.components.rollouts import Rollout
 from posttrain.components.tasks import Tasks
 from posttrain.datasets.holdout import distinct, exclude, holdout
-from posttrain.datasets.places import naming
 from posttrain.engines import Sampling
 from posttrain.errors import UserError
+from posttrain.errors.places import naming
 from posttrain.recipes.tree import Recipe
 from posttrain.runs.changes import digest_of
 from posttrain.stages import Given, Stage
@@ -75,7 +75,7 @@ class Problems:
         return next(self._further[name] for name, member in self.recipe.stages.items() if member is stage)
 
     def naming_places(self) -> AbstractContextManager[None]:
-        """What is said of a task begins with the file and line of its row, where it has them."""
+        """Messages about a task begin with the file and line of its row, where it has them."""
         return naming(lambda key: next((found for own in self._places if (found := own(key))), ""))
 
     @cached_property

@@ -21,6 +21,7 @@ from pydantic import Field, NonNegativeInt
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
+from posttrain.engines import wait_for
 from posttrain.errors import TaskFault, UserError
 from posttrain.grading.languages import (
     PASSED,
@@ -106,7 +107,7 @@ class CountedWork(Reward):
         for task in tasks:
             if fault := _fault(task):
                 raise TaskFault(task.key, f"task '{task.key}' {fault}")
-        check_references(tasks, self._uncounted, self.references)
+        wait_for(check_references(tasks, self._uncounted, self.references))
 
     async def _uncounted(self, trajectory: Trajectory, code: str) -> Score:
         """Whether a program passes its tests."""

@@ -18,6 +18,7 @@ from pydantic import Field, NonNegativeInt
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext
+from posttrain.engines import wait_for
 from posttrain.errors import TaskFault
 from posttrain.grading.languages import (
     Language,
@@ -72,7 +73,7 @@ class IOTests(Reward):
         for task in tasks:
             if fault := self._fault(task):
                 raise TaskFault(task.key, f"task '{task.key}' {fault}")
-        check_references(tasks, self._score, self.references)
+        wait_for(check_references(tasks, self._score, self.references))
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Compile each program once, and run its tests in order until one fails."""

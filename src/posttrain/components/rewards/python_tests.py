@@ -22,6 +22,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext
+from posttrain.engines import wait_for
 from posttrain.errors import TaskFault
 from posttrain.grading.function_calls import called
 from posttrain.grading.programs import broken, how_it_ended, score_each
@@ -77,7 +78,7 @@ class PythonTests(Reward):
                 checks_of(task.fields.get("tests"))
             except ValueError as error:
                 raise TaskFault(task.key, f"task '{task.key}' {error}") from None
-        check_references([t for t in tasks if _defines(reference_of(t))], self._score, self.references)
+        wait_for(check_references([t for t in tasks if _defines(reference_of(t))], self._score, self.references))
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Run each program once with all calls, and compare the results."""

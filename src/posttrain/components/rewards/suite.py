@@ -133,7 +133,7 @@ class Suite(Reward):
 
 
 def _calls(task: Task) -> list[str]:
-    """Calls on which correct solutions must agree; none where a task says nothing about its inputs."""
+    """Calls on which correct solutions must agree; none where a task has no inputs and no domain."""
     name, inputs = task.fields.get("function", "f"), task.fields.get("inputs")
     if isinstance(inputs, Sequence) and not isinstance(inputs, str):
         rows = [row for row in inputs if isinstance(row, list | tuple)]
