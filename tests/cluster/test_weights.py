@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from posttrain.cluster._session import ENOUGH, Member, Processes
 from posttrain.cluster._weights import Buffer, Mapped, Version, digest_of, read, size_of, write
-from posttrain.errors import RunFailed
+from posttrain.cluster.ray import Ray
+from posttrain.engines.native import Native
+from posttrain.errors import RunFailed, UserError
 from posttrain.models import Model
 from posttrain.policies import Policy
 from posttrain.policies.folder import new_folder
@@ -64,3 +67,23 @@ def test_the_same_path_of_another_buffer_is_opened_anew() -> None:
     assert mapped.array("p", second.path, 4).tolist() == [2, 2, 2, 2]
     second.close()
     assert not os.path.exists(path)
+
+
+def test_what_is_larger_than_the_object_store_is_refused(two: tuple[Policy, Policy], tmp_path: Path) -> None:
+    """Ray would write the rest to the disk without a word."""
+    session = Processes(Ray(store_mb=1), Native(), 0, tmp_path)
+    session._check_room(two[0], 1 << 20)
+    with pytest.raises(UserError, match=r"has 5 MiB, and Ray's object store, .* 1: .*set cluster\.store_mb=6 or more"):
+        session._check_room(two[0], 5 << 20)
+
+
+def test_a_sampler_that_takes_much_longer_than_the_others_is_named_once(tmp_path: Path) -> None:
+    session = Processes(Ray(samplers=3), Native(), 0, tmp_path)
+    session.samplers = [Member(None, number, pid=100 + number) for number in range(3)]
+    for _ in range(ENOUGH):
+        for member, seconds in zip(session.samplers, (0.1, 0.3, 1.0), strict=True):
+            session.answered(member, seconds)
+    for _ in range(3):
+        session.answered(session.samplers[2], 1.0)
+    (note,) = session.take_notes()
+    assert note.startswith("sampler 2 (process 102) takes 5.0 times as long as the others")

@@ -54,6 +54,8 @@ def signals(
     import ray
 
     for _ in range(MOST_REPLACED + 1):
+        if use == "score":
+            session.admit(session.scorers)
         for policy in (asked.policy, *asked.others.values()):
             session.publish(policy, use, asked.policy)
         limit = session.settings.timeout * len(every)
@@ -66,7 +68,7 @@ def signals(
             )
         except ray.exceptions.RayTaskError as error:
             raise getattr(error, "cause", None) or error from None
-        except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError):
+        except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError, ray.exceptions.ObjectLostError):
             session.replace_dead(session.members(use, asked.policy))
             continue
         return iter(found)

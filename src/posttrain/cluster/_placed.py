@@ -104,6 +104,10 @@ class PlacedSession(Session):
         """They are all of one kind."""
         return "Workers", "process"
 
+    def can_do_without(self, members: list[Member]) -> bool:
+        """A placement names each of them."""
+        return False
+
     def buffer_of(self, use: Use) -> str:
         """All calls have the weights of the last update."""
         return "all"

@@ -138,8 +138,13 @@ class ClusterServer(ContinuousServer):
             with session.counting:
                 member = min(session.members("sample", self.policy), key=lambda m: (m.load, m.number))
                 member.load += size
+            began = time.monotonic()
             try:
-                return await call(name, member.actor)
+                found = await call(name, member.actor)
+                session.answered(member, time.monotonic() - began)
+                return found
+            except ray.exceptions.ObjectLostError:
+                continue  # it was in the memory of a node that is gone
             except ray.exceptions.RayTaskError as error:
                 raise getattr(error, "cause", None) or error from None
             except ray.exceptions.RayActorError as error:

@@ -1,6 +1,7 @@
 """The processes of a run on Ray: actors that sample, actors that learn, and how they get weights."""
 
 import contextlib
+import statistics
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -54,6 +55,14 @@ LONGEST_START = 120.0
 """Seconds until an actor is there."""
 MOST_REPLACED = 3
 """Times that one process is replaced before the run gives up."""
+SLOW, ENOUGH = 4.0, 8
+"""Times that a sampler takes as long as the others before a note names it, and answers until they are compared."""
+PATIENCE = 10.0
+"""Seconds until there must be a place for a process that replaces another, or the run goes on without."""
+
+
+class _PlaceLost(Exception):
+    """A process had a place, and its machine ended before the process was there."""
 
 
 @dataclass(eq=False)
@@ -70,6 +79,13 @@ class Member:
     is_near: bool = True
     """Whether it is on the machine of the run's own process."""
     replaced: int = 0
+    place: Any = None
+    """The placement group that it is in; None for one that was there from the start."""
+    seconds: float = 0.0
+    """Waited for its answers, summed over requests."""
+    answers: int = 0
+    is_slow: bool = False
+    """Whether a note has named it."""
 
 
 class Processes:
@@ -93,6 +109,8 @@ class Processes:
         self._groups = 0
         self.group: Any = None
         """The learners' process group, while there is one."""
+        self._lost: list[tuple[list[Member], Member]] = []
+        """Those that ended without a place for another yet, with their pools; each has the place that it waits for."""
 
     # Processes
 
@@ -109,15 +127,19 @@ class Processes:
         """Every actor."""
         return [*self.samplers, *self.learners, *self.scorers]
 
-    def _start(self, kind: str, number: int) -> Member:
+    def _start(self, kind: str, number: int, place: Any = None) -> Member:
         import ray
         import torch
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         from posttrain.cluster import _actors
 
-        remote = ray.remote(getattr(_actors, kind)).options(num_cpus=self.settings.cpus, max_restarts=0)
+        options: dict[str, Any] = {"num_cpus": self.settings.cpus, "max_restarts": 0}
+        if place is not None:
+            options["scheduling_strategy"] = PlacementGroupSchedulingStrategy(place)
+        remote = ray.remote(getattr(_actors, kind)).options(**options)
         given = () if kind == "Learners" else (self.engine, self.seed)
-        return Member(remote.remote(torch.get_num_threads(), _actors.node_of(), *given), number)
+        return Member(remote.remote(torch.get_num_threads(), _actors.node_of(), *given), number, place=place)
 
     def _check(self, member: Member) -> None:
         """Wait until an actor is there. Raises `UserError` for another version of what decides about bits."""
@@ -125,8 +147,12 @@ class Processes:
 
         from posttrain.cluster._actors import versions
 
+        asked, until = member.actor.about.remote(), time.monotonic() + LONGEST_START
+        while not ray.wait([asked], timeout=PATIENCE)[0] and time.monotonic() < until:
+            if member.place is not None and not member.place.wait(0.1):
+                raise _PlaceLost("the machine that had a place for it is gone")
         try:
-            about = ray.get(member.actor.about.remote(), timeout=LONGEST_START)
+            about = ray.get(asked, timeout=0.1)
         except ray.exceptions.GetTimeoutError:
             raise RunFailed(
                 f"no place was found for a process of the run within {LONGEST_START:g} seconds; posttrain "
@@ -140,32 +166,70 @@ class Processes:
             )
         member.pid, member.is_near = about["pid"], about["near"]
 
-    def replace(self, members: list[Member], dead: Member, why: str) -> Member:
-        """A new process in the place of one that ended. Raises `RunFailed` after some of them.
+    def replace(self, members: list[Member], dead: Member, why: str) -> None:
+        """Start a new process in the place of one that ended. Raises `RunFailed` after some of them.
 
-        A sampler has all copies before anyone can choose it: what samples beside the learner publishes nothing.
-        `counting` is held.
+        Where there is no place for it, the others go on without, and `admit` starts it when there is. A sampler has
+        all copies before anyone can choose it: what samples beside the learner publishes nothing. `counting` is held.
         """
         import ray
 
         if self.closing:
             raise RunFailed("the run is ending")
-        place = members.index(dead)
-        kind, noun = self.kind_of(members)
-        noun = f"{noun} {dead.number}"
+        noun = f"{self.kind_of(members)[1]} {dead.number}"
         if dead.replaced >= MOST_REPLACED:
             raise RunFailed(f"{noun} ended {dead.replaced + 1} times: {why}")
+        util: Any = ray.util
         with contextlib.suppress(Exception):
             ray.kill(dead.actor)
-        member = members[place] = self._start(kind, dead.number)
-        member.replaced = dead.replaced + 1
-        self._check(member)
-        if members is self.samplers:
-            self._catch_up("sample", member)
+            if dead.place is not None:
+                util.remove_placement_group(dead.place)
         if members is self.learners:
             self.group = None  # a group without it is none
+        dead.place = util.placement_group([{"CPU": self.settings.cpus}])
+        if self.can_do_without(members) and not dead.place.wait(PATIENCE):
+            members.remove(dead)
+            self._lost.append((members, dead))
+            self._notes.append(
+                f"{noun} (process {dead.pid}) ended, and there is no place for another: the others go on without until "
+                f"there is one ({why})"
+            )
+            return
         self._notes.append(f"{noun} (process {dead.pid}) ended and was replaced: {why}")
-        return member
+        self._restart(members, members.index(dead), dead)
+
+    def _restart(self, members: list[Member], index: int, dead: Member) -> None:
+        """Start a process in the place that is kept for it; again where it ends at once, with its node."""
+        import ray
+
+        member = members[index] = self._start(self.kind_of(members)[0], dead.number, dead.place)
+        member.replaced = dead.replaced + 1
+        try:
+            self._check(member)
+            if members is self.samplers:
+                self._catch_up("sample", member)
+        except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError, _PlaceLost) as error:
+            self.replace(members, member, str(error).splitlines()[0])
+
+    def can_do_without(self, members: list[Member]) -> bool:
+        """Whether the other processes of a kind can do the work of one."""
+        if members is self.learners:
+            return self.settings.sharding == "none"
+        return len(members) > 1
+
+    def admit(self, members: list[Member]) -> None:
+        """Start those processes of a kind that were lost and have a place now: a node has joined, for example."""
+        with self.counting:
+            for pool, lost in list(self._lost):
+                if pool is members and lost.place.wait(0.1):
+                    self._lost.remove((pool, lost))
+                    index = sum(member.number < lost.number for member in members)
+                    members.insert(index, lost)
+                    lost.replaced = 0  # it was its machine that ended
+                    if members is self.learners:
+                        self.group = None
+                    self._notes.append(f"{self.kind_of(members)[1]} {lost.number} has a place again")
+                    self._restart(members, index, lost)
 
     def kind_of(self, members: list[Member]) -> tuple[str, str]:
         """The class of these actors, and what one is called."""
@@ -202,6 +266,8 @@ class Processes:
     def publish_as(self, name: str, policy: "Policy", use: Use, by: "Policy") -> Version:
         """The same for a copy of that name."""
         began = time.monotonic()
+        if use == "sample":
+            self.admit(self.samplers)
         place = self.buffer_of(use), name
         digest = digest_of(policy)
         with self.counting:
@@ -261,9 +327,12 @@ class Processes:
             return False
         content = None
         if any(version.name not in member.has for member in late):
-            content = ray.put(dumps(policy))
+            pickled = dumps(policy)
+            self._check_room(policy, len(pickled))
+            content = ray.put(pickled)
         far = None
         if not all(member.is_near for member in late):
+            self._check_room(policy, version.bytes)
             far = ray.put(buffer.array[: version.bytes])
         calls = []
         for member in late:
@@ -274,6 +343,25 @@ class Processes:
             member.has[version.name] = key
         return True
 
+    def _check_room(self, policy: "Policy", size: int) -> None:
+        """Raise `UserError` for what is larger than the object store: Ray would write it to the disk without a word."""
+        limit, how = self.settings.store_mb << 20, f"set cluster.store_mb={(size >> 20) + 1} or more"
+        if self.settings.address:
+            import ray
+
+            there: Any = ray
+            own = there.get_runtime_context().get_node_id()
+            node = next(node for node in there.nodes() if node["NodeID"] == own)
+            limit, how = (
+                int(node["Resources"]["object_store_memory"]),
+                f"start that Ray with --object-store-memory={size} or more",
+            )
+        if size > limit:
+            raise UserError(
+                f"the {policy.called} in the role '{policy.role}' has {size >> 20} MiB, and Ray's object store, by "
+                f"which it goes to other processes, {limit >> 20}: the rest would be written to the disk; {how}"
+            )
+
     def _catch_up(self, use: Use, member: Member) -> None:
         """Give a new process the versions that the others of its kind have."""
         policies = dict(self._names.values())
@@ -282,6 +370,23 @@ class Processes:
                 self._give(policies[plain(name)], version, buffer, [member])
 
     # For those who sample and learn
+
+    def answered(self, member: Member, seconds: float) -> None:
+        """Count an answer of a sampler, and name one that is much slower than the others."""
+        with self.counting:
+            member.seconds += seconds
+            member.answers += 1
+            others = [own for own in self.samplers if own is not member and own.answers >= ENOUGH]
+            if member.is_slow or member.answers < ENOUGH or not others:
+                return
+            usual = statistics.median(own.seconds / own.answers for own in others)
+            ratio = member.seconds / member.answers / max(usual, 1e-9)
+            if ratio > SLOW:
+                member.is_slow = True
+                self._notes.append(
+                    f"sampler {member.number} (process {member.pid}) takes {ratio:.1f} times as long as the others for "
+                    "an answer, and so is asked less often"
+                )
 
     def keep(self, policies: "Collection[Policy]") -> None:
         """Forget all models but these."""

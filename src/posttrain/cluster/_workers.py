@@ -31,19 +31,20 @@ class Gang(InProcess):
         """Slice k by learner k mod W; a learner that is killed is replaced, and the step computed again."""
         every = list(batches)
         begun = any(parameter.grad is not None for parameter in learner.parameters.values())
-        size = len(self._session.learners) + 1
         scheduled = type(learner.policy).at is not Policy.at
         if scheduled:
             self._session.note(f"the {learner.policy.called} changes with the steps, so that one learner works alone")
-        parts = (
-            None
-            if begun or scheduled or len(every) < 2 or size == 1
-            else self._parts(learner, every, loss, progress, size)
-        )
-        if parts is None:
-            yield from super().slices(learner, every, loss, progress)
-            return
         for _ in range(MOST_REPLACED + 1):
+            self._session.admit(self._session.learners)
+            size = len(self._session.learners) + 1
+            parts = (
+                None
+                if begun or scheduled or len(every) < 2 or size == 1
+                else self._parts(learner, every, loss, progress, size)
+            )
+            if parts is None:
+                yield from super().slices(learner, every, loss, progress)
+                return
             try:
                 yield from self._together(learner, every, loss, progress, parts)
                 return
@@ -95,10 +96,12 @@ class Gang(InProcess):
         parts: "tuple[list[bytes], list[Policy]]",
     ) -> list[Slice]:
         """Once. Raises `GroupBroken` where a learner was lost; it has been replaced then."""
-        session, size = self._session, len(self._session.learners) + 1
+        session = self._session
         contents, policies = parts
         for policy in policies:
             session.publish(policy, "learn")
+        if (size := len(session.learners) + 1) != len(contents) + 1:
+            raise GroupBroken("a learner ended, and no place is free for another")
         group = self._group()
         weights = dict(learner.policy.named_parameters())
         types = types_of(learner.parameters)
@@ -124,7 +127,7 @@ class Gang(InProcess):
         session = self._session
         if session.group is None:
             place, size, timeout = session.meeting_place(), len(session.learners) + 1, session.settings.timeout
-            calls = [m.actor.join.remote(place, m.number, size, timeout) for m in session.learners]
+            calls = [m.actor.join.remote(place, i, size, timeout) for i, m in enumerate(session.learners, 1)]
             try:
                 session.group = join(place, 0, size, timeout)
                 ray.get(calls, timeout=timeout)
@@ -139,7 +142,7 @@ class Gang(InProcess):
 
         try:
             found: list[Any] = ray.get(list(calls), timeout=self._session.settings.timeout)
-        except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError) as error:
+        except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError, ray.exceptions.ObjectLostError) as error:
             raise GroupBroken(str(error).splitlines()[0]) from error
         return found
 

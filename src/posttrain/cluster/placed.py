@@ -54,7 +54,7 @@ class Placed(Cluster):
     timeout: PositiveFloat = 120.0
     """Seconds after which a process that does not answer is killed and replaced; more than a call takes."""
     store_mb: PositiveInt = 256
-    """Limit of the object store in MiB; beyond it Ray writes to the disk without a word."""
+    """Limit of the object store in MiB. Models that are larger are refused: Ray would write the rest to the disk."""
 
     def __post_init__(self) -> None:
         for call, numbers in self.calls.items():
