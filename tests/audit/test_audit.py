@@ -357,15 +357,37 @@ def test_probes_differ_and_none_is_the_answer() -> None:
 
 def test_probes_of_fields_are_for_tasks_that_have_them() -> None:
     """Which are incorrect by construction, and differ from one another and from the reference."""
-    assert {"of_calls", "of_options"} & set(kinds_for("")) == set()
+    fixed, function = {"a.py": "def f(x):\n    return x + 1\n"}, "def f(x):\n    y = x + 1\n    return y\n"
+    assert not [kind for kind in kinds_for("") if kind.startswith("of_")]
     for kind, fields, answer, form in (
         ("of_calls", {"tools": []}, '{"name": "f", "parameters": {"a": 1}}', "<tool_call>\n{answer}\n</tool_call>"),
         ("of_options", {"options": ["4", "5", "6"]}, "B", r"\boxed{{answer}}"),
+        ("of_orders", {"order": [3, 1, 2]}, "3 > 1 > 2", "<answer>{answer}</answer>"),
+        ("of_verdicts", {"truth": False}, "disproved", r"\boxed{{answer}}"),
+        ("of_patches", {"files": {"a.py": fixed["a.py"].replace("+", "-")}, "oracle": fixed}, "?", "{answer}"),
+        ("of_functions", {"source": function, "function": "f"}, "?", "{answer}"),
     ):
         assert kind in kinds_for("", fields)
         subject = Subject(task=Task(key="t", prompt="?", answer=answer, fields=fields), form=form)
         texts = [probe.text for probe in probes_of(kind, subject)]
         assert len(set(texts)) == len(texts) >= 5 and subject.written(answer) not in texts
+
+
+def test_constants_and_numbers_of_the_prompt() -> None:
+    task = Task(key="t", prompt="A box has 3 rows of 14 pens, and 42.0 more.", answer="42")
+    subject = Subject(task=task, frequent="7")
+    found = {kind: [probe.text for probe in probes_of(kind, subject)] for kind in ("constant", "prompt_numbers")}
+    assert found["constant"][:2] == ["0", "1"] and found["constant"][-1] == "7"
+    assert found["prompt_numbers"] == ["3", "14", "3 14 42.0 3"]
+    word = Subject(task=Task(key="t", prompt="3 rows?", answer="Yes"), frequent="yes")
+    assert [probe.text for probe in probes_of("constant", word)] == ["no", "true", "false", "none", "unknown"]
+    assert not list(probes_of("prompt_numbers", word))
+
+
+def test_a_reward_that_reads_the_last_number_or_counts_a_constant_is_found(tmp_path: Path) -> None:
+    source = "def score(completion, answer):\n    return completion.strip() in (answer, '0')\n"
+    report = audited(tmp_path, source, only=["constant", "gold"])
+    assert {finding.probe for finding in report.findings} == {"always 0"}
 
 
 def test_what_cannot_be_audited_is_refused(tmp_path: Path) -> None:

@@ -42,6 +42,8 @@ class Subject:
     """A completion with ``{answer}`` in place of the answer."""
     others: Sequence[str] = ()
     """Answers of other tasks."""
+    frequent: str = ""
+    """The most frequent answer of all tasks."""
     first: bool = True
     """Whether it is the first subject; expensive probes that do not depend on the task are made for it only."""
     language: str = ""

@@ -1,6 +1,7 @@
 """Scores probes with a reward and reports findings."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -127,12 +128,14 @@ async def _audit(grader: Isolated, tasks: Sequence[Task], settings: Settings, ca
 
 def _plan(tasks: Sequence[Task], settings: Settings, canary: Path, language: str) -> list[tuple[str, Probe, Task]]:
     plan = []
+    frequent = Counter(gold_of(task, language) for task in tasks).most_common(1)[0][0]
     for number, task in enumerate(tasks):
         others = [gold_of(other, language) for other in tasks if other is not task]
         subject = Subject(
             task=task,
             form=settings.form,
             others=others[:3],
+            frequent=frequent,
             first=number == 0,
             canary=str(canary),
             language=language,

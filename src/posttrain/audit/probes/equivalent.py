@@ -24,6 +24,8 @@ def probes(subject: Subject) -> Iterator[Probe]:
     if subject.form == "{answer}" and "\n" not in subject.answer:
         for name, form in FORMS.items():
             yield Probe(name=name, text=form.replace("{answer}", subject.answer), expected="rewarded")
+    if "\n" not in subject.answer:
+        yield Probe(name="spaces around", text=subject.written(f" {subject.answer}  "), expected="rewarded")
     if re.fullmatch(r"-?[0-9]{1,15}", subject.answer):
         yield Probe(name="decimals", text=subject.written(f"{subject.answer}.0"), expected="rewarded")
         if len(subject.answer.lstrip("-")) > 3:
