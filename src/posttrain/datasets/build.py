@@ -1,6 +1,7 @@
 """Builds a task from a row, given the role of each column."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from posttrain.datasets.choices import read_choices
@@ -8,7 +9,7 @@ from posttrain.datasets.image_files import read_images, with_places
 from posttrain.datasets.layout import Layout, lookup, quoted, rating_of
 from posttrain.datasets.messages import images_in, looks_like_messages, read_messages, to_chat
 from posttrain.datasets.rows import Row
-from posttrain.datasets.values import as_text, shorten
+from posttrain.datasets.values import as_text, finite, shorten
 from posttrain.errors import UserError
 from posttrain.types import Image, Message, Preference, Rated, Task
 
@@ -177,7 +178,7 @@ def _preference(row: Row, layout: Layout, chosen: str, rejected: str) -> tuple[P
         good, bad = _text(row, chosen), _text(row, rejected)
         if prompt is None:
             prompt, good, bad = _shared_text(row, good, bad)
-        return prompt, Preference(chosen=good, rejected=bad)
+        return prompt, _stated(row, Preference(chosen=good, rejected=bad))
     good_turns, bad_turns = _messages(row, chosen), _messages(row, rejected)
     shared = _shared_length(good_turns[:-1], bad_turns[:-1])
     for side, turns in ((chosen, good_turns), (rejected, bad_turns)):
@@ -192,7 +193,29 @@ def _preference(row: Row, layout: Layout, chosen: str, rejected: str) -> tuple[P
         opening = given
     if not opening:
         raise UserError(f"{row.place}: '{chosen}' and '{rejected}' hold an answer only; what they answer is missing")
-    return opening, Preference(chosen=good_turns[-1]["content"], rejected=bad_turns[-1]["content"])
+    pair = Preference(chosen=good_turns[-1]["content"], rejected=bad_turns[-1]["content"])
+    return opening, _stated(row, pair)
+
+
+def _stated(row: Row, pair: Preference) -> Preference:
+    """The pair with the columns about it. Raises `UserError` with the row's place for a value of another type."""
+    known: dict[str, Any] = {}
+    for name in ("strength", "annotator", "user", "principle", "reference", "aspects"):
+        value = _value(row, name)
+        if value in (None, ""):
+            continue
+        if name == "strength":
+            known[name] = finite(value) or value  # 0 is refused as it was given
+        elif name == "reference" or (name in ("annotator", "user") and type(value) is int):
+            known[name] = as_text(value)
+        elif name == "aspects" and not isinstance(value, Mapping):
+            raise UserError(f"{row.place}: 'aspects' is {shorten(as_text(value), 60)}, which has no names of aspects")
+        else:
+            known[name] = value
+    try:
+        return replace(pair, **known)
+    except UserError as error:
+        raise UserError(f"{row.place}: {error}; correct it, or give the column another name") from None
 
 
 def _shared_length(left: Sequence[Any], right: Sequence[Any]) -> int:

@@ -62,6 +62,9 @@ RESERVED = {name.lower() for names in NAMES.values() for name in names} | {
     "margin",
     "rule",
     "cut",
+    "strength",
+    "annotator",
+    "aspects",
 }
 """Column names with a meaning when the file is read. Fields of a task with such names are not written."""
 
@@ -87,7 +90,7 @@ class Rows:
                 **about,
                 "chosen": pair.chosen,
                 "rejected": pair.rejected,
-                **pair.fields,
+                **pair.about(),
             }
             for i, pair in enumerate(paired.pairs)
         ]

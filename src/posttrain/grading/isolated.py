@@ -129,7 +129,7 @@ def _names(kind: type) -> tuple[str, ...]:
 def pack_trajectory(trajectory: Trajectory, *, ids: bool = True) -> dict[str, Any]:
     """A trajectory as plain values; without `ids` its texts only."""
     task = {name: getattr(trajectory.task, name) for name in _names(Task)}
-    task["preferences"] = [(pair.chosen, pair.rejected, dict(pair.fields)) for pair in trajectory.task.preferences]
+    task["preferences"] = [asdict(pair) for pair in trajectory.task.preferences]
     task["rated"] = [(rated.completion, rated.rating) for rated in trajectory.task.rated]
     segments = [{name: getattr(segment, name) for name in _names(Segment)} for segment in trajectory.segments]
     if not ids:
@@ -142,9 +142,7 @@ def pack_trajectory(trajectory: Trajectory, *, ids: bool = True) -> dict[str, An
 def unpack_trajectory(packed: Mapping[str, Any]) -> Trajectory:
     """The trajectory of packed values."""
     task = dict(packed["task"])
-    task["preferences"] = tuple(
-        Preference(chosen=chosen, rejected=rejected, fields=about) for chosen, rejected, about in task["preferences"]
-    )
+    task["preferences"] = tuple(Preference(**pair) for pair in task["preferences"])
     task["rated"] = tuple(Rated(completion=completion, rating=rating) for completion, rating in task["rated"])
     if not isinstance(task["prompt"], str):
         task["prompt"] = tuple(Message(role=m["role"], content=m["content"]) for m in task["prompt"])

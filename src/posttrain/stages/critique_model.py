@@ -111,7 +111,7 @@ class CritiqueModelTraining(Stage):
 
     def _sides(self, policy: "Policy", task: Task, preference: Preference) -> tuple[Trajectory, Trajectory]:
         """Request and critique of both completions. Raises `UserError` for a pair without them."""
-        fields = {**task.fields, **preference.fields}
+        fields = {**task.fields, **preference.about()}
         for name in COLUMNS:
             if not isinstance(fields.get(name), str) or not fields[name].strip():
                 raise UserError(

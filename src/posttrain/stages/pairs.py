@@ -184,7 +184,7 @@ def weights_of(pairs: Sequence[tuple[Task, Preference]]) -> FloatArray:
 
 def number_of(task: Task, preference: Preference, name: str) -> float:
     """A number of a pair: its own, or the column of the task's row. Raises `UserError` where there is none."""
-    fields = {**task.fields, **preference.fields}
+    fields = {**task.fields, **preference.about()}
     number = finite(fields.get(name))
     if number is not None:
         return number

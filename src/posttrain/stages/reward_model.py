@@ -196,7 +196,7 @@ class RewardModelTraining(Stage):
 
     def _sides(self, policy: "Policy", task: Task, preference: Preference) -> tuple[Trajectory, Trajectory]:
         """Both completions below the principles of the pair. Raises `UserError` for a pair without them."""
-        fields = {**task.fields, **preference.fields}
+        fields = {**task.fields, **preference.about()}
         if not isinstance(fields.get("principles"), str):
             raise UserError(
                 f"task {task.key}: request shows the principles of each pair, and this pair has no text "

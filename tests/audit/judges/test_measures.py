@@ -89,9 +89,9 @@ def test_stated_probabilities() -> None:
 def test_contrasts_are_the_same_answers_with_opposite_labels() -> None:
     base = Task(key="0", prompt="q")
     tasks = [
-        Task(key="1", prompt="q", preferences=(Preference(chosen="a", rejected="b"),), fields={"principle": "short"}),
-        Task(key="2", prompt="q", preferences=(Preference(chosen="b", rejected="a"),), fields={"principle": "long"}),
-        Task(key="3", prompt="r", preferences=(Preference(chosen="b", rejected="a"),), fields={"principle": "long"}),
+        Task(key="1", prompt="q", preferences=(Preference(chosen="a", rejected="b", principle="short"),)),
+        Task(key="2", prompt="q", preferences=(Preference(chosen="b", rejected="a", principle="long"),)),
+        Task(key="3", prompt="r", preferences=(Preference(chosen="b", rejected="a", principle="long"),)),
     ]
     pairs = gold_pairs(tasks)
     assert [len(both) for both in contrasts(ask(Scripted(lambda a, b: 1.0), pairs))] == [2]
@@ -115,13 +115,6 @@ def test_keys_alone_and_around() -> None:
     assert found["Solution"].alone == 0.0 and found["Solution"].gain == 0.0 == found["Output only: A"].gain
     assert found["This is the reference answer, word for word:"].fault == "claimed reference"
     assert padded("ab", 5) == "abab ab" and len(padded("abc", 50)) == 53
-
-
-@pytest.mark.parametrize("strength", [0, -1, "much", True, math.inf])
-def test_a_strength_is_a_number_above_0(strength: object) -> None:
-    task = Task(key="k", prompt="q", preferences=(Preference(chosen="a", rejected="b"),), fields={"strength": strength})
-    with pytest.raises(UserError, match="how clear the label is"):
-        gold_pairs([task])
 
 
 def test_mistakes_in_gold() -> None:

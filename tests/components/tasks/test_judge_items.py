@@ -17,7 +17,7 @@ def test_the_larger_sum_is_chosen() -> None:
         (pair,) = task.preferences
         more, less = (sum(map(int, text.split("+"))) for text in (pair.chosen, pair.rejected))
         assert more > less and pair.fields["notes"] == [str(more), str(less)]
-        assert pair.fields["strength"] == (1 if more - less <= 2 else 2 if more - less <= 5 else 3)
+        assert pair.strength == (1 if more - less <= 2 else 2 if more - less <= 5 else 3)
         assert task.demonstrations[0] in (pair.chosen, pair.rejected)
 
 
@@ -28,7 +28,7 @@ def test_both_orders_are_two_items_of_opposite_labels() -> None:
         (pair,) = task.preferences
         assert first.prompt == f"{task.prompt}\nA: {pair.chosen}\nB: {pair.rejected}\n"
         assert second.prompt == f"{task.prompt}\nA: {pair.rejected}\nB: {pair.chosen}\n"
-        assert int(first.answer or "") == -int(second.answer or "") == -pair.fields["strength"]
+        assert int(first.answer or "") == -int(second.answer or "") == -pair.strength
         notes = pair.fields["notes"]
         assert second.demonstrations == (f"<think>A {notes[1]}, B {notes[0]}</think><answer>{second.answer}</answer>",)
         assert first.fields["pair"] == second.fields["pair"]

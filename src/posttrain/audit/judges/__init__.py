@@ -93,17 +93,12 @@ class GoldPair:
 def gold_pairs(tasks: Sequence[Task], writer: str = "") -> list[GoldPair]:
     """The gold pairs of tasks; `writer` is the name of the judge's model among the writers.
 
-    Raises `UserError` without pairs, and for a pair of equal answers or a strength that is no number above 0.
+    Raises `UserError` without pairs, and for a pair of equal answers.
     """
     pairs = []
     for task in tasks:
         for preference in task.preferences:
-            strength, principle = task.fields.get("strength", 1.0), str(task.fields.get("principle") or "")
-            if isinstance(strength, bool) or not isinstance(strength, int | float) or not 0 < strength < float("inf"):
-                raise UserError(
-                    f"task {task.key}: strength is {strength!r}; it is how clear the label is, a number above 0, and "
-                    "the chosen answer is the better one: give such a number, or leave the column out"
-                )
+            principle = preference.principle or ""
             if preference.chosen == preference.rejected:
                 raise UserError(f"task {task.key}: chosen and rejected are equal, so no label is right; remove the row")
             writers = [task.fields.get(f"writer_{side}") for side in ("chosen", "rejected")]
@@ -113,7 +108,7 @@ def gold_pairs(tasks: Sequence[Task], writer: str = "") -> list[GoldPair]:
                     task=under(task, principle),
                     chosen=preference.chosen,
                     rejected=preference.rejected,
-                    strength=float(strength),
+                    strength=1.0 if preference.strength is None else float(preference.strength),
                     own=own,
                     principle=principle,
                 )

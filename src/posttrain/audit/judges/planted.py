@@ -90,14 +90,16 @@ def _answers(base: Task, a: int, b: int, rng: np.random.Generator) -> list[str]:
 def _pair(base: Task, chosen: str, rejected: str, key: str, category: str) -> Task:
     fields = {
         **base.fields,
-        "strength": quality(chosen, base) - quality(rejected, base),
         "writer_chosen": writer(chosen),
         "writer_rejected": writer(rejected),
     }
-    preferences = (Preference(chosen=chosen, rejected=rejected),)
-    return Task(
-        key=key, prompt=base.prompt, answer=base.answer, domain=category, preferences=preferences, fields=fields
+    pair = Preference(
+        chosen=chosen,
+        rejected=rejected,
+        strength=quality(chosen, base) - quality(rejected, base),
+        principle=base.fields.get("principle"),
     )
+    return Task(key=key, prompt=base.prompt, answer=base.answer, domain=category, preferences=(pair,), fields=fields)
 
 
 def writer(text: str) -> str:

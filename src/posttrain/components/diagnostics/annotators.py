@@ -33,7 +33,7 @@ from posttrain.components.tasks import Tasks
 from posttrain.errors import UserError
 from posttrain.statistics.annotators import Comparison, Merits, alpha, kappa, merits
 from posttrain.statistics.logistic import regress
-from posttrain.types import Task
+from posttrain.types import Preference, Task
 
 ENOUGH = 50
 """Comparisons of an annotator without an effect who is called random."""
@@ -111,27 +111,26 @@ class _Read:
             raise UserError("the column 'first' states which answer was shown first, chosen or rejected, in every row")
         for task in tasks:
             for pair in task.preferences:
-                self._add(task, pair.chosen, pair.rejected)
+                self._add(task, pair)
         if len(self.names) < 2:
             raise UserError(
                 f"the data has pairs of {len(self.names)} annotators, and annotators are compared with one another; "
                 "give rows with prompt, chosen, rejected and annotator, of at least two"
             )
 
-    def _add(self, task: Task, chosen: str, rejected: str) -> None:
-        name = task.fields.get("annotator")
-        if not isinstance(name, str | int) or isinstance(name, bool):
+    def _add(self, task: Task, pair: Preference) -> None:
+        name, chosen, rejected = pair.annotator, pair.chosen, pair.rejected
+        if name is None:
             raise UserError(
-                f"task {task.key}: annotator is {name!r:.60}, where a name is needed; "
-                f"{nearest('annotator', task.fields)}"
+                f"task {task.key}: a pair has no annotator, where a name is needed; {nearest('annotator', task.fields)}"
             )
         prompt = task.prompt if isinstance(task.prompt, str) else "\n".join(m["content"] for m in task.prompt)
         better, worse = (self.items.setdefault((prompt, text), len(self.items)) for text in (chosen, rejected))
-        number = self.names.setdefault(str(name), len(self.names))
+        number = self.names.setdefault(name, len(self.names))
         # Without a place the smaller number comes first, which carries no information about the label.
         chosen_first = task.fields.get("first") == "chosen" if self.placed else better < worse
-        pair = (better, worse) if chosen_first else (worse, better)
-        self.comparisons.append(Comparison(*pair, annotator=number, first_wins=chosen_first))
+        shown = (better, worse) if chosen_first else (worse, better)
+        self.comparisons.append(Comparison(*shown, annotator=number, first_wins=chosen_first))
         self.prompts.append(prompt)
         self.units[frozenset((better, worse))][number] = better
 

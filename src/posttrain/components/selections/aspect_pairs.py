@@ -142,9 +142,9 @@ class AspectPairs(Selection):
             if one is None or other is None or texts[i] == texts[j] or self._vetoed(scores[i]):
                 continue
             if one - other > self.margin or (self._vetoed(scores[j]) and one >= other):
-                aspects = {name: [scores[i].get(name), scores[j].get(name)] for name in self.aspects}
-                fields = {"margin": one - other, "aspects": aspects}
-                pairs.append(Preference(chosen=texts[i], rejected=texts[j], fields=fields))
+                aspects = {name: (scores[i].get(name), scores[j].get(name)) for name in self.aspects}
+                fields = {"margin": one - other}
+                pairs.append(Preference(chosen=texts[i], rejected=texts[j], aspects=aspects, fields=fields))
         return tuple(pairs)
 
     def _total(self, scores: Scores) -> float | None:

@@ -57,8 +57,7 @@ class ComparedSums(Tasks):
         strength = 1 + (difference > 2) + (difference > 5)
         texts = ["+".join(map(str, numbers)) for numbers in sums]
         notes = [str(sum(numbers)) for numbers in sums]
-        fields = {"strength": strength, "notes": notes}
-        pair = Preference(chosen=texts[0], rejected=texts[1], fields=fields)
+        pair = Preference(chosen=texts[0], rejected=texts[1], strength=strength, fields={"notes": notes})
         rng = Random(f"compared_sums:{self.seed}:{drawn}")
         return Task(
             key="",

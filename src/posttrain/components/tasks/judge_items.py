@@ -123,8 +123,8 @@ class JudgeItems(Tasks):
             return LETTERS[place]
         if self.label == "sentence":
             return f"Answer {place + 1} is better"
-        strength = pair.fields.get("strength", task.fields.get("strength", 1))
-        if isinstance(strength, bool) or strength not in (1, 2, 3):
+        strength = 1.0 if pair.strength is None else pair.strength
+        if strength not in (1, 2, 3):
             raise UserError(
                 f"task {task.key}: the strength of a preference is 1, 2 or 3, not {strength!r}; correct it, or take "
                 "label=letter"

@@ -18,7 +18,7 @@ from posttrain.components.tasks import Tasks
 from posttrain.datasets.references import SEPARATOR, compared
 from posttrain.datasets.templates import question_of
 from posttrain.errors import UserError
-from posttrain.types import Preference, Task
+from posttrain.types import Task
 
 Characters = Annotated[int, Field(ge=1, le=10_000_000)]
 
@@ -58,11 +58,11 @@ class Referenced(Tasks):
 
     def _split(self, task: Task) -> Sequence[Task]:
         """A task for each pair, since candidates of other lengths may leave the prompt another part."""
-        reference, shown, made = reference_of(task), question_of(task), []
+        shown, made = question_of(task), []
         for number, pair in enumerate(task.preferences, 1):
             text = compared(
                 shown,
-                reference,
+                pair.reference or reference_of(task),
                 (pair.chosen, pair.rejected),
                 line=self.line,
                 separator=self.separator,
@@ -75,7 +75,7 @@ class Referenced(Tasks):
                     task,
                     key=task.key if number == 1 else f"{task.key}-{number}",
                     prompt=text.before,
-                    preferences=(Preference(chosen=chosen, rejected=rejected, fields=pair.fields),),
+                    preferences=(replace(pair, chosen=chosen, rejected=rejected),),
                     demonstrations=(),
                     rated=(),
                 )

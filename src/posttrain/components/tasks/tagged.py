@@ -14,7 +14,7 @@ from pydantic import Field
 from posttrain.component import frozen
 from posttrain.components.tasks import Tasks
 from posttrain.errors import UserError
-from posttrain.types import Preference, Task
+from posttrain.types import Task
 
 TagName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]*$")]
 
@@ -43,7 +43,7 @@ class Tagged(Tasks):
 
     def _tagged(self, task: Task) -> Task:
         pairs = (
-            Preference(chosen=self._in_tags(task, pair.chosen), rejected=self._in_tags(task, pair.rejected))
+            replace(pair, chosen=self._in_tags(task, pair.chosen), rejected=self._in_tags(task, pair.rejected))
             for pair in task.preferences
         )
         shown = tuple(self._in_tags(task, text) for text in task.demonstrations)

@@ -69,7 +69,7 @@ class Tastes(Tasks):
             prompt=f"For {USERS[user]} {name}:",
             domain=WORDS[liked],
             demonstrations=(_text(shown),),
-            preferences=(Preference(chosen=_text(chosen), rejected=_text(rejected)),),
+            preferences=(Preference(chosen=_text(chosen), rejected=_text(rejected), user=USERS[user]),),
             fields={
                 "user": USERS[user],
                 "request": "Reply:",

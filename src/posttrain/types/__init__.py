@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posttrain.signals import LOGP, OLD_LOGP, Signal
+from posttrain.types.preferences import Preference as Preference
 
 if TYPE_CHECKING:
     import torch
@@ -53,17 +54,6 @@ class Image:
 
 IMAGE = "<image>"
 """Marks the place of an image in a prompt, the first mark for the first image."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preference:
-    """Two completions of one prompt, the first preferred."""
-
-    chosen: str
-    rejected: str
-    fields: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """About the pair: ``margin`` (in units of reward), ``cut`` (the rejected one is a prefix, without an end), the
-    ``rule`` that made it, ..."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
