@@ -268,6 +268,17 @@ class LastPlace(Protocol):
         ...
 
 
+@runtime_checkable
+class Labelling(Protocol):
+    """A sampler without token ids that gives log-probabilities of labels: of an endpoint."""
+
+    async def label_logp(self, prompt: str | Sequence[Message], labels: Sequence[str]) -> list[float]:
+        """[K] log-probability that the first token after a prompt is each of several labels. Raises `NoAnswer` where
+        none is among the likeliest tokens, and `UserError` for an endpoint that states no log-probabilities.
+        """
+        ...
+
+
 def sampler_of(role: str, samplers: Mapping[str, Sampler], subject: str, hint: str = "") -> Sampler:
     """The sampler of a role. Raises `UserError` for a role without a model; `subject` begins its message."""
     if role not in samplers:

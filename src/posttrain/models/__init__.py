@@ -90,6 +90,8 @@ class Endpoint:
     concurrency: PositiveInt = 16
     """Most requests at a time; half as many after a refusal (429, 503), and one more after as many answers as there are
     places."""
+    top_logprobs: Annotated[int, Field(ge=2, le=20)] = 20
+    """Likeliest tokens that are requested where a judge reads log-probabilities of labels; some endpoints allow 5."""
     canaries: Canaries | None = None
     """Whether the model behind the address is watched; None has no canary items."""
     budget: Budget | None = None

@@ -36,6 +36,7 @@ from posttrain.errors import AlarmStop, NoAnswer, UserError
 from posttrain.errors.foreign import parse_json
 from posttrain.models import Endpoint
 from posttrain.serving.drift import Drift
+from posttrain.serving.likeliest import Likeliest, asked, likeliest_of, read, written
 from posttrain.serving.places import Places
 from posttrain.serving.spending import Spending, Usage, estimated
 from posttrain.serving.wire import name_of
@@ -155,17 +156,36 @@ class Remote:
         if schema is not None:
             form = {"name": "verdict", "schema": dict(schema), "strict": True}
             request["response_format"] = {"type": "json_schema", "json_schema": form}
+        answer, new = await self._answered(request)
+        self._drift.keep(request, answer)
+        if new and self._drift.due():
+            await self._compare()
+        return answer
+
+    async def likeliest(self, prompt: str | Sequence[Message]) -> Likeliest:
+        """The likeliest first tokens after a prompt. Raises `NoAnswer`, `AlarmStop` as `write`, and `UserError` for an
+        endpoint that states no log-probabilities.
+        """
+        request = self._request(prompt, Sampling(max_tokens=1), 0)
+        request |= asked("messages" in request, self.settings.top_logprobs)
+        found = read((await self._answered(request))[0])
+        if found is None:
+            raise UserError(
+                f"{self._place} answers without log-probabilities (logprobs, top_logprobs), which this judge reads; "
+                f"name a model that is loaded here as models.{self.role}.source, or take the reward 'judge', which "
+                "reads text"
+            )
+        return found
+
+    async def _answered(self, request: Mapping[str, Any]) -> tuple[str, bool]:
+        """The recorded answer to a request, or a new one, and whether it is new."""
         recorded = self.answers.find(self.role, request) if self.answers else None
         if recorded is not None:
-            self._drift.keep(request, recorded)
-            return recorded
+            return recorded, False
         answer, usage = await self._asked(request)
         if self.answers:
             self.answers.add(self.role, request, answer, usage)
-        self._drift.keep(request, answer)
-        if self._drift.due():
-            await self._compare()
-        return answer
+        return answer, True
 
     async def _asked(self, request: Mapping[str, Any]) -> tuple[str, Usage]:
         """The endpoint's answer to a request, and what it cost."""
@@ -268,7 +288,7 @@ class Remote:
             return Failed(reason=self._clean(f"{type(error).__name__} {error}".strip()), may_pass=True)
         status = response.status_code
         if status == 200:
-            answer = _answer_of(response)
+            answer = _answer_of(response, likeliest="logprobs" in request)
             shown = self._clean(response.text) or "nothing"
             return Failed(reason=f"not an answer of the protocol: {shown}", may_pass=True) if answer is None else answer
         self._check_mistakes(response)
@@ -374,13 +394,17 @@ def _key(role: str, settings: Endpoint) -> str:
     return key
 
 
-def _answer_of(response: httpx2.Response) -> Answer | None:
-    """The completion in an answer with its tokens; None where it has none, or an empty one."""
+def _answer_of(response: httpx2.Response, *, likeliest: bool) -> Answer | None:
+    """The completion in an answer with its tokens; None where it has none, or an empty one. With `likeliest`, the
+    likeliest tokens in its place.
+    """
     try:
         body = parse_json(response.text)
         choice = body["choices"][0]
+        if likeliest:
+            return Answer(written(likeliest_of(choice)), Usage.read(body.get("usage")))
         text = choice["message"]["content"] if "message" in choice else choice["text"]
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, AttributeError):
         return None
     return Answer(text, Usage.read(body.get("usage"))) if isinstance(text, str) and text.strip() else None
 

@@ -8,13 +8,14 @@ import numpy as np
 
 from posttrain.engines import Sampling
 from posttrain.engines._random import key_of, uniform
-from posttrain.errors import UserError
+from posttrain.errors import NoAnswer, UserError
 from posttrain.serving.client import Remote
+from posttrain.serving.likeliest import of_labels
 from posttrain.types import Completion, FloatArray, IntArray, Message, Segment, Task
 
 
 class RemoteSampler:
-    """A `posttrain.engines.Sampler` of which only `write`, `bind` and `uniform` work."""
+    """A `posttrain.engines.Sampler` of which only `write`, `label_logp`, `bind` and `uniform` work."""
 
     def __init__(self, remote: Remote, *key: int | str) -> None:
         """The seed of the n-th completion is a function of (the run's seed, key, n)."""
@@ -35,6 +36,20 @@ class RemoteSampler:
         self._requested += n
         seeds = [key_of(*self._key, number) % 2**31 for number in numbers]
         return list(await asyncio.gather(*(self._remote.write(prompt, sampling, seed, schema) for seed in seeds)))
+
+    async def label_logp(self, prompt: str | Sequence[Message], labels: Sequence[str]) -> list[float]:
+        """[K] log-probability that the first token after a prompt is each label. Raises `NoAnswer`, and `UserError`
+        for an endpoint that states no log-probabilities.
+        """
+        found = await self._remote.likeliest(prompt)
+        logp = of_labels(found, labels)
+        if logp is None:
+            tokens = ", ".join(repr(token) for token, _ in found[:5]) or "none"
+            raise NoAnswer(
+                f"none of {', '.join(map(repr, labels))} is among the {len(found)} likeliest first tokens of role "
+                f"'{self._remote.role}' ({tokens}, ...): a label is one token, and the prompt must request it alone"
+            )
+        return logp
 
     def uniform(self) -> float:
         """The next draw from [0, 1)."""

@@ -20,6 +20,8 @@ class Need:
     """Where the part stands in the stage: ``penalties.kl``."""
     setting: str = ""
     """The setting of the part that names the role, if there is one: ``penalties.kl.role``."""
+    remote: bool = False
+    """Whether an endpoint gives it too."""
 
     def within(self, place: str) -> "Need":
         """The same with its paths from the top of the recipe."""
@@ -49,7 +51,13 @@ def needs_of(path: str, part: Component | None, *, role: str, critic: str = "cri
             )
     givers = {s: (trained or role) if s.trained else s.computed_by(role, critic) for s in own if not s.given}
     mine = [
-        Need(signal=signal, role=giver, path=path, setting=_setting(path, part, signal.of or giver))
+        Need(
+            signal=signal,
+            role=giver,
+            path=path,
+            setting=_setting(path, part, signal.of or giver),
+            remote=signal in getattr(part, "remote_needs", ()),
+        )
         for signal, giver in sorted(givers.items())
         if signal not in {need.signal for need in inner}
     ]
@@ -113,6 +121,8 @@ def _check_gives(need: Need, role: str, recipe_models: Mapping[str, Model], mode
     """Raise `UserError` for a model of a kind that does not give the signal."""
     model, signal = recipe_models[role], need.signal
     place = f"; or write {need.setting}=ROLE for another role" if need.setting else ""
+    if model.is_remote and need.remote:
+        return
     if model.is_remote:
         raise UserError(
             f"{need.path} needs {signal}, and the model in the role '{role}' is an endpoint, which returns text "

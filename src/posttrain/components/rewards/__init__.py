@@ -65,6 +65,11 @@ class Reward(Component):
         return frozenset()
 
     @property
+    def remote_needs(self) -> frozenset[Signal]:
+        """Needs that an endpoint gives too: log-probabilities of single labels (`posttrain.engines.Labelling`)."""
+        return frozenset()
+
+    @property
     def needs_answer(self) -> bool:
         """Whether it compares with the reference answer of the task, and cannot score a task without one."""
         return any(part.needs_answer for part in self.wrapped.values())

@@ -6,6 +6,8 @@ names the better one by a letter. With l the log-probability of a letter, and av
 
     p(first is better) = exp(l_A / T) / (exp(l_A / T) + exp(l_B / T))
 
+At an endpoint the letters are looked up in its likeliest first tokens (``top_logprobs``).
+
 Differs: all pairs of rollouts are compared, where the authors suggest a tournament for large groups.
 """
 
@@ -17,9 +19,10 @@ import numpy as np
 from pydantic import PositiveFloat
 
 from posttrain.component import frozen
-from posttrain.components.rewards import Reward, RewardContext
+from posttrain.components.rewards import Reward, RewardContext, failure
 from posttrain.datasets.templates import marked
-from posttrain.engines import Sampler, next_logp
+from posttrain.engines import Labelling, Sampler, next_logp
+from posttrain.errors import NoAnswer
 from posttrain.signals import Signal, logp_of
 from posttrain.types import Group, Message, Score, Task, Trajectory
 
@@ -48,6 +51,11 @@ class PreferenceModel(Reward):
         """Log-probabilities of the letters."""
         return frozenset({logp_of(self.role)})
 
+    @property
+    def remote_needs(self) -> frozenset[Signal]:
+        """All of them: the letters are labels."""
+        return self.needs
+
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Compare all pairs of rollouts, in both orders."""
         sampler, count = context.sampler(self.role, self.kind), len(group)
@@ -58,22 +66,28 @@ class PreferenceModel(Reward):
             first_NN[i, j] = probability
         better_NN = (first_NN + 1.0 - first_NN.T) / 2
         values = (better_NN.sum(1) - 0.5) / (count - 1) if count > 1 else np.full(count, 0.5)
-        return [
-            Score(
-                value=float(value),
-                status="ok" if value >= 0.5 else "wrong",
-                explanation=f"the role '{self.role}' prefers it to {value:.0%} of {count - 1} others",
-            )
-            for value in values
-        ]
+        return [self._score(float(value), count) for value in values]
+
+    def _score(self, value: float, count: int) -> Score:
+        """The score of a mean probability, NaN where a comparison has no answer."""
+        if np.isnan(value):
+            return failure(f"the endpoint of role '{self.role}' names no letter in a comparison with this rollout")
+        explanation = f"the role '{self.role}' prefers it to {value:.0%} of {count - 1} others"
+        return Score(value=value, status="ok" if value >= 0.5 else "wrong", explanation=explanation)
 
     async def _first_is_better(self, sampler: Sampler, first: Trajectory, second: Trajectory) -> float:
-        """Probability that the model prefers the first of two responses, shown in this order."""
+        """Probability that the model prefers the first of two responses, shown in this order; NaN without an answer."""
         one, other = (marked(t.completion) if self.marks else t.completion for t in (first, second))
         text = QUESTION.format(context=prompt_text(first.task), first=one, second=other)
-        prompt_ids = sampler.encode((Message(role="user", content=text),))
-        letters = [int(sampler.encode(letter)[-1]) for letter in "AB"]
-        logp_a, logp_b = await next_logp(sampler, prompt_ids, letters)
+        prompt = (Message(role="user", content=text),)
+        if isinstance(sampler, Labelling):
+            try:
+                logp_a, logp_b = await sampler.label_logp(prompt, "AB")
+            except NoAnswer:
+                return float("nan")
+        else:
+            letters = [int(sampler.encode(letter)[-1]) for letter in "AB"]
+            logp_a, logp_b = await next_logp(sampler, sampler.encode(prompt), letters)
         return float(1 / (1 + np.exp(np.clip((logp_b - logp_a) / self.temperature, -700, 700))))
 
 

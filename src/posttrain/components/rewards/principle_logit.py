@@ -8,6 +8,9 @@ of the next token after the judge's prompt. One response at a time, so there is 
 not bounded; above 0 the principle is satisfied. The principle is the field ``principle`` of the task, which the policy
 does not see; `principle` is for tasks without the field, or with ``bound: false`` for all.
 
+At an endpoint the log-probabilities are of its likeliest first tokens (``top_logprobs``); a word that is not among them
+has the largest log-probability that it can have, so that the reward is nearer to 0 than the judge's own.
+
 Differs: a word of several tokens counts by its whole log-probability. `clip` bounds the reward; GRPO normalizes it in
 each group in any case.
 """
@@ -23,7 +26,8 @@ from pydantic_core import PydanticCustomError
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
 from posttrain.datasets.templates import check_places, fill, marked, places, question_of
-from posttrain.engines import Sampler, next_logp
+from posttrain.engines import Labelling, Sampler, next_logp
+from posttrain.errors import NoAnswer
 from posttrain.signals import Signal, logp_of
 from posttrain.types import Group, Message, Score, Trajectory
 
@@ -78,6 +82,11 @@ class PrincipleLogit(Reward):
         """Log-probabilities of the words."""
         return frozenset({logp_of(self.role)})
 
+    @property
+    def remote_needs(self) -> frozenset[Signal]:
+        """All of them: the words are labels."""
+        return self.needs
+
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Ask about every response."""
         sampler = context.sampler(self.role, self.kind)
@@ -90,6 +99,11 @@ class PrincipleLogit(Reward):
         values = {"question": question_of(trajectory.task), "response": marked(text), "raw_response": text}
         request = fill(self.template, {**values, "principle": principle})
         prompt = (Message(role="user", content=request),) if self.chat else request
+        if isinstance(sampler, Labelling):
+            try:
+                return self._valued(principle, *await sampler.label_logp(prompt, self.words))
+            except NoAnswer as error:
+                return failure(str(error))
         ids = sampler.encode(prompt)
         start = len(sampler.encode(""))  # a start token, of models that have one
         words = [sampler.encode(word)[start:] for word in self.words]
@@ -98,6 +112,10 @@ class PrincipleLogit(Reward):
         else:
             found = await asyncio.gather(*(sampler.logp(np.append(ids, word)) for word in words))
             yes, no = (float(np.sum(logp[-len(word) :])) for logp, word in zip(found, words, strict=True))
+        return self._valued(principle, yes, no)
+
+    def _valued(self, principle: str, yes: float, no: float) -> Score:
+        """The score of two log-probabilities."""
         value = yes - no
         if not np.isfinite(value):
             return failure(f"the role '{self.role}' gives log-probabilities of {yes} and {no}")
