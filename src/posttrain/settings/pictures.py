@@ -1,7 +1,7 @@
 """Pictures: a new flow imitates grey pictures of 16 x 16 pixels of mixed quality, and is rewarded by a noisy judge.
 
 The condition is the requested shade of a square. The judge is code with noise, and scores four aspects of a picture by
-their mean. Held-out pictures are scored without noise; correct is a mean of at least 4 of 5.
+their mean. Held-out pictures are scored without noise; correct is a mean of at least 3 of 5.
 """
 
 from dataclasses import replace
@@ -44,5 +44,5 @@ def pictures() -> Recipe:
         models={"policy": Model(source="new", shape=flow, trained=True)},
         tasks=Pictures(size=1400),
         stages={"matching": matching, "rl": stage},
-        evaluation=Evaluation(holdout=100, verifier=Picture(), correct_at=4.0),
+        evaluation=Evaluation(holdout=100, verifier=Picture(), correct_at=3.0),
     )

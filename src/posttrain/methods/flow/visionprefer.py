@@ -15,7 +15,12 @@ Differs: unverified but for the aspects, the comparison by prompt and the two wa
 and weights are of this package. Pictures are 16 x 16 pixels of grey from a small flow, and the judge is code with
 noise, since no bundled model sees. The reasons that the judge writes are not kept.
 
-Not measured yet.
+Measured here (``python docs/experiments/scored_pictures.py --seeds 3``), three seeds, not yet five: labels are in the
+order of the mean without noise in .854 [.837, .871] of the pairs of new prompts, the reward model in .843
+[.814, .872]: it is no better than its labels. It is in order by one aspect in .53 (following) to .68 (aesthetics). A
+reward model of following alone correlates with following by .350 [.270, .430], that of equal weights by .063; the
+weights act as meant. With DDPO the clean score of samples rises from 2.965 to 3.205 after 30 steps, in each seed, to
+3.254 at its best, after 11 to 36 steps, and is 3.000 after 120, where the learned score has risen from -2.6 to 92.
 """
 
 from dataclasses import replace

@@ -6,10 +6,12 @@ pair (Diffusion-DPO, Wallace et al. 2023, arXiv:2311.12908).
 
     posttrain run visionprefer_dpo tasks=mine.jsonl    # columns: prompt (numbers), completion (pixels), texts (a list)
 
-Differs: unverified but for the aspects and that DPO is one of two ways of tuning. beta is 50: errors are means over
+Differs: unverified but for the aspects and that DPO is one of two ways of tuning. beta is 10: errors are means over
 pixels, and small.
 
-Not measured yet.
+Measured here, one seed (``python docs/experiments/scored_pictures.py --seeds 1``): the mean clean score of 200 sampled
+pictures is 2.855 before and 3.124 after, most of it harmlessness, 3.69 before and 4.51 after. With beta 50 it is 2.931
+after 200 steps at a rate of 3e-5, and 2.982 after 100 steps at 3e-4.
 """
 
 from dataclasses import replace
@@ -39,11 +41,11 @@ def visionprefer_dpo(recipe: Recipe | None = None) -> Recipe:
     stage = preference_of(recipe)
     stage = replace(
         stage,
-        loss=DPO(beta=50.0),
+        loss=DPO(beta=10.0),
         selection=scored_pictures(),
         batch=64,
         epochs=2.0,
-        max_steps=100,
-        learner=Learning(optimizer=AdamW(lr=3e-4)),
+        max_steps=240,
+        learner=Learning(optimizer=AdamW(lr=1e-4)),
     )
     return with_stage(replace(recipe, name="visionprefer_dpo"), stage)

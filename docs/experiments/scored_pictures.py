@@ -4,7 +4,7 @@ The recipe `visionprefer` with 120 steps of reinforcement, and its reward beside
 weight. On pairs of 100 new prompts: how often the labels are in the order of the mean without noise, how often the
 reward model is, and by aspect; then a reward model of labels by prompt following alone, and the correlation of both
 with each aspect. Then learned and clean score of sampled pictures at the start, after 30 steps, at the clean score's
-best and at the end; and of 200 pictures after `visionprefer_dpo`.
+best and at the end; and of 200 pictures before and after `visionprefer_dpo`.
 
     (with --seeds 5)
 """
@@ -111,15 +111,23 @@ def one(seed: int, folder: Path) -> dict[str, float]:
     for title, at in places.items():
         found[f"DDPO, learned {title}"], found[f"DDPO, clean {title}"] = map(float, smooth[at])
     found["DDPO, step of the clean best"] = float(best)
-    policy: Any = load_policy(
-        "policy", Model(source=str(trained(visionprefer_dpo(), seed, folder / "dpo")[0] / "policy")), {}, CPU
-    )
-    server, scores = Native().serve(policy, 0), []
-    for task in Pictures(size=SAMPLES, seed=2000 + seed, candidates=0).load():
-        prompt = policy.prompt(task)
-        (made,) = wait_for(server.bind(task.key).sample(prompt.token_ids, 1, Sampling(max_tokens=64), prompt.vectors))
-        scores.append(float(clean(made.text, task).mean()))
-    found["DPO, clean at the end"] = float(np.mean(scores))
+    return {**found, **one_dpo(seed, folder)}
+
+
+def one_dpo(seed: int, folder: Path) -> dict[str, float]:
+    """Clean scores of sampled pictures before and after DPO."""
+    recipe, found = visionprefer_dpo(), dict[str, float]()
+    matching = {name: stage for name, stage in recipe.stages.items() if name == "matching"}
+    before = replace(recipe, stages=matching, models={"policy": recipe.models["policy"]})
+    for title, changed in (("start", before), ("end", recipe)):
+        models, _ = trained(changed, seed, folder / f"dpo {title}")
+        policy: Any = load_policy("policy", Model(source=str(models / "policy")), {}, CPU)
+        server, scores = Native().serve(policy, 0), []
+        for task in Pictures(size=SAMPLES, seed=2000 + seed, candidates=0).load():
+            prompt, sampler = policy.prompt(task), server.bind(task.key)
+            (made,) = wait_for(sampler.sample(prompt.token_ids, 1, Sampling(max_tokens=64), prompt.vectors))
+            scores.append(float(clean(made.text, task).mean()))
+        found[f"DPO, clean at the {title}"] = float(np.mean(scores))
     return found
 
 
