@@ -55,6 +55,14 @@ def test_generate_writes_what_tasks_read(capfd: pytest.CaptureFixture[str], tiny
     assert "exists already" in answer(capfd, "generate", tiny, *SMALL, "--out", "a.jsonl", code=2)["error"]
 
 
+def test_generate_counts_tasks_without_a_row(capfd: pytest.CaptureFixture[str], tiny: str) -> None:
+    """A new model never thinks, so that no mode is better."""
+    search = "{kind: best_of, n: 2, value_role: null, sampling: {max_tokens: 4}}"
+    found = answer(capfd, "generate", tiny, *SMALL, "--as", "modes", "--search", search)
+    assert found["out"] == "modes.jsonl" and found["rows"] == 0
+    assert found.get("no rollout thinks", 0) + found.get("no rollout ended and could be scored", 0) == found["tasks"]
+
+
 def test_generate_makes_pairs_by_a_rule_and_counts_who_has_none(capfd: pytest.CaptureFixture[str], tiny: str) -> None:
     search = "{kind: best_of, n: 3, value_role: null, sampling: {max_tokens: 6}}"
     rule = ("--rows", "pairs", "--pairing", "{kind: fields_differ, fields: [answer]}")

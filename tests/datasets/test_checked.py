@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from posttrain.datasets.checked import Checked, checked_of, make
+from posttrain.datasets.checked import Checked, Use, checked_of, make, reason_of
 from posttrain.types import Preference, Score, Segment, Task, Trajectory
 
 
@@ -40,6 +40,23 @@ def test_the_best_of_several_the_first_of_equals() -> None:
     made = make([rollout("a", value=0.2), rollout("b", value=0.9), rollout("c", value=0.9)], "best_of")
     assert made is not None and (made.demonstrations, made.origin[0]["value"]) == (("b",), 0.9)
     assert make([], "best_of") is None
+
+
+@pytest.mark.parametrize(
+    ("rollouts", "use", "reason"),
+    [
+        ([], "best_of", "no rollout ended and could be scored"),
+        ([rollout("a"), rollout("b")], "pairs", "every rollout is correct"),
+        ([wrong("a")], "pairs", "no rollout is correct"),
+        ([wrong("a")], "solved", "no rollout is correct"),
+        ([rollout("a", 4), rollout("b", 5)], "shortest", "no rollout is 1.5 times as long as the shortest correct one"),
+        ([rollout("a"), wrong("b")], "modes", "no rollout thinks"),
+        ([rollout("<think>a</think>")], "modes", "every rollout thinks"),
+        ([wrong("<think>a</think>"), wrong("b")], "modes", "no rollout is correct"),
+    ],
+)
+def test_a_task_that_gives_nothing_has_a_reason(rollouts: list[Checked], use: Use, reason: str) -> None:
+    assert make(rollouts, use) is None and reason_of(rollouts, use) == reason
 
 
 def thought(text: str, **more: Any) -> Checked:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from posttrain.components.rewards.ended import Ended
+from posttrain.components.tasks.arithmetic import Arithmetic
 from posttrain.methods.sft_rl.tulu3 import ROWS, tulu3
 from posttrain.models import Model, copied_last
 from posttrain.policies.folder import new_folder
@@ -17,6 +18,7 @@ from posttrain.recipes.changes import preference_of, rl_of
 from posttrain.recipes.overrides import override
 from posttrain.recipes.tree import Recipe
 from posttrain.runs.context import RunContext
+from posttrain.runs.preview import preview
 from posttrain.types import Task
 from tests.components.rewards.judging import judge
 
@@ -97,3 +99,10 @@ def test_an_unknown_kind_stops_before_sampling(kind: str, tmp_path: Path) -> Non
     context = RunContext(recipe, torch.device("cpu"))
     with pytest.raises(Exception, match="has the domain 'poems'"):
         context.check(context.first_models())
+
+
+def test_a_dry_run_has_the_model_that_an_earlier_stage_makes(small: Small) -> None:
+    """The critic is a copy of the reward model, which a stage before reinforcement trains."""
+    own = ("reward=match", "evaluation.tasks=null", "evaluation.verifier=match", "rl.prompts=2", "rl.rollout.n=2")
+    found = preview(small(replace(tulu3(), tasks=Arithmetic()), *own))
+    assert "4 rollouts of 2 tasks" in found["stage rl (rl)"][1]

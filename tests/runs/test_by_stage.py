@@ -48,10 +48,12 @@ def test_over_runs_the_unit_is_the_run() -> None:
 def test_named_sets_become_the_held_out_tasks() -> None:
     tasks, holdout = changes_of_sets("sums=a.jsonl,words=b.jsonl", ["seed=1"])
     assert tasks == (
-        'evaluation.tasks={"kind": "mixture", "sources": {"sums": "a.jsonl", "words": "b.jsonl"}, "domains": "source"}'
+        'evaluation.tasks={"kind": "mixture", "sources": {"sums": "a.jsonl", "words": "b.jsonl"}, "domains": "source", '
+        '"most": 200}'
     )
     assert holdout == "evaluation.holdout=400"
-    assert len(changes_of_sets("sums=a.jsonl", ["evaluation.holdout=5"])) == 1
+    [own] = changes_of_sets("sums=a.jsonl,words=b.jsonl", ["evaluation.holdout=5"])
+    assert own.endswith('"most": 3}'), "five tasks are three of one set and two of the other"
 
 
 @pytest.mark.parametrize(

@@ -104,4 +104,4 @@ def command(
     click.echo(f"{out}: {done['rows']} rows from {done['rollouts']} rollouts of {done['tasks']} tasks")
     for reason, count in done.items():
         if reason not in COUNTS:
-            click.echo(f"  {count} tasks without a pair: {reason}")
+            click.echo(f"  {count} tasks without a row: {reason}")

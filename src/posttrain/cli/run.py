@@ -68,13 +68,14 @@ def command(
 
 
 TASKS_OF_A_SET = 200
-"""Tasks that are taken of each named set, where evaluation.holdout is not given."""
+"""Most tasks that are taken of each named set, where evaluation.holdout does not give the number of all."""
 
 
 def changes_of_sets(text: str, changes: Sequence[str]) -> list[str]:
     """The changes that make named test sets the held-out tasks. Raises `UserError` for a set without a name or tasks.
 
-    The domain of a held-out task is the name of its set, so that every evaluation has the accuracy of each.
+    The domain of a held-out task is the name of its set, so that every evaluation has the accuracy of each. As many
+    tasks are taken of every set, as far as it has them: a small set is not crowded out by a large one.
     """
     import json
 
@@ -93,9 +94,11 @@ def changes_of_sets(text: str, changes: Sequence[str]) -> list[str]:
     taken = [change for change in changes if change.startswith("evaluation.tasks")]
     if taken:
         raise UserError(f"--sets gives the held-out tasks, and so does {taken[0]}; leave one out")
-    held_out = [f"evaluation.tasks={json.dumps({'kind': 'mixture', 'sources': sources, 'domains': 'source'})}"]
-    own = any(change.startswith(("evaluation.holdout=", "holdout=")) for change in changes)
-    return held_out if own else [*held_out, f"evaluation.holdout={TASKS_OF_A_SET * len(sources)}"]
+    given = [change.partition("=")[2] for change in changes if change.startswith(("evaluation.holdout=", "holdout="))]
+    total = int(given[-1]) if given and given[-1].isdecimal() else TASKS_OF_A_SET * len(sources)
+    mixed = {"kind": "mixture", "sources": sources, "domains": "source", "most": max(-(-total // len(sources)), 1)}
+    held_out = [f"evaluation.tasks={json.dumps(mixed)}"]
+    return held_out if given else [*held_out, f"evaluation.holdout={total}"]
 
 
 def finish(folder: Path, summary: Mapping[str, Any], as_json: bool) -> None:

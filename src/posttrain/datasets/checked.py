@@ -94,6 +94,21 @@ def make(rollouts: Sequence[Checked], use: Use, *, most: int = 1, thinking: str 
     return Made(demonstrations=tuple(a.text for a in best), origin=tuple(a.origin for a in best)) if best else None
 
 
+def reason_of(rollouts: Sequence[Checked], use: Use, *, thinking: str = THINKING) -> str:
+    """Why the rollouts of a task, of which `make` gives nothing, give nothing."""
+    if not rollouts:
+        return "no rollout ended and could be scored"
+    if use == "modes" and len({bool(re.search(thinking, rollout.text)) for rollout in rollouts}) == 1:
+        return "every rollout thinks" if re.search(thinking, rollouts[0].text) else "no rollout thinks"
+    if not any(rollout.right for rollout in rollouts):
+        return "no rollout is correct"
+    return {
+        "pairs": "every rollout is correct",
+        "shortest": f"no rollout is {FACTOR:g} times as long as the shortest correct one",
+        "modes": "no rollout of the better mode is correct",
+    }[use]
+
+
 def _preferred(pairs: Sequence[tuple[Checked, Checked]]) -> Made | None:
     if not pairs:
         return None

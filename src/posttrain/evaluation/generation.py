@@ -5,8 +5,8 @@
     pairs, shortest  rows with a chosen and a rejected rollout, and where they are from (`posttrain.datasets.checked`)
     best_of, modes   one row per task with the rollout to imitate, where it is from, and its mode
 
-With a rule of `posttrain.components.pairings`, `pairs` are those that the rule makes, with their fields as columns, and
-tasks without a pair are counted by their reason.
+With a rule of `posttrain.components.pairings`, `pairs` are those that the rule makes, with their fields as columns.
+Tasks without a row are counted by their reason.
 
 The rows of a task are a function of (models, seed, task key). They are appended to ``FILE.part``, and the progress is
 in ``FILE.progress.json``. A generation that was killed continues from there, and its file is the same byte for byte.
@@ -26,7 +26,7 @@ from typing_extensions import TypedDict
 
 from posttrain.components.pairings import Paired
 from posttrain.components.search import Found
-from posttrain.datasets.checked import Use, checked_of, make
+from posttrain.datasets.checked import Use, checked_of, make, reason_of
 from posttrain.datasets.layout import NAMES
 from posttrain.engines import wait_for
 from posttrain.errors import UserError
@@ -41,7 +41,7 @@ Pair = Callable[[Task, Sequence[Trajectory]], Awaitable[Paired]]
 """Makes pairs of a task's scored rollouts."""
 
 COUNTS = ("tasks", "rollouts", "rows")
-"""What is counted while a file is generated, besides the tasks without a pair, by reason."""
+"""What is counted while a file is generated, besides the tasks without a row, by reason."""
 
 
 class Progress(TypedDict):
@@ -110,6 +110,12 @@ class Rows:
             return self._demonstrations(task, about, scored)
         return self._checked(task, about, scored, self.kind)
 
+    def reason(self, scored: Sequence[Trajectory]) -> str:
+        """Why the rollouts of a task give no row."""
+        if self.kind == "rated" or self.kind == "demonstrations":
+            return f"no rollout that ended has a reward of at least {self.at_least:g}"
+        return reason_of(checked_of(scored, self.writer), self.kind)
+
     def _checked(
         self, task: Task, about: Mapping[str, Any], scored: Sequence[Trajectory], use: Use
     ) -> list[dict[str, Any]]:
@@ -169,8 +175,8 @@ def generate(
 ) -> dict[str, int]:
     """Search on every task and write the file; returns the numbers of tasks, rollouts and rows.
 
-    `settings` is all that the rows depend on, as JSON. A generation is continued only with the same settings. `pair`
-    makes the rows in place of the kind of `rows`; then the tasks without a pair are counted too, by their reason.
+    With these are the numbers of tasks without a row, by their reason. `settings` is all that the rows depend on, as
+    JSON. A generation is continued only with the same settings. `pair` makes the rows in place of the kind of `rows`.
     """
     journal = Journal(out, json.loads(json.dumps(settings)))
     done = journal.open()
@@ -179,18 +185,19 @@ def generate(
         results = wait_for(_together(chunk, find))
         paired: Sequence[Paired] = ()
         if pair is None:
-            parts = (rows.of(task, *result) for task, result in zip(chunk, results, strict=True))
+            parts = [rows.of(task, *result) for task, result in zip(chunk, results, strict=True)]
+            without = [rows.reason(scored) for part, (_, scored) in zip(parts, results, strict=True) if not part]
         else:
             paired = wait_for(_paired(chunk, results, pair))
-            parts = (rows.made(task, result) for task, result in zip(chunk, paired, strict=True))
+            parts = [rows.made(task, result) for task, result in zip(chunk, paired, strict=True)]
+            without = [result.reason for result in paired if not result.pairs]
         made = [row for part in parts for row in part]
         more = sum(len(scored) for _, scored in results) + sum(result.rollouts for result in paired)
         sizes = (len(chunk), more, len(made))
-        reasons = Counter(result.reason for result in paired if not result.pairs)
         done = {
             **done,
             **{name: done[name] + size for name, size in zip(COUNTS, sizes, strict=True)},
-            **{reason: done.get(reason, 0) + count for reason, count in sorted(reasons.items())},
+            **{reason: done.get(reason, 0) + count for reason, count in sorted(Counter(without).items())},
         }
         journal.append(made, done)
         progress(done)

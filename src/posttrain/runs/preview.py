@@ -55,7 +55,8 @@ def sections(recipe: Recipe, warnings: Sequence[str] = ()) -> Iterator[Section]:
         counted = f"{stage.total_steps(problems.of(stage))} steps on {len(problems.of(stage))} tasks" + (
             f", of which {stage.selection.kind} leaves some when the stage begins" if stage.selection else ""
         )
-        drawn = stage.preview(context.with_copies(stage, models), stage_context)
+        models = context.with_copies(stage, models)  # what a stage trains, later ones may copy
+        drawn = stage.preview(models, stage_context)
         yield f"stage {name} ({stage.kind})", [counted, *drawn]
         errors += stage_context.errors
     yield "evaluation", [problems.measured]

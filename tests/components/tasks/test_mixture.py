@@ -34,6 +34,18 @@ def test_without_shares_everything_is_used() -> None:
     assert any(key.startswith("small/") for key in keys[:5]) and any(key.startswith("small/") for key in keys[-5:])
 
 
+def test_a_large_source_does_not_crowd_out_a_small_one() -> None:
+    """The first five of 90, and all three of the other, spread over the order."""
+    sources = {"large": Arithmetic(size=90), "small": Arithmetic(size=3, seed=5)}
+    mixture = Mixture(sources=sources, most=5)
+    keys = [task.key for task in mixture.load()]
+    assert [key.split("/")[0] for key in keys].count("small") == 3 and len(keys) == 8
+    assert {key for key in keys if key.startswith("large/")} == {
+        f"large/{task.key}" for task in Arithmetic(size=90).load()[:5]
+    }
+    assert "large: 5 of 90 tasks" in mixture.describe()
+
+
 def test_growing_a_source_keeps_the_prefix() -> None:
     def mixed(size: int) -> list[str]:
         sources = {"a": Arithmetic(size=size), "b": Countdown(size=size)}

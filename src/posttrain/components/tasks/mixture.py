@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from functools import cached_property
 from typing import Literal
 
-from pydantic import PositiveFloat
+from pydantic import PositiveFloat, PositiveInt
 
 from posttrain.component import frozen, nearest
 from posttrain.components.tasks import Tasks
@@ -27,10 +27,12 @@ class Mixture(Tasks):
     hold. Without shares, all tasks are used, in proportion to the sizes of the sources."""
     domains: Literal["own", "source"] = "own"
     """Domain of a task: its own, and the name of its source where it has none; or always the name of its source."""
+    most: PositiveInt | None = None
+    """Most tasks of a source, the first ones; None takes all."""
 
     def load(self) -> Sequence[Task]:
         """The tasks of all sources, in the order of the mixture."""
-        loaded = self._loaded
+        loaded = {name: tasks[: self.most] for name, tasks in self._loaded.items()}
         shares = self.shares or {name: float(len(tasks)) for name, tasks in loaded.items()}
         end = min(len(tasks) / shares[name] for name, tasks in loaded.items())
         placed = sorted(
