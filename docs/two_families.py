@@ -25,7 +25,7 @@ SUMS: Final = "evaluation.accuracy_by_domain.sums"
 DEMONSTRATIONS: Final = "demonstrations"
 NAMES: Final = {"grpo setting=two_families": "GRPO", "sft setting=two_families": "SFT, then GRPO"}
 """Names of contenders by the start of their recipes; the others have the first word of theirs."""
-SHADES: Final = (*COLOURS, "#0f766e")
+SHADES: Final = (*COLOURS, "#0f766e", "#be185d")
 TOP: Final = 40
 ROW: Final = 34
 
