@@ -105,6 +105,16 @@ def test_bad_experts_are_refused_before_anything_is_sampled(small: Small, tmp_pa
             context.check(context.first_models())
 
 
+def test_experts_that_are_all_held_out_are_refused(small: Small, tmp_path: Path) -> None:
+    tested, own = tmp_path / "tested.jsonl", tmp_path / "own.jsonl"
+    tested.write_text('{"prompt": "a", "completion": "b", "answer": "b"}\n')
+    own.write_text('{"prompt": "c", "answer": "d"}\n{"prompt": "e", "answer": "f"}\n')
+    recipe = override(chord(), [f"experts={tested}", f"evaluation.tasks={tested}", f"tasks={own}"])
+    context = RunContext(recipe, torch.device("cpu"))
+    with pytest.raises(UserError, match=r"experts\.tasks: all of them are among the 1 held-out ones"):
+        context.check(context.first_models())
+
+
 def test_the_two_variants() -> None:
     stage, phi = rl_of(chord()), rl_of(chord_phi())
     assert [stage.balance.shares({}, seed=0, step=s, steps=1).demonstrated for s in (0, 999)] == [0.9, 0.05]  # type: ignore[union-attr]

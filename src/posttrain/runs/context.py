@@ -113,6 +113,12 @@ class RunContext:
             with self.problems.naming_places():
                 stage.check(models, tasks)
                 for other, more in self.problems.further(stage).items():
+                    if not more:
+                        raise UserError(
+                            f"stages.{name}.{other}.tasks: all of them are among the "
+                            f"{len(self.problems.held_out)} held-out ones, so that none is left to learn from; give "
+                            "others, or another test set as evaluation.tasks"
+                        )
                     stage.check_further(other, models, more)
         self.problems.warnings = warnings_of(self.recipe, self.problems, models)
         for endpoint in self.endpoints.values():
