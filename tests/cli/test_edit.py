@@ -42,6 +42,12 @@ def test_a_sweep_has_controls_and_leaves_the_model(capfd: pytest.CaptureFixture[
         ("edit", 0.0),
         *((name, -1.0) for name in names),
     ]
+    kept = ("--sweep", "1:-1:-1", "--keep", "effects.json", "--json")
+    for _ in range(2):
+        assert main(["edit", "m", "--away", "texts.jsonl", "share=0.1", *kept]) == 0
+        assert json.loads(capfd.readouterr().out)["effects"] == found
+    assert main(["edit", "m", "--away", "texts.jsonl", "share=0.2", *kept]) == 2
+    assert "holds results of other edit" in capfd.readouterr().err
     assert len({e["perplexity"] for e in found}) == len(found) and Path("m/model.safetensors").read_bytes() == before
 
 

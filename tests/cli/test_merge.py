@@ -12,6 +12,7 @@ from posttrain.models import Model
 from posttrain.policies.folder import new_folder
 from posttrain.policies.loading import load_policy
 from posttrain.recipes.files import find_recipe, to_yaml
+from posttrain.runs import merging
 
 
 @pytest.fixture(autouse=True)
@@ -71,6 +72,34 @@ def test_a_sweep_from_one_model_to_the_other(capfd: pytest.CaptureFixture[str]) 
     assert all(point["summary"]["tasks"] == 4 and 0.0 <= point["reflective"] <= 1.0 for point in found)
     assert main(["merge", "m1", "m2", "--sweep", "1:0:0.1"]) == 2
     assert "which has no points" in capfd.readouterr().err
+
+
+def test_a_sweep_that_was_interrupted_goes_on(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second command measures one coefficient, and gives what one without an interruption gives."""
+    limits = ("evaluation.holdout=4", "rollout.sampling.max_tokens=4", "tasks.size=20", "--method", "task_arithmetic")
+    whole = ("merge", "m1", "m2", *limits, "--sweep", "0:1:0.5", "--json")
+    assert main([*whole]) == 0
+    shown = capfd.readouterr()
+    assert shown.err.count("\n") >= 4, "a line for each coefficient, when it is known"
+    measured, answers_with = [], merging.answers_with
+    monkeypatch.setattr(merging, "answers_with", lambda *given: measured.append(1) or answers_with(*given))
+    kept = ("--keep", "points.json")
+    assert main(["merge", "m1", "m2", *limits, "--sweep", "0:0.5:0.5", *kept]) == 0
+    assert len(measured) == 2
+    capfd.readouterr()
+    assert main([*whole, *kept]) == 0
+    assert len(measured) == 3
+    found = [json.loads(text)["points"] for text in (shown.out, capfd.readouterr().out)]
+    for point in (*found[0], *found[1]):
+        point["summary"].pop("seconds", None)
+    assert found[0] == found[1]
+    assert main([*whole, *kept, "evaluation.holdout=3"]) == 2
+    assert "holds results of other changes" in capfd.readouterr().err
+    Path("points.json").write_text("[]")
+    assert main([*whole, *kept]) == 2
+    assert main(["merge", "m1", "m2", "--out", "o", *kept]) == 2
 
 
 def run_with_search(folder: Path) -> None:

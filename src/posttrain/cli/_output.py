@@ -18,6 +18,8 @@ _TRUST = "posttrain.trust_code"
 _answers: TextIO | None = None
 """The stream of JSON answers while all other output goes to standard error; else None."""
 
+KEEP_HELP = "File of what the sweep has measured; what is there is not measured again."
+
 
 def verb(function: Callable[..., None]) -> click.Command:
     """Declares the command of a verb's file: its name is the file's name, its help the module's docstring.

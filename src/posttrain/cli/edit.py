@@ -7,22 +7,24 @@ With --out the edited model is written: the same files with the bytes of these r
 edit.safetensors. --undo writes a folder whose weight files are the original ones, byte by byte. With --sweep nothing is
 written: samples and likelihoods are measured at each strength, also negative ones, next to controls of equal size: rows
 from the other end of the ranking, random rows, a random direction. Samples are scored by a classifier of words that is
-fitted to the texts, not by the probe.
+fitted to the texts, not by the probe. With --keep a sweep that was interrupted goes on by the same command.
 
     posttrain edit MODEL --away texts.jsonl --sweep
-    posttrain edit MODEL --away texts.jsonl --sweep 6:-6:-3
+    posttrain edit MODEL --away texts.jsonl --sweep 6:-6:-3 --keep effects.json
     posttrain edit MODEL --away texts.jsonl alpha=2 --out edited
     posttrain edit edited --undo --out original
 """
 
 import re
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from posttrain.cli._completion import complete_model
-from posttrain.cli._output import print_json, verb
+from posttrain.cli._output import KEEP_HELP, print_json, verb
 
 if TYPE_CHECKING:
     from posttrain.runs.editing import Effect
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     flag_value="2:-2:-1",
     help="Measure at these strengths, and write nothing; alone it is 2:-2:-1.",
 )
+@click.option("--keep", type=click.Path(path_type=Path, dir_okay=False), help=KEEP_HELP)
 @click.option("--undo", is_flag=True, help="Put the original rows of an edited folder back.")
 def command(
     model: str,
@@ -49,6 +52,7 @@ def command(
     kind: str,
     out: Path | None,
     sweep: str | None,
+    keep: Path | None,
     undo: bool,
     as_json: bool,
 ) -> None:
@@ -62,6 +66,8 @@ def command(
             raise UserError(f"'{word}' is not a setting of {kind}; write name=value")
     if (out is None) == (sweep is None):
         raise UserError("name the folder to write, --out FOLDER, or the strengths to measure, --sweep 2:-2:-1")
+    if keep is not None and sweep is None:
+        raise UserError(f"--keep {keep} keeps what a sweep has measured; write --sweep")
     if undo == (away is not None) or (undo and (settings or sweep)):
         raise UserError("give the texts to edit away from, --away FILE, or --undo without settings and --sweep")
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -74,11 +80,18 @@ def command(
         print_json({"model": str(out), "rows": count}) if as_json else click.echo(f"wrote {out}, {count} rows undone")
         return
     assert away is not None, "it was checked"
-    _edit(model, settings, away, kind, out, sweep, as_json)
+    _edit(model, settings, away, kind, out, sweep, keep, as_json)
 
 
 def _edit(
-    model: str, settings: tuple[str, ...], away: str, kind: str, out: Path | None, sweep: str | None, as_json: bool
+    model: str,
+    settings: tuple[str, ...],
+    away: str,
+    kind: str,
+    out: Path | None,
+    sweep: str | None,
+    keep: Path | None,
+    as_json: bool,
 ) -> None:
     import torch
 
@@ -87,11 +100,13 @@ def _edit(
     from posttrain.models import Model
     from posttrain.policies.editing import write_edited
     from posttrain.policies.folder import open_folder
-    from posttrain.policies.loading import load_language_model
+    from posttrain.policies.loading import folder_of, load_language_model
+    from posttrain.runs.changes import digest_of_model
     from posttrain.runs.editing import Trial, folder_named, read_texts
     from posttrain.runs.editing import sweep as measure_at
     from posttrain.runs.launch import model_source
     from posttrain.runs.merging import points
+    from posttrain.runs.sweeps import Results
 
     edit = component(Edit, kind, settings)
     strengths = points(sweep) if sweep is not None else []
@@ -112,16 +127,22 @@ def _edit(
         else:
             click.echo(f"wrote {out}, {plan.count} rows changed; undo: posttrain edit {out} --undo --out FOLDER")
         return
-    if not as_json:
-        click.echo(
-            f"{'edit':<18} {'strength':>8} {'samples to avoid':>17} {'perplexity':>11} {'of those to avoid':>18}"
-        )
-    found = measure_at(trial, edit, strengths, (lambda effect: None) if as_json else _show)
+    depends = {
+        "model": digest_of_model(folder_of("policy", Model(source=model_source(model)))),
+        "texts": sha256(repr(texts).encode()).hexdigest(),
+        "edit": repr(edit),
+    }
+    kept = Results(keep, depends)
+    click.echo(
+        f"{'edit':<18} {'strength':>8} {'samples to avoid':>17} {'perplexity':>11} {'of those to avoid':>18}",
+        err=as_json,
+    )
+    found = measure_at(trial, edit, strengths, partial(_show, err=as_json), kept=kept)
     if as_json:
         print_json({"model": model, "kind": kind, **report, "effects": [vars(effect) for effect in found]})
 
 
-def _show(effect: "Effect") -> None:
-    """One row of the table of a sweep."""
+def _show(effect: "Effect", *, err: bool) -> None:
+    """One row of the table of a sweep, on standard error where the output is JSON."""
     numbers = f"{effect.away:>17.1%} {effect.perplexity:>11.4g} {effect.perplexity_away:>18.4g}"
-    click.echo(f"{effect.edit:<18} {effect.strength:>8g} {numbers}")
+    click.echo(f"{effect.edit:<18} {effect.strength:>8g} {numbers}", err=err)

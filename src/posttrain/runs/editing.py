@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from posttrain.components.edits import Edit, Plan
 from posttrain.datasets.sources import open_source
 from posttrain.errors import UserError
+from posttrain.runs.sweeps import Results
 
 if TYPE_CHECKING:
     import torch
@@ -205,13 +206,26 @@ class Trial:
 
 
 def sweep(
-    trial: Trial, edit: Edit, strengths: Sequence[float], on_effect: Callable[[Effect], None] = lambda effect: None
+    trial: Trial,
+    edit: Edit,
+    strengths: Sequence[float],
+    on_effect: Callable[[Effect], None] = lambda effect: None,
+    *,
+    kept: Results | None = None,
 ) -> list[Effect]:
-    """The effect of an edit and of its controls of equal size at each strength; at 0 there is nothing to control."""
+    """The effect of an edit and of its controls of equal size at each strength; at 0 there is nothing to control.
+
+    What is `kept` is taken.
+    """
     found: list[Effect] = []
+    kept = kept or Results(None, {})
     for strength in strengths:
         for name, arm in {"edit": edit, **(edit.controls if strength else {})}.items():
-            found.append(trial.effect(name, arm, strength))
+            known = kept.get(f"{name} {strength:g}")
+            if known is None:
+                known = vars(trial.effect(name, arm, strength))
+                kept.put(f"{name} {strength:g}", known)
+            found.append(Effect(**known))
             on_effect(found[-1])
     return found
 

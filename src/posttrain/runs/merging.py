@@ -9,6 +9,7 @@ from posttrain.components.merges import Merge
 from posttrain.components.tasks import Tasks
 from posttrain.errors import UserError
 from posttrain.runs.measuring import answers_with, context_for
+from posttrain.runs.sweeps import Results
 
 if TYPE_CHECKING:
     from posttrain.policies.calibration import Text
@@ -77,9 +78,10 @@ def sweep(
     changes: Sequence[str],
     calibration: "Sequence[Sequence[Text]]" = (),
     *,
+    kept: Results | None = None,
     on_point: Callable[[Point], None] = lambda point: None,
 ) -> list[Point]:
-    """Evaluate the merge at each coefficient on the held-out tasks of a recipe with changes.
+    """Evaluate the merge at each coefficient on the held-out tasks of a recipe with changes; what is `kept` is taken.
 
     The recipe is that of the first model, if it is of a run, with its evaluation: the value model of a search in it
     stays what it is.
@@ -90,12 +92,17 @@ def sweep(
     context = context_for(sources.first, changes, None, None)
     others = {role: context.load(role, model, {}) for role, model in context.recipe.models.items() if role != "policy"}
     found = []
+    kept = kept or Results(None, {})
     for coefficient in coefficients:
-        blend(sources, method.at(coefficient), calibration)
-        sources.policy.version += 1
-        summary, answers = answers_with(context, {"policy": sources.policy, **others})
-        greedy = [answer.completion for answer in answers if not answer.sample]
-        found.append(Point(coefficient=coefficient, summary=summary, reflective=reflective(greedy)))
+        known = kept.get(f"{coefficient:g}")
+        if known is None:
+            blend(sources, method.at(coefficient), calibration)
+            sources.policy.version += 1
+            summary, answers = answers_with(context, {"policy": sources.policy, **others})
+            greedy = [answer.completion for answer in answers if not answer.sample]
+            known = {"coefficient": coefficient, "summary": summary, "reflective": reflective(greedy)}
+            kept.put(f"{coefficient:g}", known)
+        found.append(Point(**known))
         on_point(found[-1])
     return found
 
