@@ -11,7 +11,9 @@ Hint and noise grow with the difference (`curricula/paced`, `rollouts/adjusted`)
 Differs: sums in place of videos by default, for which there are hints only; `setting=shapes` has images. Four rollouts
 of each task are sampled beforehand to know its difficulty. The factors of hint and noise are not in the paper.
 
-It was not measured over five seeds; the loss alone was (`reg_grpo`).
+Measured here: one seed of 100 steps each: 47.0 % of held-out sums against 50.5 % with the loss alone, at 1.65 times the
+sampled tokens, and 44.5 % for both after 20 steps. One seed decides nothing; over five the loss alone was measured
+(`reg_grpo`).
 """
 
 from dataclasses import replace

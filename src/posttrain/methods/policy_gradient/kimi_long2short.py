@@ -11,7 +11,10 @@ model=RUN rollout.sampling.max_tokens=N reward.begin=0`.
 Differs: beta and the learning rate of DPO are not in the report; they are those of `dpo`, at a tenth of its rate.
 Incorrect rollouts have to be 1.5 times as long too.
 
-It was not measured over five seeds.
+Measured here: one seed of the default: 11 of 500 tasks give pairs, which is one step of DPO, and accuracy (73.5 %) and
+length (32.5 tokens) of held-out answers do not change: worked sums of the bundled model are all of one length, so that
+there is nothing to shorten. Merges of a long and a short model were measured over five seeds, with the same result
+(`docs/experiments/long_to_short.py`).
 """
 
 from dataclasses import replace

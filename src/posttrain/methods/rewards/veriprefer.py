@@ -15,7 +15,9 @@ Differs: one step of the default setting is the whole round, in ``learner.miniba
 with the worst. By default test benches are generated with the formulas, where in the paper a language model writes
 them. The number of samples and beta are ours.
 
-It was not measured over five seeds.
+Measured here: one seed, 60 held-out circuits: 25.0 % after SFT, then 23.3 % with benches of all eight rows of inputs,
+and 25.0 % with benches of four; VeriReason from the same model has 25.0 % after 10 steps. One round of pairs does not
+move the model at this size. It was not measured over five seeds.
 """
 
 from dataclasses import replace

@@ -10,7 +10,9 @@ true score in the reward, where the reward has a part `true`.
 
 Differs: the draw is for the whole batch, not for each minibatch; the critic learns from every rollout.
 
-It was not measured apart from the filter, `pf_ppo`, to which it is equal in expectation.
+Measured here: against PPO with as many rollouts (20 steps, three seeds): held-out accuracy 79.2 % against 80.0 %, -0.8
+points [-5.9, +4.2]. In expectation it is equal to the filter, `pf_ppo`, which was measured over five seeds of a
+bandit.
 """
 
 from dataclasses import replace
