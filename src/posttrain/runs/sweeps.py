@@ -31,7 +31,7 @@ class Results:
 
         Raises `UserError` for a file that is not that of a sweep, or has other settings.
         """
-        self._path, self._settings = path, json.loads(json.dumps(settings))
+        self._path, self._settings = path, dict(settings)
         self._results: dict[str, dict[str, Any]] = {}
         if path is None:
             return
@@ -55,6 +55,6 @@ class Results:
 
     def put(self, name: str, result: Mapping[str, Any]) -> None:
         """Keep a result. It is on the disk before the next one is measured."""
-        self._results[name] = json.loads(json.dumps(result))
+        self._results[name] = dict(result)
         if self._path is not None:
             write_file(self._path, json.dumps({"settings": self._settings, "results": self._results}, indent=1) + "\n")
