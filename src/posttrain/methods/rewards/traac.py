@@ -28,8 +28,10 @@ comparison, on sums of numbers of one digit, 30 steps of 6 tasks. Three of its f
 sums: 55.3 % in 74.7 tokens after imitation, 69.7 % in 57.1 by GRPO, 76.2 % in 54.7 by the reward of lengths alone,
 72.8 % in 59.8 by TRAAC: -3.3 points [-22.0, +15.3] and +5.1 tokens [-1.5, +11.7] against lengths alone, +3.2 [-35.6,
 +41.9] and +2.8 [-11.3, +16.8] against GRPO. No step was cut of any recorded rollout: U is above 0.8, or the share of
-the steps is less than one. By a rule in place of attention 3.5 % of the steps of easy tasks are cut, and it ends at
-71.7 % in 57.4 tokens; without classes at 67.0 % in 58.7.
+the steps is less than one. At U = 0.8 the shares are 0.12, 0.08 and 0.04, so that an easy task needs nine steps to lose
+one, a medium task 13, a hard one 25; with four steps of an easy task U must be below 0.58. By a rule in place of
+attention 3.5 % of the steps of easy tasks are cut, and it ends at 71.7 % in 57.4 tokens; without classes at 67.0 % in
+58.7.
 """
 
 from dataclasses import replace
