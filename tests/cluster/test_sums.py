@@ -14,7 +14,7 @@ from posttrain.cluster._sums import GroupBroken, Sums
 from posttrain.components.objectives.ppo_clip import PPOClip
 from posttrain.components.reducers.tokens import Tokens
 from posttrain.models import LoRA, Model
-from posttrain.policies import Policy, _signals, _vocabulary
+from posttrain.policies import Policy, _signals, vocabulary
 from posttrain.policies.folder import new_folder
 from posttrain.policies.loading import load_policy
 from posttrain.signals import ADVANTAGE, BEHAVIOR_LOGP, OLD_LOGP
@@ -136,7 +136,7 @@ def test_gradients_are_those_of_one_process_bit_for_bit(
     model, learning = KINDS[kind]
     if large:
         monkeypatch.setattr(_signals, "CHUNK_LOGITS", 1)
-        monkeypatch.setattr(_vocabulary, "LARGE", 1)
+        monkeypatch.setattr(vocabulary, "LARGE", 1)
     settings = Learning(micro_batch_tokens=96, **learning)
 
     def after(size: int) -> tuple[dict[str, bytes], float, dict[str, float]]:

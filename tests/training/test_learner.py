@@ -21,7 +21,7 @@ from posttrain.components.reducers.sequences import Sequences
 from posttrain.components.reducers.tokens import Tokens
 from posttrain.components.schedules.linear import Linear
 from posttrain.errors import AlarmStop
-from posttrain.policies import Packed, Policy, _vocabulary, decoder
+from posttrain.policies import Packed, Policy, decoder, vocabulary
 from posttrain.policies._memory import room_beside
 from posttrain.signals import ADVANTAGE, BEHAVIOR_LOGP, LOGP, OLD_LOGP
 from posttrain.training.averages import moved_by
@@ -89,7 +89,7 @@ def test_gradients_of_the_vocabulary_are_the_same_where_they_go_straight_to_thei
     policy: Policy, examples_of: Examples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     by_torch = gradient(policy, examples_of(8), Tokens(), 60)
-    monkeypatch.setattr(_vocabulary, "LARGE", 0)
+    monkeypatch.setattr(vocabulary, "LARGE", 0)
     straight = gradient(policy, examples_of(8), Tokens(), 60)
     assert (straight - by_torch).norm() / by_torch.norm() < 1e-5
 

@@ -21,6 +21,7 @@ from posttrain.cluster._gang import Numbered, on_cpu
 from posttrain.cluster._groups import Bucket, Pieces, cut, exchanged, fetched, handed_out, owners
 from posttrain.policies import Policy
 from posttrain.policies.decoder import Decoder
+from posttrain.policies.vocabulary import rounded_once
 from posttrain.signals import Signal
 from posttrain.training.learner import Asked, Loss, Slice
 from posttrain.training.packing import MicroBatch
@@ -122,6 +123,10 @@ class Part:
         before = group.post_backward
 
         def post_backward(*unused: Any) -> None:
+            with rounded_once() as sums:
+                for p in group.fsdp_params:
+                    if getattr(p, "_unsharded_param", None) is not None:
+                        sums.give(p.unsharded_param)
             pieces.used = {
                 names[id(p)]: getattr(p, "_unsharded_param", None) is not None and p.unsharded_param.grad is not None
                 for p in group.fsdp_params

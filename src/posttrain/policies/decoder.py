@@ -33,7 +33,7 @@ from posttrain.policies._decoding import Decoding, decoding_of, packed_bytes_of
 from posttrain.policies._memory import recomputed, room_beside, state_bytes
 from posttrain.policies._modules import DecoderModules
 from posttrain.policies._shape import kept_numbers
-from posttrain.policies._vocabulary import embedded, logits
+from posttrain.policies.vocabulary import embedded, logits
 
 LEAST_CACHED: Final = 3 << 27
 """Bytes that keys and values of sequences in progress may take beside any model."""

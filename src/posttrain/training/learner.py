@@ -21,6 +21,7 @@ from posttrain.components.balances import Shares
 from posttrain.components.reducers import Reducer
 from posttrain.errors import AlarmStop, UserError
 from posttrain.policies import Policy
+from posttrain.policies.vocabulary import rounded_once
 from posttrain.signals import Signal
 from posttrain.training.averages import Averages, moved_by
 from posttrain.training.packing import (
@@ -90,7 +91,7 @@ class Slice:
     @classmethod
     def of(cls, policy: Policy, batch: MicroBatch, loss: Loss, progress: float) -> "Slice":
         """Do both passes; the gradient is added to the ``grad`` of the policy's weights."""
-        with loss.inside():
+        with rounded_once(), loss.inside():
             signals = policy.evaluate(
                 batch.packed,
                 batch.positions_T,

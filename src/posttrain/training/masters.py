@@ -13,6 +13,8 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
+from posttrain.policies.vocabulary import rounded_once
+
 HALF: Final = (torch.bfloat16, torch.float16)
 
 
@@ -64,7 +66,10 @@ class Masters:
         for name, master in at_once.items():
             self._weights[name].master = master  # type: ignore[attr-defined]
         try:
-            yield
+            with rounded_once() as sums:
+                yield
+                for name in before:
+                    sums.give(self._weights[name], self.own.get(name))
         finally:
             for name in at_once:
                 del self._weights[name].master  # type: ignore[attr-defined]

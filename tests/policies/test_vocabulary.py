@@ -1,0 +1,92 @@
+"""The gradient of a large vocabulary in half precision is summed in float32 and rounded once."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from posttrain.policies import vocabulary
+from posttrain.policies.vocabulary import embedded, logits, rounded_once
+
+CHUNKS = 40
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vocabulary, "LARGE", 1)
+
+
+def tied(weight_VD: Tensor) -> tuple[Tensor, Callable[[], None]]:
+    """[V, D] in float64 what the gradient of a tied matrix is, and what computes it: many chunks with like gradients,
+    whose sum in bfloat16 stops growing.
+    """
+    generator = torch.Generator().manual_seed(0)
+    ids_T = torch.randint(0, len(weight_VD), (8,), generator=generator)
+    hidden_TD = (1.0 + torch.rand(8, weight_VD.shape[1], generator=generator)).to(weight_VD.dtype)
+    of_logits_TV = (1.0 + torch.rand(8, len(weight_VD), generator=generator)).to(weight_VD.dtype)
+    of_rows_TD = torch.ones(8, weight_VD.shape[1], dtype=weight_VD.dtype)
+
+    def backward() -> None:
+        for _ in range(CHUNKS):
+            logits(hidden_TD, weight_VD).backward(of_logits_TV)  # type: ignore[no-untyped-call]
+        embedded(ids_T, weight_VD).backward(of_rows_TD)  # type: ignore[no-untyped-call]
+
+    exact_VD = CHUNKS * (of_logits_TV.double().t() @ hidden_TD.double())
+    return exact_VD.index_add(0, ids_T, of_rows_TD.double()), backward
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_it_is_the_exact_sum_rounded(dtype: torch.dtype) -> None:
+    weight_VD = torch.zeros(12, 5, dtype=dtype, requires_grad=True)
+    exact_VD, backward = tied(weight_VD)
+    with rounded_once():
+        backward()
+        assert weight_VD.grad is None
+    assert weight_VD.grad is not None and weight_VD.grad.dtype == dtype
+    once = ((weight_VD.grad.double() - exact_VD) / exact_VD).abs().max()
+    assert once <= 1.1 * torch.finfo(dtype).eps
+    weight_VD.grad = None
+    backward()
+    assert weight_VD.grad is not None
+    each = ((weight_VD.grad.double() - exact_VD) / exact_VD).abs().max()
+    assert each > 2 * once  # torch rounds every sum
+
+
+@pytest.mark.usefixtures("large")
+def test_a_master_gets_what_the_weight_would_have_got() -> None:
+    """Rounded to bfloat16, then added in float32; also where there was a sum before."""
+    weight_VD = torch.zeros(12, 5, dtype=torch.bfloat16, requires_grad=True)
+    _, backward = tied(weight_VD)
+    with rounded_once():
+        backward()
+    assert weight_VD.grad is not None
+    rounded_VD = weight_VD.grad.float()
+    for before in (None, torch.full((12, 5), 1e-3)):
+        master_VD = torch.zeros(12, 5, requires_grad=True)
+        master_VD.grad = None if before is None else before.clone()
+        weight_VD.grad = None
+        with rounded_once() as sums:
+            backward()
+            sums.give(weight_VD, master_VD)
+        assert master_VD.grad is not None and weight_VD.grad is None
+        assert torch.equal(master_VD.grad, rounded_VD if before is None else before + rounded_VD)
+
+
+@pytest.mark.usefixtures("large")
+def test_the_outermost_gives_and_an_error_leaves_nothing_open() -> None:
+    weight_VD = torch.zeros(12, 5, dtype=torch.bfloat16, requires_grad=True)
+    _, backward = tied(weight_VD)
+    with rounded_once() as outer:
+        with rounded_once() as inner:
+            backward()
+        assert inner is outer and weight_VD.grad is None
+    assert weight_VD.grad is not None
+    weight_VD.grad = None
+    with pytest.raises(ZeroDivisionError), rounded_once():
+        backward()
+        raise ZeroDivisionError
+    assert weight_VD.grad is None
+    backward()
+    assert weight_VD.grad is not None
