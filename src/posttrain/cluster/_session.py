@@ -57,7 +57,7 @@ MOST_REPLACED = 3
 """Times that one process is replaced before the run gives up."""
 SLOW, ENOUGH = 4.0, 8
 """Times that a sampler takes as long as the others before a note names it, and answers until they are compared."""
-PATIENCE = 10.0
+PATIENCE = 20.0
 """Seconds until there must be a place for a process that replaces another, or the run goes on without."""
 
 

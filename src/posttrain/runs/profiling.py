@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
+from posttrain.cluster import Cluster
 from posttrain.cluster.placed import CALLS, Placed
 from posttrain.cluster.planning.accelerators import meshes
 from posttrain.cluster.planning.calls import Layout
@@ -67,7 +68,7 @@ def _all_on(recipe: Recipe, mesh: frozenset[int]) -> Mapping[str, tuple[int, ...
     return {f"{call} {role}": tuple(sorted(mesh)) for call in CALLS for role in recipe.models}
 
 
-def measured(recipe: Recipe, cluster: Placed, steps: int) -> list[dict[str, Any]]:
+def measured(recipe: Recipe, cluster: Cluster, steps: int) -> list[dict[str, Any]]:
     """The timing of the steps of a run."""
     folder = make_temporary("profile")
     try:
