@@ -102,6 +102,26 @@ def test_a_sweep_that_was_interrupted_goes_on(
     assert main(["merge", "m1", "m2", "--out", "o", *kept]) == 2
 
 
+def test_points_of_another_recipe_are_not_taken(capfd: pytest.CaptureFixture[str]) -> None:
+    """The first model is a run's, whose recipe, or whose test set, has changed; the weights are the same."""
+    Path("run").mkdir()
+    Path("m1").rename("run/model")
+    Path("test.jsonl").write_text('{"prompt": "1+1=", "answer": "2"}\n')
+    changes = ["model=m2", "evaluation.tasks=test.jsonl", "lr=1e-4", "learner.schedule.warmup=0", "evaluation.early=0"]
+    changes.append("rollout.sampling.max_tokens=4")
+    write = Path("run/recipe.yaml").write_text
+    write(to_yaml(find_recipe("grpo", changes)))
+    sweep = ("merge", "run", "m2", "--sweep", "0:0:1", "--keep", "points.json", "--method", "task_arithmetic")
+    assert main([*sweep]) == main([*sweep]) == 0
+    write(to_yaml(find_recipe("grpo", [*changes, "evaluation.correct_at=0.5"])))
+    assert main([*sweep]) == 2
+    assert "holds results of other recipe" in capfd.readouterr().err
+    write(to_yaml(find_recipe("grpo", changes)))
+    Path("test.jsonl").write_text('{"prompt": "1+2=", "answer": "3"}\n')
+    assert main([*sweep]) == 2
+    assert "holds results of other tasks" in capfd.readouterr().err
+
+
 def run_with_search(folder: Path) -> None:
     """The folder of a run whose evaluation searches with a value model, which is in its checkpoint."""
     changes = ["model=m1", "tasks.size=12", "evaluation.holdout=2", "lr=1e-4", "learner.schedule.warmup=0"]

@@ -102,11 +102,10 @@ def _edit(
     from posttrain.policies.folder import open_folder
     from posttrain.policies.loading import folder_of, load_language_model
     from posttrain.runs.changes import digest_of_model
-    from posttrain.runs.editing import Trial, folder_named, read_texts
+    from posttrain.runs.editing import Trial, effects_in, folder_named, read_texts
     from posttrain.runs.editing import sweep as measure_at
     from posttrain.runs.launch import model_source
     from posttrain.runs.merging import points
-    from posttrain.runs.sweeps import Results
 
     edit = component(Edit, kind, settings)
     strengths = points(sweep) if sweep is not None else []
@@ -132,7 +131,7 @@ def _edit(
         "texts": sha256(repr(texts).encode()).hexdigest(),
         "edit": repr(edit),
     }
-    kept = Results(keep, depends)
+    kept = effects_in(keep, depends)
     click.echo(
         f"{'edit':<18} {'strength':>8} {'samples to avoid':>17} {'perplexity':>11} {'of those to avoid':>18}",
         err=as_json,

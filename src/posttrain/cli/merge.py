@@ -60,9 +60,8 @@ def command(
     from posttrain.errors import UserError
     from posttrain.models import Model
     from posttrain.policies.merging import open_sources
-    from posttrain.runs.merging import calibration_texts, points, stored_type, write
+    from posttrain.runs.merging import calibration_texts, points, points_in, stored_type, write
     from posttrain.runs.merging import sweep as evaluate_at
-    from posttrain.runs.sweeps import Results
 
     names = [word for word in models if not re.match(r"[\w.]+=", word)]
     settings = [word for word in models if word not in names]
@@ -96,7 +95,7 @@ def command(
         click.echo("\n".join([*away, f"wrote {out} ({dtype})"]))
         return
     depends = {"models": _digests(names), "method": repr(rule), "changes": changes, "calibration": _sums(calibration)}
-    kept = Results(keep, depends)
+    kept = points_in(keep, depends)
     click.echo(HEADING, err=as_json)
     show = partial(_show, err=as_json)
     found = evaluate_at(sources, rule, coefficients, changes, texts, kept=kept, on_point=show)

@@ -8,11 +8,13 @@ import asyncio
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from pydantic import ConfigDict, Field
 
 from posttrain.components.edits import Edit, Plan
 from posttrain.datasets.sources import open_source
@@ -89,14 +91,15 @@ def words_of(text: str) -> list[str]:
 class Effect:
     """What an edited model does."""
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
     edit: str
     """``edit``, or the name of a control."""
     strength: float
-    away: float
+    away: Annotated[float, Field(ge=0.0, le=1.0)]
     """Share of samples after the starts of unseen texts that the classifier of words finds to show the behaviour."""
-    perplexity: float
+    perplexity: Annotated[float, Field(ge=0.0)]
     """Per token, of unseen texts without the behaviour."""
-    perplexity_away: float
+    perplexity_away: Annotated[float, Field(ge=0.0)]
     """Of unseen texts with it."""
 
 
@@ -205,27 +208,32 @@ class Trial:
         return sum(map(self.words.away, written)) / len(written)
 
 
+def effects_in(path: Path | None, settings: Mapping[str, Any]) -> Results[Effect]:
+    """The effects of a sweep with these settings in a file. Raises `UserError` where it holds others."""
+    return Results(Effect, lambda effect: f"{effect.edit} {effect.strength:g}", path, settings)
+
+
 def sweep(
     trial: Trial,
     edit: Edit,
     strengths: Sequence[float],
     on_effect: Callable[[Effect], None] = lambda effect: None,
     *,
-    kept: Results | None = None,
+    kept: Results[Effect] | None = None,
 ) -> list[Effect]:
     """The effect of an edit and of its controls of equal size at each strength; at 0 there is nothing to control.
 
     What is `kept` is taken.
     """
     found: list[Effect] = []
-    kept = kept or Results(None, {})
+    kept = kept or effects_in(None, {})
     for strength in strengths:
         for name, arm in {"edit": edit, **(edit.controls if strength else {})}.items():
             known = kept.get(f"{name} {strength:g}")
             if known is None:
-                known = vars(trial.effect(name, arm, strength))
-                kept.put(f"{name} {strength:g}", known)
-            found.append(Effect(**known))
+                known = trial.effect(name, arm, strength)
+                kept.put(known)
+            found.append(known)
             on_effect(found[-1])
     return found
 

@@ -1,13 +1,18 @@
 """Merges outside a run: calibration texts, and the accuracy and length of answers by the coefficient of a merge."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast
+
+from pydantic import ConfigDict, Field
+from typing_extensions import TypedDict
 
 from posttrain.components.merges import Merge
 from posttrain.components.tasks import Tasks
 from posttrain.errors import UserError
+from posttrain.recipes.files import to_yaml
 from posttrain.runs.measuring import answers_with, context_for
 from posttrain.runs.sweeps import Results
 
@@ -60,15 +65,33 @@ def calibration_texts(policy: "LanguageModelPolicy", source: Tasks) -> "list[Tex
     return [Text(packed=batch.packed, positions_T=batch.positions_T) for batch in packs]
 
 
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class Summary(TypedDict):
+    """Of an evaluation, and more; see `posttrain.evaluation.greedy.Evaluated`."""
+
+    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
+    accuracy: Share | None
+    accuracy_interval: tuple[Share, Share] | list[Share] | None
+    mean_tokens: Annotated[float, Field(ge=0.0)]
+    truncated: Share
+
+
 @dataclass(frozen=True, kw_only=True)
 class Point:
     """The result of one coefficient."""
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
     coefficient: float
-    summary: dict[str, Any]
-    """Of the evaluation; see `posttrain.evaluation.greedy.Evaluated`."""
-    reflective: float
+    summary: Summary
+    reflective: Share
     """Share of greedy answers that check themselves."""
+
+
+def points_in(path: Path | None, settings: Mapping[str, Any]) -> Results[Point]:
+    """The points of a sweep with these settings in a file. Raises `UserError` where it holds others."""
+    return Results(Point, lambda point: f"{point.coefficient:g}", path, settings)
 
 
 def sweep(
@@ -78,7 +101,7 @@ def sweep(
     changes: Sequence[str],
     calibration: "Sequence[Sequence[Text]]" = (),
     *,
-    kept: Results | None = None,
+    kept: Results[Point] | None = None,
     on_point: Callable[[Point], None] = lambda point: None,
 ) -> list[Point]:
     """Evaluate the merge at each coefficient on the held-out tasks of a recipe with changes; what is `kept` is taken.
@@ -92,7 +115,11 @@ def sweep(
     context = context_for(sources.first, changes, None, None)
     others = {role: context.load(role, model, {}) for role, model in context.recipe.models.items() if role != "policy"}
     found = []
-    kept = kept or Results(None, {})
+    if context.problems.held_out and not context.problems.answered:
+        raise UserError("the held-out tasks have no answers, so a sweep has no accuracy; name others: tasks=FILE")
+    kept = kept or points_in(None, {})
+    digest = sha256(to_yaml(context.recipe).encode()).hexdigest()
+    kept.match({"recipe": digest, "tasks": context.problems.digests})
     for coefficient in coefficients:
         known = kept.get(f"{coefficient:g}")
         if known is None:
@@ -100,9 +127,9 @@ def sweep(
             sources.policy.version += 1
             summary, answers = answers_with(context, {"policy": sources.policy, **others})
             greedy = [answer.completion for answer in answers if not answer.sample]
-            known = {"coefficient": coefficient, "summary": summary, "reflective": reflective(greedy)}
-            kept.put(f"{coefficient:g}", known)
-        found.append(Point(**known))
+            known = Point(coefficient=coefficient, summary=cast(Summary, summary), reflective=reflective(greedy))
+            kept.put(known)
+        found.append(known)
         on_point(found[-1])
     return found
 
