@@ -1,7 +1,7 @@
-"""Runs that were cut off where tasks are measured anew, hinted or born, and continued: equal to undisturbed ones."""
+"""Runs that were cut off where tasks are measured anew, hinted or born, or weights learned, equal undisturbed ones."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from posttrain.evaluation.settings import Evaluation
 from posttrain.methods.curriculum.eva import eva
 from posttrain.methods.curriculum.ghpo import ghpo
 from posttrain.methods.curriculum.vas import vas
+from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.policies.folder import new_folder
 from posttrain.recipes.changes import rl_of
 from posttrain.recipes.overrides import override
@@ -40,6 +41,16 @@ def born(metrics: list[Row], rows: list[Row]) -> bool:
     return any("lineage" in row for row in rows)
 
 
+def mixed(metrics: list[Row], rows: list[Row]) -> bool:
+    return len({entry["weight/few"] for entry in metrics}) == len(metrics)
+
+
+MIXTURE = (
+    "rl.reward={kind: sum, parts: {some: {kind: regex, pattern: '[a-m]'}, few: {kind: regex, pattern: '[a-c]'}}}",
+    "advantage={kind: mixed, primary: some, weights: {few: 0.5}}",
+)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "changes", "at", "happened"),
@@ -47,11 +58,12 @@ def born(metrics: list[Row], rows: list[Row]) -> bool:
         pytest.param(vas, [LETTERS, "curriculum.every=2"], 3, measured_anew, id="refresh"),
         pytest.param(ghpo, [], 3, hinted, id="ladder"),
         pytest.param(eva, [LETTERS], 4, born, id="born tasks"),
+        pytest.param(grpo, MIXTURE, 3, mixed, id="learned weights"),
     ],
 )
 def test_resumes_to_the_bit(
     method: Callable[[], Recipe],
-    changes: list[str],
+    changes: Sequence[str],
     at: int,
     happened: Callable[[list[Row], list[Row]], bool],
     tmp_path: Path,
