@@ -16,8 +16,8 @@ Differs: a flow in the plane in place of SD 3.5 with adapters.
 Measured here, on its own samples and values: against DDPO at as many samples (30 steps, rate 1e-3, 5 seeds) the mean
 training reward is higher, 0.733 against 0.673, +0.061 [+0.032, +0.090], but fewer deterministic samples are in the
 rewarded mode at the end, 88.4 % against 99.9 %, -11.5 points [-14.0, -9.0]. AWM samples without noise in the steps,
-DDPO with it (docs/experiments.md). With the slow average, two seeds: training reward 0.697 and 0.705, where DDPO has
-0.667 and 0.660, and 86.4 and 87.2 % in the rewarded mode at the end, where DDPO has 99.8 and 99.6 %.
+DDPO with it (docs/experiments.md). With the slow average, the same seeds: training reward 0.734 against 0.673, +0.061
+[+0.033, +0.090], and 88.7 % in the rewarded mode at the end against 99.9 %, -11.2 points [-14.0, -8.4].
 """
 
 from dataclasses import replace
