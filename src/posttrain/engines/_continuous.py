@@ -11,7 +11,6 @@ from posttrain.engines import Counters, Sampling, Watch
 from posttrain.engines._random import key_of, uniform
 from posttrain.engines._scheduler import Scheduler
 from posttrain.engines._slots import Piece, Request, pack
-from posttrain.engines._truncation import log_totals
 from posttrain.engines._watching import likeliest
 from posttrain.errors import PosttrainError, UserError
 from posttrain.policies import Policy, _cache
@@ -81,16 +80,11 @@ class ContinuousServer:
         return np.concatenate(ids), np.concatenate(logps)
 
     async def next_logp(self, token_ids: IntArray, choices: Sequence[int], temperature: float) -> FloatArray:
-        """[K] log-probability of each of several tokens after a prompt: one pass, and logits of the last place only."""
-        ids, body = self._checked(token_ids, reserved=0), self.policy.body
-        packed = pack([Piece(ids)], next(self.policy.parameters()).device)
-        with torch.no_grad():
-            logits_1V = body.logits(body.hidden(packed)[-1:])
-            largest_11, log_total_11 = log_totals(logits_1V, temperature)
-            logit_K = logits_1V[0, list(choices)].double().cpu().numpy()
-        self._count(Counters(scored_tokens=len(ids)))
-        await asyncio.sleep(0)  # what is being sampled goes on
-        return np.asarray((logit_K - float(largest_11)) / temperature - float(log_total_11), np.float32)
+        """[K] log-probability of each of several tokens after a prompt: logits of the last place only, in one pass with
+        all prompts that wait, whose shared prefixes are computed once.
+        """
+        sequence = self._piece(token_ids, None, reserved=0)
+        return await self._running_scheduler().score(sequence, LOGP, temperature, tuple(choices))
 
     async def score(self, token_ids: IntArray, vectors: FloatArray | None = None) -> float:
         """A reward head's score of the whole sequence. Raises `UserError` for an invalid sequence."""

@@ -15,7 +15,7 @@ completions would come from a mix of two versions of the weights.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, takewhile
 from typing import Any
@@ -24,11 +24,16 @@ import numpy as np
 import torch
 
 from posttrain.engines import Counters, Written
+from posttrain.engines._prefixes import packed_once
 from posttrain.engines._slots import Piece, Request, Slots, Step, pack
+from posttrain.engines._truncation import log_totals
 from posttrain.errors import RunFailed
 from posttrain.policies import Policy
 from posttrain.signals import LOGP, Signal
 from posttrain.types import Completion, FloatArray, IntArray
+
+AT_A_TIME = 16
+"""Sequences whose logits of the next token are there at a time: as many rows as the decoder computes at least."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -54,11 +59,13 @@ class PendingScore:
     """The log-probability of every token but the first, or a reward head's score of the whole."""
     temperature: float
     future: asyncio.Future[FloatArray]
+    choices: tuple[int, ...] | None = None
+    """Tokens whose log-probabilities after the whole sequence are requested instead."""
 
     @property
-    def batch_key(self) -> tuple[Signal, float]:
+    def batch_key(self) -> tuple[Signal, float, bool]:
         """Sequences with equal keys can be evaluated in one pass."""
-        return self.signal, self.temperature
+        return self.signal, self.temperature, self.choices is None
 
     @property
     def positions(self) -> IntArray:
@@ -103,10 +110,13 @@ class Scheduler:
             self._withdraw(pending)
             raise
 
-    async def score(self, sequence: Piece, signal: Signal, temperature: float = 1.0) -> FloatArray:
-        """The signal of each token for which it is defined."""
+    async def score(
+        self, sequence: Piece, signal: Signal, temperature: float = 1.0, choices: tuple[int, ...] | None = None
+    ) -> FloatArray:
+        """The signal of each token for which it is defined, or the log-probability of each of several next tokens."""
+        future: asyncio.Future[FloatArray] = self.loop.create_future()
         scoring = PendingScore(
-            sequence=sequence, signal=signal, temperature=temperature, future=self.loop.create_future()
+            sequence=sequence, signal=signal, temperature=temperature, future=future, choices=choices
         )
         self._scoring.append(scoring)
         self._start()
@@ -260,6 +270,9 @@ class Scheduler:
             zip(self._scoring, tokens, strict=True),
         )
         batch = [scoring for scoring, _ in fits] or [first]
+        if first.choices is not None:
+            self._choose(batch)
+            return
         packed = pack([scoring.sequence for scoring in batch], next(self._policy.parameters()).device)
         positions = [begin + scoring.positions for begin, scoring in zip(packed.starts, batch, strict=False)]
         position_T = torch.from_numpy(np.concatenate(positions)).to(packed.token_ids_L.device)
@@ -272,6 +285,24 @@ class Scheduler:
             self._scoring.popleft()
             if not scoring.future.done():
                 scoring.future.set_result(values.copy())
+
+    def _choose(self, batch: Sequence[PendingScore]) -> None:
+        """Answer sequences of which only the next token matters: shared prefixes once, logits of last places only."""
+        body, device = self._policy.body, next(self._policy.parameters()).device
+        sequences = [scoring.sequence.token_ids for scoring in batch]
+        packed, ends = packed_once(sequences, device, shares=body.shares_prompts)
+        last_BD = body.hidden(packed).index_select(0, torch.tensor(ends, device=device))
+        self._count(Counters(scored_tokens=sum(map(len, sequences))))
+        for begin in range(0, len(batch), AT_A_TIME):
+            part = batch[begin : begin + AT_A_TIME]
+            logits_BV = body.logits(last_BD[begin : begin + AT_A_TIME])
+            largest_B1, log_total_B1 = log_totals(logits_BV, part[0].temperature)
+            for scoring, logits_V, largest, log_total in zip(part, logits_BV, largest_B1, log_total_B1, strict=True):
+                logit_K = logits_V[list(scoring.choices or ())].double().cpu().numpy()
+                logp_K = (logit_K - float(largest)) / scoring.temperature - float(log_total)
+                self._scoring.popleft()
+                if not scoring.future.done():
+                    scoring.future.set_result(np.asarray(logp_K, np.float32))
 
 
 def _retrieved(task: asyncio.Task[None]) -> None:
