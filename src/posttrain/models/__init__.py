@@ -183,6 +183,9 @@ class Model:
     levels. The score is the first."""
     lora: LoRA | None = None
     """Train adapters only; None trains every weight."""
+    shared: bool = False
+    """Of a source ``role:NAME``: whether this is no copy, but the source's own weights in the same memory, without its
+    adapters. Neither role may train them; adapters and heads are each role's own."""
     projection: PositiveInt | None = None
     """Width of a projection of the last states beside a language head, from which the model reads values of its own,
     for critics without a body and for losses of embeddings; None has none."""
@@ -224,6 +227,10 @@ class Model:
             raise PydanticCustomError("outputs", "several outputs are those of a reward head; set head: reward")
         if self.latent is not None and (self.head != "reward" or self.outputs > 1):
             raise PydanticCustomError("latent", "latent is of a reward head with one output; set head: reward")
+        if self.shared and not self.source.startswith("role:"):
+            raise PydanticCustomError("shared", "shared weights are those of another role; set source: role:NAME")
+        if self.shared and self.trained and self.lora is None:
+            raise PydanticCustomError("shared", "shared weights are not trained; give adapters, lora: {}")
         if not self.is_remote:
             if self.endpoint is not None:
                 raise PydanticCustomError("kind", "endpoint is set, but source is no address (http://..., https://...)")

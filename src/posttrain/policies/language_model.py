@@ -41,6 +41,7 @@ from posttrain.policies.lora import (
     merged_state,
     read_adapter,
     save_adapter,
+    shared,
 )
 from posttrain.policies.projection import GIVEN, PROJECTION, Projection, read_projection
 from posttrain.policies.tokenizer import Tokenizer
@@ -293,7 +294,7 @@ class LanguageModelPolicy(Policy):
 
     def copied(self, role: str, model: Model) -> "LanguageModelPolicy":
         """A copy, its adapters merged. A value head from a reward head, or the other way, begins as a copy of it."""
-        body = copy.deepcopy(self.body)
+        body = shared(self.body, self.role, model) if model.shared else copy.deepcopy(self.body)
         body.context = check_context(model.context, body.context)
         merge_adapters(root_of(body))
         body.to(getattr(torch, model.dtype))

@@ -69,6 +69,8 @@ def _copy(role: str, model: Model, others: Mapping[str, Policy]) -> Policy:
         )
     if name not in others:
         raise UserError(f"source is '{model.source}', but there is no role '{name}'; {nearest(name, others)}")
+    if model.shared and not isinstance(others[name], LanguageModelPolicy):
+        raise UserError(f"shared weights are those of language models, and '{name}' is none; leave shared out")
     made = others[name].copied(role, model)
     if model.controllers is not None and not isinstance(made, controlled.ControlledPolicy):
         if not isinstance(made, LanguageModelPolicy):

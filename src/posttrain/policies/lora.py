@@ -4,10 +4,12 @@ Hu et al. 2021, arXiv:2106.09685, section 4. A starts Kaiming-uniform, B at zero
 files are those of ``peft``: ``adapter_config.json`` and ``adapter_model.safetensors``.
 """
 
+import copy
 import json
 import math
 import zlib
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -24,6 +26,7 @@ from posttrain.policies.folder import bundled, bundled_names, check_files, open_
 CONFIG_FILE, WEIGHTS_FILE = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."
 """peft's prefix of the names of a model's modules."""
+Module = TypeVar("Module", bound=nn.Module)
 UNSUPPORTED = ("use_dora", "use_rslora", "modules_to_save", "rank_pattern", "alpha_pattern", "lora_bias")
 """Settings of peft that change what an adapter computes, and that are not done here."""
 
@@ -79,9 +82,35 @@ def adapters(root: nn.Module) -> dict[str, LoRALinear]:
 def merge_adapters(root: nn.Module) -> None:
     """Replace adapted layers by plain ones that compute the same."""
     for name, layer in adapters(root).items():
-        plain = nn.Linear(layer.in_features, layer.out_features, bias=layer.bias is not None, device="meta")
-        plain.weight, plain.bias = nn.Parameter(layer.merged().detach()), layer.bias
-        root.set_submodule(name, plain)
+        root.set_submodule(name, _plain(layer, nn.Parameter(layer.merged().detach())))
+
+
+def shared(body: Module, role: str, model: Model) -> Module:
+    """A body of the same parameters as that of a role, without its adapters. Raises `UserError` for weights that the
+    role trains, or has in another type than `model`.
+    """
+    frozen = [parameter for name, parameter in body.named_parameters() if ".lora_" not in name]
+    if any(parameter.requires_grad for parameter in frozen):
+        raise UserError(
+            f"its weights are to be shared with the role '{role}', which trains them; give that role adapters "
+            f"(models.{role}.lora={{}}), or leave shared out for a copy"
+        )
+    if any(parameter.dtype != getattr(torch, model.dtype) for parameter in frozen):
+        raise UserError(
+            f"dtype is {model.dtype}, but the weights of the role '{role}', which are shared, have another type; set "
+            "the same for both"
+        )
+    made = copy.deepcopy(body, {id(parameter): parameter for parameter in frozen})
+    for name, layer in adapters(made).items():
+        made.set_submodule(name, _plain(layer, layer.weight))
+    return made
+
+
+def _plain(layer: LoRALinear, weight: Tensor) -> nn.Linear:
+    """A layer of that weight, and the same bias."""
+    plain = nn.Linear(layer.in_features, layer.out_features, bias=layer.bias is not None, device="meta")
+    plain.weight, plain.bias = weight, layer.bias
+    return plain
 
 
 def merged_state(root: nn.Module) -> dict[str, Tensor]:

@@ -125,7 +125,7 @@ def estimate(recipe: Recipe, held_out: int, tasks: "Mapping[str, list[Task]]") -
         width = 2 if model.dtype == "bfloat16" else 4
         adapters = model.lora.rank * size.adapted if model.lora is not None else 0
         trained = (adapters or size.parameters) if model.trained else 0
-        parts["weights"] += (size.parameters + adapters) * width
+        parts["weights"] += (size.parameters * (not model.shared) + adapters) * width
         optimizers, gradients = 1, 1
         if role == "policy":
             optimizers, gradients = 1 + _experts(recipe), 1 + _probed(recipe) + _private(recipe)

@@ -268,14 +268,14 @@ def keeps_base(model: Model) -> bool:
 
 def _folder_is_exact(model: Model) -> bool:
     """Whether a saved Hugging Face folder has every trained parameter exactly."""
-    return model.lora is None and model.head == "language"
+    return model.lora is None and model.head == "language" and not model.shared
 
 
 def _own_weights(policy: "Policy", model: Model) -> "dict[str, Tensor]":
     """Copies of every parameter that cannot be had elsewhere: those that are trained, and all of a role's copy, since
-    the role that it was copied from has moved on.
+    the role that it was copied from has moved on; shared ones have not.
     """
-    copied = _is_later(model)
+    copied = _is_later(model) and not model.shared
     return {
         name: parameter.detach().cpu().clone().contiguous()
         for name, parameter in policy.named_parameters()

@@ -13,9 +13,14 @@ without a reward model and without an offline phase of the policy.
 ``rl.reward='{kind: audited, of: {kind: json_score}}'`` stops where a text without content outranks right answers. An
 adapter has layers x rank x sum(in + out) weights: 155,648 of the bundled model.
 
+Where the policy has an adapter too, both are on one set of base weights, and neither acts on the other's
+(`Model.shared`):
+
+    posttrain run lora_judge setting=word_problems_lora judge.tasks.tasks=pairs.jsonl
+
 Differs: models, texts, range of scores, form of the pairs, learning rates and PPO's settings are not published; they
-are of this package. Judge and policy are models of their own, and not one base whose adapters are switched: scores are
-the same, and memory is larger.
+are of this package. In the default the judge has a base of its own, one that can write the form; the policy trains all
+of its weights.
 
 Measured here (``python docs/experiments/json_judges.py --seeds 5``, 95 % intervals): the judge's base, which has the
 form and scores by chance, puts 48.0 [39.2, 56.7] % of 200 new pairs in order, and 21.8 [-3.1, 46.7] % of its replies
@@ -65,5 +70,6 @@ def lora_judge(recipe: Recipe | None = None) -> Recipe:
     )
     changed = replace(stage, reward=reward)
     recipe = with_stages_before(with_stage(replace(recipe, name="lora_judge"), changed), {"judge": judge}, changed)
-    base = recipe.models.get("judge", Model(source="role:policy"))
+    shared = recipe.models["policy"].lora is not None
+    base = recipe.models.get("judge", Model(source="role:policy", shared=shared))
     return replace(recipe, models={**recipe.models, "judge": replace(base, lora=LoRA(rank=16), trained=True)})
