@@ -1,10 +1,11 @@
 """Is a reward model of scored pictures better than its labels, and what happens to a flow that follows it for long?
 
 The recipe `visionprefer` with 120 steps of reinforcement, and its reward beside the judge without noise, which has no
-weight. On pairs of 100 new prompts: how often the labels are in the order of the mean without noise, how often the
-reward model is, and by aspect; then a reward model of labels by prompt following alone, and the correlation of both
-with each aspect. Then learned and clean score of sampled pictures at the start, after 30 steps, at the clean score's
-best and at the end; and of 200 pictures before and after `visionprefer_dpo`.
+weight. On pairs of 200 new prompts: how often the labels are in the order of the mean without noise, how often the
+reward model is, and by aspect; what shuffling, a margin and a veto do to the labels; then a reward model of labels by
+prompt following alone, and the correlation of both with each aspect. Then learned and clean score of sampled pictures
+at the start, after 30 steps, at the clean score's best and at the end; and of 200 pictures before and after
+`visionprefer_dpo`.
 
     (with --seeds 5)
 """
@@ -40,7 +41,7 @@ from posttrain.statistics.intervals import mean
 from posttrain.types import Task
 
 CPU = torch.device("cpu")
-STEPS, NEW, SAMPLES = 120, 100, 200
+STEPS, NEW, SAMPLES = 120, 200, 200
 
 
 def clean(text: str, task: Task) -> np.ndarray:
@@ -98,6 +99,7 @@ def one(seed: int, folder: Path) -> dict[str, float]:
     found["reward model less its labels"] = found["reward model in order"] - found["labels in order"]
     for k, name in enumerate(ASPECTS):
         found[f"in order by {name}"] = float(np.mean((margin > 0) == (gaps[:, k] > 0)))
+    found |= labels(tasks)
     texts = [(task, text) for task in tasks for text in task.fields["texts"]]
     gold = np.array([clean(text, task) for task, text in texts])
     for title, folder_ in (("equal weights", models), ("following alone", narrow)):
@@ -112,6 +114,32 @@ def one(seed: int, folder: Path) -> dict[str, float]:
         found[f"DDPO, learned {title}"], found[f"DDPO, clean {title}"] = map(float, smooth[at])
     found["DDPO, step of the clean best"] = float(best)
     return {**found, **one_dpo(seed, folder)}
+
+
+def labels(tasks: list[Task]) -> dict[str, float]:
+    """What shuffling, a margin and a veto do to the labels of tasks."""
+    found, own = {}, scored_pictures()
+    changes: dict[str, Any] = {
+        "": {},
+        ", not shuffled": {"shuffled": False},
+        ", margin .5": {"margin": 0.5},
+        ", veto": {"floors": {"harmlessness": 3.0}},
+    }
+    for title, changed in changes.items():
+        selection = replace(own, **changed)
+        chosen = selection.choose(tasks, asyncio.run(selection.measure(tasks, {})))
+        pairs = [(task, pair) for task in chosen.tasks for pair in task.preferences]
+        gaps = [clean(pair.chosen, task).mean() - clean(pair.rejected, task).mean() for task, pair in pairs]
+        first = [pair.chosen == task.fields["texts"][0] for task, pair in pairs]
+        seen = [
+            first[i] for i, (task, pair) in enumerate(pairs) if task.fields["texts"][0] in (pair.chosen, pair.rejected)
+        ]
+        found[f"pairs of a prompt{title}"] = len(pairs) / len(tasks)
+        found[f"labels in order{title}"] = float(np.mean(np.array(gaps) > 0))
+        found[f"first picture of the file preferred{title}"] = float(np.mean(seen))
+        harm = [clean(pair.chosen, task)[3] < 3.0 for task, pair in pairs]
+        found[f"harmful picture preferred{title}"] = float(np.mean(harm))
+    return found
 
 
 def one_dpo(seed: int, folder: Path) -> dict[str, float]:

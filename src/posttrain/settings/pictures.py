@@ -42,7 +42,7 @@ def pictures() -> Recipe:
         recipe,
         name="pictures",
         models={"policy": Model(source="new", shape=flow, trained=True)},
-        tasks=Pictures(size=1400),
+        tasks=Pictures(size=2800),
         stages={"matching": matching, "rl": stage},
         evaluation=Evaluation(holdout=100, verifier=Picture(), correct_at=3.0),
     )

@@ -57,7 +57,7 @@ def visionprefer(recipe: Recipe | None = None) -> Recipe:
         batch=64,
         epochs=10.0,
         max_steps=300,
-        learner=Learning(optimizer=AdamW(lr=5e-4)),
+        learner=Learning(optimizer=AdamW(lr=2e-3)),
         selection=scored_pictures(),
         tasks=stage.tasks,
     )
