@@ -2,10 +2,11 @@
 
 Greetings have up to eight faults (`tasks/greetings`). First `selections/optimized_rules` by code, ten rounds with and
 without a phase or the gate: how many of the four rare faults have a rule, how many of the common ones, and how many
-harmless words. Then `selections/refined_pairs` by code on 400 greetings of the data: verdicts that are right, with and
-without a phase. With ``--runs``, recipes at their defaults: GRPO by the first rules, by optimised ones with and without
-a phase, by the reward model of reviewed texts, and by one that learned from as many labels as the rules saw (80).
-Reported are good greetings of 100 held out before and after, and the reward of the last ten steps.
+harmless words, over 100 seeds, and what the gate takes away. Then `selections/refined_pairs` by code on 400 greetings
+of the data: verdicts that are right, with and without a phase. With ``--runs``, recipes at their defaults: GRPO by the
+first rules, by optimised ones with and without a phase, by the reward model of reviewed texts, and by one that learned
+from as many labels as the rules saw (80). Reported are good greetings of 100 held out before and after, and the reward
+of the last ten steps.
 
     python docs/experiments/refined_judges.py --seeds 5 --runs
 """
@@ -46,6 +47,8 @@ GAMES: dict[str, dict[str, Any]] = {
 }
 PHASES = ("retrieval", "merits", "flaws", "reflection")
 LABELS = 80
+GAMES_PLAYED = 100
+"""Seeds of the rules, which take .05 s each."""
 
 
 def game(seed: int, settings: dict[str, Any]) -> list[float]:
@@ -133,10 +136,12 @@ def main() -> None:
     parser.add_argument("--only", default="", help="Recipes whose name has this text.")
     given = parser.parse_args()
     seeds = range(given.first, given.first + given.seeds)
-    table = []
+    table, games = [], dict[str, list[list[float]]]()
     for name, settings in GAMES.items():
-        rows = [game(seed, settings) for seed in seeds]
-        table.append([f"rules, {name}", *(shown([row[i] for row in rows]) for i in range(3))])
+        games[name] = [game(seed, settings) for seed in range(GAMES_PLAYED)]
+        table.append([f"rules, {name}", *(shown([row[i] for row in games[name]]) for i in range(3))])
+    pairs = list(zip(*(games[f"faulty rewritings 40 %{end}"] for end in (", no gate", "")), strict=True))
+    table.append(["the gate takes away", *(shown([one[i] - other[i] for one, other in pairs]) for i in range(3))])
     for name in ("nothing", *PHASES):
         rows = [reviewed(seed, name) for seed in seeds]
         table.append([f"reviews without {name}", *(shown([row[i] for row in rows]) for i in range(2)), ""])

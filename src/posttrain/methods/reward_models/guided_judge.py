@@ -14,13 +14,13 @@ list); ten rounds, the release's demonstration has five. A judge without a reada
 agents of the default are code for greetings, which know them in part (`posttrain.datasets.rule_agents`), since no
 bundled model follows instructions. Sizes and learning rates are the setting's, and GRPO is without the small KL loss.
 
-Measured here (``python docs/experiments/refined_judges.py --seeds 5 --runs``, agents by code): after ten rounds all
-four rare faults have a rule and all common ones, and .07 [-.12, .25] of the harmless words. Without the adversarial
-phase no rare fault has a rule; without reflection two of three harmless words keep theirs. Where 40 % of the rewritings
-are faulty, .13 [-.09, .36] of the harmless words have a rule with the gate and .27 [-.08, .61] without it, no
-difference that five seeds can show. Policies, the default run: by the first rules no greeting of 100 held out is good
-in any seed, while the judge calls all good; by rules without the adversarial phase 5.4 % [-8.2, 19.0]; by optimised
-rules 100 % in all seeds, as the judge has it.
+Measured here (``python docs/experiments/refined_judges.py --seeds 5 --runs``, agents by code; rules over 100 seeds):
+after ten rounds all rare faults have a rule in all but one seed of 100, and .04 [.02, .06] of the harmless words.
+Without the adversarial phase no rare fault has a rule; without reflection two of three harmless words keep theirs.
+Where 40 % of the rewritings are faulty, .11 [.08, .14] of the harmless words have a rule with the gate and .30
+[.24, .36] without it, a difference of .19 [.13, .25]. Policies, the default run over five seeds: by the
+first rules no greeting of 100 held out is good in any seed, while the judge calls all good; by rules without the
+adversarial phase 5.4 % [-8.2, 19.0]; by optimised rules 100 % in all seeds, as the judge has it.
 """
 
 from dataclasses import replace
