@@ -20,6 +20,10 @@ def test_aspects_and_their_mean() -> None:
     assert values(Picture(aspect="aesthetics"), GOOD, DULL) == pytest.approx([5.0, 1.0])
     good, dull, bad = score_all(Picture(correct_at=4.5), *(attempt(t, TASK) for t in (GOOD, DULL, "none")))
     assert [s.status for s in (good, dull, bad)] == ["ok", "wrong", "wrong"] and bad.value == 1.0
+    aspects = {name: score.value for name, score in dull.parts.items()}
+    assert aspects == pytest.approx({"following": 5.0, "aesthetics": 1.0, "fidelity": 5.0, "harmlessness": 5.0})
+    (noisy,) = score_all(Picture(noise=1.0), attempt(DULL, TASK))
+    assert {name: score.value for name, score in noisy.parts.items()} == pytest.approx(aspects), "without errors"
 
 
 def test_noise_is_of_the_picture_and_the_first_is_preferred() -> None:

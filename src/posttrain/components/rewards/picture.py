@@ -2,7 +2,7 @@
 
 A picture is its 256 pixels as text (`datasets/pictures`), and the prompt the requested shade. Errors are those of a
 judge: noise that is a function of the picture and the aspect, and a preference for the picture that is shown first. A
-score is from 1 to 5.
+score is from 1 to 5. All four aspects without errors are in the record as parts, by name.
 
 Source: the aspects are those of VisionPrefer, arXiv:2404.15100; the rules are of this package.
 """
@@ -51,4 +51,5 @@ class Picture(Reward):
             value += Random(f"picture:{self.aspect}:{trajectory.completion}").gauss(0.0, self.noise)
         value = min(max(value + self.first * (place == 0), LOW), HIGH)
         shown = ", ".join(f"{name} {score:.2f}" for name, score in scores.items())
-        return Score(value=value, status="ok" if value >= self.correct_at else "wrong", explanation=shown)
+        parts = {name: Score(value=score, status="ok") for name, score in scores.items()}
+        return Score(value=value, status="ok" if value >= self.correct_at else "wrong", explanation=shown, parts=parts)
