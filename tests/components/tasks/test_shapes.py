@@ -100,3 +100,12 @@ def test_questions_about_all_shapes_are_answered_by_the_pixels(question: Literal
     mistaken = Shapes(question=question, size=60, shapes=(1, 3), mistakes=1.0).load()
     same = [a.demonstrations == b.demonstrations for a, b in zip(tasks, mistaken, strict=True)]
     assert np.mean(same) < 0.2, "a drawn mistake may be right by chance"
+
+
+@pytest.mark.parametrize("question", ["boxes", "names", "choice", "yes_no", "label"])
+def test_only_the_given_forms_are_drawn_and_named(
+    question: Literal["boxes", "names", "choice", "yes_no", "label"],
+) -> None:
+    tasks = Shapes(question=question, size=40, forms=("square",)).load()
+    texts = [" ".join((task.prompt, task.answer or "")) for task in tasks if isinstance(task.prompt, str)]
+    assert len(texts) == 40 and not any("circle" in text or "triangle" in text for text in texts)

@@ -33,7 +33,8 @@ from posttrain.datasets.keys import digest, keyed
 from posttrain.types import IMAGE, Image, Task
 
 COLOURS = {"red": (220, 40, 40), "green": (40, 190, 60), "blue": (50, 80, 230), "yellow": (230, 210, 50)}
-FORMS = ("square", "circle", "triangle")
+Form = Literal["square", "circle", "triangle"]
+FORMS: tuple[Form, ...] = ("square", "circle", "triangle")
 BACKGROUND = (128, 128, 128)
 CONFIDENCES = ("0.1", "0.3", "0.5", "0.7", "0.9")
 PLACEMENTS = 20
@@ -85,6 +86,8 @@ class Shapes(Tasks):
     """``boxes``: the box of every shape of a name; ``label``: the name of the only shape; see above for the others."""
     side: Annotated[int, Field(ge=12, le=256)] = 24
     """Pixels on each side of a picture; shapes take a quarter to a half of it."""
+    forms: Annotated[tuple[Form, ...], Field(min_length=1)] = FORMS
+    """Forms that are drawn; four options need at least two of them."""
     shapes: Annotated[tuple[Count, Count], Ordered] = (1, 3)
     """Fewest and most shapes in a picture, but for labels; a picture without room for more may have fewer."""
     jitter: NonNegativeInt = 2
@@ -112,10 +115,10 @@ class Shapes(Tasks):
             return self._of_all(rng)
         count = rng.randint(*self.shapes) if self.question == "boxes" else 1
         drawn: list[Drawn] = []
-        target = f"{rng.choice(list(COLOURS))} {rng.choice(FORMS)}"
+        target = f"{rng.choice(list(COLOURS))} {rng.choice(self.forms)}"
         for number in range(count):
             again = number == 0 or rng.random() < 0.4  # the one in the question, and sometimes more of its name
-            name = target if again else f"{rng.choice(list(COLOURS))} {rng.choice(FORMS)}"
+            name = target if again else f"{rng.choice(list(COLOURS))} {rng.choice(self.forms)}"
             box = self._place(rng, drawn)
             if box is not None:
                 colour, form = name.split()
@@ -125,7 +128,7 @@ class Shapes(Tasks):
     def _of_all(self, rng: Random) -> Scene:
         """A picture of different shapes, and a question about all of them."""
         drawn: list[Drawn] = []
-        names = [f"{colour} {form}" for colour in COLOURS for form in FORMS]
+        names = [f"{colour} {form}" for colour in COLOURS for form in self.forms]
         rng.shuffle(names)
         for name in names[: rng.randint(*self.shapes)]:
             box = self._place(rng, drawn)
@@ -138,6 +141,8 @@ class Shapes(Tasks):
         if self.question == "yes_no":
             return Scene(shapes, rng.choice(there if rng.random() < 0.5 else absent))
         right = rng.randint(1, len(there)) if self.question == "choice" else 0
+        if right:
+            right = max(right, len(LETTERS) - len(absent))  # where there are few names, all that are there
         options = [*rng.sample(there, right), *rng.sample(absent, len(LETTERS) - right)] if right else []
         rng.shuffle(options)
         return Scene(shapes, "", tuple(options))
@@ -189,7 +194,7 @@ class Shapes(Tasks):
             other = "".join(sorted(rng.sample(LETTERS, rng.randint(1, 2))))
         else:
             prompt, answer = "What is there?", ", ".join(sorted(there))
-            some = (f"{rng.choice(list(COLOURS))} {rng.choice(FORMS)}" for _ in there)
+            some = (f"{rng.choice(list(COLOURS))} {rng.choice(self.forms)}" for _ in there)
             other = ", ".join(sorted(set(some)))
         stated = other if rng.random() < self.mistakes else answer
         return Task(
@@ -205,7 +210,7 @@ class Shapes(Tasks):
     def _named(self, label: str, rng: Random) -> str:
         """A demonstration with the label, or with a mistake."""
         if rng.random() < self.mistakes:
-            label = rng.choice(["", f"{rng.choice(list(COLOURS))} {rng.choice(FORMS)}"])
+            label = rng.choice(["", f"{rng.choice(list(COLOURS))} {rng.choice(self.forms)}"])
         return f"<think>one shape</think><answer>{label}</answer>"
 
     def _found(self, boxes: Sequence[Sequence[int]], name: str, rng: Random) -> str:
