@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -181,3 +181,64 @@ def test_work_moves_from_a_machine_that_is_killed_where_no_other_has_room(
     assert len(session.samplers) == 1 and not far(session)
     events = (tmp_path / "ray" / "grpo-1" / "events.jsonl").read_text()
     assert "there is no place for another" in events
+
+
+def cut(machines: Machines) -> None:
+    ip("link", "set", machines.cable, "down")
+
+
+def leave(machines: Machines) -> None:
+    """Announce that the second machine is about to leave; it is ended by the test."""
+    code = (
+        f"import ray; ray.init(address='{machines.address}', log_to_driver=False, configure_logging=False); "
+        "print(*(node['NodeID'] for node in ray.nodes() "
+        "if node['Alive'] and node['NodeManagerAddress'] == '10.213.7.2'))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], timeout=60, capture_output=True, text=True, check=True)
+    (node,) = found.stdout.split()
+    words = [f"--address={machines.address}", f"--node-id={node}", "--reason=DRAIN_NODE_REASON_PREEMPTION"]
+    words += ["--reason-message=preempted", "--deadline-remaining-seconds=60"]
+    subprocess.run([sys.executable, "-m", "ray.scripts.scripts", "drain-node", *words], check=True, timeout=60)
+
+
+@needs_root
+@pytest.mark.parametrize("ends", [None, cut, leave])
+def test_a_machine_that_joins_anew_is_used_again(
+    ends: Callable[[Machines], None] | None,
+    machines: Machines,
+    session: Any,
+    tiny: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After it was killed, by the test before, or its link was cut for longer than Ray waits, or it left."""
+    recipe = scored(small("grpo", tiny), tmp_path, steps=7)
+    alone = run(recipe, tmp_path / "local")
+    on(session, monkeypatch)
+    monkeypatch.setattr("posttrain.cluster._session.PATIENCE", 1.0)
+    if ends is not None:
+        before, calls = RunContext.server, list[int]()
+
+        def server(context: RunContext, policy: Any) -> Any:
+            calls.append(1)
+            if len(calls) == 12:
+                ends(machines)
+            return before(context, policy)
+
+        assert len(far(session)) == 1
+        with monkeypatch.context() as during:
+            during.setattr(RunContext, "server", server)
+            assert run(recipe, tmp_path / "without") == alone
+        assert len(session.samplers) == 1 and not far(session)
+        if ends is leave:
+            events = (tmp_path / "without" / "grpo-1" / "events.jsonl").read_text()
+            assert "its machine is about to leave" in events
+        ip("link", "set", machines.cable, "up")
+        machines.second.end()
+    machines.join()
+    until = time.monotonic() + 90.0
+    for number in range(100):
+        assert run(recipe, tmp_path / f"again{number}") == alone
+        if far(session) or time.monotonic() > until:
+            break
+    assert len(session.samplers) == 2 and len(far(session)) == 1

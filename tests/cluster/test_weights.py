@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from posttrain.cluster._session import ENOUGH, Member, Processes
+from posttrain.cluster._members import Member
+from posttrain.cluster._session import ENOUGH, Processes
 from posttrain.cluster._weights import Buffer, Mapped, Version, digest_of, read, size_of, write
 from posttrain.cluster.ray import Ray
 from posttrain.engines.native import Native
@@ -87,3 +88,71 @@ def test_a_sampler_that_takes_much_longer_than_the_others_is_named_once(tmp_path
         session.answered(session.samplers[2], 1.0)
     (note,) = session.take_notes()
     assert note.startswith("sampler 2 (process 102) takes 5.0 times as long as the others")
+
+
+class Place:
+    """A place that is there, for all that Ray has noticed."""
+
+    def wait(self, seconds: float) -> bool:
+        return True
+
+
+def without_ray(session: Processes, monkeypatch: pytest.MonkeyPatch, starts: list[bool]) -> list[float]:
+    """Processes that start or do not, one after the other; the waits between them."""
+    ray = pytest.importorskip("ray")
+    waits, now = list[float](), [0.0]
+
+    def check(member: Member) -> None:
+        if not starts.pop(0):
+            raise ray.exceptions.ActorDiedError()
+        member.pid = 7
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        now[0] += seconds
+
+    monkeypatch.setattr("posttrain.cluster._session.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("posttrain.cluster._session.time.sleep", sleep)
+    monkeypatch.setattr(session, "_start", lambda kind, number, place=None: Member(None, number, place=place))
+    monkeypatch.setattr(session, "_check", check)
+    monkeypatch.setattr(session, "_new_place", lambda dead: setattr(dead, "place", Place()))
+    session.samplers = [Member(None, number, pid=number + 1, place=Place()) for number in range(2)]
+    return waits
+
+
+def test_a_process_that_is_not_there_on_a_machine_that_is_gone_is_started_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray gives places on it until it has noticed: such a start is no death, and is repeated ever more rarely."""
+    session = Processes(Ray(samplers=2), Native(), 0, tmp_path)
+    starts = [False] * 6 + [True]
+    without_ray(session, monkeypatch, starts)
+    session.replace(session.samplers, session.samplers[1], "the link was cut")
+    assert [member.number for member in session.samplers] == [0]
+    tried, clock = list[float](), [0.0]
+    monkeypatch.setattr("posttrain.cluster._session.time.monotonic", lambda: clock[0])
+    while starts and clock[0] < 100:
+        before = len(starts)
+        session.admit(session.samplers)
+        if len(starts) < before:
+            tried.append(clock[0])
+        clock[0] += 1.0
+    assert tried == [1, 4, 11, 26, 57, 120][: len(tried)] and len(tried) >= 5
+    clock[0] = 200.0
+    session.admit(session.samplers)
+    assert [(member.number, member.pid, member.replaced) for member in session.samplers] == [(0, 1, 0), (1, 7, 1)]
+    notes = session.take_notes()
+    assert "sampler 1 (process 2) ended, and another did not start where it had a place" in "".join(notes)
+
+
+def test_the_last_sampler_is_started_again_for_two_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Processes(Ray(samplers=2), Native(), 0, tmp_path)
+    starts = [False] * 5 + [True]
+    waits = without_ray(session, monkeypatch, starts)
+    del session.samplers[0]
+    session.replace(session.samplers, session.samplers[0], "the link was cut")
+    assert not starts and waits == [1.0] * 5 and session.samplers[0].pid == 7
+    starts += [False] * 1000
+    with pytest.raises(RunFailed, match="sampler 1 could not be started again"):
+        session.replace(session.samplers, session.samplers[0], "the link was cut")
+    assert len(waits) == 5 + 121

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posttrain.cluster import Result
+from posttrain.cluster._members import Settings
 from posttrain.cluster._ports import answers, speaks_grpc
 from posttrain.cluster._processes import MARK, end, end_left_over
 from posttrain.cluster._samplers import HELD, ClusterServer, Held
-from posttrain.cluster._session import VERSION, Processes, Settings
+from posttrain.cluster._session import VERSION, Processes
 from posttrain.cluster._weights import digest_of
 from posttrain.cluster._workers import Gang
 from posttrain.engines import Engine, Server

@@ -22,9 +22,10 @@ import torch
 from posttrain.cluster import Result
 from posttrain.cluster._forward import signals
 from posttrain.cluster._gang import dealt, types_of
+from posttrain.cluster._members import Member, Settings
 from posttrain.cluster._opened import Session
 from posttrain.cluster._references import dumps
-from posttrain.cluster._session import MOST_REPLACED, Member, Settings, Use
+from posttrain.cluster._session import MOST_REPLACED, Use
 from posttrain.cluster._sums import GroupBroken
 from posttrain.engines import Engine
 from posttrain.errors import RunFailed

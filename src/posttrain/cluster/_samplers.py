@@ -10,7 +10,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from posttrain.cluster._session import Member, Processes
+from posttrain.cluster._members import Member
+from posttrain.cluster._session import Processes
 from posttrain.engines import Counters, Sampling, Watch
 from posttrain.engines._continuous import ContinuousServer
 from posttrain.errors import UserError

@@ -5,39 +5,16 @@ import statistics
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from posttrain.cluster._members import Member, Settings, draining
 from posttrain.cluster._weights import Buffer, Version, digest_of, size_of, write
 from posttrain.engines import Engine
 from posttrain.errors import RunFailed, UserError
 
 if TYPE_CHECKING:
     from posttrain.policies import Policy
-
-
-class Settings(Protocol):
-    """What `posttrain.cluster.ray.Ray` states of the processes."""
-
-    @property
-    def samplers(self) -> int: ...
-    @property
-    def learners(self) -> int: ...
-    @property
-    def scorers(self) -> int: ...
-    @property
-    def address(self) -> str: ...
-    @property
-    def cpus(self) -> float: ...
-    @property
-    def timeout(self) -> float: ...
-    @property
-    def store_mb(self) -> int: ...
-    @property
-    def sharding(self) -> str: ...
-    @property
-    def processes(self) -> int: ...
 
 
 VERSION: Final = "~"
@@ -60,32 +37,12 @@ SLOW, ENOUGH = 4.0, 8
 PATIENCE = 20.0
 """Seconds until there must be a place for a process that replaces another, or the run goes on without."""
 
+ANSWER = 10.0
+"""Seconds for an answer whether a place is there, from Ray on a busy machine."""
 
-class _PlaceLost(Exception):
-    """A process had a place, and its machine ended before the process was there."""
 
-
-@dataclass(eq=False)
-class Member:
-    """An actor, and what it has."""
-
-    actor: Any
-    number: int
-    has: dict[str, str] = field(default_factory=dict)
-    """The digest of each model's weights, by name."""
-    load: int = 0
-    """Completions that are asked of it and not there yet."""
-    pid: int = 0
-    is_near: bool = True
-    """Whether it is on the machine of the run's own process."""
-    replaced: int = 0
-    place: Any = None
-    """The placement group that it is in; None for one that was there from the start."""
-    seconds: float = 0.0
-    """Waited for its answers, summed over requests."""
-    answers: int = 0
-    is_slow: bool = False
-    """Whether a note has named it."""
+class _PlaceLost(RunFailed):
+    """A process is not there in time, or its machine ended before it was."""
 
 
 class Processes:
@@ -149,12 +106,12 @@ class Processes:
 
         asked, until = member.actor.about.remote(), time.monotonic() + LONGEST_START
         while not ray.wait([asked], timeout=PATIENCE)[0] and time.monotonic() < until:
-            if member.place is not None and not member.place.wait(0.1):
+            if member.place is not None and not member.place.wait(ANSWER):
                 raise _PlaceLost("the machine that had a place for it is gone")
         try:
             about = ray.get(asked, timeout=0.1)
         except ray.exceptions.GetTimeoutError:
-            raise RunFailed(
+            raise _PlaceLost(
                 f"no place was found for a process of the run within {LONGEST_START:g} seconds; posttrain "
                 "cluster check shows what is there"
             ) from None
@@ -164,7 +121,7 @@ class Processes:
                 f"node {about['node'].partition(':')[0]} has {other}, and this process {own}; the numbers of a run "
                 "depend on both, so install the same versions everywhere"
             )
-        member.pid, member.is_near = about["pid"], about["near"]
+        member.pid, member.node, member.is_near = about["pid"], about["node"].partition(":")[0], about["near"]
 
     def replace(self, members: list[Member], dead: Member, why: str) -> None:
         """Start a new process in the place of one that ended. Raises `RunFailed` after some of them.
@@ -172,44 +129,71 @@ class Processes:
         Where there is no place for it, the others go on without, and `admit` starts it when there is. A sampler has
         all copies before anyone can choose it: what samples beside the learner publishes nothing. `counting` is held.
         """
-        import ray
-
         if self.closing:
             raise RunFailed("the run is ending")
         noun = f"{self.kind_of(members)[1]} {dead.number}"
         if dead.replaced >= MOST_REPLACED:
             raise RunFailed(f"{noun} ended {dead.replaced + 1} times: {why}")
+        if members is self.learners:
+            self.group = None  # a group without it is none
+        self._new_place(dead)
+        if self.can_do_without(members) and not dead.place.wait(PATIENCE):
+            self._go_on_without(members, dead, f"there is no place for another ({why})")
+            return
+        self._notes.append(f"{noun} (process {dead.pid}) ended and was replaced: {why}")
+        self._restart(members, members.index(dead), dead)
+
+    def _new_place(self, dead: Member) -> None:
+        """Ask for a place for a process that replaces this one, which is ended if it is not yet."""
+        import ray
+
         util: Any = ray.util
         with contextlib.suppress(Exception):
             ray.kill(dead.actor)
             if dead.place is not None:
                 util.remove_placement_group(dead.place)
-        if members is self.learners:
-            self.group = None  # a group without it is none
         dead.place = util.placement_group([{"CPU": self.settings.cpus}])
-        if self.can_do_without(members) and not dead.place.wait(PATIENCE):
-            members.remove(dead)
-            self._lost.append((members, dead))
-            self._notes.append(
-                f"{noun} (process {dead.pid}) ended, and there is no place for another: the others go on without until "
-                f"there is one ({why})"
-            )
-            return
-        self._notes.append(f"{noun} (process {dead.pid}) ended and was replaced: {why}")
-        self._restart(members, members.index(dead), dead)
+
+    def _go_on_without(self, members: list[Member], dead: Member, why: str) -> None:
+        """Leave its work to the others until `admit` starts it; after failures not before some time."""
+        members.remove(dead)
+        self._lost.append((members, dead))
+        dead.earliest = time.monotonic() + min(2.0**dead.failed, LONGEST_START) - 1.0
+        self._notes.append(
+            f"{self.kind_of(members)[1]} {dead.number} (process {dead.pid}) ended, and {why}: the others go on without "
+            "until there is one"
+        )
 
     def _restart(self, members: list[Member], index: int, dead: Member) -> None:
-        """Start a process in the place that is kept for it; again where it ends at once, with its node."""
+        """Start a process in the place that is kept for it.
+
+        Ray may give places on a machine that is gone before it has noticed. So a process that is never there does not
+        count as replaced: the others go on without it, or it is tried again for two minutes.
+        """
         import ray
 
-        member = members[index] = self._start(self.kind_of(members)[0], dead.number, dead.place)
-        member.replaced = dead.replaced + 1
-        try:
-            self._check(member)
-            if members is self.samplers:
+        until = time.monotonic() + LONGEST_START
+        while True:
+            member = members[index] = self._start(self.kind_of(members)[0], dead.number, dead.place)
+            member.pid, member.replaced, member.failed = dead.pid, dead.replaced + 1, dead.failed
+            try:
+                self._check(member)
+                break
+            except (ray.exceptions.RayActorError, _PlaceLost) as error:
+                why = str(error).splitlines()[0]
+            member.replaced, member.failed, dead = dead.replaced, dead.failed + 1, member
+            self._new_place(member)
+            if self.can_do_without(members):
+                return self._go_on_without(members, member, f"another did not start where it had a place ({why})")
+            if time.monotonic() > until:
+                raise RunFailed(f"{self.kind_of(members)[1]} {member.number} could not be started again: {why}")
+            time.sleep(1.0)
+        member.failed = 0
+        if members is self.samplers:
+            try:
                 self._catch_up("sample", member)
-        except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError, _PlaceLost) as error:
-            self.replace(members, member, str(error).splitlines()[0])
+            except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError) as error:
+                self.replace(members, member, str(error).splitlines()[0])
 
     def can_do_without(self, members: list[Member]) -> bool:
         """Whether the other processes of a kind can do the work of one."""
@@ -218,10 +202,19 @@ class Processes:
         return len(members) > 1
 
     def admit(self, members: list[Member]) -> None:
-        """Start those processes of a kind that were lost and have a place now: a node has joined, for example."""
+        """Follow the machines that come and go.
+
+        Processes of a kind leave those that are about to go, but for one that the others cannot do without; those
+        that were lost and have a place now are started.
+        """
         with self.counting:
+            leaving = draining() if any(not member.is_near for member in members) else ()
+            for member in [own for own in members if own.node in leaving]:
+                if self.can_do_without(members):
+                    member.replaced = 0  # it did not end by itself
+                    self.replace(members, member, "its machine is about to leave")
             for pool, lost in list(self._lost):
-                if pool is members and lost.place.wait(0.1):
+                if pool is members and time.monotonic() >= lost.earliest and lost.place.wait(0.1):
                     self._lost.remove((pool, lost))
                     index = sum(member.number < lost.number for member in members)
                     members.insert(index, lost)
