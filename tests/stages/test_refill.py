@@ -1,7 +1,7 @@
 """Sampling again in a step until enough groups pass the filters."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,41 @@ def test_where_nothing_is_dropped_nothing_changes(small: Small, train: Train, tm
     assert [entry["refills"] for entry in store.metrics()] == [0.0, 0.0, 0.0]
     for before, after in zip(models["policy"].parameters(), filled["policy"].parameters(), strict=True):
         assert before.equal(after)
+
+
+@pytest.mark.slow
+def test_without_further_rounds_it_is_the_parent_to_the_bit(small: Small, train: Train, tmp_path: Path) -> None:
+    """Also where filters drop groups."""
+    recipe = with_reward(small(None, "rollout.n=4"), tmp_path, SOME_TASKS)
+    models, _ = train(recipe)
+    filled, _ = train(replace(recipe, stages={"rl": replace(recipe.stages["rl"], refill=Refill(rounds=0))}))
+    for before, after in zip(models["policy"].parameters(), filled["policy"].parameters(), strict=True):
+        assert before.equal(after)
+
+
+@pytest.mark.slow
+def test_a_run_that_ends_inside_a_refill_goes_on_to_the_bit(
+    small: Small, train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = with_reward(small(None, "rollout.n=4", "checkpoints.every_steps=1"), tmp_path, SOME_TASKS)
+    recipe = replace(recipe, stages={"rl": replace(recipe.stages["rl"], refill=Refill(rounds=20))})
+    models, whole = train(recipe)
+    first, second = (int(entry["refills"]) for entry in whole.metrics()[:2])
+    assert second >= 1
+    asked, is_full = [], Refill.is_full
+
+    def ends(self: Refill, kept: Sequence[Group], prompts: int) -> bool:
+        asked.append(len(kept))
+        if len(asked) == first + 5:  # one call before sampling, one after each round: round 2 of step 2
+            raise KeyboardInterrupt
+        return is_full(self, kept, prompts)
+
+    monkeypatch.setattr(Refill, "is_full", ends)
+    again, resumed = cut_off_and_resumed(recipe, tmp_path / "cut", at=99)
+    assert resumed.metrics() == whole.metrics()
+    assert [resumed.rollouts(step) for step in (1, 2, 3)] == [whole.rollouts(step) for step in (1, 2, 3)]
+    for ours, theirs in zip(models["policy"].parameters(), again["policy"].parameters(), strict=True):
+        assert ours.equal(theirs)
 
 
 @pytest.mark.slow
