@@ -123,15 +123,15 @@ def subjects() -> dict[str, Subject]:
         "next_action": Subject(NextAction(), RecordedShopping(size=200, right=1.0)),
         "patch_similarity": Subject(PatchSimilarity(), Repairs(size=200, level=2), _patches),
         "patch_similarity, run": Subject(
-            PatchSimilarity(execution=True, weakest=tier), Repairs(size=200, level=2), _patches, size=40
+            PatchSimilarity(execution=True, weakest=tier), Repairs(size=200, level=2), _patches, size=112
         ),
         "proved": Subject(Proved(), Identities(size=200)),
         "refactored": Subject(Refactored(), Refactorings(size=200), _functions),
         "refactored, run": Subject(
-            Refactored(execution=True, weakest=tier), Refactorings(size=200), _functions, size=40
+            Refactored(execution=True, weakest=tier), Refactorings(size=200), _functions, size=125
         ),
         "reranked": Subject(Reranked(), Passages(size=200, noise=0.0)),
-        "suite": Subject(Suite(weakest=tier), Suites(size=20, faults=4, inputs=100), size=20),
+        "suite": Subject(Suite(weakest=tier), Suites(size=60, faults=4, inputs=100), size=60),
         "text_similarity": Subject(TextSimilarity(), CodeLines(size=200)),
         "tool_calls": Subject(ToolCalls(), ToolRequests(size=200, right=1.0)),
         "translated": Subject(Translated(), Ciphers(size=200)),

@@ -1,17 +1,19 @@
-"""Fuzz a Python function with a model: which of its lines can be reached, and what crashes or hangs it?
+"""Fuzz a Python or C function with a model: which of its lines can be reached, and what crashes or hangs it?
 
-TARGET is file.py:function. The file runs in the sandbox alone, with the standard library. A model of --model writes
-inputs for lines that nothing has reached, from the conditions around them; the others are edits of what reached new
-lines. Without a model all are edits. Give a run of r1_fuzz, or any model with a --prompt of your own.
+TARGET is file.py:function or file.c:function. The file runs in the sandbox alone, with the standard library; for C, gcc
+and gcov must be installed, and the function takes one text, bytes with their size, or numbers. A model of --model
+writes inputs for lines that nothing has reached, from the conditions around them; the others are edits of what reached
+new lines. Without a model all are edits. Give a run of r1_fuzz, or any model with a --prompt of your own.
 
     posttrain fuzz target.py:parse --budget 5000
     posttrain fuzz target.py:f --model runs/r1_fuzz-1 --budget 5000 --expected ValueError
     posttrain fuzz target.py:parse --corpus afl_out --out more --json
+    posttrain fuzz target.c:parse --budget 1000 --expected SIGABRT
 
 An input is the text or the bytes of the function's only parameter where that is annotated with str or bytes, else
-literals with commas between them. The folder has AFL++'s form: --out takes default/queue, crashes and hangs, with a
-file for each input; --corpus reads such a folder. After an interruption the same command goes on, also with a larger
-budget.
+literals with commas between them; of C the declaration decides, and a crash is a signal such as SIGSEGV. The folder has
+AFL++'s form: --out takes default/queue, crashes and hangs, with a file for each input; --corpus reads such a folder.
+After an interruption the same command goes on, also with a larger budget.
 
 Exit codes: 0 nothing crashed or hung, 1 something did, 2 the input is wrong.
 """
@@ -35,13 +37,13 @@ SHOWN = 20
 
 
 @verb
-@click.argument("target", metavar="FILE.py:FUNCTION")
+@click.argument("target", metavar="FILE:FUNCTION")
 @click.option("--model", shell_complete=complete_model, help="Writes inputs; without it all are edits of others.")
 @click.option("--budget", default=5000, show_default=True, type=click.IntRange(1, 10**8), help="Inputs to try.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="[default: fuzz-FUNCTION]")
 @click.option("--corpus", type=click.Path(path_type=Path), help="A folder with first inputs, such as AFL++'s.")
 @click.option("--form", type=click.Choice(["str", "bytes", "literals"]), help="What an input is. [default: see above]")
-@click.option("--expected", default="", metavar="NAME,...", help="Exceptions that are no crashes.")
+@click.option("--expected", default="", metavar="NAME,...", help="Exceptions or signals that are no crashes.")
 @click.option(
     "--edits", default=0.5, show_default=True, type=click.FloatRange(0.0, 1.0), help="Share of edits beside a model."
 )
@@ -49,7 +51,11 @@ SHOWN = 20
 @click.option("--temperature", default=1.0, show_default=True, type=click.FloatRange(0.0))
 @click.option("--max-tokens", default=48, show_default=True, type=click.IntRange(1))
 @click.option(
-    "--ticks", default=100_000, show_default=True, type=click.IntRange(1), help="Rounds of loops until it hangs."
+    "--ticks",
+    default=100_000,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Rounds of loops, or blocks of C, until it hangs.",
 )
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0))
 def command(

@@ -22,10 +22,11 @@ from typing import Any, Final
 from posttrain.engines import wait_for
 from posttrain.errors import UserError
 from posttrain.errors.foreign import guard, read_bytes, read_text
+from posttrain.grading.c_coverage import CTarget, c_target_of, run_c_calls
 from posttrain.grading.line_coverage import Ran, Target, run_calls, target_of
 from posttrain.runs.files import write_file
 from posttrain.runs.journal import Journal, read_lines
-from posttrain.sandbox import Limits, Pool
+from posttrain.sandbox import Limits, Pool, open_pool
 
 BATCH: Final = 32
 """Inputs of a batch."""
@@ -45,7 +46,7 @@ Write = Callable[[int, int, int], Awaitable[Sequence[str]]]
 class Session:
     """What is fuzzed, and how."""
 
-    target: Target
+    target: Target | CTarget
     folder: Path
     pool: Pool
     form: str
@@ -133,24 +134,28 @@ def found(session: Session, state: State) -> dict[str, Any]:
     }
 
 
-def read_target(text: str) -> tuple[Target, str]:
-    """The program and the function of ``target.py:parse``, and the SHA-256 of the file.
+def read_target(text: str) -> tuple[Target | CTarget, str]:
+    """The program and the function of ``target.py:parse`` or ``target.c:parse``, and the SHA-256 of the file.
 
-    Raises `UserError` for another form, and for a file without the function.
+    Raises `UserError` for another form, for a file without the function, and for one that cannot be compiled.
     """
     file, _, function = text.rpartition(":")
     if not file or not function:
         raise UserError(f"the target is '{text}'; write the file and the function: target.py:parse")
     source = read_text(Path(file))
     try:
+        if file.endswith(".c"):
+            return wait_for(c_target_of(source, function, open_pool())), digest(source.encode())
         return target_of(source, function), digest(source.encode())
     except UserError as error:
         raise UserError(f"{file}: {error}") from None
 
 
-def form_of(target: Target, form: str | None) -> str:
+def form_of(target: Target | CTarget, form: str | None) -> str:
     """What an input is, where `form` is what was requested. Raises `UserError` for a text of several parameters."""
     found = form or target.text or "literals"
+    if isinstance(target, CTarget) and found != (target.text or "literals"):
+        raise UserError(f"{target.function} takes {target.text or 'literals'} by its declaration; leave out --form")
     if found != "literals" and len(target.parameters) != 1:
         raise UserError(
             f"{target.function} has the parameters {', '.join(target.parameters) or 'none'}; an input of the form "
@@ -171,7 +176,7 @@ def read_seeds(folder: Path) -> dict[str, bytes]:
     return {path.name: read_bytes(path, LONGEST) for path in paths}
 
 
-def prompt_of(target: Target, line: int, template: str) -> str:
+def prompt_of(target: Target | CTarget, line: int, template: str) -> str:
     """What the model reads for a line. Raises `UserError` for a place that is not known."""
     places = {"function": target.function, "parameters": ",".join(target.parameters), "line": line}
     try:
@@ -206,11 +211,7 @@ async def _batch(session: Session, state: State, most: int) -> dict[str, Any]:
     """One batch as an entry of the journal."""
     proposed, lines = await _proposed(session, state, most)
     parsed = [_parsed(session.form, content) for _, _, content in proposed]
-    runs = iter(
-        await run_calls(
-            session.target, [own for own in parsed if own is not None], session.pool, session.limits, session.ticks
-        )
-    )
+    runs = iter(await _run(session, [own for own in parsed if own is not None]))
     covered: set[int] = set()
     known = {_name(one) for kind in KINDS[1:] for one in state.saved[kind]}
     counts = {kind: len(state.saved[kind]) for kind in KINDS}
@@ -241,6 +242,13 @@ async def _batch(session: Session, state: State, most: int) -> dict[str, Any]:
             known.add(_name(entry))
             saved.append(entry)
     return {"tried": len(proposed), "refused": refused, "covered": sorted(covered), "lines": lines, "saved": saved}
+
+
+async def _run(session: Session, given: Sequence[Sequence[Any]]) -> list[Ran]:
+    """What each call does."""
+    if isinstance(session.target, CTarget):
+        return await run_c_calls(session.target, given, session.pool, session.limits, session.ticks)
+    return await run_calls(session.target, given, session.pool, session.limits, session.ticks)
 
 
 def _kind(run: Ran, expected: frozenset[str]) -> str | None:
@@ -276,7 +284,7 @@ async def _proposed(session: Session, state: State, most: int) -> tuple[list[tup
     return proposed[:most], lines
 
 
-def _lines(target: Target, state: State, rng: Random, count: int) -> list[int]:
+def _lines(target: Target | CTarget, state: State, rng: Random, count: int) -> list[int]:
     """Lines to ask for: open ones, the least tried first; any that is not covered, or all, where none is open."""
     left = [line for line in target.parents if line not in state.covered]
     opened = [line for line in left if target.parents[line] is None or target.parents[line] in state.covered]

@@ -11,7 +11,7 @@ when they are reached (`curricula/coverage`).
 
 Differs: both are our own form, that of search-based testing. A group without spread has no gradient; there is no
 distance by the call graph to fall back on. Crashes are in the record of rollouts; `posttrain fuzz` keeps them in a
-folder of AFL++'s form. Inputs are for Python functions, not files for compilers.
+folder of AFL++'s form, and takes functions in C too. Rewards are for Python functions, not files for compilers.
 
 Measured here over five seeds (`docs/experiments/fuzz_guards.py`), behind five nested equalities, in 2,000 executions
 for each of 30 lines: hill climbing reaches none where only the line is rewarded, all with the guards passed or the
