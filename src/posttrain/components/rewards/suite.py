@@ -29,7 +29,7 @@ from posttrain.datasets.call_inputs import boundary_inputs, random_inputs
 from posttrain.datasets.faulty_functions import constants
 from posttrain.engines import wait_for
 from posttrain.errors import TaskFault
-from posttrain.grading.function_calls import called
+from posttrain.grading.function_calls import called_each
 from posttrain.grading.programs import LONGEST, find_code
 from posttrain.grading.suite_inputs import literal_of
 from posttrain.grading.suites import NamedTest, named_tests, solutions_fault
@@ -81,7 +81,7 @@ class Suite(Reward):
     async def _disagreement(self, task: Task, calls: Sequence[str]) -> str:
         """A call on which two correct solutions have different results; empty without one."""
         pool, solutions = open_pool(self.weakest), task.fields["correct"]
-        found = await asyncio.gather(*(called(source, calls, pool, self.limits) for source in solutions))
+        found = await called_each(solutions, calls, pool, self.limits)
         for number, call in enumerate(calls):
             first, *others = (outcomes.get(number) for _, outcomes in found)
             for place, other in enumerate(others, 2):
@@ -102,11 +102,12 @@ class Suite(Reward):
         if not tests:
             return Score(value=0.0, status="wrong", explanation="no test: needs lines such as assert f(1) == 2")
         correct, wrong = task.fields["correct"], task.fields["wrong"]
-        found = await asyncio.gather(*(self._passed(source, tests) for source in (*correct, *wrong)))
-        failed = next((text for text in found if isinstance(text, str)), None)
+        calls = [test.call for test in tests]
+        found = await called_each((*correct, *wrong), calls, open_pool(self.weakest), self.limits)
+        failed = next((result for result, _ in found if result.outcome == "sandbox_error"), None)
         if failed is not None:
-            return failure(failed)
-        passes = [own for own in found if not isinstance(own, str)]
+            return failure(f"the sandbox failed: {failed.explanation}")
+        passes = [[self._same(outcomes.get(n), test) for n, test in enumerate(tests)] for _, outcomes in found]
         for own in passes[: len(correct)]:
             if not all(own):
                 first = tests[own.index(False)].call[:80]
@@ -118,13 +119,6 @@ class Suite(Reward):
         parts = {"killed": Score(value=share, status="ok"), "tests": Score(value=float(len(tests)), status="ok")}
         status: Any = "ok" if killed == len(wrong) else "wrong"
         return Score(value=value, status=status, answer=text, explanation=explanation, parts=parts)
-
-    async def _passed(self, source: str, tests: Sequence[NamedTest]) -> list[bool] | str:
-        """Which tests a solution passes, or how the sandbox failed."""
-        result, outcomes = await called(source, [test.call for test in tests], open_pool(self.weakest), self.limits)
-        if result.outcome == "sandbox_error":
-            return f"the sandbox failed: {result.explanation}"
-        return [self._same(outcomes.get(n), test) for n, test in enumerate(tests)]
 
     def _same(self, outcome: Any, test: NamedTest) -> bool:
         if not isinstance(outcome, list) or len(outcome) != 2 or outcome[0] != "value":
