@@ -110,6 +110,30 @@ SHIPPED = {
     "episodic_memory": Shipped({"of": "match"}),
     "captions": Shipped({"of": "match", "helpful": ["take"]}),
     "signed": Shipped({"of": "match"}),
+    "translated": Shipped(
+        how={"form": "<think>so</think><translate>{answer}</translate>", "skip": ["equivalent"]},
+        library="sacrebleu",
+        tasks={"kind": "ciphers", "size": 3},
+    ),
+    "branch_distance": Shipped(
+        how={"skip": ["equivalent"]}, programs=(), tasks={"kind": "guards", "size": 1, "slips": 0.0}
+    ),
+    # Of a suite without its first letter the other tests may suffice.
+    "suite": Shipped(
+        how={"skip": ["near_programs"]},
+        programs=(),
+        tasks={"kind": "suites", "size": 2, "faults": 3, "inputs": 50},
+    ),
+    # The answer of a repair is a line, and a completion is a patch.
+    "patch_similarity": Shipped(
+        {"execution": True}, {"skip": ["gold"]}, "cydifflib", (), {"kind": "repairs", "size": 2, "level": 2}
+    ),
+    "refactored": Shipped({"execution": True}, {}, "tree_sitter", (), {"kind": "refactorings", "size": 2}),
+    # Another task's order may be right by chance.
+    "reranked": Shipped(
+        how={"form": "<think>so</think><answer>{answer}</answer>", "skip": ["equivalent", "near_miss", "constant"]},
+        tasks={"kind": "passages", "size": 3, "noise": 0.0},
+    ),
     "sum": Shipped({"parts": {"right": "match", "short": {"kind": "format", "tags": []}}, "weights": {"short": 0.1}}),
 }
 """By kind; a new member needs an entry here or in `NOT`."""
@@ -122,12 +146,8 @@ NOT = {
     "program_form": "rates the form of a program, right or not; its own tests hold what is rated low",
     "ranked": "ranks rollouts among one another; no answer is correct by it",
     "solution_set": "compares a list with all solutions, not one answer; its own tests hold what is refused",
-    "branch_distance": "rewards inputs that come near, of which many are right; its own tests hold what is refused",
     "text_similarity": "rewards partly, by characters or words; its own tests hold what has nothing",
     "increments": "adds what a model likes; the reward that decides what is correct is audited by itself",
-    "patch_similarity": "rewards partly, by characters; its own tests hold what each cheat has",
-    "refactored": "rewards a copy by two points of three; its own tests hold what each cheat has",
-    "suite": "rewards tests, of which many sets are right; its own tests hold what must not be rewarded",
     "rubric": "rewards words or what a judge accepts, in any order; its own tests hold what must not be rewarded",
     "constraints": "gives wrong answers a share too, by sigmoid; its own tests hold what must not be rewarded",
     "prover_steps": "adds the values of a model; its reward of success is audited by itself",
@@ -153,10 +173,8 @@ NOT = {
     "principled_model": "scores by a model; it has no correct answers",
     "listwise": "prompts a model",
     "ranked_scores": "rewards partly, by pairs in order; its own tests hold what must not be rewarded",
-    "translated": "rewards partly, by n-grams; its own tests hold what must not be rewarded",
     "word_overlap": "rewards words in common; its own tests hold what must not be rewarded",
     "next_action": "rewards partly, by level; its own tests hold what must not be rewarded",
-    "reranked": "rewards partly, by ranks; its own tests hold what must not be rewarded",
     "list_metric": "compares rollouts of several documents; its own tests hold ties and what states no score",
     "strict_best": "one of several orders is right, so guessing is rewarded; its own tests hold what must not be",
     "teaching": "needs a student for the probability of the solution; its own tests hold the cheats",

@@ -214,9 +214,13 @@ async def _built(source: str, call: str, pool: Pool) -> tuple[dict[str, str], li
     errors = [one for one in result.stderr.decode("utf-8", "replace").splitlines() if "error" in one]
     if result.outcome != "ok":
         raise UserError(f"the file cannot be compiled: {(errors or [result.outcome])[0]}")
-    program, notes, counted = result.stdout.decode("ascii", "replace").split("\n")[:3]
-    own = [one["lines"] for one in json.loads(counted)["files"] if one["file"].endswith("target.c")]
-    known = sorted({int(line["line_number"]) for lines in own for line in lines})
+    known: list[int] = []
+    try:
+        program, notes, counted = result.stdout.decode("ascii", "replace").split("\n")[:3]
+        own = [one["lines"] for one in json.loads(counted)["files"] if one["file"].endswith("target.c")]
+        known = sorted({int(line["line_number"]) for lines in own for line in lines})
+    except (ValueError, LookupError, TypeError, RecursionError):
+        pass
     if not known:
         raise UserError("gcov counts no line of the file")
     packed = {"program": program, "call.gcno": notes}
