@@ -48,7 +48,7 @@ def test_one_turn_has_no_budget_of_turns(capfd: pytest.CaptureFixture[str], tiny
     assert main(["eval", tiny, *SMALL, "--budget", "turns=1,2"]) == 2
     assert "has no setting max_turns" in capfd.readouterr().err
     assert main(["eval", tiny, *SMALL, "--budget", "turns=1", "--save", "a.parquet"]) == 2
-    assert "--budget is without --save" in capfd.readouterr().err
+    assert "are without --save" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["", "turns", "turns=", "calls=1", "turns=0", "turns=1,1", "turns=x", "turns=9999999"])

@@ -5,7 +5,8 @@ evaluated on its own held-out tasks, with its verifier and limits. CHANGES are p
 the run's own): tasks=..., reward=..., evaluation.samples=8, evaluation.holdout=500. The most tokens of an answer and
 the chat template follow a model of one's own, and what was chosen is printed.
 
-With --budget each number of turns, or of tokens of a turn, is an evaluation of its own.
+With --budget each number of turns, or of tokens of a turn, is an evaluation of its own. With --partners the model
+meets the partners that other runs trained, next to its own: cross-play.
 
 With --reward a judge is evaluated instead, on pairs=FILE of rows with prompt, chosen, rejected and subset, in the form
 of RewardBench; a second --reward is compared with the first on the same pairs. JUDGE is what posttrain judge takes.
@@ -14,6 +15,7 @@ of RewardBench; a second --reward is compared with the first on the same pairs. 
     posttrain eval runs/quickstart-1 evaluation.samples=8
     posttrain eval my-model --search tree --value my-value-model
     posttrain eval runs/loop-1 --budget turns=1,2,3,4,5
+    posttrain eval runs/optima-1 --partners runs/optima-2,runs/optima-3
     posttrain eval my-model tasks=test.jsonl evaluation.tasks=test.jsonl --save answers.parquet
     posttrain eval --reward likelihood --model SmolLM2-135M-Instruct pairs=bench.jsonl
 """
@@ -42,6 +44,7 @@ from posttrain.runs.measuring import SEARCH_HELP, VALUE_HELP
 @click.option("--search", help=f"Also answer by search. {SEARCH_HELP}")
 @click.option("--value", help=VALUE_HELP)
 @click.option("--budget", help="Evaluate with each of several budgets: turns=1,2,3 or tokens=16,64.")
+@click.option("--partners", help="Evaluate with each of these runs or models in the place of the partner: RUN2,RUN3.")
 @click.option("--reward", "rewards", multiple=True, metavar="JUDGE", help="Evaluate a judge on pairs=FILE; up to two.")
 @role_models("For --reward: a model that it uses.")
 def command(
@@ -51,6 +54,7 @@ def command(
     search: str | None,
     value: str | None,
     budget: str | None,
+    partners: str | None,
     rewards: tuple[str, ...],
     models: tuple[str, ...],
     as_json: bool,
@@ -63,35 +67,39 @@ def command(
         raise click.UsageError("Missing argument 'MODEL'.")
     if models:
         raise click.UsageError("--model is for --reward; the model to evaluate is the first word.")
-    if budget is not None:
+    if budget is not None or partners is not None:
         if save is not None or search is not None or value is not None:
-            raise click.UsageError("--budget is without --save, --search and --value.")
-        _budgets(model, changes, budget, as_json)
+            raise click.UsageError("--budget and --partners are without --save, --search and --value.")
+        _each(model, changes, budget, partners, as_json)
         return
     _model(model, changes, save, search, value, as_json)
 
 
-def _budgets(model: str, changes: tuple[str, ...], text: str, as_json: bool) -> None:
-    """Evaluates a model under several budgets."""
+def _each(model: str, changes: tuple[str, ...], text: str | None, partners: str | None, as_json: bool) -> None:
+    """Evaluates a model with several partners, under several budgets, or both."""
     from posttrain.runs.budgets import answers_by_budget, read_budget
     from posttrain.runs.live import describe_evaluation
     from posttrain.runs.measuring import context_for
+    from posttrain.runs.partners import met, read_partners
 
-    budget = read_budget(text)
-    found = answers_by_budget(context_for(model, changes, None, None), budget)
+    budget = None if text is None else read_budget(text)
+    names = None if partners is None else read_partners(partners)
+    context = context_for(model, changes, None, None)
+    found = answers_by_budget(context, budget, None if names is None else met(context, names))
     if as_json:
-        print_json({"model": model, "budgets": found})
+        print_json({"model": model, "budgets" if names is None else "partners": found})
         return
+    heads = ([] if names is None else ["partner"]) + ([] if budget is None else [budget.unit])
     rows = [
         (
-            str(own[budget.unit]),
+            *(printable(str(own[head])) for head in heads),
             describe_evaluation(own, short=True),
             _mean(own, "mean_turns"),
             _mean(own, "mean_tokens"),
         )
         for own in found
     ]
-    print_table((budget.unit, "accuracy", "turns taken", "tokens"), rows)
+    print_table((*heads, "accuracy", "turns taken", "tokens"), rows)
 
 
 def _mean(summary: Mapping[str, Any], name: str) -> str:

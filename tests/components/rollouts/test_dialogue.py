@@ -67,6 +67,16 @@ def test_a_conversation_draws_a_format_and_a_task_without_contexts_is_read_by_bo
     assert writer.read[0] == "Alice to Bob: q in short" and writer.read[1].startswith("Bob to Alice: q in short")
 
 
+def test_a_partner_writes_the_turns_of_the_second_agent_and_is_not_learned_from() -> None:
+    mine, theirs = Scripted(["a", "<ac>"]), Scripted(["<ac>"])
+    rollout = replace(PLAIN, partner="bob")
+    assert rollout.roles == rollout.helpers == {"bob"} and PLAIN.roles == PLAIN.helpers == frozenset()
+    [group] = asyncio.run(rollout.collect(TASK, {"policy": mine, "bob": theirs}))
+    [alice] = group.trajectories
+    assert mine.read == ["A:a.", "A:a.a[<ac>]"][: len(mine.read)] and theirs.read == ["B:c.[a]"]
+    assert [(s.actor, s.trained) for s in alice.segments if s.actor == "policy"] == [("policy", True)] * len(mine.read)
+
+
 def test_held_out_conversations_are_seen_by_the_first_agent() -> None:
     own = replace(PLAIN, form=replace(FORM, formats=("x",))).held_out(2, Sampling(temperature=0.0))
     rollouts, _ = talked(["<a>", "<a>"] * 2, own)

@@ -67,6 +67,8 @@ class Talk:
     role: str = "policy"
     hint: str = ""
     """The format that this conversation is asked for."""
+    partner: tuple[str, Sampler] | None = None
+    """Role and sampler of the second agent; None is those of the first."""
     turns: list[Segment] = field(default_factory=list)
     views: list[list[Segment]] = field(default_factory=lambda: [[], []])
     answers: list[str] = field(default_factory=list)
@@ -92,11 +94,12 @@ class Talk:
     async def next_turn(self) -> Segment | None:
         """The next turn; None where the context has no room for one."""
         ids = self.context()
-        if self.turns and len(ids) >= self.sampler.context:
+        role, sampler = (self.role, self.sampler) if self.partner is None or not self.speaker else self.partner
+        if len(ids) >= sampler.context:
             return None
-        [completion] = await self.sampler.sample(ids, 1, self.sampling)
-        own = sampled_segment(completion, self.role, turn=len(self.turns))
-        return replace(own, text=self.sampler.decode(own.token_ids))
+        [completion] = await sampler.sample(ids, 1, self.sampling)
+        own = sampled_segment(completion, role, turn=len(self.turns))
+        return replace(own, text=sampler.decode(own.token_ids))
 
     def take(self, turn: Segment) -> None:
         """Add a turn, which the other agent reads."""

@@ -4,7 +4,8 @@ Source: Optima, arXiv:2410.08115, and its release (thunlp/Optima at 4017740). Al
 alternately. Each reads its own context, the problem, and the messages of the other with the other's name before them.
 The conversation ends when the same answer is stated in two turns, or after `max_turns` turns, without an answer then.
 
-A conversation gives two rollouts, one as each agent saw it; both learn, from their own turns. A task has its two
+A conversation gives two rollouts, one as each agent saw it; both learn, from their own turns. With a `partner` the
+second agent is another model, and the conversation gives the rollout of the first. A task has its two
 private contexts in the field `form.column`, a list of two texts. In the first round varied formats are requested: a
 conversation draws one of `form.formats`.
 
@@ -41,7 +42,9 @@ class Dialogue(Rollout):
     sampling: Sampling = Sampling()
     """How each turn is sampled."""
     role: str = "policy"
-    """The model of both agents."""
+    """The model of both agents, or of the first where the second has its own."""
+    partner: str | None = None
+    """The role of the second agent, whose turns are not learned from; None is the model of the first."""
 
     @property
     def group_size(self) -> int | None:
@@ -53,12 +56,22 @@ class Dialogue(Rollout):
         """Sampling temperature; log-probabilities of greedy tokens are at temperature 1."""
         return self.sampling.temperature or 1.0
 
+    @property
+    def roles(self) -> frozenset[str]:
+        """The second agent's, if it has its own."""
+        return frozenset() if self.partner is None else frozenset({self.partner})
+
+    @property
+    def helpers(self) -> frozenset[str]:
+        """The same."""
+        return self.roles
+
     def held_out(self, n: int, sampling: Sampling) -> "Dialogue":
         """The same conversation, seen by the first agent, without a requested format."""
         return replace(self, n=n, form=replace(self.form, formats=()), rollouts="first", sampling=sampling)
 
-    def talk(self, task: Task, sampler: Sampler, hint: str = "") -> Talk:
-        """A conversation that has not begun."""
+    def talk(self, task: Task, sampler: Sampler, hint: str = "", other: Sampler | None = None) -> Talk:
+        """A conversation that has not begun; `other` writes the turns of the second agent."""
         return Talk(
             form=self.form,
             task=task,
@@ -67,18 +80,26 @@ class Dialogue(Rollout):
             sampling=self.sampling,
             max_turns=self.max_turns,
             role=self.role,
+            partner=None if self.partner is None or other is None else (self.partner, other),
         )
 
     async def collect(self, task: Task, samplers: Mapping[str, Sampler]) -> list[Group]:
         """One group with the rollouts of all conversations."""
         sampler = sampler_of(self.role, samplers)
-        talks = await asyncio.gather(*(self._talk(task, sampler.bind("exchange", i)) for i in range(self.n)))
+        other = None if self.partner is None else sampler_of(self.partner, samplers)
+        talks = await asyncio.gather(
+            *(
+                self._talk(task, sampler.bind("exchange", i), None if other is None else other.bind("exchange", i))
+                for i in range(self.n)
+            )
+        )
         found = [t for number, talk in enumerate(talks) for t in talk.rollouts(number)]
-        kept = [t for t in found if self.rollouts == "both" or t.sample % 2 == 0]
+        both = self.rollouts == "both" and other is None
+        kept = [t for t in found if both or t.sample % 2 == 0]
         return [Group(key=task.key, trajectories=tuple(kept))]
 
-    async def _talk(self, task: Task, sampler: Sampler) -> Talk:
-        return await self.talk(task, sampler, drawn(self.form.formats, sampler)).finish()
+    async def _talk(self, task: Task, sampler: Sampler, other: Sampler | None) -> Talk:
+        return await self.talk(task, sampler, drawn(self.form.formats, sampler), other).finish()
 
 
 def drawn(formats: Sequence[str], sampler: Sampler) -> str:
