@@ -9,16 +9,23 @@ import pytest
 
 from posttrain.cli.world import _check, _environment, _task
 from posttrain.components.environments import Environment
+from tests.components.rewards.programs import tier_for
 
-NEEDED = {"archive": ["pages=pages"], "foreseen": ["environment=workshop"]}
+NEEDED = {"archive": ["pages=pages"], "foreseen": ["environment=workshop"], "shell": ["horizon=2"]}
 """Settings without which one cannot be made."""
 PAGE = Path(__file__).parents[3] / "docs" / "worlds.md"
-every_kind = pytest.mark.parametrize("kind", sorted(Environment.kinds()))
+SLOW = ("shell",)
+every_kind = pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=[pytest.mark.slow] if kind in SLOW else []) for kind in sorted(Environment.kinds())],
+)
 
 
 @cache
 def checked(kind: str) -> dict[str, Any]:
     """What ``posttrain world check`` finds."""
+    if kind == "shell":
+        tier_for("sh", "sort", "tail")
     environment = _environment(kind, NEEDED.get(kind, ()))
     environment.check([_task(0)])
     return asyncio.run(_check(environment, ("1",), 0, 20))
