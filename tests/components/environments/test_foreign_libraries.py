@@ -1,15 +1,18 @@
 """Adapters of libraries by stand-ins of the same interface, and by the libraries themselves where they are there."""
 
+import asyncio
 import sys
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from posttrain.components.environments._foreign import make, mcp
+from posttrain.components.environments import Contained, Instance
+from posttrain.components.environments._foreign import ServerDown, make, mcp
 from posttrain.components.environments._foreign import openenv as adapter
 from posttrain.components.environments._foreign.serving import Served
-from posttrain.errors import UserError
+from posttrain.components.environments.foreign import Foreign
+from posttrain.errors import AlarmStop, UserError
 
 
 class Guess:
@@ -166,7 +169,7 @@ def test_openenv_is_called_four_times_in_all(echo: list[Any]) -> None:
     world = make("openenv:http://localhost:8000", {}, "text", "hermes")
     assert world.reset(1, {}).text == "seed 1"
     Echo.broken = 4
-    with pytest.raises(ConnectionError, match="refused"):
+    with pytest.raises(ServerDown, match="did not answer 4 calls"):
         world.reset(1, {})
 
 
@@ -200,7 +203,7 @@ def test_a_server_is_started_four_times_in_all(monkeypatch: pytest.MonkeyPatch) 
     assert list(server.tools) == ["look"]  # type: ignore[attr-defined]
     server.close()
     Connection.broken = 4
-    with pytest.raises(ConnectionError, match="not up"):
+    with pytest.raises(ServerDown, match="did not come up in 4 starts"):
         make("mcp:python server.py", {}, "text", "hermes")
 
 
@@ -217,3 +220,32 @@ def test_gem_itself() -> None:
     game = make("gem:game:Mastermind-v0-easy", {}, "text", "hermes")
     assert "Enter your" in game.reset(3, {}).text
     assert not game.step("\\boxed{12}").terminated
+
+
+def test_a_server_that_is_down_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker sends why, and neither an episode nor the run goes on."""
+    monkeypatch.setitem(sys.modules, "openenv", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "openenv.core", SimpleNamespace(GenericEnvClient=Echo))
+    monkeypatch.setattr(adapter, "WAIT", 0.0)
+    argument = {"source": "openenv:http://localhost:8000", "arguments": {}, "view": "text", "calls": "hermes"}
+    Echo.broken = 4
+    answer = Served({**argument, "characters": 100}).perform({"order": "reset", "seed": 1, "chance": 1, "fields": {}})
+    assert "did not answer 4 calls" in answer["down"]
+    world = Foreign(source="openenv:http://localhost:8000")
+    with pytest.raises(AlarmStop, match="is down: it did not answer 4 calls") as found:
+        world.stop_if_down(answer)
+    assert found.value.exit_code == 3
+    world.stop_if_down({"text": "up"})
+
+
+class Down(Instance):
+    async def start(self) -> None:
+        raise AlarmStop("the server is down")
+
+
+def test_a_stop_is_no_failure_of_an_episode() -> None:
+    async def begin() -> None:
+        await Contained(Down()).start()
+
+    with pytest.raises(AlarmStop, match="the server is down"):
+        asyncio.run(begin())

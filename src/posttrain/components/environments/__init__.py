@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from posttrain.component import Component
+from posttrain.errors import AlarmStop
 from posttrain.types import Fact, Message, Task
 
 T = TypeVar("T")
@@ -225,7 +226,7 @@ def _contained(method: str) -> Iterator[None]:
     """Turn all that an environment raises, ``exit()`` included, into `EnvironmentFailed`, but a stop of the run."""
     try:
         yield
-    except (EnvironmentFailed, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit):
+    except (EnvironmentFailed, AlarmStop, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit):
         raise
     except BaseException as error:
         raise EnvironmentFailed(f"the environment failed in {method}(): {_explained(error)}") from error

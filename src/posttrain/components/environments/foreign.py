@@ -39,9 +39,9 @@ from posttrain.components.environments import (
     Outcome,
     Verdict,
 )
-from posttrain.components.environments._foreign import split
+from posttrain.components.environments._foreign import DOWN, split
 from posttrain.components.environments._foreign.mcp import script
-from posttrain.errors import UserError
+from posttrain.errors import AlarmStop, UserError
 from posttrain.grading.turn_calls import CallForm
 from posttrain.grading.workers import Limits, Runner, Session
 from posttrain.types import Task
@@ -102,12 +102,23 @@ class Foreign(Environment):
 
     @cached_property
     def described(self) -> dict[str, Any]:
-        """Schemas of the tools, and the fields of a task with whether they are needed. Raises `UserError`."""
+        """Schemas of the tools, and the fields of a task with whether they are needed. Raises `UserError`, and
+        `AlarmStop` where a server is down.
+        """
         (outcome,) = self.runner.run_now({"order": "describe"})
         if outcome.how != "ok":
             raise UserError(f"the environment '{self.source}' cannot be made: {outcome.explanation}")
         found: dict[str, Any] = outcome.value
+        self.stop_if_down(found)
         return found
+
+    def stop_if_down(self, answer: Any) -> None:
+        """Raise `AlarmStop` for an answer that its server is down: no other episode could have one either."""
+        if isinstance(answer, Mapping) and DOWN in answer:
+            raise AlarmStop(
+                f"the server of the environment '{self.source}' is down: {answer[DOWN]}. Start it, then go on with "
+                "posttrain resume RUN"
+            )
 
     @cached_property
     def runner(self) -> Runner:
@@ -204,7 +215,9 @@ class Visit(Instance):
             await self._stack.aclose()
 
     async def order(self, order: str, **more: Any) -> Any:
-        """The answer to an order. Raises `EnvironmentFailed`; what the worker kept is not used again then."""
+        """The answer to an order. Raises `EnvironmentFailed`; what the worker kept is not used again then. Raises
+        `AlarmStop` where a server is down.
+        """
         assert self._session is not None, "the episode has not started"
         outcome = await self._session.call({"order": order, **more})
         if outcome.how != "ok":
@@ -212,6 +225,7 @@ class Visit(Instance):
             raise EnvironmentFailed(
                 f"the environment '{self._rules.source}' failed in {order} ({outcome.how}): {outcome.explanation}"
             )
+        self._rules.stop_if_down(outcome.value)
         return outcome.value
 
     def _observed(self, seen: Mapping[str, Any]) -> Observation:

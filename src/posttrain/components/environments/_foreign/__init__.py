@@ -31,6 +31,12 @@ PACKAGES: Final = {
     "open_spiel": "pyspiel",
 }
 """The module that each library is imported as."""
+DOWN: Final = "down"
+"""Key of an answer that has only why a server is down."""
+
+
+class ServerDown(Exception):
+    """A server does not come up, or does not answer, after all tries; the message has the last reason."""
 
 
 @dataclass(kw_only=True)

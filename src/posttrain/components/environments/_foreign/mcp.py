@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Final, cast
 
-from posttrain.components.environments._foreign import Adapter, Seen
+from posttrain.components.environments._foreign import Adapter, Seen, ServerDown
 from posttrain.components.environments._foreign.tools import Tool, perform
 from posttrain.errors import UserError
 from posttrain.grading.turn_calls import CallForm
@@ -58,7 +58,7 @@ class Server(Adapter):
         self.tools = {tool.name: self._tool(tool) for tool in listed}
 
     def _started(self) -> list[Any]:
-        """The tools of the server, once it is up. Raises what the last start raised."""
+        """The tools of the server, once it is up. Raises `ServerDown` after the last start."""
         importlib.import_module("mcp")  # raises here where it is missing
         for start in range(STARTS):
             self._loop, self._stop = asyncio.new_event_loop(), asyncio.Event()
@@ -68,9 +68,9 @@ class Server(Adapter):
             threading.Thread(target=self._loop.run_forever, daemon=True).start()
             try:
                 return ready.result()
-            except BaseException:
+            except BaseException as error:
                 if start + 1 == STARTS:
-                    raise
+                    raise ServerDown(f"it did not come up in {STARTS} starts: {_reason(error)}") from error
                 time.sleep(WAIT * 2**start)
         raise AssertionError("the last start returned or raised")
 
@@ -121,3 +121,10 @@ class Server(Adapter):
         if result.is_error:
             raise RuntimeError(text or "the tool failed")
         return text
+
+
+def _reason(error: BaseException) -> str:
+    """The innermost error of a group of one, by its type and message."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}"

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from posttrain.components.environments._foreign import Adapter, Seen, finite, viewed, written
+from posttrain.components.environments._foreign import Adapter, Seen, ServerDown, finite, viewed, written
 from posttrain.errors import UserError
 
 TRIES: Final = 4
@@ -48,9 +48,9 @@ class OpenEnv(Adapter):
                 self._client = self._connect()
                 self._client.connect()
                 return self._seen(self._client.reset(seed=seed))
-            except (OSError, TimeoutError):
+            except (OSError, TimeoutError) as error:
                 if call + 1 == TRIES:
-                    raise
+                    raise ServerDown(f"it did not answer {TRIES} calls: {type(error).__name__}: {error}") from error
                 time.sleep(WAIT * 2**call)
         raise AssertionError("the last one returned or raised")
 

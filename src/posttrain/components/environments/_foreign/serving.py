@@ -5,7 +5,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from posttrain.components.environments._foreign import PACKAGES, Adapter, Seen, make, seed_draws, split
+from posttrain.components.environments._foreign import (
+    DOWN,
+    PACKAGES,
+    Adapter,
+    Seen,
+    ServerDown,
+    make,
+    seed_draws,
+    split,
+)
 from posttrain.errors import UserError
 
 
@@ -25,7 +34,13 @@ class Served:
         self._adapter: Adapter | None = None
 
     def perform(self, order: Mapping[str, Any]) -> Any:
-        """The answer to an order."""
+        """The answer to an order; ``down`` with the reason where a server does not come up."""
+        try:
+            return self._performed(order)
+        except ServerDown as error:
+            return {DOWN: str(error)}
+
+    def _performed(self, order: Mapping[str, Any]) -> Any:
         what = order["order"]
         if what == "describe":
             return self._describe()
