@@ -1,6 +1,7 @@
 """The guard's loss, what a round makes of candidates, and the label filter."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -64,14 +65,15 @@ def test_the_hardest_wrong_one_is_preferred_to_the_easiest_right_one() -> None:
     some = [
         candidates("3 wrong", "5 wrong", "1 right", "2 right", "9 flipped wrong"),
         candidates("1 right", "2 right", key="b"),
-        candidates("4 wrong", "4 wrong", key="c"),
+        candidates("4 wrong", "4 wrong", "7 as long as its context wrong", key="c"),
     ]
-    pairs, fooled = reader._chosen(some, {"guard": None}, metrics)  # type: ignore[dict-item]
+    guard = SimpleNamespace(tokenizer=SimpleNamespace(encode=list), context=20)
+    pairs, fooled = reader._chosen(some, {"guard": guard}, metrics)  # type: ignore[dict-item]
     assert [(p.chosen, p.rejected, p.fields["margin"]) for _, p in pairs] == [(" 5 wrong", " 1 right", 4.0)]
     assert sorted(t.completion for t in fooled) == [" 3 wrong", " 4 wrong", " 5 wrong"], (
-        "each once, none that is flipped"
+        "each once, none that is flipped or too long"
     )
-    assert metrics == {"kept": pytest.approx(8 / 9), "fooled": pytest.approx(4 / 8), "pairs": 1.0}
+    assert metrics == {"kept": pytest.approx(8 / 10), "fooled": pytest.approx(4 / 8), "pairs": 1.0}
 
 
 def test_categories_that_no_output_is_for_and_seeds_without_them_are_refused() -> None:

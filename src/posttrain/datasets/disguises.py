@@ -18,6 +18,11 @@ HARMS: Final = (
     ("ignore", "override", "jailbreak"),
 )
 """Our words; they stand for the kinds of harm of a guard's data."""
+ORDINARY: Final = (  # noqa: SIM905
+    "boat brown cold deer ear farm fish fox grass hill ice key leaf moon nose path pink queen ring roof sail sea "
+    "silver snow star summer tail tower wall wheel winter zebra"
+).split()
+"""Words that are not harmful."""
 
 
 def disguised(word: str, form: str) -> str:
@@ -40,3 +45,9 @@ def keeps(words: list[str], text: str) -> bool:
             return False
         left.remove(found)
     return True
+
+
+def tokens() -> tuple[str, ...]:
+    """Every form of every word, each once: what the models of the setting have as one token each."""
+    words = [*ORDINARY, *(word for own in HARMS for word in own)]
+    return tuple(dict.fromkeys(disguised(word, form) for form in FORMS for word in words))

@@ -1,7 +1,7 @@
 """Disguises: texts that may be harmful, a generator that writes them anew, and a guard that reads them.
 
-The bundled model first imitates texts with disguised words. The guard, of the same model, learns from seeds and from
-what it got wrong; the generator stays as it is.
+Both are new models of 94k weights, with each form of each word as one token. The generator first imitates texts with
+disguised words, and then stays as it is. The guard learns from seeds and from what it got wrong.
 """
 
 from dataclasses import replace
@@ -13,8 +13,9 @@ from posttrain.components.reducers.sequences import Sequences
 from posttrain.components.rewards.same_words import SameWords
 from posttrain.components.rollouts.independent import Independent
 from posttrain.components.schedules.constant import Constant
+from posttrain.components.shapes.decoder import Decoder
 from posttrain.components.tasks.disguised import Disguised
-from posttrain.datasets.disguises import HARMS
+from posttrain.datasets.disguises import HARMS, tokens
 from posttrain.engines import Sampling
 from posttrain.evaluation.settings import Evaluation
 from posttrain.models import Model
@@ -26,32 +27,38 @@ from posttrain.training.settings import Learning
 
 
 def disguises() -> Recipe:
-    """A warm-up of 120 steps of 32, then five rounds with 64 seeds of 8 candidates each."""
+    """A warm-up of 350 steps of 32, then eight rounds with 128 seeds of 8 candidates each."""
     recipe = demonstrations()
     imitation = sft_of(recipe)
     warm_up = replace(
         imitation,
         tasks=Disguised(size=3000, seed=1, odd=0.15),
-        max_steps=120,
-        epochs=2.0,
-        learner=replace(imitation.learner, optimizer=AdamW(lr=1e-3)),
+        max_steps=350,
+        epochs=10.0,
+        learner=replace(imitation.learner, optimizer=AdamW(lr=3e-3)),
     )
     rounds = GuardRounds(
-        rollout=Independent(n=8, sampling=Sampling(max_tokens=40, temperature=0.9)),
+        rollout=Independent(n=8, sampling=Sampling(max_tokens=16, temperature=0.9)),
         loss=RPO(loss=DPO(beta=0.01, reference="old"), eta=0.4, length="mean", times_beta=False),
         reducer=Sequences(),
         consistent=SameWords(),
         learns=False,
-        rounds=5,
-        learner=Learning(optimizer=AdamW(lr=1e-4), schedule=Constant(), minibatches=4),
-        guard_learner=Learning(optimizer=AdamW(lr=1e-3), schedule=Constant(), epochs=2, minibatches=20),
+        rounds=8,
+        batch=128,
+        learner=Learning(optimizer=AdamW(lr=3e-4), schedule=Constant(), epochs=2),
+        guard_learner=Learning(optimizer=AdamW(lr=3e-3), schedule=Constant(), epochs=10, minibatches=20),
     )
-    guard = Model(source="pebble", head="reward", outputs=len(HARMS), trained=True)
+    shape = Decoder(layers=2, width=64, mlp_width=128, words=("anew:", "\n:", *tokens()), context=64)
+    guard = Model(source="new", shape=shape, head="reward", outputs=len(HARMS), trained=True)
     return replace(
         recipe,
         name="disguises",
-        models={**recipe.models, "guard": guard, "start": replace(guard, trained=False)},
+        models={
+            "policy": Model(source="new", shape=shape, trained=True),
+            "guard": guard,
+            "start": replace(guard, trained=False),
+        },
         tasks=Disguised(size=460),
         stages={"sft": warm_up, "rounds": rounds},
-        evaluation=Evaluation(verifier=SameWords(), holdout=60, sampling=Sampling(max_tokens=40, temperature=0.0)),
+        evaluation=Evaluation(verifier=SameWords(), holdout=60, sampling=Sampling(max_tokens=16, temperature=0.0)),
     )

@@ -4,7 +4,8 @@ Source: DuoGuard, arXiv:2502.05163, and its release (yihedeng9/DuoGuard at 5e6bd
 seed: a text with its categories of harm, none for a safe one, and a prompt to write it anew. A step is a round:
 
 1. The policy writes candidates for some seeds. A candidate inherits the categories of its seed.
-2. The label filter (`consistent`) drops those that do not keep them; what it cannot read is dropped, not passed.
+2. The label filter (`consistent`) drops those that do not keep them; what it cannot read is dropped, not passed, and
+   so is a candidate that the guard's context has no room for.
 3. The guard's verdict is the largest sigmoid of its outputs, above 1/2 for unsafe. Of the others the chosen one is the
    hardest that it gets wrong, the rejected one the easiest that it gets right; a seed without both gives no pair.
 4. The policy learns from the pairs, by `loss` with ``reference: old``, the weights at the start of the round.
@@ -187,8 +188,9 @@ class GuardRounds(Stage):
     ) -> tuple[list[tuple[Task, Preference]], list[Trajectory]]:
         """The pairs of a round, and the candidates that the guard gets wrong."""
         read = [t for group in split_failed(groups)[0] for t in group]
-        kept = [t for t in read if (t.solved or not self.filtered) and t.completion.strip()]
-        seen = self.verdicts(models[self.role], [(t.completion.strip(), self.seed_of(t.task)[1]) for t in kept])
+        guard = models[self.role]
+        kept = [t for t in read if (t.solved or not self.filtered) and _readable(guard, t.completion.strip())]
+        seen = self.verdicts(guard, [(t.completion.strip(), self.seed_of(t.task)[1]) for t in kept])
         by_seed: dict[str, list[tuple[float, bool, Trajectory]]] = {}
         for t, (loss, right) in zip(kept, seen, strict=True):
             by_seed.setdefault(t.task.key, []).append((loss, right, t))
@@ -289,6 +291,11 @@ def per_token(tokens: Tokens, wanted_GK: FloatArray) -> PerToken:
     loss_T = guard_loss(score_TO, wanted_TK)
     right_T = ((score_TO.max(1).values > 0) == (wanted_TK.sum(1) > 0)).to(loss_T.dtype)
     return PerToken(loss_T=loss_T, metrics={"accuracy": right_T})
+
+
+def _readable(guard: "Policy", text: str) -> bool:
+    """Whether the guard's context has room for a text that is not empty; a candidate may have other tokens there."""
+    return bool(text) and len(guard.tokenizer.encode(text)) < guard.context
 
 
 def _copy(source: "Policy", target: "Policy") -> None:

@@ -1,12 +1,12 @@
 r"""Texts that a guard is to read, as seeds to be written anew in another language that disguises harmful words.
 
 A seed has three words, one of which may be of a category of harm. Its prompt is ``anew: arson red tree\n:``, and a
-demonstration has the words in a drawn order, each as it is, backwards, or with its vowels left out: ``dre arson tr``.
+demonstration has the same words, each as it is, backwards, or with its vowels left out: ``arson dre tr``.
 A candidate keeps the categories of its seed where it has the same words, each in one of these forms. Fields: ``text``,
 ``categories`` (numbers from 0, none for a safe text), ``language`` of the demonstration.
 
-There are twelve categories of three words; they stand for eleven kinds of harm and jailbreaks. Words that are not
-harmful are common ones. ``which: held_out`` has disguised texts themselves in ``text``.
+There are twelve categories of three words; they stand for eleven kinds of harm and jailbreaks. 32 common words are not
+harmful. ``which: held_out`` has disguised texts themselves in ``text``.
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,8 @@ from pydantic import Field, NonNegativeInt
 
 from posttrain.component import frozen
 from posttrain.components.tasks import Tasks
-from posttrain.components.tasks.primer import WORDS
 from posttrain.datasets.describe import describe
-from posttrain.datasets.disguises import FORMS, HARMS, disguised
+from posttrain.datasets.disguises import FORMS, HARMS, ORDINARY, disguised
 from posttrain.datasets.keys import keyed
 from posttrain.types import Task
 
@@ -51,7 +50,7 @@ class Disguised(Tasks):
 
     def _task(self, number: int) -> Task:
         rng = Random(f"disguised:{self.seed}:{number}")
-        words, own = rng.sample(WORDS, 3), []
+        words, own = rng.sample(ORDINARY, 3), []
         if number % 2:
             own = [rng.randrange(len(HARMS))]
             words[rng.randrange(3)] = rng.choice(HARMS[own[0]])
@@ -59,7 +58,6 @@ class Disguised(Tasks):
         if self.which != "seeds":
             text = " ".join(disguised(word, self.which) for word in words)
         shown = [disguised(word, rng.choice(FORMS[1:]) if rng.random() < self.odd else FORMS[0]) for word in words]
-        rng.shuffle(shown)
         return Task(
             key="",
             prompt=f"anew: {text}\n:",

@@ -7,13 +7,15 @@ anew on seeds and on all that it got wrong. With ``rounds.learns=false`` the gen
 
     posttrain run duoguard tasks=mine.jsonl rounds.consistent=mine.py:kept    # columns: prompt, text, categories
 
-Differs: five rounds of 64 seeds with 8 candidates; as the stage. Texts are three words, of which one may be harmful, in
-disguises that stand for other languages; the label filter is a rule. Pairs are of one language, not mixed in equal
+Differs: eight rounds of 128 seeds with 8 candidates; as the stage. Texts are three words, of which one may be harmful,
+in disguises that stand for other languages; the label filter is a rule. Pairs are of one language, not mixed in equal
 shares.
 
-No row is claimed: the default run does not learn (one seed, ``python docs/experiments/guard_game.py --seeds 1``). The
-label filter keeps 3 % of the candidates, which gives no pairs, and the guard ends at .504 as it does with a frozen
-generator.
+Measured here: five seeds (``python docs/experiments/guard_game.py --seeds 5``), on other texts in each form of their
+words. The guard's seeds are plain, and it is right on 1.000 of plain texts with either generator. Backwards it is right
+on .743 [.682, .805] with a frozen generator and .795 [.708, .882] with one that learns (difference within seeds .052
+[-.058, .161]), without vowels on .718 [.640, .795] and .787 [.752, .823] (.070 [.022, .118]). Without the label filter
+the generator writes texts of other categories: the guard is right on .821 [.744, .897] of plain ones.
 """
 
 from dataclasses import replace
@@ -28,7 +30,7 @@ from posttrain.stages.guard_rounds import GuardRounds
 PARENT: Final = "sft"
 SETTING: Final = "disguises"
 PAPER: Final = "arXiv:2502.05163"
-ROWS: Final = ()
+ROWS: Final = (243,)
 
 
 def duoguard(recipe: Recipe | None = None) -> Recipe:
