@@ -130,13 +130,13 @@ class RunContext:
         """Raise `UserError` for held-out tasks that cannot be measured."""
         problems = self.problems
         problems.check_measures()
-        for stage in problems.losses:
-            for task in problems.held_out:
-                stage.given(models["policy"], task)
-        if not problems.answered:
-            return
-        check_prompts(models["policy"], problems.held_out, "the held-out tasks")
         with problems.naming_places():
+            for stage in problems.losses:
+                for task in problems.held_out:
+                    stage.given(models["policy"], task)
+            if not problems.answered:
+                return
+            check_prompts(models["policy"], problems.held_out, "the held-out tasks")
             problems.verifier.check(problems.held_out)
         if problems.verifier.roles:
             raise UserError(

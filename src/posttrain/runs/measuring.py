@@ -171,7 +171,8 @@ def answers_with(context: "RunContext", models: "Mapping[str, Policy]") -> "tupl
     losses = held_out_losses(models["policy"], problems.losses, problems.held_out, {})
     if not problems.answered:
         return dict(losses.summary), list(losses.trajectories)
-    check_prompts(models["policy"], problems.held_out, "the held-out tasks")
+    with problems.naming_places():
+        check_prompts(models["policy"], problems.held_out, "the held-out tasks")
     servers = {role: context.server(policy) for role, policy in models.items()}
     result = evaluate(
         servers["policy"],

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from posttrain.errors import UserError
+from posttrain.errors import TaskFault, UserError
 from posttrain.types import Task
 
 if TYPE_CHECKING:
@@ -16,17 +16,19 @@ def check_prompts(policy: "Policy", tasks: Sequence[Task], purpose: str) -> None
     lengths = [(task.key, _length(policy, task, purpose)) for task in tasks]
     empty = [key for key, length in lengths if not length]
     if empty:
-        raise UserError(
+        raise TaskFault(
+            empty[0],
             f"{purpose}: {len(empty)} of {len(tasks)} tasks have no prompt to answer; the first is task {empty[0]}. "
-            "Plain text can only be imitated; give tasks with prompts (evaluation.tasks, or tasks of the stage)"
+            "Plain text can only be imitated; give tasks with prompts (evaluation.tasks, or tasks of the stage)",
         )
     too_long = [(key, length) for key, length in lengths if length >= context]
     if too_long:
         key, length = too_long[0]
-        raise UserError(
+        raise TaskFault(
+            key,
             f"{purpose}: prompts of {len(too_long)} of {len(tasks)} tasks leave no room for an answer in the model's "
             f"context of {context} tokens; the first is task {key} with {length} tokens. Shorten or leave out those "
-            "rows, or use a model with a longer context"
+            "rows, or use a model with a longer context",
         )
 
 
@@ -35,4 +37,4 @@ def _length(policy: "Policy", task: Task, purpose: str) -> int:
     try:
         return policy.prompt_length(task)
     except UserError as error:
-        raise UserError(f"{purpose}: task {task.key}: {error}") from None
+        raise TaskFault(task.key, f"{purpose}: task {task.key}: {error}") from None

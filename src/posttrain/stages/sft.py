@@ -16,7 +16,7 @@ from posttrain.components.reducers import Reducer
 from posttrain.components.selections import Selection
 from posttrain.components.tasks import Tasks
 from posttrain.datasets.order import independent, shuffled
-from posttrain.errors import UserError
+from posttrain.errors import TaskFault, UserError
 from posttrain.models import Model
 from posttrain.signals import ADVANTAGE, OLD_VALUE, Signal, columns_in, roles_in, trained_in
 from posttrain.stages import Given, Models, PreviewContext, Stage, StageContext
@@ -280,7 +280,7 @@ def demonstration(
 def conversation(policy: "Policy", task: Task, prompt: tuple[Message, ...], reply: str) -> Trajectory:
     """A conversation in which all turns of the assistant are trained. Raises `UserError` as `demonstration` does."""
     if task.images:
-        raise UserError(f"task {task.key}: turns=all is for conversations without images; take turns=last")
+        raise TaskFault(task.key, f"task {task.key}: turns=all is for conversations without images; take turns=last")
     messages = (*prompt, Message(role="assistant", content=reply))
     ids, spans = policy.tokenizer.encode_conversation(messages)
     texts = [m["content"] for place, m in enumerate(messages) if m["role"] == "assistant" and place]
@@ -307,10 +307,11 @@ def _goes_on(prompt: tuple[Message, ...]) -> bool:
 def _check_length(policy: "Policy", task: Task, prompt: int, demonstration: int) -> None:
     """Raise `UserError` for a demonstration beyond the context."""
     if prompt + demonstration > policy.context:
-        raise UserError(
+        raise TaskFault(
+            task.key,
             f"task {task.key}: prompt ({prompt} tokens) and demonstration ({demonstration}) together pass the "
             f"model's context of {policy.context} tokens; shorten or leave out the row, or raise "
-            "models.policy.context if the model allows it"
+            "models.policy.context if the model allows it",
         )
 
 

@@ -70,12 +70,12 @@ def test_a_prompt_that_leaves_no_room_for_an_answer(refused: Refused, length: in
     write_rows("test.jsonl", [{"question": "one?"}, {"question": "two?"}])
     write_rows("long.jsonl", [*rows, {"id": "the long one", "question": "x" * length, "answer": "1"}])
     assert refused("run", "grpo", *SMALL, "tasks=long.jsonl", "evaluation.tasks=test.jsonl") == (
-        "the rl stage: prompts of 1 of 13 tasks leave no room for an answer in the model's context of 64 tokens; the "
-        f"first is task the long one with {length} tokens. Shorten or leave out those rows, or use a model with a "
-        "longer context"
+        "long.jsonl line 13: the rl stage: prompts of 1 of 13 tasks leave no room for an answer in the model's context "
+        f"of 64 tokens; the first is task the long one with {length} tokens. Shorten or leave out those rows, "
+        "or use a model with a longer context"
     )
     message = refused("run", "grpo", *SMALL, "tasks=test.jsonl", "evaluation.tasks=long.jsonl", "evaluation.holdout=13")
-    assert message.startswith("the held-out tasks: prompts of 1 of 13 tasks leave no room")
+    assert message.startswith("long.jsonl line 13: the held-out tasks: prompts of 1 of 13 tasks leave no room")
     assert message == refused("eval", "tiny", "evaluation.tasks=long.jsonl")
 
 
@@ -94,7 +94,8 @@ def test_demonstrations_that_are_missing_or_too_long(refused: Refused) -> None:
     write_rows("long.jsonl", rows)
     message = refused(*sft, "tasks=long.jsonl", "evaluation.tasks=sums.jsonl")
     assert message.startswith(
-        "task 11: prompt (2 tokens) and demonstration (63) together pass the model's context of 64 tokens; shorten"
+        "long.jsonl line 12: task 11: prompt (2 tokens) and demonstration (63) together pass the model's context of 64 "
+        "tokens; shorten"
     )
 
 
