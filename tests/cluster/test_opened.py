@@ -21,7 +21,10 @@ def test_more_processes_than_the_machine_has_are_refused(monkeypatch: pytest.Mon
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(2)))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
     Ray(samplers=4, learners=4).check("cpu")
-    with pytest.raises(UserError, match=r"samplers=40, .*learners=2 and cluster\.scorers=0 ask for 41 CPUs .* has 2 "):
+    with pytest.raises(
+        UserError,
+        match=r"samplers=40, .*learners=2, cluster\.scorers=0 and cluster\.graders=0 ask for 41 CPUs .* has 2 ",
+    ):
         Ray(samplers=40, learners=2).check("cpu")
 
 

@@ -34,9 +34,9 @@ ROWS: dict[str, str] = {
     "training": "base policies statistics components.balances components.controllers components.optimizers "
     "components.reducers components.schedules components.controllers.* components.optimizers.* components.schedules.*",
     "components.hooks": "base policies training",
-    "cluster": "base components.reducers engines kernels policies training",
-    # Members know contracts, and what members share.
     "grading": "base sandbox components.rewards",
+    "cluster": "base components.reducers engines grading kernels policies sandbox training",
+    # Members know contracts, and what members share.
     "components.shapes.*": "base contracts datasets engines grading policies statistics",
     "components.diagnostics.*": "base contracts datasets engines grading policies sandbox statistics",
     "members": "base contracts datasets engines grading sandbox statistics",

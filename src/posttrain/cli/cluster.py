@@ -46,10 +46,10 @@ def _print(found: dict[str, Any]) -> None:
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
     click.echo(f"versions  {versions}")
     rows = [
-        [node["address"], f"{node['cpus']:g}", f"{node['gpus']:g}", f"{node['memory_gib']:g}"]
+        [node["address"], f"{node['cpus']:g}", f"{node['gpus']:g}", f"{node['memory_gib']:g}", node["sandbox"]]
         for node in found["nodes"]
     ]
-    print_table(["node", "CPUs", "GPUs", "GiB"], rows)
+    print_table(["node", "CPUs", "GPUs", "GiB", "sandbox"], rows)
     opened = [port for port in found["ports"] if port["answers"]]
     for port in opened:
         click.echo(f"port {port['port']} ({port['address']}, process {port['process']}) answers from another address")

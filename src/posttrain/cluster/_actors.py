@@ -34,7 +34,7 @@ class Replicas:
 
     def about(self) -> dict[str, Any]:
         """What must be the same everywhere, and where this is."""
-        return {**versions(), "pid": os.getpid(), "node": node_of(), "near": self._is_near}
+        return about(self._is_near)
 
     def load(self, version: Version, path: str, far: Any = None, content: bytes | None = None) -> None:
         """Give a copy the weights of a version, from the buffer at `path` or, on another node, from what was sent.
@@ -211,6 +211,11 @@ class Workers(Samplers, Learners):
         except BaseException:
             self._formed.pop(key, None)  # so that the others do not wait
             raise
+
+
+def about(is_near: bool) -> dict[str, Any]:
+    """What must be the same everywhere, and where this process is."""
+    return {**versions(), "pid": os.getpid(), "node": node_of(), "near": is_near}
 
 
 def versions() -> dict[str, str]:

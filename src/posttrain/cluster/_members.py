@@ -14,6 +14,8 @@ class Settings(Protocol):
     @property
     def scorers(self) -> int: ...
     @property
+    def graders(self) -> int: ...
+    @property
     def address(self) -> str: ...
     @property
     def cpus(self) -> float: ...
@@ -40,6 +42,8 @@ class Member:
     pid: int = 0
     node: str = ""
     """Ray's id of its machine."""
+    tier: str = ""
+    """Of isolation of its machine's sandbox; of those that grade only."""
     is_near: bool = True
     """Whether it is on the machine of the run's own process."""
     replaced: int = 0

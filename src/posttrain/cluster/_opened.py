@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posttrain.cluster import Result
+from posttrain.cluster._grading import grading_on
 from posttrain.cluster._members import Settings
 from posttrain.cluster._ports import answers, speaks_grpc
 from posttrain.cluster._processes import MARK, end, end_left_over
@@ -122,7 +123,8 @@ def opened(
             session = kind(settings, engine, seed, folder)
             try:
                 session.start()
-                yield session
+                with grading_on(session):
+                    yield session
             finally:
                 session.close()
     finally:
@@ -240,8 +242,8 @@ def _check_free(settings: Settings) -> None:
     asked, free = settings.cpus * settings.processes, there.available_resources().get("CPU", 0.0)
     if asked > free:
         raise UserError(
-            f"cluster.samplers={settings.samplers}, cluster.learners={settings.learners} and cluster.scorers="
-            f"{settings.scorers} ask for {asked:g} CPUs "
+            f"cluster.samplers={settings.samplers}, cluster.learners={settings.learners}, cluster.scorers="
+            f"{settings.scorers} and cluster.graders={settings.graders} ask for {asked:g} CPUs "
             f"({settings.cpus:g} a process; the first learner is this process), and {free:g} are free of the "
             f"{there.cluster_resources().get('CPU', 0.0):g} of {settings.address}; ask for fewer, or set cluster.cpus"
         )

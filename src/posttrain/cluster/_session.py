@@ -55,6 +55,8 @@ class Processes:
         """All but the first, which is this process."""
         self.scorers: list[Member] = []
         """Processes for forward passes of models that are not trained."""
+        self.graders: list[Member] = []
+        """Processes whose workers and sandboxes score."""
         self._names: dict[int, tuple[str, Policy]] = {}
         self._buffers: dict[tuple[str, str], tuple[Buffer, Version | None]] = {}
         self.counting = threading.RLock()
@@ -76,13 +78,14 @@ class Processes:
         self.samplers = [self._start("Samplers", number) for number in range(self.settings.samplers)]
         self.learners = [self._start("Learners", number) for number in range(1, self.settings.learners)]
         self.scorers = [self._start("Learners", number) for number in range(self.settings.scorers)]
+        self.graders = [self._start("Graders", number) for number in range(self.settings.graders)]
         for member in self.all:
             self._check(member)
 
     @property
     def all(self) -> "list[Member]":
         """Every actor."""
-        return [*self.samplers, *self.learners, *self.scorers]
+        return [*self.samplers, *self.learners, *self.scorers, *self.graders]
 
     def _start(self, kind: str, number: int, place: Any = None) -> Member:
         import ray
@@ -90,12 +93,15 @@ class Processes:
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         from posttrain.cluster import _actors
+        from posttrain.cluster._graders import Graders
 
         options: dict[str, Any] = {"num_cpus": self.settings.cpus, "max_restarts": 0}
         if place is not None:
             options["scheduling_strategy"] = PlacementGroupSchedulingStrategy(place)
-        remote = ray.remote(getattr(_actors, kind)).options(**options)
-        given = () if kind == "Learners" else (self.engine, self.seed)
+        elif kind == "Graders":
+            options["scheduling_strategy"] = "SPREAD"
+        remote = ray.remote(Graders if kind == "Graders" else getattr(_actors, kind)).options(**options)
+        given = (self.engine, self.seed) if kind in ("Samplers", "Workers") else ()
         return Member(remote.remote(torch.get_num_threads(), _actors.node_of(), *given), number, place=place)
 
     def _check(self, member: Member) -> None:
@@ -103,6 +109,7 @@ class Processes:
         import ray
 
         from posttrain.cluster._actors import versions
+        from posttrain.cluster._graders import check_grader
 
         asked, until = member.actor.about.remote(), time.monotonic() + LONGEST_START
         while not ray.wait([asked], timeout=PATIENCE)[0] and time.monotonic() < until:
@@ -121,6 +128,8 @@ class Processes:
                 f"node {about['node'].partition(':')[0]} has {other}, and this process {own}; the numbers of a run "
                 "depend on both, so install the same versions everywhere"
             )
+        if "tier" in about and (note := check_grader(about, member)):
+            self._notes.append(note)
         member.pid, member.node, member.is_near = about["pid"], about["node"].partition(":")[0], about["near"]
 
     def replace(self, members: list[Member], dead: Member, why: str) -> None:
@@ -199,7 +208,7 @@ class Processes:
         """Whether the other processes of a kind can do the work of one."""
         if members is self.learners:
             return self.settings.sharding == "none"
-        return len(members) > 1
+        return len(members) > 1 or members is self.graders
 
     def admit(self, members: list[Member]) -> None:
         """Follow the machines that come and go.
@@ -226,7 +235,11 @@ class Processes:
 
     def kind_of(self, members: list[Member]) -> tuple[str, str]:
         """The class of these actors, and what one is called."""
-        kinds = {id(self.samplers): ("Samplers", "sampler"), id(self.learners): ("Learners", "learner")}
+        kinds = {
+            id(self.samplers): ("Samplers", "sampler"),
+            id(self.learners): ("Learners", "learner"),
+            id(self.graders): ("Graders", "grader"),
+        }
         return kinds.get(id(members), ("Learners", "scorer"))
 
     def close(self) -> None:
@@ -261,6 +274,7 @@ class Processes:
         began = time.monotonic()
         if use == "sample":
             self.admit(self.samplers)
+            self.admit(self.graders)
         place = self.buffer_of(use), name
         digest = digest_of(policy)
         with self.counting:
@@ -305,7 +319,7 @@ class Processes:
                 ray.get(member.actor.about.remote(), timeout=min(self.settings.timeout, 10.0))
             except ray.exceptions.RayError as error:
                 with self.counting:
-                    pools = (self.samplers, self.learners, self.scorers)
+                    pools = (self.samplers, self.learners, self.scorers, self.graders)
                     for pool in [own for own in pools if member in own]:  # in none where another thread replaced it
                         self.replace(pool, member, str(error).splitlines()[0])
 
@@ -391,7 +405,7 @@ class Processes:
             dropped = {place for place in self._buffers if plain(place[1]) in gone.values()}
             for place in dropped:
                 self._buffers.pop(place)[0].close()
-        for member in self.all:
+        for member in (*self.samplers, *self.learners, *self.scorers):
             if gone:
                 member.actor.forget.remote(sorted({name for _, name in dropped} | set(gone.values())))
 

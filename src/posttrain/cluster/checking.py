@@ -19,6 +19,7 @@ def check(address: str) -> dict[str, Any]:
     Raises `UserError` for what a run would be refused for.
     """
     from posttrain.cluster._actors import versions
+    from posttrain.cluster._graders import tiers
     from posttrain.cluster._opened import opened
     from posttrain.cluster._ports import answers, listening, own_address
     from posttrain.cluster._processes import marked
@@ -38,7 +39,9 @@ def check(address: str) -> dict[str, Any]:
             {"port": port.number, "address": port.address, "process": port.pid, "answers": answers(here, port.number)}
             for port in listening(own)
         ]
-        nodes = [_node(node) for node in there.nodes() if node["Alive"]]
+        alive = [node for node in there.nodes() if node["Alive"]]
+        sandboxes = tiers([node["NodeID"] for node in alive])
+        nodes = [{**_node(node), "sandbox": sandboxes[node["NodeID"]]} for node in alive]
         ended = time.monotonic()
     return {
         "versions": {**versions(), "ray": there.__version__},

@@ -84,6 +84,11 @@ class Placed(Cluster):
         return 1
 
     @property
+    def graders(self) -> int:
+        """Graders are in the run's own process."""
+        return 0
+
+    @property
     def scorers(self) -> int:
         """None that does nothing else."""
         return 0

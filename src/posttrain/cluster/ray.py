@@ -56,6 +56,9 @@ class Ray(Cluster):
     scorers: NonNegativeInt = 0
     """Processes for forward passes of models that are not trained (references, teachers), which learners then do not
     have; 0 leaves them to the learners, in turns."""
+    graders: NonNegativeInt = 0
+    """Processes, spread over the machines, whose workers and sandboxes score completions; 0 scores on the run's own
+    machine alone."""
     address: str = ""
     """``host:port`` of a Ray that is there, or ``auto``; empty starts one on this machine."""
     cpus: PositiveFloat = 1.0
@@ -71,12 +74,13 @@ class Ray(Cluster):
     @property
     def processes(self) -> int:
         """Actors that are started."""
-        return self.samplers + self.learners - 1 + self.scorers
+        return self.samplers + self.learners - 1 + self.scorers + self.graders
 
     def check(self, device: str) -> None:
         """Raise `UserError` without Ray, on a GPU, and for more processes than this machine can run."""
         settings = (
-            f"cluster.samplers={self.samplers}, cluster.learners={self.learners} and cluster.scorers={self.scorers}"
+            f"cluster.samplers={self.samplers}, cluster.learners={self.learners}, cluster.scorers={self.scorers} and "
+            f"cluster.graders={self.graders}"
         )
         check_processes(self.kind, device, self.address, self.processes * self.cpus, settings)
 

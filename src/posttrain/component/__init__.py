@@ -43,7 +43,7 @@ from posttrain.errors import UserError
 T = TypeVar("T")
 
 LARGEST = {
-    **dict.fromkeys(("threads", "workers", "processes", "samplers", "learners", "scorers"), 1_024),
+    **dict.fromkeys(("threads", "workers", "processes", "samplers", "learners", "scorers", "graders"), 1_024),
     **dict.fromkeys(("n", "samples", "group", "resamples", "heads", "kv_heads", "layers"), 10_000),
     **dict.fromkeys(("bins", "canaries", "checks", "copies", "hybrids", "mutants"), 10_000),
     **dict.fromkeys(("n_max", "others", "per_round", "probed", "tests", "traces"), 10_000),

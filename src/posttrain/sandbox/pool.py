@@ -14,8 +14,9 @@ import time
 from asyncio import wrap_future
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from posttrain.errors.temporary import sweep
 from posttrain.sandbox import cgroups, supervise
@@ -29,9 +30,24 @@ FIRST_USER: Final = 400_000_000
 """Lanes are users from here on, where this process is root: 256 for each process, so that no two share one."""
 MOST_FORK_SERVERS: Final = 2
 """Fork servers that a slot keeps: graders of two kinds may alternate."""
+MOST_BESIDE: Final = 128
+"""Jobs on other machines at a time."""
 MOST_IDLE: Final = 64
 """The default number of slots exceeds this only with more cores."""
 
+
+class Elsewhere(Protocol):
+    """Other machines that run programs for this process."""
+
+    def run(self, tier: Tier, job: Job, limits: Limits) -> Result | None:
+        """The result of a job in a sandbox of that tier or a stronger one; None where no machine has that, and all that
+        the job needs.
+        """
+        ...
+
+
+elsewhere: Elsewhere | None = None
+"""Set while there are some."""
 _lanes = itertools.count()
 """Numbers of lanes, unique in a process over all pools."""
 
@@ -53,7 +69,9 @@ class Pool:
         atexit.register(self.close)
 
     def submit(self, job: Job, limits: Limits) -> "Future[Result]":
-        """Run a job as soon as a slot is free."""
+        """Run a job as soon as a slot is free, here or elsewhere."""
+        if elsewhere is not None:
+            return _beside().submit(self._run_elsewhere, elsewhere, job, limits)
         return self._threads.submit(self._run, job, limits)
 
     def run(self, job: Job, limits: Limits | None = None) -> Result:
@@ -81,6 +99,11 @@ class Pool:
     def _lane(self, number: int) -> Lane:
         group = self._home.group(f"lane-{number}") if self._home is not None else None
         return Lane(user=user_of(number) if os.getuid() == 0 and self.tier != "none" else None, group=group)
+
+    def _run_elsewhere(self, there: Elsewhere, job: Job, limits: Limits) -> Result:
+        """Run a job on another machine; here where there is none for it."""
+        found = there.run(self.tier, job, limits)
+        return self._threads.submit(self._run, job, limits).result() if found is None else found
 
     def _run(self, job: Job, limits: Limits) -> Result:
         """Runs a job; a job whose sandbox fails is retried."""
@@ -158,6 +181,12 @@ class _Slot:
         for lane in self.lanes:
             if lane.group is not None:
                 lane.group.remove()
+
+
+@cache
+def _beside() -> ThreadPoolExecutor:
+    """Threads that wait for other machines."""
+    return ThreadPoolExecutor(MOST_BESIDE, "sandbox-elsewhere")
 
 
 def usual_slots() -> int:
