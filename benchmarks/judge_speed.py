@@ -2,7 +2,8 @@
 
     python -m benchmarks.judge_speed MODEL_FOLDER [--rounds 5] [--output FILE]
 
-    pairs     both orders of prompts of 100 tokens, letters of `preference_model`, beside bare passes over these prompts
+    pairs     both orders of prompts of 100 tokens, letters of `preference_model`, beside bare passes over these
+              prompts, and beside the same prompts one by one: together, what prompts share is computed once
     texts     scores of a reward head for texts of 50 tokens, beside bare passes over these texts
     heads     64 outputs of a reward head, beside one: at most 1.1 times the time
     cached    verdicts from a store, each looked up in batches as `posttrain judge --store` does, beside bare look-ups
@@ -31,6 +32,7 @@ from posttrain.audit.judges.planted import Planted
 from posttrain.audit.judges.rewarded import RewardJudge
 from posttrain.cli._judge import Kept
 from posttrain.components.rewards.preference_model import QUESTION, PreferenceModel
+from posttrain.engines._prefixes import packed_once
 from posttrain.engines.native import Native
 from posttrain.models import Model
 from posttrain.policies import Packed
@@ -100,8 +102,25 @@ def pairs(folder: str, rounds: int) -> dict[str, float]:
     # Scores of a group are of both orders.
     rows = [ids(str(one.task.prompt), *both) for one in shown for both in ((first, second), (second, first))]
     best, ratio = compared(rounds, lambda: judge.verdicts(shown), passes(policy, rows))
-    tokens = statistics.mean(map(len, rows))
-    return {"tokens_of_a_prompt": tokens, "pairs_a_second": PAIRS / best, "times_bare_passes": ratio}
+    packed, _ = packed_once(rows, torch.device("cpu"), shares=policy.body.shares_prompts)
+    sampler = server.bind("x")
+    letters = [int(sampler.encode(letter)[-1]) for letter in "AB"]
+
+    async def together() -> None:
+        await asyncio.gather(*(sampler.next_logp(row, letters) for row in rows))
+
+    async def alone() -> None:
+        for row in rows:
+            await sampler.next_logp(row, letters)
+
+    _, times = compared(rounds, lambda: asyncio.run(together()), lambda: asyncio.run(alone()))
+    return {
+        "tokens_of_a_prompt": statistics.mean(map(len, rows)),
+        "tokens_computed_of_a_prompt": len(packed.token_ids_L) / len(rows),
+        "pairs_a_second": PAIRS / best,
+        "times_bare_passes": ratio,
+        "times_prompts_one_by_one": times,
+    }
 
 
 def texts(folder: str, rounds: int) -> dict[str, float]:
